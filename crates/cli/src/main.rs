@@ -1,0 +1,2 @@
+//! The `polyrail` command.
+fn main() {}

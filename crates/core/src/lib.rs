@@ -1,0 +1,4 @@
+//! Decisions only: wire formats, tag matching, protocols, wireup, and a simulator to test them.
+#![no_std]
+#![forbid(unsafe_code)]
+extern crate alloc;

@@ -1,0 +1,1 @@
+//! Polyrail on real machines.
