@@ -1,1 +1,3 @@
 //! Polyrail on real machines.
+
+pub mod rail;
