@@ -1,3 +1,4 @@
 //! Polyrail on real machines.
 
 pub mod rail;
+pub mod tcp;
