@@ -20,6 +20,8 @@ pub fn sockets(host: &str) -> (TcpStream, TcpStream) {
 pub struct Mock {
     /// Memory by place; what is absent is gone.
     pub memory: HashMap<u32, Vec<u8>>,
+    /// Memory by place that may be named but not touched.
+    pub forbidden: HashMap<u32, RawIov>,
     /// Into pieces of how many bytes memory is divided; 0: one piece.
     pub piece: usize,
     /// Frames that have wholly arrived, in order.
@@ -62,6 +64,10 @@ impl Mock {
 impl Memory for Mock {
     fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
         let Place::Send(OpId { slot, .. }) = span.place else { return false };
+        if let Some(v) = self.forbidden.get(&slot) {
+            out.push(RawIov { base: v.base.wrapping_add(span.offset as usize), len: span.len });
+            return true;
+        }
         let Some(bytes) = self.memory.get(&slot) else { return false };
         let from = span.offset as usize;
         let Some(bytes) = bytes.get(from..from + span.len) else { return false };
