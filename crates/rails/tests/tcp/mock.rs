@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use polyrail_core::frame::{Frame, OpId};
 use polyrail_rails::rail::{Down, Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Sink, Span};
@@ -12,6 +12,40 @@ use polyrail_rails::tcp::{Config, TcpRail};
 pub fn sockets(host: &str) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((host, 0)).expect("a loopback address");
     let a = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
+    (a, listener.accept().expect("connected").0)
+}
+
+/// As [`sockets`], with segments of at most 1000 bytes: tiny buffers make the loopback device's segments of 64 KB wait for
+/// timers.
+fn short_segments(host: &str) -> (TcpStream, TcpStream) {
+    let segments = |fd: RawFd| {
+        let (mss, len) = (1000 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: the kernel reads one int.
+        let result = unsafe {
+            libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, (&raw const mss).cast(), len)
+        };
+        assert_eq!(result, 0);
+    };
+    let listener = TcpListener::bind((host, 0)).expect("a loopback address");
+    segments(listener.as_raw_fd());
+    let port = listener.local_addr().expect("bound").port().to_be();
+    let v6 = host == "::1";
+    // SAFETY: zeros are valid addresses of either family; their sizes are given to connect; the descriptor is new.
+    let a = unsafe {
+        let mut a4: libc::sockaddr_in = std::mem::zeroed();
+        (a4.sin_family, a4.sin_port) = (libc::AF_INET as _, port);
+        a4.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        let mut a6: libc::sockaddr_in6 = std::mem::zeroed();
+        (a6.sin6_family, a6.sin6_port, a6.sin6_addr.s6_addr[15]) = (libc::AF_INET6 as _, port, 1);
+        let (family, at, len): (_, *const libc::sockaddr, _) = match v6 {
+            true => (libc::AF_INET6, (&raw const a6).cast(), size_of_val(&a6)),
+            false => (libc::AF_INET, (&raw const a4).cast(), size_of_val(&a4)),
+        };
+        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        segments(fd);
+        assert_eq!(libc::connect(fd, at, len as _), 0);
+        TcpStream::from_raw_fd(fd)
+    };
     (a, listener.accept().expect("connected").0)
 }
 
@@ -143,7 +177,7 @@ impl Side {
 
 /// Two sides joined by one link.
 pub fn pair(host: &str, config: &Config) -> (Side, LinkId, Side, LinkId) {
-    let (a, b) = sockets(host);
+    let (a, b) = if config.recv_buffer.is_some() { short_segments(host) } else { sockets(host) };
     let (mut left, mut right) = (side(config.clone()), side(config.clone()));
     let (la, lb) = (left.adopt(a), right.adopt(b));
     (left, la, right, lb)
