@@ -74,7 +74,7 @@ fn a_stream_may_be_cut_at_every_byte() {
 
 #[test]
 fn a_long_payload_may_be_cut_anywhere() {
-    let payload: Vec<u8> = (0..100_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let payload: Vec<u8> = (0..100_000u32).map(|i| (i * 7 / 8) as u8).collect();
     let stream = [bytes(frag(1), &payload), bytes(frag(2), b"next")].concat();
     for cut in [1, 7, 8, 23, 24, 25, 24 + 4096, 24 + 65_536, 100_000, 100_023, 100_024, 100_025, 100_051] {
         let (mut raw, mut side, link) = peer();
