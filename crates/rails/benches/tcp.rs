@@ -89,7 +89,10 @@ struct End {
 
 impl End {
     fn new(socket: TcpStream) -> Self {
-        let mut rail = TcpRail::new(Config::default()).expect("an epoll set");
+        Self::with(socket, Config::default())
+    }
+    fn with(socket: TcpStream, config: Config) -> Self {
+        let mut rail = TcpRail::new(config).expect("an epoll set");
         let link = rail.adopt(OwnedFd::from(socket), &[]).expect("connected");
         Self { rail, link, worker: Worker { place: Aligned::new(1 << 20), frames: 0, sent: 0 } }
     }
@@ -101,6 +104,15 @@ impl End {
     fn progress(&mut self) {
         self.rail.progress(&mut self.worker);
         self.rail.flush(&self.worker);
+    }
+    fn progress_or_sleep(&mut self) {
+        let moved = self.rail.progress(&mut self.worker);
+        self.rail.flush(&self.worker);
+        if moved == 0 && self.rail.arm() {
+            let mut fd = libc::pollfd { fd: self.rail.wait_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one valid pollfd. Not for ever: the sender's last bytes are acknowledged without an event.
+            unsafe { libc::poll(&mut fd, 1, 1) };
+        }
     }
     fn expect(&mut self, frames: usize) {
         while self.worker.frames < frames {
@@ -370,6 +382,100 @@ fn threads(bed: Bed, by_rail: bool, rounds: usize) -> Result<f64, String> {
 
 const STOP: u8 = 7;
 
+/// A stream between two threads that sleep whenever they can, frames of 256 KiB: GB/s, and processor seconds per GB of the
+/// whole process. Bare: calls that wait.
+fn stream(bed: Bed, rail: Option<Config>, count: usize) -> Result<(f64, f64), String> {
+    const LEN: usize = 256 << 10;
+    let (a, b) = connect(bed)?;
+    let begin = (Instant::now(), process_time());
+    match rail {
+        None => {
+            let sender = thread::spawn(move || {
+                let place = Aligned::new(LEN);
+                (0..count).for_each(|_| {
+                    waiting(&place[..LEN], |m| {
+                        // SAFETY: the addresses are borrowed.
+                        unsafe { libc::sendmsg(a.as_raw_fd(), m, libc::MSG_NOSIGNAL) }
+                    })
+                });
+            });
+            let place = Aligned::new(LEN);
+            (0..count).for_each(|_| {
+                waiting(&place[..LEN], |m| {
+                    // SAFETY: nobody looks at the place.
+                    unsafe { libc::recvmsg(b.as_raw_fd(), m, libc::MSG_WAITALL) }
+                })
+            });
+            sender.join().map_err(|_| "the sender panicked")?;
+        }
+        Some(config) => {
+            let (mut a, mut b) = (End::with(a, config.clone()), End::with(b, config));
+            let sender = thread::spawn(move || {
+                let span = Span { place: Place::Send(OpId::default()), offset: 0, len: LEN };
+                let mut out = 0;
+                while out < count || !a.rail.idle(a.link) {
+                    while out < count && a.rail.wants_more(a.link) && a.send(LEN, Some(span)).is_some() {
+                        out += 1;
+                    }
+                    a.progress_or_sleep();
+                }
+                a
+            });
+            while b.worker.frames < count {
+                b.progress_or_sleep();
+            }
+            drop(sender.join().map_err(|_| "the sender panicked")?);
+        }
+    }
+    let gb = (count * LEN) as f64 / 1e9;
+    Ok((gb / begin.0.elapsed().as_secs_f64(), (process_time() - begin.1) / gb))
+}
+
+/// Moves a header and all of `payload` by calls that wait.
+fn waiting(payload: &[u8], mut call: impl FnMut(&mut libc::msghdr) -> isize) {
+    let begin = [0; MAX_HEADER];
+    let mut at = 0;
+    while at < header() + payload.len() {
+        let mut iov = rest(&begin[..header()], payload, at);
+        let n = call(&mut message(&mut iov));
+        assert!(n > 0, "{}", io::Error::last_os_error());
+        at += n as usize;
+    }
+}
+
+fn process_time() -> f64 {
+    // SAFETY: the kernel writes one timespec.
+    let t = unsafe {
+        let mut t: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut t);
+        t
+    };
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
+fn streams(bed: Bed, slices: usize) {
+    let limits = [None, Some(128 << 10), Some(256 << 10), Some(512 << 10)];
+    let ways: Vec<Option<Config>> = std::iter::once(None)
+        .chain(limits.map(|unsent_limit| Some(Config { unsent_limit, ..Config::default() })))
+        .collect();
+    let mut figures = vec![(Vec::new(), Vec::new()); ways.len()];
+    for _ in 0..slices {
+        for (way, (rate, cpu)) in ways.iter().zip(&mut figures) {
+            let (r, c) = stream(bed, way.clone(), 1000).expect("measured");
+            rate.push(r);
+            cpu.push(c);
+        }
+    }
+    for (way, (rate, cpu)) in ways.iter().zip(figures) {
+        let name = match way {
+            None => "bare".into(),
+            Some(Config { unsent_limit, .. }) => format!("rail, unsent limit {unsent_limit:?}"),
+        };
+        let best = rate.into_iter().fold(0.0, f64::max);
+        println!("two threads, {bed:?}, stream, {name:32} best {best:5.2} GB/s, CPU {:.3} s/GB", median(cpu));
+    }
+}
+
 fn main() {
     let slices = if std::env::args().any(|a| a == "--test") { 1 } else { 101 };
     pin(0);
@@ -393,5 +499,6 @@ fn main() {
         }
         let (bare, rail) = (median(bare), median(rail));
         println!("two threads, {bed:?}, 8 B: bare {bare:.2} rail {rail:.2} us  ratio {:.2}", rail / bare);
+        streams(bed, slices.min(9));
     }
 }
