@@ -32,18 +32,13 @@ fn eager() -> Frame {
     }
 }
 
-/// Progresses until `done`, sleeping on the rail's descriptor.
+/// Progresses until `done`, asleep for as long as the rail says that nothing is to be done.
 fn settle(side: &mut Side, what: &str, done: impl Fn(&Side) -> bool) {
-    for _ in 0..2000 {
-        side.progress();
-        if done(side) {
-            return;
-        }
-        if side.rail.arm() {
-            sleep(&side.rail, 5);
+    while !done(side) {
+        if side.progress() == 0 && side.rail.arm() && !done(side) {
+            assert!(sleep(&side.rail, 10_000), "asleep for ever, before: {what}");
         }
     }
-    panic!("never happens: {what}");
 }
 
 /// Progresses until nothing is there any more.

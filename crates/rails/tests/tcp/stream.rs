@@ -19,7 +19,8 @@ fn small_and_large_frames_arrive_in_order() {
         let (mut a, la, mut b, lb) = pair(host, &Config::default());
         let sizes = [8, 0, 1 << 20, 100, 5000, 65536, 3, 9000, 1];
         for (i, &n) in sizes.iter().enumerate() {
-            assert_eq!(a.send(la, frag(i as u64), &pattern(n, i as u64)), Ok(Sent::Done));
+            let bytes = pattern(n, i as u64);
+            until(&mut a, &mut b, "room", |a, _| a.send(la, frag(i as u64), &bytes) == Ok(Sent::Done));
         }
         until(&mut a, &mut b, "nine frames", |_, b| b.mock.frames.len() == sizes.len());
         for (i, ((link, frame, bytes), &n)) in b.mock.frames.iter().zip(&sizes).enumerate() {
