@@ -66,11 +66,35 @@ fn idle_links_cost_nothing() {
 }
 
 #[test]
+fn links_that_were_active_become_idle() {
+    let mut b = side(Config::default());
+    let mut peers: Vec<(Side, LinkId)> = Vec::new();
+    for _ in 0..50 {
+        let (raw, socket) = sockets("127.0.0.1");
+        let mut a = side(Config::default());
+        let la = a.adopt(raw);
+        b.adopt(socket);
+        a.send(la, frag(0), b"once").expect("room");
+        peers.push((a, la));
+    }
+    while b.mock.frames.len() < 50 {
+        b.progress();
+    }
+    (0..3000).for_each(|_| drop(b.progress()));
+    let before = b.rail.stats();
+    (0..1000).for_each(|_| drop(b.progress()));
+    let after = b.rail.stats();
+    let calls = after.recvs - before.recvs + after.looks - before.looks;
+    assert!(calls <= 2000, "{calls} calls in 1000 rounds for links of which none is active");
+}
+
+#[test]
 fn an_idle_rail_sleeps_until_something_comes() {
     let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default());
     for n in 0..50 {
         ping_pong(&mut a, la, &mut b, lb, n % 5);
-        while b.progress() > 0 || !b.rail.arm() {}
+        let rounds = (0..100).take_while(|_| b.progress() > 0 || !b.rail.arm()).count();
+        assert!(rounds < 20, "an idle rail takes {rounds} rounds to see that it is");
         assert!(!sleep(&b.rail, 0), "nothing is there, yet the descriptor is readable");
         a.send(la, frag(3), b"wake up").expect("room");
         assert!(sleep(&b.rail, 10_000), "something came, and nobody woke");

@@ -238,6 +238,26 @@ fn memory_that_vanishes_keeps_the_stream_in_step() {
     }
 }
 
+/// A receive that stops at memory which cannot be written looks like one that took all there was.
+#[test]
+fn memory_that_ends_early_does_not_put_the_rail_to_sleep() {
+    let (mut raw, mut side, link) = peer();
+    let torn = forbidden(1 << 20);
+    // SAFETY: the first half of a mapping of our own.
+    let result = unsafe { libc::mprotect(torn.base.cast(), 1 << 19, libc::PROT_READ | libc::PROT_WRITE) };
+    assert_eq!(result, 0);
+    // The first place that the mock gives.
+    side.mock.forbidden.insert(1, torn);
+    let stream = [bytes(frag(1), &[1; 1 << 20]), bytes(frag(2), b"in step")].concat();
+    let writer = std::thread::spawn(move || {
+        raw.write_all(&stream).expect("connected");
+        raw
+    });
+    settle(&mut side, "both", |s| s.mock.frames.len() == 2);
+    assert_eq!(side.mock.payloads(link)[1], b"in step");
+    writer.join().expect("all is written");
+}
+
 #[test]
 fn a_span_that_vanishes_is_sent_as_zeros() {
     use crate::mock::{pair, until};

@@ -158,7 +158,7 @@ fn converse(host: &str, config: &Config, piece: usize, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
     fn conversations_arrive_identical_and_in_order(
         steps in steps(),
