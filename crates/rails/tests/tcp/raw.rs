@@ -243,15 +243,15 @@ fn memory_that_vanishes_keeps_the_stream_in_step() {
 fn memory_that_ends_early_does_not_put_the_rail_to_sleep() {
     let (mut raw, socket) = sockets("127.0.0.1");
     let fd = socket.as_raw_fd();
-    let mut side = side(Config { recv_buffer: Some(1 << 20), ..Config::default() });
+    let mut side = side(Config { recv_buffer: Some(4 << 20), ..Config::default() });
     let link = side.adopt(socket);
     let torn = forbidden(1 << 20);
     // SAFETY: the first part of a mapping of our own.
-    let result = unsafe { libc::mprotect(torn.base.cast(), 128 << 10, libc::PROT_READ | libc::PROT_WRITE) };
+    let result = unsafe { libc::mprotect(torn.base.cast(), 900 << 10, libc::PROT_READ | libc::PROT_WRITE) };
     assert_eq!(result, 0);
     // The first place that the mock gives.
     side.mock.forbidden.insert(1, torn);
-    let stream = [bytes(frag(1), &[1; 400 << 10]), bytes(frag(2), b"in step")].concat();
+    let stream = [bytes(frag(1), &[1; 1 << 20]), bytes(frag(2), b"in step")].concat();
     raw.write_all(&stream[..10_000]).expect("connected");
     drain(&mut side);
     // All the rest is there before the next receive: nothing will come that could wake the rail.
