@@ -35,7 +35,8 @@ fn eager() -> Frame {
 /// Progresses until `done`, asleep for as long as the rail says that nothing is to be done.
 fn settle(side: &mut Side, what: &str, done: impl Fn(&Side) -> bool) {
     while !done(side) {
-        if side.progress() == 0 && side.rail.arm() && !done(side) {
+        side.progress();
+        if side.rail.arm() && !done(side) {
             assert!(sleep(&side.rail, 10_000), "asleep for ever, before: {what}");
         }
     }
