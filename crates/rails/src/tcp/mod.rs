@@ -233,13 +233,16 @@ impl TcpRail {
 
     /// Writes what waits in links that are not blocked.
     fn write(&mut self, mem: &dyn Memory) {
-        for id in std::mem::take(&mut self.dirty) {
+        let listed = self.dirty.len();
+        for i in 0..listed {
+            let id = self.dirty[i];
             let Some(link) = self.slots[id as usize].up() else { continue };
             link.dirty = false;
             let ended = &mut self.ended;
             tx::write(link, &mut self.shared, Some(mem), |span| ended.push((LinkId(id), span)));
             self.soil(id);
         }
+        self.dirty.drain(..listed);
     }
 
     /// Receives from the links in `ready`, each for one turn.
