@@ -43,7 +43,7 @@ pub struct Config {
     pub recv_buffer: Option<usize>,
     /// Most bytes that the kernel takes beyond what the congestion window lets it send (`TCP_NOTSENT_LOWAT`); `None`: as many
     /// as its buffer holds. A short queue there ends a striped message on all rails together, and keeps what is copied in
-    /// the caches until it is sent: a third less processor time per byte. The application must then come by more often.
+    /// the caches until it is sent: about a quarter less processor time per byte. The application must then come by more often.
     pub unsent_limit: Option<usize>,
     /// Congestion control (`TCP_CONGESTION`); `None`: the system's.
     pub congestion: Option<String>,
