@@ -4,3 +4,6 @@
 extern crate alloc;
 
 pub mod frame;
+pub mod matching;
+pub mod proto;
+pub mod slab;
