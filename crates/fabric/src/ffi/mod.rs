@@ -9,7 +9,7 @@
 //! | [`fi_domain_attr`] | 192 | 224 | 1.20 `max_ep_auth_key`; 2.0 `max_group_id`; 2.5 `max_cntr_value`, `max_err_cntr_value` |
 //! | [`fi_ops_av`] | 64 | 88 | 1.20 `insert_auth_key`, `lookup_auth_key`, `set_user_id` |
 //! | [`fi_cq_err_entry`] | 80 | 88 | 1.20 `src_addr` |
-//! | [`fi_mr_attr`] | 80 | 112 | 1.19 `hmem_data`; 1.22 `page_size`; 2.0 `base_mr`, `sub_mr_cnt` |
+//! | [`fi_mr_attr`] | 80 | 112 | 1.19 `hmem_data`; 1.22 `page_size`; 2.0 `base_mr`, `sub_mr_cnt` (so [`fi_mr_modify`], which ends in one: 88, 120) |
 //!
 //! Memory that an older host or application allocated ends where its version of the struct ended. So:
 //! touch the late fields of a `fi_domain_attr` only when [`host::Host::version`] has them (it allocates them
