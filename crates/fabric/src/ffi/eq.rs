@@ -175,7 +175,8 @@ pub struct fi_cq_tagged_entry {
 }
 
 /// `err_data` and `err_data_size` are the caller's buffer if the size is not 0 on entry.
-/// `src_addr` exists only for newer applications: see the table in [`super`].
+/// `src_addr` exists only for newer applications: see the table in [`super`]. For an API below 1.5 the
+/// struct ended before `err_data_size`, and `err_data` was for the provider to set.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct fi_cq_err_entry {
