@@ -15,6 +15,8 @@ pub struct Route {
     pub scheme: Scheme,
     /// Eager bytes that the peer takes without a matching receive, in credit units of 64 bytes.
     pub window: u32,
+    /// Whether what a rail took is at the peer (shared memory): then delivery needs no acknowledgement.
+    pub immediate: bool,
 }
 
 /// The three ways of a large message.
@@ -30,7 +32,7 @@ pub enum Scheme {
 
 impl Default for Route {
     fn default() -> Self {
-        Self { eager_max: 0, fragment: 16 << 10, scheme: Scheme::Fragments, window: 0 }
+        Self { eager_max: 0, fragment: 16 << 10, scheme: Scheme::Fragments, window: 0, immediate: false }
     }
 }
 

@@ -213,7 +213,7 @@ impl Engine {
         let op = match envelope.matching {
             Matching::Tag(tag) => self.tagged.posted.take_match(source, tag)?,
             Matching::Message => {
-                let (handle, &op) = self.messages.posted.find(source, 0)?;
+                let (handle, &mut op) = self.messages.posted.find_match(source, 0)?;
                 if self.recvs.get(op).is_none_or(|r| r.multi.is_none()) {
                     self.messages.posted.cancel(handle);
                 }
@@ -297,6 +297,7 @@ impl Engine {
         let kind = StashKind::Eager { envelope, handle: None, whole, ack, waiting: None };
         let stash = self.unexpected(envelope, kind);
         if whole {
+            self.stashed(stash);
             return Directive::Done;
         }
         let span = Span { place: Place::Stash(stash), offset: 0, len: envelope.len as usize };
@@ -332,24 +333,29 @@ impl Engine {
         self.step_recv(op, RecvEvent::Placed);
     }
 
-    /// All bytes of an unexpected message are in its stash.
+    /// All bytes of an unexpected message are in its stash; with that it is delivered.
     pub(super) fn stashed(&mut self, stash: OpId) {
-        let Some(Stash { kind: StashKind::Eager { whole, waiting, ack, .. }, .. }) = self.stashes.get_mut(stash)
+        let Some(Stash { kind: StashKind::Eager { whole, waiting, ack, envelope, .. }, .. }) =
+            self.stashes.get_mut(stash)
         else {
             return;
         };
         *whole = true;
-        if let (Some(op), ack) = (*waiting, *ack) {
-            self.unstash(op, stash, ack);
+        let (ack, from, waiting) = (*ack, envelope.from, *waiting);
+        if let Some(op) = ack {
+            self.control(from, Frame::Ats { op, status: Status::Ok }, Out::Nothing);
+        }
+        if let Some(op) = waiting {
+            self.unstash(op, stash);
         }
     }
 
-    fn unstash(&mut self, op: OpId, stash: OpId, ack: Option<OpId>) {
+    fn unstash(&mut self, op: OpId, stash: OpId) {
         self.stashes.remove(stash);
         let want = self.recvs.get(op).map_or(0, |r| r.want);
         self.actions.push_back(Action::Unstash { stash, to: self.span(op, 0, want) });
         if let Some(r) = self.recvs.get_mut(op) {
-            (r.phase, r.sender) = (RecvPhase::Placing, ack);
+            r.phase = RecvPhase::Placing;
         }
         self.received(op);
     }
@@ -358,14 +364,14 @@ impl Engine {
     fn take_stash(&mut self, op: OpId, stash: OpId) {
         let Some(s) = self.stashes.get_mut(stash) else { return };
         match &mut s.kind {
-            StashKind::Eager { envelope, whole, ack, handle, .. } => {
-                let (envelope, whole, ack) = (*envelope, *whole, *ack);
+            StashKind::Eager { envelope, whole, handle, .. } => {
+                let (envelope, whole) = (*envelope, *whole);
                 *handle = None;
                 self.peers[envelope.from.0 as usize].consume(envelope.len, self.config.window);
                 self.ready.push_back(envelope.from);
                 let op = self.match_with(op, envelope);
                 if whole {
-                    self.unstash(op, stash, ack);
+                    self.unstash(op, stash);
                     return;
                 }
                 // matched, but its last bytes are still arriving

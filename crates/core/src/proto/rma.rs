@@ -166,7 +166,14 @@ impl Engine {
     }
 
     pub(super) fn on_ack(&mut self, peer: PeerIdx, id: OpId, status: Status) -> Directive {
-        if self.part_of(peer, id).is_some() {
+        let Some(part) = self.part_of(peer, id) else { return Directive::Done };
+        let unmoved = part.moved == 0;
+        let p = &mut self.peers[peer.0 as usize];
+        if status == Status::Fault && unmoved && p.route.scheme != Scheme::Fragments {
+            // the target cannot reach this process's memory after all: everything goes as fragments from now on
+            p.route.scheme = Scheme::Fragments;
+            self.enqueue(peer, Item::Rma(id));
+        } else {
             self.part_done(id, status);
         }
         Directive::Done

@@ -3,7 +3,7 @@
 use super::peer::{Item, Peer, Stream, StreamKind, units};
 use super::phase::{SendEvent, SendPhase, Step};
 use super::types::{
-    Action, Completion, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue, Region, Span,
+    Action, Delivery, Completion, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue, Region, Span,
 };
 use super::{Engine, Scheme};
 use crate::frame::{Frame, OpId, Status};
@@ -18,10 +18,16 @@ pub(super) struct SendOp {
 }
 
 impl Peer {
+    /// Whether an eager message needs the peer's word before it is complete.
+    #[inline]
+    fn acknowledged(&self, m: &Message) -> bool {
+        m.delivery == Delivery::Delivered && !self.route.immediate
+    }
+
     /// The eager frame for a message, if that is how it may go now.
     #[inline]
     fn eager(&self, m: &Message, ack: Option<OpId>) -> Option<Frame> {
-        if m.len <= self.route.eager_max as u64 && self.has_credit(m.len) {
+        if m.len <= self.route.eager_max as u64 && m.delivery != Delivery::Matched && self.has_credit(m.len) {
             Some(Frame::Eager { order: self.order(), matching: m.matching, data: m.data, ack })
         } else {
             None
@@ -35,7 +41,7 @@ impl Engine {
     #[inline]
     pub fn try_eager(&self, peer: PeerIdx, m: &Message) -> Option<Frame> {
         let p = &self.peers[peer.0 as usize];
-        if p.connected && p.ordered.is_empty() && !m.delivery { p.eager(m, None) } else { None }
+        if p.connected && p.ordered.is_empty() && !p.acknowledged(m) { p.eager(m, None) } else { None }
     }
 
     /// A rail has taken the frame of [`Engine::try_eager`], with `len` bytes.
@@ -119,7 +125,7 @@ impl Engine {
         let p = &self.peers[peer.0 as usize];
         let m = self.sends.get(op)?.message;
         let span = Span { place: Place::Send(op), offset: 0, len: m.len as usize };
-        let (frame, payload) = match p.eager(&m, m.delivery.then_some(op)) {
+        let (frame, payload) = match p.eager(&m, p.acknowledged(&m).then_some(op)) {
             Some(frame) if m.len == 0 => (frame, Out::Nothing),
             Some(frame) => (frame, Out::Bytes(span)),
             None => {
@@ -172,7 +178,7 @@ impl Engine {
             Frame::Eager { .. } => {
                 let p = &mut self.peers[s.peer.0 as usize];
                 p.spent = p.spent.wrapping_add(units(s.message.len));
-                match (s.message.delivery, kept) {
+                match (p.acknowledged(&s.message), kept) {
                     (true, _) => SendEvent::EagerWait,
                     (false, true) => SendEvent::EagerKept,
                     (false, false) => SendEvent::EagerDone,

@@ -347,6 +347,17 @@ pub struct Message {
     pub data: Option<u64>,
     /// Bytes.
     pub len: u64,
-    /// Complete only once it is in the receiver's buffer (FI_DELIVERY_COMPLETE).
-    pub delivery: bool,
+    /// When the send is complete.
+    pub delivery: Delivery,
+}
+
+/// What a send's completion promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub enum Delivery {
+    /// The bytes are on their way; the buffer may be reused.
+    Sent,
+    /// The message is at the peer: in a receive buffer, or kept by the peer's worker until one is posted.
+    Delivered,
+    /// A receive has matched it.
+    Matched,
 }
