@@ -3,11 +3,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
-<<<<<<< HEAD
 pub mod frame;
 pub mod matching;
 pub mod proto;
 pub mod slab;
-=======
-pub mod matching;
->>>>>>> matching
