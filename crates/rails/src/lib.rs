@@ -1,1 +1,4 @@
 //! Polyrail on real machines.
+
+mod primitive;
+pub mod shm;
