@@ -5,7 +5,7 @@ use super::buffers::scratch_place;
 use crate::atomic;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use polyrail_core::frame::{Frame, Status};
-use polyrail_core::proto::{After, Directive, Operation, PeerIdx, Region};
+use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
 
 /// Which rail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -70,8 +70,9 @@ fn region_of(frame: &Frame, payload: Payload) -> Result<Option<Region>, ()> {
 }
 
 impl Inbound<'_> {
-    fn peer(&self, link: LinkId) -> Option<PeerIdx> {
-        self.core.links.get(&(self.rail, link)).map(|info| info.peer)
+    #[inline]
+    fn peer(&mut self, link: LinkId) -> Option<PeerIdx> {
+        self.core.link(self.rail, link).map(|info| info.peer)
     }
 
     fn broken(&mut self, link: LinkId, why: &'static str) {
@@ -153,14 +154,14 @@ impl Sink for Inbound<'_> {
             self.core.bufs.scratch.insert(scratch, vec![0; len]);
             Span { place: Place::Stash(scratch), offset: 0, len }
         };
-        if let Some(info) = self.core.links.get_mut(&(self.rail, link)) {
+        if let Some(info) = self.core.link(self.rail, link) {
             info.incoming = Some(incoming);
         }
         span
     }
 
     fn end(&mut self, link: LinkId) {
-        let Some(info) = self.core.links.get_mut(&(self.rail, link)) else { return };
+        let Some(info) = self.core.link(self.rail, link) else { return };
         let peer = info.peer;
         let Some(incoming) = info.incoming.take() else { return };
         if let Incoming::Direct(after) = incoming {
@@ -201,7 +202,7 @@ impl Core {
             return Err(Status::Unsupported);
         }
         let len = atomic::size(operation.code.datatype) as u64 * u64::from(operation.code.count);
-        let wanted = polyrail_core::proto::Access { read: true, write: true };
+        let wanted = Access { read: false, write: true };
         let offset = self.engine.regions.check(operation.key, operation.addr, len, wanted)?;
         let region = self.bufs.regions.get(&operation.key).ok_or(Status::Access)?;
         Ok(region.memory.base.wrapping_add(offset as usize))
