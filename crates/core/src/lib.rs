@@ -2,3 +2,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
+
+pub mod state;
+pub mod wire;
+pub mod wireup;
