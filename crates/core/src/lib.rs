@@ -3,6 +3,10 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod frame;
+pub mod matching;
+pub mod proto;
+pub mod slab;
 pub mod state;
 pub mod wire;
 pub mod wireup;

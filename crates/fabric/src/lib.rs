@@ -1,1 +1,3 @@
 //! The libfabric provider.
+
+pub mod ffi;

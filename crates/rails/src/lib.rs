@@ -1,1 +1,5 @@
 //! Polyrail on real machines.
+
+mod primitive;
+pub mod rail;
+pub mod shm;

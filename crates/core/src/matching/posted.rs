@@ -1,0 +1,176 @@
+//! The posted receive queue.
+
+use super::bins::{Bins, Link, Links, Seed, Spot};
+use super::slab::Slab;
+use super::{Handle, Mask, Receive, Source};
+use alloc::vec::Vec;
+
+/// Classes whose tables are kept though they are empty, because their masks will come again.
+const KEPT_CLASSES: usize = 8;
+
+/// Receives that wait for a message, each with the owner's `T`.
+///
+/// Time is constant for posting, matching and cancelling, whatever the number of receives posted; it grows only
+/// with the number of *different* masks among them.
+pub struct PostedQueue<T> {
+    slab: Slab<Place, T>,
+    classes: Vec<Class>,
+    /// The classes that are not empty, in no order.
+    live: Vec<u32>,
+    /// The class posted to last: most likely the next one, too.
+    recent: u32,
+    seed: Seed,
+}
+
+struct Place {
+    link: Link,
+    class: u32,
+}
+
+/// The receives of one mask.
+struct Class {
+    mask: Mask,
+    bins: Bins,
+}
+
+impl<T> Links for Slab<Place, T> {
+    #[inline]
+    fn link(&self, slot: u32) -> &Link {
+        &self.place(slot).link
+    }
+    #[inline]
+    fn link_mut(&mut self, slot: u32) -> &mut Link {
+        &mut self.place_mut(slot).link
+    }
+}
+
+impl<T> PostedQueue<T> {
+    /// An empty queue. `seed` should be random where peers are not trusted to spread their tags.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let seed = Seed::new(seed);
+        PostedQueue { slab: Slab::new(), classes: Vec::new(), live: Vec::new(), recent: 0, seed }
+    }
+
+    /// How many receives are posted.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether no receive is posted.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Posts a receive behind all others.
+    #[inline]
+    pub fn post(&mut self, receive: Receive, value: T) -> Handle {
+        let class = self.class(receive.mask());
+        let handle = self.slab.insert(Place { link: Link::new(receive.key()), class }, value);
+        let bins = &mut self.classes[class as usize].bins;
+        if bins.is_empty() {
+            self.live.push(class);
+        }
+        bins.append(&mut self.slab, handle.slot);
+        handle
+    }
+
+    /// Takes the earliest posted receive that a message from `source` with `tag` satisfies.
+    #[inline]
+    pub fn take_match(&mut self, source: Source, tag: u64) -> Option<T> {
+        let (class, spot) = self.find(source, tag)?;
+        let bins = &mut self.classes[class as usize].bins;
+        bins.remove_leader(&mut self.slab, spot);
+        if bins.is_empty() {
+            self.retire(class);
+        }
+        self.slab.remove(spot.slot)
+    }
+
+    /// Finds what [`take_match`](Self::take_match) would take, and leaves it posted: for a receive that serves
+    /// several messages, until its owner cancels it.
+    #[inline]
+    pub fn find_match(&mut self, source: Source, tag: u64) -> Option<(Handle, &mut T)> {
+        let (_, Spot { slot, .. }) = self.find(source, tag)?;
+        let handle = self.slab.handle(slot);
+        self.slab.value_mut(slot).map(|value| (handle, value))
+    }
+
+    /// Takes a receive back, unless it was matched, cancelled or taken before.
+    pub fn cancel(&mut self, handle: Handle) -> Option<T> {
+        self.slab.resolve(handle).and_then(|slot| self.remove(slot))
+    }
+
+    /// Takes every receive that only `source` could satisfy, in posting order: the peer is gone. Looks at all
+    /// receives.
+    pub fn take_source(&mut self, source: Source) -> impl ExactSizeIterator<Item = T> + use<T> {
+        let classes = &self.classes;
+        let slots = self.slab.select(|place| {
+            classes[place.class as usize].mask.directed && place.link.key().source == source.0
+        });
+        self.take_all(slots)
+    }
+
+    /// Takes every receive, in posting order.
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = T> + use<T> {
+        self.take_all(self.slab.select(|_| true))
+    }
+
+    fn take_all(&mut self, slots: Vec<u32>) -> alloc::vec::IntoIter<T> {
+        slots.into_iter().filter_map(|slot| self.remove(slot)).collect::<Vec<T>>().into_iter()
+    }
+
+    fn remove(&mut self, slot: u32) -> Option<T> {
+        let class = self.slab.place(slot).class;
+        let bins = &mut self.classes[class as usize].bins;
+        bins.remove(&mut self.slab, slot);
+        if bins.is_empty() {
+            self.retire(class);
+        }
+        self.slab.remove(slot)
+    }
+
+    #[inline]
+    fn find(&self, source: Source, tag: u64) -> Option<(u32, Spot)> {
+        let look = |class: u32| {
+            let Class { mask, bins } = &self.classes[class as usize];
+            bins.find(&self.slab, mask.key(source, tag)).map(|spot| (class, spot))
+        };
+        // With one mask in use there is nothing to compare.
+        if let [only] = self.live[..] {
+            return look(only);
+        }
+        self.live.iter().filter_map(|&class| look(class)).min_by_key(|(_, spot)| self.slab.handle(spot.slot))
+    }
+
+    #[inline]
+    fn class(&mut self, mask: Mask) -> u32 {
+        if self.classes.get(self.recent as usize).is_none_or(|class| class.mask != mask) {
+            self.recent = self.other_class(mask);
+        }
+        self.recent
+    }
+
+    /// The mask's class among those that are there, else a new one in the stead of an empty one.
+    fn other_class(&mut self, mask: Mask) -> u32 {
+        let known = self.classes.iter().position(|class| class.mask == mask);
+        let spare = || self.classes.iter().position(|class| class.bins.is_empty());
+        let class = known.or_else(|| if self.classes.len() < KEPT_CLASSES { None } else { spare() });
+        match class {
+            Some(class) => self.classes[class].mask = mask,
+            None => self.classes.push(Class { mask, bins: Bins::new(self.seed) }),
+        }
+        class.unwrap_or(self.classes.len() - 1) as u32
+    }
+
+    #[inline]
+    fn retire(&mut self, class: u32) {
+        if let Some(at) = self.live.iter().position(|&live| live == class) {
+            self.live.swap_remove(at);
+        }
+    }
+}

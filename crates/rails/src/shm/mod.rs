@@ -1,0 +1,4 @@
+//! Shared memory between two processes of one host.
+
+pub mod ring;
+pub mod segment;
