@@ -7,3 +7,6 @@ pub mod frame;
 pub mod matching;
 pub mod proto;
 pub mod slab;
+pub mod state;
+pub mod wire;
+pub mod wireup;

@@ -1,0 +1,4 @@
+//! The TCP rail over real sockets on the loopback device.
+
+mod mock;
+mod stream;
