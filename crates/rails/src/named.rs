@@ -72,7 +72,7 @@ fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can read it; chmod 600 it"));
     }
     let mut bytes = Vec::new();
-    file.by_ref().take(4096).read_to_end(&mut bytes)?;
+    Read::by_ref(&mut file).take(4096).read_to_end(&mut bytes)?;
     if bytes.len() < 16 {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it has less than 16 bytes; remove it"));
     }

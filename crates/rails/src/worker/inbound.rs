@@ -201,7 +201,8 @@ impl Core {
         if !atomic::supported(operation.code) {
             return Err(Status::Unsupported);
         }
-        let len = atomic::size(operation.code.datatype) as u64 * u64::from(operation.code.count);
+        let size = atomic::element_size(operation.code.datatype).ok_or(Status::Unsupported)?;
+        let len = size as u64 * u64::from(operation.code.count);
         let wanted = Access { read: false, write: true };
         let offset = self.engine.regions.check(operation.key, operation.addr, len, wanted)?;
         let region = self.bufs.regions.get(&operation.key).ok_or(Status::Access)?;

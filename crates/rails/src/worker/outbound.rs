@@ -9,7 +9,7 @@ use polyrail_core::frame::{Frame, Matching};
 use polyrail_core::proto::{Action, Completion, Job, Next, Out, PeerIdx, Region};
 
 impl Worker {
-    fn rail(&mut self, rail: RailId) -> &mut dyn Rail {
+    pub(super) fn rail(&mut self, rail: RailId) -> &mut dyn Rail {
         match rail {
             RailId::Loopback => &mut self.loopback,
             RailId::Shm => &mut self.shm,
