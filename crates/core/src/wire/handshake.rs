@@ -363,7 +363,7 @@ impl Challenge {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reject {
-    /// Both connected at once and this attempt lost, or a session is there already: wait for the server's own.
+    /// Both connected at once, and this attempt lost: the server's own connection is the one to wait for.
     Simultaneous = 1,
     /// The server is closing its endpoint, or its session with this client.
     Closing = 2,
@@ -375,6 +375,8 @@ pub enum Reject {
     Offer = 5,
     /// The session of this lane is not there.
     NoSession = 6,
+    /// To the server, an earlier session with this client still lives. Only one of them can be right: try again soon.
+    Exists = 7,
 }
 
 impl Reject {
@@ -386,6 +388,7 @@ impl Reject {
             4 => Self::Policy,
             5 => Self::Offer,
             6 => Self::NoSession,
+            7 => Self::Exists,
             _ => return None,
         })
     }
@@ -400,6 +403,7 @@ impl fmt::Display for Reject {
             Self::Policy => "the peer's policy does not allow it",
             Self::Offer => "the peer could not read this side's offer",
             Self::NoSession => "the peer does not know the session",
+            Self::Exists => "to the peer, an earlier session still lives",
         })
     }
 }

@@ -19,6 +19,6 @@ pub mod key;
 pub mod offer;
 
 pub use address::{Address, AddressError, Ip};
-pub use handshake::{Features, Kind, Nonce, Reject, SessionId, Versions};
+pub use handshake::{Features, HandshakeError, Kind, Nonce, Reject, SessionId, Versions};
 pub use key::{HostId, Key, PeerId};
 pub use offer::{Offer, OfferError, OfferView};
