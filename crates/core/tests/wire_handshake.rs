@@ -118,12 +118,11 @@ fn versions_in_common() {
 }
 
 #[test]
-fn a_verdict_of_a_code_that_there_is_not_is_malformed() {
+fn a_verdict_cannot_be_turned_and_a_rejection_carries_no_offer() {
     let (transcript, key) = (transcript(), server());
     let proof = transcript.proof(&key, b"");
-    // No way to make one but by hand, and the MAC is over the code: an accept that carries nothing is the nearest.
     let mut verdict = transcript.verdict(&key, &proof, Ok(()), b"");
-    verdict[5] = 99;
+    verdict[5] = Reject::Policy as u8;
     assert_eq!(transcript.open_verdict(&key, &proof, &verdict, b""), Err(HandshakeError::WrongKey));
     let reason = transcript.verdict(&key, &proof, Err(Reject::Policy), b"offer");
     let malformed = Err(HandshakeError::Malformed(Record::Verdict));
