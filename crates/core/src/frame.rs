@@ -454,7 +454,12 @@ impl Frame {
             Self::Rts { order, matching, data, len, op, readable } => {
                 let (tagged, tag) = matching_fields(matching);
                 let flags = tagged | flag(data.is_some(), F_DATA) | flag(readable, F_REGION);
-                Encoded::new(RTS, flags, payload).order(order).u64(tag).u64(len).u64(op.to_u64()).optional(data)
+                Encoded::new(RTS, flags, payload)
+                    .order(order)
+                    .u64(tag)
+                    .u64(len)
+                    .u64(op.to_u64())
+                    .optional(data)
             }
             Self::Rtr { op, to, len, writable } => Encoded::new(RTR, flag(writable, F_REGION), payload)
                 .u64(op.to_u64())
@@ -495,9 +500,9 @@ impl Frame {
                 .pair(u32::from_le_bytes([code.datatype, code.op, code.kind as u8, 0]), code.count),
             Self::AtomicData { op } => Encoded::new(ATOMIC_DATA, 0, payload).u64(op.to_u64()),
             Self::Credit { credit } => Encoded::new(CREDIT, 0, payload).pair(credit, 0),
-            Self::Am { order, id, header_len } => Encoded::new(AM, 0, payload)
-                .order(order)
-                .pair(u32::from(id) | u32::from(header_len) << 16, 0),
+            Self::Am { order, id, header_len } => {
+                Encoded::new(AM, 0, payload).order(order).pair(u32::from(id) | u32::from(header_len) << 16, 0)
+            }
             Self::Bye => Encoded::new(BYE, 0, payload).u64(0),
         }
         .done()

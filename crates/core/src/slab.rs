@@ -43,7 +43,8 @@ impl<T> Slab<T> {
             *entry = Slot::Full(value);
             return OpId { slot, generation: *generation };
         }
-        let slot = u32::try_from(self.slots.len()).ok().filter(|s| *s != NONE).expect("operation table is full");
+        let slot =
+            u32::try_from(self.slots.len()).ok().filter(|s| *s != NONE).expect("operation table is full");
         self.slots.push((0, Slot::Full(value)));
         OpId { slot, generation: 0 }
     }

@@ -257,7 +257,7 @@ fn atomics() {
                 let (operand, result) = ([iov(&mut five)], [iov(&mut before)]);
                 p.a.atomic(p.to_b, code, at, &operand, &[], &result, user(i)).unwrap();
                 let (a, _) = p.events(1, 0);
-                assert_eq!((a[0].kind, a[0].error), (EventKind::Atomic, None));
+                assert_eq!((a[0].kind, a[0].error), (EventKind::Atomic, None), "{:?} {:?}", p.a.why(p.to_b), p.b.why(p.to_a));
                 assert_eq!(u64::from_le_bytes(before), 5 * i);
             }
         }

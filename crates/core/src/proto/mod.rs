@@ -33,7 +33,7 @@ mod types;
 
 pub use peer::{CREDIT_UNIT, REORDER_WINDOW, Route, Scheme};
 pub use phase::{RecvEvent, RecvPhase, SendEvent, SendPhase};
-pub use region::{Access, KeyTaken, Registered, Regions};
+pub use region::{Access, KeyTaken, Regions, Registered};
 pub use rma::{PartSpec, RmaKind};
 pub use types::*;
 

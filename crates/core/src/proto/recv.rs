@@ -149,7 +149,8 @@ impl Engine {
     /// Takes the message that [`Engine::peek`] showed out of matching, for a later [`Engine::recv_claimed`].
     pub fn claim(&mut self, stash: OpId) {
         let Some(s) = self.stashes.get_mut(stash) else { return };
-        if let StashKind::Eager { envelope, handle, .. } | StashKind::Rts { envelope, handle, .. } = &mut s.kind
+        if let StashKind::Eager { envelope, handle, .. } | StashKind::Rts { envelope, handle, .. } =
+            &mut s.kind
             && let Some(taken) = handle.take()
         {
             let tagged = matches!(envelope.matching, Matching::Tag(_));
@@ -190,14 +191,7 @@ impl Engine {
         if r.multi.as_ref().is_none_or(|m| m.under_way == 0) {
             self.recvs.remove(op);
             let result = Err(failure);
-            self.complete(Completion::Recv {
-                op,
-                envelope: None,
-                got: 0,
-                offset: 0,
-                released: true,
-                result,
-            });
+            self.complete(Completion::Recv { op, envelope: None, got: 0, offset: 0, released: true, result });
         }
     }
 
@@ -312,9 +306,8 @@ impl Engine {
             Matching::Tag(tag) => self.tagged.unexpected.push(source, tag, stash),
             Matching::Message => self.messages.unexpected.push(source, 0, stash),
         };
-        if let Some(Stash {
-            kind: StashKind::Eager { handle, .. } | StashKind::Rts { handle, .. }, ..
-        }) = self.stashes.get_mut(stash)
+        if let Some(Stash { kind: StashKind::Eager { handle, .. } | StashKind::Rts { handle, .. }, .. }) =
+            self.stashes.get_mut(stash)
         {
             *handle = Some(entered);
         }
@@ -378,7 +371,9 @@ impl Engine {
                 if let Some(r) = self.recvs.get_mut(op) {
                     r.phase = RecvPhase::Placing;
                 }
-                if let Some(Stash { kind: StashKind::Eager { waiting, .. }, .. }) = self.stashes.get_mut(stash) {
+                if let Some(Stash { kind: StashKind::Eager { waiting, .. }, .. }) =
+                    self.stashes.get_mut(stash)
+                {
                     *waiting = Some(op);
                 }
             }

@@ -6,7 +6,8 @@
 use super::peer::{Item, Stream, StreamKind};
 use super::region::Access;
 use super::types::{
-    Action, After, Completion, Directive, Failure, Job, Next, Operation, Out, PeerIdx, Place, Queue, Region, Span,
+    Action, After, Completion, Directive, Failure, Job, Next, Operation, Out, PeerIdx, Place, Queue, Region,
+    Span,
 };
 use super::{Engine, Scheme};
 use crate::frame::{AtomicCode, AtomicKind, Frame, OpId, RemoteAddr, Status};

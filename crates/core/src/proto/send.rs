@@ -3,7 +3,8 @@
 use super::peer::{Item, Peer, Stream, StreamKind, units};
 use super::phase::{SendEvent, SendPhase, Step};
 use super::types::{
-    Action, Delivery, Completion, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue, Region, Span,
+    Action, Completion, Delivery, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue, Region,
+    Span,
 };
 use super::{Engine, Scheme};
 use crate::frame::{Frame, OpId, Status};

@@ -18,17 +18,17 @@ mod initiator;
 mod peer;
 mod responder;
 
-pub use initiator::{Initiate, Initiator, InitiatorEvent};
+pub use initiator::{Initiate, Initiator, InitiatorEvent, InitiatorPhase};
 pub use peer::{Incoming, Peer, PeerEvent, PeerState};
-pub use responder::{Respond, Responder, ResponderEvent};
+pub use responder::{Respond, Responder, ResponderEvent, ResponderPhase};
 
 use crate::wire::{Features, Kind, Offer, PeerId, SessionId};
 
 /// The state machines as data, for tests and tools that print them.
 pub mod machines {
-    pub use super::responder::ResponderStep;
-    pub use super::{initiator::INITIATOR, peer::PEER, responder::RESPONDER};
-    pub use super::{initiator::InitiatorPhase, initiator::InitiatorStep, responder::ResponderPhase};
+    pub use super::initiator::{INITIATOR, InitiatorStep};
+    pub use super::peer::PEER;
+    pub use super::responder::{RESPONDER, ResponderStep};
 }
 
 /// What two sides agreed on a connection whose key both proved.

@@ -141,16 +141,18 @@ impl Peer {
         PEER.step(&mut self.state, PeerEvent::Connect).is_ok()
     }
 
-    /// The peer proved the key on a connection of its own: what to do with it. While there is a session it is rejected as
-    /// simultaneous; a driver that sees this does well to find out whether the session is still alive.
+    /// The peer proved the key on a connection of its own: what to do with it. [`Reject::Exists`] means that the peer may
+    /// have lost a session that lives here: a driver does well to find out, and end it with [`PeerEvent::Lost`]. (It may as
+    /// well be an attempt that the peer gave up when it accepted ours; so the session cannot simply be replaced.)
     pub fn incoming(&mut self) -> Incoming {
         let before = self.state;
         match PEER.step(&mut self.state, self.event_if_connects) {
             Ok(_) => {
                 Incoming::Accept { drop_ours: matches!(before, PeerState::Connecting | PeerState::Proving) }
             }
+            Err(_) if before == PeerState::Proving => Incoming::Reject(Reject::Simultaneous),
             Err(_) if before == PeerState::Closing => Incoming::Reject(Reject::Closing),
-            Err(_) => Incoming::Reject(Reject::Simultaneous),
+            Err(_) => Incoming::Reject(Reject::Exists),
         }
     }
 

@@ -280,7 +280,8 @@ impl TcpRail {
 
     /// Takes a link down: its socket is closed and nothing of it is left but its number.
     fn end(&mut self, id: u32) {
-        if let Slot::Up(mut link) = std::mem::replace(&mut self.slots[id as usize], Slot::Down) {
+        let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
+        if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Down) {
             self.up -= 1;
             self.epoll.remove(link.fd());
             sys::shutdown(link.fd());

@@ -90,7 +90,7 @@ impl Tx {
     }
 
     pub(super) fn wants_more(&self) -> bool {
-        self.spans < EAGER_SPANS && self.staged + self.spanned < EAGER_BYTES
+        !self.is_full() && self.spans < EAGER_SPANS && self.staged + self.spanned < EAGER_BYTES
     }
 
     fn is_full(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use polyrail_core::frame::{Frame, OpId};
 use polyrail_rails::rail::{Down, Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Sink, Span};
@@ -15,11 +15,47 @@ pub fn sockets(host: &str) -> (TcpStream, TcpStream) {
     (a, listener.accept().expect("connected").0)
 }
 
+/// As [`sockets`], with segments of at most 1000 bytes: tiny buffers make the loopback device's segments of 64 KB wait for
+/// timers.
+fn short_segments(host: &str) -> (TcpStream, TcpStream) {
+    let segments = |fd: RawFd| {
+        let (mss, len) = (1000 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: the kernel reads one int.
+        let result = unsafe {
+            libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_MAXSEG, (&raw const mss).cast(), len)
+        };
+        assert_eq!(result, 0);
+    };
+    let listener = TcpListener::bind((host, 0)).expect("a loopback address");
+    segments(listener.as_raw_fd());
+    let port = listener.local_addr().expect("bound").port().to_be();
+    let v6 = host == "::1";
+    // SAFETY: zeros are valid addresses of either family; their sizes are given to connect; the descriptor is new.
+    let a = unsafe {
+        let mut a4: libc::sockaddr_in = std::mem::zeroed();
+        (a4.sin_family, a4.sin_port) = (libc::AF_INET as _, port);
+        a4.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        let mut a6: libc::sockaddr_in6 = std::mem::zeroed();
+        (a6.sin6_family, a6.sin6_port, a6.sin6_addr.s6_addr[15]) = (libc::AF_INET6 as _, port, 1);
+        let (family, at, len): (_, *const libc::sockaddr, _) = match v6 {
+            true => (libc::AF_INET6, (&raw const a6).cast(), size_of_val(&a6)),
+            false => (libc::AF_INET, (&raw const a4).cast(), size_of_val(&a4)),
+        };
+        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        segments(fd);
+        assert_eq!(libc::connect(fd, at, len as _), 0);
+        TcpStream::from_raw_fd(fd)
+    };
+    (a, listener.accept().expect("connected").0)
+}
+
 /// A worker that keeps all it is told.
 #[derive(Default)]
 pub struct Mock {
     /// Memory by place; what is absent is gone.
     pub memory: HashMap<u32, Vec<u8>>,
+    /// Memory by place that may be named but not touched.
+    pub forbidden: HashMap<u32, RawIov>,
     /// Into pieces of how many bytes memory is divided; 0: one piece.
     pub piece: usize,
     /// Frames that have wholly arrived, in order.
@@ -62,6 +98,10 @@ impl Mock {
 impl Memory for Mock {
     fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
         let Place::Send(OpId { slot, .. }) = span.place else { return false };
+        if let Some(v) = self.forbidden.get(&slot) {
+            out.push(RawIov { base: v.base.wrapping_add(span.offset as usize), len: span.len });
+            return true;
+        }
         let Some(bytes) = self.memory.get(&slot) else { return false };
         let from = span.offset as usize;
         let Some(bytes) = bytes.get(from..from + span.len) else { return false };
@@ -137,7 +177,7 @@ impl Side {
 
 /// Two sides joined by one link.
 pub fn pair(host: &str, config: &Config) -> (Side, LinkId, Side, LinkId) {
-    let (a, b) = sockets(host);
+    let (a, b) = if config.recv_buffer.is_some() { short_segments(host) } else { sockets(host) };
     let (mut left, mut right) = (side(config.clone()), side(config.clone()));
     let (la, lb) = (left.adopt(a), right.adopt(b));
     (left, la, right, lb)
