@@ -71,13 +71,13 @@ macro_rules! by_type {
     };
 }
 
-fn bytes<E: Element>() -> usize {
-    size_of::<E::Word>()
+fn bytes<E: Element>() -> Option<usize> {
+    Some(size_of::<E::Word>())
 }
 
-/// Bytes in one element; 0 for a datatype on which nothing can be done here.
-pub fn size(datatype: u8) -> usize {
-    by_type!(datatype, bytes(), 0)
+/// Bytes in one element; none for a datatype on which nothing can be done here.
+pub fn element_size(datatype: u8) -> Option<usize> {
+    by_type!(datatype, bytes(), None)
 }
 
 fn defined<E: Element>(op: u8) -> bool {
@@ -103,7 +103,7 @@ pub fn supported(code: AtomicCode) -> bool {
 /// Nothing was changed then.
 ///
 /// # Safety
-/// `target` is valid for reads and writes of `code.count` elements (see [`size`]; a read only reads), aligned or not,
+/// `target` is valid for reads and writes of `code.count` elements (see [`element_size`]; a read only reads), aligned or not,
 /// and nobody holds a Rust reference to them meanwhile.
 pub unsafe fn apply(
     code: AtomicCode,
