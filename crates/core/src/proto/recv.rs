@@ -273,7 +273,7 @@ impl Engine {
         let Some(op) = self.take_posted(envelope) else {
             return self.stash_eager(envelope, ack);
         };
-        self.peers[peer.0 as usize].consume(envelope.len, self.config.window);
+        self.consume(envelope);
         let mut want = 0;
         if let Some(r) = self.recvs.get_mut(op) {
             (r.phase, r.sender) = (RecvPhase::Placing, ack);
@@ -284,6 +284,14 @@ impl Engine {
             return Directive::Done;
         }
         Directive::Place(self.span(op, 0, want), After::Received(op))
+    }
+
+    /// Returns the credit of an eager message that has met its receive.
+    #[inline]
+    fn consume(&mut self, envelope: Envelope) {
+        if self.peers[envelope.from.0 as usize].consume(envelope.len, self.config.window) {
+            self.ready.push_back(envelope.from);
+        }
     }
 
     fn stash_eager(&mut self, envelope: Envelope, ack: Option<OpId>) -> Directive {
@@ -360,8 +368,7 @@ impl Engine {
             StashKind::Eager { envelope, whole, handle, .. } => {
                 let (envelope, whole) = (*envelope, *whole);
                 *handle = None;
-                self.peers[envelope.from.0 as usize].consume(envelope.len, self.config.window);
-                self.ready.push_back(envelope.from);
+                self.consume(envelope);
                 let op = self.match_with(op, envelope);
                 if whole {
                     self.unstash(op, stash);

@@ -298,6 +298,11 @@ impl Worker {
         Some((name, self.core.engine.route(peer)))
     }
 
+    /// Whether wireup with a peer is done.
+    pub fn is_connected(&self, peer: PeerIdx) -> bool {
+        self.core.engine.is_connected(peer)
+    }
+
     fn peer_of(&mut self, id: PeerId) -> PeerIdx {
         if let Some(peer) = self.by_id.get(&id) {
             return *peer;
