@@ -3,7 +3,9 @@
 //! Normally these are core's atomics and raw bytes. Under `--cfg loom` they are loom's, so that the model checker sees
 //! every access; code that imports them from here alone can be checked unchanged.
 
-pub use imp::{AtomicU32, AtomicU64, ByteCell, Ordering, heavy_barrier, light_barrier, membarrier_registered};
+pub use imp::{
+    AtomicU32, AtomicU64, ByteCell, Ordering, heavy_barrier, light_barrier, membarrier_registered,
+};
 
 #[cfg(not(loom))]
 mod imp {
@@ -75,6 +77,7 @@ mod imp {
 }
 
 #[cfg(loom)]
+#[allow(missing_docs)]
 mod imp {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use loom::{cell::UnsafeCell, sync::atomic::fence};

@@ -15,8 +15,9 @@ const KEPT_CLASSES: usize = 8;
 pub struct PostedQueue<T> {
     slab: Slab<Place, T>,
     classes: Vec<Class>,
-    /// The classes that are not empty, in no order.
-    live: Vec<u32>,
+    /// The classes that an arrival looks into, in no order: all that are not empty, and those that were not when an
+    /// arrival last looked. A class that is emptied and filled in turn thus stays on the list.
+    listed: Vec<u32>,
     /// The class posted to last: most likely the next one, too.
     recent: u32,
     seed: Seed,
@@ -31,6 +32,7 @@ struct Place {
 struct Class {
     mask: Mask,
     bins: Bins,
+    listed: bool,
 }
 
 impl<T> Links for Slab<Place, T> {
@@ -49,7 +51,7 @@ impl<T> PostedQueue<T> {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let seed = Seed::new(seed);
-        PostedQueue { slab: Slab::new(), classes: Vec::new(), live: Vec::new(), recent: 0, seed }
+        PostedQueue { slab: Slab::new(), classes: Vec::new(), listed: Vec::new(), recent: 0, seed }
     }
 
     /// How many receives are posted.
@@ -71,9 +73,10 @@ impl<T> PostedQueue<T> {
     pub fn post(&mut self, receive: Receive, value: T) -> Handle {
         let class = self.class(receive.mask());
         let handle = self.slab.insert(Place { link: Link::new(receive.key()), class }, value);
-        let bins = &mut self.classes[class as usize].bins;
-        if bins.is_empty() {
-            self.live.push(class);
+        let Class { bins, listed, .. } = &mut self.classes[class as usize];
+        if !*listed {
+            *listed = true;
+            self.listed.push(class);
         }
         bins.append(&mut self.slab, handle.slot);
         handle
@@ -83,11 +86,7 @@ impl<T> PostedQueue<T> {
     #[inline]
     pub fn take_match(&mut self, source: Source, tag: u64) -> Option<T> {
         let (class, spot) = self.find(source, tag)?;
-        let bins = &mut self.classes[class as usize].bins;
-        bins.remove_leader(&mut self.slab, spot);
-        if bins.is_empty() {
-            self.retire(class);
-        }
+        self.classes[class as usize].bins.remove_leader(&mut self.slab, spot);
         self.slab.remove(spot.slot)
     }
 
@@ -126,25 +125,38 @@ impl<T> PostedQueue<T> {
 
     fn remove(&mut self, slot: u32) -> Option<T> {
         let class = self.slab.place(slot).class;
-        let bins = &mut self.classes[class as usize].bins;
-        bins.remove(&mut self.slab, slot);
-        if bins.is_empty() {
-            self.retire(class);
-        }
+        self.classes[class as usize].bins.remove(&mut self.slab, slot);
         self.slab.remove(slot)
     }
 
     #[inline]
-    fn find(&self, source: Source, tag: u64) -> Option<(u32, Spot)> {
-        let look = |class: u32| {
-            let Class { mask, bins } = &self.classes[class as usize];
-            bins.find(&self.slab, mask.key(source, tag)).map(|spot| (class, spot))
-        };
+    fn find(&mut self, source: Source, tag: u64) -> Option<(u32, Spot)> {
         // With one mask in use there is nothing to compare.
-        if let [only] = self.live[..] {
-            return look(only);
+        if let [only] = self.listed[..] {
+            let Class { mask, bins, .. } = &self.classes[only as usize];
+            return bins.find(&self.slab, mask.key(source, tag)).map(|spot| (only, spot));
         }
-        self.live.iter().filter_map(|&class| look(class)).min_by_key(|(_, spot)| self.slab.handle(spot.slot))
+        self.find_earliest(source, tag)
+    }
+
+    #[inline]
+    fn find_earliest(&mut self, source: Source, tag: u64) -> Option<(u32, Spot)> {
+        let mut best: Option<(u32, Spot)> = None;
+        let mut at = 0;
+        while let Some(&class) = self.listed.get(at) {
+            let Class { mask, bins, listed } = &mut self.classes[class as usize];
+            if bins.is_empty() {
+                *listed = false;
+                self.listed.swap_remove(at);
+                continue;
+            }
+            at += 1;
+            let Some(spot) = bins.find(&self.slab, mask.key(source, tag)) else { continue };
+            if best.is_none_or(|(_, best)| self.slab.handle(spot.slot) < self.slab.handle(best.slot)) {
+                best = Some((class, spot));
+            }
+        }
+        best
     }
 
     #[inline]
@@ -156,21 +168,15 @@ impl<T> PostedQueue<T> {
     }
 
     /// The mask's class among those that are there, else a new one in the stead of an empty one.
+    #[inline(never)]
     fn other_class(&mut self, mask: Mask) -> u32 {
         let known = self.classes.iter().position(|class| class.mask == mask);
         let spare = || self.classes.iter().position(|class| class.bins.is_empty());
         let class = known.or_else(|| if self.classes.len() < KEPT_CLASSES { None } else { spare() });
         match class {
             Some(class) => self.classes[class].mask = mask,
-            None => self.classes.push(Class { mask, bins: Bins::new(self.seed) }),
+            None => self.classes.push(Class { mask, bins: Bins::new(self.seed), listed: false }),
         }
         class.unwrap_or(self.classes.len() - 1) as u32
-    }
-
-    #[inline]
-    fn retire(&mut self, class: u32) {
-        if let Some(at) = self.live.iter().position(|&live| live == class) {
-            self.live.swap_remove(at);
-        }
     }
 }

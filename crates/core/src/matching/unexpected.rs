@@ -191,6 +191,7 @@ impl<T> UnexpectedQueue<T> {
         if self.len() <= SCAN_LIMIT { self.scan(receive, SCAN_LIMIT) } else { self.find_far(receive) }
     }
 
+    #[inline(never)]
     fn find_far(&mut self, receive: &Receive) -> Option<u32> {
         let near = self.scan(receive, SCAN_LIMIT);
         if near.is_some() {
@@ -218,6 +219,7 @@ impl<T> UnexpectedQueue<T> {
     }
 
     /// Enters a new message into the indexes in use.
+    #[inline(never)]
     fn index(&mut self, handle: Handle, source: Source, tag: u64) {
         self.give_up_idle();
         for index in &mut self.indexes[..self.in_use] {

@@ -118,6 +118,17 @@ impl Engine {
         self.peers[peer.0 as usize].connected
     }
 
+    /// How frames reach a peer.
+    pub fn route(&self, peer: PeerIdx) -> Route {
+        self.peers[peer.0 as usize].route
+    }
+
+    /// Whether a frame that was held has its turn now.
+    pub fn is_due(&self, peer: PeerIdx, seq: u32) -> bool {
+        let p = &self.peers[peer.0 as usize];
+        p.expect_seq == seq && !p.held.contains(&seq)
+    }
+
     /// The peer is gone, or could not be reached: every operation that involves it ends with [`Failure::PeerGone`]. Whole
     /// messages that had arrived stay receivable. The peer may be connected again, with sequence numbers from zero.
     pub fn peer_down(&mut self, peer: PeerIdx) {

@@ -68,7 +68,12 @@ impl Engine {
         }
     }
 
-    /// An active message of `len` bytes may leave now: its frame. Follow with [`Engine::eager_sent`]` (peer, 0)`.
+    /// A rail has taken the frame of [`Engine::try_active`].
+    pub fn active_sent(&mut self, peer: PeerIdx) {
+        self.peers[peer.0 as usize].sequenced();
+    }
+
+    /// An active message of `len` bytes may leave now: its frame. [`Engine::active_sent`] follows.
     pub fn try_active(&self, peer: PeerIdx, id: u16, header_len: u16, len: usize) -> Option<Frame> {
         let p = &self.peers[peer.0 as usize];
         let fits = len <= p.route.eager_max.min(p.route.fragment);

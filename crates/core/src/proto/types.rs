@@ -43,7 +43,7 @@ pub struct Region {
 
 impl Region {
     /// Most ranges; a buffer in more pieces travels as fragments.
-    pub const MAX: usize = 4;
+    pub const MAX: usize = 8;
     /// Most bytes that an encoded region takes.
     pub const MAX_BYTES: usize = Self::MAX * 16;
 

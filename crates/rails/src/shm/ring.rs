@@ -20,7 +20,7 @@
 //! **Trust.** The peer may write anything at any time. What is read from it is copied before it is looked at and checked
 //! once; positions are our own counters; each place is computed modulo its area.
 
-use std::{any::Any, fmt, marker::PhantomData, mem::size_of, ops::Deref, ptr::NonNull, sync::Arc};
+use std::{any::Any, fmt, marker::PhantomData, ops::Deref, ptr::NonNull, sync::Arc};
 
 pub use crate::primitive::heavy_barrier as sleep_barrier;
 use crate::primitive::{
@@ -33,18 +33,20 @@ mod loom_tests;
 mod tests;
 
 /// Slots of a ring: frames in flight at most.
-pub const SLOTS: usize = if cfg!(loom) { 2 } else { 512 };
+pub const SLOTS: usize = if cfg!(loom) { 4 } else { 512 };
 /// Bytes of a ring's bulk area.
-pub const BULK: usize = if cfg!(loom) { 4 * BULK_UNIT } else { 128 << 10 };
+pub const BULK: usize = if cfg!(loom) { 2 * MAX_PAYLOAD } else { 4 * MAX_PAYLOAD };
 /// Bytes of a slot beside its control word: header and payload of a frame that needs no bulk.
-pub const INLINE: usize = 56;
+pub const INLINE: usize = if cfg!(loom) { 2 } else { 56 };
 /// Longest header, in bytes.
-pub const MAX_HEADER: usize = 48;
+pub const MAX_HEADER: usize = if cfg!(loom) { 2 } else { 48 };
 /// Longest payload, in bytes.
-pub const MAX_PAYLOAD: usize = if cfg!(loom) { 2 * BULK_UNIT } else { 32 << 10 };
+pub const MAX_PAYLOAD: usize = if cfg!(loom) { 2 } else { 32 << 10 };
 
 /// Payloads begin on a cache line of their own.
-const BULK_UNIT: usize = 64;
+const BULK_UNIT: usize = if cfg!(loom) { 2 } else { 64 };
+/// Progress is published when the consumer is this part of either area ahead.
+const LAZY: usize = if cfg!(loom) { 2 } else { 4 };
 
 const _: () = assert!(SLOTS.is_power_of_two() && BULK.is_power_of_two() && BULK <= 1 << 31);
 // An empty ring takes any frame, whatever the padding at the end of the area.
@@ -57,7 +59,7 @@ struct Slot {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Slot>() == 64, "a frame is one cache line");
+const _: () = assert!(std::mem::size_of::<Slot>() == 64, "a frame is one cache line");
 
 /// Its own cache line, and the one that the processor fetches along with it.
 #[repr(C, align(128))]
@@ -101,11 +103,17 @@ impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the peer damaged the shared memory: ")?;
         match *self {
-            Corrupt::Lap { expected, found } => write!(f, "a slot of lap {found} where lap {expected} is due"),
+            Corrupt::Lap { expected, found } => {
+                write!(f, "a slot of lap {found} where lap {expected} is due")
+            }
             Corrupt::HeaderLength(n) => write!(f, "a header of {n} bytes, at most {MAX_HEADER} are allowed"),
-            Corrupt::PayloadLength(n) => write!(f, "a payload of {n} bytes, at most {MAX_PAYLOAD} are allowed"),
+            Corrupt::PayloadLength(n) => {
+                write!(f, "a payload of {n} bytes, at most {MAX_PAYLOAD} are allowed")
+            }
             Corrupt::SlotProgress(n) => write!(f, "frames consumed up to number {n}, which is out of order"),
-            Corrupt::BulkProgress(n) => write!(f, "bulk bytes consumed up to number {n}, which is out of order"),
+            Corrupt::BulkProgress(n) => {
+                write!(f, "bulk bytes consumed up to number {n}, which is out of order")
+            }
         }
     }
 }
@@ -428,6 +436,15 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// Where the bytes are. Those of a long payload are shared memory, which the peer may still write to.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        match self.place {
+            Place::Inline(bytes) => bytes.as_ptr(),
+            Place::Bulk(at, ..) => at.cast(),
+        }
+    }
+
     /// Copies the first bytes, as many as `dst` takes; says how many.
     #[inline]
     pub fn copy_to(&self, dst: &mut [u8]) -> usize {
@@ -501,8 +518,8 @@ impl Consumer {
         let Some(end) = self.peeked.take() else { return };
         self.head += 1;
         self.bulk_head = end;
-        if self.head - self.head_published >= SLOTS as u64 / 4
-            || self.bulk_head - self.bulk_published >= BULK as u64 / 4
+        if self.head - self.head_published >= (SLOTS / LAZY) as u64
+            || self.bulk_head - self.bulk_published >= (BULK / LAZY) as u64
         {
             self.publish();
         }

@@ -261,8 +261,11 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let payload = prop_oneof![4 => 0..64usize, 2 => 0..2000usize, 1 => 0..=MAX_PAYLOAD];
-    let send = (0..=MAX_HEADER, payload, 1..4usize)
-        .prop_map(|(header, payload, pieces)| Step::Send { header, payload, pieces });
+    let send = (0..=MAX_HEADER, payload, 1..4usize).prop_map(|(header, payload, pieces)| Step::Send {
+        header,
+        payload,
+        pieces,
+    });
     let step = prop_oneof![8 => send, 3 => (1..6usize).prop_map(Step::Take), 1 => Just(Step::Flush)];
     prop::collection::vec(step, 1..1500)
 }
@@ -338,6 +341,7 @@ proptest! {
 fn word_like() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
-        (0..4u64, 0..64u64, 0..40000u64).prop_map(|(lap, header, payload)| lap << 32 | header << 24 | payload),
+        (0..4u64, 0..64u64, 0..40000u64)
+            .prop_map(|(lap, header, payload)| lap << 32 | header << 24 | payload),
     ]
 }
