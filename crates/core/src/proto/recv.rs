@@ -49,7 +49,7 @@ pub(super) struct Stash {
     kind: StashKind,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum StashKind {
     Eager {
         envelope: Envelope,
@@ -140,8 +140,8 @@ impl Engine {
     pub fn peek(&mut self, filter: &Filter) -> Option<(OpId, Envelope)> {
         let queue = self.queues(matches!(filter.matching, Matching::Tag(_)));
         let stash = *queue.unexpected.peek(&receive_of(filter))?.1;
-        match self.stashes.get(stash)?.kind {
-            StashKind::Eager { envelope, .. } | StashKind::Rts { envelope, .. } => Some((stash, envelope)),
+        match &self.stashes.get(stash)?.kind {
+            StashKind::Eager { envelope, .. } | StashKind::Rts { envelope, .. } => Some((stash, *envelope)),
             StashKind::Result => None,
         }
     }
@@ -385,7 +385,7 @@ impl Engine {
                 }
             }
             StashKind::Rts { envelope, sender, region, .. } => {
-                let (envelope, sender, region) = (*envelope, *sender, *region);
+                let (envelope, sender, region) = (*envelope, *sender, region.take());
                 self.stashes.remove(stash);
                 let op = self.match_with(op, envelope);
                 self.begin_rendezvous(op, sender, region);
@@ -395,7 +395,7 @@ impl Engine {
     }
 
     pub(super) fn on_rts(&mut self, envelope: Envelope, sender: OpId, region: Option<Region>) -> Directive {
-        if region.is_some_and(|r| r.len().is_none_or(|have| have < envelope.len)) {
+        if region.as_ref().is_some_and(|r| r.len().is_none_or(|have| have < envelope.len)) {
             return Directive::Broken("it announced more bytes than it showed");
         }
         match self.take_posted(envelope) {
