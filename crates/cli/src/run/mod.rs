@@ -191,10 +191,12 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
         eprint!("{}", plan.explain());
     }
 
+    // Before any thread starts: a thread that does not hold signals back would let them end this process.
+    let held = signals::hold().map_err(|source| Error::Signals { source })?;
     let listener = watch::Listener::open().map_err(|source| Error::Listen { source })?;
     let mut command = plan.command();
     command.env(polyrail_rails::report::VARIABLE, listener.target().to_string());
-    let status = run_and_forward(command)
+    let status = run_and_forward(command, held)
         .map_err(|source| Error::Start { mpiexec: plan.mpiexec.path.clone(), source })?;
 
     let port = listener.target().addresses[0].port();
@@ -216,8 +218,7 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     .into())
 }
 
-fn run_and_forward(mut command: Command) -> io::Result<ExitStatus> {
-    let held = signals::hold()?;
+fn run_and_forward(mut command: Command, held: signals::Held) -> io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     held.forward_to(child.id());
     child.wait()
