@@ -49,7 +49,7 @@ pub enum Error {
     NoProvider { searched: Vec<PathBuf> },
     #[error("cannot listen for the ranks' reports: {source}")]
     Listen { source: io::Error },
-    #[error("cannot hold signals back: {source}")]
+    #[error("cannot catch signals: {source}")]
     Signals { source: io::Error },
     #[error("cannot start {}: {source}", mpiexec.display())]
     Start { mpiexec: PathBuf, source: io::Error },

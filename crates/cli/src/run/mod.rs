@@ -191,7 +191,6 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
         eprint!("{}", plan.explain());
     }
 
-    // Before any thread starts: a thread that does not hold signals back would let them end this process.
     let held = signals::hold().map_err(|source| Error::Signals { source })?;
     let listener = watch::Listener::open().map_err(|source| Error::Listen { source })?;
     let mut command = plan.command();

@@ -2,34 +2,35 @@
 
 use std::io;
 
-use nix::sys::signal::{self, SigSet, Signal};
-use nix::sys::signalfd::SignalFd;
+use nix::libc;
+use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::Cause;
 
-const FORWARDED: [Signal; 6] =
-    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+const FORWARDED: [i32; 6] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
-/// Signals that are held back until there is a process to hand them to.
-pub struct Held(SignalFd);
+/// Signals that are kept until there is a process to hand them to.
+pub struct Held(SignalsInfo<WithOrigin>);
 
-/// Holds signals back from here on, in this thread and those that it starts; programs that it starts get them again.
+/// Keeps signals from here on. Programs that are started get them as ever: handlers do not outlive `exec`.
 ///
 /// # Errors
 /// The system has no descriptor left.
 pub fn hold() -> io::Result<Held> {
-    let set: SigSet = FORWARDED.into_iter().collect();
-    set.thread_block()?;
-    Ok(Held(SignalFd::new(&set)?))
+    SignalsInfo::new(FORWARDED).map(Held)
 }
 
 impl Held {
     /// Hands signals to process `pid` for as long as this process lives.
-    pub fn forward_to(self, pid: u32) {
+    pub fn forward_to(mut self, pid: u32) {
         std::thread::spawn(move || {
-            while let Ok(Some(info)) = self.0.read_signal() {
+            for origin in self.0.forever() {
                 // What the terminal sends, it sends to the launcher as well; twice means "at once" to some launchers.
-                let from_terminal = info.ssi_code == nix::libc::SI_KERNEL;
-                if let Ok(signal) = Signal::try_from(info.ssi_signo.cast_signed())
+                let from_terminal = origin.cause == Cause::Kernel;
+                if let Ok(signal) = Signal::try_from(origin.signal)
                     && !from_terminal
                 {
                     // It may be gone already, and then there is nobody to tell.
