@@ -71,13 +71,13 @@ macro_rules! by_type {
     };
 }
 
-fn bytes<E: Element>() -> usize {
-    size_of::<E::Word>()
+fn bytes<E: Element>() -> Option<usize> {
+    Some(size_of::<E::Word>())
 }
 
-/// Bytes in one element; 0 for a datatype on which nothing can be done here.
-pub fn size(datatype: u8) -> usize {
-    by_type!(datatype, bytes(), 0)
+/// Bytes in one element; none for a datatype on which nothing can be done here.
+pub fn element_size(datatype: u8) -> Option<usize> {
+    by_type!(datatype, bytes(), None)
 }
 
 fn defined<E: Element>(op: u8) -> bool {
@@ -103,7 +103,7 @@ pub fn supported(code: AtomicCode) -> bool {
 /// Nothing was changed then.
 ///
 /// # Safety
-/// `target` is valid for reads and writes of `code.count` elements (see [`size`]; a read only reads), aligned or not,
+/// `target` is valid for reads and writes of `code.count` elements (see [`element_size`]; a read only reads), aligned or not,
 /// and nobody holds a Rust reference to them meanwhile.
 pub unsafe fn apply(
     code: AtomicCode,
@@ -138,7 +138,9 @@ unsafe fn run<E: Element>(
     if (code.op != op::READ && lacks(operands)) || (code.kind == AtomicKind::Compare && lacks(comparands)) {
         return Err(Status::Range);
     }
-    let element = |bytes: &[u8], i: usize| bytes.get(i * size..).map_or(E::ZERO, |b| E::of(E::Word::get(b)));
+    let element = |bytes: &[u8], i: usize| {
+        bytes.get(i * size..(i + 1) * size).map_or(E::ZERO, |one| E::of(E::Word::get(one)))
+    };
     for i in 0..count {
         let (operand, comparand) = (element(operands, i), element(comparands, i));
         let next = |old| E::next(code.op, E::of(old), operand, comparand).map(E::word);
