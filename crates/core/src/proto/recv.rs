@@ -516,6 +516,7 @@ impl Engine {
         }
         self.complete(Completion::Recv {
             op: r.buffer,
+            peer: r.envelope.map(|e| e.from),
             envelope: r.envelope,
             got: r.got,
             offset: r.base,

@@ -282,6 +282,8 @@ pub enum Completion {
     Recv {
         /// The receive (for a multi-receive buffer: the buffer).
         op: OpId,
+        /// Who sent it; of a failure, whose fault it is, if anyone's.
+        peer: Option<PeerIdx>,
         /// What was received; nothing when the receive ended without a message.
         envelope: Option<Envelope>,
         /// Bytes in the buffer; fewer than `envelope.len` when truncated.
@@ -297,6 +299,8 @@ pub enum Completion {
     Send {
         /// The send.
         op: OpId,
+        /// To whom.
+        peer: PeerIdx,
         /// How it went.
         result: Result<(), Failure>,
     },
@@ -304,6 +308,8 @@ pub enum Completion {
     Rma {
         /// The operation.
         op: OpId,
+        /// With whom.
+        peer: PeerIdx,
         /// How it went.
         result: Result<(), Failure>,
     },

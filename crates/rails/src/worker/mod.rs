@@ -78,7 +78,7 @@ pub struct Event {
     pub kind: EventKind,
     /// What the caller gave along.
     pub user: User,
-    /// Who was at the other end, of what arrived.
+    /// Who was at the other end.
     pub peer: Option<PeerIdx>,
     /// The message's tag, of a receive.
     pub matching: Matching,
