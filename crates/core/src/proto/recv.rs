@@ -189,9 +189,18 @@ impl Engine {
         let Some(r) = self.recvs.get_mut(op) else { return };
         r.posted = None;
         if r.multi.as_ref().is_none_or(|m| m.under_way == 0) {
+            let peer = r.source;
             self.recvs.remove(op);
             let result = Err(failure);
-            self.complete(Completion::Recv { op, envelope: None, got: 0, offset: 0, released: true, result });
+            self.complete(Completion::Recv {
+                op,
+                peer,
+                envelope: None,
+                got: 0,
+                offset: 0,
+                released: true,
+                result,
+            });
         }
     }
 
