@@ -78,6 +78,10 @@ fn all(family: Family, provider: &Provider) -> Vec<Variable> {
             tune("OMPI_MCA_btl", "self,ofi"),
         ],
     };
+    // All messages come by the provider, so a rank that waits for long may sleep; not if MPICH has a way of its own beside it.
+    if std::env::var_os("MPIR_CVAR_NOLOCAL").is_none_or(|value| value == "1") {
+        variables.push(tune("POLYRAIL_SLEEP_AFTER", "1000"));
+    }
     variables.push(choose("FI_PROVIDER", "polyrail"));
     variables.push(Variable { name: "FI_PROVIDER_PATH", value: provider.dir.clone().into(), tunes: false });
     variables
