@@ -49,6 +49,9 @@ pub struct Config {
     pub congestion: Option<String>,
     /// Give the processor away while polling in vain.
     pub yielding: bool,
+    /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
+    /// all of whose messages come this way.
+    pub sleep_after: Option<Duration>,
 }
 
 impl Default for Config {
@@ -69,6 +72,7 @@ impl Default for Config {
             peer_timeout: Duration::from_secs(30),
             congestion: None,
             yielding: true,
+            sleep_after: None,
         }
     }
 }
@@ -87,6 +91,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("PEER_TIMEOUT", "seconds of network silence after which a peer counts as gone (default 30)"),
     ("CONGESTION", "TCP congestion control (default: the system's)"),
     ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
+    ("SLEEP_AFTER", "microseconds of polling in vain after which to sleep until a message comes (default: never)"),
 ];
 
 impl Config {
@@ -141,6 +146,8 @@ impl Config {
         number(&lookup, "LINGER", "POLYRAIL_LINGER", 0, day, |n| c.linger = seconds(n))?;
         number(&lookup, "PEER_TIMEOUT", "POLYRAIL_PEER_TIMEOUT", 1, day, |n| c.peer_timeout = seconds(n))?;
         number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;
+        let micros = |n| Some(Duration::from_micros(n as u64));
+        number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
         Ok(c)
     }

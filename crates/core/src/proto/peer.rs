@@ -129,14 +129,17 @@ impl Peer {
         true
     }
 
-    /// An eager message is matched: its room is free again. Tells the peer when a quarter of the window has gathered.
+    /// An eager message is matched: its room is free again. True when a quarter of the window has gathered: a CREDIT frame
+    /// waits to leave.
     #[inline]
-    pub fn consume(&mut self, len: u64, window: u32) {
+    pub fn consume(&mut self, len: u64, window: u32) -> bool {
         self.consumed = self.consumed.wrapping_add(units(len));
-        if self.consumed.wrapping_sub(self.reported) >= window / 4 {
+        let due = self.consumed.wrapping_sub(self.reported) >= window / 4;
+        if due {
             self.reported = self.consumed;
             self.control.push_back((Frame::Credit { credit: self.consumed }, Out::Nothing));
         }
+        due
     }
 
     #[inline]

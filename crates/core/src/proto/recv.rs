@@ -49,7 +49,7 @@ pub(super) struct Stash {
     kind: StashKind,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum StashKind {
     Eager {
         envelope: Envelope,
@@ -140,8 +140,8 @@ impl Engine {
     pub fn peek(&mut self, filter: &Filter) -> Option<(OpId, Envelope)> {
         let queue = self.queues(matches!(filter.matching, Matching::Tag(_)));
         let stash = *queue.unexpected.peek(&receive_of(filter))?.1;
-        match self.stashes.get(stash)?.kind {
-            StashKind::Eager { envelope, .. } | StashKind::Rts { envelope, .. } => Some((stash, envelope)),
+        match &self.stashes.get(stash)?.kind {
+            StashKind::Eager { envelope, .. } | StashKind::Rts { envelope, .. } => Some((stash, *envelope)),
             StashKind::Result => None,
         }
     }
@@ -189,9 +189,18 @@ impl Engine {
         let Some(r) = self.recvs.get_mut(op) else { return };
         r.posted = None;
         if r.multi.as_ref().is_none_or(|m| m.under_way == 0) {
+            let peer = r.source;
             self.recvs.remove(op);
             let result = Err(failure);
-            self.complete(Completion::Recv { op, envelope: None, got: 0, offset: 0, released: true, result });
+            self.complete(Completion::Recv {
+                op,
+                peer,
+                envelope: None,
+                got: 0,
+                offset: 0,
+                released: true,
+                result,
+            });
         }
     }
 
@@ -273,7 +282,7 @@ impl Engine {
         let Some(op) = self.take_posted(envelope) else {
             return self.stash_eager(envelope, ack);
         };
-        self.peers[peer.0 as usize].consume(envelope.len, self.config.window);
+        self.consume(envelope);
         let mut want = 0;
         if let Some(r) = self.recvs.get_mut(op) {
             (r.phase, r.sender) = (RecvPhase::Placing, ack);
@@ -284,6 +293,14 @@ impl Engine {
             return Directive::Done;
         }
         Directive::Place(self.span(op, 0, want), After::Received(op))
+    }
+
+    /// Returns the credit of an eager message that has met its receive.
+    #[inline]
+    fn consume(&mut self, envelope: Envelope) {
+        if self.peers[envelope.from.0 as usize].consume(envelope.len, self.config.window) {
+            self.ready.push_back(envelope.from);
+        }
     }
 
     fn stash_eager(&mut self, envelope: Envelope, ack: Option<OpId>) -> Directive {
@@ -360,8 +377,7 @@ impl Engine {
             StashKind::Eager { envelope, whole, handle, .. } => {
                 let (envelope, whole) = (*envelope, *whole);
                 *handle = None;
-                self.peers[envelope.from.0 as usize].consume(envelope.len, self.config.window);
-                self.ready.push_back(envelope.from);
+                self.consume(envelope);
                 let op = self.match_with(op, envelope);
                 if whole {
                     self.unstash(op, stash);
@@ -378,7 +394,7 @@ impl Engine {
                 }
             }
             StashKind::Rts { envelope, sender, region, .. } => {
-                let (envelope, sender, region) = (*envelope, *sender, *region);
+                let (envelope, sender, region) = (*envelope, *sender, region.take());
                 self.stashes.remove(stash);
                 let op = self.match_with(op, envelope);
                 self.begin_rendezvous(op, sender, region);
@@ -388,7 +404,7 @@ impl Engine {
     }
 
     pub(super) fn on_rts(&mut self, envelope: Envelope, sender: OpId, region: Option<Region>) -> Directive {
-        if region.is_some_and(|r| r.len().is_none_or(|have| have < envelope.len)) {
+        if region.as_ref().is_some_and(|r| r.len().is_none_or(|have| have < envelope.len)) {
             return Directive::Broken("it announced more bytes than it showed");
         }
         match self.take_posted(envelope) {
@@ -509,6 +525,7 @@ impl Engine {
         }
         self.complete(Completion::Recv {
             op: r.buffer,
+            peer: r.envelope.map(|e| e.from),
             envelope: r.envelope,
             got: r.got,
             offset: r.base,

@@ -71,6 +71,7 @@ pub(crate) struct Buf {
     pub iov: IoVec,
     pub user: User,
     /// Bytes copied from the user at once; `iov` points into them.
+    #[expect(dead_code, reason = "only keeps the bytes alive")]
     pub owned: Option<Box<[u8]>>,
 }
 

@@ -78,7 +78,7 @@ pub struct Event {
     pub kind: EventKind,
     /// What the caller gave along.
     pub user: User,
-    /// Who was at the other end, of what arrived.
+    /// Who was at the other end.
     pub peer: Option<PeerIdx>,
     /// The message's tag, of a receive.
     pub matching: Matching,
@@ -246,7 +246,7 @@ impl Worker {
             iov: Vec::new(),
             zeros: vec![0; MAX_PAYLOAD].into(),
             rounds: 0,
-            idle: idle::Idle::new(config.yielding),
+            idle: idle::Idle::new(config.yielding, config.sleep_after),
             config,
         };
         worker.connect_self();
@@ -296,6 +296,11 @@ impl Worker {
             RailId::Tcp => "tcp",
         };
         Some((name, self.core.engine.route(peer)))
+    }
+
+    /// Whether wireup with a peer is done.
+    pub fn is_connected(&self, peer: PeerIdx) -> bool {
+        self.core.engine.is_connected(peer)
     }
 
     fn peer_of(&mut self, id: PeerId) -> PeerIdx {
@@ -365,7 +370,7 @@ impl Worker {
         if !self.loopback.arm() {
             moved += self.loopback.progress(&mut Inbound { core: &mut self.core, rail: RailId::Loopback });
         }
-        if !self.core.links[RailId::Tcp as usize].is_empty() && self.tcp_turn(moved) {
+        if !self.core.links[RailId::Tcp as usize].is_empty() && self.tcp_turn() {
             let before = moved;
             moved += self.tcp.progress(&mut Inbound { core: &mut self.core, rail: RailId::Tcp });
             self.idle.tcp(moved > before);
@@ -377,15 +382,38 @@ impl Worker {
             self.after_arrivals();
         }
         self.tcp.flush(&self.core.bufs);
-        self.idle.round(moved);
+        if moved > 0 {
+            self.idle.busy();
+        } else {
+            self.rest();
+        }
         moved
+    }
+
+    /// A round was empty.
+    #[inline]
+    fn rest(&mut self) {
+        match self.idle.rest() {
+            idle::Rest::Spin => std::hint::spin_loop(),
+            idle::Rest::Yield => std::thread::yield_now(),
+            idle::Rest::Sleep => self.nap(),
+        }
+    }
+
+    #[cold]
+    fn nap(&mut self) {
+        if self.arm() {
+            let mut poll = libc::pollfd { fd: self.wait_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry. A signal only ends the sleep.
+            unsafe { libc::poll(&mut poll, 1, idle::NAP) };
+        }
     }
 
     /// Whether TCP is looked at in this round: always when it is all there is or was busy lately; seldom while shared memory
     /// alone has traffic, because a look costs a system call.
     #[inline]
-    fn tcp_turn(&mut self, moved: usize) -> bool {
-        self.core.links[RailId::Shm as usize].is_empty() || self.idle.tcp_due(moved)
+    fn tcp_turn(&mut self) -> bool {
+        self.core.links[RailId::Shm as usize].is_empty() || self.idle.tcp_due()
     }
 
     fn after_arrivals(&mut self) {

@@ -177,21 +177,23 @@ impl Core {
 
     fn complete(&mut self, completion: Completion) {
         match completion {
-            Completion::Send { op, result } => {
+            Completion::Send { op, peer, result } => {
                 let Some(buf) = self.bufs.sends.take(op) else { return };
-                self.events.push_back(Event { error: result.err(), ..Event::of(EventKind::Send, buf.user) });
+                let event = Event::of(EventKind::Send, buf.user);
+                self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }
-            Completion::Rma { op, result } => {
+            Completion::Rma { op, peer, result } => {
                 let Some(buf) = self.bufs.rmas.take(op) else { return };
                 let kind = self.rma_kinds.remove(&op).unwrap_or(EventKind::Put);
-                self.events.push_back(Event { error: result.err(), ..Event::of(kind, buf.user) });
+                let event = Event::of(kind, buf.user);
+                self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }
             Completion::Remote { from, key, data, len, write } => {
                 let kind = if write { EventKind::RemoteWrite } else { EventKind::RemoteRead };
                 let user = User::default();
                 self.events.push_back(Event { peer: Some(from), key, data, len, got: len, ..Event::of(kind, user) });
             }
-            Completion::Recv { op, envelope, got, offset, released, result } => {
+            Completion::Recv { op, peer, envelope, got, offset, released, result } => {
                 let taken = if released { self.bufs.recvs.take(op) } else { None };
                 let user = match (&taken, self.bufs.recvs.get(op)) {
                     (Some(buf), _) | (None, Some(buf)) => buf.user,
@@ -200,7 +202,7 @@ impl Core {
                 self.events.push_back(Event {
                     kind: EventKind::Recv,
                     user,
-                    peer: envelope.map(|e| e.from),
+                    peer,
                     matching: envelope.map_or(Matching::Message, |e| e.matching),
                     data: envelope.and_then(|e| e.data),
                     len: envelope.map_or(0, |e| e.len),
