@@ -482,6 +482,11 @@ impl Worker {
         self.core.counts
     }
 
+    /// Whether nothing waits to leave and nobody owes anybody an answer: [`Worker::close`] would not wait.
+    pub fn is_quiet(&self) -> bool {
+        self.all_quiet()
+    }
+
     /// Ends the endpoint in good order: what was sent leaves, waiting at most `linger`; peers are told; operations that are
     /// still open come to nothing. Dropping a worker closes it with the linger time of its settings.
     pub fn close(&mut self, linger: std::time::Duration) {
