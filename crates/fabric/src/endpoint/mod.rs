@@ -142,7 +142,9 @@ impl Endpoint {
         let open = || {
             let mut config = Config { yielding: false, ..domain.config.clone() };
             config.shm &= self.shared_memory;
-            if let Source::At(at) = self.source.with_port().map_err(|error| (error.to_string(), error.raw_os_error()))? {
+            if let Source::At(at) =
+                self.source.with_port().map_err(|error| (error.to_string(), error.raw_os_error()))?
+            {
                 config = config.listen_on(at);
             }
             Worker::open(config).map_err(|error| (error.to_string(), Some(error.errno())))
@@ -153,7 +155,11 @@ impl Endpoint {
         })?;
         sinks.regions.offer(&mut worker);
         if let Err(why) = polyrail_rails::report("libfabric provider") {
-            log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "polyrail run cannot be told that this process uses Polyrail: {why}");
+            log!(
+                FI_LOG_WARN,
+                FI_LOG_EP_CTRL,
+                "polyrail run cannot be told that this process uses Polyrail: {why}"
+            );
         }
         let fd = worker.wait_fd();
         let attached = domain.auto().map_or(Ok(()), |auto| auto.attach(fd)).and_then(|()| {
@@ -238,10 +244,12 @@ pub unsafe fn open(
     let Some(source) = source else { return -FI_EINVAL };
     // An endpoint without a name of its own still has an IP and port where addresses are written so.
     let source = match (source, domain.format) {
-        (Source::Anywhere, Format::V4 | Format::V6) => match Source::read(domain.format, &source.write(domain.format)) {
-            Some(named) => named,
-            None => return -FI_EINVAL,
-        },
+        (Source::Anywhere, Format::V4 | Format::V6) => {
+            match Source::read(domain.format, &source.write(domain.format)) {
+                Some(named) => named,
+                None => return -FI_EINVAL,
+            }
+        }
         (source, _) => source,
     };
     let caps = if info.caps == 0 { u64::MAX } else { info.caps };
@@ -402,8 +410,16 @@ unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int {
 }
 
 impl Endpoint {
-    fn bind_queue(&mut self, number: usize, cq: usize, flags: u64, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
-        if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 || flags & (FI_TRANSMIT | FI_RECV) == 0 {
+    fn bind_queue(
+        &mut self,
+        number: usize,
+        cq: usize,
+        flags: u64,
+        sinks: &mut Sinks<'_>,
+    ) -> Result<(), c_int> {
+        if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0
+            || flags & (FI_TRANSMIT | FI_RECV) == 0
+        {
             return Err(-FI_EBADFLAGS);
         }
         let taken = |wanted: u64, slot: &Option<usize>| flags & wanted != 0 && slot.is_some();
@@ -424,7 +440,13 @@ impl Endpoint {
         Ok(())
     }
 
-    fn bind_counter(&mut self, number: usize, cntr: usize, flags: u64, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    fn bind_counter(
+        &mut self,
+        number: usize,
+        cntr: usize,
+        flags: u64,
+        sinks: &mut Sinks<'_>,
+    ) -> Result<(), c_int> {
         // in the order of `Class`
         const KINDS: [u64; 6] = [FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE];
         if flags & !KINDS.into_iter().fold(0, |all, kind| all | kind) != 0 {

@@ -130,8 +130,16 @@ impl Hints {
                 tx: info.tx_attr.as_ref().map(Tx::read).unwrap_or_default(),
                 rx: info.rx_attr.as_ref().map(Rx::read).unwrap_or_default(),
                 ep: info.ep_attr.as_ref().map(Ep::read).unwrap_or_default(),
-                domain: if info.domain_attr.is_null() { Domain::default() } else { Domain::read(info.domain_attr) },
-                fabric: if info.fabric_attr.is_null() { Fabric::default() } else { Fabric::read(info.fabric_attr) },
+                domain: if info.domain_attr.is_null() {
+                    Domain::default()
+                } else {
+                    Domain::read(info.domain_attr)
+                },
+                fabric: if info.fabric_attr.is_null() {
+                    Fabric::default()
+                } else {
+                    Fabric::read(info.fabric_attr)
+                },
             })
         }
     }
@@ -187,7 +195,9 @@ impl Domain {
     unsafe fn read(a: *const fi_domain_attr) -> Self {
         macro_rules! get {
             // SAFETY: a field of every version, by the caller's promise.
-            ($field:ident) => { unsafe { (*a).$field } };
+            ($field:ident) => {
+                unsafe { (*a).$field }
+            };
         }
         Self {
             domain: get!(domain).addr(),
@@ -224,6 +234,8 @@ impl Fabric {
     /// `a` is a `fi_fabric_attr`.
     unsafe fn read(a: *const fi_fabric_attr) -> Self {
         // SAFETY: by the caller's promise; the name is null or C's string.
-        unsafe { Self { fabric: (*a).fabric.addr(), name: string((*a).name), prov_version: (*a).prov_version } }
+        unsafe {
+            Self { fabric: (*a).fabric.addr(), name: string((*a).name), prov_version: (*a).prov_version }
+        }
     }
 }
