@@ -19,6 +19,10 @@ pub const MAX_HEADER: usize = 48;
 pub const PREFIX: usize = 8;
 /// Most payload bytes that one frame may carry, on any rail. A peer that announces more is cut off.
 pub const MAX_PAYLOAD: usize = 1 << 20;
+/// Bytes of one range in a payload that lists memory: its address and its length.
+pub const RANGE: usize = 16;
+/// Most bytes of a payload that lists memory: eight ranges. A buffer in more pieces travels another way.
+pub const MAX_REGION: usize = 8 * RANGE;
 
 /// The name of an operation, given by the process that started it and returned by its peer: a slot index and that slot's
 /// generation, so that a late or invented answer never reaches another operation.

@@ -1,8 +1,8 @@
 //! Frames as bytes.
 
 use super::{
-    AtomicCode, AtomicKind, Frame, FrameError, MAX_HEADER, MAX_PAYLOAD, Matching, OpId, Order, PREFIX, RemoteAddr,
-    Status,
+    AtomicCode, AtomicKind, Frame, FrameError, MAX_HEADER, MAX_PAYLOAD, MAX_REGION, Matching, OpId, Order,
+    PREFIX, RANGE, RemoteAddr, Status,
 };
 
 const EAGER: u8 = 1;
@@ -150,6 +150,19 @@ fn matching_of(flags: u8, tag: u64) -> Result<Matching, FrameError> {
     }
 }
 
+/// Whether a frame of this kind may have so long a payload, so that nobody makes room for what no kind carries.
+#[inline]
+fn payload_fits(kind: u8, flags: u8, payload: usize) -> bool {
+    match kind {
+        EAGER | PUT | ATOMIC | ATOMIC_DATA | AM => true,
+        FRAG | GET_DATA => payload > 0,
+        _ if flags & F_REGION != 0 => {
+            (RANGE..=MAX_REGION).contains(&payload) && payload.is_multiple_of(RANGE)
+        }
+        _ => payload == 0,
+    }
+}
+
 impl Frame {
     /// The header's bytes, for a frame with `payload` bytes after it (at most [`MAX_PAYLOAD`]).
     #[inline]
@@ -224,7 +237,7 @@ impl Frame {
     /// The frame at the beginning of `bytes` (a whole header, see [`peek_lengths`]) and its payload's length.
     ///
     /// # Errors
-    /// When the bytes are not exactly one valid header.
+    /// When the bytes are not exactly one valid header, or announce a payload that such a frame cannot have.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), FrameError> {
         let prefix: &[u8; PREFIX] = bytes.first_chunk().ok_or(FrameError::Short)?;
@@ -238,6 +251,9 @@ impl Frame {
         }
         if flags & !allowed != 0 {
             return Err(FrameError::Field("flags"));
+        }
+        if !payload_fits(kind, flags, payload) {
+            return Err(FrameError::Field("payload"));
         }
         Ok((frame, payload))
     }
@@ -271,6 +287,7 @@ impl Frame {
                 let data = f.optional(has_data)?;
                 (Self::Put { order, op, to, data, last: flags & F_LAST != 0 }, F_DATA | F_LAST)
             }
+            PUT_RTS if !region => return Err(FrameError::Field("flags")),
             PUT_RTS => {
                 let (order, op, to) = (f.order()?, f.op()?, f.remote()?);
                 (Self::PutRts { order, op, to, len: f.u64()? }, F_REGION)

@@ -1,6 +1,6 @@
 //! The words in which the engine and its driver speak.
 
-use crate::frame::{AtomicCode, Frame, Matching, OpId, Status};
+use crate::frame::{AtomicCode, Frame, MAX_REGION, Matching, OpId, RANGE, Status};
 
 /// A peer, as the driver numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -43,9 +43,9 @@ pub struct Region {
 
 impl Region {
     /// Most ranges; a buffer in more pieces travels as fragments.
-    pub const MAX: usize = 8;
+    pub const MAX: usize = MAX_REGION / RANGE;
     /// Most bytes that an encoded region takes.
-    pub const MAX_BYTES: usize = Self::MAX * 16;
+    pub const MAX_BYTES: usize = MAX_REGION;
 
     /// Adds a range; false when there is no room.
     pub fn push(&mut self, addr: u64, len: u64) -> bool {
