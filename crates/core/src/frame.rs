@@ -26,7 +26,7 @@ pub const MAX_REGION: usize = 8 * RANGE;
 
 /// The name of an operation, given by the process that started it and returned by its peer: a slot index and that slot's
 /// generation, so that a late or invented answer never reaches another operation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct OpId {
     /// Slot in the starter's table.
     pub slot: u32,

@@ -57,6 +57,8 @@ pub(super) struct Part {
     /// Sent (put) or received (get).
     moved: u64,
     last: bool,
+    /// Not by direct access: this process's memory cannot be listed.
+    unlisted: bool,
 }
 
 impl Engine {
@@ -67,7 +69,15 @@ impl Engine {
         let mut base = 0;
         for (i, spec) in specs.iter().enumerate() {
             let last = i + 1 == specs.len();
-            let part = self.parts.insert(Part { op, at: spec.at, base, len: spec.len, moved: 0, last });
+            let part = self.parts.insert(Part {
+                op,
+                at: spec.at,
+                base,
+                len: spec.len,
+                moved: 0,
+                last,
+                unlisted: false,
+            });
             base += spec.len;
             self.enqueue(peer, Item::Rma(part));
         }
@@ -85,7 +95,7 @@ impl Engine {
         let (op, at) = (id, part.at);
         let left = part.len - part.moved;
         let local = |offset: u64, len: u64| Span { place: Place::Rma(part.op), offset, len: len as usize };
-        let direct = route.scheme != Scheme::Fragments && part.len > route.eager_max as u64;
+        let direct = route.scheme != Scheme::Fragments && part.len > route.eager_max as u64 && !part.unlisted;
         let (frame, payload) = match kind {
             RmaKind::Put(None) if direct => {
                 let frame = Frame::PutRts { order, op, to: at, len: left };
@@ -112,6 +122,12 @@ impl Engine {
             }
         };
         Some(Next { frame, payload, from: Queue::Ordered })
+    }
+
+    pub(super) fn rma_unlisted(&mut self, id: OpId) {
+        if let Some(part) = self.parts.get_mut(id) {
+            part.unlisted = true;
+        }
     }
 
     pub(super) fn rma_left(&mut self, peer: PeerIdx, id: OpId, next: &Next) {
