@@ -20,8 +20,8 @@
 //! Order: EAGER, RTS, PUT, PUT_RTS, GET, ATOMIC and AM carry a per-peer sequence number and take effect in that order,
 //! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
 //!
-//! Files: `types` words; `peer` per-peer state; `send`, `recv`, `rma` the three families of operations; `region` keys and
-//! bounds. The phases of sends and receives are data, in `phase`.
+//! Files: `types` words; `peer` per-peer state; `send`, `recv` messages; `rma`, `target` one-sided operations at
+//! either end; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
 
 mod peer;
 mod phase;
@@ -29,6 +29,7 @@ mod recv;
 mod region;
 mod rma;
 mod send;
+mod target;
 mod types;
 
 pub use peer::{CREDIT_UNIT, REORDER_WINDOW, Route, Scheme};
@@ -225,7 +226,7 @@ impl Engine {
                 self.on_get(peer, op, from, len, if writable { region } else { None })
             }
             Frame::GetData { op, offset } => self.on_get_data(peer, op, offset, payload),
-            Frame::AtomicData { op } => self.on_get_data(peer, op, 0, payload),
+            Frame::AtomicData { op } => self.on_atomic_data(peer, op, payload),
             Frame::Atomic { op, at, code, .. } => self.on_atomic(peer, op, at, code),
             Frame::Credit { credit } => {
                 if self.peers[peer.0 as usize].take_credit(credit) {
