@@ -1,10 +1,12 @@
 //! What an engine does, case by case: two or three peers on a simulated network.
 mod engine_support;
 
-use engine_support::{RAIL, ROUTE, assert_clean, join, mesh, pattern};
-use polyrail_core::frame::RemoteAddr;
-use polyrail_core::proto::{Access, Failure, PartSpec, Place, RmaKind, Route, Scheme, Span};
-use polyrail_core::sim::{Bytes, Direct, Join, What, World};
+use engine_support::{RAIL, any_tag, assert_clean, join, mesh, message, pattern};
+use polyrail_core::frame::{AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, OpId, RemoteAddr, Status};
+use polyrail_core::proto::{
+    Access, Failure, Operation, Out, PartSpec, PeerIdx, Place, RmaKind, Scheme, Span,
+};
+use polyrail_core::sim::{Bytes, Direct, Join, RailSpec, Spread, What, World};
 
 const KEY: u64 = 7;
 
@@ -57,12 +59,91 @@ fn what_is_in_too_many_pieces_to_list_is_carried() {
         let mut world = with_region(&join(scheme));
         world.rma(0, 1, RmaKind::Put(None), &[at(0, 200)], pattern(2, 200), 9);
         world.rma(0, 1, RmaKind::Get, &[at(300, 200)], pattern(3, 200), 9);
-        world.send_in_pieces(0, 1, engine_support::message(5), pattern(4, 300), 9);
-        world.recv_in_pieces(1, engine_support::any_tag(), 300, 9);
+        world.send_in_pieces(0, 1, message(5), pattern(4, 300), 9);
+        world.recv_in_pieces(1, any_tag(), 300, 9);
         world.run();
         assert_eq!(region(&world, 0, 200), pattern(2, 200));
         assert!(ended(&world).contains(&Ok(region(&world, 300, 200))));
         assert_eq!(world.received(1), [&pattern(4, 300)]);
         assert_clean(&world, 2);
     }
+}
+
+/// A short way and a long one: what leaves second arrives first.
+fn unequal(scheme: Scheme) -> Join {
+    let slow = RailSpec { latency: 50_000, bandwidth: 1_000_000, ..RAIL };
+    Join { rails: vec![slow, RAIL], spread: Spread::Turns, ..join(scheme) }
+}
+
+/// What node 1 was told that others did to its region: bytes, data, whether it was written.
+fn remote(world: &World) -> Vec<(u64, Option<u64>, bool)> {
+    let remote = |what: &What| match *what {
+        What::Remote { len, data, write, key: KEY, .. } => Some((len, data, write)),
+        _ => None,
+    };
+    world.node(1).events.iter().filter_map(|event| remote(&event.what)).collect()
+}
+
+#[test]
+fn a_put_is_acknowledged_when_all_of_it_is_there() {
+    let mut world = with_region(&unequal(Scheme::Fragments));
+    world.put(0, 1, &[at(100, 250)], pattern(2, 250), None);
+    while ended(&world).is_empty() {
+        assert!(world.step());
+    }
+    assert_eq!(region(&world, 100, 250), pattern(2, 250));
+    assert_eq!(remote(&world), [(250, None, true)]);
+    world.run();
+    assert_clean(&world, 2);
+}
+
+#[test]
+fn immediate_data_comes_after_all_that_was_put_before_it() {
+    for scheme in [Scheme::Fragments, Scheme::Get] {
+        let mut world = with_region(&Join { direct_call: 1_000_000, ..unequal(scheme) });
+        world.put(0, 1, &[at(0, 250), at(300, 200)], pattern(2, 450), None);
+        world.put(0, 1, &[at(600, 0)], pattern(3, 0), Some(5));
+        while !remote(&world).iter().any(|(_, data, _)| *data == Some(5)) {
+            assert!(world.step());
+        }
+        let there = [region(&world, 0, 250).real(), region(&world, 300, 200).real()].concat();
+        assert_eq!(Bytes::Real(there), pattern(2, 450));
+        world.run();
+        assert_clean(&world, 2);
+    }
+}
+
+#[test]
+fn the_target_is_told_how_much_was_read_once_it_was() {
+    for scheme in [Scheme::Fragments, Scheme::Get] {
+        let mut world = with_region(&join(scheme));
+        world.get(0, 1, &[at(0, 900)]);
+        world.run_until(RAIL.latency + 50);
+        assert_eq!(remote(&world), []);
+        world.run();
+        assert_eq!(remote(&world), [(900, None, false)]);
+        assert_clean(&world, 2);
+    }
+}
+
+#[test]
+fn a_region_that_goes_away_in_the_middle_of_a_get_is_an_error_not_zeros() {
+    let mut world = with_region(&join(Scheme::Fragments));
+    world.get(0, 1, &[at(0, 1000)]);
+    world.at(RAIL.latency + 400, |world| world.deregister(1, KEY));
+    world.run();
+    assert_eq!(ended(&world), [Err(Failure::Refused(Status::Access))]);
+    assert_eq!(remote(&world), []);
+}
+
+#[test]
+fn more_values_than_a_frame_holds_are_not_returned() {
+    let mut world = with_region(&join(Scheme::Fragments));
+    let code = AtomicCode { datatype: 7, op: 2, kind: AtomicKind::Fetch, count: 1 << 20 };
+    let op = OpId { slot: 3, generation: 4 };
+    let operation = Operation { key: KEY, addr: 0, code, op };
+    let engine = world.engine(1);
+    assert_eq!(engine.operated(PeerIdx(0), &operation, Ok(MAX_PAYLOAD + 1)), None);
+    let next = engine.poll_transmit(PeerIdx(0), true).unwrap();
+    assert_eq!((next.frame, next.payload), (Frame::Ack { op, status: Status::Unsupported }, Out::Nothing));
 }

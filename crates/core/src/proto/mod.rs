@@ -71,6 +71,7 @@ pub struct Engine {
     stashes: Slab<recv::Stash>,
     rmas: Slab<rma::RmaOp>,
     parts: Slab<rma::Part>,
+    puts: Slab<target::PutIn>,
     /// Memory that peers may reach.
     pub regions: Regions,
     actions: VecDeque<Action>,
@@ -91,6 +92,7 @@ impl Engine {
             stashes: Slab::default(),
             rmas: Slab::default(),
             parts: Slab::default(),
+            puts: Slab::default(),
             regions: Regions::default(),
             actions: VecDeque::new(),
             ready: VecDeque::new(),
@@ -133,9 +135,11 @@ impl Engine {
     /// The peer is gone, or could not be reached: every operation that involves it ends with [`Failure::PeerGone`]. Whole
     /// messages that had arrived stay receivable. The peer may be connected again, with sequence numbers from zero.
     pub fn peer_down(&mut self, peer: PeerIdx) {
-        for seq in self.peers[peer.0 as usize].reset() {
+        let lost = self.peers[peer.0 as usize].reset();
+        for seq in lost.held {
             self.actions.push_back(Action::DropHeld(peer, seq));
         }
+        self.fail_puts(lost.puts);
         self.fail_sends(peer);
         self.fail_rmas(peer);
         self.fail_recvs(peer);
@@ -173,9 +177,9 @@ impl Engine {
         !self.actions.is_empty() || !self.ready.is_empty()
     }
 
-    /// The operations alive: sends, receives, stashed messages, one-sided operations.
-    pub fn in_flight(&self) -> [usize; 4] {
-        [self.sends.len(), self.recvs.len(), self.stashes.len(), self.rmas.len()]
+    /// The operations alive: sends, receives, stashed messages, one-sided operations, puts of peers.
+    pub fn in_flight(&self) -> [usize; 5] {
+        [self.sends.len(), self.recvs.len(), self.stashes.len(), self.rmas.len(), self.puts.len()]
     }
 
     fn control(&mut self, peer: PeerIdx, frame: Frame, payload: Out) {
@@ -227,7 +231,9 @@ impl Engine {
             }
             Frame::GetData { op, offset } => self.on_get_data(peer, op, offset, payload),
             Frame::AtomicData { op } => self.on_atomic_data(peer, op, payload),
-            Frame::Atomic { op, at, code, .. } => self.on_atomic(peer, op, at, code),
+            Frame::Atomic { op, at, code, .. } => {
+                Directive::Operate(Operation { key: at.key, addr: at.addr, code, op })
+            }
             Frame::Credit { credit } => {
                 if self.peers[peer.0 as usize].take_credit(credit) {
                     Directive::Done
@@ -248,9 +254,7 @@ impl Engine {
             After::Received(op) => self.received(op),
             After::Stashed(stash) => self.stashed(stash),
             After::Fragment(op, len) => self.fragment_placed(peer, op, len),
-            After::Put { op, status, data, last, len, key } => {
-                self.put_placed(peer, op, status, data, last, len, key);
-            }
+            After::Put(put) => self.put_placed(put),
             After::Fetched(part, len) => self.fetched(part, len),
         }
     }
@@ -260,8 +264,8 @@ impl Engine {
         match job {
             Job::Rget(op) => self.rget_done(peer, op, ok),
             Job::Rput(op) => self.rput_done(peer, op, ok),
-            Job::PutRts { op, len, key } => self.put_rts_done(peer, op, len, key, ok),
-            Job::Get { op, key } => self.get_done(peer, op, key, ok),
+            Job::PutRts(put) => self.put_rts_done(put, ok),
+            Job::Get { op, key, len } => self.get_done(peer, op, key, len, ok),
         }
     }
 }

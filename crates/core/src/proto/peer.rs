@@ -1,7 +1,7 @@
 //! What the engine knows of one peer: sequence numbers, credit, and what waits to leave.
 
 use super::types::{Out, PeerIdx};
-use crate::frame::{Frame, OpId, Order, Status};
+use crate::frame::{Frame, OpId, Order};
 use alloc::collections::{BTreeSet, VecDeque};
 
 /// How frames reach a peer: the outcome of wireup and of the cost model ([`crate::cost`]).
@@ -86,7 +86,10 @@ pub(super) struct Peer {
     pub held: BTreeSet<u32>,
     pub consumed: u32,
     pub reported: u32,
-    pub put_status: Option<Status>,
+    /// Puts that are coming in, in their sender's order.
+    pub puts: VecDeque<OpId>,
+    /// The one whose next frame is still to come.
+    pub put_open: Option<OpId>,
 }
 
 /// Where a sequenced frame stands in its peer's order.
@@ -154,9 +157,9 @@ impl Peer {
         }
     }
 
-    /// Everything that waits is forgotten and sequence numbers begin anew; returns which frames were held.
-    pub fn reset(&mut self) -> BTreeSet<u32> {
-        core::mem::take(self).held
+    /// Everything that waits is forgotten and sequence numbers begin anew; returns what there was.
+    pub fn reset(&mut self) -> Self {
+        core::mem::take(self)
     }
 
     #[inline]

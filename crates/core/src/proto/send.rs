@@ -110,15 +110,20 @@ impl Engine {
             return None;
         }
         let Stream { kind, next, end } = self.front_stream(peer)?;
-        let p = &self.peers[peer.0 as usize];
-        let len = (end - next).min(p.route.fragment as u64) as usize;
+        let p = &mut self.peers[peer.0 as usize];
+        let len = (end - next).min(p.route.fragment as u64);
         let (frame, place, offset) = match kind {
             StreamKind::Fragments { send, to } => (Frame::Frag { to, offset: next }, Place::Send(send), next),
             StreamKind::GetData { op, key, addr } => {
+                if !self.may_still_read(peer, op, key, addr + next, len) {
+                    self.peers[peer.0 as usize].streams.pop_front();
+                    return self.poll_transmit(peer, bulk);
+                }
                 (Frame::GetData { op, offset: next }, Place::Region(key), addr + next)
             }
         };
-        Some(Next { frame, payload: Out::Bytes(Span { place, offset, len }), from: Queue::Stream })
+        let payload = Out::Bytes(Span { place, offset, len: len as usize });
+        Some(Next { frame, payload, from: Queue::Stream })
     }
 
     /// The stream whose turn it is; those whose send has ended are dropped.
@@ -185,8 +190,10 @@ impl Engine {
                 if let Out::Bytes(span) = next.payload {
                     stream.next += span.len as u64;
                 }
-                if stream.next < stream.end {
-                    p.streams.push_back(stream);
+                match stream.kind {
+                    _ if stream.next < stream.end => p.streams.push_back(stream),
+                    StreamKind::GetData { key, .. } => self.was_read(peer, key, stream.end),
+                    StreamKind::Fragments { .. } => {}
                 }
             }
             Queue::Ordered => {

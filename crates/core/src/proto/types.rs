@@ -170,21 +170,8 @@ pub enum After {
     Stashed(OpId),
     /// So many bytes of a large message are in the receive buffer.
     Fragment(OpId, usize),
-    /// A part of a put is in the region.
-    Put {
-        /// The requester's operation.
-        op: OpId,
-        /// How it went so far.
-        status: Status,
-        /// Immediate data.
-        data: Option<u64>,
-        /// Whether to acknowledge.
-        last: bool,
-        /// Bytes.
-        len: usize,
-        /// The region.
-        key: u64,
-    },
+    /// One payload of a put is in the region.
+    Put(OpId),
     /// So many bytes of a get, or the result of an atomic, are here.
     Fetched(OpId, usize),
 }
@@ -239,20 +226,15 @@ pub enum Job {
     /// RPUT: a send writes its receiver's buffer.
     Rput(OpId),
     /// The target of a put reads the requester's memory.
-    PutRts {
-        /// The requester's operation.
-        op: OpId,
-        /// Bytes.
-        len: u64,
-        /// The region written.
-        key: u64,
-    },
+    PutRts(OpId),
     /// The target of a get writes the requester's memory.
     Get {
         /// The requester's operation.
         op: OpId,
         /// The region read.
         key: u64,
+        /// Bytes.
+        len: u64,
     },
 }
 

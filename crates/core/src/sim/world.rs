@@ -5,7 +5,7 @@ use super::node::Node;
 use super::rail::{RailSpec, Time, Wire, duration};
 use super::rng::Rng;
 use crate::frame::Frame;
-use crate::proto::{Action, Config, Next, Out, PeerIdx, Place, Route, Scheme, Span};
+use crate::proto::{Action, Config, Engine, Next, Out, PeerIdx, Place, Route, Scheme, Span};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -159,6 +159,11 @@ impl World {
     /// A process.
     pub fn node(&self, node: usize) -> &Node {
         &self.nodes[node]
+    }
+
+    /// A process's engine, to ask of it what no user would. [`World::run`] knows nothing of what that leads to.
+    pub fn engine(&mut self, node: usize) -> &mut Engine {
+        &mut self.nodes[node].engine
     }
 
     /// What time it is.
