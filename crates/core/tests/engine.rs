@@ -4,9 +4,9 @@ mod engine_support;
 use engine_support::{RAIL, any_tag, assert_clean, join, mesh, message, pattern};
 use polyrail_core::frame::{AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, OpId, RemoteAddr, Status};
 use polyrail_core::proto::{
-    Access, Failure, Operation, Out, PartSpec, PeerIdx, Place, RmaKind, Scheme, Span,
+    Access, Failure, Operation, Out, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme, Span,
 };
-use polyrail_core::sim::{Bytes, Direct, Join, RailSpec, Spread, What, World};
+use polyrail_core::sim::{Bytes, Direct, Join, RailSpec, Spread, Trace, What, World};
 
 const KEY: u64 = 7;
 
@@ -146,4 +146,79 @@ fn more_values_than_a_frame_holds_are_not_returned() {
     assert_eq!(engine.operated(PeerIdx(0), &operation, Ok(MAX_PAYLOAD + 1)), None);
     let next = engine.poll_transmit(PeerIdx(0), true).unwrap();
     assert_eq!((next.frame, next.payload), (Frame::Ack { op, status: Status::Unsupported }, Out::Nothing));
+}
+
+#[test]
+fn credit_comes_back_though_nothing_else_goes_that_way() {
+    let mut world = mesh(1, 2, &join(Scheme::Fragments));
+    (0..40).for_each(|_| {
+        world.recv(1, any_tag(), 100);
+    });
+    for id in 0..40 {
+        world.send(0, 1, message(id), pattern(id, 100));
+        world.run();
+    }
+    // the window holds 21 such messages: without credit returned the rest would be announced instead
+    let eager = |trace: &&(u64, Trace)| matches!(trace.1, Trace::Handled(_, Frame::Eager { .. }));
+    assert_eq!(world.node(1).trace.iter().filter(eager).count(), 40);
+    assert_clean(&world, 2);
+}
+
+#[test]
+fn what_an_earlier_session_left_behind_returns_no_credit_to_the_next() {
+    let join = join(Scheme::Fragments);
+    let mut world = mesh(1, 2, &join);
+    (0..10).for_each(|id| {
+        world.send(0, 1, message(id), pattern(id, 90));
+    });
+    world.run();
+    world.join(0, 1, &join);
+    for id in 0..10 {
+        world.recv(1, any_tag(), 100);
+        world.send(1, 0, message(id), pattern(id, 9));
+        world.run();
+        world.recv(0, any_tag(), 100);
+        world.run();
+    }
+    assert_eq!(world.received(1).len(), 10, "whole messages outlive their session");
+    assert_clean(&world, 2);
+}
+
+#[test]
+fn who_sends_more_than_it_has_credit_for_is_cut_off() {
+    for held in [false, true] {
+        let mut world = World::new(1, 2, 10);
+        world.join(
+            0,
+            1,
+            &Join { route: Route { window: 20, ..join(Scheme::Fragments).route }, ..Join::default() },
+        );
+        if held {
+            // nothing is in its turn until this one comes, which never left
+            world.engine(0).eager_sent(PeerIdx(1), 0);
+        }
+        (0..5).for_each(|id| assert!(world.send_now(0, 1, message(id), &pattern(id, 100))));
+        world.run();
+        assert_eq!(world.node(1).broken, [(PeerIdx(0), "it sent more than it had credit for")]);
+        assert_eq!(world.node(1).most_stashed.get(&PeerIdx(0)), if held { None } else { Some(&300) });
+        let down = |at: usize| matches!(world.node(at).events.last().unwrap().what, What::Down { .. });
+        assert!(down(0) && down(1));
+    }
+}
+
+#[test]
+fn a_frame_held_for_one_session_is_not_handled_in_the_next() {
+    let join = unequal(Scheme::Fragments);
+    let mut world = mesh(1, 2, &join);
+    // the first goes the long way, the second is held, and the link ends just when the first arrives
+    for id in 0..2 {
+        world.send(0, 1, message(id), pattern(id, 10));
+    }
+    world.run_until(join.rails[0].latency);
+    world.join(0, 1, &join);
+    world.send(0, 1, message(9), pattern(9, 10));
+    world.recv(1, any_tag(), 100);
+    world.run();
+    assert_eq!(world.received(1), [&pattern(9, 10)]);
+    assert_clean(&world, 2);
 }

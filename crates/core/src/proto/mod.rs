@@ -128,14 +128,15 @@ impl Engine {
 
     /// Whether a frame that was held has its turn now.
     pub fn is_due(&self, peer: PeerIdx, seq: u32) -> bool {
-        let p = &self.peers[peer.0 as usize];
-        p.expect_seq == seq && !p.held.contains(&seq)
+        self.peers[peer.0 as usize].expect_seq == seq
     }
 
     /// The peer is gone, or could not be reached: every operation that involves it ends with [`Failure::PeerGone`]. Whole
     /// messages that had arrived stay receivable. The peer may be connected again, with sequence numbers from zero.
     pub fn peer_down(&mut self, peer: PeerIdx) {
         let lost = self.peers[peer.0 as usize].reset();
+        // what was held may be due already: in the next session its number means another frame
+        self.actions.retain(|action| !matches!(action, Action::Redeliver(of, _) if *of == peer));
         for seq in lost.held {
             self.actions.push_back(Action::DropHeld(peer, seq));
         }
@@ -182,9 +183,24 @@ impl Engine {
         [self.sends.len(), self.recvs.len(), self.stashes.len(), self.rmas.len(), self.puts.len()]
     }
 
+    /// An answer. To a peer that is gone there is none.
     fn control(&mut self, peer: PeerIdx, frame: Frame, payload: Out) {
-        self.peers[peer.0 as usize].control.push_back((frame, payload));
-        self.ready.push_back(peer);
+        let p = &mut self.peers[peer.0 as usize];
+        if p.connected {
+            p.control.push_back((frame, payload));
+            self.ready.push_back(peer);
+        }
+    }
+
+    /// An eager message that came in this session is matched.
+    #[inline]
+    fn consume(&mut self, peer: PeerIdx, session: u32, len: u64) {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.session == session
+            && let Some(credit) = p.consume(len, self.config.window)
+        {
+            self.control(peer, Frame::Credit { credit }, Out::Nothing);
+        }
     }
 
     /// Takes in a frame with `payload` bytes after it; `region` is the payload's content where it lists memory.
@@ -200,9 +216,15 @@ impl Engine {
             if !p.take_credit(order.credit) {
                 return Directive::Broken("it returned credit that it never had");
             }
-            match p.turn(order.seq) {
-                Turn::Now => {
-                    if !p.held.is_empty() && p.held.remove(&p.expect_seq) {
+            let turn = p.turn(order.seq);
+            if let (Turn::Now(true) | Turn::Later, Frame::Eager { .. }) = (&turn, frame)
+                && !p.take(payload as u64, self.config.window)
+            {
+                return Directive::Broken("it sent more than it had credit for");
+            }
+            match turn {
+                Turn::Now(_) => {
+                    if p.held.contains(&p.expect_seq) {
                         self.actions.push_back(Action::Redeliver(peer, p.expect_seq));
                     }
                 }

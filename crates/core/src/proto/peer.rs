@@ -82,8 +82,13 @@ pub(super) struct Peer {
     pub ordered: VecDeque<Item>,
     pub streams: VecDeque<Stream>,
 
+    /// Counts the lives of the link; what belongs to an earlier one returns no credit to this one.
+    pub session: u32,
     pub expect_seq: u32,
+    /// Frames that came before their turn and have not been fed again.
     pub held: BTreeSet<u32>,
+    /// Credit units that the peer has used, and those that are free again.
+    pub taken: u32,
     pub consumed: u32,
     pub reported: u32,
     /// Puts that are coming in, in their sender's order.
@@ -94,7 +99,8 @@ pub(super) struct Peer {
 
 /// Where a sequenced frame stands in its peer's order.
 pub(super) enum Turn {
-    Now,
+    /// Its turn; whether it is seen for the first time.
+    Now(bool),
     Later,
     Again,
     Outside,
@@ -132,21 +138,29 @@ impl Peer {
         true
     }
 
-    /// An eager message is matched: its room is free again. Tells the peer when a quarter of the window has gathered.
+    /// An eager message of `len` bytes has come; false when the peer had no credit for it.
     #[inline]
-    pub fn consume(&mut self, len: u64, window: u32) {
+    pub fn take(&mut self, len: u64, window: u32) -> bool {
+        self.taken = self.taken.wrapping_add(units(len));
+        self.taken.wrapping_sub(self.consumed) <= window
+    }
+
+    /// An eager message is matched: its room is free again. The credit to return, when a quarter of the window has gathered.
+    #[inline]
+    pub fn consume(&mut self, len: u64, window: u32) -> Option<u32> {
         self.consumed = self.consumed.wrapping_add(units(len));
-        if self.consumed.wrapping_sub(self.reported) >= window / 4 {
-            self.reported = self.consumed;
-            self.control.push_back((Frame::Credit { credit: self.consumed }, Out::Nothing));
+        if self.consumed.wrapping_sub(self.reported) < window / 4 {
+            return None;
         }
+        self.reported = self.consumed;
+        Some(self.consumed)
     }
 
     #[inline]
     pub fn turn(&mut self, seq: u32) -> Turn {
         if seq == self.expect_seq {
             self.expect_seq = seq.wrapping_add(1);
-            return Turn::Now;
+            return Turn::Now(self.held.is_empty() || !self.held.remove(&seq));
         }
         let ahead = seq.wrapping_sub(self.expect_seq);
         match ahead {
@@ -159,7 +173,8 @@ impl Peer {
 
     /// Everything that waits is forgotten and sequence numbers begin anew; returns what there was.
     pub fn reset(&mut self) -> Self {
-        core::mem::take(self)
+        let session = self.session.wrapping_add(1);
+        core::mem::replace(self, Self { session, ..Self::default() })
     }
 
     #[inline]

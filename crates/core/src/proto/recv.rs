@@ -53,6 +53,8 @@ pub(super) struct Stash {
 enum StashKind {
     Eager {
         envelope: Envelope,
+        /// Whose credit it has.
+        session: u32,
         handle: Option<Handle>,
         whole: bool,
         ack: Option<OpId>,
@@ -273,7 +275,7 @@ impl Engine {
         let Some(op) = self.take_posted(envelope) else {
             return self.stash_eager(envelope, ack);
         };
-        self.peers[peer.0 as usize].consume(envelope.len, self.config.window);
+        self.consume(peer, self.peers[peer.0 as usize].session, envelope.len);
         let mut want = 0;
         if let Some(r) = self.recvs.get_mut(op) {
             (r.phase, r.sender) = (RecvPhase::Placing, ack);
@@ -288,7 +290,8 @@ impl Engine {
 
     fn stash_eager(&mut self, envelope: Envelope, ack: Option<OpId>) -> Directive {
         let whole = envelope.len == 0;
-        let kind = StashKind::Eager { envelope, handle: None, whole, ack, waiting: None };
+        let session = self.peers[envelope.from.0 as usize].session;
+        let kind = StashKind::Eager { envelope, session, handle: None, whole, ack, waiting: None };
         let stash = self.unexpected(envelope, kind);
         if whole {
             self.stashed(stash);
@@ -357,11 +360,10 @@ impl Engine {
     fn take_stash(&mut self, op: OpId, stash: OpId) {
         let Some(s) = self.stashes.get_mut(stash) else { return };
         match &mut s.kind {
-            StashKind::Eager { envelope, whole, handle, .. } => {
-                let (envelope, whole) = (*envelope, *whole);
+            StashKind::Eager { envelope, session, whole, handle, .. } => {
+                let (envelope, session, whole) = (*envelope, *session, *whole);
                 *handle = None;
-                self.peers[envelope.from.0 as usize].consume(envelope.len, self.config.window);
-                self.ready.push_back(envelope.from);
+                self.consume(envelope.from, session, envelope.len);
                 let op = self.match_with(op, envelope);
                 if whole {
                     self.unstash(op, stash);

@@ -7,8 +7,16 @@ pub mod plan;
 use polyrail_core::frame::{Matching, OpId};
 use polyrail_core::proto::{Delivery, Filter, Message, PeerIdx, Place, Route, Scheme};
 use polyrail_core::sim::{Bytes, Join, RailSpec, World};
+use proptest::prelude::ProptestConfig;
 
-/// Where regions for all begin and how long they are; more than any operation of a plan needs.
+/// So many cases, unless PROPTEST_CASES says otherwise.
+pub fn cases(cases: u32) -> ProptestConfig {
+    let config =
+        ProptestConfig { failure_persistence: None, max_shrink_iters: 4000, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
+}
+
+/// Thresholds that small messages reach.
 pub const ROUTE: Route =
     Route { eager_max: 100, fragment: 64, scheme: Scheme::Fragments, window: 64, immediate: false };
 
