@@ -2,8 +2,10 @@
 
 pub mod atomic;
 pub mod config;
+pub mod discover;
 pub mod error;
 pub mod loopback;
+pub mod mailbox;
 pub mod named;
 mod primitive;
 pub mod rail;

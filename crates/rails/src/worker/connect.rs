@@ -7,6 +7,7 @@
 use super::inbound::{LinkInfo, RailId};
 use super::{PeerInfo, Refused, Worker};
 use crate::config::{Config, Rendezvous};
+use crate::discover::{self, Interface};
 use crate::error::Error;
 use crate::rail::{Down, LinkId, Rail};
 use crate::shm::doorbell::Bell;
@@ -171,21 +172,17 @@ fn unix_name(id: PeerId) -> Vec<u8> {
     name
 }
 
-/// The IPs of this machine that peers may try, best first: what leads elsewhere before loopback, IPv4 before IPv6.
-fn own_ips(config: &Config) -> Result<Vec<Ip>, Error> {
-    let mut all = if_addrs::get_if_addrs().map_err(|e| Error::system("listing network interfaces", e))?;
-    if !config.interfaces.is_empty() {
-        if let Some(missing) = config.interfaces.iter().find(|name| all.iter().all(|i| i.name != **name)) {
-            let why = format!("no interface that is up is called {missing:?}");
-            return Err(Error::Setting { name: "POLYRAIL_INTERFACES", why });
+/// The network interfaces; an error if one is asked for by name that is not there.
+fn interfaces(config: &Config) -> Result<Vec<Interface>, Error> {
+    let all = discover::interfaces(&config.interfaces)?;
+    match config.interfaces.iter().find(|name| all.iter().all(|interface| interface.name != **name)) {
+        Some(missing) => {
+            let there: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
+            let why = format!("no interface is called {missing:?}; there are {}", there.join(", "));
+            Err(Error::Setting { name: "POLYRAIL_INTERFACES", why })
         }
-        all.retain(|interface| config.interfaces.contains(&interface.name));
+        None => Ok(all),
     }
-    all.sort_by_key(|i| {
-        let local = matches!(i.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
-        (i.is_loopback(), local, i.ip().is_ipv6())
-    });
-    Ok(all.iter().filter_map(|i| Ip::new(i.ip(), i.index.unwrap_or(0))).collect())
 }
 
 fn listen(at: SocketAddr) -> io::Result<TcpListener> {
@@ -222,9 +219,10 @@ impl Wireup {
             true => Some(fdpass::listen(&unix_name(id)).map_err(|e| Error::system("listening on a Unix socket", e))?),
             false => None,
         };
+        let interfaces = interfaces(config)?;
         let ips = match wanted {
             Some(ip) => Ip::new(ip, 0).into_iter().collect(),
-            None => own_ips(config)?,
+            None => discover::ips(&interfaces),
         };
         let address = Address::new(&key, host, unix.is_some(), port, ips)
             .map_err(|why| Error::Address(format!("this machine has no network address ({why})")))?;
@@ -246,6 +244,10 @@ impl Wireup {
             offer.probe = Some(MemoryProbe { address: &raw const *probe as u64, nonce: *probe });
         }
         offer.shm = config.shm.then_some(SHM_LAYOUT);
+        for interface in interfaces.iter().filter(|one| one.obstacle.is_none()).filter_map(Interface::offer) {
+            // the best come first: what there is no room for is left out
+            let _ = offer.push_interface(interface);
+        }
         let wireup = Self {
             key,
             id,
