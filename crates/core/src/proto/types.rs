@@ -85,7 +85,11 @@ impl Region {
             return None;
         }
         let word = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
-        bytes.chunks_exact(16).map(|range| Some((word(range)?, word(&range[8..])?))).collect::<Option<_>>().map(Self)
+        bytes
+            .chunks_exact(16)
+            .map(|range| Some((word(range)?, word(&range[8..])?)))
+            .collect::<Option<_>>()
+            .map(Self)
     }
 }
 
@@ -275,6 +279,17 @@ pub struct Envelope {
     pub len: u64,
 }
 
+/// A message that met its receive, and ended it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivered {
+    /// The receive.
+    pub op: OpId,
+    /// What came.
+    pub envelope: Envelope,
+    /// Bytes that fit into its buffer.
+    pub got: u64,
+}
+
 /// An operation's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion {
@@ -282,6 +297,8 @@ pub enum Completion {
     Recv {
         /// The receive (for a multi-receive buffer: the buffer).
         op: OpId,
+        /// Who sent it; of a failure, whose fault it is, if anyone's.
+        peer: Option<PeerIdx>,
         /// What was received; nothing when the receive ended without a message.
         envelope: Option<Envelope>,
         /// Bytes in the buffer; fewer than `envelope.len` when truncated.
@@ -297,6 +314,8 @@ pub enum Completion {
     Send {
         /// The send.
         op: OpId,
+        /// To whom.
+        peer: PeerIdx,
         /// How it went.
         result: Result<(), Failure>,
     },
@@ -304,6 +323,8 @@ pub enum Completion {
     Rma {
         /// The operation.
         op: OpId,
+        /// With whom.
+        peer: PeerIdx,
         /// How it went.
         result: Result<(), Failure>,
     },

@@ -6,7 +6,7 @@ use super::{Core, Event, EventKind, Worker};
 use crate::rail::{Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Span};
 use crate::shm::cma;
 use polyrail_core::frame::{Frame, Matching};
-use polyrail_core::proto::{Action, Completion, Job, Next, Out, PeerIdx, Region};
+use polyrail_core::proto::{Action, Completion, Delivered, Job, Next, Out, PeerIdx, Region};
 
 impl Worker {
     pub(super) fn rail(&mut self, rail: RailId) -> &mut dyn Rail {
@@ -163,9 +163,8 @@ impl Core {
         }
         let Some(pid) = self.peers[peer.0 as usize].pid else { return false };
         // SAFETY: the local memory belongs to a live operation; the kernel checks the remote addresses.
-        let done = unsafe {
-            if read { cma::read(pid, &local, &remote) } else { cma::write(pid, &local, &remote) }
-        };
+        let done =
+            unsafe { if read { cma::read(pid, &local, &remote) } else { cma::write(pid, &local, &remote) } };
         match done {
             Ok(()) => true,
             Err(why) => {
@@ -175,23 +174,49 @@ impl Core {
         }
     }
 
+    /// A whole message for a posted receive: copies its bytes and tells the user.
+    #[inline]
+    pub(super) fn deliver(&mut self, delivered: &Delivered, payload: Payload) {
+        let &Delivered { op, envelope, got } = delivered;
+        let span = Span { place: Place::Recv(op), offset: 0, len: got as usize };
+        self.bufs.fill(span, payload);
+        let Some(buf) = self.bufs.recvs.take(op) else { return };
+        self.events.push_back(Event {
+            peer: Some(envelope.from),
+            matching: envelope.matching,
+            data: envelope.data,
+            len: envelope.len,
+            got,
+            ..Event::of(EventKind::Recv, buf.user)
+        });
+    }
+
     fn complete(&mut self, completion: Completion) {
         match completion {
-            Completion::Send { op, result } => {
+            Completion::Send { op, peer, result } => {
                 let Some(buf) = self.bufs.sends.take(op) else { return };
-                self.events.push_back(Event { error: result.err(), ..Event::of(EventKind::Send, buf.user) });
+                let event = Event::of(EventKind::Send, buf.user);
+                self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }
-            Completion::Rma { op, result } => {
+            Completion::Rma { op, peer, result } => {
                 let Some(buf) = self.bufs.rmas.take(op) else { return };
                 let kind = self.rma_kinds.remove(&op).unwrap_or(EventKind::Put);
-                self.events.push_back(Event { error: result.err(), ..Event::of(kind, buf.user) });
+                let event = Event::of(kind, buf.user);
+                self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }
             Completion::Remote { from, key, data, len, write } => {
                 let kind = if write { EventKind::RemoteWrite } else { EventKind::RemoteRead };
                 let user = User::default();
-                self.events.push_back(Event { peer: Some(from), key, data, len, got: len, ..Event::of(kind, user) });
+                self.events.push_back(Event {
+                    peer: Some(from),
+                    key,
+                    data,
+                    len,
+                    got: len,
+                    ..Event::of(kind, user)
+                });
             }
-            Completion::Recv { op, envelope, got, offset, released, result } => {
+            Completion::Recv { op, peer, envelope, got, offset, released, result } => {
                 let taken = if released { self.bufs.recvs.take(op) } else { None };
                 let user = match (&taken, self.bufs.recvs.get(op)) {
                     (Some(buf), _) | (None, Some(buf)) => buf.user,
@@ -200,7 +225,7 @@ impl Core {
                 self.events.push_back(Event {
                     kind: EventKind::Recv,
                     user,
-                    peer: envelope.map(|e| e.from),
+                    peer,
                     matching: envelope.map_or(Matching::Message, |e| e.matching),
                     data: envelope.and_then(|e| e.data),
                     len: envelope.map_or(0, |e| e.len),
