@@ -1,10 +1,11 @@
 //! Sockets of the control channel: where to listen, and how to connect without waiting.
 
 use crate::config::Config;
+use crate::discover::{self, Interface};
 use crate::error::Error;
-use polyrail_core::wire::{Ip, PeerId};
+use polyrail_core::wire::PeerId;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 pub(super) fn unix_name(id: PeerId) -> Vec<u8> {
@@ -15,21 +16,17 @@ pub(super) fn unix_name(id: PeerId) -> Vec<u8> {
     name
 }
 
-/// The IPs of this machine that peers may try, best first: what leads elsewhere before loopback, IPv4 before IPv6.
-pub(super) fn own_ips(config: &Config) -> Result<Vec<Ip>, Error> {
-    let mut all = if_addrs::get_if_addrs().map_err(|e| Error::system("listing network interfaces", e))?;
-    if !config.interfaces.is_empty() {
-        if let Some(missing) = config.interfaces.iter().find(|name| all.iter().all(|i| i.name != **name)) {
-            let why = format!("no interface that is up is called {missing:?}");
-            return Err(Error::Setting { name: "POLYRAIL_INTERFACES", why });
+/// The network interfaces; an error if one is asked for by name that is not there.
+pub(super) fn interfaces(config: &Config) -> Result<Vec<Interface>, Error> {
+    let all = discover::interfaces(&config.interfaces)?;
+    match config.interfaces.iter().find(|name| all.iter().all(|interface| interface.name != **name)) {
+        Some(missing) => {
+            let there: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
+            let why = format!("no interface is called {missing:?}; there are {}", there.join(", "));
+            Err(Error::Setting { name: "POLYRAIL_INTERFACES", why })
         }
-        all.retain(|interface| config.interfaces.contains(&interface.name));
+        None => Ok(all),
     }
-    all.sort_by_key(|i| {
-        let local = matches!(i.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
-        (i.is_loopback(), local, i.ip().is_ipv6())
-    });
-    Ok(all.iter().filter_map(|i| Ip::new(i.ip(), i.index.unwrap_or(0))).collect())
 }
 
 pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
