@@ -202,13 +202,13 @@ impl Endpoint {
         }
         let mut wanted = marks & mark::WANTED != 0;
         if marks & mark::EXTRA != 0 {
-            self.into_multi(&mut entry, &event);
+            self.place_in_multi(&mut entry, &event);
             wanted |= event.released;
         }
         match event.error {
             None if event.got == event.len => {
                 if self.source_err && self.is_stranger(&event, sinks) {
-                    return self.from_stranger(entry, &event, sinks);
+                    return self.report_stranger(entry, &event, sinks);
                 }
                 self.count(Class::Recv, sinks);
                 if wanted {
@@ -228,7 +228,7 @@ impl Endpoint {
 
     /// A message in a multi-receive buffer, or that buffer's end.
     #[cold]
-    fn into_multi(&mut self, entry: &mut Entry, event: &Event) {
+    fn place_in_multi(&mut self, entry: &mut Entry, event: &Event) {
         let number = event.user.context as usize;
         if let Some(Extra { context, base, .. }) = self.extras.get(number) {
             entry.context = *context;
@@ -246,7 +246,7 @@ impl Endpoint {
 
     /// With `FI_SOURCE_ERR`: a message from an address that was never inserted comes as an error, with the address.
     #[cold]
-    fn from_stranger(&mut self, entry: Entry, event: &Event, sinks: &mut Sinks<'_>) {
+    fn report_stranger(&mut self, entry: Entry, event: &Event, sinks: &mut Sinks<'_>) {
         let bytes = event.peer.and_then(|peer| self.worker.as_ref()?.address_of(peer));
         let address = bytes.and_then(|bytes| self.format.write(&Address::parse(&bytes).ok()?));
         let why = error::Why { data: address.unwrap_or_default(), ..error::stranger() };

@@ -56,8 +56,7 @@ const TX_FLAGS: u64 = FI_INJECT
     | FI_MATCH_COMPLETE;
 const RX_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
 /// All that one peer sends takes effect in the order in which it was sent.
-const ORDER: u64 = (FI_ORDER_SAW << 1) - 1
-    | FI_ORDER_SAS
+const ORDER: u64 = FI_ORDER_STRICT
     | FI_ORDER_RMA_RAR
     | FI_ORDER_RMA_RAW
     | FI_ORDER_RMA_WAR
