@@ -125,6 +125,8 @@ pub enum Source {
     /// There, under a key derived from the user's secret: the user's other processes reach it by IP and port. Port 0 stands for
     /// a free one, an unspecified IP for all.
     At(SocketAddr),
+    /// At this very address, which was an endpoint's of this process before.
+    Again(Address),
 }
 
 impl Source {
@@ -132,24 +134,23 @@ impl Source {
 
     /// As `fi_info::src_addr`.
     pub fn write(self, format: Format) -> Vec<u8> {
-        let (Self::At(at), Format::Own) = (self, format) else {
-            return match (self, format) {
-                (Self::At(at), _) => write_socket(at),
-                (_, Format::Own) => padded(&Self::MAGIC),
-                (_, Format::V4) => write_socket((Ipv4Addr::UNSPECIFIED, 0).into()),
-                (_, Format::V6) => write_socket((Ipv6Addr::UNSPECIFIED, 0).into()),
-            };
-        };
-        padded(&[&Self::MAGIC[..], &write_socket(at)].concat())
+        match (self, format) {
+            (Self::At(at), Format::Own) => padded(&[&Self::MAGIC[..], &write_socket(at)].concat()),
+            (Self::At(at), _) => write_socket(at),
+            (Self::Again(address), _) => address.to_bytes().to_vec(),
+            (Self::Anywhere, Format::Own) => padded(&Self::MAGIC),
+            (Self::Anywhere, Format::V4) => write_socket((Ipv4Addr::UNSPECIFIED, 0).into()),
+            (Self::Anywhere, Format::V6) => write_socket((Ipv6Addr::UNSPECIFIED, 0).into()),
+        }
     }
 
-    /// From `fi_info::src_addr`. In our own format a peer's address will do too: it is that of a named endpoint.
+    /// From `fi_info::src_addr`.
     pub fn read(format: Format, bytes: &[u8]) -> Option<Self> {
         if format != Format::Own {
             return format.socket(bytes).map(Self::At);
         }
         if let Ok(address) = Address::parse(bytes) {
-            return address.sockets().next().map(Self::At);
+            return Some(Self::Again(address));
         }
         let rest = bytes.strip_prefix(&Self::MAGIC).filter(|_| bytes.len() == OWN)?;
         Some(read_socket(rest).map_or(Self::Anywhere, Self::At))

@@ -45,6 +45,13 @@ pub struct Sinks<'a> {
     pub regions: &'a crate::mr::Regions,
 }
 
+impl Sinks<'_> {
+    /// Counters of what peers do to regions: any endpoint may be the one that notices.
+    pub fn region_counters(&mut self) -> impl Iterator<Item = &mut Cntr> {
+        self.cntrs.values_mut().filter(|cntr| cntr.regions > 0)
+    }
+}
+
 impl State {
     /// An endpoint, and where its completions go.
     #[inline]
@@ -93,9 +100,10 @@ impl Endpoint {
 
     /// Whether anybody sleeps until something happens here.
     #[inline]
-    fn awaited(&self, sinks: &Sinks<'_>) -> bool {
+    fn awaited(&self, sinks: &mut Sinks<'_>) -> bool {
         self.queues().any(|cq| sinks.cqs[cq].wait.awaited())
             || (self.has_counters && self.counters().any(|cntr| sinks.cntrs[cntr].wait.awaited()))
+            || (sinks.regions.counted() && sinks.region_counters().any(|cntr| cntr.wait.awaited()))
     }
 
     /// Progress has disarmed the worker: arms it for those who sleep, or wakes them.
@@ -110,6 +118,7 @@ impl Endpoint {
         for cntr in self.counters() {
             sinks.cntrs[cntr].wait.wake();
         }
+        sinks.region_counters().for_each(|cntr| cntr.wait.wake());
     }
 
     /// Counts a success.

@@ -153,7 +153,8 @@ pub fn offer(version: u32, flags: u64, hints: Option<&Hints>) -> Result<Offer, S
         threading: if h.domain.threading == FI_THREAD_UNSPEC { FI_THREAD_SAFE } else { h.domain.threading },
         control_progress,
         data_progress,
-        av_type: if h.domain.av_type == FI_AV_UNSPEC { FI_AV_TABLE } else { h.domain.av_type },
+        // either kind will do, and says so when it is opened
+        av_type: h.domain.av_type,
         mr_mode,
         order: ORDER,
     })
