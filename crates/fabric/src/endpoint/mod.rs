@@ -155,6 +155,9 @@ impl Endpoint {
             -errno.unwrap_or(FI_EIO)
         })?;
         sinks.regions.offer(&mut worker);
+        if let Err(why) = polyrail_rails::report("libfabric provider") {
+            log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "polyrail run cannot be told that this process uses Polyrail: {why}");
+        }
         let fd = worker.wait_fd();
         let attached = domain.auto().map_or(Ok(()), |auto| auto.attach(fd)).and_then(|()| {
             self.queues().try_for_each(|cq| sinks.cqs[cq].wait.attach(fd))?;

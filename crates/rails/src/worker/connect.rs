@@ -16,11 +16,12 @@ use crate::tcp;
 use polyrail_core::frame::{Frame, MAX_PAYLOAD};
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
 use polyrail_core::wire::{
-    Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, PeerId, Reject, Versions, offer::{Limits, MemoryProbe, Process},
+    Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, PeerId, Reject, Versions,
+    offer::{Limits, MemoryProbe, Process},
 };
 use polyrail_core::wireup::{
-    Incoming, Initiate, Initiator, InitiatorEvent, Peer, PeerEvent, PeerState, Respond, Responder, ResponderEvent,
-    Session,
+    Incoming, Initiate, Initiator, InitiatorEvent, Peer, PeerEvent, PeerState, Respond, Responder,
+    ResponderEvent, Session,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -219,7 +220,9 @@ impl Wireup {
         let tcp = listener.map_err(|e| Error::system(format!("listening on TCP port {port}"), e))?;
         let port = tcp.local_addr().map_err(|e| Error::system("the listener's port", e))?.port();
         let unix = match config.shm {
-            true => Some(fdpass::listen(&unix_name(id)).map_err(|e| Error::system("listening on a Unix socket", e))?),
+            true => Some(
+                fdpass::listen(&unix_name(id)).map_err(|e| Error::system("listening on a Unix socket", e))?,
+            ),
             false => None,
         };
         let ips = match wanted {
@@ -315,7 +318,9 @@ impl Wireup {
             let deadline = attempt.deadline;
             let opened = if attempt.unix {
                 attempt.unix = false;
-                fdpass::connect(&unix_name(address.id())).map(Stream::Unix).map_err(|e| format!("Unix socket: {e}"))
+                fdpass::connect(&unix_name(address.id()))
+                    .map(Stream::Unix)
+                    .map_err(|e| format!("Unix socket: {e}"))
             } else if let Some(at) = attempt.ips.pop() {
                 connect_tcp(at).map(Stream::Tcp).map_err(|e| format!("{at}: {e}"))
             } else {
@@ -425,7 +430,11 @@ impl Handshake {
                 }
             }
             let n = match self.stream.read(&mut buffer, &mut self.incoming) {
-                Ok(0) => return Turn::Failed("it closed the connection; if it is there, its key is another".into()),
+                Ok(0) => {
+                    return Turn::Failed(
+                        "it closed the connection; if it is there, its key is another".into(),
+                    );
+                }
                 Ok(n) => n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
@@ -510,8 +519,13 @@ impl Worker {
             _ => Scheme::Fragments,
         };
         let window = (self.config.window as u64 / CREDIT_UNIT) as u32;
-        let route =
-            Route { eager_max: self.config.shm_eager, fragment: SHM_FRAGMENT, scheme, window, immediate: true };
+        let route = Route {
+            eager_max: self.config.shm_eager,
+            fragment: SHM_FRAGMENT,
+            scheme,
+            window,
+            immediate: true,
+        };
         self.up(me, RailId::Loopback, crate::loopback::Loopback::LINK, route);
     }
 
@@ -662,9 +676,9 @@ impl Worker {
             return;
         }
         if let Stream::Unix(_) = handshake.stream {
-            let made = Segment::create()
-                .map_err(|e| e.to_string())
-                .and_then(|made| Ok((made, self.shm.doorbell().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?)));
+            let made = Segment::create().map_err(|e| e.to_string()).and_then(|made| {
+                Ok((made, self.shm.doorbell().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?))
+            });
             match made {
                 Ok(((segment, memory), bell)) => {
                     handshake.segment = Some(segment);
@@ -693,9 +707,11 @@ impl Worker {
         let _ = self.wireup.control(libc::EPOLL_CTL_DEL, handshake.stream.fd().as_raw_fd(), 0, false);
         let unix = matches!(handshake.stream, Stream::Unix(_));
         let linked = match unix {
-            true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(|((ends, bell), stream)| {
-                self.shm.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
-            }),
+            true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(
+                |((ends, bell), stream)| {
+                    self.shm.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
+                },
+            ),
             false => self.tcp.adopt(handshake.stream.into_fd(), leftover).map_err(|e| e.to_string()),
         };
         let link = match linked {
@@ -870,8 +886,13 @@ impl Worker {
 
     fn check_deadlines(&mut self) {
         let now = Instant::now();
-        let late: Vec<u64> =
-            self.wireup.handshakes.iter().filter(|(_, h)| h.deadline <= now).map(|(token, _)| *token).collect();
+        let late: Vec<u64> = self
+            .wireup
+            .handshakes
+            .iter()
+            .filter(|(_, h)| h.deadline <= now)
+            .map(|(token, _)| *token)
+            .collect();
         for token in late {
             self.handshake_failed(token, "no answer in time");
         }
@@ -945,7 +966,9 @@ impl Worker {
                 Some((RailId::Tcp, link)) => self.tcp.idle(link),
                 _ => true,
             };
-            idle && (self.core.engine.is_quiet(peer) || self.core.peers[peer.0 as usize].lane.is_none() && !self.wireup.attempts.contains_key(&peer))
+            idle && (self.core.engine.is_quiet(peer)
+                || self.core.peers[peer.0 as usize].lane.is_none()
+                    && !self.wireup.attempts.contains_key(&peer))
         })
     }
 }

@@ -216,7 +216,8 @@ impl Worker {
         let window = (config.window as u64 / proto::CREDIT_UNIT) as u32;
         let engine = Engine::new(proto::Config { window, hash_seed: u64::from_le_bytes(seed) });
         let shm = ShmRail::new().map_err(|e| Error::system("opening the shared-memory rail", e))?;
-        let tcp = TcpRail::new(connect::tcp_config(&config)).map_err(|e| Error::system("opening the TCP rail", e))?;
+        let tcp = TcpRail::new(connect::tcp_config(&config))
+            .map_err(|e| Error::system("opening the TCP rail", e))?;
         let (wireup, address) = Wireup::open(&config)?;
         wireup.watch(shm.wait_fd(), connect::TOKEN_RAIL)?;
         wireup.watch(tcp.wait_fd(), connect::TOKEN_RAIL)?;
@@ -333,7 +334,13 @@ impl Worker {
     ///
     /// # Panics
     /// When header and payload together are longer than [`Worker::active_max`].
-    pub fn send_active(&mut self, to: PeerIdx, id: u16, header: &[u8], payload: &[u8]) -> Result<(), Refused> {
+    pub fn send_active(
+        &mut self,
+        to: PeerIdx,
+        id: u16,
+        header: &[u8],
+        payload: &[u8],
+    ) -> Result<(), Refused> {
         let len = header.len() + payload.len();
         if !self.core.engine.is_connected(to) {
             self.connect(to)?;
