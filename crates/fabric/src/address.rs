@@ -2,7 +2,7 @@
 //!
 //! | `addr_format` | a peer's address | where an endpoint listens (`src_addr`) |
 //! |---|---|---|
-//! | `FI_FORMAT_UNSPEC` | the 64 bytes of [`polyrail_core::wire::Address`] | 64 bytes that only this process reads ([`Source`]) |
+//! | `FI_FORMAT_UNSPEC` | the 64 bytes of [`polyrail_core::wire::Address`] | the same where it can be, else 64 bytes that only this process reads ([`Source`]) |
 //! | `FI_SOCKADDR_IN`, `FI_SOCKADDR_IN6` | IP and port of a *named* endpoint, whose key is derived from the user's secret | the same |
 //!
 //! The first is the rule: such an address carries a random key, and who is not given it cannot connect.
@@ -135,7 +135,11 @@ impl Source {
     /// As `fi_info::src_addr`.
     pub fn write(self, format: Format) -> Vec<u8> {
         match (self, format) {
-            (Self::At(at), Format::Own) => padded(&[&Self::MAGIC[..], &write_socket(at)].concat()),
+            // one address, that of a named endpoint, for those who listen there and those who connect
+            (Self::At(at), Format::Own) => match named_address(at) {
+                Ok(address) => address.to_bytes().to_vec(),
+                Err(_) => padded(&[&Self::MAGIC[..], &write_socket(at)].concat()),
+            },
             (Self::At(at), _) => write_socket(at),
             (Self::Again(address), _) => address.to_bytes().to_vec(),
             (Self::Anywhere, Format::Own) => padded(&Self::MAGIC),
@@ -150,7 +154,9 @@ impl Source {
             return format.socket(bytes).map(Self::At);
         }
         if let Ok(address) = Address::parse(bytes) {
-            return Some(Self::Again(address));
+            let at = address.sockets().next()?;
+            let named = named_address(at).is_ok_and(|named| named == address);
+            return Some(if named { Self::At(at) } else { Self::Again(address) });
         }
         let rest = bytes.strip_prefix(&Self::MAGIC).filter(|_| bytes.len() == OWN)?;
         Some(read_socket(rest).map_or(Self::Anywhere, Self::At))
@@ -192,8 +198,9 @@ mod tests {
         let v6 = SocketAddr::V6(SocketAddrV6::new("fe80::1".parse().unwrap(), 80, 7, 3));
         for (format, source) in [
             (Format::Own, Source::Anywhere),
-            (Format::Own, Source::At(v4)),
-            (Format::Own, Source::At(v6)),
+            // nobody can connect there, so that it is no named endpoint's address
+            (Format::Own, Source::At(([0, 0, 0, 0], 80).into())),
+            (Format::Own, Source::At("[::]:80".parse().unwrap())),
             (Format::V4, Source::At(v4)),
             (Format::V6, Source::At(v6)),
         ] {
