@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrail_core::frame::OpId;
+use polyrail_core::proto::Envelope;
 use polyrail_rails::{Config, INJECT_MAX, Worker};
 
 use crate::address::{Format, Source};
@@ -102,7 +103,7 @@ pub struct Endpoint {
     /// Contexts of receives by their operation's slot, for cancelling; an entry may be out of date.
     posted: Vec<(u64, u32)>,
     /// Messages claimed, by context.
-    claims: HashMap<u64, OpId>,
+    claims: HashMap<u64, (OpId, Envelope)>,
     /// The endpoint's own context.
     pub context: u64,
     caps: u64,
@@ -135,17 +136,17 @@ impl Endpoint {
     }
 
     /// Opens the worker, and connects it with all that wants to know.
-    fn open_worker(&mut self, domain: &Domain, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    fn open_worker(&mut self, number: usize, domain: &Domain, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         if self.worker.is_some() {
             return Ok(());
         }
         let open = || {
             let mut config = Config { yielding: false, ..domain.config.clone() };
             config.shm &= self.shared_memory;
-            if let Source::At(at) =
-                self.source.with_port().map_err(|error| (error.to_string(), error.raw_os_error()))?
-            {
-                config = config.listen_on(at);
+            match self.source.with_port().map_err(|error| (error.to_string(), error.raw_os_error()))? {
+                Source::Anywhere => {}
+                Source::At(at) => config = config.listen_on(at),
+                Source::Again(address) => (config.key, config.port) = (Some(address.key()), address.port()),
             }
             Worker::open(config).map_err(|error| (error.to_string(), Some(error.errno())))
         };
@@ -155,16 +156,14 @@ impl Endpoint {
         })?;
         sinks.regions.offer(&mut worker);
         if let Err(why) = polyrail_rails::report("libfabric provider") {
-            log!(
-                FI_LOG_WARN,
-                FI_LOG_EP_CTRL,
-                "polyrail run cannot be told that this process uses Polyrail: {why}"
-            );
+            log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "polyrail run cannot be told that this process uses Polyrail: {why}");
         }
         let fd = worker.wait_fd();
         let attached = domain.auto().map_or(Ok(()), |auto| auto.attach(fd)).and_then(|()| {
             self.queues().try_for_each(|cq| sinks.cqs[cq].wait.attach(fd))?;
-            self.unique_counters().into_iter().try_for_each(|cntr| sinks.cntrs[cntr].wait.attach(fd))
+            self.unique_counters().into_iter().try_for_each(|cntr| sinks.cntrs[cntr].wait.attach(fd))?;
+            let others = sinks.cntrs.values_mut().filter(|cntr| cntr.regions > 0 && !cntr.users.contains(&number));
+            others.into_iter().try_for_each(|cntr| cntr.wait.attach(fd))
         });
         attached.map_err(|error| -error.raw_os_error().unwrap_or(FI_EIO))?;
         self.worker = Some(worker);
@@ -244,12 +243,10 @@ pub unsafe fn open(
     let Some(source) = source else { return -FI_EINVAL };
     // An endpoint without a name of its own still has an IP and port where addresses are written so.
     let source = match (source, domain.format) {
-        (Source::Anywhere, Format::V4 | Format::V6) => {
-            match Source::read(domain.format, &source.write(domain.format)) {
-                Some(named) => named,
-                None => return -FI_EINVAL,
-            }
-        }
+        (Source::Anywhere, Format::V4 | Format::V6) => match Source::read(domain.format, &source.write(domain.format)) {
+            Some(named) => named,
+            None => return -FI_EINVAL,
+        },
         (source, _) => source,
     };
     let caps = if info.caps == 0 { u64::MAX } else { info.caps };
@@ -336,8 +333,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         }
         for cntr in endpoint.unique_counters() {
             state.cntrs[cntr].users.retain(|&user| user != number);
-            fd.iter().for_each(|&fd| state.cntrs[cntr].wait.detach(fd));
         }
+        fd.iter().for_each(|&fd| state.cntrs.values_mut().for_each(|cntr| cntr.wait.detach(fd)));
         if let Some(av) = endpoint.av {
             state.avs[av].users.retain(|&user| user != number);
         }
@@ -410,16 +407,8 @@ unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int {
 }
 
 impl Endpoint {
-    fn bind_queue(
-        &mut self,
-        number: usize,
-        cq: usize,
-        flags: u64,
-        sinks: &mut Sinks<'_>,
-    ) -> Result<(), c_int> {
-        if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0
-            || flags & (FI_TRANSMIT | FI_RECV) == 0
-        {
+    fn bind_queue(&mut self, number: usize, cq: usize, flags: u64, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+        if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 || flags & (FI_TRANSMIT | FI_RECV) == 0 {
             return Err(-FI_EBADFLAGS);
         }
         let taken = |wanted: u64, slot: &Option<usize>| flags & wanted != 0 && slot.is_some();
@@ -440,13 +429,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn bind_counter(
-        &mut self,
-        number: usize,
-        cntr: usize,
-        flags: u64,
-        sinks: &mut Sinks<'_>,
-    ) -> Result<(), c_int> {
+    fn bind_counter(&mut self, number: usize, cntr: usize, flags: u64, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         // in the order of `Class`
         const KINDS: [u64; 6] = [FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE];
         if flags & !KINDS.into_iter().fold(0, |all, kind| all | kind) != 0 {
@@ -473,16 +456,17 @@ impl Endpoint {
         attached.map_err(|error| -error.raw_os_error().unwrap_or(FI_EIO))
     }
 
-    fn enable(&mut self, domain: &Domain, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    fn enable(&mut self, number: usize, domain: &Domain, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let has = |kinds: u64, directions: u64| self.caps & kinds != 0 && self.caps & directions != 0;
         let sends = has(FI_MSG | FI_TAGGED, FI_SEND) || has(FI_RMA | FI_ATOMIC, FI_READ | FI_WRITE);
+        // who never receives needs no queue for that: a receive is refused without one
         if self.av.is_none() {
             return Err(-FI_ENOAV);
         }
-        if (sends && self.tx_cq.is_none()) || (has(FI_MSG | FI_TAGGED, FI_RECV) && self.rx_cq.is_none()) {
+        if (sends && self.tx_cq.is_none()) || self.queues().next().is_none() {
             return Err(-FI_ENOCQ);
         }
-        self.open_worker(domain, sinks)?;
+        self.open_worker(number, domain, sinks)?;
         self.enabled = true;
         Ok(())
     }
@@ -495,7 +479,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         FI_ENABLE => {
             let mut state = ours.member.lock();
             let (endpoint, mut sinks) = state.split(ours.member.number);
-            endpoint.enable(&ours.member.domain, &mut sinks).map_or_else(|code| code, |()| FI_SUCCESS)
+            endpoint.enable(ours.member.number, &ours.member.domain, &mut sinks).map_or_else(|code| code, |()| FI_SUCCESS)
         }
         // SAFETY: the command's argument.
         FI_GETOPSFLAG | FI_SETOPSFLAG => unsafe { op_flags(ours, command, arg.cast()) },

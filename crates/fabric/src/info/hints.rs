@@ -85,10 +85,9 @@ pub struct Domain {
     pub mr_cnt: usize,
 }
 
-/// Of `fi_fabric_attr`. The open fabric is an address, only to be compared.
+/// Of `fi_fabric_attr`.
 #[derive(Clone, Debug, Default)]
 pub struct Fabric {
-    pub fabric: usize,
     pub name: Option<String>,
     pub prov_version: u32,
 }
@@ -130,16 +129,8 @@ impl Hints {
                 tx: info.tx_attr.as_ref().map(Tx::read).unwrap_or_default(),
                 rx: info.rx_attr.as_ref().map(Rx::read).unwrap_or_default(),
                 ep: info.ep_attr.as_ref().map(Ep::read).unwrap_or_default(),
-                domain: if info.domain_attr.is_null() {
-                    Domain::default()
-                } else {
-                    Domain::read(info.domain_attr)
-                },
-                fabric: if info.fabric_attr.is_null() {
-                    Fabric::default()
-                } else {
-                    Fabric::read(info.fabric_attr)
-                },
+                domain: if info.domain_attr.is_null() { Domain::default() } else { Domain::read(info.domain_attr) },
+                fabric: if info.fabric_attr.is_null() { Fabric::default() } else { Fabric::read(info.fabric_attr) },
             })
         }
     }
@@ -195,14 +186,12 @@ impl Domain {
     unsafe fn read(a: *const fi_domain_attr) -> Self {
         macro_rules! get {
             // SAFETY: a field of every version, by the caller's promise.
-            ($field:ident) => {
-                unsafe { (*a).$field }
-            };
+            ($field:ident) => { unsafe { (*a).$field } };
         }
         Self {
             domain: get!(domain).addr(),
             // SAFETY: null or C's string.
-            name: unsafe { string(get!(name)) },
+            name: unsafe { string((*a).name) },
             threading: get!(threading),
             control_progress: get!(control_progress),
             data_progress: get!(data_progress),
@@ -234,8 +223,6 @@ impl Fabric {
     /// `a` is a `fi_fabric_attr`.
     unsafe fn read(a: *const fi_fabric_attr) -> Self {
         // SAFETY: by the caller's promise; the name is null or C's string.
-        unsafe {
-            Self { fabric: (*a).fabric.addr(), name: string((*a).name), prov_version: (*a).prov_version }
-        }
+        unsafe { Self { name: string((*a).name), prov_version: (*a).prov_version } }
     }
 }
