@@ -20,23 +20,28 @@
 //! Order: EAGER, RTS, PUT, PUT_RTS, GET, ATOMIC and AM carry a per-peer sequence number and take effect in that order,
 //! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
 //!
-//! Files: `types` words; `peer` per-peer state; `send`, `recv` messages; `rma`, `target` one-sided operations at
+//! Files: `types` words; `peer` per-peer state; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
 //! either end; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
 
 mod peer;
 mod phase;
 mod recv;
 mod region;
+mod rendezvous;
 mod rma;
 mod send;
 mod target;
 mod types;
 
 pub use peer::{CREDIT_UNIT, REORDER_WINDOW, Route, Scheme};
-pub use phase::{RecvEvent, RecvPhase, SendEvent, SendPhase};
 pub use region::{Access, KeyTaken, Regions, Registered};
 pub use rma::{PartSpec, RmaKind};
 pub use types::*;
+
+/// The phases of sends and receives as data, for tests and tools that print them.
+pub mod machines {
+    pub use super::phase::{RECV, RecvEvent, RecvPhase, SEND, SendEvent, SendPhase};
+}
 
 use crate::frame::{Frame, OpId};
 use crate::matching::{PostedQueue, UnexpectedQueue};

@@ -208,7 +208,9 @@ const WRITE: u64 = 2;
 const WORDS: u64 = 3;
 /// Regions are addressed from here, so that offsets and addresses are not confused.
 const BASE: u64 = 1 << 40;
-const REGION: u64 = 1 << 18;
+const REGION: u64 = 1 << 16;
+/// Bytes that may be read; longer than any one part.
+const READABLE: u64 = 1 << 12;
 
 /// A one-sided operation under way, and what is to come of it.
 struct Rma {
@@ -245,7 +247,7 @@ impl Run {
         let mut world = World::new(plan.seed, plan.nodes, plan.window);
         for at in 0..plan.nodes {
             let rights = |read, write| Access { read, write };
-            world.register(at, READ, BASE, pattern(at as u64, REGION), rights(true, false));
+            world.register(at, READ, BASE, pattern(at as u64, READABLE), rights(true, false));
             world.register(at, WRITE, BASE, Bytes::Real(vec![0; REGION as usize]), rights(false, true));
             world.register(at, WORDS, 0, Bytes::Real(vec![0; 16]), rights(true, true));
         }
@@ -388,11 +390,14 @@ impl Run {
         let mut parts = vec![];
         for &size in sizes {
             let len = self.len(size);
-            let mut at = RemoteAddr { key, addr: BASE + self.written % (REGION - (1 << 13)) };
+            let whole = if key == READ { READABLE } else { REGION };
+            let mut at = RemoteAddr { key, addr: BASE + self.written % (whole - len) };
+            // no two puts write to the same place
             self.written += len + 1;
+            assert!(self.written + len < REGION, "more is put than there is room for");
             match wrong {
                 Some(Status::Access) => at.key = 99,
-                Some(_) => at.addr = BASE + REGION - len + 1,
+                Some(_) => at.addr = BASE + whole - len + 1,
                 None => {}
             }
             parts.push(PartSpec { at, len });
@@ -433,7 +438,7 @@ impl Run {
         let parts = self.parts(READ, sizes, wrong);
         let room = Bytes::Real(vec![0; parts.iter().map(|part| part.len).sum::<u64>() as usize]);
         let op = self.world.rma(from, to, RmaKind::Get, &parts, room, pieces);
-        let theirs = pattern(to as u64, REGION);
+        let theirs = pattern(to as u64, READABLE);
         let wanted = |part: &PartSpec| theirs.slice(part.at.addr - BASE, part.len);
         let bytes = parts.iter().filter_map(wanted).flat_map(|bytes| bytes.real().to_vec()).collect();
         let result = Self::outcome(&parts, wrong, false);
