@@ -145,6 +145,17 @@ fn a_message_longer_than_its_receive_is_cut() {
 }
 
 #[test]
+fn a_message_that_finds_no_room_is_received_when_it_has_left() {
+    let slow = RailSpec { latency: 1, bandwidth: 1_000_000, ..RAIL };
+    let mut world = mesh(1, 2, &Join { rails: vec![slow], ..join(Scheme::Fragments) });
+    world.recv(1, any_tag(), 0);
+    world.send(0, 1, Message { delivery: Delivery::Delivered, ..message(1) }, pattern(1, 90));
+    world.run();
+    assert_eq!(sent(&world, 0).len(), 1);
+    assert_clean(&world, 2);
+}
+
+#[test]
 fn one_buffer_takes_many_messages_until_it_is_full() {
     for scheme in SCHEMES {
         let mut world = mesh(1, 2, &join(scheme));

@@ -286,11 +286,14 @@ impl Engine {
             r.sender = ack;
             want = r.want;
         }
-        if want == 0 {
+        if payload == 0 {
             self.received(op);
             return Directive::Done;
         }
-        Directive::Place(self.span(op, 0, want), After::Received(op))
+        // without room for any of it, it is received once it is all here, and has left its sender
+        let nowhere = Span { place: Place::Discard, offset: 0, len: payload };
+        let span = if want == 0 { nowhere } else { self.span(op, 0, want) };
+        Directive::Place(span, After::Received(op))
     }
 
     fn stash_eager(&mut self, envelope: Envelope, ack: Option<OpId>) -> Directive {
