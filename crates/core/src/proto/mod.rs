@@ -137,7 +137,7 @@ impl Engine {
     }
 
     /// The peer is gone, or could not be reached: every operation that involves it ends with [`Failure::PeerGone`]. Whole
-    /// messages that had arrived stay receivable. The peer may be connected again, with sequence numbers from zero.
+    /// messages that had arrived stay receivable, as many as its credit allows. The peer may be connected again, with sequence numbers from zero.
     pub fn peer_down(&mut self, peer: PeerIdx) {
         let lost = self.peers[peer.0 as usize].reset();
         // what was held may be due already: in the next session its number means another frame

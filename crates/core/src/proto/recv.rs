@@ -1,5 +1,6 @@
 //! Receives: matching, eager messages, and those that came too early.
 
+use super::peer::units;
 use super::phase::{RECV, RecvEvent, RecvPhase};
 use super::types::{
     Action, After, Completion, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Region, Span,
@@ -447,16 +448,34 @@ impl Engine {
                 _ => {}
             }
         }
-        let half: Vec<_> = self
-            .stashes
-            .iter()
-            .filter(|(_, s)| s.from == peer && !matches!(s.kind, StashKind::Eager { whole: true, .. }))
-            .map(|(stash, _)| stash)
-            .collect();
-        for stash in half {
+        for stash in self.lost_stashes(peer) {
             self.claim(stash);
             self.stashes.remove(stash);
             self.actions.push_back(Action::DropStash(stash));
         }
+    }
+    /// What is dropped with its peer: all that is no whole message, and of the others what exceeds one window, the youngest
+    /// first. So a peer that comes and goes fills no more memory than two that stay.
+    fn lost_stashes(&self, peer: PeerIdx) -> Vec<OpId> {
+        let (mut whole, mut lost) = (Vec::new(), Vec::new());
+        for (stash, s) in self.stashes.iter().filter(|(_, s)| s.from == peer) {
+            match s.kind {
+                StashKind::Eager { whole: true, handle: Some(handle), session, envelope, .. } => {
+                    whole.push((session, handle, envelope.len, stash));
+                }
+                // claimed: somebody is about to receive it
+                StashKind::Eager { whole: true, .. } => {}
+                _ => lost.push(stash),
+            }
+        }
+        whole.sort_unstable_by_key(|&(session, handle, ..)| (session, handle));
+        let mut room = Some(self.config.window);
+        for (.., len, stash) in whole {
+            room = room.and_then(|room| room.checked_sub(units(len)));
+            if room.is_none() {
+                lost.push(stash);
+            }
+        }
+        lost
     }
 }
