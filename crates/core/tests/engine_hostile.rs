@@ -2,19 +2,18 @@
 mod engine_support;
 mod frame_support;
 
+use engine_support::fuzz::{KEY, WINDOW, any_stream, drain, victim};
 use engine_support::{any_tag, any_untagged, assert_idle, cases, filter, join, mesh, message, pattern};
 use frame_support::{frame, payload_near};
 use polyrail_core::frame::{AtomicCode, AtomicKind, Frame, Matching, OpId, Order, RemoteAddr, Status};
 use polyrail_core::proto::{
-    Access, Config, Delivery, Message, PartSpec, PeerIdx, Place, Region, RmaKind, Route, Scheme,
+    Access, Config, Delivery, Message, PartSpec, PeerIdx, Region, RmaKind, Route, Scheme,
 };
 use polyrail_core::sim::{Bytes, Direct, Join, Node, What};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const WINDOW: u32 = 64;
 const LIAR: usize = 2;
-const KEY: u64 = 3;
 
 /// A frame that an engine takes for the next one, if it is one with an order; sometimes it lies about that too.
 fn in_turn(frame: Frame, next: &mut u32, lie: u8) -> Frame {
@@ -96,85 +95,52 @@ fn tell(node: &mut Node, lie: &Lie, next: &mut u32, open: &mut [Option<Bytes>; 3
     }
 }
 
-/// A victim with operations of all kinds towards the liar, and receives that it may match.
-fn victim(route: Route) -> Node {
-    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1 }, 3, false);
-    let liar = PeerIdx(LIAR as u32);
-    node.engine.connected(liar, route);
-    node.register(KEY, 0, pattern(1, 4096), Access { read: true, write: true });
-    let place = Place::Recv;
-    for room in [0, 10, 1000] {
-        for filter in [any_tag(), any_untagged()] {
-            let op = node.engine.new_recv(room);
-            node.memory.put(place(op), Bytes::Real(vec![0; room as usize]), 0, 1);
-            node.engine.post(op, filter);
-        }
-    }
-    let op = node.engine.new_recv(3000);
-    node.memory.put(place(op), Bytes::Real(vec![0; 3000]), 0, 1);
-    node.engine.post_multi(op, None, 100);
-    for (id, delivery) in [Delivery::Sent, Delivery::Delivered, Delivery::Matched].into_iter().enumerate() {
-        for len in [0, 50, 500] {
-            let op = node.engine.send(liar, Message { len, delivery, ..message(id as u64) });
-            node.memory.put(Place::Send(op), pattern(9, len), 0, 1);
-        }
-    }
-    let part = |len| PartSpec { at: RemoteAddr { key: 1, addr: 0 }, len };
-    for kind in [RmaKind::Put(None), RmaKind::Put(Some(1)), RmaKind::Get] {
-        let op = node.engine.rma(liar, kind, &[part(10), part(500)]);
-        node.memory.put(Place::Rma(op), pattern(8, 510), 0, 1);
-    }
-    node
-}
-
-/// Lets everything leave that wants to; a route without rails.
-fn drain(node: &mut Node, most: usize) {
-    drain_to(node, PeerIdx(LIAR as u32), most);
-}
-
-fn drain_to(node: &mut Node, liar: PeerIdx, most: usize) {
-    node.settle();
-    for _ in 0..most {
-        let Some(next) = node.engine.poll_transmit(liar, true) else { break };
-        let Some(payload) = node.load(liar, &next) else { continue };
-        assert!(
-            Frame::parse(&next.frame.encode(payload.len() as usize)).is_ok(),
-            "not a frame: {:?}",
-            next.frame
-        );
-        node.engine.transmitted(liar, &next, false);
-        node.settle();
-    }
-}
-
 fn schemes() -> impl Strategy<Value = Scheme> {
     prop::sample::select(vec![Scheme::Get, Scheme::Put, Scheme::Fragments])
 }
 
 proptest! {
-    #![proptest_config(cases(500))]
+    #![proptest_config(cases(300))]
 
     /// Random frames in turn, at an engine that has sends, receives and one-sided operations for them to hit.
     #[test]
     fn whatever_a_peer_says_does_no_harm(scheme in schemes(), lies in lies(80), leave in 0..4usize) {
-        let route = Route { eager_max: 100, fragment: 64, scheme, window: WINDOW, immediate: false };
-        let mut node = victim(route);
+        let liar = PeerIdx(LIAR as u32);
+        let mut node = victim(liar, scheme);
+        let route = node.engine.route(liar);
         let (mut next, mut open) = (0, [const { None }; 3]);
         for lie in &lies {
-            drain(&mut node, leave);
+            drain(&mut node, liar, leave);
             tell(&mut node, lie, &mut next, &mut open);
             node.settle();
         }
-        drain(&mut node, 1000);
+        drain(&mut node, liar, 1000);
         let most = node.most_stashed.values().copied().max().unwrap_or(0);
         prop_assert!(most <= u64::from(WINDOW) * 64, "{most} bytes stashed");
         // its end is an end
-        node.engine.peer_down(PeerIdx(LIAR as u32));
+        node.engine.peer_down(liar);
         node.settle();
         let [sends, _, _, rmas, puts] = node.engine.in_flight();
         prop_assert_eq!([sends, rmas, puts], [0; 3]);
-        node.engine.connected(PeerIdx(LIAR as u32), route);
-        drain(&mut node, 10);
+        node.engine.connected(liar, route);
+        drain(&mut node, liar, 10);
+    }
+
+    /// The same as bytes of a stream, some of them changed.
+    #[test]
+    fn any_stream_does_no_harm(mode in any::<u8>(), lies in lies(40), changed in vec((0..1usize << 12, any::<u8>()), 0..3)) {
+        let (mut stream, mut next) = (vec![mode], 0);
+        for lie in &lies {
+            let frame = in_turn(lie.frame, &mut next, lie.lie);
+            let payload = payload(&frame, lie.wish, &lie.addrs);
+            stream.extend_from_slice(&frame.encode(payload.len() as usize));
+            stream.extend_from_slice(payload.real());
+        }
+        for (at, to) in changed {
+            let at = at % stream.len();
+            stream[at] = to;
+        }
+        any_stream(&stream);
     }
 
     /// Two honest nodes and a liar: what the honest ones say to each other is as if there were no liar.
@@ -299,7 +265,7 @@ fn lies_are_named() {
         let (mut node, names) = reluctant();
         node.engine.connected(PeerIdx(0), Route::default());
         node.frame(PeerIdx(0), &lie(names), Bytes::Real(vec![1; payload_near(&frame, 1)]));
-        drain_to(&mut node, PeerIdx(1), 100);
+        drain(&mut node, PeerIdx(1), 100);
         assert_eq!(node.events, [], "{frame:?} from a stranger ended something");
     }
     let order = |seq| Order { seq, credit: 0 };
