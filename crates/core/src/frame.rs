@@ -2,7 +2,7 @@
 //!
 //! A frame is a header of 16 to 48 bytes (always a multiple of 8) and a payload. The header's first 8 bytes are the same for
 //! all kinds; on a byte stream frames follow each other without padding, in shared memory a slot carries one.
-//! `docs/wire.md` has the tables; the golden bytes are pinned in `tests/frame.rs`.
+//! `docs/wire-frames.md` has the tables; the golden bytes are pinned in `tests/frame.rs`.
 //!
 //! Invariants: [`Frame`] can only hold valid values; [`Frame::parse`] never panics and never reads outside its input;
 //! `parse(encode(f)) == f` for every frame, and every byte string that parses is what its frame encodes to.

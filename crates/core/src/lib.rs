@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod cost;
 pub mod frame;
 pub mod matching;
 pub mod proto;

@@ -185,6 +185,28 @@ fn what_an_earlier_session_left_behind_returns_no_credit_to_the_next() {
 }
 
 #[test]
+fn a_peer_that_comes_and_goes_fills_no_more_memory() {
+    let join = join(Scheme::Fragments);
+    let mut world = mesh(1, 2, &join);
+    for session in 0..10 {
+        (0..21).for_each(|id| {
+            world.send(0, 1, message(1), pattern(100 * session + id, 100));
+        });
+        world.run();
+        world.join(0, 1, &join);
+    }
+    world.run();
+    assert_eq!(world.node(1).unfinished()[2], 21);
+    (0..21).for_each(|_| {
+        world.recv(1, any_tag(), 100);
+    });
+    world.run();
+    let oldest: Vec<_> = (0..21).map(|id| pattern(id, 100)).collect();
+    assert_eq!(world.received(1), oldest.iter().collect::<Vec<_>>());
+    assert_clean(&world, 2);
+}
+
+#[test]
 fn who_sends_more_than_it_has_credit_for_is_cut_off() {
     for held in [false, true] {
         let mut world = World::new(1, 2, 10);

@@ -20,23 +20,28 @@
 //! Order: EAGER, RTS, PUT, PUT_RTS, GET, ATOMIC and AM carry a per-peer sequence number and take effect in that order,
 //! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
 //!
-//! Files: `types` words; `peer` per-peer state; `send`, `recv` messages; `rma`, `target` one-sided operations at
+//! Files: `types` words; `peer` per-peer state; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
 //! either end; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
 
 mod peer;
 mod phase;
 mod recv;
 mod region;
+mod rendezvous;
 mod rma;
 mod send;
 mod target;
 mod types;
 
 pub use peer::{CREDIT_UNIT, REORDER_WINDOW, Route, Scheme};
-pub use phase::{RecvEvent, RecvPhase, SendEvent, SendPhase};
 pub use region::{Access, KeyTaken, Regions, Registered};
 pub use rma::{PartSpec, RmaKind};
 pub use types::*;
+
+/// The phases of sends and receives as data, for tests and tools that print them.
+pub mod machines {
+    pub use super::phase::{RECV, RecvEvent, RecvPhase, SEND, SendEvent, SendPhase};
+}
 
 use crate::frame::{Frame, OpId};
 use crate::matching::{PostedQueue, UnexpectedQueue};
@@ -132,7 +137,7 @@ impl Engine {
     }
 
     /// The peer is gone, or could not be reached: every operation that involves it ends with [`Failure::PeerGone`]. Whole
-    /// messages that had arrived stay receivable. The peer may be connected again, with sequence numbers from zero.
+    /// messages that had arrived stay receivable, as many as its credit allows. The peer may be connected again, with sequence numbers from zero.
     pub fn peer_down(&mut self, peer: PeerIdx) {
         let lost = self.peers[peer.0 as usize].reset();
         // what was held may be due already: in the next session its number means another frame

@@ -1,7 +1,7 @@
 //! Sends: the choice between eager and rendezvous, and the queues towards a peer.
 
 use super::peer::{Item, Peer, Stream, StreamKind, units};
-use super::phase::{SendEvent, SendPhase, Step};
+use super::phase::{SEND, SendEvent, SendPhase};
 use super::types::{
     Action, Completion, Delivery, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue, Region,
     Span,
@@ -230,10 +230,10 @@ impl Engine {
     /// Applies an event; false when it cannot happen in this phase.
     fn step_send(&mut self, op: OpId, event: SendEvent) -> bool {
         let Some(s) = self.sends.get_mut(op) else { return false };
-        match s.phase.on(event) {
-            Step::To(phase) => s.phase = phase,
-            Step::End => self.end_send(op, Ok(())),
-            Step::Invalid => return false,
+        match SEND.next(s.phase, event) {
+            None => return false,
+            Some(SendPhase::Done) => self.end_send(op, Ok(())),
+            Some(phase) => s.phase = phase,
         }
         true
     }
@@ -298,16 +298,18 @@ impl Engine {
     }
 
     pub(super) fn on_ats(&mut self, peer: PeerIdx, op: OpId, status: Status) -> Directive {
-        match self.sends.get(op) {
-            None => return Directive::Done,
-            Some(s) if s.peer != peer => return Directive::Broken("it ended a message that it was not sent"),
-            Some(_) => {}
+        let Some(s) = self.sends.get(op) else { return Directive::Done };
+        if s.peer != peer {
+            return Directive::Broken("it ended a message that it was not sent");
         }
-        if status != Status::Ok {
-            self.end_send(op, Err(Failure::Refused(status)));
-        } else if !self.step_send(op, SendEvent::Ats) {
+        let (event, result) = match status {
+            Status::Ok => (SendEvent::Ats, Ok(())),
+            why => (SendEvent::AtsFailed, Err(Failure::Refused(why))),
+        };
+        if SEND.next(s.phase, event).is_none() {
             return Directive::Broken("it ended a message before it was sent");
         }
+        self.end_send(op, result);
         Directive::Done
     }
 

@@ -34,7 +34,7 @@ impl World {
         let message = Message { len: bytes.len(), ..message };
         let peer = PeerIdx(to as u32);
         let Some(frame) = self.nodes[from].engine.try_eager(peer, &message) else { return false };
-        let taken = self.submit(from, to, &frame, bytes.clone());
+        let taken = self.inject(from, to, &frame, bytes.clone());
         if taken {
             self.nodes[from].engine.eager_sent(peer, message.len);
         }
@@ -47,7 +47,7 @@ impl World {
         let Some(frame) = self.nodes[from].engine.try_active(peer, id, header.len() as u16, len) else {
             return false;
         };
-        let taken = self.submit(from, to, &frame, Bytes::Real([header, payload].concat()));
+        let taken = self.inject(from, to, &frame, Bytes::Real([header, payload].concat()));
         if taken {
             self.nodes[from].engine.active_sent(peer);
         }

@@ -124,6 +124,7 @@ pub struct World {
     agenda: BTreeMap<(Time, u64), Happening>,
     flights: BTreeMap<u64, Flight>,
     count: u64,
+    deaf: Option<usize>,
 }
 
 fn ends(a: usize, b: usize) -> (usize, usize) {
@@ -153,6 +154,7 @@ impl World {
             agenda: BTreeMap::new(),
             flights: BTreeMap::new(),
             count: 0,
+            deaf: None,
         }
     }
 
@@ -201,7 +203,15 @@ impl World {
         }
     }
 
-    /// Ends a link. What is on its way is lost; `a` learns of it at once, `b` after [`Join::notice`].
+    /// Changes how much later the second peer learns that the link has ended.
+    pub fn alter_notice(&mut self, a: usize, b: usize, notice: Time) {
+        if let Some(link) = self.links.get_mut(&ends(a, b)) {
+            link.join.notice = notice;
+        }
+    }
+
+    /// Ends a link. What is on its way is lost; `a` learns of it at once, `b` after [`Join::notice`], and what it sends until
+    /// then is lost too.
     pub fn cut(&mut self, a: usize, b: usize) {
         let Some(link) = self.links.get_mut(&ends(a, b)) else { return };
         if !link.up {
@@ -323,9 +333,19 @@ impl World {
         }
     }
 
-    /// Gives a frame to a rail; whether the rail kept its span rather than its bytes. None: all are full.
-    pub(super) fn submit(&mut self, from: usize, to: usize, frame: &Frame, payload: Bytes) -> bool {
+    /// Gives a frame to the rails as if a node's engine had made it; false when they are full.
+    pub fn inject(&mut self, from: usize, to: usize, frame: &Frame, payload: Bytes) -> bool {
         self.launch(Way { from, to }, frame, payload, None).is_some()
+    }
+
+    /// From now on a node hears nothing: what it says is what is injected.
+    pub fn deafen(&mut self, node: usize) {
+        self.deaf = Some(node);
+    }
+
+    /// Whether the link between two nodes is up.
+    pub fn is_up(&self, a: usize, b: usize) -> bool {
+        self.links.get(&ends(a, b)).is_some_and(|link| link.up)
     }
 
     fn transmit(&mut self, way: Way, next: &Next, payload: Bytes) -> Option<bool> {
@@ -338,6 +358,9 @@ impl World {
 
     fn launch(&mut self, way: Way, frame: &Frame, payload: Bytes, span: Option<Span>) -> Option<bool> {
         let link = self.links.get_mut(&ends(way.from, way.to))?;
+        if !link.up || self.deaf == Some(way.to) {
+            return Some(false);
+        }
         let header = frame.encode(payload.len() as usize).to_vec();
         let size = header.len() + payload.len() as usize;
         let rails = link.wires.len();
@@ -354,17 +377,15 @@ impl World {
         link.turn = (rail + 1) % rails;
         let spec = link.wires[rail][side].spec;
         let kept = span.filter(|_| spec.keeps);
-        let (up, long) = (link.up, payload.len() as usize >= spec.split.max(1));
-        if up {
-            self.count += 1;
-            let flight = self.count;
-            self.flights.insert(flight, Flight { way, rail, header, payload, long, kept });
-            self.plan(times.left, Happening::Departs(flight));
-            if long {
-                self.plan(times.begins, Happening::Begins(flight));
-            }
-            self.plan(times.ends, Happening::Ends(flight));
+        let long = payload.len() as usize >= spec.split.max(1);
+        self.count += 1;
+        let flight = self.count;
+        self.flights.insert(flight, Flight { way, rail, header, payload, long, kept });
+        self.plan(times.left, Happening::Departs(flight));
+        if long {
+            self.plan(times.begins, Happening::Begins(flight));
         }
+        self.plan(times.ends, Happening::Ends(flight));
         Some(kept.is_some())
     }
 

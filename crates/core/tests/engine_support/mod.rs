@@ -1,6 +1,7 @@
 //! Worlds for engine tests, and what must hold of each when all is over.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
+pub mod fuzz;
 pub mod oracle;
 pub mod plan;
 

@@ -2,7 +2,7 @@
 
 use super::pattern;
 use polyrail_core::frame::{Frame, Matching, OpId};
-use polyrail_core::proto::{Delivery, Filter, PeerIdx};
+use polyrail_core::proto::{Delivery, Failure, Filter, PeerIdx};
 use polyrail_core::sim::{Time, Trace, What, World};
 use std::collections::BTreeMap;
 
@@ -222,4 +222,51 @@ fn check_sends(
         }
     }
     assert!(ended.is_empty(), "sends that nobody made: {ended:?}");
+}
+
+/// What must hold although links ended: nothing twice, nothing wrong, nothing promised and not done.
+pub fn check_lossy(world: &World, nodes: usize, sent: &[Sent]) {
+    let mut handled = vec![None; sent.len()];
+    let mut received = vec![0; sent.len()];
+    for at in 0..nodes {
+        let mut last = BTreeMap::new();
+        for &(when, what) in &world.node(at).trace {
+            let Trace::Handled(from, Frame::Eager { data, .. } | Frame::Rts { data, .. }) = what else {
+                continue;
+            };
+            let id = data.expect("the messages of a plan carry their number");
+            assert!(last.insert(from, id).is_none_or(|before| before < id), "{id} from {from} out of order");
+            handled[id as usize] = Some(when);
+        }
+        for event in &world.node(at).events {
+            let What::Received { envelope: Some(envelope), ref bytes, result, .. } = event.what else {
+                continue;
+            };
+            let id = envelope.data.expect("the number came along");
+            assert!(matches!(result, Ok(()) | Err(Failure::PeerGone)));
+            received[id as usize] += 1;
+            if result.is_ok() {
+                assert_eq!(Some(bytes.clone()), pattern(id, envelope.len).slice(0, bytes.len()));
+            }
+        }
+    }
+    assert!(received.iter().all(|times| *times <= 1), "received twice");
+    let mut ended = BTreeMap::new();
+    for at in 0..nodes {
+        for event in &world.node(at).events {
+            if let What::Sent { op, result } = event.what {
+                assert!(matches!(result, Ok(()) | Err(Failure::PeerGone)));
+                assert!(
+                    ended.insert((at, op), (event.at, result.is_ok())).is_none(),
+                    "{op:?} of {at} ended twice"
+                );
+            }
+        }
+    }
+    for (id, message) in sent.iter().enumerate() {
+        let Some(op) = message.op else { continue };
+        let (end, well) = ended[&(message.from, op)];
+        let arrived = handled[id].is_some_and(|at| at <= end);
+        assert!(!well || arrived || message.delivery == Delivery::Sent, "promised and not done: {message:?}");
+    }
 }
