@@ -11,7 +11,7 @@ use std::{
 };
 
 use polyrail_rails::shm::{
-    ring::{Consumer, Producer},
+    ring::{Consumer, Producer, sleep_barrier},
     segment::Segment,
 };
 
@@ -25,6 +25,7 @@ fn main() {
     for size in [8, 32, 256, 1024, 4096, 16 << 10] {
         latency(size);
     }
+    barrier();
     rate(8, 5000);
     rate(1024, 1000);
     rate(16 << 10, 100);
@@ -145,6 +146,21 @@ fn instructions(size: usize) {
         start.elapsed().as_nanos() as f64 / f64::from(N)
     };
     report(&format!("send and receive on one core, {size} B"), "ns", (0..ROUNDS).map(&mut round).collect());
+}
+
+/// What a worker pays before it sleeps, while a peer is running that takes part in the barrier.
+fn barrier() {
+    const N: u32 = 100;
+    let measure = |mut p: Producer, _c: Consumer| {
+        let round = |_| {
+            let start = Instant::now();
+            (0..N).for_each(|_| sleep_barrier());
+            start.elapsed().as_nanos() as f64 / f64::from(N)
+        };
+        report("barrier before a sleep", "ns", (0..ROUNDS).map(round).collect());
+        send(&mut p, &[]);
+    };
+    pair(measure, |_p, mut c| receive(&mut c, &mut []));
 }
 
 fn rate(size: usize, n: usize) {
