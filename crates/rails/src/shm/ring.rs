@@ -10,6 +10,8 @@
 //!
 //! **Progress.** The consumer publishes how far it is, on a line of its own, when a quarter of either area is
 //! due, when it finds the ring empty, and on [`Consumer::flush`]. The producer looks only when it seems to be out of room.
+//! Where it pays, the consumer drops the bulk it returns from the caches; only its memory then knows it, and the producer's
+//! next write need not take it away from anybody.
 //!
 //! **Sleep.** A side that wants to sleep arms its word, calls [`sleep_barrier`], looks once more, and only then sleeps; the
 //! other side looks at the word after it published ([`Producer::peer_sleeps`], [`Consumer::peer_waits`]) and rings the
@@ -23,9 +25,9 @@
 use std::{any::Any, fmt, marker::PhantomData, ptr::NonNull, sync::Arc};
 
 pub use crate::primitive::heavy_barrier as sleep_barrier;
-use crate::primitive::{ByteCell, Ordering::*};
+use crate::primitive::{ByteCell, Ordering::*, evict, evicting_pays};
 pub use memory::{BULK, Corrupt, INLINE, MAX_HEADER, MAX_PAYLOAD, RingMemory, SLOTS};
-use memory::{LAZY, Memory, Span, lap, word};
+use memory::{BULK_UNIT, LAZY, Memory, Span, lap, word};
 use sleep::{Sleeper, Waker};
 
 #[cfg(all(test, loom))]
@@ -190,6 +192,7 @@ pub struct Consumer {
     /// What to release next, once a frame was peeked.
     peeked: Option<u64>,
     body: Body,
+    evicts: bool,
     producer: Waker,
     /// Progress was published since the producer's word was last looked at.
     news: bool,
@@ -357,6 +360,13 @@ impl Consumer {
 
     #[inline]
     fn publish(&mut self) {
+        if self.evicts {
+            // Here and not on release, so that an answer leaves first.
+            for position in (self.bulk_published..self.bulk_head).step_by(BULK_UNIT) {
+                // SAFETY: the processor can, and the line is within the bulk area.
+                unsafe { evict(self.memory.bulk(position)) };
+            }
+        }
         (self.head_published, self.bulk_published) = (self.head, self.bulk_head);
         let progress = u64::from(self.head as u32) | self.bulk_head << 32;
         self.memory.progress.0.store(progress, Release);
@@ -395,6 +405,7 @@ pub unsafe fn consumer(ring: NonNull<RingMemory>, keep: Arc<dyn Any + Send + Syn
         bulk_published: 0,
         peeked: None,
         body: Body([0; INLINE]),
+        evicts: evicting_pays(),
         producer: Waker::new(),
         news: false,
         sleeper: Sleeper::new(&memory.consumer.0),

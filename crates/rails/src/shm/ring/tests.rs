@@ -5,10 +5,7 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::{
-    memory::{BULK_UNIT, Slot},
-    *,
-};
+use super::{memory::Slot, *};
 use crate::primitive::membarrier_registered as registered;
 
 /// A ring on the heap, and its bytes for whoever wants to damage them.
