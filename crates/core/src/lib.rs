@@ -2,3 +2,11 @@
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
+
+pub mod frame;
+pub mod matching;
+pub mod proto;
+pub mod slab;
+pub mod state;
+pub mod wire;
+pub mod wireup;

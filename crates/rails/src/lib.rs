@@ -1,4 +1,18 @@
 //! Polyrail on real machines.
 
+pub mod atomic;
+pub mod config;
+pub mod error;
+pub mod loopback;
+pub mod named;
 mod primitive;
+pub mod rail;
+pub mod report;
 pub mod shm;
+pub mod tcp;
+pub mod worker;
+
+pub use config::Config;
+pub use error::Error;
+pub use report::report;
+pub use worker::{Event, EventKind, INJECT_MAX, Issued, Refused, User, Worker};

@@ -1,20 +1,16 @@
 //! Shared memory between two real processes: each test starts this program again as its peer, with a part to play.
 #![cfg(not(loom))]
 
-use std::{
-    env,
-    os::fd::{AsFd, AsRawFd},
-    process::{Child, Command},
-    time::{Duration, Instant},
-};
-
-use polyrail_rails::shm::{
-    cma::{self, CmaError, LocalIov, RemoteIov},
-    doorbell::Doorbell,
-    fdpass::{FdListener, FdStream, Received},
-    ring::{Consumer, MAX_PAYLOAD, Producer, SendError, sleep_barrier},
-    segment::Segment,
-};
+use polyrail_rails::rail::RawIov;
+use polyrail_rails::shm::cma::{self, CmaError, RemoteIov};
+use polyrail_rails::shm::doorbell::{Bell, Doorbell};
+use polyrail_rails::shm::fdpass;
+use polyrail_rails::shm::ring::{Consumer, MAX_PAYLOAD, Producer, SendError, sleep_barrier};
+use polyrail_rails::shm::segment::Segment;
+use std::env;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const NAME: &str = "POLYRAIL_TEST_SOCKET";
@@ -59,48 +55,60 @@ fn socket(part: &str) -> String {
 }
 
 /// Starts the peer in the test `part`, and connects to it.
-fn start(part: &str) -> (Peer, FdStream) {
+fn start(part: &str) -> (Peer, OwnedFd) {
     let name = socket(part);
-    let listener = FdListener::bind(name.as_bytes()).unwrap();
+    let listener = fdpass::listen(name.as_bytes()).unwrap();
     let program = env::current_exe().unwrap();
     let child =
         Command::new(program).args(["--exact", part, "--nocapture"]).env(NAME, &name).spawn().unwrap();
     let peer = Peer(child);
-    (peer, until("connection", || listener.accept().ok()))
+    (peer, until("connection", || fdpass::accept(listener.as_fd()).ok()))
 }
 
 /// In the peer: its connection to the test that started it. None in the test itself.
-fn called() -> Option<FdStream> {
+fn called() -> Option<OwnedFd> {
     let name = env::var(NAME).ok()?;
-    Some(FdStream::connect(name.as_bytes()).expect("the test listens"))
+    Some(fdpass::connect(name.as_bytes()).expect("the test listens"))
 }
 
-fn recv(stream: &FdStream, buffer: &mut [u8]) -> Received {
-    until("message", || stream.recv(buffer).ok())
+fn recv(stream: &OwnedFd, buffer: &mut [u8]) -> (usize, Vec<OwnedFd>) {
+    let mut fds = Vec::new();
+    let n = until("message", || fdpass::recv(stream.as_fd(), buffer, &mut fds).ok());
+    (n, fds)
 }
 
 struct Ends {
     out: Producer,
     back: Consumer,
     ours: Doorbell,
-    theirs: Doorbell,
+    theirs: Bell,
 }
 
-/// Makes the memory and hands it, with the doorbells, to the peer.
-fn offer(stream: &FdStream) -> Ends {
+fn say(stream: &OwnedFd, bytes: &[u8]) {
+    assert_eq!(fdpass::send(stream.as_fd(), bytes, &[]).unwrap(), bytes.len());
+}
+
+/// Hands the peer our doorbell, and the memory if it is we who made it; takes the same from the peer.
+fn exchange(stream: &OwnedFd, memory: Option<&OwnedFd>) -> (Doorbell, Bell, Option<OwnedFd>) {
+    let ours = Doorbell::new().unwrap();
+    let mut fds = vec![ours.as_fd()];
+    fds.extend(memory.map(AsFd::as_fd));
+    fdpass::send(stream.as_fd(), b"x", &fds).unwrap();
+    let mut theirs = recv(stream, &mut [0]).1.into_iter();
+    (ours, Bell::new(theirs.next().unwrap()).unwrap(), theirs.next())
+}
+
+fn offer(stream: &OwnedFd) -> Ends {
     let (segment, fd) = Segment::create().unwrap();
-    let (ours, theirs) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
-    stream.send(b"x", &[fd.as_fd(), ours.as_fd(), theirs.as_fd()]).unwrap();
+    let (ours, theirs, _) = exchange(stream, Some(&fd));
     let (out, back) = segment.split();
     Ends { out, back, ours, theirs }
 }
 
-fn accept(stream: &FdStream) -> Ends {
-    let mut received = recv(stream, &mut [0]);
-    let fds: Vec<_> = received.take_fds().collect();
-    let [memory, theirs, ours] = fds.try_into().expect("three descriptors");
-    let (out, back) = Segment::open(memory.as_fd()).unwrap().split();
-    Ends { out, back, ours: Doorbell::from_peer(ours).unwrap(), theirs: Doorbell::from_peer(theirs).unwrap() }
+fn accept(stream: &OwnedFd) -> Ends {
+    let (ours, theirs, memory) = exchange(stream, None);
+    let (out, back) = Segment::open(memory.expect("the memory").as_fd()).unwrap().split();
+    Ends { out, back, ours, theirs }
 }
 
 /// The frame number `i`: its number in the header, and a payload that depends on it, short mostly.
@@ -214,7 +222,7 @@ fn killed_peer_leaves_nothing_behind() {
     const PART: &str = "killed_peer_leaves_nothing_behind";
     if let Some(stream) = called() {
         // Listens, sends and never stops.
-        let _listener = FdListener::bind(format!("{}-peer", env::var(NAME).unwrap()).as_bytes()).unwrap();
+        let _listener = fdpass::listen(format!("{}-peer", env::var(NAME).unwrap()).as_bytes()).unwrap();
         let mut ends = accept(&stream);
         loop {
             let _ = ends.out.try_send(b"more", &[&[1; 1000]]);
@@ -226,7 +234,6 @@ fn killed_peer_leaves_nothing_behind() {
         until("frame", || ends.back.peek().map(drop));
         ends.back.release();
     }
-    assert_eq!(stream.peer().unwrap().pid, peer.0.id() as i32);
     let sockets =
         || std::fs::read_to_string("/proc/net/unix").unwrap().contains(&format!("{}-peer", socket(PART)));
     assert!(sockets());
@@ -249,34 +256,33 @@ fn memory_of_another_process() {
     const NONCE: u64 = 0x6e6f_6e63_6500_0001;
     const SIZE: usize = 3 << 20;
     if let Some(stream) = called() {
-        cma::permit_peers();
         let (nonce, mut data) = (Box::new(NONCE), vec![5u8; SIZE]);
         let addresses = [&raw const *nonce as u64, data.as_mut_ptr() as u64];
-        stream.send(&addresses.map(u64::to_ne_bytes).concat(), &[]).unwrap();
+        say(&stream, &addresses.map(u64::to_le_bytes).concat());
         recv(&stream, &mut [0]);
         assert!(std::hint::black_box(&data).iter().all(|&b| b == 6));
-        stream.send(b"x", &[]).unwrap();
+        say(&stream, b"x");
         recv(&stream, &mut [0]);
         return;
     }
     let (mut peer, stream) = start("memory_of_another_process");
-    let pid = stream.peer().unwrap().pid;
+    let pid = peer.0.id() as i32;
     let mut addresses = [0; 16];
-    assert_eq!(recv(&stream, &mut addresses).len, 16);
-    let addr = |i: usize| u64::from_ne_bytes(addresses[i..i + 8].try_into().unwrap());
+    assert_eq!(recv(&stream, &mut addresses).0, 16);
+    let addr = |i: usize| u64::from_le_bytes(addresses[i..i + 8].try_into().unwrap());
     assert_eq!(cma::probe(pid, addr(0), NONCE), Ok(()));
-    assert_eq!(cma::probe(pid, addr(0), NONCE + 1), Err(CmaError::Gone));
+    assert_eq!(cma::probe(pid, addr(0), NONCE + 1), Err(CmaError::Stranger));
     let mut data = vec![0u8; SIZE];
-    let ours = [LocalIov { ptr: data.as_mut_ptr(), len: SIZE }];
-    let theirs = [RemoteIov { addr: addr(8), len: SIZE }];
+    let ours = [RawIov { base: data.as_mut_ptr(), len: SIZE }];
+    let theirs = [RemoteIov { base: addr(8), len: SIZE }];
     // SAFETY: the range is the vector.
-    assert_eq!(unsafe { cma::read(pid, &ours, &theirs) }, Ok(SIZE));
+    assert_eq!(unsafe { cma::read(pid, &ours, &theirs) }, Ok(()));
     assert!(std::hint::black_box(&data).iter().all(|&b| b == 5));
     data.fill(6);
     // SAFETY: the range is the vector; the peer offered its own.
-    assert_eq!(unsafe { cma::write(pid, &ours, &theirs) }, Ok(SIZE));
-    stream.send(b"x", &[]).unwrap();
-    assert_eq!(recv(&stream, &mut [0]).len, 1, "the peer found what was written");
+    assert_eq!(unsafe { cma::write(pid, &ours, &theirs) }, Ok(()));
+    say(&stream, b"x");
+    assert_eq!(recv(&stream, &mut [0]).0, 1, "the peer found what was written");
     peer.kill();
     assert_eq!(cma::probe(pid, addr(0), NONCE), Err(CmaError::Gone));
 }

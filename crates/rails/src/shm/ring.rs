@@ -239,6 +239,15 @@ impl<'a> Payload<'a> {
         }
     }
 
+    /// Where the bytes are. Those of a long payload are shared memory, which the peer may still write to.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        match self.place {
+            Place::Inline(bytes) => bytes.as_ptr(),
+            Place::Bulk(at, ..) => at.cast(),
+        }
+    }
+
     /// Copies the first bytes, as many as `dst` takes; says how many.
     #[inline]
     pub fn copy_to(&self, dst: &mut [u8]) -> usize {

@@ -1,0 +1,99 @@
+//! One connection: its socket, what is being received and what waits to be sent. Small while nothing happens.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use super::rx::Rx;
+use super::sys::{self, Errno};
+use super::tx::Tx;
+use super::{Config, Pool, Stats};
+use crate::rail::RawIov;
+
+pub(super) struct Link {
+    socket: OwnedFd,
+    pub(super) rx: Rx,
+    pub(super) tx: Tx,
+    /// In the rail's list of links to receive from.
+    pub(super) listed: bool,
+    /// Something is there to be received, as far as is known.
+    pub(super) pending: bool,
+    /// The peer has sent its last byte or the connection broke: receive until that is seen.
+    pub(super) ending: bool,
+    /// In the rail's list of links to send from.
+    pub(super) dirty: bool,
+    /// How often in a row receiving gave nothing.
+    pub(super) empty: u16,
+    /// What sending ran into. Told once all that has arrived is received.
+    pub(super) error: Option<Errno>,
+}
+
+impl Link {
+    pub(super) fn new(socket: OwnedFd, leftover: &[u8]) -> Self {
+        Self {
+            socket,
+            rx: Rx::new(leftover),
+            tx: Tx::default(),
+            listed: false,
+            pending: false,
+            ending: false,
+            dirty: false,
+            empty: 0,
+            error: None,
+        }
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+/// What all links use in turn, never between two calls.
+pub(super) struct Shared {
+    /// Where bytes are received whose place is not known yet; also where a small frame is put together.
+    pub(super) staging: Box<[u8]>,
+    /// Addresses for one system call.
+    pub(super) iov: Vec<RawIov>,
+    pub(super) pool: Pool,
+    pub(super) stats: Stats,
+}
+
+/// A slot of the table of links.
+pub(super) enum Slot {
+    Free,
+    Up(Link),
+    /// Ended and told; not closed yet.
+    Down,
+}
+
+impl Slot {
+    pub(super) fn up(&mut self) -> Option<&mut Link> {
+        match self {
+            Self::Up(link) => Some(link),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn configure(fd: RawFd, config: &Config) -> io::Result<()> {
+    let int = |v: u128| libc::c_int::try_from(v).unwrap_or(libc::c_int::MAX);
+    let tcp = |name, value| sys::set(fd, libc::IPPROTO_TCP, name, value);
+    tcp(libc::TCP_NODELAY, 1)?;
+    sys::set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    tcp(libc::TCP_KEEPIDLE, int(config.keepalive_idle.as_secs().max(1).into()))?;
+    tcp(libc::TCP_KEEPINTVL, int(config.keepalive_interval.as_secs().max(1).into()))?;
+    tcp(libc::TCP_KEEPCNT, int(config.keepalive_count.max(1).into()))?;
+    tcp(libc::TCP_USER_TIMEOUT, int(config.user_timeout.as_millis()))?;
+    if let Some(bytes) = config.send_buffer {
+        sys::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, int(bytes as u128))?;
+    }
+    if let Some(bytes) = config.recv_buffer {
+        sys::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, int(bytes as u128))?;
+    }
+    if let Some(bytes) = config.unsent_limit {
+        tcp(libc::TCP_NOTSENT_LOWAT, int(bytes as u128))?;
+    }
+    if let Some(name) = &config.congestion {
+        sys::set_bytes(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,379 @@
+//! The TCP rail: frames over connections that wireup has made and authenticated.
+//!
+//! One engine serves all links. A link that was active a moment ago is received from directly, without asking epoll first:
+//! that is one system call per message less, and all there is to latency. The other links, however many, are in one epoll
+//! set, which is looked at when no link is active and every few rounds otherwise. They are entered once, by edges, for
+//! reading and writing: a link that is idle or blocked costs nothing until the kernel says otherwise.
+//!
+//! The first small frame of a round leaves at once; those after it in the same round share a system call at the next
+//! [`Rail::flush`]. See `docs/decisions/0002-epoll-or-io-uring.md` for why there is no io_uring.
+//!
+//! Invariants: a link in `Slot::Up` with something to receive is in `ready`, or its edge is in epoll; a link with something
+//! to send is in `dirty`, or blocked with its edge to come.
+
+mod link;
+mod rx;
+mod sys;
+mod tx;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use self::link::{Link, Shared, Slot};
+use self::rx::{Next, Turn};
+use self::tx::{Ended, Outgoing, Pool};
+use crate::rail::{Full, LinkId, Memory, Rail, RawIov, Sent, Sink, Span};
+
+/// How the rail's sockets are set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Silence after which the kernel probes the peer (whole seconds).
+    pub keepalive_idle: Duration,
+    /// Time between probes (whole seconds).
+    pub keepalive_interval: Duration,
+    /// Unanswered probes after which the link is lost.
+    pub keepalive_count: u32,
+    /// How long sent data may stay unacknowledged before the link is lost; zero: as long as the system's settings say.
+    pub user_timeout: Duration,
+    /// Bytes of the kernel's send buffer; `None` leaves it to autotuning, which is nearly always better.
+    pub send_buffer: Option<usize>,
+    /// Bytes of the kernel's receive buffer; `None` leaves it to autotuning.
+    pub recv_buffer: Option<usize>,
+    /// Most bytes that the kernel takes beyond what the congestion window lets it send (`TCP_NOTSENT_LOWAT`). Small values
+    /// keep the rail's queue short, so that a striped message ends on all rails together.
+    pub unsent_limit: Option<usize>,
+    /// Congestion control (`TCP_CONGESTION`); `None`: the system's.
+    pub congestion: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            keepalive_idle: Duration::from_secs(10),
+            keepalive_interval: Duration::from_secs(5),
+            keepalive_count: 4,
+            user_timeout: Duration::from_secs(30),
+            send_buffer: None,
+            recv_buffer: None,
+            unsent_limit: None,
+            congestion: None,
+        }
+    }
+}
+
+/// System calls that a rail has made, and what came of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Calls that receive.
+    pub recvs: u64,
+    /// Calls that send.
+    pub sends: u64,
+    /// Looks at epoll.
+    pub looks: u64,
+    /// Events that epoll reported.
+    pub events: u64,
+}
+
+/// Events taken by one look.
+const EVENTS: usize = 128;
+/// Rounds from one look to the next while links are active: more would save little, and make the other links wait.
+const LOOK_ROUNDS: u32 = 4;
+/// Bytes received after which a look is due: links outside `ready` must not wait for bulk transfers.
+const LOOK_BYTES: usize = 1 << 20;
+/// Bytes received by one call of progress, give or take a link's turn.
+const PROGRESS_BYTES: usize = 2 << 20;
+/// Empty attempts after which an only active link counts as idle; a quarter of that for each other link in the list.
+const COOL: u16 = 1024;
+
+/// TCP links (see the module's documentation).
+pub struct TcpRail {
+    config: Config,
+    epoll: sys::Epoll,
+    events: Vec<libc::epoll_event>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Links that are up.
+    up: usize,
+    /// Links to receive from: those with something there, and those active a moment ago.
+    ready: VecDeque<u32>,
+    /// Links with something to send that are not blocked.
+    dirty: Vec<u32>,
+    /// Spans that ended and are not told yet.
+    ended: Ended,
+    /// Counts calls of progress and flush.
+    round: u32,
+    /// Rounds and bytes since the last look.
+    rounds: u32,
+    bytes: usize,
+    shared: Shared,
+}
+
+impl TcpRail {
+    /// A rail without links.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left for an epoll set.
+    pub fn new(config: Config) -> io::Result<Self> {
+        Ok(Self {
+            config,
+            epoll: sys::Epoll::new()?,
+            events: Vec::with_capacity(EVENTS),
+            slots: Vec::new(),
+            free: Vec::new(),
+            up: 0,
+            ready: VecDeque::new(),
+            dirty: Vec::new(),
+            ended: Vec::new(),
+            round: 1,
+            rounds: 0,
+            bytes: 0,
+            shared: Shared {
+                staging: vec![0; rx::STAGING].into_boxed_slice(),
+                iov: Vec::with_capacity(sys::MAX_IOV),
+                pool: Pool::default(),
+                stats: Stats::default(),
+            },
+        })
+    }
+
+    /// Takes over a connected socket. `leftover` are bytes that were read from it past the handshake (at most 32 KiB).
+    ///
+    /// # Errors
+    /// When a socket option is refused (an unknown congestion control), when epoll refuses the descriptor, or when there is
+    /// more leftover than a handshake can leave. The socket is closed then.
+    pub fn adopt(&mut self, socket: OwnedFd, leftover: &[u8]) -> io::Result<LinkId> {
+        if leftover.len() > rx::MAX_LEFTOVER {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many bytes follow the handshake"));
+        }
+        let fd = socket.as_raw_fd();
+        link::configure(fd, &self.config)?;
+        let id = self.free.pop().unwrap_or(self.slots.len() as u32);
+        if let Err(e) = self.epoll.add(fd, id) {
+            if (id as usize) < self.slots.len() {
+                self.free.push(id);
+            }
+            return Err(e);
+        }
+        let slot = Slot::Up(Link::new(socket, leftover));
+        match self.slots.get_mut(id as usize) {
+            Some(s) => *s = slot,
+            None => self.slots.push(slot),
+        }
+        self.up += 1;
+        if !leftover.is_empty() {
+            self.list(id, false);
+        }
+        Ok(LinkId(id))
+    }
+
+    /// Whether bytes wait for [`Rail::flush`].
+    pub fn needs_flush(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// System calls so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats
+    }
+
+    fn link(&mut self, id: u32) -> Option<&mut Link> {
+        self.slots.get_mut(id as usize)?.up()
+    }
+
+    /// Enters a link in `ready`.
+    fn list(&mut self, id: u32, ending: bool) {
+        let Some(link) = self.slots[id as usize].up() else { return };
+        link.pending = true;
+        link.ending |= ending;
+        if !std::mem::replace(&mut link.listed, true) {
+            link.empty = 0;
+            self.ready.push_back(id);
+        }
+    }
+
+    fn look_is_due(&self) -> bool {
+        self.ready.is_empty() || self.rounds >= LOOK_ROUNDS || self.bytes >= LOOK_BYTES
+    }
+
+    /// Asks epoll which links have something to receive or room to send. False: it may know of more.
+    fn look(&mut self) -> bool {
+        self.epoll.take(&mut self.events);
+        self.shared.stats.looks += 1;
+        self.shared.stats.events += self.events.len() as u64;
+        for i in 0..self.events.len() {
+            let libc::epoll_event { events, u64: id } = self.events[i];
+            let (flags, id) = (events as i32, id as u32);
+            let Some(link) = self.link(id) else { continue };
+            if flags & libc::EPOLLOUT != 0 && std::mem::take(&mut link.tx.blocked) {
+                self.soil(id);
+            }
+            let ending = flags & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) != 0;
+            if ending || flags & libc::EPOLLIN != 0 {
+                self.list(id, ending);
+            }
+        }
+        (self.rounds, self.bytes) = (0, 0);
+        self.events.len() < EVENTS
+    }
+
+    /// Enters a link in the list it belongs to after an attempt to send.
+    fn soil(&mut self, id: u32) {
+        let Some(link) = self.slots[id as usize].up() else { return };
+        if link.error.is_some() {
+            self.list(id, true);
+        } else if !link.tx.is_empty() && !link.tx.blocked && !std::mem::replace(&mut link.dirty, true) {
+            self.dirty.push(id);
+        }
+    }
+
+    /// Writes what waits in links that are not blocked.
+    fn write(&mut self, mem: &dyn Memory) {
+        for id in std::mem::take(&mut self.dirty) {
+            let Some(link) = self.slots[id as usize].up() else { continue };
+            link.dirty = false;
+            let ended = &mut self.ended;
+            tx::write(link, &mut self.shared, Some(mem), |span| ended.push((LinkId(id), span)));
+            self.soil(id);
+        }
+    }
+
+    /// Receives from the links in `ready`, each for one turn.
+    fn receive(&mut self, sink: &mut dyn Sink) -> usize {
+        let (mut events, mut bytes) = (0, 0);
+        for _ in 0..self.ready.len() {
+            if bytes >= PROGRESS_BYTES {
+                break;
+            }
+            let Some(id) = self.ready.pop_front() else { break };
+            let Some(link) = self.slots[id as usize].up() else { continue };
+            let mut turn = Turn::default();
+            let stays = match rx::receive(LinkId(id), link, &mut self.shared, sink, &mut turn) {
+                Next::More => {
+                    link.empty = 0;
+                    true
+                }
+                Next::Drained => {
+                    link.pending = false;
+                    link.empty = if turn.bytes > 0 { 0 } else { link.empty + 1 };
+                    link.empty < COOL.checked_shr(2 * self.ready.len() as u32).unwrap_or(0)
+                }
+                Next::Ended(why) => {
+                    self.end(id);
+                    sink.down(LinkId(id), why);
+                    turn.events += 1;
+                    events += turn.events;
+                    continue;
+                }
+            };
+            link.listed = stays;
+            if stays {
+                self.ready.push_back(id);
+            }
+            events += turn.events;
+            bytes += turn.bytes;
+        }
+        self.bytes += bytes;
+        events
+    }
+
+    /// Takes a link down: its socket is closed and nothing of it is left but its number.
+    fn end(&mut self, id: u32) {
+        let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
+        if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Down) {
+            self.up -= 1;
+            self.epoll.remove(link.fd());
+            sys::shutdown(link.fd());
+            link.tx.clear(&mut self.shared.pool);
+            if link.dirty {
+                self.dirty.retain(|&other| other != id);
+            }
+            if link.listed {
+                self.ready.retain(|&other| other != id);
+            }
+        }
+    }
+}
+
+impl Rail for TcpRail {
+    unsafe fn send(
+        &mut self,
+        link: LinkId,
+        header: &[u8],
+        iov: &[RawIov],
+        span: Option<Span>,
+    ) -> Result<Sent, Full> {
+        let up = self.slots.get_mut(link.0 as usize).and_then(Slot::up).ok_or(Full)?;
+        let len = iov.iter().map(|v| v.len).sum();
+        // SAFETY: our contract.
+        let sent = unsafe { tx::send(up, Outgoing { header, iov, len, span }, self.round, &mut self.shared) };
+        if up.error.is_some() || (!up.dirty && !up.tx.is_empty()) {
+            self.soil(link.0);
+        }
+        sent
+    }
+
+    fn wants_more(&self, link: LinkId) -> bool {
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Up(link)) => link.error.is_none() && link.tx.wants_more(),
+            _ => false,
+        }
+    }
+
+    fn flush(&mut self, mem: &dyn Memory) {
+        self.round = self.round.wrapping_add(1);
+        if !self.dirty.is_empty() {
+            self.write(mem);
+        }
+    }
+
+    /// Counts a begun payload that moved on as an arrival too: 0 means that nothing was there.
+    fn progress(&mut self, sink: &mut dyn Sink) -> usize {
+        self.round = self.round.wrapping_add(1);
+        self.rounds += 1;
+        if self.up > 0 && self.look_is_due() {
+            self.look();
+        }
+        if !self.dirty.is_empty() {
+            self.write(&*sink);
+        }
+        let sent = self.ended.len();
+        for (link, span) in self.ended.drain(..) {
+            sink.sent(link, span);
+        }
+        sent + self.receive(sink)
+    }
+
+    fn wait_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    fn arm(&mut self) -> bool {
+        // Direct receives leave edges of what they took; these are cleared away here, or the sleep would end at once.
+        while !self.look() {}
+        self.dirty.is_empty()
+            && self.ended.is_empty()
+            && !self.ready.iter().any(|&id| matches!(&self.slots[id as usize], Slot::Up(l) if l.pending))
+    }
+
+    fn close(&mut self, link: LinkId) {
+        self.end(link.0);
+        self.ended.retain(|(other, _)| *other != link);
+        if let Some(slot @ Slot::Down) = self.slots.get_mut(link.0 as usize) {
+            *slot = Slot::Free;
+            self.free.push(link.0);
+        }
+    }
+
+    /// A link is idle once the peer's kernel has all that was sent: closing it then loses nothing, not even where bytes that
+    /// nobody will read have arrived (a close answers those by a reset, which drops what is not acknowledged).
+    fn idle(&self, link: LinkId) -> bool {
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Up(link)) if link.error.is_none() => {
+                link.tx.is_empty() && sys::unacknowledged(link.fd()) == 0
+            }
+            _ => true,
+        }
+    }
+}

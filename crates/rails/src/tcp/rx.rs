@@ -1,0 +1,300 @@
+//! Receiving: bytes into frames.
+//!
+//! One call brings many small frames into the staging buffer that all links share. Of a frame that is not all there, a
+//! short one waits in the link's own memory (`partial`); a long one is begun: the sink says where its payload goes, and it
+//! is received straight to there, with the staging buffer behind it so that the next headers come by the same call.
+
+use std::io;
+
+use polyrail_core::frame::{Frame, PREFIX, peek_lengths};
+
+use super::link::{Link, Shared};
+use crate::rail::{Down, LinkId, Payload, Place, RawIov, Sink, Span};
+
+/// The staging buffer: as many small frames per call as help; larger ones fall out of the second-level cache.
+pub(super) const STAGING: usize = 64 << 10;
+/// Most handshake leftover that a link may start with.
+pub(super) const MAX_LEFTOVER: usize = STAGING / 2;
+/// A payload longer than this that is not all there is begun in its place rather than collected.
+const BEGIN_MIN: usize = 8 << 10;
+/// A payload from this on makes its link a bulk one ...
+const BULK_MIN: usize = 64 << 10;
+/// ... on which little is received to staging, because what lands there is copied once more.
+const BULK_TAIL: usize = 4 << 10;
+/// Calls and bytes that one link gets before it is the next one's turn.
+const TURN_CALLS: usize = 4;
+pub(super) const TURN_BYTES: usize = 512 << 10;
+
+pub(super) struct Rx {
+    /// The beginning of a frame; empty (and without memory) between frames.
+    partial: Vec<u8>,
+    /// The rest of a begun payload.
+    body: Option<Span>,
+    /// The last payload was long.
+    bulk: bool,
+    /// `partial` came with the link and may hold whole frames.
+    leftover: bool,
+    /// The peer has said that nothing follows.
+    bye: bool,
+}
+
+/// What a link's turn came to.
+#[derive(Default)]
+pub(super) struct Turn {
+    /// Frames that arrived, and begun ones that moved on.
+    pub(super) events: usize,
+    pub(super) bytes: usize,
+}
+
+pub(super) enum Next {
+    /// All that was there has been received.
+    Drained,
+    /// There may be more.
+    More,
+    Ended(Down),
+}
+
+impl Rx {
+    pub(super) fn new(leftover: &[u8]) -> Self {
+        Self {
+            partial: leftover.to_vec(),
+            body: None,
+            bulk: false,
+            leftover: !leftover.is_empty(),
+            bye: false,
+        }
+    }
+
+    fn tail(&self) -> usize {
+        if self.bulk { BULK_TAIL } else { STAGING }
+    }
+}
+
+/// Receives one link's turn.
+pub(super) fn receive(
+    id: LinkId,
+    link: &mut Link,
+    sh: &mut Shared,
+    sink: &mut dyn Sink,
+    turn: &mut Turn,
+) -> Next {
+    for _ in 0..TURN_CALLS {
+        let step = match link.rx.body {
+            None => head(id, link, sh, sink, turn),
+            Some(rest) => body(id, rest, link, sh, sink, turn),
+        };
+        match step {
+            Ok(Step::Short) if !link.ending => return Next::Drained,
+            Ok(Step::Unsure) => return Next::More,
+            Ok(_) => {}
+            Err(Stop::Again) => {
+                link.ending = false;
+                return match link.error {
+                    Some(_) => Next::Ended(ended(link, libc::EIO)),
+                    None => Next::Drained,
+                };
+            }
+            Err(Stop::Errno(e)) => return Next::Ended(ended(link, e)),
+            Err(Stop::Protocol(text)) => return Next::Ended(Down::Protocol(text)),
+        }
+        if turn.bytes >= TURN_BYTES {
+            break;
+        }
+    }
+    Next::More
+}
+
+/// One call's outcome.
+enum Step {
+    /// It brought all that was asked for.
+    Whole,
+    /// It brought less: nothing is left.
+    Short,
+    /// It brought less, but perhaps because the user's memory cannot be written: nobody may sleep before another attempt.
+    Unsure,
+}
+
+impl Step {
+    fn new(got: usize, asked: usize) -> Self {
+        if got < asked { Self::Short } else { Self::Whole }
+    }
+}
+
+enum Stop {
+    Again,
+    /// 0: the end of the stream.
+    Errno(i32),
+    Protocol(String),
+}
+
+impl From<i32> for Stop {
+    fn from(e: i32) -> Self {
+        match e {
+            libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => Self::Again,
+            e => Self::Errno(e),
+        }
+    }
+}
+
+/// What to say of a connection that ended by `errno` (0: by an end of stream).
+fn ended(link: &Link, errno: i32) -> Down {
+    if link.rx.bye {
+        return Down::Orderly;
+    }
+    Down::Lost(match (link.error, errno) {
+        (Some(first), _) => io::Error::from_raw_os_error(first),
+        (None, 0) => io::Error::new(io::ErrorKind::UnexpectedEof, "the peer's socket closed without a Bye"),
+        (None, e) => io::Error::from_raw_os_error(e),
+    })
+}
+
+fn count(n: usize, turn: &mut Turn) -> Result<(), Stop> {
+    turn.bytes += n;
+    if n == 0 { Err(Stop::Errno(0)) } else { Ok(()) }
+}
+
+/// Receives to staging, behind what is there of a frame.
+fn head(
+    id: LinkId,
+    link: &mut Link,
+    sh: &mut Shared,
+    sink: &mut dyn Sink,
+    turn: &mut Turn,
+) -> Result<Step, Stop> {
+    let have = link.rx.partial.len();
+    sh.staging[..have].copy_from_slice(&link.rx.partial);
+    if std::mem::take(&mut link.rx.leftover) {
+        parse(id, &mut link.rx, &sh.staging[..have], &mut sh.iov, sink, turn)?;
+        return Ok(Step::Whole);
+    }
+    let end = STAGING.min(have + link.rx.tail());
+    sh.stats.recvs += 1;
+    let n = super::sys::recv(link.fd(), &mut sh.staging[have..end])?;
+    count(n, turn)?;
+    parse(id, &mut link.rx, &sh.staging[..have + n], &mut sh.iov, sink, turn)?;
+    Ok(Step::new(have + n, end))
+}
+
+/// Receives a begun payload to its place, and what follows it to staging.
+fn body(
+    id: LinkId,
+    rest: Span,
+    link: &mut Link,
+    sh: &mut Shared,
+    sink: &mut dyn Sink,
+    turn: &mut Turn,
+) -> Result<Step, Stop> {
+    sh.iov.clear();
+    sh.stats.recvs += 1;
+    if !sink.resolve(rest, &mut sh.iov) {
+        let n = super::sys::discard(link.fd(), rest.len)?;
+        count(n, turn)?;
+        advance(id, &mut link.rx, Span { place: Place::Discard, ..rest }, n, sink, turn);
+        return Ok(Step::new(n, rest.len));
+    }
+    sh.iov.truncate(super::sys::MAX_IOV);
+    let mut asked: usize = sh.iov.iter().map(|v| v.len).sum();
+    if asked == rest.len && sh.iov.len() < super::sys::MAX_IOV {
+        let len = link.rx.tail();
+        sh.iov.push(RawIov { base: sh.staging.as_mut_ptr(), len });
+        asked += len;
+    }
+    // SAFETY: the sink just named these addresses as the span's memory; staging is ours.
+    let n = match unsafe { super::sys::recv_iov(link.fd(), &sh.iov) } {
+        Err(libc::EFAULT) => {
+            // Not writable after all: the stream stays in step, and the operation's owner has to know what it gave.
+            link.rx.body = Some(Span { place: Place::Discard, ..rest });
+            return Ok(Step::Whole);
+        }
+        n => n?,
+    };
+    count(n, turn)?;
+    let here = n.min(rest.len);
+    advance(id, &mut link.rx, rest, here, sink, turn);
+    parse(id, &mut link.rx, &sh.staging[..n - here], &mut sh.iov, sink, turn)?;
+    Ok(if here < rest.len { Step::Unsure } else { Step::new(n, asked) })
+}
+
+/// Notes that `n` bytes of a begun payload have arrived.
+fn advance(id: LinkId, rx: &mut Rx, rest: Span, n: usize, sink: &mut dyn Sink, turn: &mut Turn) {
+    let rest = Span { place: rest.place, offset: rest.offset + n as u64, len: rest.len - n };
+    turn.events += 1;
+    rx.body = (rest.len > 0).then_some(rest);
+    if rest.len == 0 {
+        sink.end(id);
+    }
+}
+
+/// Gives the frames in `bytes` to the sink, and keeps what is left of them.
+fn parse(
+    id: LinkId,
+    rx: &mut Rx,
+    bytes: &[u8],
+    iov: &mut Vec<RawIov>,
+    sink: &mut dyn Sink,
+    turn: &mut Turn,
+) -> Result<(), Stop> {
+    let mut left = bytes;
+    while let Some(prefix) = left.first_chunk::<PREFIX>() {
+        let (header, len) = peek_lengths(prefix).map_err(protocol)?;
+        if rx.bye {
+            return Err(Stop::Protocol("a frame follows a Bye".into()));
+        }
+        if left.len() < header {
+            break;
+        }
+        let (frame, _) = Frame::parse(&left[..header]).map_err(protocol)?;
+        let there = &left[header..];
+        if let Some(payload) = there.get(..len) {
+            rx.bye = frame == Frame::Bye;
+            rx.bulk = len >= BULK_MIN;
+            // SAFETY: the bytes are borrowed from staging for longer than the call.
+            sink.frame(id, frame, unsafe { Payload::new(payload.as_ptr(), len) });
+            turn.events += 1;
+            left = &there[len..];
+        } else if len > BEGIN_MIN {
+            rx.bulk = len >= BULK_MIN;
+            begin(id, rx, frame, len, there, iov, sink, turn);
+            left = &[];
+        } else {
+            break;
+        }
+    }
+    if left.is_empty() {
+        rx.partial = Vec::new();
+    } else {
+        rx.partial.clear();
+        rx.partial.extend_from_slice(left);
+    }
+    Ok(())
+}
+
+/// Begins a payload of `len` bytes of which the bytes `there` have arrived.
+#[expect(clippy::too_many_arguments, reason = "the parts of one parse")]
+fn begin(
+    id: LinkId,
+    rx: &mut Rx,
+    frame: Frame,
+    len: usize,
+    there: &[u8],
+    iov: &mut Vec<RawIov>,
+    sink: &mut dyn Sink,
+    turn: &mut Turn,
+) {
+    let span = sink.begin(id, frame, len);
+    debug_assert_eq!(span.len, len);
+    iov.clear();
+    let place = if sink.resolve(span, iov) { span.place } else { Place::Discard };
+    let mut from = there;
+    for to in iov.iter() {
+        let (now, later) = from.split_at(from.len().min(to.len));
+        // SAFETY: the sink just named `to` as the span's memory, writable for `to.len` bytes.
+        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), to.base, now.len()) };
+        from = later;
+    }
+    advance(id, rx, Span { place, offset: span.offset, len }, there.len(), sink, turn);
+}
+
+fn protocol(e: polyrail_core::frame::FrameError) -> Stop {
+    Stop::Protocol(e.to_string())
+}

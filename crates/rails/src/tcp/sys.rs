@@ -1,0 +1,160 @@
+//! The system calls of the TCP rail, none of which waits. Errors are bare `errno` values: most are not errors here.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::rail::RawIov;
+
+/// Most addresses that one call takes (`UIO_MAXIOV`).
+pub(super) const MAX_IOV: usize = 1024;
+
+/// A system call's `errno`.
+pub(super) type Errno = i32;
+
+fn errno() -> Errno {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[inline]
+fn retry(mut call: impl FnMut() -> isize) -> Result<usize, Errno> {
+    loop {
+        let n = call();
+        if n >= 0 {
+            return Ok(n as usize);
+        }
+        match errno() {
+            libc::EINTR => {}
+            e => return Err(e),
+        }
+    }
+}
+
+/// Receives at most `buf.len()` bytes.
+#[inline]
+pub(super) fn recv(fd: RawFd, buf: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel writes at most `buf.len()` bytes to `buf`.
+    retry(|| unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT) })
+}
+
+/// Reads at most `len` bytes and forgets them, without copying (tcp(7), `MSG_TRUNC`).
+pub(super) fn discard(fd: RawFd, len: usize) -> Result<usize, Errno> {
+    // SAFETY: with MSG_TRUNC a TCP socket writes nothing to the buffer, which therefore may be null.
+    retry(|| unsafe { libc::recv(fd, std::ptr::null_mut(), len, libc::MSG_DONTWAIT | libc::MSG_TRUNC) })
+}
+
+fn message(iov: &[RawIov]) -> libc::msghdr {
+    debug_assert!(iov.len() <= MAX_IOV);
+    // SAFETY: all zeros is a valid msghdr: no name, no control data, no flags.
+    let mut msg: libc::msghdr = unsafe { std::mem::zeroed() };
+    msg.msg_iov = iov.as_ptr().cast_mut().cast();
+    msg.msg_iovlen = iov.len() as _;
+    msg
+}
+
+/// Receives into `iov`, in order. Memory that cannot be written gives `EFAULT` or a short count, never a signal.
+///
+/// # Safety
+/// The addresses may be overwritten.
+#[inline]
+pub(super) unsafe fn recv_iov(fd: RawFd, iov: &[RawIov]) -> Result<usize, Errno> {
+    let mut msg = message(iov);
+    // SAFETY: `msg` names `iov.len()` valid entries (RawIov has iovec's layout), writable by our contract.
+    retry(|| unsafe { libc::recvmsg(fd, &mut msg, libc::MSG_DONTWAIT) })
+}
+
+/// Sends from `buf`.
+#[inline]
+pub(super) fn send(fd: RawFd, buf: &[u8]) -> Result<usize, Errno> {
+    // SAFETY: the kernel reads at most `buf.len()` bytes of `buf`.
+    retry(|| unsafe {
+        libc::send(fd, buf.as_ptr().cast(), buf.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    })
+}
+
+/// Sends from `iov`, in order. Memory that cannot be read gives `EFAULT` or a short count, never a signal.
+///
+/// # Safety
+/// The addresses belong to the caller to read from.
+#[inline]
+pub(super) unsafe fn send_iov(fd: RawFd, iov: &[RawIov]) -> Result<usize, Errno> {
+    let msg = message(iov);
+    // SAFETY: `msg` names `iov.len()` valid entries (RawIov has iovec's layout), readable by our contract.
+    retry(|| unsafe { libc::sendmsg(fd, &msg, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
+}
+
+/// Bytes in the socket's send buffer that the peer's kernel has not acknowledged; 0 when that cannot be said.
+pub(super) fn unacknowledged(fd: RawFd) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ (SIOCOUTQ) writes one int.
+    match unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &mut bytes) } {
+        0 => bytes.max(0) as usize,
+        _ => 0,
+    }
+}
+
+/// Ends the connection even if a forked child still holds the descriptor.
+pub(super) fn shutdown(fd: RawFd) {
+    // SAFETY: no memory is involved; a socket that is down already gives an error of no interest.
+    unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+}
+
+/// Sets an integer option.
+pub(super) fn set(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    set_bytes(fd, level, name, &value.to_ne_bytes())
+}
+
+/// Sets an option of bytes.
+pub(super) fn set_bytes(fd: RawFd, level: libc::c_int, name: libc::c_int, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the kernel reads `value.len()` bytes of `value`.
+    match unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as _) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// An epoll instance.
+pub(super) struct Epoll(OwnedFd);
+
+impl Epoll {
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: no memory is involved.
+        match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
+            -1 => Err(io::Error::last_os_error()),
+            // SAFETY: a descriptor that was just made and is nobody else's.
+            fd => Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) })),
+        }
+    }
+
+    /// Watches `fd` for everything, by edges, for as long as it is open: there is never a second call for a link.
+    pub(super) fn add(&self, fd: RawFd, id: u32) -> io::Result<()> {
+        let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
+        let mut event = libc::epoll_event { events: events as u32, u64: u64::from(id) };
+        // SAFETY: the kernel reads one event.
+        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Forgets `fd`. Closing it would not be enough where a forked child holds it too.
+    pub(super) fn remove(&self, fd: RawFd) {
+        // SAFETY: EPOLL_CTL_DEL reads no event.
+        unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
+    }
+
+    /// Takes what has happened, without waiting, in place of what `events` held.
+    pub(super) fn take(&self, events: &mut Vec<libc::epoll_event>) {
+        events.clear();
+        let room = events.capacity() as libc::c_int;
+        // SAFETY: the kernel writes at most `room` events to memory that has that capacity.
+        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), room, 0) };
+        // SAFETY: the first n events were written; an error (EINTR) is no event.
+        unsafe { events.set_len(n.max(0) as usize) };
+    }
+}
+
+impl AsRawFd for Epoll {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
