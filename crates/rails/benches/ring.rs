@@ -26,6 +26,7 @@ fn main() {
         latency(size);
     }
     barrier();
+    windows(8);
     rate(8, 5000);
     rate(1024, 1000);
     rate(16 << 10, 100);
@@ -186,6 +187,32 @@ fn rate(size: usize, n: usize) {
         };
         let unit = if size < 64 { "M messages/s" } else { "MB/s" };
         report(&format!("stream, {size} B"), unit, (0..ROUNDS).map(&mut round).collect());
+    };
+    pair(sink, source);
+}
+
+/// Windows of 64 short messages, each answered by one, as message-rate benchmarks of MPI have it.
+fn windows(size: usize) {
+    const WINDOW: u32 = 64;
+    const N: u32 = 20;
+    let source = move |mut p: Producer, mut c: Consumer| {
+        let buffer = vec![1; size];
+        for _ in 0..N * ROUNDS as u32 {
+            (0..WINDOW).for_each(|_| send(&mut p, &buffer));
+            receive(&mut c, &mut []);
+        }
+    };
+    let sink = move |mut p: Producer, mut c: Consumer| {
+        let mut buffer = vec![0; size];
+        let round = |_| {
+            let start = Instant::now();
+            for _ in 0..N {
+                (0..WINDOW).for_each(|_| receive(&mut c, &mut buffer));
+                send(&mut p, &[]);
+            }
+            f64::from(N * WINDOW) / start.elapsed().as_secs_f64() / 1e6
+        };
+        report(&format!("windows of {WINDOW}, {size} B"), "M messages/s", (0..ROUNDS).map(round).collect());
     };
     pair(sink, source);
 }
