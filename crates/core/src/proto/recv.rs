@@ -3,7 +3,8 @@
 use super::peer::units;
 use super::phase::{RECV, RecvEvent, RecvPhase};
 use super::types::{
-    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Region, Span,
+    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Region,
+    Span,
 };
 use super::{Engine, Match};
 use crate::frame::{Frame, Matching, OpId, Status};

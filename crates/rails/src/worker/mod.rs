@@ -31,6 +31,7 @@ use crate::shm::ShmRail;
 use crate::tcp::TcpRail;
 use buffers::Buffers;
 use inbound::{Inbound, LinkInfo, RailId};
+use polyrail_core::cost::Explanation;
 use polyrail_core::frame::{Frame, MAX_PAYLOAD, Matching, OpId};
 use polyrail_core::proto::{self, Engine, Failure, PeerIdx};
 use polyrail_core::wire::{Address, PeerId};
@@ -135,6 +136,8 @@ struct PeerInfo {
     pid: Option<i32>,
     /// Why direct access failed, when it was tried and failed.
     direct_refused: Option<String>,
+    /// Why messages travel as they do.
+    explanation: Option<Explanation>,
     /// What was tried before the lane was found, and why it failed.
     passed_over: Vec<String>,
     /// Why the last session or attempt failed.
@@ -316,6 +319,11 @@ impl Worker {
         self.core.peers.get(peer.0 as usize)?.direct_refused.as_deref()
     }
 
+    /// Why messages to this peer travel as they do: the protocol for each size, and what it would cost otherwise.
+    pub fn explanation(&self, peer: PeerIdx) -> Option<Explanation> {
+        self.core.peers.get(peer.0 as usize)?.explanation
+    }
+
     /// Whether wireup with a peer is done.
     pub fn is_connected(&self, peer: PeerIdx) -> bool {
         self.core.engine.is_connected(peer)
@@ -332,6 +340,7 @@ impl Worker {
             lane: None,
             pid: None,
             direct_refused: None,
+            explanation: None,
             passed_over: Vec::new(),
             why: None,
         });
