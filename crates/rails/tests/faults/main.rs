@@ -1,0 +1,5 @@
+//! What breaks ends in an event with an error, and a reason that names the peer; who survives goes on with the others.
+
+mod death;
+#[path = "../support/mod.rs"]
+mod support;
