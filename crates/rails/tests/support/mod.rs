@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub mod alone;
+pub mod net;
 pub mod node;
+pub mod proxy;
 pub mod puppet;
 
 use std::time::Duration;

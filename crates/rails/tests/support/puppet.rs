@@ -30,12 +30,17 @@ impl Puppet {
     /// The same, after something was done to the process.
     pub fn after(first: fn() -> io::Result<()>, settings: &str) -> Self {
         let mut puppet = Self::without_worker(first);
-        let answer = puppet.ask(&format!("open {settings}"));
-        puppet.address = unhex(answer.strip_prefix("address ").unwrap_or_else(|| panic!("{answer}")));
+        puppet.open(settings);
         puppet
     }
 
-    /// A process that is still to be told to `open` a worker.
+    /// Opens its worker.
+    pub fn open(&mut self, settings: &str) {
+        let answer = self.ask(&format!("open {settings}"));
+        self.address = unhex(answer.strip_prefix("address ").unwrap_or_else(|| panic!("{answer}")));
+    }
+
+    /// A process that is still to [`open`](Self::open) a worker.
     pub fn without_worker(first: fn() -> io::Result<()>) -> Self {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         // not by its path, which may be out of sight in another mount namespace
