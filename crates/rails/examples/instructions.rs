@@ -16,8 +16,7 @@ fn main() {
     let user = User { context: 0, flags: 0 };
     let filter = Filter { source: None, matching: Matching::Tag(1), ignore: 0 };
     let (mut out, mut into) = ([1u8; 8], [0u8; 8]);
-    let (out, into) =
-        (RawIov { base: out.as_mut_ptr(), len: 8 }, RawIov { base: into.as_mut_ptr(), len: 8 });
+    let (out, into) = (RawIov { base: out.as_mut_ptr(), len: 8 }, RawIov { base: into.as_mut_ptr(), len: 8 });
     for _ in 0..count {
         // SAFETY: both buffers live to the end of main.
         unsafe {

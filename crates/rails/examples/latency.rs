@@ -64,7 +64,11 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Vec<u8> {
-    text.trim().as_bytes().chunks(2).map(|b| u8::from_str_radix(std::str::from_utf8(b).expect("hex"), 16).expect("hex")).collect()
+    text.trim()
+        .as_bytes()
+        .chunks(2)
+        .map(|b| u8::from_str_radix(std::str::from_utf8(b).expect("hex"), 16).expect("hex"))
+        .collect()
 }
 
 fn main() {
@@ -129,7 +133,12 @@ fn main() {
     let worker = side.worker;
     if let Some(mut child) = child {
         let rail = worker.route(peer).map_or("none", |(rail, _)| rail);
-        println!("{rail}: {len} bytes: {:.3} us, {:.2} M messages/s, {:.0} MB/s", latency * 1e6, 1e-6 / each, len as f64 / each / 1e6);
+        println!(
+            "{rail}: {len} bytes: {:.3} us, {:.2} M messages/s, {:.0} MB/s",
+            latency * 1e6,
+            1e-6 / each,
+            len as f64 / each / 1e6
+        );
         drop(worker);
         child.wait().expect("the peer ends");
     }

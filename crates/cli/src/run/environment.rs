@@ -119,12 +119,13 @@ fn quote(word: &OsStr) -> String {
 
 /// mpiexec's whole command line. Hydra hands the environment on to all hosts by itself; Open MPI hands on what is named,
 /// and that for each program of a job (`./a : ./b`) anew.
-pub fn launcher_arguments(family: Family, job: &Job) -> Vec<OsString> {
+pub fn launcher_arguments(family: Family, provider: &Provider, job: &Job) -> Vec<OsString> {
     let program = std::iter::once(&job.program).chain(&job.arguments);
     if family == Family::Mpich {
         return job.launcher.iter().chain(program).cloned().collect();
     }
-    let named: Vec<OsString> = handed_on().flat_map(|name| [OsString::from("-x"), name]).collect();
+    let named: Vec<OsString> =
+        handed_on(family, provider).flat_map(|name| [OsString::from("-x"), name]).collect();
     let mut words = named.clone();
     for word in job.launcher.iter().chain(program) {
         words.push(word.clone());
@@ -135,16 +136,18 @@ pub fn launcher_arguments(family: Family, job: &Job) -> Vec<OsString> {
     words
 }
 
-/// Names of the variables that steer the provider: those set here, and those that the user has set.
-fn handed_on() -> impl Iterator<Item = OsString> {
-    let ours = ["FI_PROVIDER", "FI_PROVIDER_PATH", polyrail_rails::report::VARIABLE].map(OsString::from);
+/// Names of the variables that steer the provider: those set here, and those that the user has set. Open MPI hands its
+/// own (`OMPI_`) on by itself.
+fn handed_on(family: Family, provider: &Provider) -> impl Iterator<Item = OsString> {
+    let set = variables(family, provider).map(|(name, _)| name).chain([polyrail_rails::report::VARIABLE]);
+    let ours: Vec<OsString> = set.filter(|name| !name.starts_with("OMPI_")).map(OsString::from).collect();
     let steers =
         |name: &OsString| [&b"FI_"[..], b"POLYRAIL_"].iter().any(|p| name.as_encoded_bytes().starts_with(p));
     let users: Vec<OsString> = std::env::vars_os()
         .map(|(name, _)| name)
         .filter(|name| steers(name) && !ours.contains(name))
         .collect();
-    ours.clone().into_iter().chain(users)
+    ours.into_iter().chain(users)
 }
 
 #[cfg(test)]
@@ -159,7 +162,7 @@ mod tests {
         let split = |text: &str| text.split_whitespace().map(OsString::from).collect::<Vec<_>>();
         let mut arguments = split(program);
         let job = Job { launcher: split(launcher), program: arguments.remove(0), arguments };
-        launcher_arguments(family, &job).join(OsStr::new(" ")).into_string().unwrap()
+        launcher_arguments(family, &provider(), &job).join(OsStr::new(" ")).into_string().unwrap()
     }
 
     #[test]
@@ -177,8 +180,12 @@ mod tests {
     #[test]
     fn open_mpi_is_told_what_to_hand_on_for_each_program() {
         let line = words(Family::OpenMpi, "-n 2", "./a x : -n 2 ./b");
-        let named = "-x FI_PROVIDER -x FI_PROVIDER_PATH -x POLYRAIL_REPORT";
-        assert!(line.starts_with(named) && line.contains(": -x FI_PROVIDER "), "{line}");
+        let (first, second) = line.split_once(" : ").unwrap();
+        for name in ["FI_PROVIDER", "FI_PROVIDER_PATH", "POLYRAIL_REPORT", "POLYRAIL_SLEEP_AFTER"] {
+            let word = format!("-x {name} ");
+            assert!(first.contains(&word) && second.contains(&word), "{line}");
+        }
+        assert!(!line.contains("OMPI_"), "{line}");
         assert!(line.contains(" -n 2 ./a x : ") && line.ends_with(" -n 2 ./b"), "{line}");
         assert_eq!(words(Family::Mpich, "-n 2", "./a x : -n 2 ./b"), "-n 2 ./a x : -n 2 ./b");
     }

@@ -138,7 +138,7 @@ impl Plan {
         for (name, value) in environment::variables(self.mpiexec.family, &self.provider) {
             command.env(name, value);
         }
-        command.args(environment::launcher_arguments(self.mpiexec.family, &self.job));
+        command.args(environment::launcher_arguments(self.mpiexec.family, &self.provider, &self.job));
         command
     }
 

@@ -2,7 +2,8 @@
 
 use super::phase::{RecvEvent, RecvPhase, Step};
 use super::types::{
-    Action, After, Completion, Directive, Envelope, Failure, Filter, Job, Out, PeerIdx, Place, Region, Span,
+    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Job, Out, PeerIdx, Place,
+    Region, Span,
 };
 use super::{Engine, Match, Scheme};
 use crate::frame::{Frame, Matching, OpId, Status};
@@ -267,6 +268,28 @@ impl Engine {
             Some(r) => Span { place: Place::Recv(r.buffer), offset: r.base + offset, len: len as usize },
             None => Span { place: Place::Discard, offset: 0, len: len as usize },
         }
+    }
+
+    /// The shortest way of the commonest frame: a whole tagged eager message, in its turn, whose receive is posted. The receive
+    /// has ended with that: the driver copies the bytes and tells the user. Nothing has happened otherwise, and
+    /// [`Engine::on_frame`] decides.
+    #[inline]
+    pub fn try_deliver(&mut self, peer: PeerIdx, frame: &Frame, payload: usize) -> Option<Delivered> {
+        let Frame::Eager { order, matching: matching @ Matching::Tag(tag), data, ack: None } = *frame else {
+            return None;
+        };
+        let p = &mut self.peers[peer.0 as usize];
+        if order.seq != p.expect_seq || !p.held.is_empty() || !p.take_credit(order.credit) {
+            return None;
+        }
+        let op = self.tagged.posted.take_match(Source(peer.0), tag)?;
+        p.expect_seq = order.seq.wrapping_add(1);
+        let len = payload as u64;
+        if p.consume(len, self.config.window) {
+            self.ready.push_back(peer);
+        }
+        let got = self.recvs.remove(op).map_or(0, |r| r.room.min(len));
+        Some(Delivered { op, envelope: Envelope { from: peer, matching, data, len }, got })
     }
 
     #[inline]

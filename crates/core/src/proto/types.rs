@@ -85,7 +85,11 @@ impl Region {
             return None;
         }
         let word = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
-        bytes.chunks_exact(16).map(|range| Some((word(range)?, word(&range[8..])?))).collect::<Option<_>>().map(Self)
+        bytes
+            .chunks_exact(16)
+            .map(|range| Some((word(range)?, word(&range[8..])?)))
+            .collect::<Option<_>>()
+            .map(Self)
     }
 }
 
@@ -273,6 +277,17 @@ pub struct Envelope {
     pub data: Option<u64>,
     /// Bytes sent.
     pub len: u64,
+}
+
+/// A message that met its receive, and ended it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivered {
+    /// The receive.
+    pub op: OpId,
+    /// What came.
+    pub envelope: Envelope,
+    /// Bytes that fit into its buffer.
+    pub got: u64,
 }
 
 /// An operation's end.

@@ -148,7 +148,9 @@ impl Memory for Buffers {
                 return IoVec::One(region.memory).slice(offset, span.len, out);
             }
             Place::Stash(op) => {
-                let Some(bytes) = self.stashes.get(&op).or_else(|| self.scratch.get(&op)) else { return false };
+                let Some(bytes) = self.stashes.get(&op).or_else(|| self.scratch.get(&op)) else {
+                    return false;
+                };
                 // the bytes are only written through this address while the worker is borrowed mutably by the rail's caller
                 let memory = RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
                 return IoVec::One(memory).slice(span.offset, span.len, out);

@@ -98,7 +98,7 @@ impl Worker {
     }
 
     /// Whether nothing waits to leave, and nobody waits for an answer that this side owes.
-    fn all_quiet(&self) -> bool {
+    pub(super) fn all_quiet(&self) -> bool {
         (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
             let idle = match self.core.lane(peer) {
                 Some((RailId::Tcp, link)) => self.tcp.idle(link),

@@ -20,8 +20,8 @@ mod sockets;
 mod wireup;
 
 pub use buffers::User;
-pub use wireup::host_id;
 pub use ops::INJECT_MAX;
+pub use wireup::host_id;
 
 use crate::config::Config;
 use crate::error::Error;
@@ -30,7 +30,6 @@ use crate::rail::{Down, LinkId, Payload, Rail, RawIov, Sink};
 use crate::shm::ShmRail;
 use crate::tcp::TcpRail;
 use buffers::Buffers;
-use wireup::Wireup;
 use inbound::{Inbound, LinkInfo, RailId};
 use polyrail_core::frame::{Frame, MAX_PAYLOAD, Matching, OpId};
 use polyrail_core::proto::{self, Engine, Failure, PeerIdx};
@@ -38,6 +37,7 @@ use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Instant;
+use wireup::Wireup;
 
 /// How an operation was begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -221,7 +221,8 @@ impl Worker {
         let window = (config.window as u64 / proto::CREDIT_UNIT) as u32;
         let engine = Engine::new(proto::Config { window, hash_seed: u64::from_le_bytes(seed) });
         let shm = ShmRail::new().map_err(|e| Error::system("opening the shared-memory rail", e))?;
-        let tcp = TcpRail::new(wireup::tcp_config(&config)).map_err(|e| Error::system("opening the TCP rail", e))?;
+        let tcp = TcpRail::new(wireup::tcp_config(&config))
+            .map_err(|e| Error::system("opening the TCP rail", e))?;
         let (wireup, address) = Wireup::open(&config)?;
         wireup.watch(shm.wait_fd(), wireup::TOKEN_RAIL)?;
         wireup.watch(tcp.wait_fd(), wireup::TOKEN_RAIL)?;
@@ -338,7 +339,13 @@ impl Worker {
     ///
     /// # Panics
     /// When header and payload together are longer than [`Worker::active_max`].
-    pub fn send_active(&mut self, to: PeerIdx, id: u16, header: &[u8], payload: &[u8]) -> Result<(), Refused> {
+    pub fn send_active(
+        &mut self,
+        to: PeerIdx,
+        id: u16,
+        header: &[u8],
+        payload: &[u8],
+    ) -> Result<(), Refused> {
         let len = header.len() + payload.len();
         if !self.core.engine.is_connected(to) {
             self.connect(to)?;
@@ -478,6 +485,11 @@ impl Worker {
     /// Counts of what was done.
     pub fn counts(&self) -> Counts {
         self.core.counts
+    }
+
+    /// Whether nothing waits to leave and nobody owes anybody an answer: [`Worker::close`] would not wait.
+    pub fn is_quiet(&self) -> bool {
+        self.all_quiet()
     }
 
     /// Ends the endpoint in good order: what was sent leaves, waiting at most `linger`; peers are told; operations that are

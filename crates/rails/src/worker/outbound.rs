@@ -6,7 +6,7 @@ use super::{Core, Event, EventKind, Worker};
 use crate::rail::{Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Span};
 use crate::shm::cma;
 use polyrail_core::frame::{Frame, Matching};
-use polyrail_core::proto::{Action, Completion, Job, Next, Out, PeerIdx, Region};
+use polyrail_core::proto::{Action, Completion, Delivered, Job, Next, Out, PeerIdx, Region};
 
 impl Worker {
     pub(super) fn rail(&mut self, rail: RailId) -> &mut dyn Rail {
@@ -163,9 +163,8 @@ impl Core {
         }
         let Some(pid) = self.peers[peer.0 as usize].pid else { return false };
         // SAFETY: the local memory belongs to a live operation; the kernel checks the remote addresses.
-        let done = unsafe {
-            if read { cma::read(pid, &local, &remote) } else { cma::write(pid, &local, &remote) }
-        };
+        let done =
+            unsafe { if read { cma::read(pid, &local, &remote) } else { cma::write(pid, &local, &remote) } };
         match done {
             Ok(()) => true,
             Err(why) => {
@@ -173,6 +172,23 @@ impl Core {
                 false
             }
         }
+    }
+
+    /// A whole message for a posted receive: copies its bytes and tells the user.
+    #[inline]
+    pub(super) fn deliver(&mut self, delivered: &Delivered, payload: Payload) {
+        let &Delivered { op, envelope, got } = delivered;
+        let span = Span { place: Place::Recv(op), offset: 0, len: got as usize };
+        self.bufs.fill(span, payload);
+        let Some(buf) = self.bufs.recvs.take(op) else { return };
+        self.events.push_back(Event {
+            peer: Some(envelope.from),
+            matching: envelope.matching,
+            data: envelope.data,
+            len: envelope.len,
+            got,
+            ..Event::of(EventKind::Recv, buf.user)
+        });
     }
 
     fn complete(&mut self, completion: Completion) {
@@ -191,7 +207,14 @@ impl Core {
             Completion::Remote { from, key, data, len, write } => {
                 let kind = if write { EventKind::RemoteWrite } else { EventKind::RemoteRead };
                 let user = User::default();
-                self.events.push_back(Event { peer: Some(from), key, data, len, got: len, ..Event::of(kind, user) });
+                self.events.push_back(Event {
+                    peer: Some(from),
+                    key,
+                    data,
+                    len,
+                    got: len,
+                    ..Event::of(kind, user)
+                });
             }
             Completion::Recv { op, peer, envelope, got, offset, released, result } => {
                 let taken = if released { self.bufs.recvs.take(op) } else { None };
