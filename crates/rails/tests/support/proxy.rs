@@ -1,6 +1,6 @@
 //! Something between two workers that forwards bytes until it is told to cut the connection.
 
-use polyrail_core::wire::{Address, HostId, Ip};
+use polyrail_core::wire::{Address, Ip};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -26,7 +26,7 @@ pub fn listener_of(address: &Address) -> SocketAddr {
 pub fn by_way_of(address: &[u8], port: u16, ips: &[&str]) -> Vec<u8> {
     let address = Address::parse(address).expect("an address");
     let ips = ips.iter().map(|ip| Ip::new(ip.parse::<IpAddr>().expect("an IP"), 0).expect("a unicast IP"));
-    Address::new(&address.key(), HostId(1), false, port, ips).expect("an address").to_bytes().into()
+    Address::new(&address.key(), address.host(), false, port, ips).expect("an address").to_bytes().into()
 }
 
 /// Closes a connection as a host does that has crashed and come back: by a reset.
@@ -64,6 +64,8 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.left.store(0, Ordering::Relaxed);
+        // it may still be waiting for its first connection
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
