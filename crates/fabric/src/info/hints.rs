@@ -85,10 +85,9 @@ pub struct Domain {
     pub mr_cnt: usize,
 }
 
-/// Of `fi_fabric_attr`. The open fabric is an address, only to be compared.
+/// Of `fi_fabric_attr`.
 #[derive(Clone, Debug, Default)]
 pub struct Fabric {
-    pub fabric: usize,
     pub name: Option<String>,
     pub prov_version: u32,
 }
@@ -202,7 +201,7 @@ impl Domain {
         Self {
             domain: get!(domain).addr(),
             // SAFETY: null or C's string.
-            name: unsafe { string(get!(name)) },
+            name: unsafe { string((*a).name) },
             threading: get!(threading),
             control_progress: get!(control_progress),
             data_progress: get!(data_progress),
@@ -234,8 +233,6 @@ impl Fabric {
     /// `a` is a `fi_fabric_attr`.
     unsafe fn read(a: *const fi_fabric_attr) -> Self {
         // SAFETY: by the caller's promise; the name is null or C's string.
-        unsafe {
-            Self { fabric: (*a).fabric.addr(), name: string((*a).name), prov_version: (*a).prov_version }
-        }
+        unsafe { Self { name: string((*a).name), prov_version: (*a).prov_version } }
     }
 }

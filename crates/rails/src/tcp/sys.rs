@@ -100,9 +100,8 @@ pub(super) fn unanswered(fd: RawFd, since: Duration) -> bool {
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of_val(&info) as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes of a tcp_info.
-    let result = unsafe {
-        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &mut len)
-    };
+    let result =
+        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &mut len) };
     let owes = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
     result == 0 && owes && u128::from(info.tcpi_last_ack_recv) >= since.as_millis()
 }

@@ -246,8 +246,10 @@ impl Worker {
         if let Some(state) = self.wireup.peers.get_mut(&peer) {
             let _ = state.on(PeerEvent::Established);
         }
-        self.wireup.attempts.remove(&peer);
+        let passed_over =
+            self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
         let route = self.route_for(peer, session, unix);
+        self.core.peers[peer.0 as usize].passed_over = passed_over;
         self.up(peer, if unix { RailId::Shm } else { RailId::Tcp }, link, route);
     }
 

@@ -136,6 +136,8 @@ struct PeerInfo {
     pid: Option<i32>,
     /// Why direct access failed, when it was tried and failed.
     direct_refused: Option<String>,
+    /// What was tried before the lane was found, and why it failed.
+    passed_over: Vec<String>,
     /// Why the last session or attempt failed.
     why: Option<String>,
 }
@@ -305,6 +307,16 @@ impl Worker {
         Some((name, self.core.engine.route(peer)))
     }
 
+    /// What was tried before the rail in use was found, and why it failed: a sentence each.
+    pub fn passed_over(&self, peer: PeerIdx) -> &[String] {
+        self.core.peers.get(peer.0 as usize).map_or(&[], |info| &info.passed_over)
+    }
+
+    /// Why this process cannot reach the peer's memory, if it tried and failed.
+    pub fn direct_refused(&self, peer: PeerIdx) -> Option<&str> {
+        self.core.peers.get(peer.0 as usize)?.direct_refused.as_deref()
+    }
+
     /// Whether wireup with a peer is done.
     pub fn is_connected(&self, peer: PeerIdx) -> bool {
         self.core.engine.is_connected(peer)
@@ -321,6 +333,7 @@ impl Worker {
             lane: None,
             pid: None,
             direct_refused: None,
+            passed_over: Vec::new(),
             why: None,
         });
         self.by_id.insert(id, peer);

@@ -1,9 +1,9 @@
 //! Sockets of the control channel: where to listen, where a peer may be, and how to connect without waiting.
 
 use crate::config::Config;
+use crate::discover::{self, Interface};
 use crate::error::Error;
-use if_addrs::Interface;
-use polyrail_core::wire::{Address, HostId, Ip, PeerId};
+use polyrail_core::wire::{Address, HostId, PeerId};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -19,28 +19,21 @@ pub(super) fn unix_name(id: PeerId) -> Vec<u8> {
     name
 }
 
-/// The interfaces that are up and may be used.
-fn interfaces(config: &Config) -> Result<Vec<Interface>, Error> {
-    let mut all = if_addrs::get_if_addrs().map_err(|e| Error::system("listing network interfaces", e))?;
-    if !config.interfaces.is_empty() {
-        if let Some(missing) = config.interfaces.iter().find(|name| all.iter().all(|i| i.name != **name)) {
-            let why = format!("no interface that is up is called {missing:?}");
-            return Err(Error::Setting { name: "POLYRAIL_INTERFACES", why });
+/// The network interfaces; an error if one is asked for by name that is not there.
+pub(super) fn interfaces(config: &Config) -> Result<Vec<Interface>, Error> {
+    let all = discover::interfaces(&config.interfaces)?;
+    match config.interfaces.iter().find(|name| all.iter().all(|interface| interface.name != **name)) {
+        Some(missing) => {
+            let there: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
+            let why = format!("no interface is called {missing:?}; there are {}", there.join(", "));
+            Err(Error::Setting { name: "POLYRAIL_INTERFACES", why })
         }
-        all.retain(|interface| config.interfaces.contains(&interface.name));
+        None => Ok(all),
     }
-    Ok(all)
 }
 
 fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
-}
-
-/// The IPs of this machine that peers may try, best first: what leads elsewhere before loopback, IPv4 before IPv6.
-pub(super) fn own_ips(config: &Config) -> Result<Vec<Ip>, Error> {
-    let mut all = interfaces(config)?;
-    all.sort_by_key(|i| (i.is_loopback(), is_link_local(i.ip()), i.ip().is_ipv6()));
-    Ok(all.iter().filter_map(|i| Ip::new(i.ip(), i.index.unwrap_or(0))).collect())
 }
 
 /// Where a peer's listener may be reached from here, best first. On another host, its loopback addresses would lead back to
@@ -52,7 +45,10 @@ pub(super) fn places(address: &Address, here: HostId, config: &Config) -> Vec<So
     let mut links = Vec::new();
     if address.sockets().any(|at| is_link_local(at.ip())) {
         let all = interfaces(config).unwrap_or_default();
-        links.extend(all.iter().filter(|i| is_link_local(i.ip())).filter_map(|i| i.index));
+        let usable = all.iter().filter(|one| one.obstacle.is_none());
+        links.extend(
+            usable.filter(|one| one.nets.iter().any(|net| is_link_local(net.ip()))).map(|one| one.index),
+        );
     }
     let mut places = Vec::new();
     for at in address.sockets().filter(|at| !at.ip().is_loopback()) {

@@ -1,9 +1,10 @@
 //! The control channel's state: listeners, handshakes under way, and where peers are still to be tried.
 
 use super::handshake::{Half, Handshake, Place, Stream};
-use super::sockets::{connect_tcp, listen, own_ips, unix_name};
+use super::sockets::{connect_tcp, interfaces, listen, unix_name};
 use super::timer::Timer;
 use crate::config::{Config, Rendezvous};
+use crate::discover::{self, Interface};
 use crate::error::Error;
 use crate::shm::fdpass;
 use crate::tcp;
@@ -170,9 +171,10 @@ impl Wireup {
             ),
             false => None,
         };
+        let interfaces = interfaces(config)?;
         let ips = match wanted {
             Some(ip) => Ip::new(ip, 0).into_iter().collect(),
-            None => own_ips(config)?,
+            None => discover::ips(&interfaces),
         };
         let address = Address::new(&key, host, unix.is_some(), port, ips)
             .map_err(|why| Error::Address(format!("this machine has no network address ({why})")))?;
@@ -195,6 +197,10 @@ impl Wireup {
         }
         offer.shm = config.shm.then_some(SHM_LAYOUT);
         let timer = Timer::new().map_err(|e| Error::system("opening a timer", e))?;
+        for interface in interfaces.iter().filter(|one| one.obstacle.is_none()).filter_map(Interface::offer) {
+            // the best come first: what there is no room for is left out
+            let _ = offer.push_interface(interface);
+        }
         let wireup = Self {
             key,
             id,

@@ -1,9 +1,9 @@
 //! Peers that are killed, or leave, at bad moments.
 
 use crate::support::alone::{alone, alone_in_mounts, run};
+use crate::support::descriptors;
 use crate::support::node::{End, GONE, Node};
 use crate::support::puppet::{Puppet, hex, settings};
-use crate::support::descriptors;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::Address;
 
@@ -128,7 +128,8 @@ fn ends_all_that_was_pending(scheme: &str, end: impl FnOnce(&mut Three), reason:
     three.victim.number(&format!("region 7 {LARGE}"));
     three.victim.stop();
     let ids = pending(&mut three);
-    let (anybodys, anybodys_large) = (three.node.recv(None, Some(9), 64), three.node.recv(None, Some(9), LARGE));
+    let (anybodys, anybodys_large) =
+        (three.node.recv(None, Some(9), 64), three.node.recv(None, Some(9), LARGE));
     for _ in 0..10_000 {
         three.node.progress();
     }
@@ -207,7 +208,10 @@ fn kill_many(rails: &str) {
         for _ in 0..cycle {
             node.progress();
         }
-        assert!(!sockets_of(&victim.address).is_empty() || rails == "RAILS=tcp", "the way to look for them is wrong");
+        assert!(
+            !sockets_of(&victim.address).is_empty() || rails == "RAILS=tcp",
+            "the way to look for them is wrong"
+        );
         victim.kill();
         assert_eq!(node.wait(sent), GONE);
         if cycle % 2 == 0 {

@@ -25,10 +25,13 @@ pub fn alone_in_net<F: FnOnce()>(body: F) {
 /// The same, in a mount namespace of its own, where [`mount`] does what nobody else sees. Needs root.
 pub fn alone_in_mounts<F: FnOnce()>(body: F) {
     if super::root("a mount namespace") {
-        alone_after::<F>(|| unshare(libc::CLONE_NEWNS), || {
-            run("mount --make-rprivate /");
-            body();
-        });
+        alone_after::<F>(
+            || unshare(libc::CLONE_NEWNS),
+            || {
+                run("mount --make-rprivate /");
+                body();
+            },
+        );
     }
 }
 

@@ -18,7 +18,10 @@ pub fn there(puppet: &Puppet, line: &str) {
 pub fn other_host() -> Puppet {
     let puppet = Puppet::without_worker(|| unshare(libc::CLONE_NEWNET));
     run("ip link set lo up");
-    run(&format!("ip link add v0 address {MAC_HERE} type veth peer v1 address {MAC_THERE} netns {}", puppet.pid()));
+    run(&format!(
+        "ip link add v0 address {MAC_HERE} type veth peer v1 address {MAC_THERE} netns {}",
+        puppet.pid()
+    ));
     there(&puppet, "ip link set lo up");
     there(&puppet, &format!("ip addr add {THERE}/24 dev v1"));
     there(&puppet, "ip link set v1 up");

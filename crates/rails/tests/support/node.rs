@@ -2,8 +2,8 @@
 
 use super::BOUND;
 use polyrail_core::frame::{AtomicCode, AtomicKind, Matching, RemoteAddr};
-use polyrail_core::wire::Address;
 use polyrail_core::proto::{Access, Delivery, Failure, Filter, PartSpec, PeerIdx};
+use polyrail_core::wire::Address;
 use polyrail_rails::rail::RawIov;
 use polyrail_rails::{Config, EventKind, Issued, Refused, User, Worker};
 use std::collections::HashMap;
@@ -21,7 +21,8 @@ pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     for block in 0..len.div_ceil(BLOCK) as u64 {
         bytes.extend_from_slice(&NOISE);
         let at = bytes.len() - BLOCK;
-        bytes[at..at + 8].copy_from_slice(&(seed << 32 | block).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        bytes[at..at + 8]
+            .copy_from_slice(&(seed << 32 | block).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
     }
     bytes.truncate(len);
     bytes
@@ -245,7 +246,9 @@ impl Node {
 
     /// Waits until a peer is known to be lost, checks that the reason names it, and returns the reason.
     pub fn lost(&mut self, peer: PeerIdx, address: &[u8]) -> String {
-        self.until("the loss of a peer", |node| !node.worker.is_connected(peer) && node.worker.why(peer).is_some());
+        self.until("the loss of a peer", |node| {
+            !node.worker.is_connected(peer) && node.worker.why(peer).is_some()
+        });
         let why = self.why(peer);
         let name = Address::parse(address).expect("an address").id();
         let short: String = name.0.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
