@@ -17,11 +17,12 @@ mod inbound;
 mod ops;
 mod outbound;
 mod sockets;
+mod timer;
 mod wireup;
 
 pub use buffers::User;
 pub use ops::INJECT_MAX;
-pub use wireup::host_id;
+pub use wireup::{Strangers, host_id};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -491,7 +492,12 @@ impl Worker {
     pub fn arm(&mut self) -> bool {
         self.tcp.flush(&self.core.bufs);
         let nothing = self.core.events.is_empty() && self.loopback.arm() && !self.core.engine.has_work();
-        nothing && self.shm.arm() && self.tcp.arm()
+        let sleeps = nothing && self.shm.arm() && self.tcp.arm();
+        if sleeps {
+            self.idle.sleeps();
+            self.wireup.doze(self.tcp.due());
+        }
+        sleeps
     }
 
     /// Whether small messages wait to share a system call: without progress for long, call [`Worker::push`].
@@ -502,6 +508,11 @@ impl Worker {
     /// Sends what is held back.
     pub fn push(&mut self) {
         self.tcp.flush(&self.core.bufs);
+    }
+
+    /// Connections that came to nothing because the other side did not prove the key, or speaks another version.
+    pub fn strangers(&self) -> &Strangers {
+        &self.wireup.strangers
     }
 
     /// Counts of what was done.
