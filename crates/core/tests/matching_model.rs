@@ -77,7 +77,7 @@ fn take_where<E>(list: &mut Vec<E>, wanted: impl Fn(&E) -> bool) -> Option<E> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn posted(seed: u64, ops in vec(posted_op(), 1..1500)) {

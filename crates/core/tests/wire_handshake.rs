@@ -5,7 +5,7 @@ mod wire_support;
 use polyrail_core::wire::handshake::{self, Challenge, HandshakeError, Hello, MAX_RECORD, Record};
 use polyrail_core::wire::{Features, Kind, Nonce, PeerId, Reject, SessionId, Versions};
 use proptest::prelude::*;
-use wire_support::{challenge, client, hello, hex, offer, server, transcript};
+use wire_support::{address, challenge, client, hello, hex, offer, server, transcript};
 
 const HELLO: &str = "504c59520100010003000000000000000b00000000000000000000000000000011111111111111111111111111111111943433102c8b\
                      3704129bee40afa5769b919901a11a7a9157990486135d2edc29";
@@ -32,6 +32,26 @@ fn golden() {
     assert_eq!(transcript.session(&server()), SessionId(0x9bba_70dc_a129_358d));
     assert_eq!(hex(&handshake::denied()), "504c595205000000");
     assert_eq!(hex(&handshake::versions(Versions::new(2, 5).unwrap())), "504c59520600020005000000");
+}
+
+#[test]
+fn the_documentation_shows_these_bytes() {
+    let page = include_str!("../../../docs/wire.md");
+    let (offer, address) = (hex(&offer().to_bytes()), address());
+    let shown = [
+        HELLO,
+        LANE,
+        CHALLENGE,
+        PROOF,
+        ACCEPT,
+        SIMULTANEOUS,
+        &offer,
+        &hex(&address.to_bytes()),
+        &address.expose(),
+    ];
+    for example in shown {
+        assert!(page.contains(example), "docs/wire.md lacks {example}");
+    }
 }
 
 #[test]

@@ -290,11 +290,13 @@ fn garbage_is_refused_at_its_first_byte() {
 }
 
 #[test]
-fn a_connection_on_which_nothing_comes_costs_nothing_and_waits() {
+fn a_connection_on_which_nothing_comes_waits_and_costs_little() {
     let mut responder = Responder::new(respond());
     assert_eq!(responder.handle_bytes(b""), Ok(0));
     assert_eq!((responder.poll_event(), responder.poll_transmit()), (None, None));
     assert_eq!(responder.phase(), ResponderPhase::AwaitHello);
+    // All that a stranger can make a server hold; docs/wire.md names the figure.
+    assert!(size_of::<Responder>() <= 5000, "{}", size_of::<Responder>());
 }
 
 #[test]

@@ -138,7 +138,9 @@ unsafe fn run<E: Element>(
     if (code.op != op::READ && lacks(operands)) || (code.kind == AtomicKind::Compare && lacks(comparands)) {
         return Err(Status::Range);
     }
-    let element = |bytes: &[u8], i: usize| bytes.get(i * size..).map_or(E::ZERO, |b| E::of(E::Word::get(b)));
+    let element = |bytes: &[u8], i: usize| {
+        bytes.get(i * size..(i + 1) * size).map_or(E::ZERO, |one| E::of(E::Word::get(one)))
+    };
     for i in 0..count {
         let (operand, comparand) = (element(operands, i), element(comparands, i));
         let next = |old| E::next(code.op, E::of(old), operand, comparand).map(E::word);

@@ -49,6 +49,9 @@ pub struct Config {
     pub congestion: Option<String>,
     /// Give the processor away while polling in vain.
     pub yielding: bool,
+    /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
+    /// all of whose messages come this way.
+    pub sleep_after: Option<Duration>,
 }
 
 impl Default for Config {
@@ -62,13 +65,14 @@ impl Default for Config {
             key: None,
             rendezvous: Rendezvous::Auto,
             tcp_eager: 64 << 10,
-            shm_eager: 8 << 10,
+            shm_eager: 16 << 10,
             window: 2 << 20,
             connect_timeout: Duration::from_secs(10),
             linger: Duration::from_secs(5),
             peer_timeout: Duration::from_secs(30),
             congestion: None,
             yielding: true,
+            sleep_after: None,
         }
     }
 }
@@ -78,15 +82,22 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("RAILS", "transports to use: a comma list of shm, tcp (default: all)"),
     ("INTERFACES", "network interfaces to use: a comma list of names (default: all that are up)"),
     ("PORT", "port of the listener (default: a free one)"),
-    ("RNDV", "large messages within a host: auto (the receiver reads), put (the sender writes), frag (through the rail)"),
+    (
+        "RNDV",
+        "large messages within a host: auto (the receiver reads), put (the sender writes), frag (through the rail)",
+    ),
     ("TCP_EAGER", "longest message that goes eagerly by TCP, in bytes (default 65536)"),
-    ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 8192)"),
+    ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 16384)"),
     ("WINDOW", "eager bytes that each peer may send without a matching receive (default 2097152)"),
     ("CONNECT_TIMEOUT", "seconds that a connection may take to come about (default 10)"),
     ("LINGER", "seconds that an orderly close waits for what is still to be sent (default 5)"),
     ("PEER_TIMEOUT", "seconds of network silence after which a peer counts as gone (default 30)"),
     ("CONGESTION", "TCP congestion control (default: the system's)"),
     ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
+    (
+        "SLEEP_AFTER",
+        "microseconds of polling in vain after which to sleep until a message comes (default: never)",
+    ),
 ];
 
 impl Config {
@@ -115,7 +126,12 @@ impl Config {
                 match rail {
                     "shm" => c.shm = true,
                     "tcp" => c.tcp = true,
-                    other => return bad("POLYRAIL_RAILS", format!("no rail is called {other:?}; there are shm and tcp")),
+                    other => {
+                        return bad(
+                            "POLYRAIL_RAILS",
+                            format!("no rail is called {other:?}; there are shm and tcp"),
+                        );
+                    }
                 }
             }
         }
@@ -137,10 +153,14 @@ impl Config {
         number(&lookup, "WINDOW", "POLYRAIL_WINDOW", 4096, 1 << 30, |n| c.window = n)?;
         let day = 86_400;
         let seconds = |n| Duration::from_secs(n as u64);
-        number(&lookup, "CONNECT_TIMEOUT", "POLYRAIL_CONNECT_TIMEOUT", 1, day, |n| c.connect_timeout = seconds(n))?;
+        number(&lookup, "CONNECT_TIMEOUT", "POLYRAIL_CONNECT_TIMEOUT", 1, day, |n| {
+            c.connect_timeout = seconds(n)
+        })?;
         number(&lookup, "LINGER", "POLYRAIL_LINGER", 0, day, |n| c.linger = seconds(n))?;
         number(&lookup, "PEER_TIMEOUT", "POLYRAIL_PEER_TIMEOUT", 1, day, |n| c.peer_timeout = seconds(n))?;
         number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;
+        let micros = |n| Some(Duration::from_micros(n as u64));
+        number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
         Ok(c)
     }
@@ -187,7 +207,9 @@ mod tests {
         };
         assert!(!with("RAILS", "tcp").unwrap().shm);
         assert_eq!(with("PORT", "80").unwrap().port, 80);
-        for (key, value) in [("RAILS", "ib"), ("PORT", "70000"), ("RNDV", "x"), ("WINDOW", "1"), ("YIELD", "2")] {
+        for (key, value) in
+            [("RAILS", "ib"), ("PORT", "70000"), ("RNDV", "x"), ("WINDOW", "1"), ("YIELD", "2")]
+        {
             let why = with(key, value).unwrap_err().to_string();
             assert!(why.contains(&format!("POLYRAIL_{key}")), "{why}");
         }

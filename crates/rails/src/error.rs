@@ -46,11 +46,15 @@ impl fmt::Display for Error {
                 write!(f, "{what}: {error}")?;
                 match error.raw_os_error() {
                     Some(libc::EMFILE) => write!(f, "; raise the limit of open files (ulimit -n)"),
-                    Some(libc::ENFILE) => write!(f, "; raise the host's limit of open files (sysctl fs.file-max)"),
+                    Some(libc::ENFILE) => {
+                        write!(f, "; raise the host's limit of open files (sysctl fs.file-max)")
+                    }
                     Some(libc::EADDRINUSE) => {
                         write!(f, "; choose another port, or none to get a free one (POLYRAIL_PORT)")
                     }
-                    Some(libc::EADDRNOTAVAIL) => write!(f, "; `polyrail info` lists the addresses of this machine"),
+                    Some(libc::EADDRNOTAVAIL) => {
+                        write!(f, "; `polyrail info` lists the addresses of this machine")
+                    }
                     _ => Ok(()),
                 }
             }

@@ -56,7 +56,9 @@ impl Rail for Loopback {
             let Some(((head, len), mut bytes)) = self.queue.pop_front() else { break };
             match Frame::parse(&head[..len]) {
                 // SAFETY: `bytes` outlives the call.
-                Ok((frame, _)) => sink.frame(Self::LINK, frame, unsafe { Payload::new(bytes.as_ptr(), bytes.len()) }),
+                Ok((frame, _)) => {
+                    sink.frame(Self::LINK, frame, unsafe { Payload::new(bytes.as_ptr(), bytes.len()) })
+                }
                 Err(why) => sink.down(Self::LINK, Down::Protocol(why.to_string())),
             }
             bytes.clear();

@@ -26,7 +26,8 @@ pub fn named_key(port: u16) -> Result<Key, Error> {
 /// As [`named_key`]; and when nobody can connect to `at` (an unspecified IP, port 0).
 pub fn named_address(at: SocketAddr) -> Result<Address, Error> {
     let scope = if let SocketAddr::V6(v6) = at { v6.scope_id() } else { 0 };
-    let ip = Ip::new(at.ip(), scope).ok_or_else(|| Error::Address(format!("nobody can connect to {}", at.ip())))?;
+    let ip = Ip::new(at.ip(), scope)
+        .ok_or_else(|| Error::Address(format!("nobody can connect to {}", at.ip())))?;
     let host = if is_ours(at) { crate::worker::host_id()? } else { HostId(0) };
     Address::new(&named_key(at.port())?, host, host.0 != 0, at.port(), [ip])
         .map_err(|why| Error::Address(why.to_string()))
@@ -52,7 +53,8 @@ fn secret_path() -> Result<PathBuf, Error> {
 
 fn secret() -> Result<Vec<u8>, Error> {
     let path = secret_path()?;
-    let failed = |what: &str, error| Error::system(format!("{what} the user's secret {}", path.display()), error);
+    let failed =
+        |what: &str, error| Error::system(format!("{what} the user's secret {}", path.display()), error);
     match read_secret(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         read => return read.map_err(|error| failed("reading", error)),
@@ -85,7 +87,11 @@ fn make_secret(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    let aside = dir.join(format!(".secret-{}-{:08x}", std::process::id(), u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])));
+    let aside = dir.join(format!(
+        ".secret-{}-{:08x}",
+        std::process::id(),
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    ));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
     let made = file.write_all(&bytes[4..]).and_then(|()| fs::hard_link(&aside, path));
     fs::remove_file(&aside)?;

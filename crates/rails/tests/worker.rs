@@ -76,7 +76,8 @@ fn messages(config: Config) {
                     p.b.recv(any_tag(), &[iov(&mut got)], user(7));
                 }
                 let tag = Matching::Tag(i as u64);
-                let issued = p.a.send(p.to_b, tag, Some(99), Delivery::Sent, &[iov(&mut sent)], user(1)).unwrap();
+                let issued =
+                    p.a.send(p.to_b, tag, Some(99), Delivery::Sent, &[iov(&mut sent)], user(1)).unwrap();
                 if !expected {
                     let start = Instant::now();
                     while p.b.peek(&any_tag()).is_none() {
@@ -257,7 +258,13 @@ fn atomics() {
                 let (operand, result) = ([iov(&mut five)], [iov(&mut before)]);
                 p.a.atomic(p.to_b, code, at, &operand, &[], &result, user(i)).unwrap();
                 let (a, _) = p.events(1, 0);
-                assert_eq!((a[0].kind, a[0].error), (EventKind::Atomic, None), "{:?} {:?}", p.a.why(p.to_b), p.b.why(p.to_a));
+                assert_eq!(
+                    (a[0].kind, a[0].error),
+                    (EventKind::Atomic, None),
+                    "{:?} {:?}",
+                    p.a.why(p.to_b),
+                    p.b.why(p.to_a)
+                );
                 assert_eq!(u64::from_le_bytes(before), 5 * i);
             }
         }
@@ -281,7 +288,8 @@ fn multi_receive_buffers_fill_up() {
         }
         let (_, b) = p.events(0, 5);
         let offsets: Vec<_> = b.iter().map(|e| (e.offset, e.got, e.released)).collect();
-        let expected = [(0, 190, false), (190, 190, false), (380, 190, false), (570, 190, false), (760, 190, true)];
+        let expected =
+            [(0, 190, false), (190, 190, false), (380, 190, false), (570, 190, false), (760, 190, true)];
         assert_eq!(offsets, expected);
         assert!((0..5).all(|i| buffer[190 * i..190 * (i + 1)].iter().all(|byte| *byte == i as u8)));
     }

@@ -1,7 +1,7 @@
 //! The posted receive queue.
 
 use super::bins::{Bins, Link, Links, Seed, Spot};
-use super::slab::Slab;
+use super::slab::{Slab, Slot};
 use super::{Handle, Mask, Receive, Source};
 use alloc::vec::Vec;
 
@@ -27,6 +27,9 @@ struct Place {
     link: Link,
     class: u32,
 }
+
+// Posting and matching touch one entry; with an owner's word in it, it should not spread over more than a cache line.
+const _: () = assert!(size_of::<Slot<Place, u64>>() <= 64);
 
 /// The receives of one mask.
 struct Class {

@@ -20,7 +20,7 @@ pub(super) struct Slab<P, T> {
     next_seq: u64,
 }
 
-struct Slot<P, T> {
+pub(super) struct Slot<P, T> {
     seq: u64,
     place: P,
     value: Option<T>,

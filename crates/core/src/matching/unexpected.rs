@@ -252,3 +252,72 @@ impl<T> UnexpectedQueue<T> {
         self.in_use += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Receive = Receive { source: None, tag: 99, ignore: 0 };
+
+    fn queue_of(messages: u64) -> UnexpectedQueue<u64> {
+        let mut queue = UnexpectedQueue::new(1);
+        for tag in 100..100 + messages {
+            queue.push(Source(0), tag, tag);
+        }
+        queue
+    }
+
+    #[test]
+    fn a_short_queue_has_no_index() {
+        let mut queue = queue_of(SCAN_LIMIT as u64);
+        assert!(queue.peek(&WANTED).is_none());
+        assert_eq!(queue.in_use, 0);
+    }
+
+    #[test]
+    fn a_long_search_builds_an_index_that_lasts_until_the_queue_is_empty() {
+        let mut queue = queue_of(100);
+        let near = Receive { tag: 101, ..WANTED };
+        assert!(queue.peek(&near).is_some());
+        assert_eq!(queue.in_use, 0, "found at once");
+        assert!(queue.peek(&WANTED).is_none());
+        assert_eq!(queue.in_use, 1);
+        assert_eq!(queue.drain().len(), 100);
+        assert_eq!((queue.in_use, queue.indexes.len()), (0, 1), "kept for use again");
+    }
+
+    #[test]
+    fn an_index_lasts_as_long_as_it_is_worth_its_upkeep() {
+        let mut queue = queue_of(100);
+        let pass = |queue: &mut UnexpectedQueue<u64>| {
+            let handle = queue.push(Source(0), 7, 7);
+            queue.remove(handle);
+        };
+        for _ in 0..10 {
+            assert!(queue.peek(&WANTED).is_none());
+            (0..100 + IDLE_LIMIT).for_each(|_| pass(&mut queue));
+            assert_eq!(queue.in_use, 1, "searched in time");
+        }
+        (0..2).for_each(|_| pass(&mut queue));
+        assert_eq!(queue.indexes.len(), 0);
+    }
+
+    #[test]
+    fn further_masks_get_an_index_only_when_others_are_idle() {
+        let mut queue = queue_of(100);
+        let search = |queue: &mut UnexpectedQueue<u64>, bit: u32| {
+            assert!(queue.peek(&Receive { tag: 0, ignore: 1 << (40 + bit), source: None }).is_none());
+        };
+        (0..12).for_each(|bit| search(&mut queue, bit));
+        assert_eq!(queue.in_use, MOST_INDEXES);
+        for _ in 0..=100 + IDLE_LIMIT {
+            let handle = queue.push(Source(0), 7, 7);
+            queue.remove(handle);
+            search(&mut queue, 0);
+        }
+        search(&mut queue, 11);
+        let bits: Vec<u32> =
+            queue.indexes.iter().map(|index| index.mask.ignore.trailing_zeros() - 40).collect();
+        assert_eq!(bits, [0, 11]);
+    }
+}

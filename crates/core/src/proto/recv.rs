@@ -3,7 +3,8 @@
 use super::peer::units;
 use super::phase::{RECV, RecvEvent, RecvPhase};
 use super::types::{
-    Action, After, Completion, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Region, Span,
+    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Region,
+    Span,
 };
 use super::{Engine, Match};
 use crate::frame::{Frame, Matching, OpId, Status};
@@ -52,7 +53,7 @@ pub(super) struct Stash {
     kind: StashKind,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) enum StashKind {
     Eager {
         envelope: Envelope,
@@ -146,8 +147,8 @@ impl Engine {
     pub fn peek(&mut self, filter: &Filter) -> Option<(OpId, Envelope)> {
         let queue = self.queues(matches!(filter.matching, Matching::Tag(_)));
         let stash = *queue.unexpected.peek(&receive_of(filter))?.1;
-        match self.stashes.get(stash)?.kind {
-            StashKind::Eager { envelope, .. } | StashKind::Rts { envelope, .. } => Some((stash, envelope)),
+        match &self.stashes.get(stash)?.kind {
+            StashKind::Eager { envelope, .. } | StashKind::Rts { envelope, .. } => Some((stash, *envelope)),
             StashKind::Result => None,
         }
     }
@@ -195,9 +196,18 @@ impl Engine {
         let Some(r) = self.recvs.get_mut(op) else { return };
         r.posted = None;
         if r.multi.as_ref().is_none_or(|m| m.under_way == 0) {
+            let peer = r.source;
             self.recvs.remove(op);
             let result = Err(failure);
-            self.complete(Completion::Recv { op, envelope: None, got: 0, offset: 0, released: true, result });
+            self.complete(Completion::Recv {
+                op,
+                peer,
+                envelope: None,
+                got: 0,
+                offset: 0,
+                released: true,
+                result,
+            });
         }
     }
 
@@ -265,6 +275,28 @@ impl Engine {
             Some(r) => Span { place: Place::Recv(r.buffer), offset: r.base + offset, len: len as usize },
             None => Span { place: Place::Discard, offset: 0, len: len as usize },
         }
+    }
+
+    /// The shortest way of the commonest frame: a whole tagged eager message, in its turn, whose receive is posted. The receive
+    /// has ended with that: the driver copies the bytes and tells the user. Nothing has happened otherwise, and
+    /// [`Engine::on_frame`] decides.
+    #[inline]
+    pub fn try_deliver(&mut self, peer: PeerIdx, frame: &Frame, payload: usize) -> Option<Delivered> {
+        let Frame::Eager { order, matching: matching @ Matching::Tag(tag), data, ack: None } = *frame else {
+            return None;
+        };
+        let len = payload as u64;
+        let p = &mut self.peers[peer.0 as usize];
+        if order.seq != p.expect_seq || !p.held.is_empty() || !p.take_credit(order.credit) {
+            return None;
+        }
+        let op = self.tagged.posted.take_match(Source(peer.0), tag)?;
+        p.expect_seq = order.seq.wrapping_add(1);
+        let session = p.session;
+        p.take(len, self.config.window);
+        self.consume(peer, session, len);
+        let got = self.recvs.remove(op).map_or(0, |r| r.room.min(len));
+        Some(Delivered { op, envelope: Envelope { from: peer, matching, data, len }, got })
     }
 
     #[inline]
@@ -384,7 +416,7 @@ impl Engine {
                 }
             }
             StashKind::Rts { envelope, sender, region, .. } => {
-                let (envelope, sender, region) = (*envelope, *sender, *region);
+                let (envelope, sender, region) = (*envelope, *sender, region.take());
                 self.stashes.remove(stash);
                 let op = self.match_with(op, envelope);
                 self.begin_rendezvous(op, sender, region);
@@ -421,6 +453,7 @@ impl Engine {
         }
         self.complete(Completion::Recv {
             op: r.buffer,
+            peer: r.envelope.map(|e| e.from),
             envelope: r.envelope,
             got: r.got,
             offset: r.base,
@@ -459,9 +492,9 @@ impl Engine {
     fn lost_stashes(&self, peer: PeerIdx) -> Vec<OpId> {
         let (mut whole, mut lost) = (Vec::new(), Vec::new());
         for (stash, s) in self.stashes.iter().filter(|(_, s)| s.from == peer) {
-            match s.kind {
+            match &s.kind {
                 StashKind::Eager { whole: true, handle: Some(handle), session, envelope, .. } => {
-                    whole.push((session, handle, envelope.len, stash));
+                    whole.push((*session, *handle, envelope.len, stash));
                 }
                 // claimed: somebody is about to receive it
                 StashKind::Eager { whole: true, .. } => {}

@@ -8,7 +8,7 @@ use crate::frame::{Frame, OpId, Status};
 
 impl Engine {
     pub(super) fn on_rts(&mut self, envelope: Envelope, sender: OpId, region: Option<Region>) -> Directive {
-        if region.is_some_and(|r| r.len().is_none_or(|have| have < envelope.len)) {
+        if region.as_ref().is_some_and(|r| r.len().is_none_or(|have| have < envelope.len)) {
             return Directive::Broken("it announced more bytes than it showed");
         }
         match self.take_posted(envelope) {

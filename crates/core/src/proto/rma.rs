@@ -169,7 +169,7 @@ impl Engine {
     fn end_rma(&mut self, op: OpId) {
         let Some(ended) = self.rmas.remove(op) else { return };
         let result = ended.failed.map_or(Ok(()), |status| Err(Failure::Refused(status)));
-        self.complete(Completion::Rma { op, result });
+        self.complete(Completion::Rma { op, peer: ended.peer, result });
     }
 
     pub(super) fn fail_rmas(&mut self, peer: PeerIdx) {
@@ -181,7 +181,7 @@ impl Engine {
         }
         for op in gone {
             self.rmas.remove(op);
-            self.complete(Completion::Rma { op, result: Err(Failure::PeerGone) });
+            self.complete(Completion::Rma { op, peer, result: Err(Failure::PeerGone) });
         }
     }
 

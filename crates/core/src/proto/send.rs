@@ -239,8 +239,8 @@ impl Engine {
     }
 
     fn end_send(&mut self, op: OpId, result: Result<(), Failure>) {
-        if self.sends.remove(op).is_some() {
-            self.actions.push_back(Action::Complete(Completion::Send { op, result }));
+        if let Some(SendOp { peer, .. }) = self.sends.remove(op) {
+            self.actions.push_back(Action::Complete(Completion::Send { op, peer, result }));
         }
     }
 

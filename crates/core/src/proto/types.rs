@@ -1,6 +1,7 @@
 //! The words in which the engine and its driver speak.
 
 use crate::frame::{AtomicCode, Frame, MAX_REGION, Matching, OpId, RANGE, Status};
+use alloc::vec::Vec;
 
 /// A peer, as the driver numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -34,12 +35,10 @@ pub struct Span {
     pub len: usize,
 }
 
-/// Memory of another process that this one may read or write directly: at most [`Region::MAX`] ranges.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Region {
-    ranges: [(u64, u64); Self::MAX],
-    used: u8,
-}
+/// Memory of another process that this one may read or write directly: at most [`Region::MAX`] ranges. On the heap, so that
+/// the actions that carry one stay small for those that do not.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Region(Vec<(u64, u64)>);
 
 impl Region {
     /// Most ranges; a buffer in more pieces travels as fragments.
@@ -49,34 +48,35 @@ impl Region {
 
     /// Adds a range; false when there is no room.
     pub fn push(&mut self, addr: u64, len: u64) -> bool {
-        let Some(slot) = self.ranges.get_mut(self.used as usize) else { return false };
-        *slot = (addr, len);
-        self.used += 1;
-        true
+        let room = self.0.len() < Self::MAX;
+        if room {
+            self.0.push((addr, len));
+        }
+        room
     }
 
     /// The ranges: address, bytes.
     pub fn ranges(&self) -> &[(u64, u64)] {
-        &self.ranges[..self.used as usize]
+        &self.0
     }
 
     /// Bytes in all ranges, or nothing when they are more than 2^64.
     pub fn len(&self) -> Option<u64> {
-        self.ranges().iter().try_fold(0u64, |sum, (_, len)| sum.checked_add(*len))
+        self.0.iter().try_fold(0u64, |sum, (_, len)| sum.checked_add(*len))
     }
 
     /// Whether it has no range.
     pub fn is_empty(&self) -> bool {
-        self.used == 0
+        self.0.is_empty()
     }
 
     /// As bytes: address and length of each range, little-endian. Returns how many bytes were written.
     pub fn encode(&self, out: &mut [u8; Self::MAX_BYTES]) -> usize {
-        for ((addr, len), bytes) in self.ranges().iter().zip(out.chunks_exact_mut(16)) {
+        for ((addr, len), bytes) in self.0.iter().zip(out.chunks_exact_mut(16)) {
             bytes[..8].copy_from_slice(&addr.to_le_bytes());
             bytes[8..].copy_from_slice(&len.to_le_bytes());
         }
-        self.ranges().len() * 16
+        self.0.len() * 16
     }
 
     /// From bytes.
@@ -84,13 +84,12 @@ impl Region {
         if bytes.is_empty() || !bytes.len().is_multiple_of(16) || bytes.len() > Self::MAX_BYTES {
             return None;
         }
-        let mut region = Self::default();
-        for range in bytes.chunks_exact(16) {
-            let (addr, len) = range.split_first_chunk::<8>()?;
-            let len: &[u8; 8] = len.first_chunk()?;
-            region.push(u64::from_le_bytes(*addr), u64::from_le_bytes(*len));
-        }
-        Some(region)
+        let word = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
+        bytes
+            .chunks_exact(16)
+            .map(|range| Some((word(range)?, word(&range[8..])?)))
+            .collect::<Option<_>>()
+            .map(Self)
     }
 }
 
@@ -177,7 +176,7 @@ pub enum After {
 }
 
 /// What the driver is asked to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Copy what is stashed to its receive buffer; the stash ends with that.
     Unstash {
@@ -262,6 +261,17 @@ pub struct Envelope {
     pub len: u64,
 }
 
+/// A message that met its receive, and ended it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivered {
+    /// The receive.
+    pub op: OpId,
+    /// What came.
+    pub envelope: Envelope,
+    /// Bytes that fit into its buffer.
+    pub got: u64,
+}
+
 /// An operation's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion {
@@ -269,6 +279,8 @@ pub enum Completion {
     Recv {
         /// The receive (for a multi-receive buffer: the buffer).
         op: OpId,
+        /// Who sent it; of a failure, whose fault it is, if anyone's.
+        peer: Option<PeerIdx>,
         /// What was received; nothing when the receive ended without a message.
         envelope: Option<Envelope>,
         /// Bytes in the buffer; fewer than `envelope.len` when truncated.
@@ -284,6 +296,8 @@ pub enum Completion {
     Send {
         /// The send.
         op: OpId,
+        /// To whom.
+        peer: PeerIdx,
         /// How it went.
         result: Result<(), Failure>,
     },
@@ -291,6 +305,8 @@ pub enum Completion {
     Rma {
         /// The operation.
         op: OpId,
+        /// With whom.
+        peer: PeerIdx,
         /// How it went.
         result: Result<(), Failure>,
     },

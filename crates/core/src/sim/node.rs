@@ -4,8 +4,8 @@ use super::memory::{Bytes, Memory};
 use super::rail::Time;
 use crate::frame::{AtomicKind, Frame, OpId, Status};
 use crate::proto::{
-    Access, Action, After, Completion, Config, Directive, Engine, Envelope, Failure, Filter, Next, Operation,
-    Out, PeerIdx, Place, Region, Registered, Span,
+    Access, Action, After, Completion, Config, Delivered, Directive, Engine, Envelope, Failure, Filter, Next,
+    Operation, Out, PeerIdx, Place, Region, Registered, Span,
 };
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -202,6 +202,15 @@ impl Node {
         let Ok(region) = region_of(frame, &payload) else {
             return self.broken.push((peer, "a list of memory is malformed"));
         };
+        if let Some(Delivered { op, envelope, got }) =
+            self.engine.try_deliver(peer, frame, payload.len() as usize)
+        {
+            self.trace(Trace::Handled(peer, *frame));
+            self.memory.write(Span { place: Place::Recv(op), offset: 0, len: got as usize }, &payload);
+            let (offset, released, result) = (0, true, Ok(()));
+            let (peer, envelope) = (Some(peer), Some(envelope));
+            return self.complete(Completion::Recv { op, peer, envelope, got, offset, released, result });
+        }
         match self.on_frame(peer, frame, payload.len() as usize, region) {
             Directive::Done => {}
             Directive::Place(span, after) => self.place(peer, span, after, &payload),
@@ -365,18 +374,18 @@ impl Node {
 
     fn complete(&mut self, completion: Completion) {
         let what = match completion {
-            Completion::Send { op, result } => {
+            Completion::Send { op, result, .. } => {
                 self.memory.take(Place::Send(op));
                 What::Sent { op, result }
             }
-            Completion::Rma { op, result } => {
+            Completion::Rma { op, result, .. } => {
                 let bytes = self.memory.take(Place::Rma(op)).unwrap_or(Bytes::Counted(0));
                 What::Rma { op, bytes, result }
             }
             Completion::Remote { from, key, data, len, write } => {
                 What::Remote { from, key, data, len, write }
             }
-            Completion::Recv { op, envelope, got, offset, released, result } => {
+            Completion::Recv { op, envelope, got, offset, released, result, .. } => {
                 let place = Place::Recv(op);
                 let whole = self.memory.is_written(place, offset, offset + got);
                 let bytes = self.memory.read(Span { place, offset, len: got as usize });

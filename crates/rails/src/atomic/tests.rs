@@ -66,7 +66,9 @@ fn model(op: u8, bits: u32, signed: bool, old: u128, operand: u128, comparand: u
         op::CSWAP_LT => swap(c < a),
         op::CSWAP_GE => swap(c >= a),
         op::CSWAP_GT => swap(c > a),
-        op::MSWAP => (0..bits).fold(0, |v, i| v | (if comparand >> i & 1 == 1 { operand } else { old }) & 1 << i),
+        op::MSWAP => {
+            (0..bits).fold(0, |v, i| v | (if comparand >> i & 1 == 1 { operand } else { old }) & 1 << i)
+        }
         _ => unreachable!(),
     };
     new & mask
@@ -135,7 +137,8 @@ fn complex_numbers_multiply() {
         let (after, before) =
             once(code(10, op::PROD, AtomicKind::Fetch, 1), at, &bytes([1.0, 2.0]), &bytes([3.0, -4.0]));
         assert_eq!((after, before), (bytes([11.0, 2.0]), bytes([1.0, 2.0])));
-        let (after, _) = once(code(10, op::LOR, AtomicKind::Update, 1), at, &bytes([0.0, 2.0]), &bytes([0.0, 0.0]));
+        let (after, _) =
+            once(code(10, op::LOR, AtomicKind::Update, 1), at, &bytes([0.0, 2.0]), &bytes([0.0, 0.0]));
         assert_eq!(after, bytes([1.0, 0.0]));
     }
 }
@@ -159,7 +162,7 @@ fn long_doubles_are_exact() {
         once(code(12, op, AtomicKind::Update, 1), 0, &old, &operand).0[..10].to_vec()
     };
     assert_eq!(value(op::SUM, one, least), extended(false, 0, (1 << 63) + 1)[..10]);
-    assert_eq!(value(op::DIFF, one, least), extended(false, -1, u64::MAX)[..10]);
+    assert_eq!(value(op::DIFF, one, least), extended(false, -1, u64::MAX - 1)[..10]);
     assert_eq!(value(op::DIFF, one, two), extended(true, 0, 1 << 63)[..10]);
     assert_eq!(value(op::PROD, two, minus_three), extended(true, 2, 3 << 62)[..10]);
     assert_eq!(value(op::MIN, two, minus_three), minus_three[..10]);

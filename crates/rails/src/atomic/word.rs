@@ -99,7 +99,7 @@ impl Word for [u128; 2] {
     }
 
     fn put(self, out: &mut Vec<u8>) {
-        self.map(|half| half.put(out));
+        self.iter().for_each(|half| half.put(out));
     }
 
     unsafe fn update(at: *mut u8, next: impl FnMut(Self) -> Option<Self>) -> Self {
@@ -110,8 +110,8 @@ impl Word for [u128; 2] {
 
 #[cfg(target_arch = "x86_64")]
 mod wide {
-    use std::arch::x86_64::{__m128i, _mm_load_si128, cmpxchg16b};
-    use std::sync::atomic::Ordering;
+    use std::arch::asm;
+    use std::arch::x86_64::{__m128i, _mm_load_si128};
 
     /// Both manufacturers promise that an aligned 16-byte load is atomic where there is AVX.
     pub fn available() -> bool {
@@ -120,18 +120,41 @@ mod wide {
 
     /// # Safety
     /// [`available`]; `at` is aligned, valid for reads, and for writes if `next` ever returns something.
-    #[target_feature(enable = "cmpxchg16b,avx")]
     pub unsafe fn update(at: *mut u128, mut next: impl FnMut(u128) -> Option<u128>) -> u128 {
         // SAFETY: aligned and readable, by the caller's promise; both types are 16 plain bytes.
         let mut old = unsafe { std::mem::transmute::<__m128i, u128>(_mm_load_si128(at.cast())) };
         while let Some(new) = next(old) {
-            // SAFETY: aligned and writable, by the caller's promise.
-            let now = unsafe { cmpxchg16b(at, old, new, Ordering::SeqCst, Ordering::SeqCst) };
+            // SAFETY: by the caller's promise.
+            let now = unsafe { exchange(at, old, new) };
             if now == old {
                 break;
             }
             old = now;
         }
         old
+    }
+
+    /// Stores `new` if `old` is there; returns what was there. Not core's `cmpxchg16b`, which in a build without optimisation
+    /// calls a function of libatomic.
+    ///
+    /// # Safety
+    /// The instruction exists; `at` is aligned and valid for writes.
+    unsafe fn exchange(at: *mut u128, old: u128, new: u128) -> u128 {
+        let (mut low, mut high) = (old as u64, (old >> 64) as u64);
+        // SAFETY: by the caller's promise; rbx, which the compiler keeps for itself, is as before.
+        unsafe {
+            asm!(
+                "xchg {new_low}, rbx",
+                "lock cmpxchg16b [{at}]",
+                "mov rbx, {new_low}",
+                at = in(reg) at,
+                new_low = inout(reg) new as u64 => _,
+                in("rcx") (new >> 64) as u64,
+                inout("rax") low,
+                inout("rdx") high,
+                options(nostack),
+            );
+        }
+        u128::from(low) | u128::from(high) << 64
     }
 }

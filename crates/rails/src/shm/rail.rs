@@ -57,7 +57,8 @@ impl ShmRail {
             OwnedFd::from_raw_fd(fd)
         };
         let doorbell = Doorbell::new()?;
-        let rail = Self { links: Vec::new(), live: Vec::new(), doorbell, epoll, armed: false, empty_rounds: 0 };
+        let rail =
+            Self { links: Vec::new(), live: Vec::new(), doorbell, epoll, armed: false, empty_rounds: 0 };
         rail.watch(rail.doorbell.as_raw_fd(), libc::EPOLLIN as u32, u64::MAX)?;
         Ok(rail)
     }
@@ -246,7 +247,8 @@ impl Rail for ShmRail {
             }
         }
         if ended {
-            self.live.retain(|id| matches!(&self.links[*id as usize], Some(link) if link.state != State::Down));
+            self.live
+                .retain(|id| matches!(&self.links[*id as usize], Some(link) if link.state != State::Down));
         }
         if total == 0 {
             self.empty_rounds += 1;

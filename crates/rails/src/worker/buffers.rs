@@ -71,6 +71,7 @@ pub(crate) struct Buf {
     pub iov: IoVec,
     pub user: User,
     /// Bytes copied from the user at once; `iov` points into them.
+    #[expect(dead_code, reason = "only keeps the bytes alive")]
     pub owned: Option<Box<[u8]>>,
 }
 
@@ -147,7 +148,9 @@ impl Memory for Buffers {
                 return IoVec::One(region.memory).slice(offset, span.len, out);
             }
             Place::Stash(op) => {
-                let Some(bytes) = self.stashes.get(&op).or_else(|| self.scratch.get(&op)) else { return false };
+                let Some(bytes) = self.stashes.get(&op).or_else(|| self.scratch.get(&op)) else {
+                    return false;
+                };
                 // the bytes are only written through this address while the worker is borrowed mutably by the rail's caller
                 let memory = RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
                 return IoVec::One(memory).slice(span.offset, span.len, out);

@@ -4,35 +4,22 @@
 //! tells that the peer has died. Otherwise each IP of the peer's address is tried by TCP, and the connection itself becomes
 //! the link. All decisions are [`polyrail_core::wireup`]'s.
 
+use super::handshake::{Half, Handshake, Stream, Turn};
 use super::inbound::{LinkInfo, RailId};
-use super::{PeerInfo, Refused, Worker};
-use crate::config::{Config, Rendezvous};
-use crate::error::Error;
-use crate::rail::{Down, LinkId, Rail};
+use super::wireup::{Attempt, TOKEN_RAIL, TOKEN_TCP, TOKEN_UNIX, random};
+use super::{Refused, Worker};
+use crate::config::Rendezvous;
+use crate::rail::LinkId;
 use crate::shm::doorbell::Bell;
 use crate::shm::segment::Segment;
 use crate::shm::{cma, fdpass};
-use crate::tcp;
-use polyrail_core::frame::{Frame, MAX_PAYLOAD};
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
-use polyrail_core::wire::{
-    Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, PeerId, Reject, Versions, offer::{Limits, MemoryProbe, Process},
-};
-use polyrail_core::wireup::{
-    Incoming, Initiate, Initiator, InitiatorEvent, Peer, PeerEvent, PeerState, Respond, Responder, ResponderEvent,
-    Session,
-};
-use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use polyrail_core::wire::{Features, Nonce, Reject, Versions};
+use polyrail_core::wireup::{Incoming, Peer, PeerEvent, PeerState, Respond, Responder, Session};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-/// The outer epoll set's tokens: rails, listeners, handshakes.
-pub(super) const TOKEN_RAIL: u64 = u64::MAX;
-const TOKEN_TCP: u64 = u64::MAX - 1;
-const TOKEN_UNIX: u64 = u64::MAX - 2;
-/// Handshakes that strangers may have open at once; the oldest gives way.
 const MAX_STRANGERS: usize = 512;
 /// How long a stranger may take to prove the key.
 const STRANGER_TIME: Duration = Duration::from_secs(5);
@@ -40,462 +27,6 @@ const STRANGER_TIME: Duration = Duration::from_secs(5);
 const SHM_FRAGMENT: usize = 32 << 10;
 /// TCP fragments: long enough to cost little, short enough to let others in between.
 const TCP_FRAGMENT: usize = 256 << 10;
-const SHM_LAYOUT: u16 = 1;
-
-/// Who shares this operating system and network namespace, and so this host's Unix sockets.
-///
-/// # Errors
-/// When /proc is not there.
-pub fn host_id() -> Result<HostId, Error> {
-    use std::os::unix::fs::MetadataExt;
-    let read = |path: &str, error| Error::system(format!("reading {path}"), error);
-    let boot = "/proc/sys/kernel/random/boot_id";
-    let boot_id = std::fs::read(boot).map_err(|e| read(boot, e))?;
-    let net = "/proc/self/ns/net";
-    let inode = std::fs::metadata(net).map_err(|e| read(net, e))?.ino();
-    let PeerId(id) = Key::derive(&boot_id, &inode.to_le_bytes()).id();
-    let [a, b, c, d, e, f, g, h, ..] = id;
-    Ok(HostId(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)))
-}
-
-pub(super) fn tcp_config(config: &Config) -> tcp::Config {
-    let quarter = (config.peer_timeout / 4).max(Duration::from_secs(1));
-    tcp::Config {
-        keepalive_idle: quarter,
-        keepalive_interval: quarter,
-        keepalive_count: 3,
-        user_timeout: config.peer_timeout,
-        congestion: config.congestion.clone(),
-        ..tcp::Config::default()
-    }
-}
-
-/// A connection that is not a link yet.
-enum Stream {
-    Tcp(TcpStream),
-    Unix(OwnedFd),
-}
-
-impl Stream {
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(fd) => fd.as_fd(),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(fd) => fdpass::send(fd.as_fd(), bytes, fds),
-        }
-    }
-
-    fn read(&mut self, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(bytes),
-            Self::Unix(fd) => fdpass::recv(fd.as_fd(), bytes, fds),
-        }
-    }
-
-    fn into_fd(self) -> OwnedFd {
-        match self {
-            Self::Tcp(stream) => stream.into(),
-            Self::Unix(fd) => fd,
-        }
-    }
-}
-
-enum Half {
-    Ours(Initiator, PeerIdx),
-    Theirs(Box<Responder>, Option<(PeerIdx, Session)>),
-}
-
-/// One handshake.
-struct Handshake {
-    stream: Stream,
-    half: Half,
-    deadline: Instant,
-    /// Descriptors to go with the next bytes.
-    outgoing: Vec<OwnedFd>,
-    /// Descriptors that came.
-    incoming: Vec<OwnedFd>,
-    /// The segment that this side made for a peer that it accepts.
-    segment: Option<Segment>,
-    writing: bool,
-    /// PROOF is on its way: the peer may count on this connection.
-    proving: bool,
-}
-
-/// Where a peer is still to be tried.
-struct Attempt {
-    unix: bool,
-    ips: Vec<SocketAddr>,
-    deadline: Instant,
-    failures: Vec<String>,
-}
-
-/// The worker's control channel.
-pub(super) struct Wireup {
-    key: Key,
-    id: PeerId,
-    host: HostId,
-    epoll: OwnedFd,
-    tcp: Option<TcpListener>,
-    unix: Option<OwnedFd>,
-    handshakes: HashMap<u64, Handshake>,
-    next: u64,
-    peers: HashMap<PeerIdx, Peer>,
-    attempts: HashMap<PeerIdx, Attempt>,
-    /// The bytes that peers look for when they try to read this process's memory.
-    probe: Box<u64>,
-    offer: Offer,
-    closing: bool,
-    /// When peers failed last, so that those who cannot be reached are not tried again at once.
-    failed_at: HashMap<PeerIdx, Instant>,
-    /// Connections that did not prove the key.
-    strangers_refused: u64,
-}
-
-fn random<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| Error::system("random numbers", io::Error::other(e)))?;
-    Ok(bytes)
-}
-
-fn unix_name(id: PeerId) -> Vec<u8> {
-    let mut name = b"polyrail-".to_vec();
-    for byte in id.0 {
-        name.extend_from_slice(format!("{byte:02x}").as_bytes());
-    }
-    name
-}
-
-/// The IPs of this machine that peers may try, best first: what leads elsewhere before loopback, IPv4 before IPv6.
-fn own_ips(config: &Config) -> Result<Vec<Ip>, Error> {
-    let mut all = if_addrs::get_if_addrs().map_err(|e| Error::system("listing network interfaces", e))?;
-    if !config.interfaces.is_empty() {
-        if let Some(missing) = config.interfaces.iter().find(|name| all.iter().all(|i| i.name != **name)) {
-            let why = format!("no interface that is up is called {missing:?}");
-            return Err(Error::Setting { name: "POLYRAIL_INTERFACES", why });
-        }
-        all.retain(|interface| config.interfaces.contains(&interface.name));
-    }
-    all.sort_by_key(|i| {
-        let local = matches!(i.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local());
-        (i.is_loopback(), local, i.ip().is_ipv6())
-    });
-    Ok(all.iter().filter_map(|i| Ip::new(i.ip(), i.index.unwrap_or(0))).collect())
-}
-
-fn listen(at: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(at)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
-impl Wireup {
-    /// Opens the listeners; the endpoint's address.
-    pub fn open(config: &Config) -> Result<(Self, Address), Error> {
-        let key = match (config.key, config.named) {
-            (Some(key), _) => key,
-            (None, Some(at)) => crate::named::named_key(at.port())?,
-            (None, None) => loop {
-                if let Some(key) = Key::new(random()?) {
-                    break key;
-                }
-            },
-        };
-        let id = key.id();
-        let host = host_id()?;
-        let port = config.named.map_or(config.port, |at| at.port());
-        let (v4, v6) = (IpAddr::from([0, 0, 0, 0]), IpAddr::from([0; 16]));
-        let wanted = config.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
-        let listener = match wanted {
-            Some(ip) => listen(SocketAddr::new(ip, port)),
-            // one socket for both families where there is IPv6, else IPv4 alone
-            None => listen(SocketAddr::new(v6, port)).or_else(|_| listen(SocketAddr::new(v4, port))),
-        };
-        let tcp = listener.map_err(|e| Error::system(format!("listening on TCP port {port}"), e))?;
-        let port = tcp.local_addr().map_err(|e| Error::system("the listener's port", e))?.port();
-        let unix = match config.shm {
-            true => Some(fdpass::listen(&unix_name(id)).map_err(|e| Error::system("listening on a Unix socket", e))?),
-            false => None,
-        };
-        let ips = match wanted {
-            Some(ip) => Ip::new(ip, 0).into_iter().collect(),
-            None => own_ips(config)?,
-        };
-        let address = Address::new(&key, host, unix.is_some(), port, ips)
-            .map_err(|why| Error::Address(format!("this machine has no network address ({why})")))?;
-        // SAFETY: a plain call; the descriptor is ours.
-        let epoll = unsafe {
-            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            if fd < 0 {
-                return Err(Error::system("epoll", io::Error::last_os_error()));
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
-        let probe = Box::new(u64::from_le_bytes(random()?));
-        // SAFETY: plain calls without arguments.
-        let (pid, uid) = unsafe { (libc::getpid() as u32, libc::geteuid()) };
-        let limits = Limits::new(MAX_PAYLOAD as u32, config.window as u32)
-            .ok_or_else(|| Error::Address("limits".to_owned()))?;
-        let mut offer = Offer::new(Process { pid, uid, host }, limits);
-        if config.rendezvous != Rendezvous::Fragments {
-            offer.probe = Some(MemoryProbe { address: &raw const *probe as u64, nonce: *probe });
-        }
-        offer.shm = config.shm.then_some(SHM_LAYOUT);
-        let wireup = Self {
-            key,
-            id,
-            host,
-            epoll,
-            tcp: Some(tcp),
-            unix,
-            handshakes: HashMap::new(),
-            next: 0,
-            peers: HashMap::new(),
-            attempts: HashMap::new(),
-            probe,
-            offer,
-            closing: false,
-            failed_at: HashMap::new(),
-            strangers_refused: 0,
-        };
-        if let Some(tcp) = &wireup.tcp {
-            wireup.watch(tcp.as_raw_fd(), TOKEN_TCP)?;
-        }
-        if let Some(unix) = &wireup.unix {
-            wireup.watch(unix.as_raw_fd(), TOKEN_UNIX)?;
-        }
-        Ok((wireup, address))
-    }
-
-    pub fn watch(&self, fd: RawFd, token: u64) -> Result<(), Error> {
-        self.control(libc::EPOLL_CTL_ADD, fd, token, false).map_err(|e| Error::system("epoll", e))
-    }
-
-    fn control(&self, what: libc::c_int, fd: RawFd, token: u64, writing: bool) -> io::Result<()> {
-        let events = libc::EPOLLIN | if writing { libc::EPOLLOUT } else { 0 };
-        let mut event = libc::epoll_event { events: events as u32, u64: token };
-        // SAFETY: both descriptors are open, the event is ours.
-        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, fd, &mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    pub fn wait_fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
-    }
-
-    /// Whether handshakes are under way: then each round of progress looks at them.
-    pub fn busy(&self) -> bool {
-        !self.handshakes.is_empty() || !self.attempts.is_empty()
-    }
-
-    fn add(&mut self, stream: Stream, half: Half, deadline: Instant) -> io::Result<u64> {
-        let token = self.next;
-        self.next += 1;
-        let writing = matches!(half, Half::Ours(..));
-        self.control(libc::EPOLL_CTL_ADD, stream.fd().as_raw_fd(), token, writing)?;
-        let (outgoing, incoming) = (Vec::new(), Vec::new());
-        let segment = None;
-        let handshake =
-            Handshake { stream, half, deadline, outgoing, incoming, segment, writing, proving: false };
-        self.handshakes.insert(token, handshake);
-        Ok(token)
-    }
-
-    /// The initiator for the next place where a peer may be. `Err`: all have been tried, and why they failed.
-    fn dial(&mut self, peer: PeerIdx, address: &Address) -> Result<(), Vec<String>> {
-        loop {
-            let Some(attempt) = self.attempts.get_mut(&peer) else { return Err(Vec::new()) };
-            let deadline = attempt.deadline;
-            let opened = if attempt.unix {
-                attempt.unix = false;
-                fdpass::connect(&unix_name(address.id())).map(Stream::Unix).map_err(|e| format!("Unix socket: {e}"))
-            } else if let Some(at) = attempt.ips.pop() {
-                connect_tcp(at).map(Stream::Tcp).map_err(|e| format!("{at}: {e}"))
-            } else {
-                return Err(self.attempts.remove(&peer).map(|a| a.failures).unwrap_or_default());
-            };
-            let nonce = random().map(Nonce).map_err(|e| e.to_string());
-            let begun = opened.and_then(|stream| Ok((stream, nonce?))).and_then(|(stream, nonce)| {
-                let args = Initiate {
-                    key: address.key(),
-                    from: self.id,
-                    versions: Versions::OURS,
-                    features: Features(0),
-                    kind: Kind::Session,
-                    nonce,
-                };
-                let half = Half::Ours(Initiator::new(args, self.offer.clone()), peer);
-                self.add(stream, half, deadline).map_err(|e| e.to_string())
-            });
-            match begun {
-                Ok(_) => return Ok(()),
-                Err(why) => {
-                    if let Some(attempt) = self.attempts.get_mut(&peer) {
-                        attempt.failures.push(why);
-                    }
-                }
-            }
-        }
-    }
-
-    fn our_handshake(&self, peer: PeerIdx) -> Option<u64> {
-        self.handshakes
-            .iter()
-            .find(|(_, h)| matches!(&h.half, Half::Ours(_, p) if *p == peer))
-            .map(|(token, _)| *token)
-    }
-}
-
-/// Begins a connection; that it fails may only be known later.
-fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {
-    let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: a plain call; the descriptor is ours.
-    let fd = unsafe {
-        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    let done = match at {
-        SocketAddr::V4(v4) => {
-            let raw = libc::sockaddr_in {
-                sin_family: libc::AF_INET as u16,
-                sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
-                sin_zero: [0; 8],
-            };
-            // SAFETY: the address is of the family and length given.
-            unsafe { libc::connect(fd.as_raw_fd(), (&raw const raw).cast(), size_of_val(&raw) as u32) }
-        }
-        SocketAddr::V6(v6) => {
-            let raw = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as u16,
-                sin6_port: v6.port().to_be(),
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
-                sin6_scope_id: v6.scope_id(),
-            };
-            // SAFETY: the address is of the family and length given.
-            unsafe { libc::connect(fd.as_raw_fd(), (&raw const raw).cast(), size_of_val(&raw) as u32) }
-        }
-    };
-    let error = io::Error::last_os_error();
-    match done {
-        0 => Ok(TcpStream::from(fd)),
-        _ if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(TcpStream::from(fd)),
-        _ => Err(error),
-    }
-}
-
-/// What became of a handshake's turn.
-enum Turn {
-    Wait,
-    Proven(Session),
-    Done(Session, Vec<u8>),
-    Rejected(Reject),
-    Failed(String),
-}
-
-impl Handshake {
-    /// Sends and receives what can be, and tells the machine. Returns how it stands.
-    fn turn(&mut self, doorbell: BorrowedFd<'_>) -> Turn {
-        let mut buffer = [0; 4096];
-        loop {
-            if let Some(wait) = self.flush() {
-                return wait;
-            }
-            if let Half::Theirs(responder, decided) = &mut self.half {
-                match responder.poll_event() {
-                    Some(ResponderEvent::Authenticated(session)) => return Turn::Proven(session),
-                    Some(ResponderEvent::Established) => {
-                        return match decided.take() {
-                            Some((_, session)) => Turn::Done(session, Vec::new()),
-                            None => Turn::Failed("it was accepted twice".into()),
-                        };
-                    }
-                    None => {}
-                }
-            }
-            let n = match self.stream.read(&mut buffer, &mut self.incoming) {
-                Ok(0) => return Turn::Failed("it closed the connection; if it is there, its key is another".into()),
-                Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Turn::Failed(e.to_string()),
-            };
-            let taken = match &mut self.half {
-                Half::Ours(initiator, _) => initiator.handle_bytes(&buffer[..n]),
-                Half::Theirs(responder, _) => responder.handle_bytes(&buffer[..n]),
-            };
-            let taken = match taken {
-                Ok(taken) => taken,
-                Err(why) => {
-                    self.flush();
-                    return Turn::Failed(why.to_string());
-                }
-            };
-            if let Half::Ours(initiator, _) = &mut self.half {
-                while let Some(event) = initiator.poll_event() {
-                    match event {
-                        InitiatorEvent::Proving => {
-                            self.proving = true;
-                            if let (Stream::Unix(_), Ok(fd)) = (&self.stream, doorbell.try_clone_to_owned()) {
-                                self.outgoing.push(fd);
-                            }
-                        }
-                        InitiatorEvent::Established(session) => {
-                            return Turn::Done(session, buffer[taken..n].to_vec());
-                        }
-                        InitiatorEvent::Rejected(reason) => return Turn::Rejected(reason),
-                    }
-                }
-            } else if taken < n {
-                return Turn::Failed("it spoke out of turn".into());
-            }
-        }
-    }
-
-    /// Writes what the machine has to say. Something is returned when it cannot all be written.
-    fn flush(&mut self) -> Option<Turn> {
-        loop {
-            let bytes = match &self.half {
-                Half::Ours(initiator, _) => initiator.poll_transmit(),
-                Half::Theirs(responder, _) => responder.poll_transmit(),
-            };
-            let Some(bytes) = bytes else { return None };
-            let fds: Vec<BorrowedFd<'_>> = self.outgoing.iter().map(AsFd::as_fd).collect();
-            match self.stream.write(bytes, &fds) {
-                Ok(n) => {
-                    self.outgoing.clear();
-                    match &mut self.half {
-                        Half::Ours(initiator, _) => initiator.transmitted(n),
-                        Half::Theirs(responder, _) => responder.transmitted(n),
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) => {
-                    return Some(Turn::Wait);
-                }
-                Err(e) => return Some(Turn::Failed(e.to_string())),
-            }
-        }
-    }
-
-    fn wants_write(&self) -> bool {
-        match &self.half {
-            Half::Ours(initiator, _) => initiator.poll_transmit().is_some(),
-            Half::Theirs(responder, _) => responder.poll_transmit().is_some(),
-        }
-    }
-}
 
 impl Worker {
     /// This process is its own first peer.
@@ -510,8 +41,13 @@ impl Worker {
             _ => Scheme::Fragments,
         };
         let window = (self.config.window as u64 / CREDIT_UNIT) as u32;
-        let route =
-            Route { eager_max: self.config.shm_eager, fragment: SHM_FRAGMENT, scheme, window, immediate: true };
+        let route = Route {
+            eager_max: self.config.shm_eager,
+            fragment: SHM_FRAGMENT,
+            scheme,
+            window,
+            immediate: true,
+        };
         self.up(me, RailId::Loopback, crate::loopback::Loopback::LINK, route);
     }
 
@@ -662,9 +198,9 @@ impl Worker {
             return;
         }
         if let Stream::Unix(_) = handshake.stream {
-            let made = Segment::create()
-                .map_err(|e| e.to_string())
-                .and_then(|made| Ok((made, self.shm.doorbell().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?)));
+            let made = Segment::create().map_err(|e| e.to_string()).and_then(|made| {
+                Ok((made, self.shm.doorbell().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?))
+            });
             match made {
                 Ok(((segment, memory), bell)) => {
                     handshake.segment = Some(segment);
@@ -693,9 +229,11 @@ impl Worker {
         let _ = self.wireup.control(libc::EPOLL_CTL_DEL, handshake.stream.fd().as_raw_fd(), 0, false);
         let unix = matches!(handshake.stream, Stream::Unix(_));
         let linked = match unix {
-            true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(|((ends, bell), stream)| {
-                self.shm.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
-            }),
+            true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(
+                |((ends, bell), stream)| {
+                    self.shm.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
+                },
+            ),
             false => self.tcp.adopt(handshake.stream.into_fd(), leftover).map_err(|e| e.to_string()),
         };
         let link = match linked {
@@ -705,8 +243,10 @@ impl Worker {
         if let Some(state) = self.wireup.peers.get_mut(&peer) {
             let _ = state.on(PeerEvent::Established);
         }
-        self.wireup.attempts.remove(&peer);
+        let passed_over =
+            self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
         let route = self.route_for(peer, session, unix);
+        self.core.peers[peer.0 as usize].passed_over = passed_over;
         self.up(peer, if unix { RailId::Shm } else { RailId::Tcp }, link, route);
     }
 
@@ -827,51 +367,15 @@ impl Worker {
         self.gone(peer, format!("cannot connect: {why}"));
     }
 
-    /// The peer is lost: every operation with it ends.
-    fn gone(&mut self, peer: PeerIdx, why: String) {
-        let info = &mut self.core.peers[peer.0 as usize];
-        let named = describe(info);
-        info.why = Some(format!("{named}: {why}"));
-        info.pid = None;
-        self.wireup.failed_at.insert(peer, Instant::now());
-        if let Some((rail, link)) = info.lane.take() {
-            self.core.links[rail as usize][link.0 as usize] = None;
-            match rail {
-                RailId::Loopback => {}
-                RailId::Shm => self.shm.close(link),
-                RailId::Tcp => self.tcp.close(link),
-            }
-        }
-        self.blocked.retain(|p| *p != peer);
-        self.core.engine.peer_down(peer);
-        self.settle();
-    }
-
-    /// Links that ended, or are cut because their peer broke the protocol.
-    pub(super) fn bury(&mut self) {
-        for (rail, link, why) in std::mem::take(&mut self.core.cut) {
-            let why = Down::Protocol(format!("it broke the protocol: {why}"));
-            self.core.downs.push((rail, link, why));
-        }
-        for (rail, link, why) in std::mem::take(&mut self.core.downs) {
-            let Some(peer) = self.core.link(rail, link).map(|info| info.peer) else { continue };
-            if let Some(state) = self.wireup.peers.get_mut(&peer) {
-                let orderly = matches!(why, Down::Orderly);
-                let _ = state.on(if orderly { PeerEvent::Bye } else { PeerEvent::Lost });
-            }
-            let why = match why {
-                Down::Orderly => "it has closed its endpoint".to_owned(),
-                Down::Lost(error) => format!("the connection was lost: {error}"),
-                Down::Protocol(what) => what,
-            };
-            self.gone(peer, why);
-        }
-    }
-
     fn check_deadlines(&mut self) {
         let now = Instant::now();
-        let late: Vec<u64> =
-            self.wireup.handshakes.iter().filter(|(_, h)| h.deadline <= now).map(|(token, _)| *token).collect();
+        let late: Vec<u64> = self
+            .wireup
+            .handshakes
+            .iter()
+            .filter(|(_, h)| h.deadline <= now)
+            .map(|(token, _)| *token)
+            .collect();
         for token in late {
             self.handshake_failed(token, "no answer in time");
         }
@@ -890,75 +394,4 @@ impl Worker {
             self.unreachable(peer, &failures);
         }
     }
-
-    /// Says goodbye to all peers once what was sent has left, or at the deadline.
-    pub(super) fn say_bye(&mut self, deadline: Instant) {
-        if self.wireup.closing {
-            return;
-        }
-        self.config.yielding = true;
-        while Instant::now() < deadline && !self.all_quiet() {
-            if self.progress() == 0 {
-                std::thread::sleep(Duration::from_micros(50));
-            }
-        }
-        self.wireup.closing = true;
-        let links: Vec<_> = self.core.peers.iter().filter_map(|info| info.lane).collect();
-        let header = Frame::Bye.encode(0);
-        for (rail, link) in &links {
-            // SAFETY: no payload.
-            unsafe {
-                let _ = match rail {
-                    RailId::Loopback => Ok(crate::rail::Sent::Done),
-                    RailId::Shm => self.shm.send(*link, &header, &[], None),
-                    RailId::Tcp => self.tcp.send(*link, &header, &[], None),
-                };
-            }
-        }
-        self.tcp.flush(&self.core.bufs);
-        self.part(&links, deadline);
-    }
-
-    /// Waits, at most until the deadline, until the peers' kernels have all that was sent, then closes: a TCP connection that
-    /// is closed with bytes unread would take what is still on its way with it.
-    fn part(&mut self, links: &[(RailId, LinkId)], deadline: Instant) {
-        let on_the_way =
-            |worker: &Self| links.iter().any(|(rail, link)| *rail == RailId::Tcp && !worker.tcp.idle(*link));
-        while on_the_way(self) && Instant::now() < deadline {
-            if self.progress() == 0 {
-                std::thread::sleep(Duration::from_micros(50));
-            }
-        }
-        for (rail, link) in links {
-            match rail {
-                RailId::Loopback => self.loopback.close(*link),
-                RailId::Shm => self.shm.close(*link),
-                RailId::Tcp => self.tcp.close(*link),
-            }
-        }
-    }
-
-    /// Whether nothing waits to leave, and nobody waits for an answer that this side owes.
-    fn all_quiet(&self) -> bool {
-        (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
-            let idle = match self.core.lane(peer) {
-                Some((RailId::Tcp, link)) => self.tcp.idle(link),
-                _ => true,
-            };
-            idle && (self.core.engine.is_quiet(peer) || self.core.peers[peer.0 as usize].lane.is_none() && !self.wireup.attempts.contains_key(&peer))
-        })
-    }
-}
-
-impl Wireup {
-    fn recently_failed(&self, peer: PeerIdx) -> bool {
-        self.failed_at.get(&peer).is_some_and(|at| at.elapsed() < Duration::from_secs(1))
-    }
-}
-
-fn describe(info: &PeerInfo) -> String {
-    let at: Vec<String> =
-        info.address.iter().flat_map(|a| a.sockets().map(|s| s.to_string()).collect::<Vec<_>>()).collect();
-    let short: String = info.id.0.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    if at.is_empty() { format!("peer {short}") } else { format!("peer {short} at {}", at.join(", ")) }
 }

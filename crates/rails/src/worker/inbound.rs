@@ -120,8 +120,10 @@ impl Inbound<'_> {
 impl Sink for Inbound<'_> {
     #[inline]
     fn frame(&mut self, link: LinkId, frame: Frame, payload: Payload) {
-        if let Some(peer) = self.peer(link) {
-            self.direct(peer, link, &frame, payload);
+        let Some(peer) = self.peer(link) else { return };
+        match self.core.engine.try_deliver(peer, &frame, payload.len()) {
+            Some(delivered) => self.core.deliver(&delivered, payload),
+            None => self.direct(peer, link, &frame, payload),
         }
     }
 

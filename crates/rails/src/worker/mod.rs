@@ -5,18 +5,23 @@
 //! [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
-//! listener, handshakes, links; `idle` what polling in vain does.
+//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them) and `sockets`; `closing` the
+//! end of peers and of the endpoint; `idle` what polling in vain does.
 
 mod buffers;
+mod closing;
 mod connect;
+mod handshake;
 mod idle;
 mod inbound;
 mod ops;
 mod outbound;
+mod sockets;
+mod wireup;
 
 pub use buffers::User;
-pub use connect::host_id;
 pub use ops::INJECT_MAX;
+pub use wireup::host_id;
 
 use crate::config::Config;
 use crate::error::Error;
@@ -25,7 +30,6 @@ use crate::rail::{Down, LinkId, Payload, Rail, RawIov, Sink};
 use crate::shm::ShmRail;
 use crate::tcp::TcpRail;
 use buffers::Buffers;
-use connect::Wireup;
 use inbound::{Inbound, LinkInfo, RailId};
 use polyrail_core::frame::{Frame, MAX_PAYLOAD, Matching, OpId};
 use polyrail_core::proto::{self, Engine, Failure, PeerIdx};
@@ -33,6 +37,7 @@ use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Instant;
+use wireup::Wireup;
 
 /// How an operation was begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,7 +83,7 @@ pub struct Event {
     pub kind: EventKind,
     /// What the caller gave along.
     pub user: User,
-    /// Who was at the other end, of what arrived.
+    /// Who was at the other end.
     pub peer: Option<PeerIdx>,
     /// The message's tag, of a receive.
     pub matching: Matching,
@@ -130,6 +135,8 @@ struct PeerInfo {
     pid: Option<i32>,
     /// Why direct access failed, when it was tried and failed.
     direct_refused: Option<String>,
+    /// What was tried before the lane was found, and why it failed.
+    passed_over: Vec<String>,
     /// Why the last session or attempt failed.
     why: Option<String>,
 }
@@ -216,10 +223,11 @@ impl Worker {
         let window = (config.window as u64 / proto::CREDIT_UNIT) as u32;
         let engine = Engine::new(proto::Config { window, hash_seed: u64::from_le_bytes(seed) });
         let shm = ShmRail::new().map_err(|e| Error::system("opening the shared-memory rail", e))?;
-        let tcp = TcpRail::new(connect::tcp_config(&config)).map_err(|e| Error::system("opening the TCP rail", e))?;
+        let tcp = TcpRail::new(wireup::tcp_config(&config))
+            .map_err(|e| Error::system("opening the TCP rail", e))?;
         let (wireup, address) = Wireup::open(&config)?;
-        wireup.watch(shm.wait_fd(), connect::TOKEN_RAIL)?;
-        wireup.watch(tcp.wait_fd(), connect::TOKEN_RAIL)?;
+        wireup.watch(shm.wait_fd(), wireup::TOKEN_RAIL)?;
+        wireup.watch(tcp.wait_fd(), wireup::TOKEN_RAIL)?;
         let mut worker = Self {
             address,
             core: Core {
@@ -246,7 +254,7 @@ impl Worker {
             iov: Vec::new(),
             zeros: vec![0; MAX_PAYLOAD].into(),
             rounds: 0,
-            idle: idle::Idle::new(config.yielding),
+            idle: idle::Idle::new(config.yielding, config.sleep_after),
             config,
         };
         worker.connect_self();
@@ -298,6 +306,21 @@ impl Worker {
         Some((name, self.core.engine.route(peer)))
     }
 
+    /// What was tried before the rail in use was found, and why it failed: a sentence each.
+    pub fn passed_over(&self, peer: PeerIdx) -> &[String] {
+        self.core.peers.get(peer.0 as usize).map_or(&[], |info| &info.passed_over)
+    }
+
+    /// Why this process cannot reach the peer's memory, if it tried and failed.
+    pub fn direct_refused(&self, peer: PeerIdx) -> Option<&str> {
+        self.core.peers.get(peer.0 as usize)?.direct_refused.as_deref()
+    }
+
+    /// Whether wireup with a peer is done.
+    pub fn is_connected(&self, peer: PeerIdx) -> bool {
+        self.core.engine.is_connected(peer)
+    }
+
     fn peer_of(&mut self, id: PeerId) -> PeerIdx {
         if let Some(peer) = self.by_id.get(&id) {
             return *peer;
@@ -309,6 +332,7 @@ impl Worker {
             lane: None,
             pid: None,
             direct_refused: None,
+            passed_over: Vec::new(),
             why: None,
         });
         self.by_id.insert(id, peer);
@@ -328,7 +352,13 @@ impl Worker {
     ///
     /// # Panics
     /// When header and payload together are longer than [`Worker::active_max`].
-    pub fn send_active(&mut self, to: PeerIdx, id: u16, header: &[u8], payload: &[u8]) -> Result<(), Refused> {
+    pub fn send_active(
+        &mut self,
+        to: PeerIdx,
+        id: u16,
+        header: &[u8],
+        payload: &[u8],
+    ) -> Result<(), Refused> {
         let len = header.len() + payload.len();
         if !self.core.engine.is_connected(to) {
             self.connect(to)?;
@@ -365,7 +395,7 @@ impl Worker {
         if !self.loopback.arm() {
             moved += self.loopback.progress(&mut Inbound { core: &mut self.core, rail: RailId::Loopback });
         }
-        if !self.core.links[RailId::Tcp as usize].is_empty() && self.tcp_turn(moved) {
+        if !self.core.links[RailId::Tcp as usize].is_empty() && self.tcp_turn() {
             let before = moved;
             moved += self.tcp.progress(&mut Inbound { core: &mut self.core, rail: RailId::Tcp });
             self.idle.tcp(moved > before);
@@ -377,15 +407,38 @@ impl Worker {
             self.after_arrivals();
         }
         self.tcp.flush(&self.core.bufs);
-        self.idle.round(moved);
+        if moved > 0 {
+            self.idle.busy();
+        } else {
+            self.rest();
+        }
         moved
+    }
+
+    /// A round was empty.
+    #[inline]
+    fn rest(&mut self) {
+        match self.idle.rest() {
+            idle::Rest::Spin => std::hint::spin_loop(),
+            idle::Rest::Yield => std::thread::yield_now(),
+            idle::Rest::Sleep => self.nap(),
+        }
+    }
+
+    #[cold]
+    fn nap(&mut self) {
+        if self.arm() {
+            let mut poll = libc::pollfd { fd: self.wait_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry. A signal only ends the sleep.
+            unsafe { libc::poll(&mut poll, 1, idle::NAP) };
+        }
     }
 
     /// Whether TCP is looked at in this round: always when it is all there is or was busy lately; seldom while shared memory
     /// alone has traffic, because a look costs a system call.
     #[inline]
-    fn tcp_turn(&mut self, moved: usize) -> bool {
-        self.core.links[RailId::Shm as usize].is_empty() || self.idle.tcp_due(moved)
+    fn tcp_turn(&mut self) -> bool {
+        self.core.links[RailId::Shm as usize].is_empty() || self.idle.tcp_due()
     }
 
     fn after_arrivals(&mut self) {
@@ -445,6 +498,11 @@ impl Worker {
     /// Counts of what was done.
     pub fn counts(&self) -> Counts {
         self.core.counts
+    }
+
+    /// Whether nothing waits to leave and nobody owes anybody an answer: [`Worker::close`] would not wait.
+    pub fn is_quiet(&self) -> bool {
+        self.all_quiet()
     }
 
     /// Ends the endpoint in good order: what was sent leaves, waiting at most `linger`; peers are told; operations that are

@@ -1,8 +1,8 @@
 //! What users ask of a worker.
 
 use super::buffers::{RegionMemory, User};
-use super::outbound::{copied, kept};
 use super::inbound::RailId;
+use super::outbound::{copied, kept};
 use super::{EventKind, Issued, Refused, Worker};
 use crate::rail::{Rail, RawIov, Sent};
 use polyrail_core::frame::{AtomicCode, AtomicKind, Matching, OpId, RemoteAddr};
@@ -304,4 +304,3 @@ impl Worker {
         self.settle();
     }
 }
-

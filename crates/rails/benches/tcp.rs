@@ -1,0 +1,375 @@
+//! The TCP rail against bare system calls on the same kind of socket. `cargo bench -p polyrail-rails --bench tcp`
+//!
+//! Most cases run both ends on one thread and count its processor time: on the loopback device that is all there is, kernel
+//! included, and a busy machine does not change it. Slices of the contenders alternate; figures are medians of the slices'
+//! ratios. The last case is a ping-pong between two threads, by the median of its rounds.
+
+mod tcp_bed;
+
+use std::hint::black_box;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use polyrail_core::frame::{Frame, OpId};
+use polyrail_rails::rail::{Down, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Sink, Span};
+use polyrail_rails::tcp::{Config, TcpRail};
+use tcp_bed::{Bed, connect, median, pin, timed};
+
+/// A worker that does the least that any worker does: payloads are copied to their place.
+struct Worker {
+    place: Vec<u8>,
+    frames: usize,
+    sent: usize,
+}
+
+impl Memory for Worker {
+    fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
+        let at = &self.place[span.offset as usize..][..span.len];
+        out.push(RawIov { base: at.as_ptr().cast_mut(), len: at.len() });
+        true
+    }
+}
+
+impl Sink for Worker {
+    fn frame(&mut self, _: LinkId, frame: Frame, payload: Payload) {
+        black_box(frame);
+        // SAFETY: the place is a megabyte, as much as any payload; it is the worker's own.
+        unsafe { payload.copy_to(0, self.place.as_mut_ptr(), self.place.len()) };
+        self.frames += 1;
+    }
+    fn begin(&mut self, _: LinkId, _: Frame, len: usize) -> Span {
+        Span { place: Place::Recv(OpId::default()), offset: 0, len }
+    }
+    fn end(&mut self, _: LinkId) {
+        self.frames += 1;
+    }
+    fn sent(&mut self, _: LinkId, _: Span) {
+        self.sent += 1;
+    }
+    fn down(&mut self, _: LinkId, why: Down) {
+        panic!("{why:?}");
+    }
+}
+
+/// One end of a connection, with the rail.
+struct End {
+    rail: TcpRail,
+    link: LinkId,
+    worker: Worker,
+}
+
+impl End {
+    fn new(socket: TcpStream) -> Self {
+        let mut rail = TcpRail::new(Config::default()).expect("an epoll set");
+        let link = rail.adopt(OwnedFd::from(socket), &[]).expect("connected");
+        Self { rail, link, worker: Worker { place: vec![1; 1 << 20], frames: 0, sent: 0 } }
+    }
+    fn send(&mut self, len: usize, span: Option<Span>) -> Option<Sent> {
+        let frame = Frame::Frag { to: OpId::default(), offset: 0 };
+        let iov = [RawIov { base: self.worker.place.as_mut_ptr(), len }];
+        // SAFETY: the worker's own memory.
+        unsafe { self.rail.send(self.link, &frame.encode(len), &iov, span).ok() }
+    }
+    fn progress(&mut self) {
+        self.rail.progress(&mut self.worker);
+        self.rail.flush(&self.worker);
+    }
+    fn expect(&mut self, frames: usize) {
+        while self.worker.frames < frames {
+            self.progress();
+        }
+        self.worker.frames -= frames;
+    }
+}
+
+fn again() -> bool {
+    io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)
+}
+
+fn send(fd: RawFd, buf: &[u8]) {
+    // SAFETY: the kernel reads the bytes.
+    let n =
+        unsafe { libc::send(fd, buf.as_ptr().cast(), buf.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
+    assert_eq!(n, buf.len() as isize);
+}
+
+fn recv(fd: RawFd, buf: &mut [u8]) -> usize {
+    loop {
+        // SAFETY: the kernel writes at most `buf.len()` bytes.
+        let n = unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT) };
+        assert!(n > 0 || again());
+        if n > 0 {
+            return n as usize;
+        }
+    }
+}
+
+/// Bytes of the header that the rail's frames here have.
+const HEADER: usize = 24;
+
+/// Compares two bodies, each of which does the same work: processor time of each, nanoseconds, and the median ratio.
+fn compare(
+    what: &str,
+    units: f64,
+    unit: &str,
+    slices: usize,
+    mut bare: impl FnMut(),
+    mut rail: impl FnMut(),
+) {
+    let (mut a, mut b, mut ratio) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..slices {
+        let (_, x) = timed(&mut bare);
+        let (_, y) = timed(&mut rail);
+        a.push(x);
+        b.push(y);
+        ratio.push(y / x);
+    }
+    let per = |v: Vec<f64>| median(v) / units * 1e9;
+    println!("  {what:44} bare {:9.0} rail {:9.0} ns/{unit}  ratio {:5.2}", per(a), per(b), median(ratio));
+}
+
+fn ping_pong(slices: usize) {
+    const ROUNDS: usize = 500;
+    let (a, b) = connect(Bed::Loopback).expect("loopback");
+    let (c, d) = connect(Bed::Loopback).expect("loopback");
+    let (mut left, mut right) = (End::new(c), End::new(d));
+    let mut buf = [0; HEADER + 8];
+    compare(
+        "ping-pong 8 B, same bytes",
+        ROUNDS as f64,
+        "round trip",
+        slices,
+        || {
+            for _ in 0..ROUNDS {
+                send(a.as_raw_fd(), &buf);
+                recv(b.as_raw_fd(), &mut buf);
+                send(b.as_raw_fd(), &buf);
+                recv(a.as_raw_fd(), &mut buf);
+            }
+        },
+        || {
+            for _ in 0..ROUNDS {
+                left.send(8, None);
+                right.expect(1);
+                right.send(8, None);
+                left.expect(1);
+            }
+        },
+    );
+}
+
+/// A window of small frames, one call each, against the rail's sharing of calls. The bare receiver shares calls too.
+fn small(len: usize, slices: usize) {
+    const WINDOW: usize = 64;
+    let (a, b) = connect(Bed::Loopback).expect("loopback");
+    let (c, d) = connect(Bed::Loopback).expect("loopback");
+    let (mut left, mut right) = (End::new(c), End::new(d));
+    let message = vec![0; HEADER + len];
+    let mut staging = vec![0; 64 << 10];
+    compare(
+        &format!("window of {WINDOW} x {len} B, one call each"),
+        WINDOW as f64 * 20.0,
+        "message",
+        slices,
+        || {
+            for _ in 0..20 {
+                (0..WINDOW).for_each(|_| send(a.as_raw_fd(), &message));
+                let mut have = 0;
+                while have < WINDOW * message.len() {
+                    have += recv(b.as_raw_fd(), &mut staging);
+                }
+            }
+        },
+        || {
+            for _ in 0..20 {
+                for _ in 0..WINDOW {
+                    while left.send(len, None).is_none() {
+                        left.progress();
+                        right.progress();
+                    }
+                }
+                while right.worker.frames < WINDOW {
+                    left.progress();
+                    right.progress();
+                }
+                right.worker.frames -= WINDOW;
+            }
+        },
+    );
+}
+
+/// Frames of `len` bytes by the megabyte: written as far as the socket takes them, then read, the header by the same call as
+/// the payload. Never more than a megabyte is between the ends, so that both contenders find the same in the caches.
+fn bulk(len: usize, slices: usize) {
+    let count = (1 << 20) / len;
+    let (a, b) = connect(Bed::Loopback).expect("loopback");
+    let (c, d) = connect(Bed::Loopback).expect("loopback");
+    let (mut left, mut right) = (End::new(c), End::new(d));
+    // Not zeros: those would all lie in the kernel's one page of zeros, and the sender's copy would cost nothing.
+    let message = vec![1u8; HEADER + len];
+    let mut place = vec![1u8; HEADER + len];
+    let total = count * message.len();
+    compare(
+        &format!("frames of {} KiB", len >> 10),
+        (16 * count * len) as f64 / 1e9,
+        "GB",
+        slices,
+        || {
+            for _ in 0..16 {
+                let (mut out, mut got) = (0, 0);
+                while got < total {
+                    let mut room = true;
+                    while out < total && room {
+                        let n = bare_send(a.as_raw_fd(), &message, out % message.len());
+                        out += n;
+                        room = n > 0;
+                    }
+                    while got < out {
+                        got += bare_recv(b.as_raw_fd(), &mut place, got % message.len());
+                    }
+                }
+            }
+        },
+        || {
+            let span = Span { place: Place::Send(OpId::default()), offset: 0, len };
+            for _ in 0..16 {
+                let mut out = 0;
+                while out < count {
+                    match left.send(len, Some(span)) {
+                        Some(_) => out += 1,
+                        None => {
+                            left.progress();
+                            right.progress();
+                        }
+                    }
+                }
+                left.progress();
+                while right.worker.frames < count {
+                    right.progress();
+                    if left.rail.needs_flush() {
+                        left.progress();
+                    }
+                }
+                right.worker.frames -= count;
+            }
+        },
+    );
+}
+
+/// Two addresses, cut at `at`.
+fn halves(buf: &[u8], at: usize) -> [libc::iovec; 2] {
+    let (header, payload) = (at.min(HEADER), at.max(HEADER));
+    [(header, HEADER), (payload, buf.len())].map(|(from, to)| libc::iovec {
+        iov_base: buf[from..to].as_ptr().cast_mut().cast(),
+        iov_len: to - from,
+    })
+}
+
+fn bare_send(fd: RawFd, message: &[u8], at: usize) -> usize {
+    // SAFETY: zeros are a valid msghdr; the addresses are the message's.
+    let n = unsafe {
+        let mut iov = halves(message, at);
+        let mut msg: libc::msghdr = std::mem::zeroed();
+        (msg.msg_iov, msg.msg_iovlen) = (iov.as_mut_ptr(), 2);
+        libc::sendmsg(fd, &msg, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    };
+    assert!(n > 0 || again());
+    n.max(0) as usize
+}
+
+fn bare_recv(fd: RawFd, place: &mut [u8], at: usize) -> usize {
+    // SAFETY: zeros are a valid msghdr; the addresses are the place's, which is borrowed mutably.
+    let n = unsafe {
+        let mut iov = halves(place, at);
+        let mut msg: libc::msghdr = std::mem::zeroed();
+        (msg.msg_iov, msg.msg_iovlen) = (iov.as_mut_ptr(), 2);
+        libc::recvmsg(fd, &mut msg, libc::MSG_DONTWAIT)
+    };
+    assert!(n > 0 || again());
+    n.max(0) as usize
+}
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Half a round trip of 8 B between two threads, microseconds: bare, or by the rail.
+fn threads(bed: Bed, by_rail: bool, rounds: usize) -> Result<f64, String> {
+    let (a, b) = connect(bed)?;
+    let echo = thread::spawn(move || {
+        pin(1);
+        if by_rail {
+            let mut end = End::new(b);
+            loop {
+                end.expect(1);
+                let last = end.worker.place[0] == STOP;
+                end.send(8, None);
+                if last {
+                    while !end.rail.idle(end.link) {}
+                    return;
+                }
+            }
+        }
+        let mut buf = [0; HEADER + 8];
+        while buf[0] != STOP {
+            recv(b.as_raw_fd(), &mut buf);
+            send(b.as_raw_fd(), &buf);
+        }
+    });
+    let mut times = Vec::with_capacity(rounds);
+    let mut end = End::new(a.try_clone().map_err(|e| e.to_string())?);
+    let mut buf = [0; HEADER + 8];
+    let begin = Instant::now();
+    loop {
+        let last = times.len() + 1 >= rounds || begin.elapsed() > PATIENCE;
+        let start = Instant::now();
+        if by_rail {
+            end.worker.place[0] = if last { STOP } else { 0 };
+            end.send(8, None);
+            end.expect(1);
+        } else {
+            buf[0] = if last { STOP } else { 0 };
+            send(a.as_raw_fd(), &buf);
+            recv(a.as_raw_fd(), &mut buf);
+        }
+        times.push(start.elapsed().as_secs_f64() / 2.0 * 1e6);
+        if last {
+            break;
+        }
+    }
+    echo.join().map_err(|_| "the echo panicked")?;
+    Ok(median(times))
+}
+
+const STOP: u8 = 7;
+
+fn main() {
+    let slices = if std::env::args().any(|a| a == "--test") { 1 } else { 101 };
+    pin(0);
+    if std::env::var_os("ONLY").is_some() {
+        bulk(1 << 20, 2);
+        return;
+    }
+    println!("one thread, processor time of both ends and the kernel between them:");
+    ping_pong(slices);
+    small(8, slices);
+    small(256, slices);
+    small(2048, slices);
+    for len in [8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20] {
+        bulk(len, slices.min(41));
+    }
+    for bed in [Bed::Loopback, Bed::Veth] {
+        if let Err(e) = connect(bed) {
+            println!("skipped: {bed:?} ({e})");
+            continue;
+        }
+        let (mut bare, mut rail) = (Vec::new(), Vec::new());
+        for _ in 0..slices.min(7) {
+            bare.push(threads(bed, false, 3000).expect("measured"));
+            rail.push(threads(bed, true, 3000).expect("measured"));
+        }
+        let (bare, rail) = (median(bare), median(rail));
+        println!("two threads, {bed:?}, 8 B: bare {bare:.2} rail {rail:.2} us  ratio {:.2}", rail / bare);
+    }
+}
