@@ -492,9 +492,9 @@ impl Engine {
     fn lost_stashes(&self, peer: PeerIdx) -> Vec<OpId> {
         let (mut whole, mut lost) = (Vec::new(), Vec::new());
         for (stash, s) in self.stashes.iter().filter(|(_, s)| s.from == peer) {
-            match s.kind {
+            match &s.kind {
                 StashKind::Eager { whole: true, handle: Some(handle), session, envelope, .. } => {
-                    whole.push((session, handle, envelope.len, stash));
+                    whole.push((*session, *handle, envelope.len, stash));
                 }
                 // claimed: somebody is about to receive it
                 StashKind::Eager { whole: true, .. } => {}
