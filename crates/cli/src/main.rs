@@ -1,6 +1,8 @@
 //! The `polyrail` command.
 #![forbid(unsafe_code)]
 
+mod bench;
+mod info;
 mod run;
 
 use std::process::ExitCode;
@@ -18,10 +20,14 @@ struct Command {
 #[derive(clap::Subcommand)]
 enum Task {
     Run(run::Args),
+    Info(info::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     match Command::parse().task {
         Task::Run(args) => run::main(&args),
+        Task::Info(args) => info::main(&args),
+        Task::Bench(args) => bench::main(&args),
     }
 }

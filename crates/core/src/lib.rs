@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod frame;
 pub mod matching;
 pub mod proto;
+pub mod sim;
 pub mod slab;
 pub mod state;
 pub mod wire;

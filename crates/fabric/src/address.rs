@@ -217,7 +217,10 @@ mod tests {
 
     #[test]
     fn a_socket_address_is_that_of_c() {
-        assert_eq!(write_socket(([127, 0, 0, 1], 0x1234).into()), [2, 0, 0x12, 0x34, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            write_socket(([127, 0, 0, 1], 0x1234).into()),
+            [2, 0, 0x12, 0x34, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+        );
         for bytes in [&[][..], &[2], &[2, 0, 0, 0, 1, 2, 3, 4], &[10; 27], &[0; 28]] {
             assert_eq!(read_socket(bytes), None);
         }

@@ -53,7 +53,9 @@ impl Av {
 
     /// The lowest free number from `from` on.
     fn free(&self, from: usize) -> usize {
-        (from..self.entries.len()).find(|&at| self.entries[at].is_none()).unwrap_or(self.entries.len().max(from))
+        (from..self.entries.len())
+            .find(|&at| self.entries[at].is_none())
+            .unwrap_or(self.entries.len().max(from))
     }
 
     fn remove(&mut self, number: usize) -> bool {
@@ -62,7 +64,8 @@ impl Av {
         if self.numbers.get(&id) == Some(&number) {
             self.numbers.remove(&id);
             // inserted twice: the other number stands for it now
-            let other = self.entries.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.id() == id));
+            let other =
+                self.entries.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.id() == id));
             self.numbers.extend(other.map(|other| (id, other)));
         }
         while self.entries.last().is_some_and(Option::is_none) {
@@ -232,7 +235,8 @@ unsafe extern "C" fn insert(
     }
     let peers = (0..count).map(|at| {
         // SAFETY: `count` addresses of the domain's format.
-        let bytes = unsafe { std::slice::from_raw_parts(addr.cast::<u8>().add(at * format.size()), format.size()) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts(addr.cast::<u8>().add(at * format.size()), format.size()) };
         format.peer(bytes)
     });
     let insertion = Insertion { peers: peers.collect(), numbers: fi_addr, flags, context };
@@ -315,13 +319,17 @@ unsafe extern "C" fn insertsym(
     let Some(first) = node.as_ref().and_then(|node| node.to_str().ok()) else { return -FI_EINVAL };
     let mut sockets = Vec::new();
     for n in 0..nodecnt {
-        let Some(node) = node_after(first, n).and_then(|node| CString::new(node).ok()) else { return -FI_EINVAL };
+        let Some(node) = node_after(first, n).and_then(|node| CString::new(node).ok()) else {
+            return -FI_EINVAL;
+        };
         let at = match resolve(Some(node), service.clone(), format) {
             Ok(at) => at,
             Err(code) => return code,
         };
         for s in 0..svccnt {
-            let Some(port) = u16::try_from(s).ok().and_then(|s| at.port().checked_add(s)) else { return -FI_EINVAL };
+            let Some(port) = u16::try_from(s).ok().and_then(|s| at.port().checked_add(s)) else {
+                return -FI_EINVAL;
+            };
             sockets.push(SocketAddr::new(at.ip(), port));
         }
     }
@@ -359,7 +367,9 @@ unsafe extern "C" fn lookup(
     let member = unsafe { AvObject::ours(av) };
     let state = member.lock();
     let address = state.avs[member.number].get(fi_addr);
-    let Some(bytes) = address.and_then(|address| member.domain.format.write(address)) else { return -FI_EINVAL };
+    let Some(bytes) = address.and_then(|address| member.domain.format.write(address)) else {
+        return -FI_EINVAL;
+    };
     // SAFETY: C's buffer has `addrlen` bytes.
     unsafe {
         let room = std::mem::replace(&mut *addrlen, bytes.len());
@@ -380,8 +390,12 @@ unsafe extern "C" fn straddr(
         let format = AvObject::ours(av).domain.format;
         let bytes = std::slice::from_raw_parts(addr.cast::<u8>(), format.size());
         match (format, crate::address::read_socket(bytes)) {
-            (Format::Own, _) => Address::parse(bytes).map_or_else(|why| why.to_string(), |address| address.to_string()),
-            (_, Some(at)) => format!("{}://{at}", if at.is_ipv4() { "fi_sockaddr_in" } else { "fi_sockaddr_in6" }),
+            (Format::Own, _) => {
+                Address::parse(bytes).map_or_else(|why| why.to_string(), |address| address.to_string())
+            }
+            (_, Some(at)) => {
+                format!("{}://{at}", if at.is_ipv4() { "fi_sockaddr_in" } else { "fi_sockaddr_in6" })
+            }
             (_, None) => "not a socket address".into(),
         }
     };

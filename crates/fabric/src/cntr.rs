@@ -70,7 +70,9 @@ pub unsafe fn open(
     let number = domain.lock().cntrs.insert(new);
     let fid = head(FI_CLASS_CNTR, context, &FID_OPS);
     // SAFETY: a place for the result.
-    unsafe { cntr.write(CntrObject::give(fid_cntr { fid, ops: &raw const OPS }, Member::new(domain, number))) };
+    unsafe {
+        cntr.write(CntrObject::give(fid_cntr { fid, ops: &raw const OPS }, Member::new(domain, number)))
+    };
     FI_SUCCESS
 }
 

@@ -120,7 +120,9 @@ impl Cq {
     pub fn forget(&mut self, endpoint: usize) {
         self.users.retain(|&user| user != endpoint);
         let faults = self.faults.iter_mut().map(|fault| &mut fault.entry);
-        for entry in self.entries.iter_mut().chain(faults).filter(|entry| entry.source >> 32 == endpoint as u64) {
+        for entry in
+            self.entries.iter_mut().chain(faults).filter(|entry| entry.source >> 32 == endpoint as u64)
+        {
             entry.source = Entry::NO_SOURCE;
         }
     }
@@ -280,7 +282,13 @@ impl CqMember {
     /// # Safety
     /// `buf` has room for `count` entries of the queue's format, `sources` for as many.
     #[inline]
-    unsafe fn take(&self, state: &mut State, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
+    unsafe fn take(
+        &self,
+        state: &mut State,
+        buf: *mut c_void,
+        count: usize,
+        sources: *mut fi_addr_t,
+    ) -> isize {
         let cq = &mut state.cqs[self.member.number];
         if cq.is_empty() {
             poll(state, &self.member);

@@ -347,7 +347,8 @@ unsafe extern "C" fn query_collective(
 
 /// The code of an atomic operation, if it is one that is done here: with it, the bytes in one element.
 pub fn atomic_code(datatype: fi_datatype, op: fi_op, kind: AtomicKind) -> Option<(AtomicCode, usize)> {
-    let code = AtomicCode { datatype: u8::try_from(datatype).ok()?, op: u8::try_from(op).ok()?, kind, count: 0 };
+    let code =
+        AtomicCode { datatype: u8::try_from(datatype).ok()?, op: u8::try_from(op).ok()?, kind, count: 0 };
     let size = atomic::element_size(code.datatype)?;
     atomic::supported(code).then_some((code, size))
 }

@@ -73,7 +73,12 @@ impl Eq {
     /// A control operation that failed.
     pub fn push_error(&self, fid: *mut fid, context: *mut c_void, data: u64, err: c_int) {
         let mut inner = self.lock();
-        inner.errors.push_back(Failed { fid: fid.expose_provenance(), context: context.expose_provenance(), data, err });
+        inner.errors.push_back(Failed {
+            fid: fid.expose_provenance(),
+            context: context.expose_provenance(),
+            data,
+            err,
+        });
         inner.wait.raise();
     }
 
@@ -101,7 +106,8 @@ pub unsafe fn open(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: by the caller's promise.
-    let (object, flags) = unsafe { attr.as_ref() }.map_or((FI_WAIT_NONE, 0), |attr| (attr.wait_obj, attr.flags));
+    let (object, flags) =
+        unsafe { attr.as_ref() }.map_or((FI_WAIT_NONE, 0), |attr| (attr.wait_obj, attr.flags));
     let wait = match Wait::new(object) {
         Ok(wait) => wait,
         Err(code) => return code,
@@ -151,7 +157,13 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     }
 }
 
-unsafe extern "C" fn read(eq: *mut fid_eq, event: *mut u32, buf: *mut c_void, len: usize, flags: u64) -> isize {
+unsafe extern "C" fn read(
+    eq: *mut fid_eq,
+    event: *mut u32,
+    buf: *mut c_void,
+    len: usize,
+    flags: u64,
+) -> isize {
     // SAFETY: C's event queue.
     let mut inner = unsafe { EqObject::ours(eq) }.lock();
     if !inner.errors.is_empty() {
@@ -200,7 +212,13 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, buf: *mut fi_eq_err_entry, flags: 
     size_of::<fi_eq_err_entry>() as isize
 }
 
-unsafe extern "C" fn write(eq: *mut fid_eq, event: u32, buf: *const c_void, len: usize, _flags: u64) -> isize {
+unsafe extern "C" fn write(
+    eq: *mut fid_eq,
+    event: u32,
+    buf: *const c_void,
+    len: usize,
+    _flags: u64,
+) -> isize {
     // SAFETY: C's event queue.
     let eq = unsafe { EqObject::ours(eq) };
     if !eq.writable || (buf.is_null() && len > 0) {

@@ -131,7 +131,11 @@ mod tests {
         assert_eq!(buf.map(|c| c as u8), *b"peer x: c\0");
         let long = failed(Failure::PeerGone, Some(&"x".repeat(1000)));
         assert_eq!((long.data.len(), long.data.last()), (ERR_DATA_MAX, Some(&0)));
-        for (number, expected) in [(0, "not an error of this provider"), (-1, "not an error of this provider"), (4, "no such message has arrived")] {
+        for (number, expected) in [
+            (0, "not an error of this provider"),
+            (-1, "not an error of this provider"),
+            (4, "no such message has arrived"),
+        ] {
             // SAFETY: without data or buffer.
             let text = unsafe { CStr::from_ptr(sentence(number, std::ptr::null(), std::ptr::null_mut(), 0)) };
             assert_eq!(text.to_str(), Ok(expected));

@@ -186,7 +186,12 @@ unsafe extern "C" fn regv(
     unsafe { reg(fid, (*iov).iov_base, (*iov).iov_len, access, offset, requested_key, flags, mr, context) }
 }
 
-unsafe extern "C" fn regattr(fid: *mut fid, attr: *const fi_mr_attr, flags: u64, mr: *mut *mut fid_mr) -> c_int {
+unsafe extern "C" fn regattr(
+    fid: *mut fid,
+    attr: *const fi_mr_attr,
+    flags: u64,
+    mr: *mut *mut fid_mr,
+) -> c_int {
     if flags & FI_MR_DMABUF != 0 {
         return -FI_EOPNOTSUPP;
     }
@@ -197,7 +202,17 @@ unsafe extern "C" fn regattr(fid: *mut fid, attr: *const fi_mr_attr, flags: u64,
             return -FI_EOPNOTSUPP;
         }
         let (iov, count) = ((*attr).mr_iov, (*attr).iov_count);
-        regv(fid, iov, count, (*attr).access, (*attr).offset, (*attr).requested_key, flags, mr, (*attr).context)
+        regv(
+            fid,
+            iov,
+            count,
+            (*attr).access,
+            (*attr).offset,
+            (*attr).requested_key,
+            flags,
+            mr,
+            (*attr).context,
+        )
     }
 }
 

@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ops::{Index, IndexMut};
 use std::ptr;
 
-use crate::ffi::{FI_ENOSYS, fid, fi_ops};
+use crate::ffi::{FI_ENOSYS, fi_ops, fid};
 
 /// libfabric's struct, then ours. C writes to its own (a context, say), never at the same time as we read.
 #[repr(C)]

@@ -56,7 +56,10 @@ impl Fds {
     fn open() -> io::Result<Self> {
         // SAFETY: plain calls.
         let (epoll, event) = unsafe {
-            (owned(libc::epoll_create1(libc::EPOLL_CLOEXEC))?, owned(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?)
+            (
+                owned(libc::epoll_create1(libc::EPOLL_CLOEXEC))?,
+                owned(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?,
+            )
         };
         watch(&epoll, event.as_raw_fd())?;
         Ok(Self { epoll, event })
@@ -127,14 +130,10 @@ impl Wait {
     /// libfabric's number, negative, for a kind that we do not have.
     pub fn new(object: fi_wait_obj) -> Result<Self, libc::c_int> {
         match object {
-            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_MUTEX_COND | FI_WAIT_YIELD | FI_WAIT_POLLFD => Ok(Self {
-                object,
-                fds: None,
-                sleepers: 0,
-                armed: false,
-                raised: false,
-                interrupted: false,
-            }),
+            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_MUTEX_COND | FI_WAIT_YIELD
+            | FI_WAIT_POLLFD => {
+                Ok(Self { object, fds: None, sleepers: 0, armed: false, raised: false, interrupted: false })
+            }
             // wait sets are gone from libfabric 2
             FI_WAIT_SET => Err(-FI_ENOSYS),
             _ => Err(-FI_EINVAL),
@@ -180,7 +179,9 @@ impl Wait {
     pub fn detach(&mut self, worker: RawFd) {
         if let Some(fds) = &self.fds {
             // SAFETY: open descriptors; deletion takes no event.
-            unsafe { libc::epoll_ctl(fds.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, worker, std::ptr::null_mut()) };
+            unsafe {
+                libc::epoll_ctl(fds.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, worker, std::ptr::null_mut())
+            };
         }
     }
 

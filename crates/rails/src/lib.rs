@@ -2,8 +2,10 @@
 
 pub mod atomic;
 pub mod config;
+pub mod discover;
 pub mod error;
 pub mod loopback;
+pub mod mailbox;
 pub mod named;
 mod primitive;
 pub mod rail;
@@ -16,3 +18,8 @@ pub use config::Config;
 pub use error::Error;
 pub use report::report;
 pub use worker::{Event, EventKind, INJECT_MAX, Issued, Refused, User, Worker};
+/// Words of `core` that this crate's users need.
+pub use polyrail_core::{
+    proto::{Failure, PeerIdx, Route, Scheme},
+    wire::{Address, AddressError, Versions},
+};

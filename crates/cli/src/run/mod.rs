@@ -5,9 +5,9 @@
 //! in the end which ranks really did ([`watch`]).
 
 mod detect;
-mod environment;
+pub mod environment;
 mod error;
-mod mpiexec;
+pub mod mpiexec;
 mod signals;
 mod watch;
 

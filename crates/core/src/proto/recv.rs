@@ -54,6 +54,8 @@ pub(super) struct Stash {
 enum StashKind {
     Eager {
         envelope: Envelope,
+        /// Whose credit it has.
+        session: u32,
         handle: Option<Handle>,
         whole: bool,
         ack: Option<OpId>,
@@ -278,16 +280,16 @@ impl Engine {
         let Frame::Eager { order, matching: matching @ Matching::Tag(tag), data, ack: None } = *frame else {
             return None;
         };
+        let len = payload as u64;
         let p = &mut self.peers[peer.0 as usize];
         if order.seq != p.expect_seq || !p.held.is_empty() || !p.take_credit(order.credit) {
             return None;
         }
         let op = self.tagged.posted.take_match(Source(peer.0), tag)?;
         p.expect_seq = order.seq.wrapping_add(1);
-        let len = payload as u64;
-        if p.consume(len, self.config.window) {
-            self.ready.push_back(peer);
-        }
+        let session = p.session;
+        p.take(len, self.config.window);
+        self.consume(peer, session, len);
         let got = self.recvs.remove(op).map_or(0, |r| r.room.min(len));
         Some(Delivered { op, envelope: Envelope { from: peer, matching, data, len }, got })
     }
@@ -305,7 +307,7 @@ impl Engine {
         let Some(op) = self.take_posted(envelope) else {
             return self.stash_eager(envelope, ack);
         };
-        self.consume(envelope);
+        self.consume(peer, self.peers[peer.0 as usize].session, envelope.len);
         let mut want = 0;
         if let Some(r) = self.recvs.get_mut(op) {
             (r.phase, r.sender) = (RecvPhase::Placing, ack);
@@ -318,17 +320,10 @@ impl Engine {
         Directive::Place(self.span(op, 0, want), After::Received(op))
     }
 
-    /// Returns the credit of an eager message that has met its receive.
-    #[inline]
-    fn consume(&mut self, envelope: Envelope) {
-        if self.peers[envelope.from.0 as usize].consume(envelope.len, self.config.window) {
-            self.ready.push_back(envelope.from);
-        }
-    }
-
     fn stash_eager(&mut self, envelope: Envelope, ack: Option<OpId>) -> Directive {
         let whole = envelope.len == 0;
-        let kind = StashKind::Eager { envelope, handle: None, whole, ack, waiting: None };
+        let session = self.peers[envelope.from.0 as usize].session;
+        let kind = StashKind::Eager { envelope, session, handle: None, whole, ack, waiting: None };
         let stash = self.unexpected(envelope, kind);
         if whole {
             self.stashed(stash);
@@ -397,10 +392,10 @@ impl Engine {
     fn take_stash(&mut self, op: OpId, stash: OpId) {
         let Some(s) = self.stashes.get_mut(stash) else { return };
         match &mut s.kind {
-            StashKind::Eager { envelope, whole, handle, .. } => {
-                let (envelope, whole) = (*envelope, *whole);
+            StashKind::Eager { envelope, session, whole, handle, .. } => {
+                let (envelope, session, whole) = (*envelope, *session, *whole);
                 *handle = None;
-                self.consume(envelope);
+                self.consume(envelope.from, session, envelope.len);
                 let op = self.match_with(op, envelope);
                 if whole {
                     self.unstash(op, stash);

@@ -7,7 +7,7 @@ use polyrail_rails::User;
 use polyrail_rails::rail::RawIov;
 
 use super::message::{check, number, total};
-use super::{EpMember, EpObject, Endpoint};
+use super::{Endpoint, EpMember, EpObject};
 use crate::domain::atomic_code;
 use crate::ffi::*;
 use crate::info::offer::{ATOMIC_MAX, IOV_LIMIT};
@@ -47,11 +47,7 @@ impl Elements {
     ///
     /// # Safety
     /// There are `count` pieces.
-    unsafe fn bytes<T>(
-        self,
-        size: usize,
-        f: impl FnOnce(&[RawIov]) -> Result<T, c_int>,
-    ) -> Result<T, c_int> {
+    unsafe fn bytes<T>(self, size: usize, f: impl FnOnce(&[RawIov]) -> Result<T, c_int>) -> Result<T, c_int> {
         if self.count > IOV_LIMIT || (self.count > 0 && self.pieces.is_null()) {
             return Err(-FI_EINVAL);
         }
@@ -333,7 +329,9 @@ unsafe extern "C" fn readwritemsg(
 ) -> isize {
     let result = Elements { pieces: resultv, count: result_count };
     // SAFETY: C's endpoint, message and memory.
-    unsafe { message(msg, flags, AtomicKind::Fetch, Elements::NONE, result, |a| EpObject::ours(ep).atomic(a)) }
+    unsafe {
+        message(msg, flags, AtomicKind::Fetch, Elements::NONE, result, |a| EpObject::ours(ep).atomic(a))
+    }
 }
 
 unsafe extern "C" fn compwrite(
@@ -359,7 +357,22 @@ unsafe extern "C" fn compwrite(
         let (desc, compare_desc, result_desc) = (&raw mut desc, &raw mut compare_desc, &raw mut result_desc);
         let (ioc, with, into) = (&raw const ioc, &raw const with, &raw mut into);
         compwritev(
-            ep, ioc, desc, 1, with, compare_desc, 1, into, result_desc, 1, dest_addr, addr, key, datatype, op, context,
+            ep,
+            ioc,
+            desc,
+            1,
+            with,
+            compare_desc,
+            1,
+            into,
+            result_desc,
+            1,
+            dest_addr,
+            addr,
+            key,
+            datatype,
+            op,
+            context,
         )
     }
 }
@@ -429,17 +442,32 @@ unsafe fn valid(kind: AtomicKind, datatype: fi_datatype, op: fi_op, count: *mut 
     FI_SUCCESS
 }
 
-unsafe extern "C" fn writevalid(_: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
+unsafe extern "C" fn writevalid(
+    _: *mut fid_ep,
+    datatype: fi_datatype,
+    op: fi_op,
+    count: *mut usize,
+) -> c_int {
     // SAFETY: as our caller says.
     unsafe { valid(AtomicKind::Update, datatype, op, count) }
 }
 
-unsafe extern "C" fn readwritevalid(_: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
+unsafe extern "C" fn readwritevalid(
+    _: *mut fid_ep,
+    datatype: fi_datatype,
+    op: fi_op,
+    count: *mut usize,
+) -> c_int {
     // SAFETY: as our caller says.
     unsafe { valid(AtomicKind::Fetch, datatype, op, count) }
 }
 
-unsafe extern "C" fn compwritevalid(_: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
+unsafe extern "C" fn compwritevalid(
+    _: *mut fid_ep,
+    datatype: fi_datatype,
+    op: fi_op,
+    count: *mut usize,
+) -> c_int {
     // SAFETY: as our caller says.
     unsafe { valid(AtomicKind::Compare, datatype, op, count) }
 }

@@ -8,7 +8,7 @@ use polyrail_core::proto::{Delivery, Envelope, Filter, PeerIdx};
 use polyrail_rails::rail::RawIov;
 use polyrail_rails::{Issued, Refused, User, Worker};
 
-use super::{EpMember, Endpoint, Extra};
+use super::{Endpoint, EpMember, Extra};
 use crate::cq::{Entry, Fault};
 use crate::error;
 use crate::ffi::*;
@@ -115,7 +115,8 @@ impl Endpoint {
         match why {
             Refused::Again => -FI_EAGAIN,
             Refused::Gone => {
-                let reason = self.worker.as_ref().and_then(|worker| worker.why(to)).unwrap_or("the peer is gone");
+                let reason =
+                    self.worker.as_ref().and_then(|worker| worker.why(to)).unwrap_or("the peer is gone");
                 log!(FI_LOG_WARN, FI_LOG_EP_DATA, "{reason}");
                 -FI_ENOTCONN
             }
@@ -160,7 +161,13 @@ impl Endpoint {
     /// # Safety
     /// The memory is readable during the call.
     #[inline]
-    unsafe fn inject(&mut self, peer: PeerIdx, s: &Send<'_>, marks: u64, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    unsafe fn inject(
+        &mut self,
+        peer: PeerIdx,
+        s: &Send<'_>,
+        marks: u64,
+        sinks: &mut Sinks<'_>,
+    ) -> Result<(), c_int> {
         let most = match s.matching {
             Matching::Tag(_) => self.limits.inject_tagged,
             Matching::Message => self.limits.inject_msg,

@@ -156,13 +156,18 @@ impl Endpoint {
         })?;
         sinks.regions.offer(&mut worker);
         if let Err(why) = polyrail_rails::report("libfabric provider") {
-            log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "polyrail run cannot be told that this process uses Polyrail: {why}");
+            log!(
+                FI_LOG_WARN,
+                FI_LOG_EP_CTRL,
+                "polyrail run cannot be told that this process uses Polyrail: {why}"
+            );
         }
         let fd = worker.wait_fd();
         let attached = domain.auto().map_or(Ok(()), |auto| auto.attach(fd)).and_then(|()| {
             self.queues().try_for_each(|cq| sinks.cqs[cq].wait.attach(fd))?;
             self.unique_counters().into_iter().try_for_each(|cntr| sinks.cntrs[cntr].wait.attach(fd))?;
-            let others = sinks.cntrs.values_mut().filter(|cntr| cntr.regions > 0 && !cntr.users.contains(&number));
+            let others =
+                sinks.cntrs.values_mut().filter(|cntr| cntr.regions > 0 && !cntr.users.contains(&number));
             others.into_iter().try_for_each(|cntr| cntr.wait.attach(fd))
         });
         attached.map_err(|error| -error.raw_os_error().unwrap_or(FI_EIO))?;
@@ -243,10 +248,12 @@ pub unsafe fn open(
     let Some(source) = source else { return -FI_EINVAL };
     // An endpoint without a name of its own still has an IP and port where addresses are written so.
     let source = match (source, domain.format) {
-        (Source::Anywhere, Format::V4 | Format::V6) => match Source::read(domain.format, &source.write(domain.format)) {
-            Some(named) => named,
-            None => return -FI_EINVAL,
-        },
+        (Source::Anywhere, Format::V4 | Format::V6) => {
+            match Source::read(domain.format, &source.write(domain.format)) {
+                Some(named) => named,
+                None => return -FI_EINVAL,
+            }
+        }
         (source, _) => source,
     };
     let caps = if info.caps == 0 { u64::MAX } else { info.caps };
@@ -407,8 +414,16 @@ unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int {
 }
 
 impl Endpoint {
-    fn bind_queue(&mut self, number: usize, cq: usize, flags: u64, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
-        if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 || flags & (FI_TRANSMIT | FI_RECV) == 0 {
+    fn bind_queue(
+        &mut self,
+        number: usize,
+        cq: usize,
+        flags: u64,
+        sinks: &mut Sinks<'_>,
+    ) -> Result<(), c_int> {
+        if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0
+            || flags & (FI_TRANSMIT | FI_RECV) == 0
+        {
             return Err(-FI_EBADFLAGS);
         }
         let taken = |wanted: u64, slot: &Option<usize>| flags & wanted != 0 && slot.is_some();
@@ -429,7 +444,13 @@ impl Endpoint {
         Ok(())
     }
 
-    fn bind_counter(&mut self, number: usize, cntr: usize, flags: u64, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    fn bind_counter(
+        &mut self,
+        number: usize,
+        cntr: usize,
+        flags: u64,
+        sinks: &mut Sinks<'_>,
+    ) -> Result<(), c_int> {
         // in the order of `Class`
         const KINDS: [u64; 6] = [FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE];
         if flags & !KINDS.into_iter().fold(0, |all, kind| all | kind) != 0 {
@@ -479,7 +500,9 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         FI_ENABLE => {
             let mut state = ours.member.lock();
             let (endpoint, mut sinks) = state.split(ours.member.number);
-            endpoint.enable(ours.member.number, &ours.member.domain, &mut sinks).map_or_else(|code| code, |()| FI_SUCCESS)
+            endpoint
+                .enable(ours.member.number, &ours.member.domain, &mut sinks)
+                .map_or_else(|code| code, |()| FI_SUCCESS)
         }
         // SAFETY: the command's argument.
         FI_GETOPSFLAG | FI_SETOPSFLAG => unsafe { op_flags(ours, command, arg.cast()) },

@@ -67,7 +67,14 @@ unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
             Ok(iov) => iov,
             Err(code) => return code as isize,
         };
-        EpObject::ours(ep).recv(Recv { from: m.addr, matching: Message, ignore: 0, iov, flags, context: m.context })
+        EpObject::ours(ep).recv(Recv {
+            from: m.addr,
+            matching: Message,
+            ignore: 0,
+            iov,
+            flags,
+            context: m.context,
+        })
     }
 }
 
@@ -122,7 +129,16 @@ unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
 unsafe extern "C" fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, dest_addr: fi_addr_t) -> isize {
     let (matching, iov, context) = (Message, &piece(buf, len), std::ptr::null_mut());
     // SAFETY: C's endpoint; its memory during the call.
-    unsafe { EpObject::ours(ep).inject(&Send { to: dest_addr, matching, data: None, iov, flags: FI_INJECT, context }) }
+    unsafe {
+        EpObject::ours(ep).inject(&Send {
+            to: dest_addr,
+            matching,
+            data: None,
+            iov,
+            flags: FI_INJECT,
+            context,
+        })
+    }
 }
 
 unsafe extern "C" fn senddata(
@@ -138,7 +154,14 @@ unsafe extern "C" fn senddata(
     unsafe {
         let ep = EpObject::ours(ep);
         let iov = &piece(buf, len);
-        ep.send(Send { to: dest_addr, matching: Message, data: Some(data), iov, flags: ep.tx_flags(), context })
+        ep.send(Send {
+            to: dest_addr,
+            matching: Message,
+            data: Some(data),
+            iov,
+            flags: ep.tx_flags(),
+            context,
+        })
     }
 }
 
@@ -151,5 +174,7 @@ unsafe extern "C" fn injectdata(
 ) -> isize {
     let (matching, iov, data, context) = (Message, &piece(buf, len), Some(data), std::ptr::null_mut());
     // SAFETY: C's endpoint; its memory during the call.
-    unsafe { EpObject::ours(ep).inject(&Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context }) }
+    unsafe {
+        EpObject::ours(ep).inject(&Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context })
+    }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::message::number;
-use super::{EpObject, Endpoint, Limits};
+use super::{Endpoint, EpObject, Limits};
 use crate::ffi::*;
 use crate::info::offer::{MSG_MAX, QUEUE};
 use polyrail_rails::INJECT_MAX;
@@ -158,5 +158,9 @@ unsafe extern "C" fn rx_ctx(
 unsafe extern "C" fn size_left(ep: *mut fid_ep) -> isize {
     // SAFETY: C's endpoint.
     let ours = unsafe { EpObject::ours(ep) };
-    if ours.member.lock().endpoints[ours.member.number].enabled { QUEUE as isize } else { -(FI_EOPBADSTATE as isize) }
+    if ours.member.lock().endpoints[ours.member.number].enabled {
+        QUEUE as isize
+    } else {
+        -(FI_EOPBADSTATE as isize)
+    }
 }

@@ -9,7 +9,7 @@ use polyrail_rails::User;
 use polyrail_rails::rail::RawIov;
 
 use super::message::{check, number, piece, pieces, total};
-use super::{EpMember, EpObject, Endpoint};
+use super::{Endpoint, EpMember, EpObject};
 use crate::ffi::*;
 use crate::info::offer::IOV_LIMIT;
 use crate::progress::{Sinks, mark};

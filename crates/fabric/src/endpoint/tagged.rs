@@ -57,7 +57,14 @@ unsafe extern "C" fn recvv(
             Ok(iov) => iov,
             Err(code) => return code as isize,
         };
-        ep.recv(Recv { from: src_addr, matching: Matching::Tag(tag), ignore, iov, flags: ep.rx_flags(), context })
+        ep.recv(Recv {
+            from: src_addr,
+            matching: Matching::Tag(tag),
+            ignore,
+            iov,
+            flags: ep.rx_flags(),
+            context,
+        })
     }
 }
 
@@ -109,7 +116,14 @@ unsafe extern "C" fn sendv(
             Ok(iov) => iov,
             Err(code) => return code as isize,
         };
-        ep.send(Send { to: dest_addr, matching: Matching::Tag(tag), data: None, iov, flags: ep.tx_flags(), context })
+        ep.send(Send {
+            to: dest_addr,
+            matching: Matching::Tag(tag),
+            data: None,
+            iov,
+            flags: ep.tx_flags(),
+            context,
+        })
     }
 }
 
@@ -137,7 +151,16 @@ unsafe extern "C" fn inject(
     let (matching, iov) = (Matching::Tag(tag), &piece(buf, len));
     let context = std::ptr::null_mut();
     // SAFETY: C's endpoint; its memory during the call.
-    unsafe { EpObject::ours(ep).inject(&Send { to: dest_addr, matching, data: None, iov, flags: FI_INJECT, context }) }
+    unsafe {
+        EpObject::ours(ep).inject(&Send {
+            to: dest_addr,
+            matching,
+            data: None,
+            iov,
+            flags: FI_INJECT,
+            context,
+        })
+    }
 }
 
 unsafe extern "C" fn senddata(
@@ -169,5 +192,7 @@ unsafe extern "C" fn injectdata(
     let (matching, iov, data) = (Matching::Tag(tag), &piece(buf, len), Some(data));
     let context = std::ptr::null_mut();
     // SAFETY: C's endpoint; its memory during the call.
-    unsafe { EpObject::ours(ep).inject(&Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context }) }
+    unsafe {
+        EpObject::ours(ep).inject(&Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context })
+    }
 }

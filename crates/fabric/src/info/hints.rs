@@ -129,8 +129,16 @@ impl Hints {
                 tx: info.tx_attr.as_ref().map(Tx::read).unwrap_or_default(),
                 rx: info.rx_attr.as_ref().map(Rx::read).unwrap_or_default(),
                 ep: info.ep_attr.as_ref().map(Ep::read).unwrap_or_default(),
-                domain: if info.domain_attr.is_null() { Domain::default() } else { Domain::read(info.domain_attr) },
-                fabric: if info.fabric_attr.is_null() { Fabric::default() } else { Fabric::read(info.fabric_attr) },
+                domain: if info.domain_attr.is_null() {
+                    Domain::default()
+                } else {
+                    Domain::read(info.domain_attr)
+                },
+                fabric: if info.fabric_attr.is_null() {
+                    Fabric::default()
+                } else {
+                    Fabric::read(info.fabric_attr)
+                },
             })
         }
     }
@@ -186,7 +194,9 @@ impl Domain {
     unsafe fn read(a: *const fi_domain_attr) -> Self {
         macro_rules! get {
             // SAFETY: a field of every version, by the caller's promise.
-            ($field:ident) => { unsafe { (*a).$field } };
+            ($field:ident) => {
+                unsafe { (*a).$field }
+            };
         }
         Self {
             domain: get!(domain).addr(),

@@ -13,9 +13,9 @@ mod tests;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use crate::address::{Format, Source};
+use crate::fabric;
 use crate::ffi::*;
 use crate::provider::{host, log};
-use crate::fabric;
 use hints::Hints;
 pub use resolve::Query;
 
@@ -86,12 +86,15 @@ fn ends(
         *format = if given.is_some_and(|at| at.is_ipv6()) { Format::V6 } else { Format::V4 };
     }
     if asked {
-        let own = node.as_ref().and_then(|node| node.to_str().ok()?.parse::<polyrail_core::wire::Address>().ok());
+        let own =
+            node.as_ref().and_then(|node| node.to_str().ok()?.parse::<polyrail_core::wire::Address>().ok());
         if let (Some(address), Format::Own, None, false) = (&own, *format, &service, passive) {
             dest = Some(address.to_bytes().to_vec());
         } else {
             let found = Query { node, service, numeric: flags & FI_NUMERICHOST != 0, passive }.resolve()?;
-            let fits = |at: &&std::net::SocketAddr| any_family || *format == Format::Own || at.is_ipv4() == (*format == Format::V4);
+            let fits = |at: &&std::net::SocketAddr| {
+                any_family || *format == Format::Own || at.is_ipv4() == (*format == Format::V4)
+            };
             let at = *found.iter().find(fits).ok_or("no address of this family")?;
             if any_family {
                 *format = if at.is_ipv4() { Format::V4 } else { Format::V6 };

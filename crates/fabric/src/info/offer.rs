@@ -197,7 +197,11 @@ fn fabric(h: &Hints) -> Result<(), String> {
     let ours = |name: &Option<String>| name.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(NAME));
     need!(ours(&h.fabric.name), "fabric {:?}: there is only {NAME:?}", h.fabric.name);
     need!(ours(&h.domain.name), "domain {:?}: there is only {NAME:?}", h.domain.name);
-    need!(h.fabric.prov_version <= VERSION, "provider version {:#x}: this is {VERSION:#x}", h.fabric.prov_version);
+    need!(
+        h.fabric.prov_version <= VERSION,
+        "provider version {:#x}: this is {VERSION:#x}",
+        h.fabric.prov_version
+    );
     Ok(())
 }
 
@@ -247,7 +251,9 @@ fn domain(version: u32, h: &Hints) -> Result<c_int, String> {
         (mode @ (FI_MR_BASIC | FI_MR_SCALABLE), _) => Ok(mode),
         (FI_MR_UNSPEC, true) => Ok(FI_MR_SCALABLE),
         (mode, true) => Err(format!("mr_mode {mode:#x} before API 1.5")),
-        (mode, false) if mode & v1_0 != 0 => Err(format!("mr_mode {mode:#x}: basic or scalable with other bits")),
+        (mode, false) if mode & v1_0 != 0 => {
+            Err(format!("mr_mode {mode:#x}: basic or scalable with other bits"))
+        }
         // none of what the application agrees to do is needed
         _ => Ok(0),
     }

@@ -45,7 +45,8 @@ impl Query {
     }
 
     fn name(&self) -> String {
-        let text = |part: &Option<CString>| part.as_deref().map_or("*".into(), CStr::to_string_lossy).into_owned();
+        let text =
+            |part: &Option<CString>| part.as_deref().map_or("*".into(), CStr::to_string_lossy).into_owned();
         format!("{} port {}", text(&self.node), text(&self.service))
     }
 
@@ -71,7 +72,9 @@ impl Query {
         let text = |part: &Option<CString>| part.as_deref().map_or(ptr::null(), CStr::as_ptr);
         let mut list = ptr::null_mut();
         // SAFETY: C strings or nulls, not both null (`numbers` has answered that), and a place for the list.
-        let code = unsafe { libc::getaddrinfo(text(&self.node), text(&self.service), &raw const hints, &raw mut list) };
+        let code = unsafe {
+            libc::getaddrinfo(text(&self.node), text(&self.service), &raw const hints, &raw mut list)
+        };
         if code != 0 {
             // SAFETY: it takes any number and returns a static C string.
             return Err(unsafe { CStr::from_ptr(libc::gai_strerror(code)) }.to_string_lossy().into_owned());
@@ -81,7 +84,8 @@ impl Query {
         while let Some(entry) = unsafe { at.as_ref() } {
             if !entry.ai_addr.is_null() {
                 // SAFETY: as above.
-                let bytes = unsafe { std::slice::from_raw_parts(entry.ai_addr.cast(), entry.ai_addrlen as usize) };
+                let bytes =
+                    unsafe { std::slice::from_raw_parts(entry.ai_addr.cast(), entry.ai_addrlen as usize) };
                 found.extend(read_socket(bytes));
             }
             at = entry.ai_next;
@@ -98,7 +102,12 @@ impl Query {
 mod tests {
     use super::*;
 
-    fn ask(node: Option<&str>, service: Option<&str>, numeric: bool, passive: bool) -> Result<Vec<SocketAddr>, String> {
+    fn ask(
+        node: Option<&str>,
+        service: Option<&str>,
+        numeric: bool,
+        passive: bool,
+    ) -> Result<Vec<SocketAddr>, String> {
         let text = |part: Option<&str>| part.map(|part| CString::new(part).unwrap());
         Query { node: text(node), service: text(service), numeric, passive }.resolve()
     }

@@ -200,9 +200,10 @@ fn old_versions_register_memory_as_they_did() {
 #[test]
 fn ends_follow_node_and_service() {
     let text = |text: &str| Some(std::ffi::CString::new(text).unwrap());
-    let find = |format: &mut Format, node: Option<&str>, service: Option<&str>, flags, hints: Option<&Hints>| {
-        ends(format, node.and_then(text), service.and_then(text), flags, hints)
-    };
+    let find =
+        |format: &mut Format, node: Option<&str>, service: Option<&str>, flags, hints: Option<&Hints>| {
+            ends(format, node.and_then(text), service.and_then(text), flags, hints)
+        };
     let mut own = Format::Own;
     let nowhere = find(&mut own, None, None, 0, None).unwrap();
     assert_eq!((nowhere.src, nowhere.dest), (Source::Anywhere.write(Format::Own), None));

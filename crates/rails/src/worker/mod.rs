@@ -5,18 +5,23 @@
 //! [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
-//! listener, handshakes, links; `idle` what polling in vain does.
+//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them) and `sockets`; `closing` the
+//! end of peers and of the endpoint; `idle` what polling in vain does.
 
 mod buffers;
+mod closing;
 mod connect;
+mod handshake;
 mod idle;
 mod inbound;
 mod ops;
 mod outbound;
+mod sockets;
+mod wireup;
 
 pub use buffers::User;
-pub use connect::host_id;
 pub use ops::INJECT_MAX;
+pub use wireup::host_id;
 
 use crate::config::Config;
 use crate::error::Error;
@@ -25,7 +30,6 @@ use crate::rail::{Down, LinkId, Payload, Rail, RawIov, Sink};
 use crate::shm::ShmRail;
 use crate::tcp::TcpRail;
 use buffers::Buffers;
-use connect::Wireup;
 use inbound::{Inbound, LinkInfo, RailId};
 use polyrail_core::frame::{Frame, MAX_PAYLOAD, Matching, OpId};
 use polyrail_core::proto::{self, Engine, Failure, PeerIdx};
@@ -33,6 +37,7 @@ use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::time::Instant;
+use wireup::Wireup;
 
 /// How an operation was begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,6 +135,8 @@ struct PeerInfo {
     pid: Option<i32>,
     /// Why direct access failed, when it was tried and failed.
     direct_refused: Option<String>,
+    /// What was tried before the lane was found, and why it failed.
+    passed_over: Vec<String>,
     /// Why the last session or attempt failed.
     why: Option<String>,
 }
@@ -216,11 +223,11 @@ impl Worker {
         let window = (config.window as u64 / proto::CREDIT_UNIT) as u32;
         let engine = Engine::new(proto::Config { window, hash_seed: u64::from_le_bytes(seed) });
         let shm = ShmRail::new().map_err(|e| Error::system("opening the shared-memory rail", e))?;
-        let tcp = TcpRail::new(connect::tcp_config(&config))
+        let tcp = TcpRail::new(wireup::tcp_config(&config))
             .map_err(|e| Error::system("opening the TCP rail", e))?;
         let (wireup, address) = Wireup::open(&config)?;
-        wireup.watch(shm.wait_fd(), connect::TOKEN_RAIL)?;
-        wireup.watch(tcp.wait_fd(), connect::TOKEN_RAIL)?;
+        wireup.watch(shm.wait_fd(), wireup::TOKEN_RAIL)?;
+        wireup.watch(tcp.wait_fd(), wireup::TOKEN_RAIL)?;
         let mut worker = Self {
             address,
             core: Core {
@@ -299,6 +306,16 @@ impl Worker {
         Some((name, self.core.engine.route(peer)))
     }
 
+    /// What was tried before the rail in use was found, and why it failed: a sentence each.
+    pub fn passed_over(&self, peer: PeerIdx) -> &[String] {
+        self.core.peers.get(peer.0 as usize).map_or(&[], |info| &info.passed_over)
+    }
+
+    /// Why this process cannot reach the peer's memory, if it tried and failed.
+    pub fn direct_refused(&self, peer: PeerIdx) -> Option<&str> {
+        self.core.peers.get(peer.0 as usize)?.direct_refused.as_deref()
+    }
+
     /// Whether wireup with a peer is done.
     pub fn is_connected(&self, peer: PeerIdx) -> bool {
         self.core.engine.is_connected(peer)
@@ -315,6 +332,7 @@ impl Worker {
             lane: None,
             pid: None,
             direct_refused: None,
+            passed_over: Vec::new(),
             why: None,
         });
         self.by_id.insert(id, peer);

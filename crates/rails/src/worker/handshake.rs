@@ -1,0 +1,174 @@
+//! One handshake on a real socket: bytes between the socket and [`polyrail_core::wireup`]'s machines.
+
+use crate::shm::fdpass;
+use crate::shm::segment::Segment;
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::wire::Reject;
+use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, Session};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+/// A connection that is not a link yet.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(OwnedFd),
+}
+
+impl Stream {
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd(),
+            Self::Unix(fd) => fd.as_fd(),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(fd) => fdpass::send(fd.as_fd(), bytes, fds),
+        }
+    }
+
+    fn read(&mut self, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(bytes),
+            Self::Unix(fd) => fdpass::recv(fd.as_fd(), bytes, fds),
+        }
+    }
+
+    pub fn into_fd(self) -> OwnedFd {
+        match self {
+            Self::Tcp(stream) => stream.into(),
+            Self::Unix(fd) => fd,
+        }
+    }
+}
+
+pub(super) enum Half {
+    Ours(Initiator, PeerIdx),
+    Theirs(Box<Responder>, Option<(PeerIdx, Session)>),
+}
+
+/// One handshake.
+pub(super) struct Handshake {
+    pub stream: Stream,
+    pub half: Half,
+    pub deadline: Instant,
+    /// Descriptors to go with the next bytes.
+    pub outgoing: Vec<OwnedFd>,
+    /// Descriptors that came.
+    pub incoming: Vec<OwnedFd>,
+    /// The segment that this side made for a peer that it accepts.
+    pub segment: Option<Segment>,
+    pub writing: bool,
+    /// PROOF is on its way: the peer may count on this connection.
+    pub proving: bool,
+}
+
+/// What became of a handshake's turn.
+pub(super) enum Turn {
+    Wait,
+    Proven(Session),
+    Done(Session, Vec<u8>),
+    Rejected(Reject),
+    Failed(String),
+}
+
+impl Handshake {
+    /// Sends and receives what can be, and tells the machine. Returns how it stands.
+    pub fn turn(&mut self, doorbell: BorrowedFd<'_>) -> Turn {
+        let mut buffer = [0; 4096];
+        loop {
+            if let Some(wait) = self.flush() {
+                return wait;
+            }
+            if let Half::Theirs(responder, decided) = &mut self.half {
+                match responder.poll_event() {
+                    Some(ResponderEvent::Authenticated(session)) => return Turn::Proven(session),
+                    Some(ResponderEvent::Established) => {
+                        return match decided.take() {
+                            Some((_, session)) => Turn::Done(session, Vec::new()),
+                            None => Turn::Failed("it was accepted twice".into()),
+                        };
+                    }
+                    None => {}
+                }
+            }
+            let n = match self.stream.read(&mut buffer, &mut self.incoming) {
+                Ok(0) => {
+                    return Turn::Failed(
+                        "it closed the connection; if it is there, its key is another".into(),
+                    );
+                }
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Turn::Failed(e.to_string()),
+            };
+            let taken = match &mut self.half {
+                Half::Ours(initiator, _) => initiator.handle_bytes(&buffer[..n]),
+                Half::Theirs(responder, _) => responder.handle_bytes(&buffer[..n]),
+            };
+            let taken = match taken {
+                Ok(taken) => taken,
+                Err(why) => {
+                    self.flush();
+                    return Turn::Failed(why.to_string());
+                }
+            };
+            if let Half::Ours(initiator, _) = &mut self.half {
+                while let Some(event) = initiator.poll_event() {
+                    match event {
+                        InitiatorEvent::Proving => {
+                            self.proving = true;
+                            if let (Stream::Unix(_), Ok(fd)) = (&self.stream, doorbell.try_clone_to_owned()) {
+                                self.outgoing.push(fd);
+                            }
+                        }
+                        InitiatorEvent::Established(session) => {
+                            return Turn::Done(session, buffer[taken..n].to_vec());
+                        }
+                        InitiatorEvent::Rejected(reason) => return Turn::Rejected(reason),
+                    }
+                }
+            } else if taken < n {
+                return Turn::Failed("it spoke out of turn".into());
+            }
+        }
+    }
+
+    /// Writes what the machine has to say. Something is returned when it cannot all be written.
+    pub fn flush(&mut self) -> Option<Turn> {
+        loop {
+            let bytes = match &self.half {
+                Half::Ours(initiator, _) => initiator.poll_transmit(),
+                Half::Theirs(responder, _) => responder.poll_transmit(),
+            };
+            let Some(bytes) = bytes else { return None };
+            let fds: Vec<BorrowedFd<'_>> = self.outgoing.iter().map(AsFd::as_fd).collect();
+            match self.stream.write(bytes, &fds) {
+                Ok(n) => {
+                    self.outgoing.clear();
+                    match &mut self.half {
+                        Half::Ours(initiator, _) => initiator.transmitted(n),
+                        Half::Theirs(responder, _) => responder.transmitted(n),
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) => {
+                    return Some(Turn::Wait);
+                }
+                Err(e) => return Some(Turn::Failed(e.to_string())),
+            }
+        }
+    }
+
+    pub fn wants_write(&self) -> bool {
+        match &self.half {
+            Half::Ours(initiator, _) => initiator.poll_transmit().is_some(),
+            Half::Theirs(responder, _) => responder.poll_transmit().is_some(),
+        }
+    }
+}
