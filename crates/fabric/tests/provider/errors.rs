@@ -1,12 +1,12 @@
 //! What goes wrong, and how it is told.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::ptr;
 
 use polyrail_fi::ffi::*;
 
 use crate::host::host;
-use crate::node::{Node, Want, close, ok, pair, pattern};
+use crate::node::{Node, Want, close, context, ok, pair, pattern};
 
 #[test]
 fn a_message_longer_than_its_buffer_is_truncated() {
@@ -34,7 +34,7 @@ fn a_peer_that_is_gone_is_named() {
     let bytes = [1; 100];
     // SAFETY: the bytes live until the completion.
     a.retry(&[], |ep| unsafe {
-        ((*(*ep).tagged).send)(ep, bytes.as_ptr().cast(), 100, ptr::null_mut(), gone, 1, 6 as *mut c_void)
+        ((*(*ep).tagged).send)(ep, bytes.as_ptr().cast(), 100, ptr::null_mut(), gone, 1, context(6))
     });
     let start = std::time::Instant::now();
     while a.read().err() == Some(FI_EAGAIN) {

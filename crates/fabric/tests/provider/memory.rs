@@ -7,7 +7,7 @@ use std::time::Instant;
 use polyrail_fi::ffi::*;
 
 use crate::host::host;
-use crate::node::{Pair, TIME, Want, close, ok, pair, pattern, piece};
+use crate::node::{Pair, TIME, Want, close, context, ok, pair, pattern, piece};
 
 #[test]
 fn memory_is_written_and_read() {
@@ -22,17 +22,7 @@ fn memory_is_written_and_read() {
         // SAFETY: both buffers live until their completions.
         unsafe {
             p.a.retry(&[&p.b], |ep| {
-                ((*(*ep).rma).writedata)(
-                    ep,
-                    sent.as_ptr().cast(),
-                    len,
-                    none,
-                    88,
-                    p.to_b,
-                    50,
-                    key,
-                    1 as *mut c_void,
-                )
+                ((*(*ep).rma).writedata)(ep, sent.as_ptr().cast(), len, none, 88, p.to_b, 50, key, context(1))
             });
             let e = p.a.complete(&[&p.b]);
             assert_eq!((e.op_context as usize, e.flags), (1, FI_RMA | FI_WRITE));
@@ -40,16 +30,7 @@ fn memory_is_written_and_read() {
             assert_eq!(e.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
             assert_eq!((e.op_context, e.data, e.len), (none, 88, len));
             p.a.retry(&[&p.b], |ep| {
-                ((*(*ep).rma).read)(
-                    ep,
-                    back.as_mut_ptr().cast(),
-                    len,
-                    none,
-                    p.to_b,
-                    50,
-                    key,
-                    2 as *mut c_void,
-                )
+                ((*(*ep).rma).read)(ep, back.as_mut_ptr().cast(), len, none, p.to_b, 50, key, context(2))
             });
         }
         let e = p.a.complete(&[&p.b]);
@@ -75,7 +56,7 @@ fn several_ranges_are_one_operation() {
         addr: p.to_b,
         rma_iov: at.as_ptr(),
         rma_iov_count: 2,
-        context: 4 as *mut c_void,
+        context: context(4),
         data: 0,
     };
     // SAFETY: the message and its memory live until the completion.
@@ -198,7 +179,7 @@ fn atomics_of_all_three_kinds() {
     unsafe {
         let atomic = |ep: *mut fid_ep| &*(*ep).atomic;
         p.a.retry(&[&p.b], |ep| {
-            (atomic(ep).write)(ep, operands, 2, none, p.to_b, 0, 1, FI_UINT64, FI_SUM, 1 as *mut c_void)
+            (atomic(ep).write)(ep, operands, 2, none, p.to_b, 0, 1, FI_UINT64, FI_SUM, context(1))
         });
         assert_eq!(p.a.complete(&[&p.b]).flags, FI_ATOMIC | FI_WRITE);
         p.a.retry(&[&p.b], |ep| {
@@ -215,7 +196,7 @@ fn atomics_of_all_three_kinds() {
                 1,
                 FI_UINT64,
                 FI_ATOMIC_READ,
-                2 as *mut c_void,
+                context(2),
             )
         });
         assert_eq!(p.a.complete(&[&p.b]).flags, FI_ATOMIC | FI_READ);
@@ -236,7 +217,7 @@ fn atomics_of_all_three_kinds() {
                 1,
                 FI_UINT64,
                 FI_CSWAP,
-                3 as *mut c_void,
+                context(3),
             )
         });
         assert_eq!(p.a.complete(&[&p.b]).op_context as usize, 3);

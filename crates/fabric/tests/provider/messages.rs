@@ -1,12 +1,11 @@
 //! Tagged and untagged messages, and what completions say of them.
 
-use std::ffi::c_void;
 use std::ptr;
 
 use polyrail_fi::ffi::*;
 
 use crate::host::host;
-use crate::node::{Want, ok, pair, pattern, piece};
+use crate::node::{Want, context, ok, pair, pattern, piece};
 
 const SIZES: [usize; 8] = [0, 1, 64, 4096, 16384, 16385, 300_000, 3_000_000];
 
@@ -179,7 +178,7 @@ fn scattered_memory_is_one_message() {
             addr: p.to_b,
             tag: 3,
             ignore: 0,
-            context: 1 as *mut c_void,
+            context: context(1),
             data: 17,
         };
         let flags = FI_REMOTE_CQ_DATA | FI_MATCH_COMPLETE | FI_MORE;
@@ -210,7 +209,7 @@ fn an_injected_buffer_is_free_at_once() {
             desc: ptr::null_mut(),
             iov_count: 1,
             addr: p.to_b,
-            context: 1 as *mut c_void,
+            context: context(1),
             data: 0,
         };
         // SAFETY: the memory is there during the call.
@@ -219,7 +218,7 @@ fn an_injected_buffer_is_free_at_once() {
         // SAFETY: the buffer lives until the completion.
         ok(unsafe {
             let (at, none) = (got.as_mut_ptr().cast(), ptr::null_mut());
-            ((*(*p.b.ep).msg).recv)(p.b.ep, at, got.len(), none, FI_ADDR_UNSPEC, 2 as *mut c_void)
+            ((*(*p.b.ep).msg).recv)(p.b.ep, at, got.len(), none, FI_ADDR_UNSPEC, context(2))
         } as i32);
         let e = p.b.complete(&[&p.a]);
         assert_eq!((e.flags, e.len), (FI_MSG | FI_RECV, 16384));

@@ -214,7 +214,7 @@ impl<'a> Node<'a> {
                 from,
                 tag,
                 ignore,
-                context as *mut c_void,
+                self::context(context),
             )
         } as c_int);
     }
@@ -223,7 +223,7 @@ impl<'a> Node<'a> {
         let (at, len) = (buf.as_ptr().cast(), buf.len());
         // SAFETY: the buffer outlives the send, or the endpoint is closed before.
         self.retry(others, |ep| unsafe {
-            ((*(*ep).tagged).send)(ep, at, len, ptr::null_mut(), to, tag, context as *mut c_void)
+            ((*(*ep).tagged).send)(ep, at, len, ptr::null_mut(), to, tag, self::context(context))
         });
     }
 
@@ -243,7 +243,7 @@ impl<'a> Node<'a> {
             addr: from,
             tag,
             ignore: 0,
-            context: context as *mut c_void,
+            context: self::context(context),
             data: 0,
         };
         // SAFETY: the memory outlives the receive.
@@ -309,6 +309,11 @@ pub fn pair(host: &Host, want: Want) -> Pair<'_> {
     let (a, b) = (Node::new(host, want), Node::new(host, want));
     let (to_b, to_a) = (a.insert(&b.name()), b.insert(&a.name()));
     Pair { a, b, to_b, to_a }
+}
+
+/// A context that is only a number.
+pub fn context(number: usize) -> *mut c_void {
+    ptr::without_provenance_mut(number)
 }
 
 pub fn piece(bytes: &mut [u8]) -> iovec {

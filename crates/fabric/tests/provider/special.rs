@@ -1,12 +1,11 @@
 //! Multi-receive buffers; looking, claiming and discarding; cancelling; aliases and options.
 
-use std::ffi::c_void;
 use std::ptr;
 
 use polyrail_fi::ffi::*;
 
 use crate::host::host;
-use crate::node::{Node, Pair, Want, close, ok, pair, pattern, piece};
+use crate::node::{Node, Pair, Want, close, context, ok, pair, pattern, piece};
 
 fn setopt(node: &Node<'_>, option: i32, value: usize) -> i32 {
     // SAFETY: a value of that size.
@@ -47,7 +46,7 @@ fn one_buffer_takes_many_messages() {
             desc: ptr::null_mut(),
             iov_count: 1,
             addr: FI_ADDR_UNSPEC,
-            context: (n + 1) as *mut c_void,
+            context: context(n + 1),
             data: 0,
         };
         // SAFETY: the buffers outlive the endpoint.
@@ -145,7 +144,7 @@ fn a_receive_can_be_taken_back() {
     p.b.trecv(&mut second, FI_ADDR_UNSPEC, 1, 0, 12);
     let cancel = |context: usize| {
         // SAFETY: an open endpoint.
-        unsafe { ((*(*p.b.ep).ops).cancel)(p.b.ep.cast(), context as *mut c_void) }
+        unsafe { ((*(*p.b.ep).ops).cancel)(p.b.ep.cast(), crate::node::context(context)) }
     };
     assert_eq!(cancel(11), 0);
     let e = p.b.fail(&[&p.a]);
@@ -183,7 +182,7 @@ fn an_alias_has_flags_of_its_own() {
                 ptr::null_mut(),
                 p.to_b,
                 1,
-                2 as *mut c_void,
+                context(2),
             )
         });
         assert_eq!(p.a.complete(&[&p.b]).op_context as usize, 2);

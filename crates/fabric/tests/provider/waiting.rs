@@ -1,13 +1,12 @@
 //! Sleeping, waking, and progress by itself.
 
-use std::ffi::c_void;
 use std::ptr;
 use std::time::{Duration, Instant};
 
 use polyrail_fi::ffi::*;
 
 use crate::host::host;
-use crate::node::{Node, TIME, Want, ok, pair};
+use crate::node::{Node, TIME, Want, context, ok, pair};
 
 /// `fi_cq_sread` of one entry.
 fn sread(node: &Node<'_>, timeout: i32) -> isize {
@@ -197,7 +196,7 @@ fn automatic_progress_serves_peers() {
                 to_b,
                 0,
                 1,
-                1 as *mut c_void,
+                context(1),
             )
         });
         a.complete(&[]);
