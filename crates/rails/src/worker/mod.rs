@@ -294,6 +294,11 @@ impl Worker {
         self.core.peers.get(peer.0 as usize)?.address.as_ref().map(Address::to_bytes)
     }
 
+    /// The public identity of a peer: that of its address, also when the address itself is not known.
+    pub fn id_of(&self, peer: PeerIdx) -> Option<PeerId> {
+        Some(self.core.peers.get(peer.0 as usize)?.id)
+    }
+
     /// Why a peer cannot be reached, or was lost: a sentence that names it.
     pub fn why(&self, peer: PeerIdx) -> Option<&str> {
         self.core.peers.get(peer.0 as usize)?.why.as_deref()
