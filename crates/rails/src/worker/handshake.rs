@@ -63,7 +63,7 @@ impl std::fmt::Display for Place {
 }
 
 pub(super) enum Half {
-    Ours(Initiator, PeerIdx, Place),
+    Ours(Box<Initiator>, PeerIdx, Place),
     Theirs(Box<Responder>, Option<(PeerIdx, Session)>),
 }
 

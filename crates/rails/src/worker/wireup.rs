@@ -402,7 +402,7 @@ impl Wireup {
             kind: Kind::Session,
             nonce: Nonce(random()?),
         };
-        let half = Half::Ours(Initiator::new(args, self.offer.clone()), peer, place);
+        let half = Half::Ours(Box::new(Initiator::new(args, self.offer.clone())), peer, place);
         self.add(stream.map_err(failed)?, half, deadline).map_err(failed)?;
         Ok(())
     }
