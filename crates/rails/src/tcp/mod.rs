@@ -59,7 +59,7 @@ impl Default for Config {
             silence: Duration::from_secs(30),
             send_buffer: None,
             recv_buffer: None,
-            unsent_limit: Some(256 << 10),
+            unsent_limit: None,
             congestion: None,
         }
     }
