@@ -7,7 +7,7 @@
 //! bytes, and asks [`Memory::resolve`] for the addresses each time it touches them. An operation that ended in the meantime
 //! resolves to nothing, and the rail then sends zeros or discards, so that the stream stays in step.
 
-use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::frame::Frame;
 
 /// A link of one rail: an index into the rail's table. Never reused before [`Rail::close`] has been called for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -28,33 +28,7 @@ unsafe impl Send for RawIov {}
 // SAFETY: as above; sharing the address shares no memory.
 unsafe impl Sync for RawIov {}
 
-/// Whose bytes a [`Span`] means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// A send's buffer.
-    Send(OpId),
-    /// A receive's buffer.
-    Recv(OpId),
-    /// The local side of a put, get or atomic.
-    Rma(OpId),
-    /// A registered region, by its key; the span's offset is the remote address in that region.
-    Region(u64),
-    /// An unexpected message's own buffer.
-    Stash(u32),
-    /// Nothing: what arrives is read and forgotten.
-    Discard,
-}
-
-/// A range of an operation's bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
-    /// Whose.
-    pub place: Place,
-    /// From which byte.
-    pub offset: u64,
-    /// How many.
-    pub len: usize,
-}
+pub use polyrail_core::proto::{Place, Span};
 
 /// Where spans are.
 pub trait Memory {

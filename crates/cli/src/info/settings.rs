@@ -1,0 +1,93 @@
+//! Settings in force, and names that were meant to be settings.
+
+use polyrail_rails::config::SETTINGS;
+
+/// Variables that other parts of Polyrail read, besides the settings of a worker.
+const OTHERS: [(&str, &str); 2] = [
+    ("POLYRAIL_SECRET_FILE", "the user's secret, from which the keys of named endpoints come"),
+    ("POLYRAIL_REPORT", "where polyrail run waits for the reports of its ranks"),
+];
+/// What scripts/lab tells the commands inside it.
+const LAB: &str = "POLYRAIL_LAB";
+
+/// A setting that is made.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The variable.
+    pub name: String,
+    pub value: String,
+    /// What it means; none: nobody reads it.
+    pub meaning: Option<&'static str>,
+    /// The known name that it is nearest to, if nobody reads it and there is one.
+    pub nearest: Option<String>,
+}
+
+/// The settings in an environment.
+pub fn made(environment: impl Iterator<Item = (String, String)>) -> Vec<Setting> {
+    let mut all: Vec<Setting> = environment
+        .filter(|(name, _)| {
+            ["POLYRAIL_", "FI_POLYRAIL_"].iter().any(|prefix| name.starts_with(prefix))
+                && !name.starts_with(LAB)
+        })
+        .map(|(name, value)| {
+            let meaning = known().find(|(known, _)| *known == name).map(|(_, meaning)| meaning);
+            let nearest = if meaning.is_none() { nearest(&name) } else { None };
+            // whoever can read this may report in a job's name
+            let value = if name == "POLYRAIL_REPORT" { "(set)".into() } else { value };
+            Setting { name, value, meaning, nearest }
+        })
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+fn known() -> impl Iterator<Item = (String, &'static str)> {
+    let settings = SETTINGS.iter().flat_map(|(name, meaning)| {
+        ["POLYRAIL_", "FI_POLYRAIL_"].map(|prefix| (format!("{prefix}{name}"), *meaning))
+    });
+    settings.chain(OTHERS.map(|(name, meaning)| (name.to_owned(), meaning)))
+}
+
+fn nearest(name: &str) -> Option<String> {
+    let (distance, best) =
+        known().map(|(known, _)| (strsim::damerau_levenshtein(name, &known), known)).min()?;
+    // further than that it is no misspelling
+    (distance <= 4).then_some(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str) -> Setting {
+        made([(name.to_owned(), "x".to_owned())].into_iter()).remove(0)
+    }
+
+    #[test]
+    fn known_settings_have_a_meaning() {
+        for name in ["POLYRAIL_RAILS", "FI_POLYRAIL_WINDOW", "POLYRAIL_SECRET_FILE"] {
+            assert!(one(name).meaning.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn misspelt_settings_are_pointed_out() {
+        for (wrong, right) in [
+            ("POLYRAIL_RAIL", "POLYRAIL_RAILS"),
+            ("POLYRAIL_INTERFACE", "POLYRAIL_INTERFACES"),
+            ("POLYRAIL_TCP_EAGRE", "POLYRAIL_TCP_EAGER"),
+            ("FI_POLYRAIL_PROT", "FI_POLYRAIL_PORT"),
+        ] {
+            let setting = one(wrong);
+            assert_eq!((setting.meaning, setting.nearest.as_deref()), (None, Some(right)));
+        }
+        assert_eq!(one("POLYRAIL_SOMETHING_ELSE").nearest, None);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_left_alone_and_secrets_stay_so() {
+        let others = ["PATH", "FI_PROVIDER", "POLYRAIL", "POLYRAIL_LAB_HOSTS"];
+        assert_eq!(made(others.map(|name| (name.to_owned(), String::new())).into_iter()), []);
+        assert_eq!(one("POLYRAIL_REPORT").value, "(set)");
+    }
+}

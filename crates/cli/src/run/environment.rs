@@ -1,0 +1,210 @@
+//! What makes an MPI use the provider.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Job;
+use super::error::Error;
+use super::mpiexec::Family;
+
+/// The provider's file. libfabric loads what ends in `fi.so`.
+const FILE: &str = "libpolyrail_fi.so";
+
+/// Where the provider is.
+#[derive(Debug)]
+pub struct Provider {
+    dir: PathBuf,
+}
+
+impl Provider {
+    /// Looks in `explicit` only, if given; else in `FI_PROVIDER_PATH` and beside this command, as built or as installed.
+    pub fn find(explicit: Option<&Path>) -> Result<Self, Error> {
+        let dirs = match explicit {
+            Some(dir) => vec![dir.to_owned()],
+            None => default_dirs(),
+        };
+        // Ranks may start in another directory.
+        let absolute = |dir: &PathBuf| std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+        match dirs.iter().find(|dir| dir.join(FILE).is_file()) {
+            Some(dir) => Ok(Self { dir: absolute(dir) }),
+            None => Err(Error::NoProvider { searched: dirs.iter().map(|dir| dir.join(FILE)).collect() }),
+        }
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> PathBuf {
+        self.dir.join(FILE)
+    }
+}
+
+fn default_dirs() -> Vec<PathBuf> {
+    let chosen = std::env::var_os("FI_PROVIDER_PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&chosen).filter(|dir| dir.is_absolute()).collect();
+    if let Some(bin) = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned())) {
+        let prefix = bin.parent().unwrap_or(&bin);
+        dirs.extend([
+            bin.clone(),
+            prefix.join("lib/polyrail"),
+            prefix.join("lib/libfabric"),
+            prefix.join("lib"),
+        ]);
+    }
+    dirs
+}
+
+/// One environment variable of a job.
+struct Variable {
+    name: &'static str,
+    value: OsString,
+    /// Whether a value that the user has set stays: it tunes, and does not choose what carries the messages.
+    tunes: bool,
+}
+
+fn all(family: Family, provider: &Provider) -> Vec<Variable> {
+    let choose = |name, value: &str| Variable { name, value: value.into(), tunes: false };
+    let tune = |name, value: &str| Variable { name, value: value.into(), tunes: true };
+    let mut variables = match family {
+        Family::Mpich => vec![
+            choose("MPIR_CVAR_CH4_NETMOD", "ofi"),
+            // Else ranks of one host would talk by MPICH's own shared memory.
+            tune("MPIR_CVAR_NOLOCAL", "1"),
+        ],
+        Family::OpenMpi => vec![
+            choose("OMPI_MCA_pml", "cm"),
+            choose("OMPI_MCA_mtl", "ofi"),
+            // One-sided operations have a way of their own: keep them from UCX and from Open MPI's TCP.
+            tune("OMPI_MCA_osc", "^ucx"),
+            tune("OMPI_MCA_btl", "self,ofi"),
+        ],
+    };
+    // All messages come by the provider, so a rank that waits for long may sleep; not if MPICH has a way of its own beside it.
+    if std::env::var_os("MPIR_CVAR_NOLOCAL").is_none_or(|value| value == "1") {
+        variables.push(tune("POLYRAIL_SLEEP_AFTER", "1000"));
+    }
+    variables.push(choose("FI_PROVIDER", "polyrail"));
+    variables.push(Variable { name: "FI_PROVIDER_PATH", value: provider.dir.clone().into(), tunes: false });
+    variables
+}
+
+/// What to set for a job of this family, given what is set already.
+pub fn variables(family: Family, provider: &Provider) -> impl Iterator<Item = (&'static str, OsString)> {
+    let keep = |variable: &Variable| variable.tunes && std::env::var_os(variable.name).is_some();
+    all(family, provider).into_iter().filter(move |variable| !keep(variable)).map(|v| (v.name, v.value))
+}
+
+/// The environment as commands for a shell.
+pub fn as_shell(family: Family, provider: &Provider) -> String {
+    let line = |(name, value): (&str, OsString)| format!("export {name}={}\n", quote(&value));
+    variables(family, provider).map(line).collect()
+}
+
+/// A command as one would type it, with the environment that it adds.
+pub fn quoted(command: &Command) -> String {
+    let sets =
+        command.get_envs().filter_map(|(name, value)| Some(format!("{}={}", name.display(), quote(value?))));
+    let words = std::iter::once(command.get_program()).chain(command.get_args()).map(quote);
+    sets.chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn quote(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./,:=@%+".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// mpiexec's whole command line. Hydra hands the environment on to all hosts by itself; Open MPI hands on what is named,
+/// and that for each program of a job (`./a : ./b`) anew.
+pub(super) fn launcher_arguments(family: Family, provider: &Provider, job: &Job) -> Vec<OsString> {
+    let program = std::iter::once(&job.program).chain(&job.arguments);
+    if family == Family::Mpich {
+        return job.launcher.iter().chain(program).cloned().collect();
+    }
+    let named: Vec<OsString> =
+        handed_on(family, provider).flat_map(|name| [OsString::from("-x"), name]).collect();
+    let mut words = named.clone();
+    for word in job.launcher.iter().chain(program) {
+        words.push(word.clone());
+        if word == ":" {
+            words.extend(named.iter().cloned());
+        }
+    }
+    words
+}
+
+/// Names of the variables that steer the provider: those set here, and those that the user has set. Open MPI hands its
+/// own (`OMPI_`) on by itself.
+fn handed_on(family: Family, provider: &Provider) -> impl Iterator<Item = OsString> {
+    let set = variables(family, provider).map(|(name, _)| name).chain([polyrail_rails::report::VARIABLE]);
+    let ours: Vec<OsString> = set.filter(|name| !name.starts_with("OMPI_")).map(OsString::from).collect();
+    let steers =
+        |name: &OsString| [&b"FI_"[..], b"POLYRAIL_"].iter().any(|p| name.as_encoded_bytes().starts_with(p));
+    let users: Vec<OsString> = std::env::vars_os()
+        .map(|(name, _)| name)
+        .filter(|name| steers(name) && !ours.contains(name))
+        .collect();
+    ours.into_iter().chain(users)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn provider() -> Provider {
+        Provider { dir: "/opt/poly rail/lib".into() }
+    }
+
+    fn words(family: Family, launcher: &str, program: &str) -> String {
+        let split = |text: &str| text.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        let mut arguments = split(program);
+        let job = Job { launcher: split(launcher), program: arguments.remove(0), arguments };
+        launcher_arguments(family, &provider(), &job).join(OsStr::new(" ")).into_string().unwrap()
+    }
+
+    #[test]
+    fn each_family_gets_its_environment() {
+        let mpich = as_shell(Family::Mpich, &provider());
+        assert!(mpich.contains("export MPIR_CVAR_CH4_NETMOD=ofi\n") && !mpich.contains("OMPI"), "{mpich}");
+        let open = as_shell(Family::OpenMpi, &provider());
+        assert!(open.contains("export OMPI_MCA_mtl=ofi\n") && !open.contains("MPIR"), "{open}");
+        for text in [mpich, open] {
+            assert!(text.contains("export FI_PROVIDER=polyrail\n"), "{text}");
+            assert!(text.contains("export FI_PROVIDER_PATH='/opt/poly rail/lib'\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn open_mpi_is_told_what_to_hand_on_for_each_program() {
+        let line = words(Family::OpenMpi, "-n 2", "./a x : -n 2 ./b");
+        let (first, second) = line.split_once(" : ").unwrap();
+        for name in ["FI_PROVIDER", "FI_PROVIDER_PATH", "POLYRAIL_REPORT", "POLYRAIL_SLEEP_AFTER"] {
+            let word = format!("-x {name} ");
+            assert!(first.contains(&word) && second.contains(&word), "{line}");
+        }
+        assert!(!line.contains("OMPI_"), "{line}");
+        assert!(line.contains(" -n 2 ./a x : ") && line.ends_with(" -n 2 ./b"), "{line}");
+        assert_eq!(words(Family::Mpich, "-n 2", "./a x : -n 2 ./b"), "-n 2 ./a x : -n 2 ./b");
+    }
+
+    #[test]
+    fn words_for_a_shell_are_quoted_when_they_must_be() {
+        for (word, quoted) in
+            [("a/b-c.so", "a/b-c.so"), ("", "''"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("$x", "'$x'")]
+        {
+            assert_eq!(quote(OsStr::new(word)), quoted);
+        }
+    }
+
+    #[test]
+    fn a_provider_that_is_not_there_is_named_with_the_places() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Provider::find(Some(dir.path())).unwrap_err().to_string();
+        assert!(error.contains(&dir.path().join(FILE).display().to_string()), "{error}");
+        std::fs::write(dir.path().join(FILE), "").unwrap();
+        assert_eq!(Provider::find(Some(dir.path())).unwrap().file(), dir.path().join(FILE));
+    }
+}

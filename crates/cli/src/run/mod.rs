@@ -1,0 +1,304 @@
+//! `polyrail run`: starts an unchanged MPI program so that its messages travel by Polyrail.
+//!
+//! MPI stays what launches and manages the processes. This finds out which MPI the program is linked with ([`detect`]),
+//! finds that MPI's own launcher ([`mpiexec`]), sets what makes that MPI use the provider ([`environment`]), and counts
+//! in the end which ranks really did ([`watch`]).
+
+mod detect;
+pub mod environment;
+mod error;
+pub mod mpiexec;
+mod signals;
+mod watch;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus};
+
+use detect::Found;
+use environment::Provider;
+use error::Error;
+use mpiexec::{Family, Mpiexec};
+use watch::Verdict;
+
+/// The program succeeded, but not every rank used Polyrail.
+const NOT_USED: u8 = 86;
+/// Nothing was started.
+const NOT_STARTED: u8 = 125;
+
+/// Runs an MPI program over Polyrail, by its own MPI's mpiexec.
+#[derive(clap::Args)]
+#[command(
+    disable_help_flag = true,
+    override_usage = "polyrail run [OPTIONS] [-n RANKS] PROGRAM [ARGUMENTS]...\n       \
+                      polyrail run [OPTIONS] [MPIEXEC'S OWN ARGUMENTS]... -- PROGRAM [ARGUMENTS]...\n       \
+                      polyrail run --print-env mpich|openmpi|PROGRAM",
+    after_help = "Exit status: the program's own; 86 if it succeeded but not every rank used Polyrail; \
+                  125 if nothing was started."
+)]
+pub struct Args {
+    /// Print this help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    /// Print the environment as shell commands, for launching by other means, and run nothing
+    #[arg(long)]
+    print_env: bool,
+    /// Print what was found and what would be run, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Say what was found, and in the end what every rank used
+    #[arg(long)]
+    verbose: bool,
+    /// Which MPI to launch with, for programs that do not show it (shell scripts, other languages)
+    #[arg(long, value_name = "FAMILY")]
+    mpi: Option<Family>,
+    /// The mpiexec to launch with
+    #[arg(long, value_name = "FILE")]
+    mpiexec: Option<PathBuf>,
+    /// The directory with libpolyrail_fi.so
+    #[arg(long, value_name = "DIR")]
+    provider_dir: Option<PathBuf>,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    rest: Vec<OsString>,
+}
+
+/// The words after `polyrail run`'s own options, told apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Job {
+    /// mpiexec's own arguments.
+    launcher: Vec<OsString>,
+    program: OsString,
+    arguments: Vec<OsString>,
+}
+
+impl Job {
+    /// Without `--`, only a number of ranks may stand before the program: what else takes a value, only mpiexec knows.
+    fn parse(words: &[OsString]) -> Result<Self, Error> {
+        let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
+        let mut first = 0;
+        while words.get(first).is_some_and(|word| is_rank_count(word)) {
+            first += 2;
+        }
+        let (launcher, program) = if words.get(first).is_some_and(|word| !is_option(word)) {
+            (&words[..first], &words[first..])
+        } else {
+            let end = words.iter().position(|word| word == "--").ok_or_else(|| match words {
+                [] => Error::NoProgram,
+                words => Error::Ambiguous { word: words[first.min(words.len() - 1)].clone() },
+            })?;
+            (&words[..end], &words[end + 1..])
+        };
+        let (program, arguments) = program.split_first().ok_or(Error::NoProgram)?;
+        Ok(Self { launcher: launcher.into(), program: program.clone(), arguments: arguments.into() })
+    }
+
+    /// How many ranks mpiexec is asked for, if its arguments say so in the usual way.
+    fn ranks(&self) -> Option<u32> {
+        let at = self.launcher.iter().position(|word| is_rank_count(word))?;
+        self.launcher.get(at + 1)?.to_str()?.parse().ok()
+    }
+}
+
+fn is_rank_count(word: &OsStr) -> bool {
+    ["-n", "-np", "--n", "--np"].iter().any(|name| word == *name)
+}
+
+/// What is needed to run a job, and how it was found.
+struct Plan {
+    job: Job,
+    found: Option<Found>,
+    mpiexec: Mpiexec,
+    provider: Provider,
+}
+
+impl Plan {
+    fn make(args: &Args) -> Result<Self, Error> {
+        let job = Job::parse(&args.rest)?;
+        let provider = Provider::find(args.provider_dir.as_deref())?;
+        let found = match args.mpi {
+            Some(_) => None,
+            None => Some(detect::detect(&job.program, &job.arguments)?),
+        };
+        let library = found.as_ref().map(|found| found.library.as_path());
+        let family = args.mpi.or_else(|| found.as_ref().and_then(|found| found.abi.family()));
+        let mpiexec = mpiexec::find(family, library, args.mpiexec.as_deref())?;
+        if let Some(found) = &found
+            && !found.has_libfabric()
+            && !mpiexec.loads_libfabric()
+        {
+            return Err(Error::NoLibfabric { library: found.library.clone() });
+        }
+        Ok(Self { job, found, mpiexec, provider })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.mpiexec.path);
+        for (name, value) in environment::variables(self.mpiexec.family, &self.provider) {
+            command.env(name, value);
+        }
+        command.args(environment::launcher_arguments(self.mpiexec.family, &self.provider, &self.job));
+        command
+    }
+
+    /// The plan in words, a line each.
+    fn explain(&self) -> String {
+        let how = match &self.found {
+            Some(found) => format!("{}, {}", found.abi, found.how),
+            None => "named on the command line".into(),
+        };
+        format!(
+            "program   {}\nMPI       {how}\nlauncher  {}, {}\nprovider  {}\n",
+            self.job.program.display(),
+            self.mpiexec.path.display(),
+            self.mpiexec.version,
+            self.provider.file().display(),
+        )
+    }
+}
+
+/// Runs the subcommand; the exit status is the one to end with.
+pub fn main(args: &Args) -> ExitCode {
+    let outcome = match (args.print_env, family_named_by(&args.rest)) {
+        (true, Some(family)) => Provider::find(args.provider_dir.as_deref()).map(|provider| {
+            print!("{}", environment::as_shell(family, &provider));
+            ExitCode::SUCCESS
+        }),
+        _ => Plan::make(args).and_then(|plan| carry_out(&plan, args)),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("polyrail run: {error}");
+        ExitCode::from(NOT_STARTED)
+    })
+}
+
+fn family_named_by(rest: &[OsString]) -> Option<Family> {
+    let [word] = rest else { return None };
+    <Family as clap::ValueEnum>::from_str(word.to_str()?, false).ok()
+}
+
+fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
+    if args.print_env {
+        print!("{}", environment::as_shell(plan.mpiexec.family, &plan.provider));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.dry_run {
+        println!("{}command   {}", plan.explain(), environment::quoted(&plan.command()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.verbose {
+        eprint!("{}", plan.explain());
+    }
+
+    let held = signals::hold().map_err(|source| Error::Signals { source })?;
+    let listener = watch::Listener::open().map_err(|source| Error::Listen { source })?;
+    let mut command = plan.command();
+    command.env(polyrail_rails::report::VARIABLE, listener.target().to_string());
+    let status = run_and_forward(command, held)
+        .map_err(|source| Error::Start { mpiexec: plan.mpiexec.path.clone(), source })?;
+
+    let port = listener.target().addresses[0].port();
+    let reports = listener.finish();
+    if args.verbose {
+        for report in &reports {
+            let rank = report.rank.map_or("?".into(), |(rank, _)| rank.to_string());
+            eprintln!("rank {rank} on {}: {}", report.host, report.what);
+        }
+    }
+    let verdict = Verdict::of(&reports, plan.job.ranks());
+    if verdict != Verdict::All {
+        eprintln!("{}", watch::warning(&verdict, plan.mpiexec.family, &plan.provider, port));
+    }
+    Ok(match exit_code(status) {
+        0 if verdict != Verdict::All => NOT_USED,
+        code => code,
+    }
+    .into())
+}
+
+fn run_and_forward(mut command: Command, held: signals::Held) -> io::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    held.forward_to(child.id());
+    child.wait()
+}
+
+/// As a shell would say it: 128 and the signal's number for a program that a signal ended.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Whole {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Args {
+        Whole::try_parse_from(["run"].into_iter().chain(line.split_whitespace())).unwrap().args
+    }
+
+    fn job(line: &str) -> Result<(String, String, String), Error> {
+        let join = |words: &[OsString]| words.join(OsStr::new(" ")).into_string().unwrap();
+        Job::parse(&parse(line).rest)
+            .map(|job| (join(&job.launcher), job.program.into_string().unwrap(), join(&job.arguments)))
+    }
+
+    #[track_caller]
+    fn splits(line: &str, launcher: &str, program: &str, arguments: &str) {
+        assert_eq!(job(line).unwrap(), (launcher.into(), program.into(), arguments.into()), "{line}");
+    }
+
+    #[test]
+    fn arguments_of_mpiexec_and_program_are_told_apart() {
+        splits("./app", "", "./app", "");
+        splits("./app -n 4 --help -- x", "", "./app", "-n 4 --help -- x");
+        splits("-n 4 ./app -x", "-n 4", "./app", "-x");
+        splits("-np 4 ./app -- y", "-np 4", "./app", "-- y");
+        splits("-- ./app -x", "", "./app", "-x");
+        splits("-n 4 -- ./app -- -x", "-n 4", "./app", "-- -x");
+        splits("-hosts a,b -n 4 -ppn 2 -- ./app", "-hosts a,b -n 4 -ppn 2", "./app", "");
+        splits("--map-by node -n 2 -- ./app : -n 2 ./other", "--map-by node -n 2", "./app", ": -n 2 ./other");
+        splits("--verbose --mpi mpich -n 2 --verbose -- ./app", "-n 2 --verbose", "./app", "");
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_refused() {
+        assert!(matches!(job(""), Err(Error::NoProgram)));
+        assert!(matches!(job("-n 4"), Err(Error::Ambiguous { .. })));
+        assert!(matches!(job("-n 4 --"), Err(Error::NoProgram)));
+        match job("-n 4 -ppn 2 ./app") {
+            Err(Error::Ambiguous { word }) => assert_eq!(word, "-ppn"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn own_options_come_first() {
+        let args = parse("--dry-run --mpiexec /opt/mpiexec -n 2 ./app --print-env");
+        assert!(args.dry_run && !args.print_env && !args.verbose);
+        assert_eq!(args.mpiexec.as_deref(), Some("/opt/mpiexec".as_ref()));
+        assert_eq!(family_named_by(&parse("--print-env openmpi").rest), Some(Family::OpenMpi));
+        assert_eq!(family_named_by(&parse("--print-env ./openmpi").rest), None);
+    }
+
+    #[test]
+    fn the_number_of_ranks_is_read_from_mpiexecs_arguments() {
+        let ranks = |line: &str| Job::parse(&parse(line).rest).unwrap().ranks();
+        assert_eq!(ranks("-n 4 ./app"), Some(4));
+        assert_eq!(ranks("-hosts a,b --np 16 -- ./app"), Some(16));
+        assert_eq!(ranks("-hosts a,b -- ./app -n 3"), None);
+    }
+
+    #[test]
+    fn a_signal_becomes_the_shells_number() {
+        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
+        assert_eq!(exit_code(ExitStatus::from_raw(nix::libc::SIGKILL)), 137);
+    }
+}

@@ -1,0 +1,42 @@
+//! Hands on to the launcher the signals that this command gets.
+
+use std::io;
+
+use nix::libc;
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::origin::WithOrigin;
+use signal_hook::low_level::siginfo::Cause;
+
+const FORWARDED: [i32; 6] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+
+/// Signals that are kept until there is a process to hand them to.
+pub struct Held(SignalsInfo<WithOrigin>);
+
+/// Keeps signals from here on. Programs that are started get them as ever: handlers do not outlive `exec`.
+///
+/// # Errors
+/// The system has no descriptor left.
+pub fn hold() -> io::Result<Held> {
+    SignalsInfo::new(FORWARDED).map(Held)
+}
+
+impl Held {
+    /// Hands signals to process `pid` for as long as this process lives.
+    pub fn forward_to(mut self, pid: u32) {
+        std::thread::spawn(move || {
+            for origin in self.0.forever() {
+                // What the terminal sends, it sends to the launcher as well; twice means "at once" to some launchers.
+                let from_terminal = origin.cause == Cause::Kernel;
+                if let Ok(signal) = Signal::try_from(origin.signal)
+                    && !from_terminal
+                {
+                    // It may be gone already, and then there is nobody to tell.
+                    let _ = signal::kill(Pid::from_raw(pid.cast_signed()), signal);
+                }
+            }
+        });
+    }
+}

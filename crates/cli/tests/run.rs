@@ -1,0 +1,148 @@
+//! `polyrail run` as a whole, with a launcher of our own in place of mpiexec: a shell script that starts the program
+//! once per rank, and ranks that report by the shell's own TCP.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// Starts its program for every rank up to `-n`, as Hydra would, and ends with the highest exit status.
+const MPIEXEC: &str = r#"#!/bin/bash
+if [ "$1" = --version ]; then printf 'HYDRA build details:\n    Version: 5.0.2\n'; exit; fi
+shift; ranks=$1; shift
+for ((rank = 0; rank < ranks; rank++)); do PMI_RANK=$rank PMI_SIZE=$ranks "$@" & pids+=($!); done
+trap 'kill "${pids[@]}"; exit 77' TERM
+status=0
+for pid in "${pids[@]}"; do wait $pid || status=$?; done
+exit $status
+"#;
+
+/// What a rank does that uses the provider: `report [STATUS]`, or that does not: `report STATUS RANK...` for those.
+const RANK: &str = r#"#!/bin/bash
+IFS=, read -r token address _ <<< "$POLYRAIL_REPORT"
+[[ " ${*:2} " = *" $PMI_RANK "* ]] ||
+  echo "polyrail $token node $$ $PMI_RANK $PMI_SIZE shm" | "$(dirname "$0")/send" "$address"
+exit "${1:-0}"
+"#;
+
+struct Stage(TempDir);
+
+impl Stage {
+    fn new() -> Self {
+        let stage = Self(tempfile::tempdir().unwrap());
+        stage.put("mpiexec", MPIEXEC);
+        stage.put("rank", RANK);
+        // bash wants host and port apart, and no brackets
+        stage.put(
+            "send",
+            "#!/bin/bash\nhost=${1%:*}; host=${host#[}; cat > \"/dev/tcp/${host%]}/${1##*:}\"\n",
+        );
+        stage.put("libpolyrail_fi.so", "");
+        stage
+    }
+
+    fn put(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polyrail"));
+        command.args(["run", "--mpi", "mpich", "--mpiexec", "./mpiexec", "--provider-dir", "."]);
+        command.args(words.split_whitespace()).current_dir(&self.0).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &str) -> (Option<i32>, String, String) {
+        let Output { status, stdout, stderr } = self.command(words).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code(), text(stdout), text(stderr))
+    }
+}
+
+#[test]
+fn all_ranks_that_report_make_no_noise() {
+    let (status, stdout, stderr) = Stage::new().run("-n 3 ./rank");
+    assert_eq!((status, stdout.as_str(), stderr.as_str()), (Some(0), "", ""));
+}
+
+#[test]
+fn the_programs_own_status_is_handed_through() {
+    let (status, _, stderr) = Stage::new().run("-n 2 ./rank 7");
+    assert_eq!((status, stderr.as_str()), (Some(7), ""));
+    let (status, _, stderr) = Stage::new().run("-n 2 ./rank 7 1");
+    assert!(status == Some(7) && stderr.contains("only 1 of 2 ranks used Polyrail (not: 1)"), "{stderr}");
+}
+
+#[test]
+fn a_program_that_ran_on_something_else_is_told_of_and_fails() {
+    let (status, _, stderr) = Stage::new().run("-n 4 ./rank 0 1 2");
+    assert!(status == Some(86) && stderr.contains("only 2 of 4 ranks used Polyrail (not: 1, 2)"), "{stderr}");
+    let (status, _, stderr) = Stage::new().run("-n 2 true");
+    assert!(status == Some(86) && stderr.contains("no rank used Polyrail"), "{stderr}");
+}
+
+#[test]
+fn the_environment_reaches_the_ranks() {
+    let stage = Stage::new();
+    let (_, stdout, _) = stage.run("-n 1 env");
+    let dir = stage.0.path().canonicalize().unwrap();
+    for line in ["FI_PROVIDER=polyrail", "MPIR_CVAR_CH4_NETMOD=ofi", "MPIR_CVAR_NOLOCAL=1"] {
+        assert!(stdout.lines().any(|l| l == line), "{line} is not in\n{stdout}");
+    }
+    let path = stdout.lines().find_map(|line| line.strip_prefix("FI_PROVIDER_PATH=")).unwrap();
+    assert_eq!(PathBuf::from(path).canonicalize().unwrap(), dir);
+
+    let tuned =
+        stage.command("-n 1 env").env("MPIR_CVAR_NOLOCAL", "0").env("FI_PROVIDER", "tcp").output().unwrap();
+    let stdout = String::from_utf8(tuned.stdout).unwrap();
+    assert!(
+        stdout.contains("\nMPIR_CVAR_NOLOCAL=0\n") || stdout.starts_with("MPIR_CVAR_NOLOCAL=0\n"),
+        "{stdout}"
+    );
+    assert!(!stdout.contains("FI_PROVIDER=tcp"), "{stdout}");
+}
+
+#[test]
+fn what_is_printed_for_other_launchers_sets_the_same() {
+    let stage = Stage::new();
+    let (status, exports, _) = stage.run("--print-env mpich");
+    assert_eq!(status, Some(0));
+    let shell = Command::new("bash").args(["-c", &format!("{exports} env")]).output().unwrap();
+    let stdout = String::from_utf8(shell.stdout).unwrap();
+    assert!(stdout.contains("FI_PROVIDER=polyrail\n") && !stdout.contains("POLYRAIL_REPORT"), "{stdout}");
+    let (status, stdout, _) = stage.run("--dry-run -n 2 ./rank");
+    assert!(status == Some(0) && stdout.contains("./mpiexec -n 2 ./rank"), "{stdout}");
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let stage = Stage::new();
+    for (words, why) in [("", "no program given"), ("-n 2 -ppn 1 ./rank", "put -- before the program")] {
+        let (status, _, stderr) = stage.run(words);
+        assert!(status == Some(125) && stderr.contains(why), "{words}: {stderr}");
+    }
+}
+
+#[test]
+fn signals_reach_the_launcher() {
+    let stage = Stage::new();
+    stage.put("wait", "#!/bin/bash\necho up\nexec sleep 60\n");
+    let start = Instant::now();
+    let mut child =
+        stage.command("-n 1 ./wait").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    // the launcher's own answer to the signal, not this command's death by it
+    assert_eq!(child.wait().unwrap().code(), Some(77));
+    assert!(start.elapsed() < Duration::from_secs(30));
+}

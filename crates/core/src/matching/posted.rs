@@ -1,0 +1,185 @@
+//! The posted receive queue.
+
+use super::bins::{Bins, Link, Links, Seed, Spot};
+use super::slab::{Slab, Slot};
+use super::{Handle, Mask, Receive, Source};
+use alloc::vec::Vec;
+
+/// Classes whose tables are kept though they are empty, because their masks will come again.
+const KEPT_CLASSES: usize = 8;
+
+/// Receives that wait for a message, each with the owner's `T`.
+///
+/// Time is constant for posting, matching and cancelling, whatever the number of receives posted; it grows only
+/// with the number of *different* masks among them.
+pub struct PostedQueue<T> {
+    slab: Slab<Place, T>,
+    classes: Vec<Class>,
+    /// The classes that an arrival looks into, in no order: all that are not empty, and those that were not when an
+    /// arrival last looked. A class that is emptied and filled in turn thus stays on the list.
+    listed: Vec<u32>,
+    /// The class posted to last: most likely the next one, too.
+    recent: u32,
+    seed: Seed,
+}
+
+struct Place {
+    link: Link,
+    class: u32,
+}
+
+// Posting and matching touch one entry; with an owner's word in it, it should not spread over more than a cache line.
+const _: () = assert!(size_of::<Slot<Place, u64>>() <= 64);
+
+/// The receives of one mask.
+struct Class {
+    mask: Mask,
+    bins: Bins,
+    listed: bool,
+}
+
+impl<T> Links for Slab<Place, T> {
+    #[inline]
+    fn link(&self, slot: u32) -> &Link {
+        &self.place(slot).link
+    }
+    #[inline]
+    fn link_mut(&mut self, slot: u32) -> &mut Link {
+        &mut self.place_mut(slot).link
+    }
+}
+
+impl<T> PostedQueue<T> {
+    /// An empty queue. `seed` should be random where peers are not trusted to spread their tags.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let seed = Seed::new(seed);
+        PostedQueue { slab: Slab::new(), classes: Vec::new(), listed: Vec::new(), recent: 0, seed }
+    }
+
+    /// How many receives are posted.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether no receive is posted.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Posts a receive behind all others.
+    #[inline]
+    pub fn post(&mut self, receive: Receive, value: T) -> Handle {
+        let class = self.class(receive.mask());
+        let handle = self.slab.insert(Place { link: Link::new(receive.key()), class }, value);
+        let Class { bins, listed, .. } = &mut self.classes[class as usize];
+        if !*listed {
+            *listed = true;
+            self.listed.push(class);
+        }
+        bins.append(&mut self.slab, handle.slot);
+        handle
+    }
+
+    /// Takes the earliest posted receive that a message from `source` with `tag` satisfies.
+    #[inline]
+    pub fn take_match(&mut self, source: Source, tag: u64) -> Option<T> {
+        let (class, spot) = self.find(source, tag)?;
+        self.classes[class as usize].bins.remove_leader(&mut self.slab, spot);
+        self.slab.remove(spot.slot)
+    }
+
+    /// Finds what [`take_match`](Self::take_match) would take, and leaves it posted: for a receive that serves
+    /// several messages, until its owner cancels it.
+    #[inline]
+    pub fn find_match(&mut self, source: Source, tag: u64) -> Option<(Handle, &mut T)> {
+        let (_, Spot { slot, .. }) = self.find(source, tag)?;
+        let handle = self.slab.handle(slot);
+        self.slab.value_mut(slot).map(|value| (handle, value))
+    }
+
+    /// Takes a receive back, unless it was matched, cancelled or taken before.
+    pub fn cancel(&mut self, handle: Handle) -> Option<T> {
+        self.slab.resolve(handle).and_then(|slot| self.remove(slot))
+    }
+
+    /// Takes every receive that only `source` could satisfy, in posting order: the peer is gone. Looks at all
+    /// receives.
+    pub fn take_source(&mut self, source: Source) -> impl ExactSizeIterator<Item = T> + use<T> {
+        let classes = &self.classes;
+        let slots = self.slab.select(|place| {
+            classes[place.class as usize].mask.directed && place.link.key().source == source.0
+        });
+        self.take_all(slots)
+    }
+
+    /// Takes every receive, in posting order.
+    pub fn drain(&mut self) -> impl ExactSizeIterator<Item = T> + use<T> {
+        self.take_all(self.slab.select(|_| true))
+    }
+
+    fn take_all(&mut self, slots: Vec<u32>) -> alloc::vec::IntoIter<T> {
+        slots.into_iter().filter_map(|slot| self.remove(slot)).collect::<Vec<T>>().into_iter()
+    }
+
+    fn remove(&mut self, slot: u32) -> Option<T> {
+        let class = self.slab.place(slot).class;
+        self.classes[class as usize].bins.remove(&mut self.slab, slot);
+        self.slab.remove(slot)
+    }
+
+    #[inline]
+    fn find(&mut self, source: Source, tag: u64) -> Option<(u32, Spot)> {
+        // With one mask in use there is nothing to compare.
+        if let [only] = self.listed[..] {
+            let Class { mask, bins, .. } = &self.classes[only as usize];
+            return bins.find(&self.slab, mask.key(source, tag)).map(|spot| (only, spot));
+        }
+        self.find_earliest(source, tag)
+    }
+
+    #[inline]
+    fn find_earliest(&mut self, source: Source, tag: u64) -> Option<(u32, Spot)> {
+        let mut best: Option<(u32, Spot)> = None;
+        let mut at = 0;
+        while let Some(&class) = self.listed.get(at) {
+            let Class { mask, bins, listed } = &mut self.classes[class as usize];
+            if bins.is_empty() {
+                *listed = false;
+                self.listed.swap_remove(at);
+                continue;
+            }
+            at += 1;
+            let Some(spot) = bins.find(&self.slab, mask.key(source, tag)) else { continue };
+            if best.is_none_or(|(_, best)| self.slab.handle(spot.slot) < self.slab.handle(best.slot)) {
+                best = Some((class, spot));
+            }
+        }
+        best
+    }
+
+    #[inline]
+    fn class(&mut self, mask: Mask) -> u32 {
+        if self.classes.get(self.recent as usize).is_none_or(|class| class.mask != mask) {
+            self.recent = self.other_class(mask);
+        }
+        self.recent
+    }
+
+    /// The mask's class among those that are there, else a new one in the stead of an empty one.
+    #[inline(never)]
+    fn other_class(&mut self, mask: Mask) -> u32 {
+        let known = self.classes.iter().position(|class| class.mask == mask);
+        let spare = || self.classes.iter().position(|class| class.bins.is_empty());
+        let class = known.or_else(|| if self.classes.len() < KEPT_CLASSES { None } else { spare() });
+        match class {
+            Some(class) => self.classes[class].mask = mask,
+            None => self.classes.push(Class { mask, bins: Bins::new(self.seed), listed: false }),
+        }
+        class.unwrap_or(self.classes.len() - 1) as u32
+    }
+}

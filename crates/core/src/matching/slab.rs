@@ -1,0 +1,119 @@
+//! Entries by slot number. A free slot is reused at once, the latest freed first, while it is warm in the cache.
+//!
+//! The sequence number that orders entries also tells an entry from its slot's earlier tenants. Being 64 bits wide
+//! it never comes again, which a generation beside it (32 bits, in use within minutes) could not promise.
+
+use super::Handle;
+use alloc::vec::Vec;
+
+/// No slot.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// Marks `seq` of a free slot; the low half is then the next free slot.
+const FREE: u64 = 1 << 63;
+
+/// Values of type `T`, each with the place `P` that its queue gives it.
+pub(super) struct Slab<P, T> {
+    slots: Vec<Slot<P, T>>,
+    free: u32,
+    len: usize,
+    next_seq: u64,
+}
+
+pub(super) struct Slot<P, T> {
+    seq: u64,
+    place: P,
+    value: Option<T>,
+}
+
+impl<P, T> Slab<P, T> {
+    pub fn new() -> Self {
+        Slab { slots: Vec::new(), free: NIL, len: 0, next_seq: 0 }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// One more than the highest slot number that was ever in use.
+    #[inline]
+    pub fn extent(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The sequence number that the next entry gets.
+    #[inline]
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    #[inline]
+    pub fn insert(&mut self, place: P, value: T) -> Handle {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.len += 1;
+        let entry = Slot { seq, place, value: Some(value) };
+        let slot = self.free;
+        if let Some(free) = self.slots.get_mut(slot as usize) {
+            self.free = free.seq as u32;
+            *free = entry;
+            return Handle { seq, slot };
+        }
+        self.slots.push(entry);
+        Handle { seq, slot: (self.slots.len() - 1) as u32 }
+    }
+
+    /// Frees a slot that is taken.
+    #[inline]
+    pub fn remove(&mut self, slot: u32) -> Option<T> {
+        let entry = &mut self.slots[slot as usize];
+        entry.seq = FREE | u64::from(self.free);
+        self.free = slot;
+        self.len -= 1;
+        entry.value.take()
+    }
+
+    /// The handle's slot, while the handle's entry is in it.
+    #[inline]
+    pub fn resolve(&self, handle: Handle) -> Option<u32> {
+        self.slots.get(handle.slot as usize).filter(|entry| entry.seq == handle.seq).map(|_| handle.slot)
+    }
+
+    #[inline]
+    pub fn handle(&self, slot: u32) -> Handle {
+        Handle { seq: self.slots[slot as usize].seq, slot }
+    }
+
+    #[inline]
+    pub fn place(&self, slot: u32) -> &P {
+        &self.slots[slot as usize].place
+    }
+
+    #[inline]
+    pub fn place_mut(&mut self, slot: u32) -> &mut P {
+        &mut self.slots[slot as usize].place
+    }
+
+    #[inline]
+    pub fn value(&self, slot: u32) -> Option<&T> {
+        self.slots[slot as usize].value.as_ref()
+    }
+
+    #[inline]
+    pub fn value_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.slots[slot as usize].value.as_mut()
+    }
+
+    /// The taken slots whose place satisfies `wanted`, in order of their sequence numbers. Looks at every slot.
+    pub fn select(&self, wanted: impl Fn(&P) -> bool) -> Vec<u32> {
+        let taken = |entry: &Slot<P, T>| entry.seq & FREE == 0;
+        let mut slots: Vec<u32> = (0..)
+            .zip(&self.slots)
+            .filter(|(_, entry)| taken(entry) && wanted(&entry.place))
+            .map(|(slot, _)| slot)
+            .collect();
+        slots.sort_unstable_by_key(|&slot| self.handle(slot));
+        slots
+    }
+}

@@ -1,0 +1,298 @@
+//! The message protocol: what is sent, when, and what arriving frames mean.
+//!
+//! One [`Engine`] serves one worker and all its peers. It touches no memory but its own tables: commands come in
+//! (`send`, `post`, `put` ...), frames come in ([`Engine::on_frame`]), and out go the next frame for a peer
+//! ([`Engine::poll_transmit`]) and [`Action`]s: copy, read, write, complete. The driver holds the users' buffers under the
+//! same [`OpId`]s.
+//!
+//! | message | how it goes |
+//! |---|---|
+//! | up to [`Route::eager_max`], while the peer has credit | EAGER: header and bytes at once; unexpected ones are stashed at the receiver |
+//! | longer, or no credit | RTS; once a receive matches: RGET (the receiver reads, ATS), RPUT (RTR, the sender writes, ATP), or fragments (RTR, FRAG..., ATS) |
+//! | put | PUT with bytes; or PUT_RTS and the target reads; ACK when the bytes are in the region |
+//! | get | GET; the target writes and sends ACK, or sends GET_DATA |
+//! | atomic | ATOMIC; ACK, or ATOMIC_DATA |
+//!
+//! Credit bounds what a peer must keep of unexpected messages: a sender may have [`Route::window`] units unmatched at a
+//! receiver; beyond that it sends RTS, which costs the receiver a table entry and no bytes. So floods slow down, and nothing
+//! blocks or is dropped.
+//!
+//! Order: EAGER, RTS, PUT, PUT_RTS, GET, ATOMIC and AM carry a per-peer sequence number and take effect in that order,
+//! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
+//!
+//! Files: `types` words; `peer` per-peer state; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
+//! either end; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
+
+mod peer;
+mod phase;
+mod recv;
+mod region;
+mod rendezvous;
+mod rma;
+mod send;
+mod target;
+mod types;
+
+pub use peer::{CREDIT_UNIT, REORDER_WINDOW, Route, Scheme};
+pub use region::{Access, KeyTaken, Regions, Registered};
+pub use rma::{PartSpec, RmaKind};
+pub use types::*;
+
+/// The phases of sends and receives as data, for tests and tools that print them.
+pub mod machines {
+    pub use super::phase::{RECV, RecvEvent, RecvPhase, SEND, SendEvent, SendPhase};
+}
+
+use crate::frame::{Frame, OpId};
+use crate::matching::{PostedQueue, UnexpectedQueue};
+use crate::slab::Slab;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use peer::{Peer, Turn};
+
+/// Settings of an engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Eager bytes that each peer may have unmatched here, in credit units; told to peers at wireup.
+    pub window: u32,
+    /// Seeds the hash of the matching tables, so that peers cannot choose tags that collide.
+    pub hash_seed: u64,
+}
+
+/// One side's matching: receives posted, messages that came too early.
+struct Match {
+    posted: PostedQueue<OpId>,
+    unexpected: UnexpectedQueue<OpId>,
+}
+
+/// The protocol of one worker.
+pub struct Engine {
+    config: Config,
+    peers: Vec<Peer>,
+    tagged: Match,
+    messages: Match,
+    sends: Slab<send::SendOp>,
+    recvs: Slab<recv::RecvOp>,
+    stashes: Slab<recv::Stash>,
+    rmas: Slab<rma::RmaOp>,
+    parts: Slab<rma::Part>,
+    puts: Slab<target::PutIn>,
+    /// Memory that peers may reach.
+    pub regions: Regions,
+    actions: VecDeque<Action>,
+    ready: VecDeque<PeerIdx>,
+}
+
+impl Engine {
+    /// An engine without peers.
+    pub fn new(config: Config) -> Self {
+        let pair = |seed| Match { posted: PostedQueue::new(seed), unexpected: UnexpectedQueue::new(seed) };
+        Self {
+            config,
+            peers: Vec::new(),
+            tagged: pair(config.hash_seed),
+            messages: pair(!config.hash_seed),
+            sends: Slab::default(),
+            recvs: Slab::default(),
+            stashes: Slab::default(),
+            rmas: Slab::default(),
+            parts: Slab::default(),
+            puts: Slab::default(),
+            regions: Regions::default(),
+            actions: VecDeque::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Makes room for a peer, not yet connected. What is sent to it waits.
+    pub fn add_peer(&mut self) -> PeerIdx {
+        self.peers.push(Peer::default());
+        PeerIdx(self.peers.len() as u32 - 1)
+    }
+
+    /// Wireup with a peer is done; what waited may leave.
+    pub fn connected(&mut self, peer: PeerIdx, route: Route) {
+        let p = &mut self.peers[peer.0 as usize];
+        p.connected = true;
+        p.route = route;
+        if !p.idle() {
+            self.ready.push_back(peer);
+        }
+    }
+
+    /// Whether wireup is done.
+    #[inline]
+    pub fn is_connected(&self, peer: PeerIdx) -> bool {
+        self.peers[peer.0 as usize].connected
+    }
+
+    /// How frames reach a peer.
+    pub fn route(&self, peer: PeerIdx) -> Route {
+        self.peers[peer.0 as usize].route
+    }
+
+    /// Whether a frame that was held has its turn now.
+    pub fn is_due(&self, peer: PeerIdx, seq: u32) -> bool {
+        self.peers[peer.0 as usize].expect_seq == seq
+    }
+
+    /// The peer is gone, or could not be reached: every operation that involves it ends with [`Failure::PeerGone`]. Whole
+    /// messages that had arrived stay receivable, as many as its credit allows. The peer may be connected again, with sequence numbers from zero.
+    pub fn peer_down(&mut self, peer: PeerIdx) {
+        let lost = self.peers[peer.0 as usize].reset();
+        // what was held may be due already: in the next session its number means another frame
+        self.actions.retain(|action| !matches!(action, Action::Redeliver(of, _) if *of == peer));
+        for seq in lost.held {
+            self.actions.push_back(Action::DropHeld(peer, seq));
+        }
+        self.fail_puts(lost.puts);
+        self.fail_sends(peer);
+        self.fail_rmas(peer);
+        self.fail_recvs(peer);
+    }
+
+    /// Whether nothing waits to leave for this peer and no operation with it is under way.
+    pub fn is_quiet(&self, peer: PeerIdx) -> bool {
+        self.peers[peer.0 as usize].idle()
+            && self.sends.iter().all(|(_, s)| s.peer != peer)
+            && self.rmas.iter().all(|(_, r)| r.peer != peer)
+    }
+
+    /// How many frames or operations wait to leave for a peer.
+    #[inline]
+    pub fn queued(&self, peer: PeerIdx) -> usize {
+        let p = &self.peers[peer.0 as usize];
+        p.ordered.len() + p.control.len() + p.streams.len()
+    }
+
+    /// A peer that has something to send and may not have been asked since; each is named until it has nothing left.
+    #[inline]
+    pub fn poll_ready(&mut self) -> Option<PeerIdx> {
+        self.ready.pop_front()
+    }
+
+    /// What the driver is to do next.
+    #[inline]
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Whether [`Engine::poll_action`] or [`Engine::poll_ready`] has something.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        !self.actions.is_empty() || !self.ready.is_empty()
+    }
+
+    /// The operations alive: sends, receives, stashed messages, one-sided operations, puts of peers.
+    pub fn in_flight(&self) -> [usize; 5] {
+        [self.sends.len(), self.recvs.len(), self.stashes.len(), self.rmas.len(), self.puts.len()]
+    }
+
+    /// An answer. To a peer that is gone there is none.
+    fn control(&mut self, peer: PeerIdx, frame: Frame, payload: Out) {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.connected {
+            p.control.push_back((frame, payload));
+            self.ready.push_back(peer);
+        }
+    }
+
+    /// An eager message that came in this session is matched.
+    #[inline]
+    fn consume(&mut self, peer: PeerIdx, session: u32, len: u64) {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.session == session
+            && let Some(credit) = p.consume(len, self.config.window)
+        {
+            self.control(peer, Frame::Credit { credit }, Out::Nothing);
+        }
+    }
+
+    /// Takes in a frame with `payload` bytes after it; `region` is the payload's content where it lists memory.
+    pub fn on_frame(
+        &mut self,
+        peer: PeerIdx,
+        frame: &Frame,
+        payload: usize,
+        region: Option<Region>,
+    ) -> Directive {
+        if let Some(order) = frame.order() {
+            let p = &mut self.peers[peer.0 as usize];
+            if !p.take_credit(order.credit) {
+                return Directive::Broken("it returned credit that it never had");
+            }
+            let turn = p.turn(order.seq);
+            if let (Turn::Now(true) | Turn::Later, Frame::Eager { .. }) = (&turn, frame)
+                && !p.take(payload as u64, self.config.window)
+            {
+                return Directive::Broken("it sent more than it had credit for");
+            }
+            match turn {
+                Turn::Now(_) => {
+                    if !p.held.is_empty() && p.held.contains(&p.expect_seq) {
+                        self.actions.push_back(Action::Redeliver(peer, p.expect_seq));
+                    }
+                }
+                Turn::Later => return Directive::Hold(order.seq),
+                Turn::Again => return Directive::Done,
+                Turn::Outside => return Directive::Broken("a sequence number lies outside the window"),
+            }
+        }
+        match *frame {
+            Frame::Eager { matching, data, ack, .. } => self.on_eager(peer, matching, data, ack, payload),
+            Frame::Rts { matching, data, len, op, readable, .. } => {
+                let envelope = Envelope { from: peer, matching, data, len };
+                self.on_rts(envelope, op, if readable { region } else { None })
+            }
+            Frame::Rtr { op, to, len, writable } => {
+                self.on_rtr(peer, op, to, len, if writable { region } else { None })
+            }
+            Frame::Frag { to, offset } => self.on_fragment(peer, to, offset, payload),
+            Frame::Ats { op, status } => self.on_ats(peer, op, status),
+            Frame::Atp { to, status } => self.on_atp(peer, to, status),
+            Frame::Ack { op, status } => self.on_ack(peer, op, status),
+            Frame::Put { op, to, data, last, .. } => self.on_put(peer, op, to, data, last, payload),
+            Frame::PutRts { op, to, len, .. } => self.on_put_rts(peer, op, to, len, region),
+            Frame::Get { op, from, len, writable, .. } => {
+                self.on_get(peer, op, from, len, if writable { region } else { None })
+            }
+            Frame::GetData { op, offset } => self.on_get_data(peer, op, offset, payload),
+            Frame::AtomicData { op } => self.on_atomic_data(peer, op, payload),
+            Frame::Atomic { op, at, code, .. } => {
+                Directive::Operate(Operation { key: at.key, addr: at.addr, code, op })
+            }
+            Frame::Credit { credit } => {
+                if self.peers[peer.0 as usize].take_credit(credit) {
+                    Directive::Done
+                } else {
+                    Directive::Broken("it returned credit that it never had")
+                }
+            }
+            Frame::Am { id, header_len, .. } => Directive::Active { id, header_len },
+            Frame::Bye => Directive::Done,
+        }
+    }
+
+    /// A payload is where [`Directive::Place`] said.
+    #[inline]
+    pub fn placed(&mut self, peer: PeerIdx, after: After) {
+        match after {
+            After::Nothing => {}
+            After::Received(op) => self.received(op),
+            After::Stashed(stash) => self.stashed(stash),
+            After::Fragment(op, len) => self.fragment_placed(peer, op, len),
+            After::Put(put) => self.put_placed(put),
+            After::Fetched(part, len) => self.fetched(part, len),
+        }
+    }
+
+    /// A direct read or write that an [`Action`] asked for has ended; on failure the bytes go another way.
+    pub fn job_done(&mut self, peer: PeerIdx, job: Job, ok: bool) {
+        match job {
+            Job::Rget(op) => self.rget_done(peer, op, ok),
+            Job::Rput(op) => self.rput_done(peer, op, ok),
+            Job::PutRts(put) => self.put_rts_done(put, ok),
+            Job::Get { op, key, len } => self.get_done(peer, op, key, len, ok),
+        }
+    }
+}

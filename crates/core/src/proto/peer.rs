@@ -1,0 +1,190 @@
+//! What the engine knows of one peer: sequence numbers, credit, and what waits to leave.
+
+use super::types::{Out, PeerIdx};
+use crate::frame::{Frame, OpId, Order};
+use alloc::collections::{BTreeSet, VecDeque};
+
+/// How frames reach a peer: the outcome of wireup and of the cost model ([`crate::cost`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Longest message that goes eagerly, in bytes; at most [`crate::frame::MAX_PAYLOAD`].
+    pub eager_max: usize,
+    /// Longest payload of one fragment, in bytes; at most [`crate::frame::MAX_PAYLOAD`].
+    pub fragment: usize,
+    /// How large messages travel.
+    pub scheme: Scheme,
+    /// Eager bytes that the peer takes without a matching receive, in credit units of 64 bytes.
+    pub window: u32,
+    /// Whether what a rail took is at the peer (shared memory): then delivery needs no acknowledgement.
+    pub immediate: bool,
+}
+
+/// The three ways of a large message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// RGET: the receiver reads the sender's memory.
+    Get,
+    /// RPUT: the sender writes the receiver's memory.
+    Put,
+    /// Neither can: fragments.
+    Fragments,
+}
+
+impl Default for Route {
+    fn default() -> Self {
+        Self { eager_max: 0, fragment: 16 << 10, scheme: Scheme::Fragments, window: 0, immediate: false }
+    }
+}
+
+/// An entry of the ordered queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Item {
+    Send(OpId),
+    Rma(OpId),
+}
+
+/// A large transfer that leaves in pieces, in no particular order relative to other frames.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub kind: StreamKind,
+    pub next: u64,
+    pub end: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StreamKind {
+    /// A send's bytes, to the receiver's operation.
+    Fragments { send: OpId, to: OpId },
+    /// A region's bytes, to the requester of a get.
+    GetData { op: OpId, key: u64, addr: u64 },
+}
+
+/// How many frames may arrive ahead of their turn. Beyond that the peer is broken, not reordered.
+pub const REORDER_WINDOW: u32 = 4096;
+
+/// One credit unit, in bytes.
+pub const CREDIT_UNIT: u64 = 64;
+
+/// What a message of `len` bytes costs: its bytes, and one unit for its existence.
+#[inline]
+pub(super) fn units(len: u64) -> u32 {
+    (len.div_ceil(CREDIT_UNIT) + 1) as u32
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Peer {
+    pub connected: bool,
+    pub route: Route,
+    pub next_seq: u32,
+    pub spent: u32,
+    pub returned: u32,
+    pub control: VecDeque<(Frame, Out)>,
+    pub ordered: VecDeque<Item>,
+    pub streams: VecDeque<Stream>,
+
+    /// Counts the lives of the link; what belongs to an earlier one returns no credit to this one.
+    pub session: u32,
+    pub expect_seq: u32,
+    /// Frames that came before their turn and have not been fed again.
+    pub held: BTreeSet<u32>,
+    /// Credit units that the peer has used, and those that are free again.
+    pub taken: u32,
+    pub consumed: u32,
+    pub reported: u32,
+    /// Puts that are coming in, in their sender's order.
+    pub puts: VecDeque<OpId>,
+    /// The one whose next frame is still to come.
+    pub put_open: Option<OpId>,
+}
+
+/// Where a sequenced frame stands in its peer's order.
+pub(super) enum Turn {
+    /// Its turn; whether it is seen for the first time.
+    Now(bool),
+    Later,
+    Again,
+    Outside,
+}
+
+impl Peer {
+    #[inline]
+    pub fn order(&self) -> Order {
+        Order { seq: self.next_seq, credit: self.consumed }
+    }
+
+    /// A sequenced frame left: its order is used up, and the credit in it is reported.
+    #[inline]
+    pub fn sequenced(&mut self) {
+        self.next_seq = self.next_seq.wrapping_add(1);
+        self.reported = self.consumed;
+    }
+
+    #[inline]
+    pub fn has_credit(&self, len: u64) -> bool {
+        self.spent.wrapping_sub(self.returned).saturating_add(units(len)) <= self.route.window
+    }
+
+    /// Takes returned credit; false when the peer returns what was never spent.
+    #[inline]
+    pub fn take_credit(&mut self, credit: u32) -> bool {
+        let fresh = credit.wrapping_sub(self.returned);
+        if fresh == 0 || fresh > u32::MAX / 2 {
+            return true; // nothing new, or an older figure that was overtaken on another rail
+        }
+        if fresh > self.spent.wrapping_sub(self.returned) {
+            return false;
+        }
+        self.returned = credit;
+        true
+    }
+
+    /// An eager message of `len` bytes has come; false when the peer had no credit for it.
+    #[inline]
+    pub fn take(&mut self, len: u64, window: u32) -> bool {
+        self.taken = self.taken.wrapping_add(units(len));
+        self.taken.wrapping_sub(self.consumed) <= window
+    }
+
+    /// An eager message is matched: its room is free again. The credit to return, when a quarter of the window has gathered.
+    #[inline]
+    pub fn consume(&mut self, len: u64, window: u32) -> Option<u32> {
+        self.consumed = self.consumed.wrapping_add(units(len));
+        if self.consumed.wrapping_sub(self.reported) < window / 4 {
+            return None;
+        }
+        self.reported = self.consumed;
+        Some(self.consumed)
+    }
+
+    #[inline]
+    pub fn turn(&mut self, seq: u32) -> Turn {
+        if seq == self.expect_seq {
+            self.expect_seq = seq.wrapping_add(1);
+            return Turn::Now(self.held.is_empty() || !self.held.remove(&seq));
+        }
+        let ahead = seq.wrapping_sub(self.expect_seq);
+        match ahead {
+            _ if ahead > u32::MAX / 2 => Turn::Again,
+            _ if ahead >= REORDER_WINDOW => Turn::Outside,
+            _ if self.held.insert(seq) => Turn::Later,
+            _ => Turn::Again,
+        }
+    }
+
+    /// Everything that waits is forgotten and sequence numbers begin anew; returns what there was.
+    pub fn reset(&mut self) -> Self {
+        let session = self.session.wrapping_add(1);
+        core::mem::replace(self, Self { session, ..Self::default() })
+    }
+
+    #[inline]
+    pub fn idle(&self) -> bool {
+        self.control.is_empty() && self.ordered.is_empty() && self.streams.is_empty()
+    }
+}
+
+impl core::fmt::Display for PeerIdx {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "peer {}", self.0)
+    }
+}

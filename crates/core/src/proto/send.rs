@@ -1,0 +1,323 @@
+//! Sends: the choice between eager and rendezvous, and the queues towards a peer.
+
+use super::peer::{Item, Peer, Stream, StreamKind, units};
+use super::phase::{SEND, SendEvent, SendPhase};
+use super::types::{
+    Action, Completion, Delivery, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue, Region,
+    Span,
+};
+use super::{Engine, Scheme};
+use crate::frame::{Frame, OpId, Status};
+
+#[derive(Debug)]
+pub(super) struct SendOp {
+    pub peer: PeerIdx,
+    pub message: Message,
+    pub phase: SendPhase,
+    /// The receiver's operation and how much it wants, once it said RTR.
+    pub target: Option<(OpId, u64)>,
+    /// Its memory is in too many pieces to be listed.
+    pub unlisted: bool,
+}
+
+impl Peer {
+    /// Whether an eager message needs the peer's word before it is complete.
+    #[inline]
+    fn acknowledged(&self, m: &Message) -> bool {
+        m.delivery == Delivery::Delivered && !self.route.immediate
+    }
+
+    /// The eager frame for a message, if that is how it may go now.
+    #[inline]
+    fn eager(&self, m: &Message, ack: Option<OpId>) -> Option<Frame> {
+        if m.len <= self.route.eager_max as u64 && m.delivery != Delivery::Matched && self.has_credit(m.len) {
+            Some(Frame::Eager { order: self.order(), matching: m.matching, data: m.data, ack })
+        } else {
+            None
+        }
+    }
+}
+
+impl Engine {
+    /// The shortest way: the frame of a message that may leave at once, with nothing waiting before it and no operation to
+    /// remember. When a rail has taken it, [`Engine::eager_sent`] follows; otherwise nothing has happened.
+    #[inline]
+    pub fn try_eager(&self, peer: PeerIdx, m: &Message) -> Option<Frame> {
+        let p = &self.peers[peer.0 as usize];
+        if p.connected && p.ordered.is_empty() && !p.acknowledged(m) { p.eager(m, None) } else { None }
+    }
+
+    /// A rail has taken the frame of [`Engine::try_eager`], with `len` bytes.
+    #[inline]
+    pub fn eager_sent(&mut self, peer: PeerIdx, len: u64) {
+        let p = &mut self.peers[peer.0 as usize];
+        p.sequenced();
+        p.spent = p.spent.wrapping_add(units(len));
+    }
+
+    /// Sends a message; its bytes are in the driver's hands under the name returned, until [`Completion::Send`].
+    pub fn send(&mut self, peer: PeerIdx, message: Message) -> OpId {
+        let op = self.sends.insert(SendOp {
+            peer,
+            message,
+            phase: SendPhase::Queued,
+            target: None,
+            unlisted: false,
+        });
+        self.enqueue(peer, Item::Send(op));
+        op
+    }
+
+    pub(super) fn enqueue(&mut self, peer: PeerIdx, item: Item) {
+        let p = &mut self.peers[peer.0 as usize];
+        p.ordered.push_back(item);
+        if p.connected {
+            self.ready.push_back(peer);
+        }
+    }
+
+    /// A rail has taken the frame of [`Engine::try_active`].
+    pub fn active_sent(&mut self, peer: PeerIdx) {
+        self.peers[peer.0 as usize].sequenced();
+    }
+
+    /// An active message of `len` bytes may leave now: its frame. [`Engine::active_sent`] follows.
+    pub fn try_active(&self, peer: PeerIdx, id: u16, header_len: u16, len: usize) -> Option<Frame> {
+        let p = &self.peers[peer.0 as usize];
+        let fits = len <= p.route.eager_max.min(p.route.fragment);
+        (p.connected && p.ordered.is_empty() && fits).then(|| Frame::Am { order: p.order(), id, header_len })
+    }
+
+    /// The next frame for a peer. `bulk`: whether the rail wants another large fragment.
+    pub fn poll_transmit(&mut self, peer: PeerIdx, bulk: bool) -> Option<Next> {
+        let p = &self.peers[peer.0 as usize];
+        if !p.connected {
+            return None;
+        }
+        if let Some(&(frame, payload)) = p.control.front() {
+            return Some(Next { frame, payload, from: Queue::Control });
+        }
+        if let Some(&item) = p.ordered.front() {
+            let next = match item {
+                Item::Send(op) => self.next_send(peer, op),
+                Item::Rma(part) => self.next_rma(peer, part, bulk),
+            };
+            if next.is_some() {
+                return next;
+            }
+        }
+        if !bulk {
+            return None;
+        }
+        let Stream { kind, next, end } = self.front_stream(peer)?;
+        let p = &mut self.peers[peer.0 as usize];
+        let len = (end - next).min(p.route.fragment as u64);
+        let (frame, place, offset) = match kind {
+            StreamKind::Fragments { send, to } => (Frame::Frag { to, offset: next }, Place::Send(send), next),
+            StreamKind::GetData { op, key, addr } => {
+                if !self.may_still_read(peer, op, key, addr + next, len) {
+                    self.peers[peer.0 as usize].streams.pop_front();
+                    return self.poll_transmit(peer, bulk);
+                }
+                (Frame::GetData { op, offset: next }, Place::Region(key), addr + next)
+            }
+        };
+        let payload = Out::Bytes(Span { place, offset, len: len as usize });
+        Some(Next { frame, payload, from: Queue::Stream })
+    }
+
+    /// The stream whose turn it is; those whose send has ended are dropped.
+    fn front_stream(&mut self, peer: PeerIdx) -> Option<Stream> {
+        let p = &mut self.peers[peer.0 as usize];
+        while let Some(stream) = p.streams.front() {
+            match stream.kind {
+                StreamKind::Fragments { send, .. } if self.sends.get(send).is_none() => {
+                    p.streams.pop_front();
+                }
+                _ => return Some(*stream),
+            }
+        }
+        None
+    }
+
+    fn next_send(&mut self, peer: PeerIdx, op: OpId) -> Option<Next> {
+        let p = &self.peers[peer.0 as usize];
+        let SendOp { message: m, unlisted, .. } = *self.sends.get(op)?;
+        let span = Span { place: Place::Send(op), offset: 0, len: m.len as usize };
+        let (frame, payload) = match p.eager(&m, p.acknowledged(&m).then_some(op)) {
+            Some(frame) if m.len == 0 => (frame, Out::Nothing),
+            Some(frame) => (frame, Out::Bytes(span)),
+            None => {
+                let readable = p.route.scheme == Scheme::Get && m.len > 0 && !unlisted;
+                let (order, len) = (p.order(), m.len);
+                let frame = Frame::Rts { order, matching: m.matching, data: m.data, len, op, readable };
+                (frame, if readable { Out::Addresses(span) } else { Out::Nothing })
+            }
+        };
+        Some(Next { frame, payload, from: Queue::Ordered })
+    }
+
+    /// The addresses that a frame was to carry cannot be listed ([`Region`] holds few ranges). [`Engine::poll_transmit`] then
+    /// names a frame that does without.
+    pub fn unlisted(&mut self, peer: PeerIdx, next: &Next) {
+        match (next.frame, self.peers[peer.0 as usize].control.front_mut()) {
+            (Frame::Rtr { .. }, Some((Frame::Rtr { writable, .. }, payload))) => {
+                (*writable, *payload) = (false, Out::Nothing);
+            }
+            (Frame::Rts { op, .. }, _) => {
+                if let Some(s) = self.sends.get_mut(op) {
+                    s.unlisted = true;
+                }
+            }
+            (Frame::PutRts { op, .. } | Frame::Get { op, .. }, _) => self.rma_unlisted(op),
+            _ => {}
+        }
+    }
+
+    /// A rail has taken the frame that [`Engine::poll_transmit`] named; `kept`: it still holds the bytes' span.
+    pub fn transmitted(&mut self, peer: PeerIdx, next: &Next, kept: bool) {
+        let p = &mut self.peers[peer.0 as usize];
+        match next.from {
+            Queue::Control => {
+                p.control.pop_front();
+                if let Out::Bytes(Span { place: Place::Stash(stash), .. }) = next.payload {
+                    self.stashes.remove(stash);
+                    self.actions.push_back(Action::DropStash(stash));
+                }
+            }
+            Queue::Stream => {
+                let Some(mut stream) = p.streams.pop_front() else { return };
+                if let Out::Bytes(span) = next.payload {
+                    stream.next += span.len as u64;
+                }
+                match stream.kind {
+                    _ if stream.next < stream.end => p.streams.push_back(stream),
+                    StreamKind::GetData { key, .. } => self.was_read(peer, key, stream.end),
+                    StreamKind::Fragments { .. } => {}
+                }
+            }
+            Queue::Ordered => {
+                p.sequenced();
+                match p.ordered.front().copied() {
+                    Some(Item::Send(op)) => {
+                        p.ordered.pop_front();
+                        self.send_left(op, &next.frame, kept);
+                    }
+                    Some(Item::Rma(part)) => self.rma_left(peer, part, next),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn send_left(&mut self, op: OpId, frame: &Frame, kept: bool) {
+        let Some(s) = self.sends.get(op) else { return };
+        let event = match frame {
+            Frame::Eager { .. } => {
+                let p = &mut self.peers[s.peer.0 as usize];
+                p.spent = p.spent.wrapping_add(units(s.message.len));
+                match (p.acknowledged(&s.message), kept) {
+                    (true, _) => SendEvent::EagerWait,
+                    (false, true) => SendEvent::EagerKept,
+                    (false, false) => SendEvent::EagerDone,
+                }
+            }
+            _ => SendEvent::RtsSent,
+        };
+        self.step_send(op, event);
+    }
+
+    /// Applies an event; false when it cannot happen in this phase.
+    fn step_send(&mut self, op: OpId, event: SendEvent) -> bool {
+        let Some(s) = self.sends.get_mut(op) else { return false };
+        match SEND.next(s.phase, event) {
+            None => return false,
+            Some(SendPhase::Done) => self.end_send(op, Ok(())),
+            Some(phase) => s.phase = phase,
+        }
+        true
+    }
+
+    fn end_send(&mut self, op: OpId, result: Result<(), Failure>) {
+        if let Some(SendOp { peer, .. }) = self.sends.remove(op) {
+            self.actions.push_back(Action::Complete(Completion::Send { op, peer, result }));
+        }
+    }
+
+    /// The bytes of a span that a rail kept have left.
+    pub fn left(&mut self, span: Span) {
+        if let Place::Send(op) = span.place {
+            self.step_send(op, SendEvent::Left);
+        }
+    }
+
+    pub(super) fn on_rtr(
+        &mut self,
+        peer: PeerIdx,
+        op: OpId,
+        to: OpId,
+        len: u64,
+        region: Option<Region>,
+    ) -> Directive {
+        let Some(s) = self.sends.get(op) else { return Directive::Done };
+        if s.peer != peer || len > s.message.len || len == 0 {
+            return Directive::Broken("it asked for bytes of a message that it was not sent");
+        }
+        let writable = region.filter(|r| r.len().is_some_and(|have| have >= len));
+        let event = if writable.is_some() { SendEvent::RtrWritable } else { SendEvent::Rtr };
+        if !self.step_send(op, event) {
+            return Directive::Broken("it was ready to receive what was not announced");
+        }
+        match writable {
+            Some(region) => {
+                let from = Span { place: Place::Send(op), offset: 0, len: len as usize };
+                if let Some(s) = self.sends.get_mut(op) {
+                    s.target = Some((to, len));
+                }
+                self.actions.push_back(Action::Write { peer, from, to: region, job: Job::Rput(op) });
+            }
+            None => self.stream_send(peer, op, to, len),
+        }
+        Directive::Done
+    }
+
+    fn stream_send(&mut self, peer: PeerIdx, send: OpId, to: OpId, len: u64) {
+        let kind = StreamKind::Fragments { send, to };
+        self.peers[peer.0 as usize].streams.push_back(Stream { kind, next: 0, end: len });
+        self.ready.push_back(peer);
+    }
+
+    pub(super) fn rput_done(&mut self, peer: PeerIdx, op: OpId, ok: bool) {
+        let Some((to, len)) = self.sends.get(op).and_then(|s| s.target) else { return };
+        if ok {
+            self.step_send(op, SendEvent::Written);
+            self.control(peer, Frame::Atp { to, status: Status::Ok }, Out::Nothing);
+        } else if self.step_send(op, SendEvent::WriteRefused) {
+            self.stream_send(peer, op, to, len);
+        }
+    }
+
+    pub(super) fn on_ats(&mut self, peer: PeerIdx, op: OpId, status: Status) -> Directive {
+        let Some(s) = self.sends.get(op) else { return Directive::Done };
+        if s.peer != peer {
+            return Directive::Broken("it ended a message that it was not sent");
+        }
+        let (event, result) = match status {
+            Status::Ok => (SendEvent::Ats, Ok(())),
+            why => (SendEvent::AtsFailed, Err(Failure::Refused(why))),
+        };
+        if SEND.next(s.phase, event).is_none() {
+            return Directive::Broken("it ended a message before it was sent");
+        }
+        self.end_send(op, result);
+        Directive::Done
+    }
+
+    pub(super) fn fail_sends(&mut self, peer: PeerIdx) {
+        let gone: alloc::vec::Vec<_> =
+            self.sends.iter().filter(|(_, s)| s.peer == peer).map(|(op, _)| op).collect();
+        for op in gone {
+            self.end_send(op, Err(Failure::PeerGone));
+        }
+    }
+}

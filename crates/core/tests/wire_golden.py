@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Computes the examples of docs/wire.md from its tables alone, not from the crate that they test.
+
+With --seeds it writes the fuzz targets' seeds instead of printing.
+"""
+import base64
+import hashlib
+import hmac
+import ipaddress
+import pathlib
+import struct
+import sys
+
+
+def mac(key, *parts):
+    return hmac.new(key, b"".join(parts), hashlib.sha256).digest()
+
+
+def identity(key):
+    return mac(key, b"polyrail id")[:16]
+
+
+def field(kind, value):
+    return struct.pack("<HH", kind, len(value)) + value
+
+
+def hello(to, connection=0, lane=0, session=0):
+    fields = struct.pack("<BBHHHIQQ", 1, connection, 1, 3, lane, 0, 0b1011, session)
+    return b"PLYR" + fields + b"\x11" * 16 + identity(CLIENT) + identity(to)
+
+
+def sealed(kind, code, label, said, offer):
+    head = struct.pack("<4sBBH", b"PLYR", kind, code, len(offer))
+    return head + mac(SERVER, label, *said, head, offer)
+
+
+SERVER, CLIENT = bytes(range(16)), bytes(range(16, 32))
+LINK_LOCAL = ipaddress.ip_address("fe80::1").packed
+HOST = 0x0123456789ABCDEF
+
+ips = bytes([192, 0, 2, 1]) + LINK_LOCAL + struct.pack("<I", 2) + bytes([192, 0, 2, 2])
+address = b"PR\x01\x01" + struct.pack("<HHQ", 4711, 1 | 3 << 2 | 1 << 4, HOST) + SERVER + ips.ljust(32, b"\0")
+text = "polyrail:" + base64.b32encode(address).decode().lower().rstrip("=")
+
+first = hello(SERVER)
+lane = hello(SERVER, 1, 2, 0x1122334455667788)
+head = b"PLYR\x02\0" + struct.pack("<HQ", 2, 0b0011) + b"\x22" * 16
+challenge = head + mac(SERVER, b"polyrail server", first, head)
+
+interface = struct.pack("<IIHB", 2, 10000, 0, 4) + b"eth0" + bytes([4, 24, 192, 0, 2, 1, 6, 64]) + LINK_LOCAL
+offer = b"".join(
+    [
+        field(1, struct.pack("<IIQ", 4242, 1000, HOST)),
+        field(2, struct.pack("<QQ", 0x7FFF12345678, 0xA1A2A3A4A5A6A7A8)),
+        field(3, struct.pack("<H", 1)),
+        field(4, struct.pack("<II", 65536, 1 << 20)),
+        field(5, interface),
+        field(6, b"\1\1"),
+        field(6, b"\2\2"),
+    ]
+)
+proof = sealed(3, 0, b"polyrail client", (first, challenge), offer)
+said = (first, challenge, proof)
+derived = mac(b"secret of this user", b"polyrail key", b"node1:render")[:16]
+
+examples = {
+    "address": address,
+    "identity of the server": identity(SERVER),
+    "identity of the client": identity(CLIENT),
+    "identity of node1:render": identity(derived),
+    "HELLO": first,
+    "HELLO of a lane": lane,
+    "CHALLENGE": challenge,
+    "PROOF": proof,
+    "VERDICT accept": sealed(4, 0, b"polyrail verdict", said, offer),
+    "VERDICT simultaneous": sealed(4, 1, b"polyrail verdict", said, b""),
+    "session": mac(SERVER, b"polyrail session", first, challenge)[:8][::-1],
+    "DENIED": b"PLYR\x05\0\0\0",
+    "VERSIONS": b"PLYR\x06\0" + struct.pack("<HHH", 2, 5, 0),
+    "offer": offer,
+}
+
+# What the fuzz targets expect is in fuzz/src/bin: a byte of mode and one of piece size before the handshakes.
+to_target = hello(bytes([1] * 16))
+seeds = {
+    "address/bytes": address,
+    "address/base32": text.encode(),
+    "address/hex": b"polyrail:" + address.hex().encode(),
+    "offer/golden": offer,
+    "handshake_responder/accepted": b"\x03\xff" + to_target + offer,
+    "handshake_responder/rejected": b"\x01\x03" + lane + offer,
+    "handshake_responder/stranger": b"\x00\x09" + to_target,
+    "handshake_initiator/accepted": b"\x03\xff\x02" + bytes(24) + offer,
+    "handshake_initiator/rejected": b"\x01\x09\x01" + bytes(24),
+    "handshake_initiator/versions": b"\x00\x09PLYR\x06\0" + struct.pack("<HHH", 4, 5, 0),
+}
+
+if sys.argv[1:] == ["--seeds"]:
+    root = pathlib.Path(__file__).parents[3] / "fuzz/seeds"
+    for name, data in seeds.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+else:
+    print("address as text:", text)
+    for name, data in examples.items():
+        print(f"{name}: {data.hex()}")

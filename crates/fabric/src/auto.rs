@@ -1,0 +1,152 @@
+//! Automatic progress: a thread for each domain whose application asked for it.
+//!
+//! It sleeps until a rail has something, and keeps out of the way of an application that polls: as long as the application makes
+//! progress itself, the thread looks now and then whether it still does.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::domain::{Domain, State};
+use crate::ffi::FI_WAIT_FD;
+use crate::wait::{Deadline, Wait, sleep_on};
+
+/// How long the thread stays away from a polling application: first, at most.
+const AWAY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(8));
+/// Rounds in which something moves before others get the lock.
+const ROUNDS: usize = 64;
+
+/// The thread's handle.
+pub struct Auto {
+    wait: Mutex<Wait>,
+    /// The thread sleeps with all workers armed.
+    asleep: AtomicBool,
+    stopping: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Auto {
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn new() -> io::Result<Self> {
+        let mut wait = Wait::new(FI_WAIT_FD).map_err(io::Error::from_raw_os_error)?;
+        wait.fd([])?;
+        Ok(Self {
+            wait: Mutex::new(wait),
+            asleep: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            thread: Mutex::new(None),
+        })
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When there is no thread to be had.
+    pub fn start(&self, domain: &Arc<Domain>) -> io::Result<()> {
+        let domain = domain.clone();
+        let thread = std::thread::Builder::new().name("polyrail".into()).spawn(move || run(&domain))?;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(())
+    }
+
+    /// Ends it, and waits for that.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.with_wait(Wait::raise);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    fn with_wait<T>(&self, f: impl FnOnce(&mut Wait) -> T) -> T {
+        f(&mut self.wait.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A new worker to look after.
+    ///
+    /// # Errors
+    /// What epoll_ctl(2) says.
+    pub fn attach(&self, worker: RawFd) -> io::Result<()> {
+        self.with_wait(|wait| wait.attach(worker))?;
+        self.kick();
+        Ok(())
+    }
+
+    /// A worker that is about to be closed.
+    pub fn detach(&self, worker: RawFd) {
+        self.with_wait(|wait| wait.detach(worker));
+    }
+
+    /// Whether the thread sleeps and relies on the workers' descriptors.
+    #[inline]
+    pub fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the thread if it sleeps.
+    pub fn kick(&self) {
+        if self.asleep.swap(false, Ordering::Relaxed) {
+            self.with_wait(Wait::raise);
+        }
+    }
+
+    /// The application makes progress, which disarms the workers: the thread must not rely on them any more.
+    #[inline]
+    pub fn relieve(&self) {
+        if self.is_asleep() {
+            self.kick();
+        }
+    }
+}
+
+fn run(domain: &Domain) {
+    let Some(auto) = domain.auto() else { return };
+    let (mut seen, mut away) = (domain.polls(), AWAY.0);
+    while !auto.stopping.load(Ordering::Relaxed) {
+        let polls = domain.polls();
+        if polls != seen {
+            seen = polls;
+            std::thread::sleep(away);
+            away = (away * 2).min(AWAY.1);
+            continue;
+        }
+        away = AWAY.0;
+        let fd = {
+            let mut state = domain.lock();
+            if !settle(&mut state) {
+                continue;
+            }
+            let fd = auto.with_wait(|wait| {
+                wait.lower();
+                wait.fd([])
+            });
+            // Only now, or a kick would be lost.
+            auto.asleep.store(true, Ordering::Relaxed);
+            fd
+        };
+        if let Ok(fd) = fd
+            && !auto.stopping.load(Ordering::Relaxed)
+        {
+            // A signal, or nothing to sleep on: look again.
+            let _ = sleep_on(fd, Deadline::after(-1).or_in(Deadline::LONGEST));
+        }
+        auto.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Makes progress until nothing moves, and arms all workers; false if there is still something to do.
+fn settle(state: &mut State) -> bool {
+    let all: Vec<_> = state.endpoints.keys().collect();
+    for _ in 0..ROUNDS {
+        let moved = all.iter().fold(false, |moved, &endpoint| state.progress(endpoint) | moved);
+        if !moved {
+            return all.iter().all(|&endpoint| state.endpoints[endpoint].arm());
+        }
+    }
+    false
+}

@@ -1,0 +1,295 @@
+//! From a worker's events to completion queues and counters.
+
+use polyrail_core::frame::Matching;
+use polyrail_core::proto::{Failure, PeerIdx};
+use polyrail_core::wire::Address;
+use polyrail_rails::{Event, EventKind};
+
+use crate::av::Av;
+use crate::cntr::Cntr;
+use crate::cq::{Cq, Entry, Fault};
+use crate::domain::State;
+use crate::endpoint::{Endpoint, Extra};
+use crate::error;
+use crate::ffi::*;
+use crate::object::Slab;
+
+/// What an operation's `User::flags` hold: the completion's flags in the low bits, then these.
+pub mod mark {
+    use crate::ffi::FI_COMPLETION;
+
+    /// The flags that a completion shows.
+    pub const SHOWN: u64 = (1 << 24) - 1;
+    /// An entry is wanted (not only on failure).
+    pub const WANTED: u64 = FI_COMPLETION;
+    /// `User::context` is the number of an [`super::Extra`].
+    pub const EXTRA: u64 = 1 << 25;
+}
+
+/// The kinds of completion that counters tell apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    Send,
+    Recv,
+    Read,
+    Write,
+    RemoteRead,
+    RemoteWrite,
+}
+
+/// Where an endpoint's completions go: a domain's objects apart from the endpoint itself.
+pub struct Sinks<'a> {
+    pub cqs: &'a mut Slab<Cq>,
+    pub cntrs: &'a mut Slab<Cntr>,
+    pub avs: &'a mut Slab<Av>,
+    pub regions: &'a crate::mr::Regions,
+}
+
+impl Sinks<'_> {
+    /// Counters of what peers do to regions: any endpoint may be the one that notices.
+    pub fn region_counters(&mut self) -> impl Iterator<Item = &mut Cntr> {
+        self.cntrs.values_mut().filter(|cntr| cntr.regions > 0)
+    }
+}
+
+impl State {
+    /// An endpoint, and where its completions go.
+    #[inline]
+    pub fn split(&mut self, endpoint: usize) -> (&mut Endpoint, Sinks<'_>) {
+        let sinks =
+            Sinks { cqs: &mut self.cqs, cntrs: &mut self.cntrs, avs: &mut self.avs, regions: &self.regions };
+        (&mut self.endpoints[endpoint], sinks)
+    }
+
+    /// Moves what can be moved on one endpoint; returns whether anything did.
+    #[inline]
+    pub fn progress(&mut self, endpoint: usize) -> bool {
+        let number = endpoint;
+        let (endpoint, mut sinks) = self.split(number);
+        let Some(worker) = &mut endpoint.worker else { return false };
+        let mut moved = worker.progress() > 0;
+        while let Some(event) = endpoint.worker.as_mut().and_then(|worker| worker.next_event()) {
+            moved = true;
+            endpoint.handle(number, event, &mut sinks);
+        }
+        endpoint.after_call(&mut sinks);
+        moved
+    }
+
+    /// The same on all endpoints of a list in a queue or counter, which is found by `list`.
+    #[inline]
+    pub fn progress_all(&mut self, list: impl Fn(&Self) -> &[usize]) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(&endpoint) = list(self).get(at) {
+            moved |= self.progress(endpoint);
+            at += 1;
+        }
+        moved
+    }
+}
+
+impl Endpoint {
+    /// After anything that may have disarmed the worker or given it something to do.
+    #[inline]
+    pub fn after_call(&mut self, sinks: &mut Sinks<'_>) {
+        if self.awaited(sinks) {
+            self.rearm(sinks);
+        }
+    }
+
+    /// Whether anybody sleeps until something happens here.
+    #[inline]
+    fn awaited(&self, sinks: &mut Sinks<'_>) -> bool {
+        self.queues().any(|cq| sinks.cqs[cq].wait.awaited())
+            || (self.has_counters && self.counters().any(|cntr| sinks.cntrs[cntr].wait.awaited()))
+            || (sinks.regions.counted() && sinks.region_counters().any(|cntr| cntr.wait.awaited()))
+    }
+
+    /// Progress has disarmed the worker: arms it for those who sleep, or wakes them.
+    #[cold]
+    fn rearm(&mut self, sinks: &mut Sinks<'_>) {
+        if self.worker.as_mut().is_none_or(|worker| worker.arm()) {
+            return;
+        }
+        for cq in self.queues() {
+            sinks.cqs[cq].wait.wake();
+        }
+        for cntr in self.counters() {
+            sinks.cntrs[cntr].wait.wake();
+        }
+        sinks.region_counters().for_each(|cntr| cntr.wait.wake());
+    }
+
+    /// Counts a success.
+    #[inline]
+    pub fn count(&self, class: Class, sinks: &mut Sinks<'_>) {
+        if let Some(cntr) = self.counter[class as usize] {
+            sinks.cntrs[cntr].add(1);
+        }
+    }
+
+    /// A send, write or injection that is complete at once.
+    #[inline]
+    pub fn done(&self, class: Class, context: u64, flags: u64, sinks: &mut Sinks<'_>) {
+        self.count(class, sinks);
+        if flags & mark::WANTED != 0 {
+            self.push(class, Entry { context, flags: flags & mark::SHOWN, ..Entry::default() }, sinks);
+        }
+    }
+
+    #[inline]
+    fn queue(&self, class: Class) -> Option<usize> {
+        match class {
+            Class::Recv | Class::RemoteRead | Class::RemoteWrite => self.rx_cq,
+            _ => self.tx_cq,
+        }
+    }
+
+    #[inline]
+    pub fn push(&self, class: Class, entry: Entry, sinks: &mut Sinks<'_>) {
+        if let Some(cq) = self.queue(class) {
+            sinks.cqs[cq].push(entry);
+        }
+    }
+
+    /// Reports a failure, whether or not a completion was wanted.
+    #[cold]
+    pub fn fail(&self, class: Class, mut fault: Fault, sinks: &mut Sinks<'_>) {
+        if let Some(cntr) = self.counter[class as usize] {
+            sinks.cntrs[cntr].add_error(1);
+        }
+        if fault.entry.context == 0 {
+            fault.entry.context = self.context;
+        }
+        if let Some(cq) = self.queue(class) {
+            sinks.cqs[cq].push_fault(fault);
+        }
+    }
+
+    /// An event of the worker.
+    #[inline]
+    fn handle(&mut self, number: usize, event: Event, sinks: &mut Sinks<'_>) {
+        let flags = event.user.flags;
+        match event.kind {
+            EventKind::Recv => self.received(number, event, sinks),
+            EventKind::RemoteWrite | EventKind::RemoteRead => self.accessed(number, &event, sinks),
+            EventKind::Send | EventKind::Put | EventKind::Get | EventKind::Atomic => {
+                let class = match event.kind {
+                    EventKind::Send => Class::Send,
+                    _ if flags & FI_READ != 0 => Class::Read,
+                    _ => Class::Write,
+                };
+                let context = match flags & mark::EXTRA {
+                    0 => event.user.context,
+                    _ => self.extras.remove(event.user.context as usize).map_or(0, |extra| extra.context),
+                };
+                match event.error {
+                    None => self.done(class, context, flags, sinks),
+                    Some(failure) => self.failed(class, context, failure, &event, sinks),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, number: usize, event: Event, sinks: &mut Sinks<'_>) {
+        let marks = event.user.flags;
+        let mut entry = Entry {
+            context: event.user.context,
+            flags: marks & mark::SHOWN,
+            len: event.got,
+            source: event.peer.map_or(Entry::NO_SOURCE, |peer| Entry::source(number, peer)),
+            ..Entry::default()
+        };
+        if let Matching::Tag(tag) = event.matching {
+            entry.tag = tag;
+        }
+        if let Some(data) = event.data {
+            entry.data = data;
+            entry.flags |= FI_REMOTE_CQ_DATA;
+        }
+        let mut wanted = marks & mark::WANTED != 0;
+        if marks & mark::EXTRA != 0 {
+            self.place_in_multi(&mut entry, &event);
+            wanted |= event.released;
+        }
+        match event.error {
+            None if event.got == event.len => {
+                if self.source_err && self.is_stranger(&event, sinks) {
+                    return self.report_stranger(entry, &event, sinks);
+                }
+                self.count(Class::Recv, sinks);
+                if wanted {
+                    self.push(Class::Recv, entry, sinks);
+                }
+            }
+            None => {
+                let fault = Fault { entry, olen: event.len - event.got, ..Fault::new(error::truncated()) };
+                self.fail(Class::Recv, fault, sinks);
+            }
+            Some(failure) => {
+                let why = self.why(failure, event.peer);
+                self.fail(Class::Recv, Fault { entry, ..Fault::new(why) }, sinks);
+            }
+        }
+    }
+
+    /// A message in a multi-receive buffer, or that buffer's end.
+    #[cold]
+    fn place_in_multi(&mut self, entry: &mut Entry, event: &Event) {
+        let number = event.user.context as usize;
+        if let Some(Extra { context, base, .. }) = self.extras.get(number) {
+            entry.context = *context;
+            entry.buf = base + event.offset;
+        }
+        if event.released {
+            entry.flags |= FI_MULTI_RECV;
+            self.extras.remove(number);
+        }
+    }
+
+    fn is_stranger(&mut self, event: &Event, sinks: &mut Sinks<'_>) -> bool {
+        event.peer.is_some_and(|peer| self.address_of(peer, sinks.avs) == FI_ADDR_NOTAVAIL)
+    }
+
+    /// With `FI_SOURCE_ERR`: a message from an address that was never inserted comes as an error, with the address.
+    #[cold]
+    fn report_stranger(&mut self, entry: Entry, event: &Event, sinks: &mut Sinks<'_>) {
+        let bytes = event.peer.and_then(|peer| self.worker.as_ref()?.address_of(peer));
+        let address = bytes.and_then(|bytes| self.format.write(&Address::parse(&bytes).ok()?));
+        let why = error::Why { data: address.unwrap_or_default(), ..error::stranger() };
+        self.count(Class::Recv, sinks);
+        if let Some(cq) = self.rx_cq {
+            sinks.cqs[cq].push_fault(Fault { entry, ..Fault::new(why) });
+        }
+    }
+
+    /// A peer wrote to, or read from, memory of this process.
+    fn accessed(&mut self, number: usize, event: &Event, sinks: &mut Sinks<'_>) {
+        let class = if event.kind == EventKind::RemoteWrite { Class::RemoteWrite } else { Class::RemoteRead };
+        self.count(class, sinks);
+        if let Some(cntr) = sinks.regions.counter(event.key, class) {
+            sinks.cntrs[cntr].add(1);
+        }
+        if let (Class::RemoteWrite, Some(data)) = (class, event.data) {
+            let flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA;
+            let source = event.peer.map_or(Entry::NO_SOURCE, |peer| Entry::source(number, peer));
+            self.push(class, Entry { flags, len: event.len, data, source, ..Entry::default() }, sinks);
+        }
+    }
+
+    #[cold]
+    fn failed(&self, class: Class, context: u64, failure: Failure, event: &Event, sinks: &mut Sinks<'_>) {
+        let entry = Entry { context, flags: event.user.flags & mark::SHOWN, ..Entry::default() };
+        let why = self.why(failure, event.peer);
+        self.fail(class, Fault { entry, ..Fault::new(why) }, sinks);
+    }
+
+    /// A failure with its reason, as far as it is known.
+    #[cold]
+    fn why(&self, failure: Failure, peer: Option<PeerIdx>) -> error::Why {
+        let reason = peer.and_then(|peer| self.worker.as_ref()?.why(peer));
+        error::failed(failure, reason)
+    }
+}

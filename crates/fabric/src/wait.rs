@@ -1,0 +1,282 @@
+//! Sleeping until something happens to a completion queue, a counter or an event queue.
+//!
+//! What is waited for may come in two ways: a rail has something (its worker's descriptor becomes readable), or another thread has
+//! made progress and put the result here (our eventfd). One epoll descriptor joins them; it is what applications get as wait
+//! object, and it is made when first asked for.
+//!
+//! Who wants to sleep arms each worker first; a worker that is armed tells its peers to wake it, until the next progress on it.
+//! So as long as anybody sleeps in a domain, progress ends with arming again (see [`crate::progress`]).
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use crate::ffi::*;
+
+#[derive(Debug)]
+struct Fds {
+    epoll: OwnedFd,
+    event: OwnedFd,
+}
+
+/// The sleeping side of one object. All under its domain's lock (or its own, for an event queue).
+#[derive(Debug)]
+pub struct Wait {
+    object: fi_wait_obj,
+    fds: Option<Fds>,
+    /// Threads in a blocking read.
+    sleepers: usize,
+    /// The application waits on the descriptor itself, or may.
+    armed: bool,
+    /// The eventfd is readable.
+    raised: bool,
+    /// A blocking read is to return empty-handed.
+    interrupted: bool,
+}
+
+/// Makes a descriptor of what a system call returned.
+fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: new, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn watch(epoll: &OwnedFd, fd: RawFd) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
+    // SAFETY: open descriptors and a whole event.
+    match unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Fds {
+    fn open() -> io::Result<Self> {
+        // SAFETY: plain calls.
+        let (epoll, event) = unsafe {
+            (
+                owned(libc::epoll_create1(libc::EPOLL_CLOEXEC))?,
+                owned(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?,
+            )
+        };
+        watch(&epoll, event.as_raw_fd())?;
+        Ok(Self { epoll, event })
+    }
+
+    fn raise(&self) {
+        // SAFETY: 8 readable bytes. It fails only when the counter is full, and then it is raised.
+        unsafe { libc::write(self.event.as_raw_fd(), (&raw const ONE).cast(), 8) };
+    }
+
+    fn lower(&self) {
+        let mut count = 0u64;
+        // SAFETY: 8 writable bytes; not blocking.
+        unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+static ONE: u64 = 1;
+
+/// Until when a call may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// From libfabric's milliseconds, negative for ever.
+    pub fn after(timeout: libc::c_int) -> Self {
+        Self(u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms)))
+    }
+
+    /// How long anybody sleeps at most before looking again: connections have deadlines that no descriptor tells of.
+    pub const LONGEST: Duration = Duration::from_millis(100);
+
+    /// The same, but not later than in so long.
+    pub fn or_in(self, longest: Duration) -> Self {
+        let latest = Instant::now() + longest;
+        Self(Some(self.0.map_or(latest, |at| at.min(latest))))
+    }
+
+    pub fn passed(self) -> bool {
+        self.0.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// In milliseconds, rounded up; negative for ever.
+    fn left(self) -> libc::c_int {
+        let Some(at) = self.0 else { return -1 };
+        let micros = at.saturating_duration_since(Instant::now()).as_micros();
+        micros.div_ceil(1000).try_into().unwrap_or(libc::c_int::MAX)
+    }
+}
+
+/// Sleeps until `fd` is readable or the deadline has passed.
+///
+/// # Errors
+/// `EINTR`, and what else poll(2) may say.
+pub fn sleep_on(fd: RawFd, deadline: Deadline) -> io::Result<()> {
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one whole entry.
+    match unsafe { libc::poll(&raw mut poll, 1, deadline.left()) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Wait {
+    /// For a wait object of this kind.
+    ///
+    /// # Errors
+    /// libfabric's number, negative, for a kind that we do not have.
+    pub fn new(object: fi_wait_obj) -> Result<Self, libc::c_int> {
+        match object {
+            FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_MUTEX_COND | FI_WAIT_YIELD
+            | FI_WAIT_POLLFD => {
+                Ok(Self { object, fds: None, sleepers: 0, armed: false, raised: false, interrupted: false })
+            }
+            // wait sets are gone from libfabric 2
+            FI_WAIT_SET => Err(-FI_ENOSYS),
+            _ => Err(-FI_EINVAL),
+        }
+    }
+
+    /// Whether blocking calls are allowed.
+    pub fn blocks(&self) -> bool {
+        self.object != FI_WAIT_NONE
+    }
+
+    /// Whether anybody sleeps, or may.
+    #[inline]
+    pub fn awaited(&self) -> bool {
+        self.armed || self.sleepers > 0
+    }
+
+    /// The descriptor to sleep on; `workers` are the descriptors that it joins when it is made.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn fd(&mut self, workers: impl IntoIterator<Item = RawFd>) -> io::Result<RawFd> {
+        if self.fds.is_none() {
+            let fds = Fds::open()?;
+            workers.into_iter().try_for_each(|fd| watch(&fds.epoll, fd))?;
+            if self.raised || self.interrupted {
+                fds.raise();
+            }
+            self.fds = Some(fds);
+        }
+        Ok(self.fds.as_ref().map_or(-1, |fds| fds.epoll.as_raw_fd()))
+    }
+
+    /// Joins another worker's descriptor.
+    ///
+    /// # Errors
+    /// What epoll_ctl(2) says.
+    pub fn attach(&mut self, worker: RawFd) -> io::Result<()> {
+        self.fds.as_ref().map_or(Ok(()), |fds| watch(&fds.epoll, worker))
+    }
+
+    /// Forgets a worker's descriptor, which is still open.
+    pub fn detach(&mut self, worker: RawFd) {
+        if let Some(fds) = &self.fds {
+            // SAFETY: open descriptors; deletion takes no event.
+            unsafe {
+                libc::epoll_ctl(fds.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, worker, std::ptr::null_mut())
+            };
+        }
+    }
+
+    /// Wakes who sleeps.
+    #[inline]
+    pub fn wake(&mut self) {
+        if self.awaited() {
+            self.raise();
+        }
+    }
+
+    /// Makes the descriptor readable, whoever waits.
+    #[cold]
+    pub fn raise(&mut self) {
+        self.armed = false;
+        if !self.raised {
+            self.raised = true;
+            if let Some(fds) = &self.fds {
+                fds.raise();
+            }
+        }
+    }
+
+    /// There is nothing any more: the descriptor is readable only when something comes.
+    pub fn lower(&mut self) {
+        if self.raised && !self.interrupted {
+            self.raised = false;
+            if let Some(fds) = &self.fds {
+                fds.lower();
+            }
+        }
+    }
+
+    /// The application is going to wait on the descriptor.
+    pub fn arm(&mut self) {
+        self.armed = true;
+    }
+
+    /// A thread goes to sleep.
+    pub fn enter(&mut self) {
+        self.sleepers += 1;
+    }
+
+    /// A thread has woken up.
+    pub fn leave(&mut self) {
+        self.sleepers -= 1;
+    }
+
+    /// Makes one blocking read return, now or the next.
+    pub fn interrupt(&mut self) {
+        self.interrupted = true;
+        self.raise();
+    }
+
+    /// Whether to return from a blocking read; asked once.
+    pub fn take_interrupt(&mut self) -> bool {
+        std::mem::take(&mut self.interrupted)
+    }
+
+    /// `FI_GETWAIT`: gives the application its wait object.
+    ///
+    /// # Safety
+    /// `arg` is what libfabric asks for an object of this kind.
+    pub unsafe fn give(
+        &mut self,
+        arg: *mut libc::c_void,
+        workers: impl IntoIterator<Item = RawFd>,
+    ) -> libc::c_int {
+        if !matches!(self.object, FI_WAIT_FD | FI_WAIT_UNSPEC | FI_WAIT_POLLFD) {
+            return -FI_ENOSYS;
+        }
+        let fd = match self.fd(workers) {
+            Ok(fd) => fd,
+            Err(error) => return -error.raw_os_error().unwrap_or(FI_EIO),
+        };
+        if self.object != FI_WAIT_POLLFD {
+            // SAFETY: a place for an int.
+            unsafe { arg.cast::<libc::c_int>().write(fd) };
+            return FI_SUCCESS;
+        }
+        // SAFETY: a fi_wait_pollfd, with room for `nfds` descriptors.
+        unsafe {
+            let set = arg.cast::<fi_wait_pollfd>();
+            let room = std::mem::replace(&mut (*set).nfds, 1);
+            if room < 1 {
+                return -FI_ETOOSMALL;
+            }
+            (*set).change_index = 1;
+            (*set).fd.write(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        }
+        FI_SUCCESS
+    }
+
+    /// Which kind of wait object it is.
+    pub fn object(&self) -> fi_wait_obj {
+        self.object
+    }
+}

@@ -1,0 +1,227 @@
+//! Settings, from the environment or from code. Nobody needs to set any.
+
+use crate::error::Error;
+use polyrail_core::wire::Key;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How large messages travel between processes that can reach each other's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rendezvous {
+    /// The receiver reads (RGET), where the kernel allows it.
+    Auto,
+    /// The sender writes (RPUT).
+    Put,
+    /// Through the rail, in fragments.
+    Fragments,
+}
+
+/// Settings of a worker.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Use shared memory between processes of one host.
+    pub shm: bool,
+    /// Use TCP.
+    pub tcp: bool,
+    /// Names of network interfaces to use; empty: all.
+    pub interfaces: Vec<String>,
+    /// Port of the listener; 0: a free one.
+    pub port: u16,
+    /// Where to listen, and under which name; set by [`Config::listen_on`].
+    pub named: Option<SocketAddr>,
+    /// The endpoint's key; none: a random one.
+    pub key: Option<Key>,
+    /// Large messages within a host.
+    pub rendezvous: Rendezvous,
+    /// Longest eager message by TCP, in bytes.
+    pub tcp_eager: usize,
+    /// Longest eager message by shared memory, in bytes.
+    pub shm_eager: usize,
+    /// Eager bytes that each peer may send without a matching receive.
+    pub window: usize,
+    /// How long it may take to reach a peer's host and port.
+    pub connect_timeout: Duration,
+    /// How long a peer that was reached may take to answer: it answers when its program makes progress.
+    pub answer_timeout: Duration,
+    /// How long an orderly close waits for what is still to be sent.
+    pub linger: Duration,
+    /// How long a silent network is believed before the peer counts as gone.
+    pub peer_timeout: Duration,
+    /// Congestion control of TCP links; none: the system's.
+    pub congestion: Option<String>,
+    /// Give the processor away while polling in vain.
+    pub yielding: bool,
+    /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
+    /// all of whose messages come this way.
+    pub sleep_after: Option<Duration>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            shm: true,
+            tcp: true,
+            interfaces: Vec::new(),
+            port: 0,
+            named: None,
+            key: None,
+            rendezvous: Rendezvous::Auto,
+            tcp_eager: 64 << 10,
+            shm_eager: 16 << 10,
+            window: 2 << 20,
+            connect_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(600),
+            linger: Duration::from_secs(5),
+            peer_timeout: Duration::from_secs(30),
+            congestion: None,
+            yielding: true,
+            sleep_after: None,
+        }
+    }
+}
+
+/// A setting's name in the environment, and what it means; for those who list them (`fi_info -e`, `polyrail run --help`).
+pub const SETTINGS: &[(&str, &str)] = &[
+    ("RAILS", "transports to use: a comma list of shm, tcp (default: all)"),
+    ("INTERFACES", "network interfaces to use: a comma list of names (default: all that are up)"),
+    ("PORT", "port of the listener (default: a free one)"),
+    (
+        "RNDV",
+        "large messages within a host: auto (the receiver reads), put (the sender writes), frag (through the rail)",
+    ),
+    ("TCP_EAGER", "longest message that goes eagerly by TCP, in bytes (default 65536)"),
+    ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 16384)"),
+    ("WINDOW", "eager bytes that each peer may send without a matching receive (default 2097152)"),
+    ("CONNECT_TIMEOUT", "seconds that it may take to reach a peer's host and port (default 10)"),
+    ("ANSWER_TIMEOUT", "seconds that a peer that was reached may compute before it answers (default 600)"),
+    ("LINGER", "seconds that an orderly close waits for what is still to be sent (default 5)"),
+    ("PEER_TIMEOUT", "seconds of network silence after which a peer counts as gone (default 30)"),
+    ("CONGESTION", "TCP congestion control (default: the system's)"),
+    ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
+    (
+        "SLEEP_AFTER",
+        "microseconds of polling in vain after which to sleep until a message comes (default: never)",
+    ),
+];
+
+impl Config {
+    /// Settings from `POLYRAIL_...` variables (or `FI_POLYRAIL_...`, as libfabric would call them).
+    ///
+    /// # Errors
+    /// [`Error::Setting`] naming the variable whose value cannot be used.
+    pub fn from_env() -> Result<Self, Error> {
+        Self::from_lookup(|name| {
+            std::env::var(format!("POLYRAIL_{name}"))
+                .or_else(|_| std::env::var(format!("FI_POLYRAIL_{name}")))
+                .ok()
+                .filter(|value| !value.is_empty())
+        })
+    }
+
+    /// Settings from anywhere; `lookup` is asked for the names in [`SETTINGS`].
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let mut c = Self::default();
+        if let Some(rails) = lookup("RAILS") {
+            (c.shm, c.tcp) = (false, false);
+            for rail in rails.split(',').map(str::trim) {
+                match rail {
+                    "shm" => c.shm = true,
+                    "tcp" => c.tcp = true,
+                    other => {
+                        return bad(
+                            "POLYRAIL_RAILS",
+                            format!("no rail is called {other:?}; there are shm and tcp"),
+                        );
+                    }
+                }
+            }
+        }
+        if let Some(list) = lookup("INTERFACES") {
+            c.interfaces = list.split(',').map(|name| name.trim().to_owned()).collect();
+        }
+        if let Some(rndv) = lookup("RNDV") {
+            c.rendezvous = match rndv.as_str() {
+                "auto" => Rendezvous::Auto,
+                "put" => Rendezvous::Put,
+                "frag" => Rendezvous::Fragments,
+                other => return bad("POLYRAIL_RNDV", format!("{other:?} is none of auto, put, frag")),
+            };
+        }
+        let most = polyrail_core::frame::MAX_PAYLOAD;
+        number(&lookup, "PORT", "POLYRAIL_PORT", 0, usize::from(u16::MAX), |n| c.port = n as u16)?;
+        number(&lookup, "TCP_EAGER", "POLYRAIL_TCP_EAGER", 0, most, |n| c.tcp_eager = n)?;
+        number(&lookup, "SHM_EAGER", "POLYRAIL_SHM_EAGER", 0, 32 << 10, |n| c.shm_eager = n)?;
+        number(&lookup, "WINDOW", "POLYRAIL_WINDOW", 4096, 1 << 30, |n| c.window = n)?;
+        let day = 86_400;
+        let seconds = |n| Duration::from_secs(n as u64);
+        number(&lookup, "CONNECT_TIMEOUT", "POLYRAIL_CONNECT_TIMEOUT", 1, day, |n| {
+            c.connect_timeout = seconds(n)
+        })?;
+        number(&lookup, "ANSWER_TIMEOUT", "POLYRAIL_ANSWER_TIMEOUT", 1, 365 * day, |n| {
+            c.answer_timeout = seconds(n)
+        })?;
+        number(&lookup, "LINGER", "POLYRAIL_LINGER", 0, day, |n| c.linger = seconds(n))?;
+        number(&lookup, "PEER_TIMEOUT", "POLYRAIL_PEER_TIMEOUT", 1, day, |n| c.peer_timeout = seconds(n))?;
+        number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;
+        let micros = |n| Some(Duration::from_micros(n as u64));
+        number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
+        c.congestion = lookup("CONGESTION");
+        Ok(c)
+    }
+
+    /// Listens at this address under a name: the key is derived from the user's secret, so that processes of the same user
+    /// reach it by [`crate::named::named_address`].
+    #[must_use]
+    pub fn listen_on(mut self, at: SocketAddr) -> Self {
+        self.named = Some(at);
+        self
+    }
+}
+
+fn bad<T>(name: &'static str, why: String) -> Result<T, Error> {
+    Err(Error::Setting { name, why })
+}
+
+fn number(
+    lookup: &impl Fn(&str) -> Option<String>,
+    key: &str,
+    name: &'static str,
+    least: usize,
+    most: usize,
+    set: impl FnOnce(usize),
+) -> Result<(), Error> {
+    let Some(text) = lookup(key) else { return Ok(()) };
+    match text.trim().parse() {
+        Ok(n) if (least..=most).contains(&n) => {
+            set(n);
+            Ok(())
+        }
+        _ => bad(name, format!("{text:?} is not a number from {least} to {most}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_and_bad_ones_named() {
+        let with = |key: &'static str, value: &'static str| {
+            Config::from_lookup(move |name| (name == key).then(|| value.to_owned()))
+        };
+        assert!(!with("RAILS", "tcp").unwrap().shm);
+        assert_eq!(with("PORT", "80").unwrap().port, 80);
+        for (key, value) in
+            [("RAILS", "ib"), ("PORT", "70000"), ("RNDV", "x"), ("WINDOW", "1"), ("YIELD", "2")]
+        {
+            let why = with(key, value).unwrap_err().to_string();
+            assert!(why.contains(&format!("POLYRAIL_{key}")), "{why}");
+        }
+        for (key, _) in SETTINGS {
+            let _ = Config::from_lookup(|name| (name == *key).then(String::new));
+        }
+    }
+}

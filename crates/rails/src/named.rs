@@ -1,0 +1,119 @@
+//! Endpoints reached by IP and port in place of an address from a launcher.
+//!
+//! Their key is derived from a secret of the user's, a file that only the user can read: who has it (the same user, here or
+//! on another host with the same file) can connect, nobody else.
+
+use crate::error::Error;
+use polyrail_core::wire::{Address, HostId, Ip, Key};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The key of the named endpoint at this port.
+///
+/// # Errors
+/// When the secret cannot be read or made, or others could read it.
+pub fn named_key(port: u16) -> Result<Key, Error> {
+    let secret = secret()?;
+    Ok(Key::derive(&secret, format!("named port {port}").as_bytes()))
+}
+
+/// The address of the named endpoint that listens at `at`.
+///
+/// # Errors
+/// As [`named_key`]; and when nobody can connect to `at` (an unspecified IP, port 0).
+pub fn named_address(at: SocketAddr) -> Result<Address, Error> {
+    let scope = if let SocketAddr::V6(v6) = at { v6.scope_id() } else { 0 };
+    let ip = Ip::new(at.ip(), scope)
+        .ok_or_else(|| Error::Address(format!("nobody can connect to {}", at.ip())))?;
+    let host = if is_ours(at) { crate::worker::host_id()? } else { HostId(0) };
+    Address::new(&named_key(at.port())?, host, host.0 != 0, at.port(), [ip])
+        .map_err(|why| Error::Address(why.to_string()))
+}
+
+fn is_ours(at: SocketAddr) -> bool {
+    at.ip().is_loopback()
+        || if_addrs::get_if_addrs().is_ok_and(|all| all.iter().any(|interface| interface.ip() == at.ip()))
+}
+
+fn secret_path() -> Result<PathBuf, Error> {
+    if let Some(path) = std::env::var_os("POLYRAIL_SECRET_FILE") {
+        return Ok(path.into());
+    }
+    let base = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
+    base.map(|base| base.join("polyrail/secret")).ok_or_else(|| Error::Setting {
+        name: "POLYRAIL_SECRET_FILE",
+        why: "neither it nor HOME is set, so there is no place for the user's secret".into(),
+    })
+}
+
+fn secret() -> Result<Vec<u8>, Error> {
+    let path = secret_path()?;
+    let failed =
+        |what: &str, error| Error::system(format!("{what} the user's secret {}", path.display()), error);
+    match read_secret(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        read => return read.map_err(|error| failed("reading", error)),
+    }
+    match make_secret(&path) {
+        // another process was faster: use what it made
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(|error| failed("making", error))?,
+    }
+    read_secret(&path).map_err(|error| failed("reading", error))
+}
+
+fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let meta = file.metadata()?;
+    if meta.mode() & 0o077 != 0 {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can read it; chmod 600 it"));
+    }
+    let mut bytes = Vec::new();
+    Read::by_ref(&mut file).take(4096).read_to_end(&mut bytes)?;
+    if bytes.len() < 16 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it has less than 16 bytes; remove it"));
+    }
+    Ok(bytes)
+}
+
+/// Writes aside and links into place, so that nobody ever reads half a secret.
+fn make_secret(path: &Path) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    let aside = dir.join(format!(
+        ".secret-{}-{:08x}",
+        std::process::id(),
+        u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    ));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+    let made = file.write_all(&bytes[4..]).and_then(|()| fs::hard_link(&aside, path));
+    fs::remove_file(&aside)?;
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_secret_is_made_once_and_kept_private() {
+        let dir = std::env::temp_dir().join(format!("polyrail-secret-{}", std::process::id()));
+        let path = dir.join("secret");
+        make_secret(&path).unwrap();
+        assert_eq!(make_secret(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        let first = read_secret(&path).unwrap();
+        assert_eq!(first, read_secret(&path).unwrap());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(read_secret(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing is left aside");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,231 @@
+//! A process tells its launcher that it uses Polyrail.
+//!
+//! MPI launchers, resource managers and MPI libraries all have ways to end up on another transport without a word. So
+//! `polyrail run` listens, names itself in [`VARIABLE`], and the provider sends one line per process when its first
+//! endpoint opens. A job whose ranks did not all report has run on something else.
+//!
+//! The value of [`VARIABLE`] is `TOKEN,ADDRESS[,ADDRESS...]`; the line is `polyrail TOKEN HOST PID RANK SIZE TEXT`, where
+//! rank and size are `-` if the launcher did not tell. The token keeps strangers from speaking for a rank.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+/// The environment variable that says where to report; unset when nobody listens.
+pub const VARIABLE: &str = "POLYRAIL_REPORT";
+
+/// The longest line, in bytes, newline included: what a listener needs to read.
+pub const LINE_MAX: usize = 512;
+
+/// How long a process may spend on all addresses of its launcher together.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where a launcher sets a rank's number and the size of its world: Hydra, Open MPI, Slurm.
+const RANK_AND_SIZE: [(&str, &str); 3] = [
+    ("PMI_RANK", "PMI_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+];
+
+/// Tells the launcher named in the environment that this process uses Polyrail, and by what. Only the first call of a
+/// process does anything; without a launcher that listens there is nothing to do. Blocks for at most a second.
+///
+/// # Errors
+/// The launcher could not be reached, or [`VARIABLE`] is not one that a launcher makes. The job is none the worse for it,
+/// except that its launcher will say that this process used something else.
+pub fn report(what: &str) -> io::Result<()> {
+    static ONCE: Once = Once::new();
+    let mut outcome = Ok(());
+    ONCE.call_once(|| {
+        if let Ok(value) = std::env::var(VARIABLE) {
+            outcome = Target::parse(&value).and_then(|target| target.send(&Report::of_this_process(what)));
+        }
+    });
+    outcome
+}
+
+/// Where a launcher listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// What proves that a line comes from this launcher's job: no white space, no comma.
+    pub token: String,
+    /// Where the launcher can be reached, best first.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.token)?;
+        self.addresses.iter().try_for_each(|address| write!(f, ",{address}"))
+    }
+}
+
+impl Target {
+    fn parse(value: &str) -> io::Result<Self> {
+        let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("{VARIABLE}: {why}"));
+        let mut parts = value.split(',');
+        let token = parts.next().filter(|token| !token.is_empty()).ok_or_else(|| wrong("no token"))?;
+        let addresses = parts
+            .map(|part| part.parse().map_err(|_| wrong("not an address and port")))
+            .collect::<io::Result<Vec<SocketAddr>>>()?;
+        if addresses.is_empty() {
+            return Err(wrong("no address"));
+        }
+        Ok(Self { token: token.into(), addresses })
+    }
+
+    fn send(&self, report: &Report) -> io::Result<()> {
+        let line = report.line(&self.token);
+        let end = Instant::now() + PATIENCE;
+        let mut outcome = Err(io::ErrorKind::NotConnected.into());
+        for (i, address) in self.addresses.iter().enumerate() {
+            // A fair share of what is left: an address behind a filter that drops must not use up the others' time.
+            let left = end.saturating_duration_since(Instant::now()) / (self.addresses.len() - i) as u32;
+            if left.is_zero() {
+                break;
+            }
+            outcome = TcpStream::connect_timeout(address, left).and_then(|mut stream| {
+                stream.set_write_timeout(Some(left))?;
+                stream.write_all(line.as_bytes())
+            });
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+}
+
+/// What one process says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The name of its host.
+    pub host: String,
+    /// Its process id, as its host counts.
+    pub pid: u32,
+    /// Its rank in the job's first world, and how many ranks that has; `None` if the launcher did not tell it.
+    pub rank: Option<(u32, u32)>,
+    /// What it uses, for people.
+    pub what: String,
+}
+
+impl Report {
+    fn of_this_process(what: &str) -> Self {
+        let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+        Self {
+            host: std::fs::read_to_string("/proc/sys/kernel/hostname")
+                .map_or_else(|_| "unknown".into(), |name| name.trim().into()),
+            pid: std::process::id(),
+            rank: RANK_AND_SIZE.iter().find_map(|(rank, size)| Some((number(rank)?, number(size)?))),
+            what: what.into(),
+        }
+    }
+
+    /// The line to send, newline included, at most [`LINE_MAX`] bytes.
+    fn line(&self, token: &str) -> String {
+        let (rank, size) =
+            self.rank.map_or(("-".into(), "-".into()), |(rank, size)| (rank.to_string(), size.to_string()));
+        let mut line = format!("polyrail {token} {} {} {rank} {size} {}", self.host, self.pid, self.what);
+        line = line.replace(char::is_control, " ");
+        while line.len() >= LINE_MAX {
+            line.pop();
+        }
+        line.push('\n');
+        line
+    }
+
+    /// What a received line says; `None` if it is no report of the job with this token.
+    pub fn parse(line: &[u8], token: &str) -> Option<Self> {
+        let line = std::str::from_utf8(line).ok()?.strip_suffix('\n')?;
+        if line.len() >= LINE_MAX || line.contains(char::is_control) {
+            return None;
+        }
+        let mut words = line.splitn(7, ' ');
+        if words.next()? != "polyrail" || words.next()? != token {
+            return None;
+        }
+        let (host, pid) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+        let rank = match (words.next()?, words.next()?) {
+            ("-", "-") => None,
+            (rank, size) => Some((rank.parse().ok()?, size.parse().ok()?)),
+        };
+        Some(Self { host, pid, rank, what: words.next()?.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    fn sample() -> Report {
+        Report { host: "node7".into(), pid: 42, rank: Some((3, 4)), what: "shm, tcp on eth0".into() }
+    }
+
+    #[test]
+    fn a_line_says_what_was_reported() {
+        assert_eq!(sample().line("t0k"), "polyrail t0k node7 42 3 4 shm, tcp on eth0\n");
+        for report in [sample(), Report { rank: None, what: String::new(), ..sample() }] {
+            assert_eq!(Report::parse(report.line("t0k").as_bytes(), "t0k"), Some(report));
+        }
+    }
+
+    #[test]
+    fn lines_are_bounded_and_printable() {
+        let report = Report { what: "ü\x1b[31m\n".repeat(200), ..sample() };
+        let line = report.line("t0k");
+        assert!(line.len() <= LINE_MAX && Report::parse(line.as_bytes(), "t0k").is_some());
+    }
+
+    #[test]
+    fn what_is_no_report_is_refused() {
+        for line in [
+            &b"polyrail other node7 42 3 4 x\n"[..],
+            b"polyrail t0k node7 42 3 4 x",
+            b"polyrail t0k node7 42 3 -\n",
+            b"polyrail t0k node7 -1 3 4 x\n",
+            b"polyrail t0k node7 42 3 4 \x1b[2J\n",
+            b"polyrail t0k no\xffde 42 3 4 x\n",
+            b"GET / HTTP/1.0\n",
+            b"\n",
+            b"",
+        ] {
+            assert_eq!(Report::parse(line, "t0k"), None, "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_target_survives_the_environment() {
+        let target = Target {
+            token: "t0k".into(),
+            addresses: ["10.0.0.1:4000", "[fd00::1]:4000"].map(|a| a.parse().unwrap()).into(),
+        };
+        assert_eq!(Target::parse(&target.to_string()).unwrap(), target);
+        for wrong in ["", ",10.0.0.1:4000", "t0k", "t0k,", "t0k,host:1", "t0k,10.0.0.1:4000,", "t0k,10.0.0.1"]
+        {
+            assert!(Target::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn it_reaches_the_first_address_that_answers() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addresses = vec![closed, listener.local_addr().unwrap()];
+        Target { token: "t0k".into(), addresses }.send(&sample()).unwrap();
+        let mut line = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut line).unwrap();
+        assert_eq!(Report::parse(&line, "t0k"), Some(sample()));
+    }
+
+    #[test]
+    fn nobody_listening_is_an_error_and_quick() {
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let start = Instant::now();
+        assert!(Target { token: "t0k".into(), addresses: vec![closed; 3] }.send(&sample()).is_err());
+        assert!(start.elapsed() < PATIENCE);
+    }
+}

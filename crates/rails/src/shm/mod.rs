@@ -1,0 +1,13 @@
+//! Shared memory between two processes of one host.
+//!
+//! `ring` one direction of a pair; `segment` the memory of a pair; `doorbell` waking who sleeps; `cma` one copy between two
+//! processes' own memories; `fdpass` Unix sockets that carry descriptors; `rail` all of it as a [`Rail`](crate::rail::Rail).
+
+pub mod cma;
+pub mod doorbell;
+pub mod fdpass;
+mod rail;
+pub mod ring;
+pub mod segment;
+
+pub use rail::ShmRail;

@@ -1,0 +1,299 @@
+//! The shared-memory rail: one segment with two rings per peer, a doorbell for who sleeps, and a Unix socket whose end tells
+//! that the peer has died.
+
+use super::doorbell::{Bell, Doorbell};
+use super::ring::{self, Consumer, MAX_PAYLOAD, Producer};
+use crate::rail::{Down, Full, LinkId, Memory, Payload, Rail, RawIov, Sent, Sink, Span};
+use polyrail_core::frame::Frame;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Frames taken from one link before the next has its turn.
+const BURST: usize = 64;
+/// Empty rounds between two looks at whether peers live.
+const LOOK: u32 = 4096;
+
+struct Link {
+    producer: Producer,
+    consumer: Consumer,
+    bell: Bell,
+    control: OwnedFd,
+    state: State,
+    bye: bool,
+    /// The ring was full when a frame was last tried.
+    full: bool,
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    Up,
+    /// The peer is gone; what it sent before is still in the ring.
+    Ending,
+    Down,
+}
+
+/// Shared memory.
+pub struct ShmRail {
+    links: Vec<Option<Link>>,
+    live: Vec<u32>,
+    doorbell: Doorbell,
+    epoll: OwnedFd,
+    armed: bool,
+    empty_rounds: u32,
+}
+
+impl ShmRail {
+    /// A rail without links.
+    ///
+    /// # Errors
+    /// When no descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: a plain call; the descriptor is ours.
+        let epoll = unsafe {
+            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        let doorbell = Doorbell::new()?;
+        let rail =
+            Self { links: Vec::new(), live: Vec::new(), doorbell, epoll, armed: false, empty_rounds: 0 };
+        rail.watch(rail.doorbell.as_raw_fd(), libc::EPOLLIN as u32, u64::MAX)?;
+        Ok(rail)
+    }
+
+    /// The descriptor by which peers ring.
+    pub fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
+    }
+
+    fn watch(&self, fd: RawFd, events: u32, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: token };
+        // SAFETY: both descriptors are open and the event is ours.
+        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Takes in a link whose wireup is done.
+    ///
+    /// # Errors
+    /// When the control socket cannot be watched.
+    pub fn adopt(&mut self, ends: (Producer, Consumer), bell: Bell, control: OwnedFd) -> io::Result<LinkId> {
+        let id = self.links.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
+        self.watch(control.as_raw_fd(), (libc::EPOLLIN | libc::EPOLLRDHUP) as u32, id as u64)?;
+        let (producer, consumer) = ends;
+        let link = Link { producer, consumer, bell, control, state: State::Up, bye: false, full: false };
+        self.links[id] = Some(link);
+        self.live.push(id as u32);
+        Ok(LinkId(id as u32))
+    }
+
+    /// Looks whether peers have gone.
+    fn look(&mut self) {
+        self.empty_rounds = 0;
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
+        // SAFETY: the array has room for what is asked.
+        let n = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), 16, 0) };
+        for event in events.iter().take(n.max(0) as usize) {
+            let token = event.u64;
+            if token == u64::MAX {
+                continue;
+            }
+            if let Some(Some(link)) = self.links.get_mut(token as usize) {
+                // nothing is ever said on this socket after wireup: readable means ended
+                if link.state == State::Up {
+                    link.state = State::Ending;
+                }
+                // SAFETY: a plain call; failure would only mean that it is not watched any more.
+                unsafe {
+                    libc::epoll_ctl(
+                        self.epoll.as_raw_fd(),
+                        libc::EPOLL_CTL_DEL,
+                        link.control.as_raw_fd(),
+                        std::ptr::null_mut(),
+                    )
+                };
+            }
+        }
+    }
+
+    fn disarm(&mut self) {
+        self.armed = false;
+        for id in &self.live {
+            if let Some(link) = &mut self.links[*id as usize] {
+                link.consumer.disarm();
+                link.producer.disarm();
+            }
+        }
+        self.look();
+        self.doorbell.drain();
+    }
+}
+
+impl Link {
+    /// Takes frames; returns how many, and why the link ended if it did.
+    #[inline]
+    fn take(&mut self, id: LinkId, sink: &mut dyn Sink) -> (usize, Option<Down>) {
+        let mut taken = 0;
+        while taken < BURST {
+            let frame = match self.consumer.peek() {
+                None => break,
+                Some(Err(why)) => return (taken, Some(Down::Protocol(why.to_string()))),
+                Some(Ok(frame)) => frame,
+            };
+            let (header, announced) = match Frame::parse(frame.header) {
+                Ok(parsed) => parsed,
+                Err(why) => return (taken, Some(Down::Protocol(why.to_string()))),
+            };
+            if announced != frame.payload.len() {
+                return (taken, Some(Down::Protocol("a frame's length is not that of its slot".into())));
+            }
+            // SAFETY: the bytes stay mapped, and are not reused before `release` below.
+            let payload = unsafe { Payload::new(frame.payload.as_ptr(), announced) };
+            self.bye |= header == Frame::Bye;
+            sink.frame(id, header, payload);
+            self.consumer.release();
+            taken += 1;
+        }
+        if taken < BURST && self.consumer.peer_waits() {
+            self.bell.ring();
+        }
+        (taken, None)
+    }
+}
+
+impl Rail for ShmRail {
+    #[inline]
+    unsafe fn send(
+        &mut self,
+        link: LinkId,
+        header: &[u8],
+        iov: &[RawIov],
+        _span: Option<Span>,
+    ) -> Result<Sent, Full> {
+        let Some(Some(link)) = self.links.get_mut(link.0 as usize) else { return Err(Full) };
+        if link.state != State::Up {
+            return Err(Full);
+        }
+        let slice = |piece: &RawIov| -> &[u8] {
+            if piece.len == 0 {
+                return &[];
+            }
+            // SAFETY: readable during this call, by our caller's word.
+            unsafe { std::slice::from_raw_parts(piece.base, piece.len) }
+        };
+        let sent = match iov {
+            [] => link.producer.try_send(header, &[]),
+            [one] => link.producer.try_send(header, &[slice(one)]),
+            many => {
+                let pieces: Vec<&[u8]> = many.iter().map(slice).collect();
+                link.producer.try_send(header, &pieces)
+            }
+        };
+        match sent {
+            Ok(()) => {
+                if link.producer.peer_sleeps() {
+                    link.bell.ring();
+                }
+                Ok(Sent::Done)
+            }
+            Err(_) => {
+                link.full = true;
+                Err(Full)
+            }
+        }
+    }
+
+    #[inline]
+    fn wants_more(&self, link: LinkId) -> bool {
+        matches!(self.links.get(link.0 as usize), Some(Some(link)) if link.state == State::Up)
+    }
+
+    fn flush(&mut self, _mem: &dyn Memory) {}
+
+    #[inline]
+    fn progress(&mut self, sink: &mut dyn Sink) -> usize {
+        if self.armed {
+            self.disarm();
+        }
+        let mut total = 0;
+        let mut ended = false;
+        for i in 0..self.live.len() {
+            let id = LinkId(self.live[i]);
+            let Some(link) = &mut self.links[id.0 as usize] else { continue };
+            let (taken, down) = link.take(id, sink);
+            total += taken;
+            let over = match (&link.state, down) {
+                (_, Some(down)) => Some(down),
+                // what it sent before it went has been taken
+                (State::Ending, None) if taken == 0 && link.bye => Some(Down::Orderly),
+                (State::Ending, None) if taken == 0 => {
+                    let why = "its process ended, or closed without a word";
+                    Some(Down::Lost(io::Error::new(io::ErrorKind::ConnectionReset, why)))
+                }
+                _ => None,
+            };
+            if let Some(down) = over {
+                link.state = State::Down;
+                ended = true;
+                total += 1;
+                sink.down(id, down);
+            }
+        }
+        if ended {
+            self.live
+                .retain(|id| matches!(&self.links[*id as usize], Some(link) if link.state != State::Down));
+        }
+        if total == 0 {
+            self.empty_rounds += 1;
+            if self.empty_rounds >= LOOK {
+                self.look();
+            }
+        }
+        total
+    }
+
+    fn wait_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.armed = true;
+        for id in &self.live {
+            if let Some(link) = &mut self.links[*id as usize] {
+                link.consumer.arm();
+                if link.full {
+                    link.producer.arm();
+                }
+            }
+        }
+        ring::sleep_barrier();
+        let mut nothing = true;
+        for id in &self.live {
+            let Some(link) = &mut self.links[*id as usize] else { continue };
+            nothing &= !link.consumer.has_frame() && link.state == State::Up;
+            if link.full {
+                link.full = !link.producer.has_room(0, MAX_PAYLOAD).unwrap_or(false);
+                nothing &= link.full;
+            }
+        }
+        nothing
+    }
+
+    fn close(&mut self, link: LinkId) {
+        if let Some(slot) = self.links.get_mut(link.0 as usize) {
+            *slot = None;
+        }
+        self.live.retain(|id| *id != link.0);
+    }
+
+    fn idle(&self, _link: LinkId) -> bool {
+        true
+    }
+}

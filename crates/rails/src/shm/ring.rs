@@ -1,0 +1,423 @@
+//! A lock-free ring from one process to another: one producer, one consumer, in memory that both map.
+//!
+//! **Slots.** A frame is a protocol header and a payload. It takes one slot, which is one cache line: a control word and
+//! 56 bytes. The producer writes the bytes, then the word, with Release; the consumer polls the word with Acquire. So one
+//! cache-line transfer carries flag and data. The word holds the lap number, which tells a fresh slot from last lap's: the
+//! consumer never writes to a slot, and an idle ring costs no traffic.
+//!
+//! **Bulk.** A payload that does not fit beside its header goes to the direction's bulk area, in one piece. Both sides
+//! compute its place from the lengths alone, by the same rule (`Span`), so that no offset is ever read from the peer.
+//!
+//! **Progress.** The consumer publishes how far it is, on a line of its own, when a quarter of either area is
+//! due, when it finds the ring empty, and on [`Consumer::flush`]. The producer looks only when it seems to be out of room.
+//! Where it pays, the consumer drops the bulk it returns from the caches; only its memory then knows it, and the producer's
+//! next write need not take it away from anybody.
+//!
+//! **Sleep.** A side that wants to sleep arms its word, calls [`sleep_barrier`], looks once more, and only then sleeps; the
+//! other side looks at the word after it published ([`Producer::peer_sleeps`], [`Consumer::peer_waits`]) and rings the
+//! sleeper's doorbell. This needs a full barrier on both sides. The sleeper makes it for both where membarrier(2) is to be
+//! had; each side says so in its word, so that nothing has to be negotiated. The word counts the sleeps, so
+//! that one sleep is rung for once, however many frames follow before the sleeper wakes.
+//!
+//! **Trust.** The peer may write anything at any time. What is read from it is copied before it is looked at and checked
+//! once; positions are our own counters; each place is computed modulo its area.
+
+use std::{any::Any, fmt, marker::PhantomData, ptr::NonNull, sync::Arc};
+
+pub use crate::primitive::heavy_barrier as sleep_barrier;
+use crate::primitive::{ByteCell, Ordering::*, evict, evicting_pays};
+pub use memory::{BULK, Corrupt, INLINE, MAX_HEADER, MAX_PAYLOAD, RingMemory, SLOTS};
+use memory::{BULK_UNIT, LAZY, Memory, Span, lap, word};
+use sleep::{Sleeper, Waker};
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+mod memory;
+mod sleep;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// Why a frame was not sent. Nothing of it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendError {
+    /// No room now; the consumer makes some.
+    Full,
+    /// The consumer's progress makes no sense.
+    Corrupt(Corrupt),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SendError::Full => f.write_str("the ring is full"),
+            SendError::Corrupt(c) => c.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// The sending end.
+pub struct Producer {
+    memory: Memory,
+    /// Frames sent, and the number that may be sent before progress is looked at.
+    tail: u64,
+    tail_limit: u64,
+    /// Bulk positions taken, and the limit likewise.
+    bulk_tail: u64,
+    bulk_limit: u64,
+    consumer: Waker,
+    sleeper: Sleeper,
+}
+
+impl Producer {
+    /// Sends `header` and the pieces of `payload`, one after the other, as one frame. Never blocks. Afterwards, once for
+    /// any number of frames, ask [`peer_sleeps`](Self::peer_sleeps).
+    ///
+    /// # Panics
+    /// If the header or the payload is longer than [`MAX_HEADER`] or [`MAX_PAYLOAD`].
+    #[inline]
+    pub fn try_send(&mut self, header: &[u8], payload: &[&[u8]]) -> Result<(), SendError> {
+        let len = payload.iter().map(|piece| piece.len()).sum::<usize>();
+        assert!(header.len() <= MAX_HEADER && len <= MAX_PAYLOAD, "frame of {} + {len} bytes", header.len());
+        if self.tail == self.tail_limit {
+            self.reload()?;
+            if self.tail == self.tail_limit {
+                return Err(SendError::Full);
+            }
+        }
+        let inline = header.len() + len <= INLINE;
+        let span = if inline { None } else { Some(self.reserve(len)?) };
+        let slot = self.memory.slot(self.tail);
+        let body = slot.body.as_ptr();
+        let rest = match &span {
+            None => body.wrapping_add(header.len()),
+            Some(span) => self.memory.bulk(span.start),
+        };
+        // SAFETY: the slot and the span are within the ring, and free: the consumer released what was there before. The
+        // lengths were checked against both. The caller's slices cannot overlap memory that only this ring hands out.
+        unsafe {
+            ByteCell::copy_in(body, header.as_ptr(), header.len());
+            let mut at = 0;
+            for piece in payload {
+                ByteCell::copy_in(rest.wrapping_add(at), piece.as_ptr(), piece.len());
+                at += piece.len();
+            }
+        }
+        slot.word.store(word(lap(self.tail), header.len(), len), Release);
+        self.tail += 1;
+        if let Some(span) = span {
+            self.bulk_tail = span.end;
+        }
+        Ok(())
+    }
+
+    /// Whether the consumer must be woken by its doorbell for what was sent up to now: true once per sleep.
+    #[inline]
+    pub fn peer_sleeps(&mut self) -> bool {
+        self.consumer.must_ring(&self.memory.consumer.0)
+    }
+
+    /// Frames without bulk that can be sent now.
+    pub fn room(&mut self) -> Result<usize, Corrupt> {
+        self.reload()?;
+        Ok((self.tail_limit - self.tail) as usize)
+    }
+
+    /// Whether a frame with so many bytes of header and payload can be sent now.
+    pub fn has_room(&mut self, header: usize, payload: usize) -> Result<bool, Corrupt> {
+        let bulk = header + payload > INLINE;
+        self.reload()?;
+        let fits = !bulk || Span::after(self.bulk_tail, payload).end <= self.bulk_limit;
+        Ok(fits && self.tail < self.tail_limit)
+    }
+
+    /// Says that this side is about to sleep until there is room. Call [`sleep_barrier`], then try once more.
+    pub fn arm(&mut self) {
+        self.sleeper.set(&self.memory.producer.0, true);
+    }
+
+    /// Takes [`arm`](Self::arm) back.
+    pub fn disarm(&mut self) {
+        self.sleeper.set(&self.memory.producer.0, false);
+    }
+
+    fn reserve(&mut self, len: usize) -> Result<Span, SendError> {
+        let span = Span::after(self.bulk_tail, len);
+        if span.end > self.bulk_limit {
+            self.reload()?;
+            if span.end > self.bulk_limit {
+                return Err(SendError::Full);
+            }
+        }
+        Ok(span)
+    }
+
+    #[cold]
+    fn reload(&mut self) -> Result<(), Corrupt> {
+        let progress = self.memory.progress.0.load(Acquire);
+        let advance = |tail: u64, limit: u64, size: usize, consumed: u32| {
+            let before = tail + size as u64 - limit;
+            let now = u64::from((tail as u32).wrapping_sub(consumed));
+            // More in flight than before is progress backwards or past what was sent, as the difference wraps.
+            (now <= before).then(|| tail - now + size as u64)
+        };
+        let (slots, bulk) = (progress as u32, (progress >> 32) as u32);
+        let tail_limit = advance(self.tail, self.tail_limit, SLOTS, slots);
+        let bulk_limit = advance(self.bulk_tail, self.bulk_limit, BULK, bulk);
+        self.tail_limit = tail_limit.ok_or(Corrupt::SlotProgress(slots))?;
+        self.bulk_limit = bulk_limit.ok_or(Corrupt::BulkProgress(bulk))?;
+        Ok(())
+    }
+}
+
+impl From<Corrupt> for SendError {
+    fn from(c: Corrupt) -> SendError {
+        SendError::Corrupt(c)
+    }
+}
+
+/// A slot's bytes, ours.
+#[repr(align(64))]
+struct Body([u8; INLINE]);
+
+/// The receiving end.
+pub struct Consumer {
+    memory: Memory,
+    /// Frames and bulk bytes released; of these, published.
+    head: u64,
+    bulk_head: u64,
+    head_published: u64,
+    bulk_published: u64,
+    /// What to release next, once a frame was peeked.
+    peeked: Option<u64>,
+    body: Body,
+    evicts: bool,
+    producer: Waker,
+    /// Progress was published since the producer's word was last looked at.
+    news: bool,
+    sleeper: Sleeper,
+}
+
+/// A frame at the head of the ring. Its header and a short payload are a copy; a long payload is still in the ring.
+pub struct Frame<'a> {
+    /// At most [`MAX_HEADER`] bytes, not yet looked at.
+    pub header: &'a [u8],
+    /// At most [`MAX_PAYLOAD`] bytes.
+    pub payload: Payload<'a>,
+}
+
+/// The payload of a frame.
+#[derive(Clone, Copy)]
+pub struct Payload<'a> {
+    place: Place<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Inline(&'a [u8]),
+    Bulk(*const ByteCell, usize, PhantomData<&'a ByteCell>),
+}
+
+impl<'a> Payload<'a> {
+    /// Length in bytes.
+    #[allow(clippy::len_without_is_empty)]
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self.place {
+            Place::Inline(bytes) => bytes.len(),
+            Place::Bulk(_, len, _) => len,
+        }
+    }
+
+    /// The bytes of a short payload. None if it is in shared memory, which the peer may still write to: copy it then.
+    #[inline]
+    pub fn inline(&self) -> Option<&'a [u8]> {
+        match self.place {
+            Place::Inline(bytes) => Some(bytes),
+            Place::Bulk(..) => None,
+        }
+    }
+
+    /// Where the bytes are. Those of a long payload are shared memory, which the peer may still write to.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        match self.place {
+            Place::Inline(bytes) => bytes.as_ptr(),
+            Place::Bulk(at, ..) => at.cast(),
+        }
+    }
+
+    /// Copies the first bytes, as many as `dst` takes; says how many.
+    #[inline]
+    pub fn copy_to(&self, dst: &mut [u8]) -> usize {
+        let n = dst.len().min(self.len());
+        // SAFETY: `dst` is valid for n bytes, and so is the payload.
+        unsafe { self.copy_to_raw(dst.as_mut_ptr(), 0, n) };
+        n
+    }
+
+    /// Copies `len` bytes from `offset` on to `dst`.
+    ///
+    /// # Safety
+    /// `dst` is valid for writing `len` bytes and is not within the ring.
+    ///
+    /// # Panics
+    /// If the payload does not reach that far.
+    #[inline]
+    pub unsafe fn copy_to_raw(&self, dst: *mut u8, offset: usize, len: usize) {
+        assert!(offset <= self.len() && len <= self.len() - offset, "beyond the payload");
+        // SAFETY: the source was checked just now, the destination is the caller's word.
+        unsafe {
+            match self.place {
+                Place::Inline(bytes) => bytes.as_ptr().add(offset).copy_to_nonoverlapping(dst, len),
+                Place::Bulk(at, ..) => ByteCell::copy_out(at.add(offset), dst, len),
+            }
+        }
+    }
+}
+
+impl Consumer {
+    /// The frame at the head, again and again until it is released. None if the ring is empty.
+    ///
+    /// # Errors
+    /// [`Corrupt`]: nothing can be received from this peer any more.
+    #[inline]
+    pub fn peek(&mut self) -> Option<Result<Frame<'_>, Corrupt>> {
+        let slot = self.memory.slot(self.head);
+        let word = slot.word.load(Acquire);
+        if (word >> 32) as u32 != lap(self.head) {
+            return self.none((word >> 32) as u32);
+        }
+        let (header, payload) = ((word >> 24 & 0xff) as usize, (word & 0xff_ffff) as usize);
+        if header > MAX_HEADER {
+            return Some(Err(Corrupt::HeaderLength(header)));
+        }
+        if payload > MAX_PAYLOAD {
+            return Some(Err(Corrupt::PayloadLength(payload)));
+        }
+        let inline = header + payload <= INLINE;
+        // A copy of constant length is a few moves; loom checks what is used only.
+        let len = match (cfg!(loom), inline) {
+            (false, _) => INLINE,
+            (true, true) => header + payload,
+            (true, false) => header,
+        };
+        // SAFETY: both are INLINE bytes long, and the producer leaves the slot alone until it is released.
+        unsafe { ByteCell::copy_out(slot.body.as_ptr(), self.body.0.as_mut_ptr(), len) };
+        let (place, end) = if inline {
+            (Place::Inline(&self.body.0[header..header + payload]), self.bulk_head)
+        } else {
+            let span = Span::after(self.bulk_head, payload);
+            (Place::Bulk(self.memory.bulk(span.start), payload, PhantomData), span.end)
+        };
+        self.peeked = Some(end);
+        Some(Ok(Frame { header: &self.body.0[..header], payload: Payload { place } }))
+    }
+
+    /// Frees the frame that was peeked last. Without one, does nothing.
+    #[inline]
+    pub fn release(&mut self) {
+        let Some(end) = self.peeked.take() else { return };
+        self.head += 1;
+        self.bulk_head = end;
+        if self.head - self.head_published >= (SLOTS / LAZY) as u64
+            || self.bulk_head - self.bulk_published >= (BULK / LAZY) as u64
+        {
+            self.publish();
+        }
+    }
+
+    /// Publishes progress now. Needed only by who stops peeking before the ring is empty.
+    pub fn flush(&mut self) {
+        if self.head != self.head_published {
+            self.publish();
+        }
+    }
+
+    /// Whether a frame (or damage) is there; nothing is published.
+    #[inline]
+    pub fn has_frame(&self) -> bool {
+        let found = (self.memory.slot(self.head).word.load(Acquire) >> 32) as u32;
+        found != lap(self.head).wrapping_sub(1)
+    }
+
+    /// Whether the producer must be woken by its doorbell for what was published up to now: true once per sleep. Ask when
+    /// [`peek`](Self::peek) found nothing and after [`flush`](Self::flush); it costs nothing if nothing was published.
+    #[inline]
+    pub fn peer_waits(&mut self) -> bool {
+        std::mem::take(&mut self.news) && self.producer.must_ring(&self.memory.producer.0)
+    }
+
+    /// Says that this side is about to sleep. Call [`sleep_barrier`], once for any number of rings, then ask
+    /// [`has_frame`](Self::has_frame) once more before sleeping. Drain the doorbell before, not after.
+    pub fn arm(&mut self) {
+        self.sleeper.set(&self.memory.consumer.0, true);
+    }
+
+    /// Takes [`arm`](Self::arm) back.
+    pub fn disarm(&mut self) {
+        self.sleeper.set(&self.memory.consumer.0, false);
+    }
+
+    #[inline]
+    fn none(&mut self, found: u32) -> Option<Result<Frame<'_>, Corrupt>> {
+        self.flush();
+        let expected = lap(self.head).wrapping_sub(1);
+        (found != expected).then_some(Err(Corrupt::Lap { expected, found }))
+    }
+
+    #[inline]
+    fn publish(&mut self) {
+        if self.evicts {
+            // Here and not on release, so that an answer leaves first.
+            for position in (self.bulk_published..self.bulk_head).step_by(BULK_UNIT) {
+                // SAFETY: the processor can, and the line is within the bulk area.
+                unsafe { evict(self.memory.bulk(position)) };
+            }
+        }
+        (self.head_published, self.bulk_published) = (self.head, self.bulk_head);
+        let progress = u64::from(self.head as u32) | self.bulk_head << 32;
+        self.memory.progress.0.store(progress, Release);
+        self.news = true;
+    }
+}
+
+/// The sending end of a ring.
+///
+/// # Safety
+/// `ring` was all zero when its first end was made, stays mapped, for reading and writing, while `keep` lives, and in no
+/// process has another sending end.
+pub unsafe fn producer(ring: NonNull<RingMemory>, keep: Arc<dyn Any + Send + Sync>) -> Producer {
+    let memory = Memory { ring, _keep: keep };
+    Producer {
+        tail: 0,
+        tail_limit: SLOTS as u64,
+        bulk_tail: 0,
+        bulk_limit: BULK as u64,
+        consumer: Waker::new(),
+        sleeper: Sleeper::new(&memory.producer.0),
+        memory,
+    }
+}
+
+/// The receiving end of a ring.
+///
+/// # Safety
+/// As for [`producer`], with receiving for sending.
+pub unsafe fn consumer(ring: NonNull<RingMemory>, keep: Arc<dyn Any + Send + Sync>) -> Consumer {
+    let memory = Memory { ring, _keep: keep };
+    Consumer {
+        head: 0,
+        bulk_head: 0,
+        head_published: 0,
+        bulk_published: 0,
+        peeked: None,
+        body: Body([0; INLINE]),
+        evicts: evicting_pays(),
+        producer: Waker::new(),
+        news: false,
+        sleeper: Sleeper::new(&memory.consumer.0),
+        memory,
+    }
+}

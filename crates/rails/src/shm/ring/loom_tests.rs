@@ -1,0 +1,152 @@
+//! Every interleaving, and every outcome that the memory model allows, of small rings: 4 slots, room for 2 long payloads.
+
+use loom::{sync::Notify, thread};
+
+use super::{
+    memory::{Line, Slot},
+    *,
+};
+use crate::primitive::{AtomicU32, AtomicU64};
+
+// The ring is freed once both ends are dropped, as the mapping is.
+struct Heap(NonNull<RingMemory>);
+
+// SAFETY: an address.
+unsafe impl Send for Heap {}
+// SAFETY: the same.
+unsafe impl Sync for Heap {}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        // SAFETY: boxed by `ring`.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) })
+    }
+}
+
+fn cells<const N: usize>() -> [ByteCell; N] {
+    std::array::from_fn(|_| ByteCell::new())
+}
+
+fn ring() -> (Producer, Consumer) {
+    let slot = |_| Slot { word: AtomicU64::new(0), body: cells() };
+    let ring = Box::new(RingMemory {
+        progress: Line(AtomicU64::new(0)),
+        consumer: Line(AtomicU32::new(0)),
+        producer: Line(AtomicU32::new(0)),
+        slots: std::array::from_fn(slot),
+        bulk: cells(),
+    });
+    let at = NonNull::from(Box::leak(ring));
+    let heap = Arc::new(Heap(at));
+    // SAFETY: the ring is empty and lives in the heap; each end is made once.
+    unsafe { (producer(at, heap.clone()), consumer(at, heap)) }
+}
+
+fn check(body: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(body);
+}
+
+fn take(c: &mut Consumer, i: u8, payload: usize) -> bool {
+    let Some(frame) = c.peek() else { return false };
+    let frame = frame.expect("an honest peer");
+    let mut bytes = [0xff; MAX_PAYLOAD];
+    assert_eq!((frame.header, frame.payload.copy_to(&mut bytes)), (&[i][..], payload));
+    assert_eq!(bytes[..payload], [i; MAX_PAYLOAD][..payload]);
+    c.release();
+    true
+}
+
+fn streams(frames: u8, payload: usize) {
+    check(move || {
+        let (mut p, mut c) = ring();
+        let sender = thread::spawn(move || {
+            for i in 0..frames {
+                while p.try_send(&[i], &[&[i; MAX_PAYLOAD][..payload]]).is_err() {
+                    thread::yield_now();
+                }
+            }
+        });
+        for i in 0..frames {
+            while !take(&mut c, i, payload) {
+                thread::yield_now();
+            }
+        }
+        sender.join().unwrap();
+        assert!(c.peek().is_none());
+    });
+}
+
+/// More frames than slots: slots are reused only after they were copied out, and no old one is taken for new.
+#[test]
+fn loom_short_frames_wrap() {
+    streams(SLOTS as u8 + 2, INLINE - 1);
+}
+
+/// More bulk than the area holds: the same for bulk.
+#[test]
+fn loom_long_frames_wrap() {
+    streams((BULK / MAX_PAYLOAD) as u8 + 2, MAX_PAYLOAD);
+}
+
+/// The consumer sleeps only when nothing is left, and no frame finds it asleep without ringing.
+#[test]
+fn loom_sleeping_consumer_is_woken() {
+    check(|| {
+        let (mut p, mut c) = ring();
+        let bell = Arc::new(Notify::new());
+        let ringer = bell.clone();
+        let sender = thread::spawn(move || {
+            for _ in 0..2 {
+                p.try_send(&[0], &[]).unwrap();
+                if p.peer_sleeps() {
+                    ringer.notify();
+                }
+            }
+        });
+        for _ in 0..2 {
+            while !take(&mut c, 0, 0) {
+                c.arm();
+                sleep_barrier();
+                if !c.has_frame() {
+                    bell.wait();
+                }
+                c.disarm();
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+/// The same for a producer that waits for room.
+#[test]
+fn loom_waiting_producer_is_woken() {
+    check(|| {
+        let (mut p, mut c) = ring();
+        let bell = Arc::new(Notify::new());
+        let ringer = bell.clone();
+        let receiver = thread::spawn(move || {
+            for _ in 0..SLOTS + 1 {
+                while !take(&mut c, 0, 0) {
+                    thread::yield_now();
+                }
+                c.flush();
+                if c.peer_waits() {
+                    ringer.notify();
+                }
+            }
+        });
+        for _ in 0..SLOTS + 1 {
+            while p.try_send(&[0], &[]).is_err() {
+                p.arm();
+                sleep_barrier();
+                if p.room().unwrap() == 0 {
+                    bell.wait();
+                }
+                p.disarm();
+            }
+        }
+        receiver.join().unwrap();
+    });
+}

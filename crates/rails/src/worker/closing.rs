@@ -1,0 +1,119 @@
+//! The end of a peer, and of the endpoint.
+
+use super::inbound::RailId;
+use super::{PeerInfo, Worker};
+use crate::rail::{Down, LinkId, Rail};
+use polyrail_core::frame::Frame;
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::wireup::PeerEvent;
+use std::time::{Duration, Instant};
+
+impl Worker {
+    /// The peer is lost: every operation with it ends.
+    pub(super) fn gone(&mut self, peer: PeerIdx, why: String) {
+        let info = &mut self.core.peers[peer.0 as usize];
+        let named = describe(info);
+        info.why = Some(format!("{named}: {why}"));
+        info.pid = None;
+        self.wireup.failed_at.insert(peer, Instant::now());
+        if let Some((rail, link)) = info.lane.take() {
+            self.core.links[rail as usize][link.0 as usize] = None;
+            match rail {
+                RailId::Loopback => {}
+                RailId::Shm => self.shm.close(link),
+                RailId::Tcp => self.tcp.close(link),
+            }
+        }
+        self.blocked.retain(|p| *p != peer);
+        self.core.engine.peer_down(peer);
+        self.settle();
+    }
+
+    /// Links that ended, or are cut because their peer broke the protocol.
+    pub(super) fn bury(&mut self) {
+        for (rail, link, why) in std::mem::take(&mut self.core.cut) {
+            let why = Down::Protocol(format!("it broke the protocol: {why}"));
+            self.core.downs.push((rail, link, why));
+        }
+        for (rail, link, why) in std::mem::take(&mut self.core.downs) {
+            let Some(peer) = self.core.link(rail, link).map(|info| info.peer) else { continue };
+            if let Some(state) = self.wireup.peers.get_mut(&peer) {
+                let orderly = matches!(why, Down::Orderly);
+                let _ = state.on(if orderly { PeerEvent::Bye } else { PeerEvent::Lost });
+            }
+            let why = match why {
+                Down::Orderly => "it has closed its endpoint".to_owned(),
+                Down::Lost(error) => format!("the connection was lost: {error}"),
+                Down::Protocol(what) => what,
+            };
+            self.gone(peer, why);
+        }
+    }
+
+    /// Says goodbye to all peers once what was sent has left, or at the deadline.
+    pub(super) fn say_bye(&mut self, deadline: Instant) {
+        if self.wireup.closing {
+            return;
+        }
+        self.config.yielding = true;
+        while Instant::now() < deadline && !self.all_quiet() {
+            if self.progress() == 0 {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        self.wireup.closing = true;
+        let links: Vec<_> = self.core.peers.iter().filter_map(|info| info.lane).collect();
+        let header = Frame::Bye.encode(0);
+        for (rail, link) in &links {
+            // SAFETY: no payload.
+            unsafe {
+                let _ = match rail {
+                    RailId::Loopback => Ok(crate::rail::Sent::Done),
+                    RailId::Shm => self.shm.send(*link, &header, &[], None),
+                    RailId::Tcp => self.tcp.send(*link, &header, &[], None),
+                };
+            }
+        }
+        self.tcp.flush(&self.core.bufs);
+        self.part(&links, deadline);
+    }
+
+    /// Waits, at most until the deadline, until the peers' kernels have all that was sent, then closes: a TCP connection that
+    /// is closed with bytes unread would take what is still on its way with it.
+    fn part(&mut self, links: &[(RailId, LinkId)], deadline: Instant) {
+        let on_the_way =
+            |worker: &Self| links.iter().any(|(rail, link)| *rail == RailId::Tcp && !worker.tcp.idle(*link));
+        while on_the_way(self) && Instant::now() < deadline {
+            if self.progress() == 0 {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        for (rail, link) in links {
+            match rail {
+                RailId::Loopback => self.loopback.close(*link),
+                RailId::Shm => self.shm.close(*link),
+                RailId::Tcp => self.tcp.close(*link),
+            }
+        }
+    }
+
+    /// Whether nothing waits to leave, and nobody waits for an answer that this side owes.
+    pub(super) fn all_quiet(&self) -> bool {
+        (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
+            let idle = match self.core.lane(peer) {
+                Some((RailId::Tcp, link)) => self.tcp.idle(link),
+                _ => true,
+            };
+            idle && (self.core.engine.is_quiet(peer)
+                || self.core.peers[peer.0 as usize].lane.is_none()
+                    && !self.wireup.attempts.contains_key(&peer))
+        })
+    }
+}
+
+fn describe(info: &PeerInfo) -> String {
+    let at: Vec<String> =
+        info.address.iter().flat_map(|a| a.sockets().map(|s| s.to_string()).collect::<Vec<_>>()).collect();
+    let short: String = info.id.0.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    if at.is_empty() { format!("peer {short}") } else { format!("peer {short} at {}", at.join(", ")) }
+}

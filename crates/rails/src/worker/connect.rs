@@ -1,0 +1,449 @@
+//! The control channel on real sockets: the listener, handshakes, and the links that come of them.
+//!
+//! A peer on the same host is tried by its Unix socket first: it carries the descriptors of the shared memory, and its end
+//! tells that the peer has died. Otherwise each IP of the peer's address is tried by TCP, and the connection itself becomes
+//! the link. All decisions are [`polyrail_core::wireup`]'s.
+
+use super::handshake::{Half, Handshake, Place, Stream, Turn};
+use super::inbound::{LinkInfo, RailId};
+use super::wireup::{Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_UNIX, random};
+use super::{Refused, Worker, sockets};
+use crate::config::Rendezvous;
+use crate::rail::LinkId;
+use crate::shm::doorbell::Bell;
+use crate::shm::segment::Segment;
+use crate::shm::{cma, fdpass};
+use polyrail_core::cost::{self, DirectCosts, Limits, RailCosts};
+use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
+use polyrail_core::wire::{Features, Nonce, Reject, Versions};
+use polyrail_core::wireup::{
+    Incoming, Peer, PeerEvent, PeerState, Respond, Responder, ResponderPhase, Session,
+};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+/// How long a stranger may take to say whom it wants, and how long what this side has to say may take to leave.
+const STRANGER_TIME: Duration = Duration::from_secs(5);
+/// Shared-memory fragments: what one slot's bulk payload takes.
+const SHM_FRAGMENT: usize = 32 << 10;
+/// TCP fragments: long enough to cost little, short enough to let others in between.
+const TCP_FRAGMENT: usize = 256 << 10;
+
+impl Worker {
+    /// This process is its own first peer.
+    pub(super) fn connect_self(&mut self) {
+        let me = self.peer_of(self.wireup.id);
+        self.core.peers[me.0 as usize].address = Some(self.address);
+        // SAFETY: a plain call without arguments.
+        self.core.peers[me.0 as usize].pid = Some(unsafe { libc::getpid() });
+        let scheme = match (self.config.rendezvous, self.probe_self()) {
+            (Rendezvous::Auto, true) => Scheme::Get,
+            (Rendezvous::Put, true) => Scheme::Put,
+            _ => Scheme::Fragments,
+        };
+        let window = (self.config.window as u64 / CREDIT_UNIT) as u32;
+        let route = Route {
+            eager_max: self.config.shm_eager,
+            fragment: SHM_FRAGMENT,
+            scheme,
+            window,
+            immediate: true,
+        };
+        self.up(me, RailId::Loopback, crate::loopback::Loopback::LINK, route);
+    }
+
+    /// Whether this process may read its own memory as if it were another's.
+    fn probe_self(&self) -> bool {
+        let at = &raw const *self.wireup.probe as u64;
+        cma::probe(std::process::id() as i32, at, *self.wireup.probe).is_ok()
+    }
+
+    /// Sees to it that there is, or will be, a connection.
+    pub(super) fn connect(&mut self, peer: PeerIdx) -> Result<(), Refused> {
+        let info = &self.core.peers[peer.0 as usize];
+        let Some(address) = info.address else { return Err(Refused::Gone) };
+        let (ours, theirs) = (self.wireup.id, info.id);
+        let state = self.wireup.peers.entry(peer).or_insert_with(|| Peer::new(ours, theirs));
+        let failed_before = state.state() == PeerState::Failed;
+        if !state.connect() {
+            return Ok(());
+        }
+        if failed_before && info.why.is_some() && self.wireup.recently_failed(peer) {
+            let _ = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Refused));
+            return Err(Refused::Gone);
+        }
+        let mut places = Vec::new();
+        if self.config.tcp {
+            let all = sockets::places(&address, self.wireup.host, &self.config);
+            places.extend(all.into_iter().rev().map(Place::Tcp));
+        }
+        if self.config.shm && address.is_local() && address.host() == self.wireup.host {
+            places.push(Place::Unix);
+        }
+        self.wireup.begin();
+        let deadline = Instant::now() + self.config.connect_timeout;
+        let attempt = Attempt { places, again: Vec::new(), deadline, resume: None, failures: Vec::new() };
+        self.wireup.attempts.insert(peer, attempt);
+        if let Err(failures) = self.wireup.dial(peer, &address) {
+            self.unreachable(peer, &failures);
+            return Err(Refused::Gone);
+        }
+        Ok(())
+    }
+
+    /// A round of the control channel; returns how much happened.
+    pub(super) fn wire_up(&mut self) -> usize {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
+        let fd = self.wireup.epoll.as_raw_fd();
+        // SAFETY: the array has room for what is asked.
+        let n = unsafe { libc::epoll_wait(fd, events.as_mut_ptr(), 32, 0) }.max(0) as usize;
+        let mut happened = 0;
+        for event in events.iter().take(n) {
+            match event.u64 {
+                TOKEN_RAIL => {}
+                TOKEN_TIMER => self.wireup.rang(),
+                TOKEN_TCP | TOKEN_UNIX => happened += self.accept(event.u64 == TOKEN_UNIX),
+                token => happened += self.shake(token),
+            }
+        }
+        if self.wireup.busy() {
+            self.check_deadlines();
+        }
+        happened
+    }
+
+    fn accept(&mut self, unix: bool) -> usize {
+        let mut accepted = 0;
+        while accepted < 16 {
+            let stream = if unix {
+                self.wireup.unix.as_ref().map(|l| fdpass::accept(l.as_fd()).map(Stream::Unix))
+            } else {
+                self.wireup.tcp.as_ref().map(|l| l.accept().map(|(s, _)| Stream::Tcp(s)))
+            };
+            let Some(stream) = stream else { break };
+            accepted += 1;
+            match stream.map_err(|e| e.raw_os_error()) {
+                Ok(stream) => self.greet(stream),
+                Err(Some(libc::EAGAIN)) => return accepted - 1,
+                Err(Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => {
+                    if !self.wireup.dismiss(ResponderPhase::AwaitHello) {
+                        self.wireup.be_deaf();
+                        return accepted - 1;
+                    }
+                }
+                // this connection is no good; the next one may be
+                Err(_) => {}
+            }
+        }
+        accepted
+    }
+
+    fn greet(&mut self, stream: Stream) {
+        if let Stream::Tcp(s) = &stream
+            && s.set_nonblocking(true).is_err()
+        {
+            return;
+        }
+        self.wireup.make_room();
+        let Ok(nonce) = random().map(Nonce) else { return };
+        let args = Respond { key: self.wireup.key, versions: Versions::OURS, features: Features(0), nonce };
+        let half = Half::Theirs(Box::new(Responder::new(args)), None);
+        let deadline = Instant::now() + STRANGER_TIME;
+        if let Ok(token) = self.wireup.add(stream, half, deadline) {
+            self.shake(token);
+        }
+    }
+
+    fn shake(&mut self, token: u64) -> usize {
+        let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return 0 };
+        let reached = handshake.reached;
+        let turn = handshake.turn(self.shm.doorbell().as_fd());
+        if handshake.reached && !reached {
+            // from here on it only has to find the time
+            handshake.deadline = Instant::now() + self.config.answer_timeout;
+        }
+        if let Some(peer) = handshake.ours()
+            && handshake.proving
+            && let Some(state) = self.wireup.peers.get_mut(&peer)
+            && state.state() == PeerState::Connecting
+        {
+            let _ = state.on(PeerEvent::Proving);
+        }
+        match turn {
+            Turn::Wait => {
+                let (writing, fd) = (handshake.wants_write(), handshake.stream.fd().as_raw_fd());
+                if std::mem::replace(&mut handshake.writing, writing) != writing {
+                    let interest = if writing { Interest::Write } else { Interest::Read };
+                    let _ = self.wireup.control(libc::EPOLL_CTL_MOD, fd, token, interest);
+                }
+                return 0;
+            }
+            Turn::Proven(session) => self.decide(token, session),
+            Turn::Done(session, leftover) => self.established(token, &session, &leftover),
+            Turn::Rejected(reason) => self.rejected(token, reason),
+            Turn::Cut(why) => self.handshake_failed(token, &why, true),
+            Turn::Failed(why) => self.handshake_failed(token, &why, false),
+        }
+        1
+    }
+
+    /// A peer has proved the key on a connection of its own.
+    fn decide(&mut self, token: u64, session: Session) {
+        let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
+        // what a link takes is made first: then nothing has to be taken back when it cannot be had
+        let made = match handshake.stream {
+            Stream::Unix(_) => Segment::create().ok().and_then(|(segment, memory)| {
+                let bell = self.shm.doorbell().as_fd().try_clone_to_owned().ok()?;
+                Some((Some(segment), vec![memory, bell]))
+            }),
+            Stream::Tcp(_) => Some((None, Vec::new())),
+        };
+        let peer = self.peer_of(session.peer);
+        let (ours, theirs) = (self.wireup.id, session.peer);
+        let state = self.wireup.peers.entry(peer).or_insert_with(|| Peer::new(ours, theirs));
+        let verdict = match (self.wireup.closing, &made) {
+            (true, _) => Incoming::Reject(Reject::Closing),
+            // the other side falls back to TCP
+            (_, None) => Incoming::Reject(Reject::NoResources),
+            _ => state.incoming(),
+        };
+        if let Incoming::Accept { .. } = verdict {
+            self.wireup.give_up(peer);
+        }
+        let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
+        let Half::Theirs(responder, decided) = &mut handshake.half else { return };
+        if let Incoming::Reject(reason) = verdict {
+            let _ = responder.reject(reason);
+            handshake.flush();
+            self.wireup.handshakes.remove(&token);
+            return;
+        }
+        (handshake.segment, handshake.outgoing) = made.unwrap_or_default();
+        *decided = Some((peer, session));
+        let _ = responder.accept(&self.wireup.offer);
+        handshake.deadline = Instant::now() + STRANGER_TIME;
+        self.shake(token);
+    }
+
+    /// Both sides agree: the connection becomes a link.
+    fn established(&mut self, token: u64, session: &Session, leftover: &[u8]) {
+        let Some(mut handshake) = self.wireup.handshakes.remove(&token) else { return };
+        let peer = self.peer_of(session.peer);
+        let fd = handshake.stream.fd().as_raw_fd();
+        let _ = self.wireup.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::None);
+        let unix = matches!(handshake.stream, Stream::Unix(_));
+        let linked = match unix {
+            true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(
+                |((ends, bell), stream)| {
+                    self.shm.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
+                },
+            ),
+            false => self.tcp.adopt(handshake.stream.into_fd(), leftover).map_err(|e| e.to_string()),
+        };
+        let link = match linked {
+            Ok(link) => link,
+            Err(why) => return self.try_next(peer, why),
+        };
+        if let Some(state) = self.wireup.peers.get_mut(&peer) {
+            let _ = state.on(PeerEvent::Established);
+        }
+        let passed_over =
+            self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
+        let route = self.route_for(peer, session, unix);
+        self.core.peers[peer.0 as usize].passed_over = passed_over;
+        self.up(peer, if unix { RailId::Shm } else { RailId::Tcp }, link, route);
+    }
+
+    fn link_shm(
+        &self,
+        handshake: &mut Handshake,
+    ) -> Result<((crate::shm::ring::Producer, crate::shm::ring::Consumer), Bell), String> {
+        let mut fds = std::mem::take(&mut handshake.incoming).into_iter();
+        let missing = || "the descriptors of the shared memory did not come along".to_owned();
+        let segment = match handshake.segment.take() {
+            Some(made_here) => made_here,
+            None => Segment::open(fds.next().ok_or_else(missing)?.as_fd()).map_err(|e| e.to_string())?,
+        };
+        let bell = Bell::new(fds.next().ok_or_else(missing)?).map_err(|e| e.to_string())?;
+        Ok((segment.split(), bell))
+    }
+
+    /// How messages travel on a new link.
+    fn route_for(&mut self, peer: PeerIdx, session: &Session, shm: bool) -> Route {
+        let costs = if shm { self.shm_costs(peer, session) } else { RailCosts::TCP };
+        let (eager_max, fragment) = match shm {
+            true => (self.config.shm_eager, SHM_FRAGMENT),
+            false => (self.config.tcp_eager, TCP_FRAGMENT),
+        };
+        let limits = Limits {
+            max_frame: session.offer.limits.max_frame() as usize,
+            window: (u64::from(session.offer.limits.eager_window()) / CREDIT_UNIT) as u32,
+            eager_max: Some(eager_max),
+            fragment: Some(fragment),
+            scheme: (self.config.rendezvous == Rendezvous::Put).then_some(Scheme::Put),
+        };
+        let (route, explanation) = cost::route(&costs, &limits);
+        self.core.peers[peer.0 as usize].explanation = Some(explanation);
+        route
+    }
+
+    /// What shared memory costs with this peer: whether its memory can be reached directly is found out by trying.
+    fn shm_costs(&mut self, peer: PeerIdx, session: &Session) -> RailCosts {
+        let pid = session.offer.process.pid as i32;
+        let reached = match (self.config.rendezvous, session.offer.probe) {
+            (Rendezvous::Fragments, _) | (_, None) => Err("switched off".to_owned()),
+            (_, Some(probe)) => cma::probe(pid, probe.address, probe.nonce).map_err(|e| e.to_string()),
+        };
+        let info = &mut self.core.peers[peer.0 as usize];
+        match reached {
+            Ok(()) => {
+                info.pid = Some(pid);
+                RailCosts::SHM.with(DirectCosts::CMA)
+            }
+            Err(why) => {
+                info.direct_refused = Some(why);
+                RailCosts::SHM
+            }
+        }
+    }
+
+    fn up(&mut self, peer: PeerIdx, rail: RailId, link: LinkId, route: Route) {
+        let links = &mut self.core.links[rail as usize];
+        if links.len() <= link.0 as usize {
+            links.resize_with(link.0 as usize + 1, || None);
+        }
+        links[link.0 as usize] = Some(LinkInfo { peer, incoming: None });
+        let info = &mut self.core.peers[peer.0 as usize];
+        info.lane = Some((rail, link));
+        info.why = None;
+        self.core.engine.connected(peer, route);
+        self.settle();
+    }
+
+    fn rejected(&mut self, token: u64, reason: Reject) {
+        let Some(Handshake { half: Half::Ours(_, peer, place), .. }) = self.wireup.handshakes.remove(&token)
+        else {
+            return;
+        };
+        let attempt = self.wireup.attempts.get_mut(&peer);
+        match reason {
+            Reject::Simultaneous => {
+                if let Some(state) = self.wireup.peers.get_mut(&peer) {
+                    let _ = state.rejected(reason);
+                }
+                // the peer's own connection comes, or we do not wait for it for ever
+                if let Some(attempt) = attempt {
+                    attempt.resume = Some(Instant::now() + self.config.connect_timeout);
+                }
+                return;
+            }
+            // the end of the earlier session is news that it has not heard yet
+            Reject::Exists => {
+                if let Some(attempt) = attempt {
+                    attempt.again.push(place);
+                }
+            }
+            _ => {}
+        }
+        self.try_next(peer, format!("{place}: it refused: {reason}"));
+    }
+
+    /// `again`: the same place is worth another try.
+    fn handshake_failed(&mut self, token: u64, why: &str, again: bool) {
+        let Some(handshake) = self.wireup.handshakes.remove(&token) else { return };
+        match handshake.half {
+            Half::Ours(_, peer, place) => {
+                if let Some(attempt) = self.wireup.attempts.get_mut(&peer)
+                    && again
+                {
+                    attempt.again.push(place);
+                }
+                self.try_next(peer, format!("{place}: {why}"));
+            }
+            Half::Theirs(_, Some((peer, _))) => {
+                let lost = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Lost));
+                if let Some(Ok(_)) = lost {
+                    self.gone(peer, format!("the connection ended while it was made: {why}"));
+                }
+            }
+            Half::Theirs(_, None) => {
+                let from = match &handshake.stream {
+                    Stream::Tcp(s) => s.peer_addr().map_or("a connection".into(), |at| at.to_string()),
+                    Stream::Unix(_) => "a Unix socket".into(),
+                };
+                self.wireup.refused(format!("{from}: {why}"));
+            }
+        }
+    }
+
+    /// One way to a peer has failed: the next.
+    fn try_next(&mut self, peer: PeerIdx, why: String) {
+        let address = self.core.peers[peer.0 as usize].address;
+        let state = self.wireup.peers.get_mut(&peer);
+        let (Some(attempt), Some(address)) = (self.wireup.attempts.get_mut(&peer), address) else {
+            let _ = state.map(|state| state.on(PeerEvent::Lost));
+            return self.gone(peer, why);
+        };
+        attempt.failed(why);
+        // back to the state in which a connection is being opened
+        if let Some(state) = state
+            && state.state() != PeerState::Connecting
+        {
+            let _ = state.on(PeerEvent::Lost);
+            state.connect();
+        }
+        if let Err(failures) = self.wireup.dial(peer, &address) {
+            self.unreachable(peer, &failures);
+        }
+    }
+
+    fn unreachable(&mut self, peer: PeerIdx, failures: &[String]) {
+        if let Some(state) = self.wireup.peers.get_mut(&peer) {
+            let _ = state.on(PeerEvent::Refused);
+        }
+        let why = match failures {
+            [] => {
+                "there is no way to it: no rail that both have is switched on, or its addresses lead nowhere from this host"
+                    .to_owned()
+            },
+            some => some.join("; "),
+        };
+        self.gone(peer, format!("cannot connect: {why}"));
+    }
+
+    fn check_deadlines(&mut self) {
+        let now = Instant::now();
+        self.wireup.catch_up(now);
+        self.wireup.hear(now);
+        let late: Vec<_> = self.wireup.handshakes.iter().filter(|(_, h)| h.deadline <= now).collect();
+        let late: Vec<_> = late.into_iter().map(|(token, h)| (*token, h.reached)).collect();
+        for (token, reached) in late {
+            let why = match reached {
+                true => "it is there, but does not answer; does its program make progress?",
+                false => "no answer in time",
+            };
+            self.handshake_failed(token, why, false);
+        }
+        let due = |attempt: &Attempt| attempt.resume.is_some_and(|at| at <= now);
+        let due: Vec<_> =
+            self.wireup.attempts.iter().filter(|(_, a)| due(a)).map(|(peer, _)| *peer).collect();
+        for peer in due {
+            let Some(state) = self.wireup.peers.get_mut(&peer) else { continue };
+            if state.state() != PeerState::Awaiting {
+                self.resume(peer);
+                continue;
+            }
+            let _ = state.on(PeerEvent::Deadline);
+            self.wireup.give_up(peer);
+            self.unreachable(peer, &["it connected at the same time, and then did not".into()]);
+        }
+    }
+
+    fn resume(&mut self, peer: PeerIdx) {
+        if let Some(address) = self.core.peers[peer.0 as usize].address
+            && let Err(failures) = self.wireup.dial(peer, &address)
+        {
+            self.unreachable(peer, &failures);
+        }
+    }
+}

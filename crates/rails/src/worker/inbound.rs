@@ -1,0 +1,213 @@
+//! From a rail to the engine: frames, and where their payloads go.
+
+use super::Core;
+use super::buffers::scratch_place;
+use crate::atomic;
+use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
+use polyrail_core::frame::{Frame, Status};
+use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
+
+/// Which rail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(crate) enum RailId {
+    Loopback = 0,
+    Shm = 1,
+    Tcp = 2,
+}
+
+/// A payload that is on its way in pieces.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// Straight to its place.
+    Direct(After),
+    /// Collected first, because it is looked at whole.
+    Whole(Frame),
+    /// Collected first, because the receive buffer is shorter.
+    Cut(Span, After),
+    /// Collected first, because it is not its turn.
+    Held(u32, Frame),
+}
+
+/// What the worker knows of a link.
+#[derive(Debug)]
+pub(crate) struct LinkInfo {
+    pub peer: PeerIdx,
+    pub incoming: Option<Incoming>,
+}
+
+/// A [`Sink`] for one rail.
+pub(crate) struct Inbound<'a> {
+    pub core: &'a mut Core,
+    pub rail: RailId,
+}
+
+impl Memory for Inbound<'_> {
+    fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
+        self.core.bufs.resolve(span, out)
+    }
+}
+
+/// The memory that a frame's payload lists, if it lists memory. `Err` when it should and does not.
+fn region_of(frame: &Frame, payload: Payload) -> Result<Option<Region>, ()> {
+    let listed = match frame {
+        Frame::Rts { readable: true, .. }
+        | Frame::Rtr { writable: true, .. }
+        | Frame::PutRts { .. }
+        | Frame::Get { writable: true, .. } => true,
+        Frame::Rts { .. } | Frame::Rtr { .. } | Frame::Get { .. } => false,
+        _ => return Ok(None),
+    };
+    if !listed {
+        return if payload.is_empty() { Ok(None) } else { Err(()) };
+    }
+    let mut bytes = [0; Region::MAX_BYTES];
+    if payload.len() > bytes.len() {
+        return Err(());
+    }
+    // SAFETY: the array has room for the whole payload.
+    let len = unsafe { payload.copy_to(0, bytes.as_mut_ptr(), bytes.len()) };
+    Region::parse(&bytes[..len]).map(Some).ok_or(())
+}
+
+impl Inbound<'_> {
+    #[inline]
+    fn peer(&mut self, link: LinkId) -> Option<PeerIdx> {
+        self.core.link(self.rail, link).map(|info| info.peer)
+    }
+
+    fn broken(&mut self, link: LinkId, why: &'static str) {
+        self.core.cut.push((self.rail, link, why));
+    }
+
+    fn direct(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
+        let Ok(region) = region_of(frame, payload) else {
+            return self.broken(link, "a list of memory is malformed");
+        };
+        if let Frame::Bye = frame {
+            self.core.byes.push(peer);
+        }
+        match self.core.engine.on_frame(peer, frame, payload.len(), region) {
+            Directive::Done => {}
+            Directive::Place(span, after) => {
+                self.core.bufs.fill(span, payload);
+                self.core.engine.placed(peer, after);
+            }
+            Directive::Hold(seq) => {
+                self.core.held.insert((peer, seq), (*frame, payload.to_vec()));
+            }
+            Directive::Operate(operation) => self.operate(peer, &operation, payload),
+            Directive::Active { id, header_len } => self.core.active(peer, id, header_len, payload),
+            Directive::Broken(why) => self.broken(link, why),
+        }
+    }
+
+    fn operate(&mut self, peer: PeerIdx, operation: &Operation, payload: Payload) {
+        let (result, values) = match self.core.atomic_target(operation) {
+            Err(status) => (Err(status), Vec::new()),
+            Ok(target) => {
+                let mut values = Vec::new();
+                // SAFETY: `atomic_target` checked that the whole range lies in a region that was registered for this.
+                let done = unsafe { atomic::apply(operation.code, target, &payload.to_vec(), &mut values) };
+                (done.map(|()| values.len()), values)
+            }
+        };
+        if let Some(stash) = self.core.engine.operated(peer, operation, result) {
+            self.core.bufs.stashes.insert(stash, values);
+        }
+    }
+}
+
+impl Sink for Inbound<'_> {
+    #[inline]
+    fn frame(&mut self, link: LinkId, frame: Frame, payload: Payload) {
+        let Some(peer) = self.peer(link) else { return };
+        match self.core.engine.try_deliver(peer, &frame, payload.len()) {
+            Some(delivered) => self.core.deliver(&delivered, payload),
+            None => self.direct(peer, link, &frame, payload),
+        }
+    }
+
+    fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span {
+        let discard = Span { place: Place::Discard, offset: 0, len };
+        let Some(peer) = self.peer(link) else { return discard };
+        let scratch = scratch_place(self.rail as u32, link.0);
+        let (incoming, span) = match frame {
+            Frame::Eager { .. } | Frame::Frag { .. } | Frame::Put { .. } | Frame::GetData { .. } => {
+                match self.core.engine.on_frame(peer, &frame, len, None) {
+                    Directive::Place(span @ Span { place: Place::Stash(stash), .. }, after) => {
+                        self.core.bufs.stashes.insert(stash, vec![0; len]);
+                        (Incoming::Direct(after), span)
+                    }
+                    Directive::Place(span, after) if span.len == len => (Incoming::Direct(after), span),
+                    Directive::Place(span, after) => (Incoming::Cut(span, after), discard),
+                    Directive::Hold(seq) => (Incoming::Held(seq, frame), discard),
+                    Directive::Broken(why) => {
+                        self.broken(link, why);
+                        (Incoming::Direct(After::Nothing), discard)
+                    }
+                    _ => (Incoming::Direct(After::Nothing), discard),
+                }
+            }
+            other => (Incoming::Whole(other), discard),
+        };
+        let span = if let Incoming::Direct(_) = incoming {
+            span
+        } else {
+            self.core.bufs.scratch.insert(scratch, vec![0; len]);
+            Span { place: Place::Stash(scratch), offset: 0, len }
+        };
+        if let Some(info) = self.core.link(self.rail, link) {
+            info.incoming = Some(incoming);
+        }
+        span
+    }
+
+    fn end(&mut self, link: LinkId) {
+        let Some(info) = self.core.link(self.rail, link) else { return };
+        let peer = info.peer;
+        let Some(incoming) = info.incoming.take() else { return };
+        if let Incoming::Direct(after) = incoming {
+            self.core.engine.placed(peer, after);
+            return;
+        }
+        let bytes =
+            self.core.bufs.scratch.remove(&scratch_place(self.rail as u32, link.0)).unwrap_or_default();
+        // SAFETY: `bytes` lives to the end of this function.
+        let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
+        match incoming {
+            Incoming::Direct(_) => {}
+            Incoming::Whole(frame) => self.direct(peer, link, &frame, payload),
+            Incoming::Cut(span, after) => {
+                self.core.bufs.fill(span, payload);
+                self.core.engine.placed(peer, after);
+            }
+            Incoming::Held(seq, frame) => {
+                self.core.held.insert((peer, seq), (frame, bytes));
+                self.core.redeliver_if_due(peer, seq);
+            }
+        }
+    }
+
+    fn sent(&mut self, _link: LinkId, span: Span) {
+        self.core.engine.left(span);
+    }
+
+    fn down(&mut self, link: LinkId, why: Down) {
+        self.core.downs.push((self.rail, link, why));
+    }
+}
+
+impl Core {
+    /// The address that an atomic works on.
+    fn atomic_target(&self, operation: &Operation) -> Result<*mut u8, Status> {
+        if !atomic::supported(operation.code) {
+            return Err(Status::Unsupported);
+        }
+        let size = atomic::element_size(operation.code.datatype).ok_or(Status::Unsupported)?;
+        let len = size as u64 * u64::from(operation.code.count);
+        let wanted = Access { read: false, write: true };
+        let offset = self.engine.regions.check(operation.key, operation.addr, len, wanted)?;
+        let region = self.bufs.regions.get(&operation.key).ok_or(Status::Access)?;
+        Ok(region.memory.base.wrapping_add(offset as usize))
+    }
+}

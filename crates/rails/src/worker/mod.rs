@@ -1,0 +1,545 @@
+//! A worker: one endpoint's protocol engine, its rails, its control channel, and the users' memory.
+//!
+//! Single-threaded: all methods take `&mut self` and none blocks, except [`Worker::close`], which is bounded. Who has several
+//! threads puts a lock around it. Nothing moves unless [`Worker::progress`] is called; who wants to sleep asks
+//! [`Worker::arm`] and then waits for [`Worker::wait_fd`].
+//!
+//! Files: `ops` what users ask; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
+//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them) and `sockets`; `closing` the
+//! end of peers and of the endpoint; `idle` what polling in vain does.
+
+mod buffers;
+mod closing;
+mod connect;
+mod handshake;
+mod idle;
+mod inbound;
+mod ops;
+mod outbound;
+mod sockets;
+mod timer;
+mod wireup;
+
+pub use buffers::User;
+pub use ops::INJECT_MAX;
+pub use wireup::{Strangers, host_id};
+
+use crate::config::Config;
+use crate::error::Error;
+use crate::loopback::Loopback;
+use crate::rail::{Down, LinkId, Payload, Rail, RawIov, Sink};
+use crate::shm::ShmRail;
+use crate::tcp::TcpRail;
+use buffers::Buffers;
+use inbound::{Inbound, LinkInfo, RailId};
+use polyrail_core::cost::Explanation;
+use polyrail_core::frame::{Frame, MAX_PAYLOAD, Matching, OpId};
+use polyrail_core::proto::{self, Engine, Failure, PeerIdx};
+use polyrail_core::wire::{Address, PeerId};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::RawFd;
+use std::time::Instant;
+use wireup::Wireup;
+
+/// How an operation was begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Issued {
+    /// It is complete; no event follows.
+    Done,
+    /// An event will end it.
+    Pending(OpId),
+}
+
+/// Why an operation was not begun. Nothing has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// No room, or not connected yet: make progress, then try again.
+    Again,
+    /// The peer cannot be reached; [`Worker::why`] says why.
+    Gone,
+}
+
+/// What kind of operation an event ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// A send.
+    Send,
+    /// A receive.
+    Recv,
+    /// A put.
+    Put,
+    /// A get.
+    Get,
+    /// An atomic.
+    Atomic,
+    /// A peer wrote to a region of this process; `data` is there if it sent some.
+    RemoteWrite,
+    /// A peer read from a region of this process.
+    RemoteRead,
+}
+
+/// The end of an operation.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Of which kind.
+    pub kind: EventKind,
+    /// What the caller gave along.
+    pub user: User,
+    /// Who was at the other end.
+    pub peer: Option<PeerIdx>,
+    /// The message's tag, of a receive.
+    pub matching: Matching,
+    /// Immediate data that came with it.
+    pub data: Option<u64>,
+    /// Bytes that were sent.
+    pub len: u64,
+    /// Bytes that were placed: fewer than `len` when the message was truncated.
+    pub got: u64,
+    /// Where in a multi-receive buffer.
+    pub offset: u64,
+    /// Whether the buffer is the caller's again.
+    pub released: bool,
+    /// Why it failed, if it did.
+    pub error: Option<Failure>,
+    /// The region, of remote events.
+    pub key: u64,
+}
+
+impl Event {
+    fn of(kind: EventKind, user: User) -> Self {
+        let matching = Matching::Message;
+        Self {
+            kind,
+            user,
+            peer: None,
+            matching,
+            data: None,
+            len: 0,
+            got: 0,
+            offset: 0,
+            released: true,
+            error: None,
+            key: 0,
+        }
+    }
+}
+
+/// A function that active messages are given to: sender, header, payload. It runs during progress and to completion; it
+/// cannot call the worker.
+pub type Handler = Box<dyn FnMut(PeerIdx, &[u8], &[u8]) + Send>;
+
+/// What is known of a peer besides what the engine knows.
+struct PeerInfo {
+    id: PeerId,
+    address: Option<Address>,
+    lane: Option<(RailId, LinkId)>,
+    /// Its process, where memory may be reached directly.
+    pid: Option<i32>,
+    /// Why direct access failed, when it was tried and failed.
+    direct_refused: Option<String>,
+    /// Why messages travel as they do.
+    explanation: Option<Explanation>,
+    /// What was tried before the lane was found, and why it failed.
+    passed_over: Vec<String>,
+    /// Why the last session or attempt failed.
+    why: Option<String>,
+}
+
+/// Counts of what was done; for reports and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Direct writes into a peer's memory.
+    pub direct_writes: u64,
+}
+
+/// All that frames act on: apart from the rails, so that a rail can make progress into it.
+pub(crate) struct Core {
+    engine: Engine,
+    bufs: Buffers,
+    links: [Vec<Option<LinkInfo>>; 3],
+    peers: Vec<PeerInfo>,
+    events: VecDeque<Event>,
+    rma_kinds: HashMap<OpId, EventKind>,
+    held: HashMap<(PeerIdx, u32), (Frame, Vec<u8>)>,
+    due: Vec<(PeerIdx, u32)>,
+    cut: Vec<(RailId, LinkId, &'static str)>,
+    downs: Vec<(RailId, LinkId, Down)>,
+    byes: Vec<PeerIdx>,
+    handlers: HashMap<u16, Handler>,
+    counts: Counts,
+}
+
+impl Core {
+    #[inline]
+    fn link(&mut self, rail: RailId, link: LinkId) -> Option<&mut LinkInfo> {
+        self.links[rail as usize].get_mut(link.0 as usize)?.as_mut()
+    }
+
+    #[inline]
+    fn lane(&self, peer: PeerIdx) -> Option<(RailId, LinkId)> {
+        self.peers[peer.0 as usize].lane
+    }
+
+    fn active(&mut self, peer: PeerIdx, id: u16, header_len: u16, payload: Payload) {
+        let bytes = payload.to_vec();
+        if let Some(handler) = self.handlers.get_mut(&id) {
+            let (header, body) = bytes.split_at(usize::from(header_len).min(bytes.len()));
+            handler(peer, header, body);
+        }
+    }
+
+    /// A frame that was held is complete: if its turn came before that, it is due now.
+    fn redeliver_if_due(&mut self, peer: PeerIdx, seq: u32) {
+        if self.engine.is_due(peer, seq) {
+            self.due.push((peer, seq));
+        }
+    }
+}
+
+/// One endpoint. See the module's documentation.
+pub struct Worker {
+    config: Config,
+    address: Address,
+    core: Core,
+    loopback: Loopback,
+    shm: ShmRail,
+    tcp: TcpRail,
+    wireup: Wireup,
+    by_id: HashMap<PeerId, PeerIdx>,
+    blocked: Vec<PeerIdx>,
+    iov: Vec<RawIov>,
+    zeros: Box<[u8]>,
+    rounds: u64,
+    idle: idle::Idle,
+}
+
+impl Worker {
+    /// Marks operations of which the user wants to hear nothing.
+    const SILENT: u64 = u64::MAX;
+
+    /// Opens an endpoint: its listener, its rails, its address.
+    ///
+    /// # Errors
+    /// When a setting cannot be used, or descriptors, ports or addresses are not to be had; each with advice.
+    pub fn open(config: Config) -> Result<Self, Error> {
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).map_err(|e| Error::system("random numbers", std::io::Error::other(e)))?;
+        let window = (config.window as u64 / proto::CREDIT_UNIT) as u32;
+        let engine = Engine::new(proto::Config { window, hash_seed: u64::from_le_bytes(seed) });
+        let shm = ShmRail::new().map_err(|e| Error::system("opening the shared-memory rail", e))?;
+        let tcp = TcpRail::new(wireup::tcp_config(&config))
+            .map_err(|e| Error::system("opening the TCP rail", e))?;
+        let (wireup, address) = Wireup::open(&config)?;
+        wireup.watch(shm.wait_fd(), wireup::TOKEN_RAIL)?;
+        wireup.watch(tcp.wait_fd(), wireup::TOKEN_RAIL)?;
+        let mut worker = Self {
+            address,
+            core: Core {
+                engine,
+                bufs: Buffers::default(),
+                links: [Vec::new(), Vec::new(), Vec::new()],
+                peers: Vec::new(),
+                events: VecDeque::new(),
+                rma_kinds: HashMap::new(),
+                held: HashMap::new(),
+                due: Vec::new(),
+                cut: Vec::new(),
+                downs: Vec::new(),
+                byes: Vec::new(),
+                handlers: HashMap::new(),
+                counts: Counts::default(),
+            },
+            loopback: Loopback::default(),
+            shm,
+            tcp,
+            wireup,
+            by_id: HashMap::new(),
+            blocked: Vec::new(),
+            iov: Vec::new(),
+            zeros: vec![0; MAX_PAYLOAD].into(),
+            rounds: 0,
+            idle: idle::Idle::new(config.yielding, config.sleep_after),
+            config,
+        };
+        worker.connect_self();
+        Ok(worker)
+    }
+
+    /// What others need to reach this endpoint. It carries the endpoint's key: give it to those only who may connect.
+    pub fn address(&self) -> [u8; Address::LEN] {
+        self.address.to_bytes()
+    }
+
+    /// The peer at an address; the same address always gives the same peer. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`Error::Address`] when the bytes are no address.
+    pub fn peer(&mut self, address: &[u8]) -> Result<PeerIdx, Error> {
+        let address = Address::parse(address).map_err(|why| Error::Address(why.to_string()))?;
+        let id = address.id();
+        let peer = self.peer_of(id);
+        let info = &mut self.core.peers[peer.0 as usize];
+        match &info.address {
+            Some(known) if known.to_bytes() != address.to_bytes() && id != self.address.id() => {
+                let why = "two endpoints have the same key; give named endpoints of different hosts different ports";
+                return Err(Error::Address(why.into()));
+            }
+            _ => info.address = Some(address),
+        }
+        Ok(peer)
+    }
+
+    /// The peer's address, if it is known (a peer that connected by itself may not be in any address vector).
+    pub fn address_of(&self, peer: PeerIdx) -> Option<[u8; Address::LEN]> {
+        self.core.peers.get(peer.0 as usize)?.address.as_ref().map(Address::to_bytes)
+    }
+
+    /// The public identity of a peer: that of its address, also when the address itself is not known.
+    pub fn id_of(&self, peer: PeerIdx) -> Option<PeerId> {
+        Some(self.core.peers.get(peer.0 as usize)?.id)
+    }
+
+    /// Why a peer cannot be reached, or was lost: a sentence that names it.
+    pub fn why(&self, peer: PeerIdx) -> Option<&str> {
+        self.core.peers.get(peer.0 as usize)?.why.as_deref()
+    }
+
+    /// Which rail carries messages to this peer, and how large ones travel; none while not connected.
+    pub fn route(&self, peer: PeerIdx) -> Option<(&'static str, proto::Route)> {
+        let (rail, _) = self.core.lane(peer)?;
+        let name = match rail {
+            RailId::Loopback => "loopback",
+            RailId::Shm => "shm",
+            RailId::Tcp => "tcp",
+        };
+        Some((name, self.core.engine.route(peer)))
+    }
+
+    /// What was tried before the rail in use was found, and why it failed: a sentence each.
+    pub fn passed_over(&self, peer: PeerIdx) -> &[String] {
+        self.core.peers.get(peer.0 as usize).map_or(&[], |info| &info.passed_over)
+    }
+
+    /// Why this process cannot reach the peer's memory, if it tried and failed.
+    pub fn direct_refused(&self, peer: PeerIdx) -> Option<&str> {
+        self.core.peers.get(peer.0 as usize)?.direct_refused.as_deref()
+    }
+
+    /// Why messages to this peer travel as they do: the protocol for each size, and what it would cost otherwise.
+    pub fn explanation(&self, peer: PeerIdx) -> Option<Explanation> {
+        self.core.peers.get(peer.0 as usize)?.explanation
+    }
+
+    /// Whether wireup with a peer is done.
+    pub fn is_connected(&self, peer: PeerIdx) -> bool {
+        self.core.engine.is_connected(peer)
+    }
+
+    fn peer_of(&mut self, id: PeerId) -> PeerIdx {
+        if let Some(peer) = self.by_id.get(&id) {
+            return *peer;
+        }
+        let peer = self.core.engine.add_peer();
+        self.core.peers.push(PeerInfo {
+            id,
+            address: None,
+            lane: None,
+            pid: None,
+            direct_refused: None,
+            explanation: None,
+            passed_over: Vec::new(),
+            why: None,
+        });
+        self.by_id.insert(id, peer);
+        peer
+    }
+
+    /// Sets the function that active messages with this number are given to.
+    pub fn on_active(&mut self, id: u16, handler: Handler) {
+        self.core.handlers.insert(id, handler);
+    }
+
+    /// Sends an active message: `header` (at most 64 KiB) and `payload` arrive together at the peer's handler `id`, in order
+    /// with messages. Both are copied.
+    ///
+    /// # Errors
+    /// [`Refused::Again`]: not connected yet, no room, or something waits before it. [`Refused::Gone`].
+    ///
+    /// # Panics
+    /// When header and payload together are longer than [`Worker::active_max`].
+    pub fn send_active(
+        &mut self,
+        to: PeerIdx,
+        id: u16,
+        header: &[u8],
+        payload: &[u8],
+    ) -> Result<(), Refused> {
+        let len = header.len() + payload.len();
+        if !self.core.engine.is_connected(to) {
+            self.connect(to)?;
+            return Err(Refused::Again);
+        }
+        assert!(len <= self.active_max(to), "active message of {len} bytes");
+        let Some(frame) = self.core.engine.try_active(to, id, header.len() as u16, len) else {
+            return Err(Refused::Again);
+        };
+        let Some((rail, link)) = self.core.lane(to) else { return Err(Refused::Again) };
+        let piece = |bytes: &[u8]| RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
+        let iov = [piece(header), piece(payload)];
+        // SAFETY: both slices live through the call.
+        match unsafe { self.rail(rail).send(link, &frame.encode(len), &iov, None) } {
+            Ok(_) => {
+                self.core.engine.active_sent(to);
+                Ok(())
+            }
+            Err(_) => Err(Refused::Again),
+        }
+    }
+
+    /// Longest active message to this peer, header included, in bytes; 0 while not connected.
+    pub fn active_max(&self, to: PeerIdx) -> usize {
+        let route = self.core.engine.route(to);
+        route.eager_max.min(route.fragment)
+    }
+
+    /// Moves what can be moved. Returns how many frames arrived and connections changed; 0 means that there was nothing to
+    /// do.
+    pub fn progress(&mut self) -> usize {
+        self.rounds += 1;
+        let mut moved = self.shm.progress(&mut Inbound { core: &mut self.core, rail: RailId::Shm });
+        if !self.loopback.arm() {
+            moved += self.loopback.progress(&mut Inbound { core: &mut self.core, rail: RailId::Loopback });
+        }
+        if !self.core.links[RailId::Tcp as usize].is_empty() && self.tcp_turn() {
+            let before = moved;
+            moved += self.tcp.progress(&mut Inbound { core: &mut self.core, rail: RailId::Tcp });
+            self.idle.tcp(moved > before);
+        }
+        if self.wireup.busy() || self.rounds.is_multiple_of(256) {
+            moved += self.wire_up();
+        }
+        if moved > 0 || self.core.engine.has_work() || !self.blocked.is_empty() {
+            self.after_arrivals();
+        }
+        self.tcp.flush(&self.core.bufs);
+        if moved > 0 {
+            self.idle.busy();
+        } else {
+            self.rest();
+        }
+        moved
+    }
+
+    /// A round was empty.
+    #[inline]
+    fn rest(&mut self) {
+        match self.idle.rest() {
+            idle::Rest::Spin => std::hint::spin_loop(),
+            idle::Rest::Yield => std::thread::yield_now(),
+            idle::Rest::Sleep => self.nap(),
+        }
+    }
+
+    #[cold]
+    fn nap(&mut self) {
+        if self.arm() {
+            let mut poll = libc::pollfd { fd: self.wait_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry. A signal only ends the sleep.
+            unsafe { libc::poll(&mut poll, 1, idle::NAP) };
+        }
+    }
+
+    /// Whether TCP is looked at in this round: always when it is all there is or was busy lately; seldom while shared memory
+    /// alone has traffic, because a look costs a system call.
+    #[inline]
+    fn tcp_turn(&mut self) -> bool {
+        self.core.links[RailId::Shm as usize].is_empty() || self.idle.tcp_due()
+    }
+
+    fn after_arrivals(&mut self) {
+        self.settle();
+        while let Some((peer, seq)) = self.core.due.pop() {
+            if let Some((frame, bytes)) = self.core.held.remove(&(peer, seq))
+                && let Some((rail, link)) = self.core.lane(peer)
+            {
+                // SAFETY: `bytes` outlives the call.
+                let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
+                Inbound { core: &mut self.core, rail }.frame(link, frame, payload);
+                self.settle();
+            }
+        }
+        if !self.blocked.is_empty() {
+            self.retry_blocked();
+            self.settle();
+        }
+        if !self.core.cut.is_empty() || !self.core.downs.is_empty() {
+            self.bury();
+        }
+    }
+
+    /// The next event, oldest first.
+    #[inline]
+    pub fn next_event(&mut self) -> Option<Event> {
+        loop {
+            let event = self.core.events.pop_front()?;
+            if event.user.flags != Self::SILENT {
+                return Some(event);
+            }
+        }
+    }
+
+    /// A descriptor that becomes readable when there may be something to do, once [`Worker::arm`] has said yes.
+    pub fn wait_fd(&self) -> RawFd {
+        self.wireup.wait_fd()
+    }
+
+    /// Prepares to sleep on [`Worker::wait_fd`]. False: there is something to do already; call [`Worker::progress`].
+    pub fn arm(&mut self) -> bool {
+        self.tcp.flush(&self.core.bufs);
+        let nothing = self.core.events.is_empty() && self.loopback.arm() && !self.core.engine.has_work();
+        let sleeps = nothing && self.shm.arm() && self.tcp.arm();
+        if sleeps {
+            self.idle.sleeps();
+            self.wireup.doze(self.tcp.due());
+        }
+        sleeps
+    }
+
+    /// Whether small messages wait to share a system call: without progress for long, call [`Worker::push`].
+    pub fn holds_back(&self) -> bool {
+        self.tcp.needs_flush()
+    }
+
+    /// Sends what is held back.
+    pub fn push(&mut self) {
+        self.tcp.flush(&self.core.bufs);
+    }
+
+    /// Connections that came to nothing because the other side did not prove the key, or speaks another version.
+    pub fn strangers(&self) -> &Strangers {
+        &self.wireup.strangers
+    }
+
+    /// Counts of what was done.
+    pub fn counts(&self) -> Counts {
+        self.core.counts
+    }
+
+    /// Whether nothing waits to leave and nobody owes anybody an answer: [`Worker::close`] would not wait.
+    pub fn is_quiet(&self) -> bool {
+        self.all_quiet()
+    }
+
+    /// Ends the endpoint in good order: what was sent leaves, waiting at most `linger`; peers are told; operations that are
+    /// still open come to nothing. Dropping a worker closes it with the linger time of its settings.
+    pub fn close(&mut self, linger: std::time::Duration) {
+        let deadline = Instant::now() + linger;
+        self.say_bye(deadline);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.close(self.config.linger);
+    }
+}

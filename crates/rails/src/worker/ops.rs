@@ -1,0 +1,306 @@
+//! What users ask of a worker.
+
+use super::buffers::{RegionMemory, User};
+use super::inbound::RailId;
+use super::outbound::{copied, kept};
+use super::{EventKind, Issued, Refused, Worker};
+use crate::rail::{Rail, RawIov, Sent};
+use polyrail_core::frame::{AtomicCode, AtomicKind, Matching, OpId, RemoteAddr};
+use polyrail_core::proto::{
+    Access, Delivery, Envelope, Filter, KeyTaken, Message, PartSpec, PeerIdx, Registered, RmaKind,
+};
+
+/// Longest payload that is sent without an operation to remember, because the rail copies what it cannot send at once.
+const SHORT: u64 = 8 << 10;
+/// Longest message that [`Worker::inject`] takes, in bytes.
+pub const INJECT_MAX: usize = 16 << 10;
+/// How many operations may wait for one peer before the caller is told to come again.
+const QUEUE_MAX: usize = 4096;
+
+fn total(iov: &[RawIov]) -> u64 {
+    iov.iter().map(|piece| piece.len as u64).sum()
+}
+
+impl Worker {
+    /// Sends a message if it can leave at once, leaving nothing to remember.
+    ///
+    /// # Safety
+    /// As [`Worker::send`].
+    #[inline]
+    unsafe fn send_now(&mut self, to: PeerIdx, message: &Message, iov: &[RawIov]) -> bool {
+        let Some(frame) = self.core.engine.try_eager(to, message) else { return false };
+        let Some((rail, link)) = self.core.lane(to) else { return false };
+        let header = frame.encode(message.len as usize);
+        // SAFETY: readable, by our caller's word; without a span the rail keeps no address.
+        let sent = unsafe {
+            match rail {
+                RailId::Shm => self.shm.send(link, &header, iov, None),
+                RailId::Tcp => self.tcp.send(link, &header, iov, None),
+                RailId::Loopback => self.loopback.send(link, &header, iov, None),
+            }
+        };
+        let done = sent == Ok(Sent::Done);
+        if done {
+            self.core.engine.eager_sent(to, message.len);
+        }
+        done
+    }
+
+    /// Sends a message. `Done`: the memory may be reused and no event follows; else an event of kind `Send` follows.
+    ///
+    /// # Errors
+    /// [`Refused::Again`] when too much waits for this peer.
+    ///
+    /// # Safety
+    /// The memory at `iov` stays readable and unchanged until the event.
+    #[inline]
+    pub unsafe fn send(
+        &mut self,
+        to: PeerIdx,
+        matching: Matching,
+        data: Option<u64>,
+        delivery: Delivery,
+        iov: &[RawIov],
+        user: User,
+    ) -> Result<Issued, Refused> {
+        let message = Message { matching, data, len: total(iov), delivery };
+        // SAFETY: our caller's word.
+        if message.len <= SHORT && unsafe { self.send_now(to, &message, iov) } {
+            return Ok(Issued::Done);
+        }
+        self.room_for(to)?;
+        let op = self.core.engine.send(to, message);
+        self.core.bufs.sends.put(op, kept(iov, user));
+        self.start(to);
+        Ok(Issued::Pending(op))
+    }
+
+    /// Sends a message of at most [`INJECT_MAX`] bytes; the memory may be reused on return and no event follows.
+    ///
+    /// # Errors
+    /// [`Refused::Again`] when there is no room, or no connection yet: make progress and try again. [`Refused::Gone`] when
+    /// the peer cannot be reached.
+    ///
+    /// # Safety
+    /// The memory at `iov` is readable.
+    #[inline]
+    pub unsafe fn inject(
+        &mut self,
+        to: PeerIdx,
+        matching: Matching,
+        data: Option<u64>,
+        iov: &[RawIov],
+    ) -> Result<(), Refused> {
+        let message = Message { matching, data, len: total(iov), delivery: Delivery::Sent };
+        // SAFETY: our caller's word.
+        if unsafe { self.send_now(to, &message, iov) } {
+            return Ok(());
+        }
+        if !self.core.engine.is_connected(to) {
+            self.connect(to)?;
+            return Err(Refused::Again);
+        }
+        if self.core.engine.queued(to) >= QUEUE_MAX {
+            return Err(Refused::Again);
+        }
+        // no credit, or something waits before it: a copy waits too, so that order and the caller's time are kept
+        let op = self.core.engine.send(to, message);
+        // SAFETY: our caller's word.
+        let buf = unsafe { copied(iov, &[], User { context: 0, flags: Self::SILENT }) };
+        self.core.bufs.sends.put(op, buf);
+        self.settle();
+        Ok(())
+    }
+
+    /// Posts a receive; an event of kind `Recv` ends it.
+    ///
+    /// # Safety
+    /// The memory at `iov` stays writable, and nobody else's, until the event.
+    #[inline]
+    pub unsafe fn recv(&mut self, filter: Filter, iov: &[RawIov], user: User) -> OpId {
+        let op = self.core.engine.new_recv(total(iov));
+        self.core.bufs.recvs.put(op, kept(iov, user));
+        self.core.engine.post(op, filter);
+        if self.core.engine.has_work() {
+            self.settle();
+        }
+        op
+    }
+
+    /// Posts a buffer for any number of untagged messages; each gives an event with its offset, the last of them is marked
+    /// `released`: less than `least` bytes were left.
+    ///
+    /// # Safety
+    /// As [`Worker::recv`].
+    pub unsafe fn recv_multi(
+        &mut self,
+        source: Option<PeerIdx>,
+        buffer: RawIov,
+        least: u64,
+        user: User,
+    ) -> OpId {
+        let op = self.core.engine.new_recv(buffer.len as u64);
+        self.core.bufs.recvs.put(op, kept(&[buffer], user));
+        self.core.engine.post_multi(op, source, least);
+        self.settle();
+        op
+    }
+
+    /// Takes a posted receive back; true: an event with [`Failure::Cancelled`](polyrail_core::proto::Failure) follows.
+    pub fn cancel(&mut self, op: OpId) -> bool {
+        let cancelled = self.core.engine.cancel(op);
+        self.settle();
+        cancelled
+    }
+
+    /// The first unexpected message that a receive would take, and its name for [`Worker::claim`].
+    pub fn peek(&mut self, filter: &Filter) -> Option<(OpId, Envelope)> {
+        self.core.engine.peek(filter)
+    }
+
+    /// Reserves a message that [`Worker::peek`] showed: no receive matches it any more.
+    pub fn claim(&mut self, message: OpId) {
+        self.core.engine.claim(message);
+    }
+
+    /// Receives a claimed message.
+    ///
+    /// # Safety
+    /// As [`Worker::recv`].
+    pub unsafe fn recv_claimed(&mut self, message: OpId, iov: &[RawIov], user: User) -> OpId {
+        let op = self.core.engine.new_recv(total(iov));
+        self.core.bufs.recvs.put(op, kept(iov, user));
+        self.core.engine.recv_claimed(op, message);
+        self.settle();
+        op
+    }
+
+    /// Throws a claimed message away.
+    pub fn discard(&mut self, message: OpId) {
+        self.core.engine.discard(message);
+        self.settle();
+    }
+
+    /// Writes to a peer's registered memory. An event of kind `Put` follows once the bytes are there. With `inject` the
+    /// memory at `iov` may be reused on return.
+    ///
+    /// # Errors
+    /// [`Refused::Again`] when too much waits for this peer.
+    ///
+    /// # Safety
+    /// The memory at `iov` stays readable and unchanged until the event (without `inject`).
+    pub unsafe fn put(
+        &mut self,
+        to: PeerIdx,
+        iov: &[RawIov],
+        at: &[PartSpec],
+        data: Option<u64>,
+        inject: bool,
+        user: User,
+    ) -> Result<Issued, Refused> {
+        self.room_for(to)?;
+        // SAFETY: our caller's word.
+        let buf = if inject { unsafe { copied(iov, &[], user) } } else { kept(iov, user) };
+        Ok(self.begin_rma(to, RmaKind::Put(data), at, EventKind::Put, buf))
+    }
+
+    /// Reads a peer's registered memory. An event of kind `Get` follows once the bytes are here.
+    ///
+    /// # Errors
+    /// [`Refused::Again`] when too much waits for this peer.
+    ///
+    /// # Safety
+    /// The memory at `iov` stays writable, and nobody else's, until the event.
+    pub unsafe fn get(
+        &mut self,
+        to: PeerIdx,
+        iov: &[RawIov],
+        at: &[PartSpec],
+        user: User,
+    ) -> Result<Issued, Refused> {
+        self.room_for(to)?;
+        Ok(self.begin_rma(to, RmaKind::Get, at, EventKind::Get, kept(iov, user)))
+    }
+
+    /// An atomic operation on a peer's registered memory. An event of kind `Atomic` follows.
+    ///
+    /// # Errors
+    /// [`Refused::Again`] when too much waits for this peer.
+    ///
+    /// # Safety
+    /// `operands` and `compare` are readable now; `result` stays writable, and nobody else's, until the event.
+    #[allow(clippy::too_many_arguments, reason = "the operands of fi_atomic(3), no more")]
+    pub unsafe fn atomic(
+        &mut self,
+        to: PeerIdx,
+        code: AtomicCode,
+        at: RemoteAddr,
+        operands: &[RawIov],
+        compare: &[RawIov],
+        result: &[RawIov],
+        user: User,
+    ) -> Result<Issued, Refused> {
+        self.room_for(to)?;
+        let sent: Vec<_> = operands.iter().chain(compare).copied().collect();
+        let kind = RmaKind::Atomic { code, operands: total(&sent) as u32 };
+        let len = if code.kind == AtomicKind::Update { 0 } else { total(result) };
+        // SAFETY: our caller's word.
+        let buf = unsafe { copied(&sent, result, user) };
+        Ok(self.begin_rma(to, kind, &[PartSpec { at, len }], EventKind::Atomic, buf))
+    }
+
+    fn begin_rma(
+        &mut self,
+        to: PeerIdx,
+        kind: RmaKind,
+        at: &[PartSpec],
+        event: EventKind,
+        buf: super::buffers::Buf,
+    ) -> Issued {
+        let op = self.core.engine.rma(to, kind, at);
+        self.core.bufs.rmas.put(op, buf);
+        self.core.rma_kinds.insert(op, event);
+        self.start(to);
+        Issued::Pending(op)
+    }
+
+    /// Lets peers reach memory under a key: they name bytes by offset (`base` 0) or by address (`base` the address).
+    ///
+    /// # Errors
+    /// [`KeyTaken`].
+    ///
+    /// # Safety
+    /// The memory stays valid until [`Worker::deregister`]; peers change it at any time during progress.
+    pub unsafe fn register(
+        &mut self,
+        key: u64,
+        memory: RawIov,
+        base: u64,
+        access: Access,
+    ) -> Result<(), KeyTaken> {
+        let registered = Registered { base, len: memory.len as u64, access };
+        self.core.engine.regions.insert(key, registered)?;
+        self.core.bufs.regions.insert(key, RegionMemory { memory, base });
+        Ok(())
+    }
+
+    /// Ends a registration: what peers ask of it from now on is refused, and what they are in the middle of comes to
+    /// nothing.
+    pub fn deregister(&mut self, key: u64) {
+        self.core.engine.regions.remove(key);
+        self.core.bufs.regions.remove(&key);
+    }
+
+    fn room_for(&mut self, to: PeerIdx) -> Result<(), Refused> {
+        if self.core.engine.queued(to) >= QUEUE_MAX { Err(Refused::Again) } else { Ok(()) }
+    }
+
+    /// After an operation was queued: connects on first use, and sends what can be sent.
+    fn start(&mut self, to: PeerIdx) {
+        if !self.core.engine.is_connected(to) && self.connect(to).is_err() {
+            // unreachable, and known to be: the operation ends with an error event
+            self.core.engine.peer_down(to);
+        }
+        self.settle();
+    }
+}

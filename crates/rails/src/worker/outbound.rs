@@ -1,0 +1,251 @@
+//! From the engine to the rails: frames that leave, memory that is read and written directly, events for the user.
+
+use super::buffers::{Buf, IoVec, User};
+use super::inbound::RailId;
+use super::{Core, Event, EventKind, Worker};
+use crate::rail::{Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Span};
+use crate::shm::cma;
+use polyrail_core::frame::Matching;
+use polyrail_core::proto::{Action, Completion, Delivered, Job, Next, Out, PeerIdx, Region};
+
+impl Worker {
+    pub(super) fn rail(&mut self, rail: RailId) -> &mut dyn Rail {
+        match rail {
+            RailId::Loopback => &mut self.loopback,
+            RailId::Shm => &mut self.shm,
+            RailId::Tcp => &mut self.tcp,
+        }
+    }
+
+    /// Does all that the engine asks for until it asks for nothing more.
+    pub(super) fn settle(&mut self) {
+        loop {
+            while let Some(action) = self.core.engine.poll_action() {
+                self.core.act(action);
+            }
+            match self.core.engine.poll_ready() {
+                Some(peer) => self.pump(peer),
+                None if self.core.engine.has_work() => {}
+                None => return,
+            }
+        }
+    }
+
+    /// Gives a peer's rail as many waiting frames as it takes.
+    pub(super) fn pump(&mut self, peer: PeerIdx) {
+        let Some((rail, link)) = self.core.lane(peer) else { return };
+        loop {
+            let bulk = match rail {
+                RailId::Loopback => self.loopback.wants_more(link),
+                RailId::Shm => self.shm.wants_more(link),
+                RailId::Tcp => self.tcp.wants_more(link),
+            };
+            let Some(next) = self.core.engine.poll_transmit(peer, bulk) else {
+                if self.core.engine.queued(peer) > 0 {
+                    self.wait_for_room(peer);
+                }
+                return;
+            };
+            match self.transmit(rail, link, &next) {
+                Some(Ok(sent)) => self.core.engine.transmitted(peer, &next, sent == Sent::Kept),
+                Some(Err(Full)) => return self.wait_for_room(peer),
+                None => self.core.engine.unlisted(peer, &next),
+            }
+        }
+    }
+
+    fn wait_for_room(&mut self, peer: PeerIdx) {
+        if !self.blocked.contains(&peer) {
+            self.blocked.push(peer);
+        }
+    }
+
+    /// Tries the peers again that had no room.
+    pub(super) fn retry_blocked(&mut self) {
+        for peer in std::mem::take(&mut self.blocked) {
+            self.pump(peer);
+        }
+    }
+
+    /// Gives one frame to a rail; nothing when the addresses that it was to carry cannot be listed.
+    fn transmit(&mut self, rail: RailId, link: LinkId, next: &Next) -> Option<Result<Sent, Full>> {
+        let mut iov = std::mem::take(&mut self.iov);
+        iov.clear();
+        let mut listed = [0; Region::MAX_BYTES];
+        let mut span = None;
+        match next.payload {
+            Out::Nothing => {}
+            Out::Bytes(bytes) => {
+                if !self.core.bufs.resolve(bytes, &mut iov) {
+                    // the region was closed, or the operation has ended, in the middle: the peer is told at the end
+                    iov.push(RawIov { base: self.zeros.as_ptr().cast_mut(), len: bytes.len });
+                    debug_assert!(bytes.len <= self.zeros.len());
+                }
+                span = Some(bytes).filter(|s| !matches!(s.place, Place::Stash(_)));
+            }
+            Out::Addresses(memory) => {
+                let len = self.core.list(memory, &mut iov, &mut listed)?;
+                iov.clear();
+                iov.push(RawIov { base: listed.as_mut_ptr(), len });
+            }
+        }
+        let header = next.frame.encode(iov.iter().map(|piece| piece.len).sum());
+        // SAFETY: the pieces are the memory of live operations, or of this function and this worker.
+        let sent = unsafe { self.rail(rail).send(link, &header, &iov, span) };
+        self.iov = iov;
+        Some(sent)
+    }
+}
+
+impl Core {
+    /// Lists the addresses of a span as bytes for the peer; how many. None when they are too many, or gone.
+    fn list(&self, span: Span, iov: &mut Vec<RawIov>, out: &mut [u8; Region::MAX_BYTES]) -> Option<usize> {
+        let mut region = Region::default();
+        let all =
+            self.bufs.resolve(span, iov) && iov.iter().all(|p| region.push(p.base as u64, p.len as u64));
+        all.then(|| region.encode(out))
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Complete(completion) => self.complete(completion),
+            Action::Unstash { stash, to } => {
+                let bytes = self.bufs.stashes.remove(&stash).unwrap_or_default();
+                // SAFETY: `bytes` lives to the end of this block.
+                let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
+                self.bufs.fill(to, payload);
+            }
+            Action::DropStash(stash) => {
+                self.bufs.stashes.remove(&stash);
+            }
+            Action::Redeliver(peer, seq) => self.due.push((peer, seq)),
+            Action::DropHeld(peer, seq) => {
+                self.held.remove(&(peer, seq));
+            }
+            Action::Read { peer, from, to, job } => {
+                let ok = self.direct(peer, &from, to, true);
+                self.engine.job_done(peer, job, ok);
+            }
+            Action::Write { peer, from, to, job } => {
+                let ok = self.direct(peer, &to, from, false);
+                if let Job::Get { .. } | Job::Rput(_) = job {
+                    self.counts.direct_writes += u64::from(ok);
+                }
+                self.engine.job_done(peer, job, ok);
+            }
+        }
+    }
+
+    /// Copies between a span of this process and memory of a peer's.
+    fn direct(&mut self, peer: PeerIdx, theirs: &Region, ours: Span, read: bool) -> bool {
+        let mut local = Vec::new();
+        if !self.bufs.resolve(ours, &mut local) {
+            return false;
+        }
+        let mut left = ours.len as u64;
+        let mut remote = Vec::with_capacity(theirs.ranges().len());
+        for &(addr, len) in theirs.ranges() {
+            let len = len.min(left);
+            left -= len;
+            remote.push(cma::RemoteIov { base: addr, len: len as usize });
+        }
+        let Some(pid) = self.peers[peer.0 as usize].pid else { return false };
+        // SAFETY: the local memory belongs to a live operation; the kernel checks the remote addresses.
+        let done =
+            unsafe { if read { cma::read(pid, &local, &remote) } else { cma::write(pid, &local, &remote) } };
+        match done {
+            Ok(()) => true,
+            Err(why) => {
+                self.peers[peer.0 as usize].direct_refused = Some(why.to_string());
+                false
+            }
+        }
+    }
+
+    /// A whole message for a posted receive: copies its bytes and tells the user.
+    #[inline]
+    pub(super) fn deliver(&mut self, delivered: &Delivered, payload: Payload) {
+        let &Delivered { op, envelope, got } = delivered;
+        let span = Span { place: Place::Recv(op), offset: 0, len: got as usize };
+        self.bufs.fill(span, payload);
+        let Some(buf) = self.bufs.recvs.take(op) else { return };
+        self.events.push_back(Event {
+            peer: Some(envelope.from),
+            matching: envelope.matching,
+            data: envelope.data,
+            len: envelope.len,
+            got,
+            ..Event::of(EventKind::Recv, buf.user)
+        });
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        match completion {
+            Completion::Send { op, peer, result } => {
+                let Some(buf) = self.bufs.sends.take(op) else { return };
+                let event = Event::of(EventKind::Send, buf.user);
+                self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
+            }
+            Completion::Rma { op, peer, result } => {
+                let Some(buf) = self.bufs.rmas.take(op) else { return };
+                let kind = self.rma_kinds.remove(&op).unwrap_or(EventKind::Put);
+                let event = Event::of(kind, buf.user);
+                self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
+            }
+            Completion::Remote { from, key, data, len, write } => {
+                let kind = if write { EventKind::RemoteWrite } else { EventKind::RemoteRead };
+                let user = User::default();
+                self.events.push_back(Event {
+                    peer: Some(from),
+                    key,
+                    data,
+                    len,
+                    got: len,
+                    ..Event::of(kind, user)
+                });
+            }
+            Completion::Recv { op, peer, envelope, got, offset, released, result } => {
+                let taken = if released { self.bufs.recvs.take(op) } else { None };
+                let user = match (&taken, self.bufs.recvs.get(op)) {
+                    (Some(buf), _) | (None, Some(buf)) => buf.user,
+                    _ => return,
+                };
+                self.events.push_back(Event {
+                    kind: EventKind::Recv,
+                    user,
+                    peer,
+                    matching: envelope.map_or(Matching::Message, |e| e.matching),
+                    data: envelope.and_then(|e| e.data),
+                    len: envelope.map_or(0, |e| e.len),
+                    got,
+                    offset,
+                    released,
+                    error: result.err(),
+                    key: 0,
+                });
+            }
+        }
+    }
+}
+
+/// Memory of an operation that the caller keeps until the event.
+pub(super) fn kept(iov: &[RawIov], user: User) -> Buf {
+    Buf { iov: IoVec::new(iov), user, owned: None }
+}
+
+/// A copy of the caller's bytes, followed by memory of the caller's (of an atomic: where results go).
+///
+/// # Safety
+/// `bytes` is readable.
+pub(super) unsafe fn copied(bytes: &[RawIov], behind: &[RawIov], user: User) -> Buf {
+    let len = bytes.iter().map(|piece| piece.len).sum();
+    let mut owned = Vec::with_capacity(len);
+    for piece in bytes.iter().filter(|piece| piece.len > 0) {
+        // SAFETY: readable, by our caller's word.
+        owned.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
+    }
+    let mut owned = owned.into_boxed_slice();
+    let mut pieces = vec![RawIov { base: owned.as_mut_ptr(), len }];
+    pieces.extend_from_slice(behind);
+    Buf { iov: IoVec::new(&pieces), user, owned: Some(owned) }
+}

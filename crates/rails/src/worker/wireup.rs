@@ -1,0 +1,419 @@
+//! The control channel's state: listeners, handshakes under way, and where peers are still to be tried.
+
+use super::handshake::{Half, Handshake, Place, Stream};
+use super::sockets::{connect_tcp, interfaces, listen, unix_name};
+use super::timer::Timer;
+use crate::config::{Config, Rendezvous};
+use crate::discover::{self, Interface};
+use crate::error::Error;
+use crate::shm::fdpass;
+use crate::tcp;
+use polyrail_core::frame::MAX_PAYLOAD;
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::wire::offer::{Limits, MemoryProbe, Process};
+use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, PeerId, Versions};
+use polyrail_core::wireup::{Initiate, Initiator, Peer, ResponderPhase};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+pub(super) const TOKEN_RAIL: u64 = u64::MAX;
+pub(super) const TOKEN_TCP: u64 = u64::MAX - 1;
+pub(super) const TOKEN_UNIX: u64 = u64::MAX - 2;
+pub(super) const TOKEN_TIMER: u64 = u64::MAX - 3;
+const SHM_LAYOUT: u16 = 1;
+/// Connections that have said nothing yet, and such that know whom they want but have not proved the key, at once. Beyond
+/// that the oldest gives way.
+const MAX_SILENT: usize = 512;
+const MAX_UNPROVEN: usize = 4096;
+/// How long to wait before a place is tried again that had no time or room, and before accepting where no descriptor is left.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Between two looks that are further apart than this the program did something else.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Who shares this operating system and network namespace, and so this host's Unix sockets.
+///
+/// # Errors
+/// When /proc is not there.
+pub fn host_id() -> Result<HostId, Error> {
+    use std::os::unix::fs::MetadataExt;
+    let read = |path: &str, error| Error::system(format!("reading {path}"), error);
+    let boot = "/proc/sys/kernel/random/boot_id";
+    let boot_id = std::fs::read(boot).map_err(|e| read(boot, e))?;
+    let net = "/proc/self/ns/net";
+    let inode = std::fs::metadata(net).map_err(|e| read(net, e))?.ino();
+    let PeerId(id) = Key::derive(&boot_id, &inode.to_le_bytes()).id();
+    let [a, b, c, d, e, f, g, h, ..] = id;
+    Ok(HostId(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)))
+}
+
+pub(super) fn tcp_config(config: &Config) -> tcp::Config {
+    let quarter = (config.peer_timeout / 4).max(Duration::from_secs(1));
+    tcp::Config {
+        keepalive_idle: quarter,
+        keepalive_interval: quarter,
+        keepalive_count: 3,
+        silence: config.peer_timeout,
+        congestion: config.congestion.clone(),
+        ..tcp::Config::default()
+    }
+}
+
+/// Where a peer is still to be tried.
+pub(super) struct Attempt {
+    /// The next one last.
+    pub places: Vec<Place>,
+    /// Where the peer seemed to be, but had no time or room.
+    pub again: Vec<Place>,
+    /// Until when it must be reached.
+    pub deadline: Instant,
+    /// When to go on if no handshake is under way.
+    pub resume: Option<Instant>,
+    pub failures: Vec<String>,
+}
+
+impl Attempt {
+    pub fn failed(&mut self, why: String) {
+        if !self.failures.contains(&why) {
+            self.failures.push(why);
+        }
+    }
+
+    /// How long the next place may take to be reached, so that all have their turn.
+    fn share(&self, now: Instant) -> Duration {
+        let left = self.deadline.saturating_duration_since(now) / (self.places.len() as u32 + 1);
+        left.max(AGAIN)
+    }
+}
+
+/// What is to be heard of a descriptor.
+#[derive(Clone, Copy)]
+pub(super) enum Interest {
+    None = 0,
+    Read = libc::EPOLLIN as isize,
+    Write = (libc::EPOLLIN | libc::EPOLLOUT) as isize,
+}
+
+/// The worker's control channel.
+pub(super) struct Wireup {
+    pub key: Key,
+    pub id: PeerId,
+    pub host: HostId,
+    pub epoll: OwnedFd,
+    pub tcp: Option<TcpListener>,
+    pub unix: Option<OwnedFd>,
+    pub handshakes: HashMap<u64, Handshake>,
+    pub next: u64,
+    pub peers: HashMap<PeerIdx, Peer>,
+    pub attempts: HashMap<PeerIdx, Attempt>,
+    /// The bytes that peers look for when they try to read this process's memory.
+    pub probe: Box<u64>,
+    pub offer: Offer,
+    pub closing: bool,
+    /// When peers failed last, so that those who cannot be reached are not tried again at once.
+    pub failed_at: HashMap<PeerIdx, Instant>,
+    pub strangers: Strangers,
+    /// When deadlines were looked at last; whether the worker's owner slept since, to be woken by the next of them.
+    looked: Instant,
+    dozed: bool,
+    timer: Timer,
+    /// Since no descriptor is left, nothing is accepted until then.
+    deaf_until: Option<Instant>,
+}
+
+/// Connections that came to nothing, because the other side did not prove the key or speaks another version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strangers {
+    /// How many.
+    pub refused: u64,
+    /// Why the last one was refused.
+    pub last: Option<String>,
+}
+
+pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|e| Error::system("random numbers", io::Error::other(e)))?;
+    Ok(bytes)
+}
+
+impl Wireup {
+    /// Opens the listeners; the endpoint's address.
+    pub fn open(config: &Config) -> Result<(Self, Address), Error> {
+        let key = match (config.key, config.named) {
+            (Some(key), _) => key,
+            (None, Some(at)) => crate::named::named_key(at.port())?,
+            (None, None) => loop {
+                if let Some(key) = Key::new(random()?) {
+                    break key;
+                }
+            },
+        };
+        let id = key.id();
+        let host = host_id()?;
+        let port = config.named.map_or(config.port, |at| at.port());
+        let (v4, v6) = (IpAddr::from([0, 0, 0, 0]), IpAddr::from([0; 16]));
+        let wanted = config.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
+        let listener = match wanted {
+            Some(ip) => listen(SocketAddr::new(ip, port)),
+            // one socket for both families where there is IPv6, else IPv4 alone
+            None => listen(SocketAddr::new(v6, port)).or_else(|error| match error.raw_os_error() {
+                Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL) => listen(SocketAddr::new(v4, port)),
+                _ => Err(error),
+            }),
+        };
+        let tcp = listener.map_err(|e| Error::system(format!("listening on TCP port {port}"), e))?;
+        let port = tcp.local_addr().map_err(|e| Error::system("the listener's port", e))?.port();
+        let unix = match config.shm {
+            true => Some(
+                fdpass::listen(&unix_name(id)).map_err(|e| Error::system("listening on a Unix socket", e))?,
+            ),
+            false => None,
+        };
+        let interfaces = interfaces(config)?;
+        let ips = match wanted {
+            Some(ip) => Ip::new(ip, 0).into_iter().collect(),
+            None => discover::ips(&interfaces),
+        };
+        let address = Address::new(&key, host, unix.is_some(), port, ips)
+            .map_err(|why| Error::Address(format!("this machine has no network address ({why})")))?;
+        // SAFETY: a plain call; the descriptor is ours.
+        let epoll = unsafe {
+            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+            if fd < 0 {
+                return Err(Error::system("epoll", io::Error::last_os_error()));
+            }
+            OwnedFd::from_raw_fd(fd)
+        };
+        let probe = Box::new(u64::from_le_bytes(random()?));
+        // SAFETY: plain calls without arguments.
+        let (pid, uid) = unsafe { (libc::getpid() as u32, libc::geteuid()) };
+        let limits = Limits::new(MAX_PAYLOAD as u32, config.window as u32)
+            .ok_or_else(|| Error::Address("limits".to_owned()))?;
+        let mut offer = Offer::new(Process { pid, uid, host }, limits);
+        if config.rendezvous != Rendezvous::Fragments {
+            offer.probe = Some(MemoryProbe { address: &raw const *probe as u64, nonce: *probe });
+        }
+        offer.shm = config.shm.then_some(SHM_LAYOUT);
+        let timer = Timer::new().map_err(|e| Error::system("opening a timer", e))?;
+        for interface in interfaces.iter().filter(|one| one.obstacle.is_none()).filter_map(Interface::offer) {
+            // the best come first: what there is no room for is left out
+            let _ = offer.push_interface(interface);
+        }
+        let wireup = Self {
+            key,
+            id,
+            host,
+            epoll,
+            tcp: Some(tcp),
+            unix,
+            handshakes: HashMap::new(),
+            next: 0,
+            peers: HashMap::new(),
+            attempts: HashMap::new(),
+            probe,
+            offer,
+            closing: false,
+            failed_at: HashMap::new(),
+            strangers: Strangers::default(),
+            looked: Instant::now(),
+            dozed: false,
+            timer,
+            deaf_until: None,
+        };
+        wireup.watch(wireup.timer.fd(), TOKEN_TIMER)?;
+        if let Some(tcp) = &wireup.tcp {
+            wireup.watch(tcp.as_raw_fd(), TOKEN_TCP)?;
+        }
+        if let Some(unix) = &wireup.unix {
+            wireup.watch(unix.as_raw_fd(), TOKEN_UNIX)?;
+        }
+        Ok((wireup, address))
+    }
+
+    pub fn watch(&self, fd: RawFd, token: u64) -> Result<(), Error> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token, Interest::Read).map_err(|e| Error::system("epoll", e))
+    }
+
+    pub fn control(&self, what: libc::c_int, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest as u32, u64: token };
+        // SAFETY: both descriptors are open, the event is ours.
+        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, fd, &mut event) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    pub fn wait_fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    /// Whether there is something to look at in each round of progress.
+    pub fn busy(&self) -> bool {
+        self.dozed || self.waits()
+    }
+
+    /// Whether something is under way that has a deadline.
+    fn waits(&self) -> bool {
+        !self.handshakes.is_empty() || !self.attempts.is_empty() || self.deaf_until.is_some()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let handshakes = self.handshakes.values().map(|h| h.deadline);
+        let attempts = self.attempts.values().filter_map(|a| a.resume);
+        handshakes.chain(attempts).chain(self.deaf_until).min()
+    }
+
+    /// The worker's owner will sleep: the descriptor wakes it in time for the next deadline, here or of the rails.
+    pub fn doze(&mut self, rails: Option<Instant>) {
+        self.dozed = true;
+        if let Some(at) = self.deadline().into_iter().chain(rails).min() {
+            self.timer.wake_at(at);
+        }
+    }
+
+    pub fn rang(&mut self) {
+        self.timer.rang();
+    }
+
+    /// Time in which nobody looked, nor slept to be woken, is no peer's fault: all deadlines move with it.
+    pub fn catch_up(&mut self, now: Instant) {
+        let unseen = now - std::mem::replace(&mut self.looked, now);
+        if std::mem::take(&mut self.dozed) || unseen < PAUSE {
+            return;
+        }
+        self.handshakes.values_mut().for_each(|h| h.deadline += unseen);
+        for attempt in self.attempts.values_mut() {
+            attempt.deadline += unseen;
+            attempt.resume = attempt.resume.map(|at| at + unseen);
+        }
+    }
+
+    /// No descriptor is left for what wants to connect: it waits in the listeners' queues.
+    pub fn be_deaf(&mut self) {
+        self.begin();
+        self.deaf_until = Some(Instant::now() + AGAIN);
+        for fd in self.listeners() {
+            let _ = self.control(libc::EPOLL_CTL_MOD, fd.0, fd.1, Interest::None);
+        }
+    }
+
+    /// Listens again, if it is time.
+    pub fn hear(&mut self, now: Instant) {
+        if self.deaf_until.is_some_and(|until| until <= now) {
+            self.deaf_until = None;
+            for fd in self.listeners() {
+                let _ = self.control(libc::EPOLL_CTL_MOD, fd.0, fd.1, Interest::Read);
+            }
+        }
+    }
+
+    fn listeners(&self) -> impl Iterator<Item = (RawFd, u64)> + use<> {
+        let tcp = self.tcp.as_ref().map(|l| (l.as_raw_fd(), TOKEN_TCP));
+        tcp.into_iter().chain(self.unix.as_ref().map(|l| (l.as_raw_fd(), TOKEN_UNIX)))
+    }
+
+    /// What waits from now on was not waited for before.
+    pub fn begin(&mut self) {
+        if !self.waits() {
+            self.looked = Instant::now();
+        }
+    }
+
+    pub fn add(&mut self, stream: Stream, half: Half, deadline: Instant) -> io::Result<u64> {
+        self.begin();
+        let token = self.next;
+        self.next += 1;
+        let handshake = Handshake::new(stream, half, deadline);
+        let interest = if handshake.writing { Interest::Write } else { Interest::Read };
+        self.control(libc::EPOLL_CTL_ADD, handshake.stream.fd().as_raw_fd(), token, interest)?;
+        self.handshakes.insert(token, handshake);
+        Ok(token)
+    }
+
+    /// Makes room for one more stranger.
+    pub fn make_room(&mut self) {
+        let limits = [(ResponderPhase::AwaitHello, MAX_SILENT), (ResponderPhase::AwaitProof, MAX_UNPROVEN)];
+        for (phase, most) in limits {
+            if self.handshakes.values().filter(|h| h.stranger() == Some(phase)).count() >= most {
+                self.dismiss(phase);
+            }
+        }
+    }
+
+    /// Drops the oldest stranger in this phase; false when there is none.
+    pub fn dismiss(&mut self, phase: ResponderPhase) -> bool {
+        let strangers = self.handshakes.iter().filter(|(_, h)| h.stranger() == Some(phase));
+        let oldest = strangers.map(|(token, _)| *token).min();
+        let gone = oldest.and_then(|token| self.handshakes.remove(&token)).is_some();
+        if gone {
+            self.refused("it took its time, and others waited for its place".into());
+        }
+        gone
+    }
+
+    pub fn refused(&mut self, why: String) {
+        self.strangers.refused += 1;
+        self.strangers.last = Some(why);
+    }
+
+    /// Connects to the next place where a peer may be, or waits before trying again where it seemed to be. `Err`: all have
+    /// been tried, and why they failed.
+    pub fn dial(&mut self, peer: PeerIdx, address: &Address) -> Result<(), Vec<String>> {
+        loop {
+            let now = Instant::now();
+            let Some(attempt) = self.attempts.get_mut(&peer) else { return Err(Vec::new()) };
+            let deadline = now + attempt.share(now);
+            attempt.resume = None;
+            let Some(place) = attempt.places.pop() else {
+                if attempt.again.is_empty() || attempt.deadline <= now {
+                    return Err(self.attempts.remove(&peer).map(|a| a.failures).unwrap_or_default());
+                }
+                attempt.places = std::mem::take(&mut attempt.again);
+                attempt.resume = Some(now + AGAIN);
+                return Ok(());
+            };
+            let begun = self.open_to(place, peer, address, deadline);
+            let Err(why) = begun else { return Ok(()) };
+            if let Some(attempt) = self.attempts.get_mut(&peer) {
+                attempt.failed(why.to_string());
+            }
+        }
+    }
+
+    fn open_to(
+        &mut self,
+        place: Place,
+        peer: PeerIdx,
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let failed = |error| Error::system(place.to_string(), error);
+        let stream = match place {
+            Place::Unix => fdpass::connect(&unix_name(address.id())).map(Stream::Unix),
+            Place::Tcp(at) => connect_tcp(at).map(Stream::Tcp),
+        };
+        let args = Initiate {
+            key: address.key(),
+            from: self.id,
+            versions: Versions::OURS,
+            features: Features(0),
+            kind: Kind::Session,
+            nonce: Nonce(random()?),
+        };
+        let half = Half::Ours(Box::new(Initiator::new(args, self.offer.clone())), peer, place);
+        self.add(stream.map_err(failed)?, half, deadline).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Drops the connection that this side has begun to a peer, if any, and all plans for others.
+    pub fn give_up(&mut self, peer: PeerIdx) {
+        self.attempts.remove(&peer);
+        self.handshakes.retain(|_, h| h.ours() != Some(peer));
+    }
+
+    pub fn recently_failed(&self, peer: PeerIdx) -> bool {
+        self.failed_at.get(&peer).is_some_and(|at| at.elapsed() < Duration::from_secs(1))
+    }
+}
