@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::frame::{Frame, Matching, OpId, Order};
 use polyrail_rails::rail::{Down, Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Sink, Span};
 use polyrail_rails::tcp::{Config, TcpRail};
 
@@ -146,9 +146,9 @@ pub fn side(config: Config) -> Side {
     Side { rail: TcpRail::new(config).expect("an epoll set"), mock: Mock::default() }
 }
 
-/// The frame that the tests send: its `to` and `offset` say which one it is.
-pub fn frag(n: u64) -> Frame {
-    Frame::Frag { to: OpId { slot: n as u32, generation: 1 }, offset: n }
+/// The frame that the tests send: its tag says which one it is. An eager message may have any payload, and none.
+pub fn numbered(n: u64) -> Frame {
+    Frame::Eager { order: Order::default(), matching: Matching::Tag(n), data: None, ack: None }
 }
 
 impl Side {
