@@ -7,7 +7,7 @@ use std::time::Duration;
 use polyrail_rails::rail::{Down, Rail};
 use polyrail_rails::tcp::{Config, TcpRail};
 
-use crate::mock::{frag, pair, side, sleep, sockets};
+use crate::mock::{numbered, pair, side, sleep, sockets};
 
 fn option(fd: RawFd, level: i32, name: i32) -> i32 {
     let (mut value, mut len) = (0i32, 4);
@@ -77,7 +77,7 @@ fn the_kernel_finds_a_peer_that_has_vanished() {
         // One with bytes on their way (silence), one that only waits (keepalive).
         let (mut sender, link, mut waiter, _) = pair("127.0.0.1", &config);
         loopback(false);
-        sender.send(link, frag(1), &[0; 1000]).expect("room");
+        sender.send(link, numbered(1), &[0; 1000]).expect("room");
         for side in [&mut sender, &mut waiter] {
             for _ in 0..100 {
                 if side.progress() == 0 && side.rail.arm() {

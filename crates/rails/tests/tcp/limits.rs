@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use polyrail_rails::rail::{Full, LinkId, Rail, Sent};
 use polyrail_rails::tcp::{Config, Stats};
 
-use crate::mock::{Side, frag, pair, side, sleep, sockets, until};
+use crate::mock::{Side, numbered, pair, side, sleep, sockets, until};
 
 /// Lets this process open `wanted` descriptors; returns how many it may.
 fn descriptors(wanted: u64) -> u64 {
@@ -22,9 +22,9 @@ fn descriptors(wanted: u64) -> u64 {
 fn ping_pong(a: &mut Side, la: LinkId, b: &mut Side, lb: LinkId, rounds: usize) -> Stats {
     let before = b.rail.stats();
     for _ in 0..rounds {
-        a.send(la, frag(1), b"8 bytes.").expect("room");
+        a.send(la, numbered(1), b"8 bytes.").expect("room");
         until(a, b, "ping", |_, b| b.mock.frames.pop().is_some());
-        b.send(lb, frag(2), b"8 bytes.").expect("room");
+        b.send(lb, numbered(2), b"8 bytes.").expect("room");
         until(a, b, "pong", |a, _| a.mock.frames.pop().is_some());
     }
     let after = b.rail.stats();
@@ -74,7 +74,7 @@ fn links_that_were_active_become_idle() {
         let mut a = side(Config::default());
         let la = a.adopt(raw);
         b.adopt(socket);
-        a.send(la, frag(0), b"once").expect("room");
+        a.send(la, numbered(0), b"once").expect("room");
         peers.push((a, la));
     }
     while b.mock.frames.len() < 50 {
@@ -96,7 +96,7 @@ fn an_idle_rail_sleeps_until_something_comes() {
         let rounds = (0..100).take_while(|_| b.progress() > 0 || !b.rail.arm()).count();
         assert!(rounds < 20, "an idle rail takes {rounds} rounds to see that it is");
         assert!(!sleep(&b.rail, 0), "nothing is there, yet the descriptor is readable");
-        a.send(la, frag(3), b"wake up").expect("room");
+        a.send(la, numbered(3), b"wake up").expect("room");
         assert!(sleep(&b.rail, 10_000), "something came, and nobody woke");
         until(&mut a, &mut b, "a frame", |_, b| b.mock.frames.pop().is_some());
     }
@@ -108,7 +108,7 @@ fn small_frames_of_a_round_share_calls() {
     a.progress();
     let before = a.rail.stats().sends;
     for n in 0..64 {
-        a.send(la, frag(n), b"8 bytes.").expect("room");
+        a.send(la, numbered(n), b"8 bytes.").expect("room");
     }
     assert!(a.rail.needs_flush());
     a.rail.flush(&a.mock);
@@ -117,7 +117,7 @@ fn small_frames_of_a_round_share_calls() {
     let before = b.rail.stats().recvs;
     until(&mut a, &mut b, "64 frames", |_, b| b.mock.frames.len() == 64);
     assert!(b.rail.stats().recvs - before <= 16, "frames share receives too");
-    assert!(b.mock.frames.iter().enumerate().all(|(i, f)| f.1 == frag(i as u64)));
+    assert!(b.mock.frames.iter().enumerate().all(|(i, f)| f.1 == numbered(i as u64)));
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn a_blocked_link_is_bounded_costs_nothing_and_comes_back() {
         let full = loop {
             let result = if span {
                 let slot = a.mock.own(vec![sent as u8; 100_000]);
-                a.send_span(la, frag(sent), slot)
+                a.send_span(la, numbered(sent), slot)
             } else {
-                a.send(la, frag(sent), &vec![sent as u8; 100_000])
+                a.send(la, numbered(sent), &vec![sent as u8; 100_000])
             };
             a.rail.flush(&a.mock);
             match result {
@@ -152,7 +152,7 @@ fn a_blocked_link_is_bounded_costs_nothing_and_comes_back() {
         until(&mut a, &mut b, "all", |_, b| b.mock.frames.len() as u64 == sent);
         assert!(b.mock.payloads(lb).iter().enumerate().all(|(i, p)| *p == vec![i as u8; 100_000]));
         assert!(a.rail.wants_more(la));
-        assert_eq!(a.send(la, frag(0), b""), Ok(Sent::Done));
+        assert_eq!(a.send(la, numbered(0), b""), Ok(Sent::Done));
     }
 }
 
@@ -169,7 +169,7 @@ fn no_link_is_starved() {
         peers.push((a, la));
     }
     let fill = |(a, la): &mut (Side, LinkId)| {
-        while a.send(*la, frag(0), &[0; 1000]).is_ok() {}
+        while a.send(*la, numbered(0), &[0; 1000]).is_ok() {}
         a.progress();
     };
     peers.iter_mut().for_each(fill);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::frame::{Frame, Matching, OpId, Order};
 use polyrail_rails::rail::{Down, Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Sink, Span};
 use polyrail_rails::tcp::{Config, TcpRail};
 
@@ -146,9 +146,10 @@ pub fn side(config: Config) -> Side {
     Side { rail: TcpRail::new(config).expect("an epoll set"), mock: Mock::default() }
 }
 
-/// The frame that the tests send: its `to` and `offset` say which one it is.
-pub fn frag(n: u64) -> Frame {
-    Frame::Frag { to: OpId { slot: n as u32, generation: 1 }, offset: n }
+/// The frame that the tests send, with or without a payload: its order and data say which one it is.
+pub fn numbered(n: u64) -> Frame {
+    let order = Order { seq: n as u32, credit: 0 };
+    Frame::Eager { order, matching: Matching::Message, data: Some(n), ack: None }
 }
 
 impl Side {

@@ -8,7 +8,7 @@ use polyrail_core::frame::{Frame, MAX_PAYLOAD, Matching, OpId, Order};
 use polyrail_rails::rail::{Down, Full, LinkId, Rail, Sent};
 use polyrail_rails::tcp::Config;
 
-use crate::mock::{Side, frag, side, sleep, sockets};
+use crate::mock::{Side, numbered, side, sleep, sockets};
 
 fn peer() -> (TcpStream, Side, LinkId) {
     let (raw, socket) = sockets("127.0.0.1");
@@ -48,7 +48,8 @@ fn drain(side: &mut Side) {
 
 #[test]
 fn a_stream_may_be_cut_at_every_byte() {
-    let stream = [bytes(eager(), b"payload"), bytes(frag(7), b""), bytes(frag(8), &[9; 100])].concat();
+    let stream =
+        [bytes(eager(), b"payload"), bytes(numbered(7), b""), bytes(numbered(8), &[9; 100])].concat();
     let (mut raw, mut side, link) = peer();
     for cut in 1..stream.len() {
         side.mock.frames.clear();
@@ -70,7 +71,7 @@ fn a_stream_may_be_cut_at_every_byte() {
 #[test]
 fn a_long_payload_may_be_cut_anywhere() {
     let payload: Vec<u8> = (0..100_000u32).map(|i| (i * 7 / 8) as u8).collect();
-    let stream = [bytes(frag(1), &payload), bytes(frag(2), b"next")].concat();
+    let stream = [bytes(numbered(1), &payload), bytes(numbered(2), b"next")].concat();
     for cut in [1, 7, 8, 23, 24, 25, 24 + 4096, 24 + 65_536, 100_000, 100_023, 100_024, 100_025, 100_051] {
         let (mut raw, mut side, link) = peer();
         raw.write_all(&stream[..cut]).expect("connected");
@@ -83,7 +84,8 @@ fn a_long_payload_may_be_cut_anywhere() {
 
 #[test]
 fn bytes_past_the_handshake_are_the_first() {
-    let stream = [bytes(frag(1), b"one"), bytes(frag(2), b"two"), bytes(frag(3), &[3; 9000])].concat();
+    let stream =
+        [bytes(numbered(1), b"one"), bytes(numbered(2), b"two"), bytes(numbered(3), &[3; 9000])].concat();
     for cut in [0, 1, 27, 28, 54, 60, 90, stream.len()] {
         let (mut raw, socket) = sockets("::1");
         let mut side = side(Config::default());
@@ -105,25 +107,25 @@ fn protocol(stream: &[u8], text: &str) {
         [(l, Down::Protocol(said))] if *l == link => assert!(said.contains(text), "'{said}'"),
         other => panic!("{other:?} instead of '{text}'"),
     }
-    assert_eq!(side.send(link, frag(0), b""), Err(Full), "a link that is down is full for ever");
+    assert_eq!(side.send(link, numbered(0), b""), Err(Full), "a link that is down is full for ever");
     assert!(!side.rail.wants_more(link) && side.rail.idle(link));
 }
 
 #[test]
 fn what_is_not_a_frame_ends_the_link() {
-    let mut long = frag(0).encode(MAX_PAYLOAD).to_vec();
+    let mut long = numbered(0).encode(MAX_PAYLOAD).to_vec();
     long[4..8].copy_from_slice(&(MAX_PAYLOAD as u32 + 1).to_le_bytes());
     protocol(&long[..8], "1048577");
     protocol(&[0xff; 300], "header of 255 bytes");
-    protocol(&[&bytes(frag(1), b"good"), &[0; 8][..]].concat(), "header of 0 bytes");
+    protocol(&[&bytes(numbered(1), b"good"), &[0; 8][..]].concat(), "header of 0 bytes");
     protocol(b"\x63\x00\x10\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "0x63");
-    protocol(&[bytes(Frame::Bye, b""), bytes(frag(1), b"")].concat(), "follows a Bye");
+    protocol(&[bytes(Frame::Bye, b""), bytes(numbered(1), b"")].concat(), "follows a Bye");
 }
 
 #[test]
 fn frames_before_garbage_arrive() {
     let (mut raw, mut side, link) = peer();
-    raw.write_all(&[&bytes(frag(1), b"good"), &[0xff; 64][..]].concat()).expect("connected");
+    raw.write_all(&[&bytes(numbered(1), b"good"), &[0xff; 64][..]].concat()).expect("connected");
     settle(&mut side, "down", |s| !s.mock.down.is_empty());
     assert_eq!(side.mock.payloads(link), [b"good"]);
 }
@@ -146,12 +148,12 @@ fn reset(raw: TcpStream) {
 #[test]
 fn a_reset_in_the_middle_of_a_payload_is_told_once() {
     let (mut raw, mut side, link) = peer();
-    raw.write_all(&bytes(frag(1), &[1; 50_000])[..30_000]).expect("connected");
+    raw.write_all(&bytes(numbered(1), &[1; 50_000])[..30_000]).expect("connected");
     drain(&mut side);
     assert!(side.mock.begun.contains_key(&link));
     reset(raw);
     settle(&mut side, "down", |s| !s.mock.down.is_empty());
-    assert_eq!(side.send(link, frag(0), b"x"), Err(Full));
+    assert_eq!(side.send(link, numbered(0), b"x"), Err(Full));
     drain(&mut side);
     assert_eq!(lost(&side, link).raw_os_error(), Some(libc::ECONNRESET));
 }
@@ -159,12 +161,12 @@ fn a_reset_in_the_middle_of_a_payload_is_told_once() {
 #[test]
 fn what_sending_runs_into_is_told_by_progress_after_what_had_arrived() {
     let (mut raw, mut side, link) = peer();
-    raw.write_all(&bytes(frag(1), b"still read")).expect("connected");
+    raw.write_all(&bytes(numbered(1), b"still read")).expect("connected");
     reset(raw);
     // The first call that touches the socket is a send.
-    assert_eq!(side.send(link, frag(2), &[0; 100_000]), Err(Full));
+    assert_eq!(side.send(link, numbered(2), &[0; 100_000]), Err(Full));
     assert!(side.mock.down.is_empty(), "only progress tells");
-    assert_eq!(side.send(link, frag(2), b""), Err(Full));
+    assert_eq!(side.send(link, numbered(2), b""), Err(Full));
     assert!(!side.rail.arm(), "there is something to tell");
     drain(&mut side);
     assert_eq!(side.mock.payloads(link), [b"still read"]);
@@ -175,7 +177,7 @@ fn what_sending_runs_into_is_told_by_progress_after_what_had_arrived() {
 fn an_end_without_a_bye_is_a_loss() {
     for cut in [0, 5, 40, 20_000] {
         let (mut raw, mut side, link) = peer();
-        raw.write_all(&bytes(frag(1), &[1; 50_000])[..cut]).expect("connected");
+        raw.write_all(&bytes(numbered(1), &[1; 50_000])[..cut]).expect("connected");
         drop(raw);
         settle(&mut side, "down", |s| !s.mock.down.is_empty());
         assert_eq!(lost(&side, link).kind(), std::io::ErrorKind::UnexpectedEof, "after {cut} bytes");
@@ -202,7 +204,7 @@ fn a_link_number_is_used_again_after_close_only() {
     side.rail.close(link);
     let (mut raw, socket) = sockets("127.0.0.1");
     assert_eq!(side.adopt(socket), link);
-    raw.write_all(&bytes(frag(1), b"new")).expect("connected");
+    raw.write_all(&bytes(numbered(1), b"new")).expect("connected");
     settle(&mut side, "a frame", |s| !s.mock.frames.is_empty());
     let (_raw, socket) = sockets("127.0.0.1");
     assert_ne!(side.adopt(socket), link, "closed twice, free once");
@@ -223,7 +225,7 @@ fn memory_that_vanishes_keeps_the_stream_in_step() {
     for (fault, gone_at_begin) in [(false, false), (false, true), (true, false)] {
         let (mut raw, mut side, link) = peer();
         side.mock.discard = gone_at_begin;
-        let stream = [bytes(frag(1), &[1; 200_000]), bytes(frag(2), b"in step")].concat();
+        let stream = [bytes(numbered(1), &[1; 200_000]), bytes(numbered(2), b"in step")].concat();
         raw.write_all(&stream[..50_000]).expect("connected");
         drain(&mut side);
         let (_, slot) = side.mock.begun[&link];
@@ -233,7 +235,7 @@ fn memory_that_vanishes_keeps_the_stream_in_step() {
         side.mock.memory.remove(&slot);
         raw.write_all(&stream[50_000..]).expect("connected");
         settle(&mut side, "both", |s| s.mock.frames.len() == 2);
-        assert_eq!(side.mock.frames[0].1, frag(1));
+        assert_eq!(side.mock.frames[0].1, numbered(1));
         assert_eq!(side.mock.payloads(link)[1], b"in step");
     }
 }
@@ -248,7 +250,7 @@ fn memory_that_ends_early_does_not_put_the_rail_to_sleep() {
     assert_eq!(result, 0);
     // The first place that the mock gives.
     side.mock.forbidden.insert(1, torn);
-    let stream = [bytes(frag(1), &[1; 1 << 20]), bytes(frag(2), b"in step")].concat();
+    let stream = [bytes(numbered(1), &[1; 1 << 20]), bytes(numbered(2), b"in step")].concat();
     let writer = std::thread::spawn(move || {
         raw.write_all(&stream).expect("connected");
         raw
@@ -265,8 +267,8 @@ fn a_span_that_vanishes_is_sent_as_zeros() {
         let config = Config { send_buffer: Some(1), recv_buffer: Some(1), ..Config::default() };
         let (mut a, la, mut b, lb) = pair("127.0.0.1", &config);
         let slot = a.mock.own(vec![7; 1 << 20]);
-        assert_eq!(a.send_span(la, frag(1), slot), Ok(Sent::Kept));
-        assert_eq!(a.send(la, frag(2), b"in step"), Ok(Sent::Done));
+        assert_eq!(a.send_span(la, numbered(1), slot), Ok(Sent::Kept));
+        assert_eq!(a.send(la, numbered(2), b"in step"), Ok(Sent::Done));
         a.mock.memory.remove(&slot);
         if fault {
             a.mock.forbidden.insert(slot, forbidden(1 << 20));

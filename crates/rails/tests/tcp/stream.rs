@@ -7,7 +7,7 @@ use polyrail_rails::rail::{Down, LinkId, Rail, Sent};
 use polyrail_rails::tcp::Config;
 use proptest::prelude::*;
 
-use crate::mock::{Side, frag, pair, place, until};
+use crate::mock::{Side, numbered, pair, place, until};
 
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64).map(|i| (i.wrapping_mul(0x9e37_79b9).wrapping_add(seed) >> 5) as u8).collect()
@@ -20,11 +20,11 @@ fn small_and_large_frames_arrive_in_order() {
         let sizes = [8, 0, 1 << 20, 100, 5000, 65536, 3, 9000, 1];
         for (i, &n) in sizes.iter().enumerate() {
             let bytes = pattern(n, i as u64);
-            until(&mut a, &mut b, "room", |a, _| a.send(la, frag(i as u64), &bytes) == Ok(Sent::Done));
+            until(&mut a, &mut b, "room", |a, _| a.send(la, numbered(i as u64), &bytes) == Ok(Sent::Done));
         }
         until(&mut a, &mut b, "nine frames", |_, b| b.mock.frames.len() == sizes.len());
         for (i, ((link, frame, bytes), &n)) in b.mock.frames.iter().zip(&sizes).enumerate() {
-            assert_eq!((*link, *frame), (lb, frag(i as u64)));
+            assert_eq!((*link, *frame), (lb, numbered(i as u64)));
             assert!(*bytes == pattern(n, i as u64), "frame {i} of {n} bytes differs");
         }
         assert!(b.mock.begins > 0, "a megabyte goes straight to its place");
@@ -34,10 +34,10 @@ fn small_and_large_frames_arrive_in_order() {
 #[test]
 fn a_bye_makes_the_end_orderly() {
     let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default());
-    a.send(la, frag(0), b"last words").expect("room");
+    a.send(la, numbered(0), b"last words").expect("room");
     a.send(la, Frame::Bye, &[]).expect("room");
     // Bytes that arrive unread must not make the close destroy what was sent.
-    b.send(lb, frag(1), b"too late").expect("room");
+    b.send(lb, numbered(1), b"too late").expect("room");
     until(&mut a, &mut b, "idle", |a, _| a.rail.idle(la));
     a.rail.close(la);
     until(&mut a, &mut b, "down", |_, b| !b.mock.down.is_empty());
@@ -83,7 +83,7 @@ struct Way {
 /// Sends; false: full. What the rail says it need not see again is overwritten at once.
 fn send(side: &mut Side, link: LinkId, way: &mut Way, len: usize, span: bool) -> bool {
     let bytes = pattern(len, way.count);
-    let frame = frag(way.count);
+    let frame = numbered(way.count);
     let result = if span {
         let slot = side.mock.own(bytes.clone());
         let result = side.send_span(link, frame, slot);
@@ -108,7 +108,7 @@ fn send(side: &mut Side, link: LinkId, way: &mut Way, len: usize, span: bool) ->
 /// Checks what has arrived, and takes away the memory of sends that ended.
 fn check(side: &mut Side, way: &mut Way, arrived: &mut u64) {
     for (_, frame, bytes) in side.mock.frames.drain(..) {
-        assert_eq!(frame, frag(*arrived), "frames arrive in order");
+        assert_eq!(frame, numbered(*arrived), "frames arrive in order");
         let want = way.payloads.pop_front().expect("nothing arrives that was not sent");
         assert!(bytes == want, "frame {arrived} of {} bytes differs", want.len());
         *arrived += 1;
