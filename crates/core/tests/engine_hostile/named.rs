@@ -248,6 +248,17 @@ fn contradictions_are_named() {
     assert_eq!(data, Directive::Broken(unasked));
 }
 
+/// What was asked for and is then not wanted is not sent any more.
+#[test]
+fn who_ends_a_message_gets_no_more_of_it() {
+    let (mut node, names) = waiting(Scheme::Fragments);
+    let (op, peer) = (names.rts, PeerIdx(1));
+    node.frame(peer, &Frame::Rtr { op, to: STRAY, len: 100, writable: false }, bytes(0));
+    node.frame(peer, &Frame::Ats { op, status: Status::Ok }, bytes(0));
+    assert!(drain(&mut node, peer, 100).iter().all(|frame| !matches!(frame, Frame::Frag { .. })));
+    assert!(node.broken.is_empty() && node.torn == 0 && node.events.len() == 1);
+}
+
 /// Whatever a stranger says of operations with somebody else, they end as if it had said nothing.
 #[test]
 fn strangers_are_not_listened_to() {
