@@ -137,6 +137,24 @@ fn a_region_that_goes_away_in_the_middle_of_a_get_is_an_error_not_zeros() {
 }
 
 #[test]
+fn what_is_still_being_read_or_written_for_a_peer_that_is_gone_is_answered_to_nobody() {
+    for put in [true, false] {
+        let mut world = with_region(&Join { direct_call: 1_000_000, ..join(Scheme::Get) });
+        if put {
+            world.put(0, 1, &[at(0, 200)], pattern(2, 200), None);
+        } else {
+            world.get(0, 1, &[at(0, 200)]);
+        }
+        world.run_until(500_000);
+        world.cut(0, 1);
+        world.run();
+        assert_eq!(ended(&world), [Err(Failure::PeerGone)]);
+        assert_eq!(remote(&world), []);
+        assert_clean(&world, 2);
+    }
+}
+
+#[test]
 fn more_values_than_a_frame_holds_are_not_returned() {
     let mut world = with_region(&join(Scheme::Fragments));
     let code = AtomicCode { datatype: 7, op: 2, kind: AtomicKind::Fetch, count: 1 << 20 };

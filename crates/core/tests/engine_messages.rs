@@ -185,6 +185,29 @@ fn one_buffer_takes_many_messages_until_it_is_full() {
         world.run();
         assert_clean(&world, 2);
     }
+    // just enough is enough
+    let mut world = mesh(1, 2, &join(Scheme::Fragments));
+    let buffer = world.recv_multi(1, None, 100, 50);
+    world.send(0, 1, untagged(), pattern(0, 50));
+    world.run();
+    assert!(world.cancel(1, buffer));
+}
+
+#[test]
+fn credit_travels_with_what_goes_back_anyway() {
+    let mut world = mesh(1, 2, &join(Scheme::Fragments));
+    for id in 0..40 {
+        let (from, to) = (id as usize % 2, 1 - id as usize % 2);
+        world.recv(to, any_tag(), 100);
+        world.send(from, to, message(id), pattern(id, 100));
+        world.run();
+    }
+    let frames = 20 * (24 + 100);
+    assert_eq!(
+        (world.carried(0, 1, 0), world.carried(1, 0, 0)),
+        (frames, frames),
+        "messages and nothing else"
+    );
 }
 
 #[test]

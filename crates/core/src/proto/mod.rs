@@ -140,8 +140,6 @@ impl Engine {
     /// messages that had arrived stay receivable, as many as its credit allows. The peer may be connected again, with sequence numbers from zero.
     pub fn peer_down(&mut self, peer: PeerIdx) {
         let lost = self.peers[peer.0 as usize].reset();
-        // what was held may be due already: in the next session its number means another frame
-        self.actions.retain(|action| !matches!(action, Action::Redeliver(of, _) if *of == peer));
         for seq in lost.held {
             self.actions.push_back(Action::DropHeld(peer, seq));
         }

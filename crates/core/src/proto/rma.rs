@@ -56,8 +56,8 @@ pub(super) struct Part {
     coming: u64,
     last: bool,
     stage: Stage,
-    /// Not by direct access: this process's memory cannot be listed, or the target could not reach it.
-    indirect: bool,
+    /// Not by direct access: this process's memory cannot be listed.
+    unlisted: bool,
 }
 
 /// What the target has been asked so far.
@@ -80,7 +80,7 @@ impl Engine {
         for (i, spec) in specs.iter().enumerate() {
             let last = i + 1 == specs.len();
             let (at, len, stage) = (spec.at, spec.len, Stage::Queued);
-            let part = Part { op, at, base, len, moved: 0, coming: 0, last, stage, indirect: false };
+            let part = Part { op, at, base, len, moved: 0, coming: 0, last, stage, unlisted: false };
             let part = self.parts.insert(part);
             base += spec.len;
             self.enqueue(peer, Item::Rma(part));
@@ -99,7 +99,7 @@ impl Engine {
         let (op, at) = (id, part.at);
         let left = part.len - part.moved;
         let local = |offset: u64, len: u64| Span { place: Place::Rma(part.op), offset, len: len as usize };
-        let direct = route.scheme != Scheme::Fragments && part.len > route.eager_max as u64 && !part.indirect;
+        let direct = route.scheme != Scheme::Fragments && part.len > route.eager_max as u64 && !part.unlisted;
         let (frame, payload) = match kind {
             RmaKind::Put(None) if direct => {
                 let frame = Frame::PutRts { order, op, to: at, len: left };
@@ -130,7 +130,7 @@ impl Engine {
 
     pub(super) fn rma_unlisted(&mut self, id: OpId) {
         if let Some(part) = self.parts.get_mut(id) {
-            part.indirect = true;
+            part.unlisted = true;
         }
     }
 
@@ -199,7 +199,7 @@ impl Engine {
             }
             (Stage::Direct, Status::Fault) => {
                 // the target cannot reach this process's memory after all: everything is carried from now on
-                (part.stage, part.indirect) = (Stage::Queued, true);
+                part.stage = Stage::Queued;
                 self.peers[peer.0 as usize].route.scheme = Scheme::Fragments;
                 self.enqueue(peer, Item::Rma(id));
             }

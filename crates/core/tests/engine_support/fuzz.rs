@@ -42,9 +42,10 @@ pub fn victim(liar: PeerIdx, scheme: Scheme) -> Node {
     node
 }
 
-/// Lets frames leave, so many at most.
-pub fn drain(node: &mut Node, to: PeerIdx, most: usize) {
+/// Lets frames leave, so many at most; which they were.
+pub fn drain(node: &mut Node, to: PeerIdx, most: usize) -> Vec<Frame> {
     node.settle();
+    let mut left = vec![];
     for _ in 0..most {
         let Some(next) = node.engine.poll_transmit(to, true) else { break };
         let Some(payload) = node.load(to, &next) else { continue };
@@ -52,7 +53,9 @@ pub fn drain(node: &mut Node, to: PeerIdx, most: usize) {
         assert!(Frame::parse(&header).is_ok(), "not a frame: {:?}", next.frame);
         node.engine.transmitted(to, &next, false);
         node.settle();
+        left.push(next.frame);
     }
+    left
 }
 
 /// Takes bytes as a stream that a peer sent: frames, until what follows is none. The first byte says what the victim does.

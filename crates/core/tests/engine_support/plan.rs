@@ -396,6 +396,8 @@ impl Run {
         let matching = tag.map_or(Matching::Message, Matching::Tag);
         let (message, bytes) = (Message { matching, data: Some(id), len, delivery }, pattern(id, len));
         let op = if short && self.world.send_now(from, to, message, &bytes) {
+            let at_once = self.immediate.contains(&(from.min(to), from.max(to)));
+            assert!(delivery == Delivery::Sent || delivery == Delivery::Delivered && at_once, "{delivery:?}");
             None
         } else {
             Some(self.world.send_in_pieces(from, to, message, bytes, pieces))
@@ -432,7 +434,8 @@ impl Run {
             self.written += len + 1;
             assert!(self.written + len < REGION, "more is put than there is room for");
             match wrong {
-                Some(Status::Access) => at.key = 99,
+                // a region that there is not, or one with other rights
+                Some(Status::Access) => at.key = [99, READ + WRITE - key][parts.len() % 2],
                 Some(_) => at.addr = BASE + whole - len + 1,
                 None => {}
             }
