@@ -6,6 +6,7 @@ pub mod net;
 pub mod node;
 pub mod proxy;
 pub mod puppet;
+pub mod seccomp;
 
 use std::time::Duration;
 
