@@ -2,6 +2,7 @@
 
 mod death;
 mod direct;
+mod limits;
 mod network;
 #[path = "../support/mod.rs"]
 mod support;
