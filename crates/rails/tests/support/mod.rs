@@ -7,6 +7,7 @@ pub mod node;
 pub mod proxy;
 pub mod puppet;
 pub mod seccomp;
+pub mod stranger;
 
 use std::time::Duration;
 
