@@ -160,7 +160,9 @@ impl Config {
         number(&lookup, "CONNECT_TIMEOUT", "POLYRAIL_CONNECT_TIMEOUT", 1, day, |n| {
             c.connect_timeout = seconds(n)
         })?;
-        number(&lookup, "ANSWER_TIMEOUT", "POLYRAIL_ANSWER_TIMEOUT", 1, 365 * day, |n| c.answer_timeout = seconds(n))?;
+        number(&lookup, "ANSWER_TIMEOUT", "POLYRAIL_ANSWER_TIMEOUT", 1, 365 * day, |n| {
+            c.answer_timeout = seconds(n)
+        })?;
         number(&lookup, "LINGER", "POLYRAIL_LINGER", 0, day, |n| c.linger = seconds(n))?;
         number(&lookup, "PEER_TIMEOUT", "POLYRAIL_PEER_TIMEOUT", 1, day, |n| c.peer_timeout = seconds(n))?;
         number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;

@@ -229,7 +229,7 @@ impl Engine {
             }
             match turn {
                 Turn::Now(_) => {
-                    if p.held.contains(&p.expect_seq) {
+                    if !p.held.is_empty() && p.held.contains(&p.expect_seq) {
                         self.actions.push_back(Action::Redeliver(peer, p.expect_seq));
                     }
                 }

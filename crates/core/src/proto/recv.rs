@@ -3,7 +3,8 @@
 use super::peer::units;
 use super::phase::{RECV, RecvEvent, RecvPhase};
 use super::types::{
-    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Region, Span,
+    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Region,
+    Span,
 };
 use super::{Engine, Match};
 use crate::frame::{Frame, Matching, OpId, Status};
@@ -491,9 +492,9 @@ impl Engine {
     fn lost_stashes(&self, peer: PeerIdx) -> Vec<OpId> {
         let (mut whole, mut lost) = (Vec::new(), Vec::new());
         for (stash, s) in self.stashes.iter().filter(|(_, s)| s.from == peer) {
-            match s.kind {
+            match &s.kind {
                 StashKind::Eager { whole: true, handle: Some(handle), session, envelope, .. } => {
-                    whole.push((session, handle, envelope.len, stash));
+                    whole.push((*session, *handle, envelope.len, stash));
                 }
                 // claimed: somebody is about to receive it
                 StashKind::Eager { whole: true, .. } => {}

@@ -120,6 +120,8 @@ pub struct Node {
     pub trace: Vec<(Time, Trace)>,
     /// Which peers broke the protocol, and how.
     pub broken: Vec<(PeerIdx, &'static str)>,
+    /// How many of those have been cut off.
+    pub(super) judged: usize,
     /// Frames that left with bytes of an operation that had ended. Only where a peer is gone, or lies.
     pub torn: u64,
     /// Most bytes that each peer has had in stashes here.
@@ -148,6 +150,7 @@ impl Node {
             events: vec![],
             trace: vec![],
             broken: vec![],
+            judged: 0,
             torn: 0,
             most_stashed: BTreeMap::new(),
             now: 0,

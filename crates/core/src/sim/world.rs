@@ -310,11 +310,12 @@ impl World {
 
     /// Who breaks the protocol is cut off.
     fn cut_broken(&mut self, node: usize) {
-        let last = self.nodes[node].broken.last().map(|(peer, _)| peer.0 as usize);
-        if let Some(peer) = last
-            && self.links.get(&ends(node, peer)).is_some_and(|link| link.believed[usize::from(node > peer)])
-        {
-            self.cut(node, peer);
+        while let Some((peer, _)) = self.nodes[node].broken.get(self.nodes[node].judged) {
+            let peer = peer.0 as usize;
+            self.nodes[node].judged += 1;
+            if self.links.get(&ends(node, peer)).is_some_and(|link| link.believed[usize::from(node > peer)]) {
+                self.cut(node, peer);
+            }
         }
     }
 

@@ -68,6 +68,9 @@ pub(super) enum Slot {
     Down,
 }
 
+// There are thousands of links, most of them idle: what only active ones need is allocated when they need it.
+const _: () = assert!(size_of::<Slot>() <= 256);
+
 impl Slot {
     pub(super) fn up(&mut self) -> Option<&mut Link> {
         match self {

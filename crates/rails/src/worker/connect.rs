@@ -13,6 +13,7 @@ use crate::rail::LinkId;
 use crate::shm::doorbell::Bell;
 use crate::shm::segment::Segment;
 use crate::shm::{cma, fdpass};
+use polyrail_core::cost::{self, DirectCosts, Limits, RailCosts};
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
 use polyrail_core::wire::{Features, Nonce, Reject, Versions};
 use polyrail_core::wireup::{
@@ -269,30 +270,41 @@ impl Worker {
 
     /// How messages travel on a new link.
     fn route_for(&mut self, peer: PeerIdx, session: &Session, shm: bool) -> Route {
-        let window = (u64::from(session.offer.limits.eager_window()) / CREDIT_UNIT) as u32;
-        let most = session.offer.limits.max_frame() as usize;
-        if !shm {
-            let (eager_max, fragment) = (self.config.tcp_eager.min(most), TCP_FRAGMENT.min(most));
-            return Route { eager_max, fragment, scheme: Scheme::Fragments, window, immediate: false };
-        }
+        let costs = if shm { self.shm_costs(peer, session) } else { RailCosts::TCP };
+        let (eager_max, fragment) = match shm {
+            true => (self.config.shm_eager, SHM_FRAGMENT),
+            false => (self.config.tcp_eager, TCP_FRAGMENT),
+        };
+        let limits = Limits {
+            max_frame: session.offer.limits.max_frame() as usize,
+            window: (u64::from(session.offer.limits.eager_window()) / CREDIT_UNIT) as u32,
+            eager_max: Some(eager_max),
+            fragment: Some(fragment),
+            scheme: (self.config.rendezvous == Rendezvous::Put).then_some(Scheme::Put),
+        };
+        let (route, explanation) = cost::route(&costs, &limits);
+        self.core.peers[peer.0 as usize].explanation = Some(explanation);
+        route
+    }
+
+    /// What shared memory costs with this peer: whether its memory can be reached directly is found out by trying.
+    fn shm_costs(&mut self, peer: PeerIdx, session: &Session) -> RailCosts {
         let pid = session.offer.process.pid as i32;
         let reached = match (self.config.rendezvous, session.offer.probe) {
             (Rendezvous::Fragments, _) | (_, None) => Err("switched off".to_owned()),
             (_, Some(probe)) => cma::probe(pid, probe.address, probe.nonce).map_err(|e| e.to_string()),
         };
         let info = &mut self.core.peers[peer.0 as usize];
-        let scheme = match reached {
+        match reached {
             Ok(()) => {
                 info.pid = Some(pid);
-                if self.config.rendezvous == Rendezvous::Put { Scheme::Put } else { Scheme::Get }
+                RailCosts::SHM.with(DirectCosts::CMA)
             }
             Err(why) => {
                 info.direct_refused = Some(why);
-                Scheme::Fragments
+                RailCosts::SHM
             }
-        };
-        let (eager_max, fragment) = (self.config.shm_eager.min(most), SHM_FRAGMENT.min(most));
-        Route { eager_max, fragment, scheme, window, immediate: true }
+        }
     }
 
     fn up(&mut self, peer: PeerIdx, rail: RailId, link: LinkId, route: Route) {

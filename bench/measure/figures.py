@@ -1,0 +1,167 @@
+"""Columns that are measured in turn, and the table and CSV that come of it."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    unit: str
+    less_is_better: bool
+
+
+LATENCY = Figure("latency", "us", True)
+RATE = Figure("message rate", "messages/s", False)
+BANDWIDTH = Figure("bandwidth", "MB/s", False)
+CPU = Figure("CPU of both sides", "s/GB", True)
+
+# What one run of a column gives: a value for each figure and message size (None where size means nothing).
+Sample = dict[tuple[Figure, int | None], float]
+
+
+class Failed(Exception):
+    """A run gave nothing; the text says why."""
+
+
+@dataclass
+class Column:
+    """One thing that is measured beside others."""
+
+    name: str
+    measure: Callable[[], Sample] | None = None
+    # Why it cannot be measured here, and how to change that.
+    missing: str = ""
+    ours: bool = False
+    values: dict[tuple[Figure, int | None], list[float]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        try:
+            for key, value in self.measure().items():
+                self.values.setdefault(key, []).append(value)
+        except Failed as why:
+            self.failures.append(str(why))
+
+    @property
+    def given_up(self) -> bool:
+        """Twice without a success: it does not work here, and each try may take its whole time limit."""
+        return self.measure is None or (not self.values and len(self.failures) >= 2)
+
+
+def alternate(columns: list[Column], rounds: int, seconds: float = float("inf")) -> None:
+    """Measures all columns in turn, so many rounds or as many as begin in the time: what disturbs one disturbs the others
+    as well. Each round begins with another column."""
+    begun = time.monotonic()
+    for n in range(rounds):
+        if n > 0 and time.monotonic() - begun > seconds:
+            return
+        start = n % len(columns)
+        for column in columns[start:] + columns[:start]:
+            if not column.given_up:
+                if sys.stderr.isatty():
+                    print(f"\r\033[Kround {n + 1} of {rounds}: {column.name}", end="", file=sys.stderr, flush=True)
+                column.run()
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def written(value: float) -> str:
+    """Four digits that count."""
+    if value >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.4g}" if value >= 0.01 or value == 0 else f"{value:.2e}"
+
+
+def size_name(size: int | None) -> str:
+    if size is None:
+        return ""
+    for unit, name in ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{name}"
+    return str(size)
+
+
+@dataclass
+class Table:
+    """The medians of columns side by side. The first column of ours is compared with the best of the others."""
+
+    title: str
+    columns: list[Column]
+
+    def rows(self) -> list[tuple[Figure, int | None]]:
+        keys = dict.fromkeys(key for column in self.columns for key in column.values)
+        order = list(dict.fromkeys(figure for figure, _ in keys))
+        return sorted(keys, key=lambda key: (order.index(key[0]), key[1] or 0))
+
+    def ratio(self, key: tuple[Figure, int | None]) -> float | None:
+        """How many times as good as the best peer ours is."""
+        ours = next((c.values[key] for c in self.columns if c.ours and key in c.values), None)
+        theirs = [statistics.median(c.values[key]) for c in self.columns if not c.ours and key in c.values]
+        if ours is None or not theirs:
+            return None
+        value = statistics.median(ours)
+        if key[0].less_is_better:
+            return min(theirs) / value if value else None
+        return value / max(theirs) if max(theirs) else None
+
+    def show(self) -> None:
+        shown = [column for column in self.columns if column.values]
+        counts = [len(values) for column in shown for values in column.values.values()]
+        if shown:
+            print(f"\n{self.title}, medians of {min(counts)}" + ("" if min(counts) == max(counts) else f" to {max(counts)}"))
+            width = max([14] + [len(column.name) + 2 for column in shown])
+            compared = any(self.ratio(key) is not None for key in self.rows())
+            head = "".join(f"{column.name:>{width}}" for column in shown)
+            print(f"  {'':<28}{'bytes':>6}{head}" + (f"{'vs. best peer':>15}" if compared else ""))
+            before = None
+            for key in self.rows():
+                figure, size = key
+                label = f"{figure.name} ({figure.unit})" if figure != before else ""
+                before = figure
+                cells = ""
+                for column in shown:
+                    values = column.values.get(key)
+                    cells += f"{written(statistics.median(values)) if values else '-':>{width}}"
+                ratio = self.ratio(key)
+                print(f"  {label:<28}{size_name(size):>6}{cells}" + (f"{ratio:>14.2f}x" if ratio is not None else ""))
+        else:
+            print(f"\n{self.title}: nothing could be measured")
+        for column in self.columns:
+            if column.missing:
+                print(f"  missing: {column.name}: {column.missing}")
+            for why in dict.fromkeys(column.failures):
+                print(f"  failed: {column.name}: {why}")
+
+
+COLUMNS = ["table", "figure", "unit", "size_bytes", "series", "median", "min", "max", "rounds", "times_as_good_as_best_peer"]
+
+
+def save(name: str, tables: list[Table]) -> Path:
+    """Writes tables to a file of bench/results."""
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}.csv"
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(COLUMNS)
+        for table in tables:
+            for key in table.rows():
+                figure, size = key
+                for column in table.columns:
+                    if values := column.values.get(key):
+                        ratio = table.ratio(key) if column.ours else None
+                        writer.writerow(
+                            [table.title, figure.name, figure.unit, size if size is not None else "", column.name]
+                            + [f"{value:.6g}" for value in (statistics.median(values), min(values), max(values))]
+                            + [len(values), f"{ratio:.4f}" if ratio is not None else ""]
+                        )
+    return file

@@ -1,0 +1,102 @@
+"""The OSU micro-benchmarks over Polyrail, and over what each MPI uses when it is left alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from .figures import Column, Failed, Figure, Sample, Table, alternate
+from .programs import HERE, POLYRAIL, ROOT, Output, alone, provider_missing
+
+OSU = "build the OSU micro-benchmarks with this MPI's mpicc and set {} to the directory that holds pt2pt/osu_latency"
+OPEN_MPI_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+# directory, ranks, figures of the columns after the size, and arguments that keep it short.
+# -M: no more memory than that for buffers; alltoall needs a message for each rank
+BENCHMARKS: dict[str, tuple[str, int, list[Figure], list[str]]] = {
+    "osu_latency": ("pt2pt", 2, [Figure("osu_latency", "us", True)], ["-x", "100", "-i", "2000"]),
+    "osu_bw": ("pt2pt", 2, [Figure("osu_bw", "MB/s", False)], ["-x", "5", "-i", "40"]),
+    "osu_bibw": ("pt2pt", 2, [Figure("osu_bibw", "MB/s", False)], ["-x", "5", "-i", "40"]),
+    "osu_mbw_mr": (
+        "pt2pt",
+        4,
+        [Figure("osu_mbw_mr bandwidth", "MB/s", False), Figure("osu_mbw_mr rate", "messages/s", False)],
+        ["-x", "5", "-i", "20"],
+    ),
+    "osu_allreduce": ("collective", 4, [Figure("osu_allreduce", "us", True)], ["-x", "20", "-i", "200"]),
+    "osu_alltoall": ("collective", 4, [Figure("osu_alltoall", "us", True)], ["-x", "20", "-i", "200"]),
+}
+
+
+def osu_directory(variable: str) -> Path | None:
+    """Where an installation or build tree has the programs, in each of the shapes that it comes in."""
+    given = os.environ.get(variable)
+    for inside in ("", "mpi", "libexec/osu-micro-benchmarks/mpi", "c/mpi"):
+        if given and (Path(given) / inside / "pt2pt/osu_latency").is_file():
+            return Path(given) / inside
+    return None
+
+
+def launch(family: str, ranks: int, hosts: str) -> list[str]:
+    """mpiexec's own arguments. There are as many ranks as two hosts of one machine can bear: none is bound to a core."""
+    match family, hosts:
+        case "mpich", "one":
+            return ["-n", str(ranks)]
+        case "mpich", _:
+            ssh = os.environ["POLYRAIL_LAB_SSH"]
+            return ["-n", str(ranks), "-hosts", "a,b", "-ppn", str(ranks // 2), "-iface", "ctl", "-launcher", "ssh", "-launcher-exec", ssh]
+        case _, "one":
+            return ["-n", str(ranks), "--bind-to", "none", "--map-by", ":oversubscribe"]
+    ssh, slots = os.environ["POLYRAIL_LAB_SSH"], ranks // 2
+    prte = ["--prtemca", "prte_if_include", "ctl", "--prtemca", "plm_ssh_agent", ssh]
+    return ["-n", str(ranks), "--bind-to", "none", "--host", f"a:{slots},b:{slots}", "--map-by", "node", *prte]
+
+
+def mpiexec(program: Path) -> str:
+    """The launcher of a program's own MPI, which polyrail run finds."""
+    output = alone([POLYRAIL, "run", "--dry-run", "-n", "2", program], OPEN_MPI_ROOT)
+    if found := re.search(r"^launcher\s+(\S+),", output.text, re.MULTILINE):
+        return found[1]
+    raise Failed(f"no launcher in what polyrail run --dry-run says of {program}")
+
+
+def read(output: Output, figures: list[Figure]) -> Sample:
+    """Lines that begin with a size."""
+    sample: Sample = {}
+    for line in output.text.splitlines():
+        words = line.split()
+        if len(words) > len(figures) and words[0].isdigit():
+            for figure, word in zip(figures, words[1:]):
+                sample[figure, int(words[0])] = float(word)
+    if not sample:
+        raise Failed(output.reason())
+    return sample
+
+
+def measure(family: str, directory: Path, hosts: str, ours: bool) -> Sample:
+    """All benchmarks once."""
+    sample: Sample = {}
+    for name, (folder, ranks, figures, brief) in BENCHMARKS.items():
+        program = directory / folder / name
+        words = [*launch(family, ranks, hosts), *(["--"] if ours else []), program, *brief]
+        before = [POLYRAIL, "run"] if ours else [mpiexec(program)]
+        sample |= read(alone([*before, *words], OPEN_MPI_ROOT, HERE, limit=300), figures)
+    return sample
+
+
+def tables(rounds: int, hosts: str = "one") -> list[Table]:
+    found = []
+    for family, name, variable in (("mpich", "MPICH", "OSU_MPICH"), ("openmpi", "Open MPI", "OSU_OMPI")):
+        directory = osu_directory(variable)
+        no_osu = "" if directory else OSU.format(variable)
+        columns = []
+        for ours in (True, False):
+            missing = no_osu or (provider_missing() if ours else "")
+            run = None if missing else lambda ours=ours, family=family, directory=directory: measure(family, directory, hosts, ours)
+            columns.append(Column(f"{name} over polyrail" if ours else f"{name} as installed", run, missing, ours))
+        alternate(columns, rounds)
+        place = "one host" if hosts == "one" else "two hosts (namespaces), TCP"
+        found.append(Table(f"OSU micro-benchmarks, {name}, {place}", columns))
+        found[-1].show()
+    return found

@@ -1,0 +1,2 @@
+"""placeholder"""
+def tables(rounds): return []
