@@ -132,7 +132,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io:
 /// Receives bytes, and appends descriptors that came with them to `fds`, up to four in all; more are closed.
 ///
 /// # Errors
-/// EAGAIN when nothing is there; `InvalidData` when more descriptors came than fit.
+/// EAGAIN when nothing is there; `InvalidData` when more descriptors came than fit, or than this process may still open.
 pub fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control([0; Control::LEN]);
@@ -164,7 +164,10 @@ pub fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) ->
         }
     }
     if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "more descriptors came than anyone sends"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the descriptors that came are too many (ulimit -n)",
+        ));
     }
     Ok(n)
 }

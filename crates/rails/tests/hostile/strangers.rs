@@ -1,7 +1,7 @@
 //! Connections to the listener that do not prove the key.
 
 use crate::support::alone::{alone, pause};
-use crate::support::descriptors;
+use crate::support::{descriptors, resident};
 use crate::support::node::{GONE, Node};
 use crate::support::puppet::{Puppet, settings};
 use crate::support::stranger::{Noise, beside, connect, is_ended, shake};
@@ -66,11 +66,6 @@ fn who_says_nothing_is_not_waited_for() {
     let (mut node, address) = victim();
     assert!(beside(&mut node, || is_ended(&mut connect(&address))));
     assert!(last_refusal(&node).contains("no answer in time"), "{}", last_refusal(&node));
-}
-
-fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("proc is mounted");
-    pages.split(' ').nth(1).and_then(|n| n.parse::<usize>().ok()).expect("a number") * 4096
 }
 
 #[test]

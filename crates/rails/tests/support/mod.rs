@@ -29,3 +29,9 @@ pub fn root(what_for: &str) -> bool {
     }
     root
 }
+
+/// Bytes of memory that this process has in use.
+pub fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("proc is mounted");
+    pages.split(' ').nth(1).and_then(|n| n.parse::<usize>().ok()).expect("a number") * 4096
+}

@@ -2,11 +2,11 @@
 
 use super::node::Node;
 use polyrail_core::wire::offer::{Limits, Process};
-use polyrail_core::wire::{Address, Features, HandshakeError, HostId, Key, Kind, Nonce, Offer, Versions};
+use polyrail_core::wire::{Address, Features, HandshakeError, HostId, Ip, Key, Kind, Nonce, Offer, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, InitiatorEvent, Session};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Runs something on another thread while a node makes progress on this one.
@@ -40,8 +40,10 @@ pub fn is_ended(stream: &mut TcpStream) -> bool {
 
 /// An identity of its own for each.
 fn identity() -> Key {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    Key::new([NEXT.fetch_add(1, Ordering::Relaxed); 16]).expect("not zero")
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut key = [0xab; 16];
+    key[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+    Key::new(key).expect("not zero")
 }
 
 pub fn offer() -> Offer {
@@ -55,6 +57,8 @@ pub struct Shaken {
     pub outcome: Result<Session, HandshakeError>,
     pub wrote: Vec<Vec<u8>>,
     pub leftover: Vec<u8>,
+    /// An address by which the worker may call it, though nobody listens there.
+    pub address: Vec<u8>,
 }
 
 /// Shakes hands with a worker as a peer would, in these versions.
@@ -63,12 +67,15 @@ pub fn shake(address: &[u8], versions: Versions) -> Shaken {
     let key = Address::parse(address).expect("an address").key();
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).expect("noise");
-    let from = identity().id();
-    let args = Initiate { key, from, versions, features: Features(0), kind: Kind::Session, nonce: Nonce(nonce) };
-    drive(stream, Initiator::new(args, offer()))
+    let own = identity();
+    let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let named = Address::new(&own, HostId(2), false, 9, ip).expect("an address").to_bytes().to_vec();
+    let (from, kind) = (own.id(), Kind::Session);
+    let args = Initiate { key, from, versions, features: Features(0), kind, nonce: Nonce(nonce) };
+    drive(stream, Initiator::new(args, offer()), named)
 }
 
-fn drive(mut stream: TcpStream, mut initiator: Initiator) -> Shaken {
+fn drive(mut stream: TcpStream, mut initiator: Initiator, address: Vec<u8>) -> Shaken {
     let (mut wrote, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let mut record = Vec::new();
@@ -84,14 +91,14 @@ fn drive(mut stream: TcpStream, mut initiator: Initiator) -> Shaken {
         assert!(n > 0, "the worker hung up");
         let taken = match initiator.handle_bytes(&buffer[..n]) {
             Ok(taken) => taken,
-            Err(error) => return Shaken { stream, outcome: Err(error), wrote, leftover: Vec::new() },
+            Err(error) => return Shaken { stream, outcome: Err(error), wrote, leftover: Vec::new(), address },
         };
         while let Some(event) = initiator.poll_event() {
             match event {
                 InitiatorEvent::Proving => {}
                 InitiatorEvent::Established(session) => {
                     let leftover = buffer[taken..n].to_vec();
-                    return Shaken { stream, outcome: Ok(session), wrote, leftover };
+                    return Shaken { stream, outcome: Ok(session), wrote, leftover, address };
                 }
                 InitiatorEvent::Rejected(reason) => panic!("rejected: {reason}"),
             }
