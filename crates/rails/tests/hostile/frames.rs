@@ -48,12 +48,16 @@ fn bytes(frame: Frame, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Frames as they might be, and as they must not.
-struct Frames {
+pub struct Frames {
     noise: Noise,
     seq: u32,
 }
 
 impl Frames {
+    pub fn new(seed: u64) -> Self {
+        Self { noise: Noise(seed * 0x9e37_79b9), seq: 0 }
+    }
+
     fn order(&mut self) -> Order {
         let seq = self.seq;
         match self.noise.below(12) {
@@ -88,7 +92,7 @@ impl Frames {
             [self.noise.below(6) as usize]
     }
 
-    fn next(&mut self) -> Vec<u8> {
+    pub fn next(&mut self) -> Vec<u8> {
         let (op, to, len) = (self.op(), self.op(), self.number());
         let data = (self.noise.below(2) == 0).then_some(1);
         let region = self.noise.below(2) == 0;
@@ -176,7 +180,7 @@ fn any_frames_from_who_knows_the_key_do_no_harm() {
             node.get(peer, 1, len);
         }
         node.add(peer, 1);
-        let mut frames = Frames { noise: Noise(seed * 0x9e37_79b9), seq: 0 };
+        let mut frames = Frames::new(seed);
         let survived = beside(node, || {
             let open = (0..40).all(|_| offer_bytes(&mut hostile.stream, &frames.next()));
             drop(hostile);

@@ -4,8 +4,10 @@ use super::node::Node;
 use polyrail_core::wire::offer::{Limits, Process};
 use polyrail_core::wire::{Address, Features, HandshakeError, HostId, Ip, Key, Kind, Nonce, Offer, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, InitiatorEvent, Session};
-use std::io::{Read, Write};
+use polyrail_rails::shm::fdpass;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -101,6 +103,65 @@ fn drive(mut stream: TcpStream, mut initiator: Initiator, address: Vec<u8>) -> S
                     return Shaken { stream, outcome: Ok(session), wrote, leftover, address };
                 }
                 InitiatorEvent::Rejected(reason) => panic!("rejected: {reason}"),
+            }
+        }
+    }
+}
+
+/// A peer by shared memory, seen from the side that connected.
+pub struct ByMemory {
+    pub control: OwnedFd,
+    /// The segment and the worker's doorbell, if it accepted.
+    pub fds: Vec<OwnedFd>,
+    pub address: Vec<u8>,
+    pub outcome: Result<Session, String>,
+}
+
+/// Shakes hands with a worker over its Unix socket, and gives it these descriptors.
+pub fn shake_by_memory(address: &[u8], give: &[BorrowedFd<'_>]) -> ByMemory {
+    let there = Address::parse(address).expect("an address");
+    let name: String = there.id().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let control = fdpass::connect(format!("polyrail-{name}").as_bytes()).expect("the worker listens");
+    let own = identity();
+    let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let address = Address::new(&own, HostId(2), false, 9, ip).expect("an address").to_bytes().to_vec();
+    let args = Initiate {
+        key: there.key(),
+        from: own.id(),
+        versions: Versions::OURS,
+        features: Features(0),
+        kind: Kind::Session,
+        nonce: Nonce([5; 16]),
+    };
+    let (mut initiator, mut proving) = (Initiator::new(args, offer()), false);
+    let (mut fds, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        while let Some(bytes) = initiator.poll_transmit().map(<[u8]>::to_vec) {
+            let with = if std::mem::take(&mut proving) { give } else { &[] };
+            let n = fdpass::send(control.as_fd(), &bytes, with).expect("room");
+            initiator.transmitted(n);
+        }
+        let n = match fdpass::recv(control.as_fd(), &mut buffer, &mut fds) {
+            Ok(n) => n,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                std::thread::yield_now();
+                continue;
+            }
+            Err(e) => return ByMemory { control, fds, address, outcome: Err(e.to_string()) },
+        };
+        if n == 0 {
+            return ByMemory { control, fds, address, outcome: Err("hung up".into()) };
+        }
+        initiator.handle_bytes(&buffer[..n]).expect("the worker's records");
+        while let Some(event) = initiator.poll_event() {
+            match event {
+                InitiatorEvent::Proving => proving = true,
+                InitiatorEvent::Established(session) => {
+                    return ByMemory { control, fds, address, outcome: Ok(session) };
+                }
+                InitiatorEvent::Rejected(reason) => {
+                    return ByMemory { control, fds, address, outcome: Err(reason.to_string()) };
+                }
             }
         }
     }
