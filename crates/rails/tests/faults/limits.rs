@@ -1,10 +1,10 @@
 //! A host that has no descriptors, no shared memory, or no port left.
 
 use crate::support::alone::{alone, alone_in_mounts, run};
+use crate::support::descriptors;
 use crate::support::node::{End, GONE, Node};
 use crate::support::puppet::{Puppet, settings};
 use crate::support::seccomp::refuse_memfd;
-use crate::support::descriptors;
 use polyrail_rails::{Config, Worker};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};

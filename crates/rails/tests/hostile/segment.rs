@@ -3,9 +3,10 @@
 use crate::frames::Frames;
 use crate::support::node::Node;
 use crate::support::puppet::{Puppet, settings};
-use crate::support::stranger::{ByMemory, Noise, beside, shake_by_memory};
+use crate::support::stranger::{ByMemory, Noise, beside, offer, shake_by_memory, shake_by_memory_offering};
 use polyrail_core::frame::peek_lengths;
-use polyrail_core::proto::{Delivery, PeerIdx};
+use polyrail_core::proto::{Delivery, PeerIdx, Scheme};
+use polyrail_core::wire::offer::MemoryProbe;
 use polyrail_rails::shm::doorbell::Doorbell;
 use polyrail_rails::shm::segment::{SEGMENT_SIZE, Segment};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -144,7 +145,8 @@ fn any_frames_in_a_segment_do_no_harm() {
         beside(node, || {
             for _ in 0..60 {
                 let bytes = frames.next();
-                let header = bytes.first_chunk().and_then(|prefix| peek_lengths(prefix).ok()).map_or(16, |l| l.0);
+                let header =
+                    bytes.first_chunk().and_then(|prefix| peek_lengths(prefix).ok()).map_or(16, |l| l.0);
                 let (header, payload) = bytes.split_at(header.min(bytes.len()));
                 let payload = &payload[..payload.len().min(32 << 10)];
                 // once it is cut off nobody makes room any more
@@ -187,4 +189,23 @@ fn what_is_no_doorbell_is_not_rung() {
     }
     drop(reader);
     victim.node.converse(victim.to_good);
+}
+
+/// Else a peer could have this process, which may have more rights, read and write the memory of others for it.
+#[test]
+fn whose_memory_is_reached_is_the_kernels_word() {
+    let mut victim = Victim::new();
+    let bell = Doorbell::new().expect("a descriptor");
+    let nonce = Box::new(0x1357_9bdf_u64);
+    let mut offer = offer();
+    // the number of a process that is not the peer, but a place where the peer's nonce is
+    offer.process.pid = 1;
+    offer.probe = Some(MemoryProbe { address: &raw const *nonce as u64, nonce: *nonce });
+    let peer = beside(&mut victim.node, || {
+        shake_by_memory_offering(&victim.address, &[bell.as_fd()], offer.clone())
+    });
+    let number = victim.node.peer(&peer.address);
+    assert!(peer.outcome.is_ok());
+    victim.node.until("the link", |node| node.worker.is_connected(number));
+    assert_eq!(victim.node.worker.route(number).expect("connected").1.scheme, Scheme::Get);
 }

@@ -1,10 +1,10 @@
 //! Connections to the listener that do not prove the key.
 
 use crate::support::alone::{alone, pause};
-use crate::support::{descriptors, resident};
 use crate::support::node::{GONE, Node};
 use crate::support::puppet::{Puppet, settings};
 use crate::support::stranger::{Noise, beside, connect, is_ended, shake};
+use crate::support::{descriptors, resident};
 use polyrail_core::wire::{Address, Features, HandshakeError, Ip, Key, Nonce, Versions};
 use polyrail_core::wireup::{Respond, Responder};
 use std::io::{Read, Write};

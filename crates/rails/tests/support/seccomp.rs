@@ -14,7 +14,8 @@ pub fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
     filter[0] = statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0);
     let n = calls.len();
     for (i, call) in calls.iter().enumerate() {
-        filter[1 + i] = statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (n - i) as u8, 0, *call as u32);
+        filter[1 + i] =
+            statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (n - i) as u8, 0, *call as u32);
     }
     filter[1 + n] = allow;
     filter[2 + n] = statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32);

@@ -93,7 +93,9 @@ fn drive(mut stream: TcpStream, mut initiator: Initiator, address: Vec<u8>) -> S
         assert!(n > 0, "the worker hung up");
         let taken = match initiator.handle_bytes(&buffer[..n]) {
             Ok(taken) => taken,
-            Err(error) => return Shaken { stream, outcome: Err(error), wrote, leftover: Vec::new(), address },
+            Err(error) => {
+                return Shaken { stream, outcome: Err(error), wrote, leftover: Vec::new(), address };
+            }
         };
         while let Some(event) = initiator.poll_event() {
             match event {
@@ -119,6 +121,10 @@ pub struct ByMemory {
 
 /// Shakes hands with a worker over its Unix socket, and gives it these descriptors.
 pub fn shake_by_memory(address: &[u8], give: &[BorrowedFd<'_>]) -> ByMemory {
+    shake_by_memory_offering(address, give, offer())
+}
+
+pub fn shake_by_memory_offering(address: &[u8], give: &[BorrowedFd<'_>], offer: Offer) -> ByMemory {
     let there = Address::parse(address).expect("an address");
     let name: String = there.id().0.iter().map(|byte| format!("{byte:02x}")).collect();
     let control = fdpass::connect(format!("polyrail-{name}").as_bytes()).expect("the worker listens");
@@ -133,7 +139,7 @@ pub fn shake_by_memory(address: &[u8], give: &[BorrowedFd<'_>]) -> ByMemory {
         kind: Kind::Session,
         nonce: Nonce([5; 16]),
     };
-    let (mut initiator, mut proving) = (Initiator::new(args, offer()), false);
+    let (mut initiator, mut proving) = (Initiator::new(args, offer), false);
     let (mut fds, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         while let Some(bytes) = initiator.poll_transmit().map(<[u8]>::to_vec) {
