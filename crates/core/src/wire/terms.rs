@@ -198,7 +198,7 @@ impl fmt::Display for HandshakeError {
             Self::NotForUs(id) => write!(f, "a peer looks for endpoint {id}, which is not this one"),
             Self::Ourselves => f.write_str("a peer claims to be this very endpoint"),
             Self::WrongKey => f.write_str("the other side does not know this address's key"),
-            Self::Denied => f.write_str("denied: the endpoint there is not the one of this address"),
+            Self::Denied => f.write_str("denied: the endpoint there does not have the key of this address"),
             Self::Version { ours, theirs } => {
                 write!(f, "no common version: this side speaks wire versions {ours}, the other {theirs}")
             }

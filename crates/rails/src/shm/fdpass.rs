@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Most descriptors that go, or are taken, with one message.
 const MAX_FDS: usize = 4;
@@ -71,18 +71,34 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let fd = libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags);
         OwnedFd::from_raw_fd(check(fd)?)
     };
-    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut len = size_of_val(&peer) as libc::socklen_t;
-    // SAFETY: the buffer is a ucred of the length given.
-    let uid = unsafe {
-        let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-        check(libc::getsockopt(fd.as_raw_fd(), level, option, (&raw mut peer).cast(), &mut len))?;
-        libc::geteuid()
-    };
+    let peer = credentials(fd.as_fd())?;
+    // SAFETY: a plain call.
+    let uid = unsafe { libc::geteuid() };
     if peer.uid == uid || peer.uid == 0 || uid == 0 {
         Ok(fd)
     } else {
         Err(io::Error::from_raw_os_error(libc::EPERM))
+    }
+}
+
+fn credentials(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of_val(&peer) as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: the buffer is a ucred of the length given.
+    unsafe { check(libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut peer).cast(), &mut len))? };
+    Ok(peer)
+}
+
+/// The process at the other end, which connected or listened, by its number in this process's PID namespace: the kernel's
+/// word, not the peer's.
+///
+/// # Errors
+/// When the kernel does not say; ESRCH when the process is in none of our PID namespaces.
+pub fn peer_pid(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    match credentials(socket)?.pid {
+        0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        pid => Ok(pid),
     }
 }
 
@@ -132,7 +148,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io:
 /// Receives bytes, and appends descriptors that came with them to `fds`, up to four in all; more are closed.
 ///
 /// # Errors
-/// EAGAIN when nothing is there; `InvalidData` when more descriptors came than fit.
+/// EAGAIN when nothing is there; `InvalidData` when more descriptors came than fit, or than this process may still open.
 pub fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut iov = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control([0; Control::LEN]);
@@ -164,7 +180,10 @@ pub fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) ->
         }
     }
     if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "more descriptors came than anyone sends"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the descriptors that came are too many (ulimit -n)",
+        ));
     }
     Ok(n)
 }
@@ -172,7 +191,6 @@ pub fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) ->
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     fn pair(tag: &str) -> (OwnedFd, OwnedFd) {
         let name = format!("polyrail-test-{}-{tag}", std::process::id());

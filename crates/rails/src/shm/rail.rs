@@ -2,7 +2,7 @@
 //! that the peer has died.
 
 use super::doorbell::{Bell, Doorbell};
-use super::ring::{self, Consumer, MAX_PAYLOAD, Producer};
+use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
 use crate::rail::{Down, Full, LinkId, Memory, Payload, Rail, RawIov, Sent, Sink, Span};
 use polyrail_core::frame::Frame;
 use std::io;
@@ -22,6 +22,8 @@ struct Link {
     bye: bool,
     /// The ring was full when a frame was last tried.
     full: bool,
+    /// What the peer did to the ring that this side sends by.
+    damage: Option<Corrupt>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -88,7 +90,16 @@ impl ShmRail {
         });
         self.watch(control.as_raw_fd(), (libc::EPOLLIN | libc::EPOLLRDHUP) as u32, id as u64)?;
         let (producer, consumer) = ends;
-        let link = Link { producer, consumer, bell, control, state: State::Up, bye: false, full: false };
+        let link = Link {
+            producer,
+            consumer,
+            bell,
+            control,
+            state: State::Up,
+            bye: false,
+            full: false,
+            damage: None,
+        };
         self.links[id] = Some(link);
         self.live.push(id as u32);
         Ok(LinkId(id as u32))
@@ -164,7 +175,7 @@ impl Link {
         if taken < BURST && self.consumer.peer_waits() {
             self.bell.ring();
         }
-        (taken, None)
+        (taken, self.damage.map(|why| Down::Protocol(why.to_string())))
     }
 }
 
@@ -203,8 +214,11 @@ impl Rail for ShmRail {
                 }
                 Ok(Sent::Done)
             }
-            Err(_) => {
+            Err(why) => {
                 link.full = true;
+                if let SendError::Corrupt(damage) = why {
+                    link.damage = Some(damage);
+                }
                 Err(Full)
             }
         }
@@ -279,7 +293,9 @@ impl Rail for ShmRail {
             let Some(link) = &mut self.links[*id as usize] else { continue };
             nothing &= !link.consumer.has_frame() && link.state == State::Up;
             if link.full {
-                link.full = !link.producer.has_room(0, MAX_PAYLOAD).unwrap_or(false);
+                let room = link.producer.has_room(0, MAX_PAYLOAD);
+                link.full = room == Ok(false);
+                link.damage = room.err();
                 nothing &= link.full;
             }
         }

@@ -1,5 +1,6 @@
 //! The end of a peer, and of the endpoint.
 
+use super::buffers::scratch_place;
 use super::inbound::RailId;
 use super::{PeerInfo, Worker};
 use crate::rail::{Down, LinkId, Rail};
@@ -18,6 +19,7 @@ impl Worker {
         self.wireup.failed_at.insert(peer, Instant::now());
         if let Some((rail, link)) = info.lane.take() {
             self.core.links[rail as usize][link.0 as usize] = None;
+            self.core.bufs.scratch.remove(&scratch_place(rail as u32, link.0));
             match rail {
                 RailId::Loopback => {}
                 RailId::Shm => self.shm.close(link),

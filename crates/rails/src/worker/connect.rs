@@ -19,6 +19,7 @@ use polyrail_core::wire::{Features, Nonce, Reject, Versions};
 use polyrail_core::wireup::{
     Incoming, Peer, PeerEvent, PeerState, Respond, Responder, ResponderPhase, Session,
 };
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
@@ -232,6 +233,7 @@ impl Worker {
         let fd = handshake.stream.fd().as_raw_fd();
         let _ = self.wireup.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::None);
         let unix = matches!(handshake.stream, Stream::Unix(_));
+        let process = fdpass::peer_pid(handshake.stream.fd());
         let linked = match unix {
             true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(
                 |((ends, bell), stream)| {
@@ -249,7 +251,8 @@ impl Worker {
         }
         let passed_over =
             self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
-        let route = self.route_for(peer, session, unix);
+        let costs = if unix { self.shm_costs(peer, session, process) } else { RailCosts::TCP };
+        let route = self.route_for(peer, session, &costs, unix);
         self.core.peers[peer.0 as usize].passed_over = passed_over;
         self.up(peer, if unix { RailId::Shm } else { RailId::Tcp }, link, route);
     }
@@ -269,10 +272,9 @@ impl Worker {
     }
 
     /// How messages travel on a new link.
-    fn route_for(&mut self, peer: PeerIdx, session: &Session, shm: bool) -> Route {
-        let costs = if shm { self.shm_costs(peer, session) } else { RailCosts::TCP };
+    fn route_for(&mut self, peer: PeerIdx, session: &Session, costs: &RailCosts, shm: bool) -> Route {
         let (eager_max, fragment) = match shm {
-            true => (self.config.shm_eager, SHM_FRAGMENT),
+            true => (self.config.shm_eager.min(SHM_FRAGMENT), SHM_FRAGMENT),
             false => (self.config.tcp_eager, TCP_FRAGMENT),
         };
         let limits = Limits {
@@ -282,21 +284,23 @@ impl Worker {
             fragment: Some(fragment),
             scheme: (self.config.rendezvous == Rendezvous::Put).then_some(Scheme::Put),
         };
-        let (route, explanation) = cost::route(&costs, &limits);
+        let (route, explanation) = cost::route(costs, &limits);
         self.core.peers[peer.0 as usize].explanation = Some(explanation);
         route
     }
 
     /// What shared memory costs with this peer: whether its memory can be reached directly is found out by trying.
-    fn shm_costs(&mut self, peer: PeerIdx, session: &Session) -> RailCosts {
-        let pid = session.offer.process.pid as i32;
+    fn shm_costs(&mut self, peer: PeerIdx, session: &Session, process: io::Result<i32>) -> RailCosts {
         let reached = match (self.config.rendezvous, session.offer.probe) {
             (Rendezvous::Fragments, _) | (_, None) => Err("switched off".to_owned()),
-            (_, Some(probe)) => cma::probe(pid, probe.address, probe.nonce).map_err(|e| e.to_string()),
+            (_, Some(probe)) => process.map_err(|e| e.to_string()).and_then(|pid| {
+                cma::probe(pid, probe.address, probe.nonce).map_err(|e| e.to_string())?;
+                Ok(pid)
+            }),
         };
         let info = &mut self.core.peers[peer.0 as usize];
         match reached {
-            Ok(()) => {
+            Ok(pid) => {
                 info.pid = Some(pid);
                 RailCosts::SHM.with(DirectCosts::CMA)
             }

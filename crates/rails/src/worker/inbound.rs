@@ -2,9 +2,10 @@
 
 use super::Core;
 use super::buffers::scratch_place;
+use super::ops::ATOMIC_MAX;
 use crate::atomic;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
-use polyrail_core::frame::{Frame, Status};
+use polyrail_core::frame::{AtomicKind, Frame, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
 
 /// Which rail.
@@ -79,22 +80,23 @@ impl Inbound<'_> {
         self.core.cut.push((self.rail, link, why));
     }
 
+    fn hold(&mut self, peer: PeerIdx, link: LinkId, seq: u32, frame: Frame, bytes: Vec<u8>) {
+        if !self.core.hold(peer, seq, frame, bytes) {
+            self.broken(link, "too much of what it sent came before its turn");
+        }
+    }
+
     fn direct(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
         let Ok(region) = region_of(frame, payload) else {
             return self.broken(link, "a list of memory is malformed");
         };
-        if let Frame::Bye = frame {
-            self.core.byes.push(peer);
-        }
         match self.core.engine.on_frame(peer, frame, payload.len(), region) {
             Directive::Done => {}
             Directive::Place(span, after) => {
                 self.core.bufs.fill(span, payload);
                 self.core.engine.placed(peer, after);
             }
-            Directive::Hold(seq) => {
-                self.core.held.insert((peer, seq), (*frame, payload.to_vec()));
-            }
+            Directive::Hold(seq) => self.hold(peer, link, seq, *frame, payload.to_vec()),
             Directive::Operate(operation) => self.operate(peer, &operation, payload),
             Directive::Active { id, header_len } => self.core.active(peer, id, header_len, payload),
             Directive::Broken(why) => self.broken(link, why),
@@ -182,7 +184,7 @@ impl Sink for Inbound<'_> {
                 self.core.engine.placed(peer, after);
             }
             Incoming::Held(seq, frame) => {
-                self.core.held.insert((peer, seq), (frame, bytes));
+                self.hold(peer, link, seq, frame, bytes);
                 self.core.redeliver_if_due(peer, seq);
             }
         }
@@ -205,6 +207,10 @@ impl Core {
         }
         let size = atomic::element_size(operation.code.datatype).ok_or(Status::Unsupported)?;
         let len = size as u64 * u64::from(operation.code.count);
+        if operation.code.kind != AtomicKind::Update && len > ATOMIC_MAX as u64 {
+            // the answer would not fit into a frame
+            return Err(Status::Unsupported);
+        }
         let wanted = Access { read: false, write: true };
         let offset = self.engine.regions.check(operation.key, operation.addr, len, wanted)?;
         let region = self.bufs.regions.get(&operation.key).ok_or(Status::Access)?;

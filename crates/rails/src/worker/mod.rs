@@ -21,7 +21,7 @@ mod timer;
 mod wireup;
 
 pub use buffers::User;
-pub use ops::INJECT_MAX;
+pub use ops::{ATOMIC_MAX, INJECT_MAX};
 pub use wireup::{Strangers, host_id};
 
 use crate::config::Config;
@@ -143,7 +143,12 @@ struct PeerInfo {
     passed_over: Vec<String>,
     /// Why the last session or attempt failed.
     why: Option<String>,
+    /// Bytes of its frames that came before their turn.
+    held: usize,
 }
+
+/// Most bytes of one peer's frames that are kept because they came before their turn.
+const HELD_MAX: usize = 64 << 20;
 
 /// Counts of what was done; for reports and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -164,7 +169,6 @@ pub(crate) struct Core {
     due: Vec<(PeerIdx, u32)>,
     cut: Vec<(RailId, LinkId, &'static str)>,
     downs: Vec<(RailId, LinkId, Down)>,
-    byes: Vec<PeerIdx>,
     handlers: HashMap<u16, Handler>,
     counts: Counts,
 }
@@ -186,6 +190,21 @@ impl Core {
             let (header, body) = bytes.split_at(usize::from(header_len).min(bytes.len()));
             handler(peer, header, body);
         }
+    }
+
+    /// Keeps a frame that came before its turn; false when the peer has too many of them.
+    fn hold(&mut self, peer: PeerIdx, seq: u32, frame: Frame, bytes: Vec<u8>) -> bool {
+        let held = &mut self.peers[peer.0 as usize].held;
+        *held += bytes.len();
+        let room = *held <= HELD_MAX;
+        self.held.insert((peer, seq), (frame, bytes));
+        room
+    }
+
+    fn release(&mut self, peer: PeerIdx, seq: u32) -> Option<(Frame, Vec<u8>)> {
+        let (frame, bytes) = self.held.remove(&(peer, seq))?;
+        self.peers[peer.0 as usize].held -= bytes.len();
+        Some((frame, bytes))
     }
 
     /// A frame that was held is complete: if its turn came before that, it is due now.
@@ -245,7 +264,6 @@ impl Worker {
                 due: Vec::new(),
                 cut: Vec::new(),
                 downs: Vec::new(),
-                byes: Vec::new(),
                 handlers: HashMap::new(),
                 counts: Counts::default(),
             },
@@ -349,6 +367,7 @@ impl Worker {
             explanation: None,
             passed_over: Vec::new(),
             why: None,
+            held: 0,
         });
         self.by_id.insert(id, peer);
         peer
@@ -459,7 +478,7 @@ impl Worker {
     fn after_arrivals(&mut self) {
         self.settle();
         while let Some((peer, seq)) = self.core.due.pop() {
-            if let Some((frame, bytes)) = self.core.held.remove(&(peer, seq))
+            if let Some((frame, bytes)) = self.core.release(peer, seq)
                 && let Some((rail, link)) = self.core.lane(peer)
             {
                 // SAFETY: `bytes` outlives the call.

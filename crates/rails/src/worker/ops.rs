@@ -14,6 +14,8 @@ use polyrail_core::proto::{
 const SHORT: u64 = 8 << 10;
 /// Longest message that [`Worker::inject`] takes, in bytes.
 pub const INJECT_MAX: usize = 16 << 10;
+/// Most bytes of operands and comparands together, and of results, that an atomic operation may have.
+pub const ATOMIC_MAX: usize = 16 << 10;
 /// How many operations may wait for one peer before the caller is told to come again.
 const QUEUE_MAX: usize = 4096;
 
@@ -227,6 +229,9 @@ impl Worker {
     /// # Errors
     /// [`Refused::Again`] when too much waits for this peer.
     ///
+    /// # Panics
+    /// When operands and comparands are more than [`ATOMIC_MAX`] bytes.
+    ///
     /// # Safety
     /// `operands` and `compare` are readable now; `result` stays writable, and nobody else's, until the event.
     #[allow(clippy::too_many_arguments, reason = "the operands of fi_atomic(3), no more")]
@@ -242,6 +247,7 @@ impl Worker {
     ) -> Result<Issued, Refused> {
         self.room_for(to)?;
         let sent: Vec<_> = operands.iter().chain(compare).copied().collect();
+        assert!(total(&sent) <= ATOMIC_MAX as u64, "an atomic operation with {} bytes", total(&sent));
         let kind = RmaKind::Atomic { code, operands: total(&sent) as u32 };
         let len = if code.kind == AtomicKind::Update { 0 } else { total(result) };
         // SAFETY: our caller's word.

@@ -120,7 +120,7 @@ impl Core {
             }
             Action::Redeliver(peer, seq) => self.due.push((peer, seq)),
             Action::DropHeld(peer, seq) => {
-                self.held.remove(&(peer, seq));
+                self.release(peer, seq);
             }
             Action::Read { peer, from, to, job } => {
                 let ok = self.direct(peer, &from, to, true);

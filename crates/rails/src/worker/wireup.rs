@@ -163,7 +163,10 @@ impl Wireup {
                 _ => Err(error),
             }),
         };
-        let tcp = listener.map_err(|e| Error::system(format!("listening on TCP port {port}"), e))?;
+        let tcp = listener.map_err(|e| {
+            let of = wanted.map_or(String::new(), |ip| format!(" of {ip}"));
+            Error::system(format!("listening on TCP port {port}{of}"), e)
+        })?;
         let port = tcp.local_addr().map_err(|e| Error::system("the listener's port", e))?.port();
         let unix = match config.shm {
             true => Some(

@@ -3,7 +3,7 @@
 use crate::support::alone::{alone, alone_in_mounts, run};
 use crate::support::descriptors;
 use crate::support::node::{End, GONE, Node};
-use crate::support::puppet::{Puppet, hex, settings};
+use crate::support::puppet::{Puppet, settings};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::Address;
 
@@ -27,7 +27,7 @@ impl Three {
         let (to_victim, to_other) = (node.peer(&victim.address), node.peer(&other.address));
         other.ask("echo");
         node.converse(to_other);
-        assert_eq!(victim.number(&format!("peer {}", hex(&node.worker.address()))), 1);
+        assert_eq!(victim.introduce(&mut node), 1);
         node.meet(to_victim);
         Self { node, victim, to_victim, _other: other, to_other }
     }
@@ -57,7 +57,7 @@ fn a_peer_is_killed_while_another_floods_the_survivor() {
     for rails in RAILS {
         let mut three = Three::new(rails);
         let mut flood = Puppet::start(rails);
-        flood.number(&format!("peer {}", hex(&three.node.worker.address())));
+        flood.introduce(&mut three.node);
         flood.say("inject 1 2000000 8");
         let first = three.node.recv(None, Some(0), 8);
         assert_eq!(three.node.wait(first), End::Right);
@@ -142,7 +142,7 @@ fn ends_all_that_was_pending(scheme: &str, end: impl FnOnce(&mut Three), reason:
     // receives from anybody wait on, and take what others send
     assert_eq!((three.node.end(anybodys), three.node.end(anybodys_large)), (None, None));
     let mut third = Puppet::start(scheme);
-    third.number(&format!("peer {}", hex(&three.node.worker.address())));
+    third.introduce(&mut three.node);
     third.number_beside(&mut three.node, "send 1 9 64");
     third.number_beside(&mut three.node, &format!("send 1 9 {LARGE}"));
     assert_eq!((three.node.wait(anybodys), three.node.wait(anybodys_large)), (End::Right, End::Right));

@@ -1,6 +1,8 @@
 //! What breaks ends in an event with an error, and a reason that names the peer; who survives goes on with the others.
 
 mod death;
+mod direct;
+mod limits;
 mod network;
 #[path = "../support/mod.rs"]
 mod support;

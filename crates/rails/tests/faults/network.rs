@@ -4,7 +4,7 @@ use crate::support::alone::{alone_in_net, pause};
 use crate::support::net::{cut, mend, other_host};
 use crate::support::node::{End, GONE, Node};
 use crate::support::proxy::Proxy;
-use crate::support::puppet::{Puppet, hex, settings};
+use crate::support::puppet::{Puppet, settings};
 
 const LARGE: usize = 8 << 20;
 
@@ -20,7 +20,7 @@ fn a_connection_is_reset_in_the_middle_of_a_message() {
             let address = proxy.address(&puppet.address);
             let peer = node.peer(&address);
             node.meet(peer);
-            let back = puppet.number(&format!("peer {}", hex(&node.worker.address())));
+            let back = puppet.introduce(&mut node);
             let (here, there) = if sends {
                 let there = puppet.number_beside(&mut node, &format!("recv {back} 5 {LARGE}"));
                 (node.send(peer, 5, LARGE), there)
@@ -44,7 +44,7 @@ fn stop_for(milliseconds: u64, rails: &str) {
     let mut puppet = Puppet::start(rails);
     let peer = node.peer(&puppet.address);
     node.meet(peer);
-    let back = puppet.number(&format!("peer {}", hex(&node.worker.address())));
+    let back = puppet.introduce(&mut node);
     let arrives = node.recv(Some(peer), Some(1), LARGE);
     puppet.number(&format!("send {back} 1 {LARGE}"));
     puppet.stop();
@@ -84,7 +84,7 @@ fn a_network_that_goes_silent_ends_what_waits() {
         let mut puppet = other_host();
         puppet.open(short);
         let mut node = Node::open(settings(short));
-        let to = puppet.number(&format!("peer {}", hex(&node.worker.address())));
+        let to = puppet.introduce(&mut node);
         let peer = node.peer(&puppet.address);
         // nothing is said; one side waits for an answer; one side is in the middle of sending; it does not take any more
         for what in ["nothing", "an answer", "a message", "room"] {

@@ -6,6 +6,8 @@ pub mod net;
 pub mod node;
 pub mod proxy;
 pub mod puppet;
+pub mod seccomp;
+pub mod stranger;
 
 use std::time::Duration;
 
@@ -26,4 +28,10 @@ pub fn root(what_for: &str) -> bool {
         println!("skipped: {what_for} needs root");
     }
     root
+}
+
+/// Bytes of memory that this process has in use.
+pub fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("proc is mounted");
+    pages.split(' ').nth(1).and_then(|n| n.parse::<usize>().ok()).expect("a number") * 4096
 }

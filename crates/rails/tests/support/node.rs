@@ -159,7 +159,12 @@ impl Node {
 
     /// Gets the beginning of a peer's region, which must be the key's pattern.
     pub fn get(&mut self, from: PeerIdx, key: u64, len: usize) -> u64 {
-        let (user, memory) = self.begin(vec![0; len], key);
+        self.get_expecting(from, key, key, len)
+    }
+
+    /// Gets the beginning of a peer's region, which must be the pattern of `seed`.
+    pub fn get_expecting(&mut self, from: PeerIdx, key: u64, seed: u64, len: usize) -> u64 {
+        let (user, memory) = self.begin(vec![0; len], seed);
         let at = [PartSpec { at: RemoteAddr { key, addr: 0 }, len: len as u64 }];
         // SAFETY: as in `send_until`.
         let issued = unsafe { self.worker.get(from, &memory, &at, user) };

@@ -112,6 +112,12 @@ impl Puppet {
         answer.parse().unwrap_or_else(|_| panic!("{line}: {answer}"))
     }
 
+    /// Tells it where a node of this process is; its number for that.
+    pub fn introduce(&mut self, node: &mut Node) -> u64 {
+        let line = format!("peer {}", hex(&node.worker.address()));
+        self.number_beside(node, &line)
+    }
+
     pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: the child is not waited for before this value goes, so the number is its own.
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
@@ -244,7 +250,11 @@ impl Strings {
             "get" => node.get(peer(0), number(1), number(2) as usize).to_string(),
             "why" => node.why(peer(0)),
             "route" => format!("{:?}", node.worker.route(peer(0))),
-            "refused" => String::new(),
+            "strangers" => format!("{:?}", node.worker.strangers()),
+            "refuse" => {
+                super::seccomp::refuse_attach().expect("a filter");
+                "0".to_owned()
+            }
             "descriptors" => super::descriptors().to_string(),
             "wait" => {
                 self.awaited = Some(number(0));

@@ -1,0 +1,194 @@
+//! Connections to the listener that do not prove the key.
+
+use crate::support::alone::{alone, pause};
+use crate::support::node::{GONE, Node};
+use crate::support::puppet::{Puppet, settings};
+use crate::support::stranger::{Noise, beside, connect, is_ended, shake};
+use crate::support::{descriptors, resident};
+use polyrail_core::wire::{Address, Features, HandshakeError, Ip, Key, Nonce, Versions};
+use polyrail_core::wireup::{Respond, Responder};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+fn victim() -> (Node, Vec<u8>) {
+    let node = Node::open(settings("RAILS=tcp"));
+    let address = node.worker.address().to_vec();
+    (node, address)
+}
+
+/// A real peer connects, from its side.
+fn serves(node: &mut Node) {
+    let mut puppet = Puppet::start("RAILS=tcp");
+    let back = puppet.introduce(node);
+    let arrives = node.recv(None, Some(3), 5000);
+    let there = puppet.number_beside(node, &format!("send {back} 3 5000"));
+    node.wait(arrives);
+    assert_eq!(puppet.ask_beside(node, &format!("wait {there}")), "Right");
+}
+
+fn last_refusal(node: &Node) -> String {
+    node.worker.strangers().last.clone().unwrap_or_default()
+}
+
+#[test]
+fn garbage_is_turned_away_with_a_reason() {
+    let (mut node, address) = victim();
+    let mut noise = Noise(7);
+    let tls_hello = [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), noise.bytes(508)].concat();
+    let mut garbage = vec![
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
+        b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(),
+        tls_hello,
+        vec![0; 80],
+        vec![0xff; 1 << 20],
+        [b"PLYR\x01".to_vec(), noise.bytes(75)].concat(),
+        [b"PLYR\x03".to_vec(), noise.bytes(200)].concat(),
+        b"PLYR\xff".to_vec(),
+    ];
+    garbage.extend((0..40).map(|n| noise.bytes(1 << (n % 14))));
+    let count = garbage.len() as u64;
+    for bytes in garbage {
+        let ended = beside(&mut node, || {
+            let mut stream = connect(&address);
+            // it may be turned away before all is written
+            let _ = stream.write_all(&bytes);
+            is_ended(&mut stream)
+        });
+        assert!(ended, "{:?} is still connected", &bytes[..bytes.len().min(16)]);
+        assert!(last_refusal(&node).contains("127.0.0.1"), "{}", last_refusal(&node));
+    }
+    assert_eq!(node.worker.strangers().refused, count);
+    serves(&mut node);
+}
+
+#[test]
+fn who_says_nothing_is_not_waited_for() {
+    let (mut node, address) = victim();
+    assert!(beside(&mut node, || is_ended(&mut connect(&address))));
+    assert!(last_refusal(&node).contains("no answer in time"), "{}", last_refusal(&node));
+}
+
+#[test]
+fn a_crowd_that_says_nothing_keeps_nobody_out() {
+    alone(|| {
+        let (mut node, address) = victim();
+        serves(&mut node);
+        let (before, memory) = (descriptors(), resident());
+        let crowd: Vec<TcpStream> = (0..600)
+            .map(|_| {
+                node.progress();
+                connect(&address)
+            })
+            .collect();
+        for _ in 0..100 {
+            node.progress();
+        }
+        // this process has both ends of each
+        let held = descriptors() - before - crowd.len();
+        assert!((1..=520).contains(&held), "{held} strangers are held");
+        for _ in 0..3 {
+            serves(&mut node);
+        }
+        let grown = resident().saturating_sub(memory);
+        assert!(grown < 16 << 20, "{grown} bytes for silence");
+        drop(crowd);
+        node.until("the crowd's end", |_| descriptors() <= before);
+    });
+}
+
+#[test]
+fn a_wrong_key_does_not_open() {
+    for rails in ["RAILS=tcp", "RAILS=shm", ""] {
+        let mut other = Puppet::start(rails);
+        other.ask("echo");
+        for bit in [0, 77, 127] {
+            let mut node = Node::open(settings(rails));
+            let mut address = other.address.clone();
+            address[16 + bit / 8] ^= 1 << (bit % 8);
+            let peer = node.peer(&address);
+            let sent = node.send(peer, 1, 8);
+            assert_eq!(node.wait(sent), GONE);
+            let why = node.lost(peer, &address);
+            assert!(why.contains("key") || rails == "RAILS=shm", "{why}");
+            let right = node.peer(&other.address);
+            node.converse(right);
+        }
+    }
+}
+
+#[test]
+fn another_version_is_told_to_both_sides() {
+    let (mut node, address) = victim();
+    let newer = Versions::new(2, 3).expect("a range");
+    let text = beside(&mut node, || match shake(&address, newer).outcome {
+        Err(error @ HandshakeError::Version { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    });
+    node.until("the refusal", |node| node.worker.strangers().refused == 1);
+    for text in [text, last_refusal(&node)] {
+        assert!(text.contains("1 to 1") && text.contains("2 to 3"), "{text}");
+    }
+    serves(&mut node);
+
+    // and a worker that connects to something newer
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let there = Address::parse(&address).expect("an address");
+    let key = Key::new([0xee; 16]).expect("not zero");
+    let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let address = Address::new(&key, there.host(), false, port, ip).expect("an address").to_bytes();
+    let peer = node.peer(&address);
+    let sent = node.send(peer, 1, 8);
+    beside(&mut node, || {
+        let (mut stream, _) = listener.accept().expect("the worker connects");
+        let args = Respond { key, versions: newer, features: Features(0), nonce: Nonce([9; 16]) };
+        let mut responder = Responder::new(args);
+        let mut buffer = [0; 200];
+        let n = stream.read(&mut buffer).expect("HELLO");
+        assert!(responder.handle_bytes(&buffer[..n]).is_err());
+        stream.write_all(responder.poll_transmit().expect("VERSIONS")).expect("the worker reads");
+    });
+    assert_eq!(node.wait(sent), GONE);
+    let why = node.lost(peer, &address);
+    assert!(why.contains("1 to 1") && why.contains("2 to 3"), "{why}");
+}
+
+#[test]
+fn a_proof_opens_once() {
+    let (mut node, address) = victim();
+    let shaken = beside(&mut node, || shake(&address, Versions::OURS));
+    assert!(shaken.outcome.is_ok());
+    let [hello, proof] = &shaken.wrote[..] else { panic!("HELLO and PROOF") };
+    assert!(beside(&mut node, || {
+        let mut stream = connect(&address);
+        stream.write_all(hello).expect("the worker reads");
+        let mut challenge = [0; 64];
+        stream.read_exact(&mut challenge).expect("CHALLENGE");
+        stream.write_all(proof).expect("the worker reads");
+        is_ended(&mut stream)
+    }));
+    assert!(last_refusal(&node).contains("key"), "{}", last_refusal(&node));
+    serves(&mut node);
+}
+
+#[test]
+fn a_handshake_may_end_anywhere() {
+    alone(|| {
+        let (mut node, address) = victim();
+        let shaken = beside(&mut node, || shake(&address, Versions::OURS));
+        let hello = &shaken.wrote[0];
+        serves(&mut node);
+        let before = descriptors();
+        for cut in 0..=hello.len() {
+            let mut stream = connect(&address);
+            stream.write_all(&hello[..cut]).expect("it is connected");
+            if cut % 2 == 0 {
+                crate::support::proxy::reset(stream);
+            }
+            node.progress();
+        }
+        pause(10);
+        node.until("that all is closed", |_| descriptors() <= before);
+        serves(&mut node);
+    });
+}
