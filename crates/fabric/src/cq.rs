@@ -60,6 +60,24 @@ const _: () = {
 impl Entry {
     pub const NO_SOURCE: u64 = u64::MAX;
 
+    /// Writes C's form of it, which has so many bytes. Each case is a few instructions; a copy of any length would be a call.
+    ///
+    /// # Safety
+    /// `to` has room for `size` bytes.
+    #[inline]
+    unsafe fn write(&self, to: *mut u8, size: usize) {
+        let from = std::ptr::from_ref(self);
+        // SAFETY: by the caller's promise; an entry begins with each of the forms.
+        unsafe {
+            match size {
+                8 => to.cast::<[u64; 1]>().write_unaligned(from.cast::<[u64; 1]>().read()),
+                24 => to.cast::<[u64; 3]>().write_unaligned(from.cast::<[u64; 3]>().read()),
+                40 => to.cast::<[u64; 5]>().write_unaligned(from.cast::<[u64; 5]>().read()),
+                _ => to.cast::<[u64; 6]>().write_unaligned(from.cast::<[u64; 6]>().read()),
+            }
+        }
+    }
+
     /// A sender, to be translated when it is asked for.
     #[inline]
     pub fn source(endpoint: usize, peer: PeerIdx) -> u64 {
@@ -155,7 +173,7 @@ pub unsafe fn open(
         return -FI_ENOSYS;
     }
     let Some(entry) = entry_size(format) else { return -FI_EINVAL };
-    let wait = match Wait::new(object) {
+    let wait = match Wait::new(object, &domain.lock().awaited) {
         Ok(wait) => wait,
         Err(code) => return code,
     };

@@ -50,11 +50,7 @@ impl CqMember {
         for (at, entry) in cq.entries.iter().take(count).enumerate() {
             // SAFETY: C's room; an entry begins with C's form of it.
             unsafe {
-                ptr::copy_nonoverlapping(
-                    ptr::from_ref(entry).cast::<u8>(),
-                    buf.cast::<u8>().add(at * self.entry),
-                    self.entry,
-                );
+                entry.write(buf.cast::<u8>().add(at * self.entry), self.entry);
                 if !sources.is_null() {
                     sources.add(at).write(entry.source);
                 }

@@ -101,7 +101,6 @@ impl Endpoint {
         for at in (0..6).filter(|&at| wanted(at)) {
             self.counter[at] = Some(cntr);
         }
-        self.has_counters = true;
         Ok(())
     }
 

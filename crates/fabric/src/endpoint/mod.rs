@@ -85,7 +85,6 @@ pub struct Endpoint {
     rx_always: u64,
     /// By [`crate::progress::Class`].
     pub counter: [Option<usize>; 6],
-    pub has_counters: bool,
     pub extras: Slab<Extra>,
     /// Peers by `fi_addr_t`, as far as they have been used.
     peers: Vec<u32>,
@@ -269,7 +268,6 @@ pub unsafe fn open(
         tx_always: 0,
         rx_always: 0,
         counter: [None; 6],
-        has_counters: false,
         extras: Slab::default(),
         peers: Vec::new(),
         numbers: Vec::new(),
