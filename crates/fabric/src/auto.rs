@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::domain::{Domain, State};
 use crate::ffi::FI_WAIT_FD;
-use crate::wait::{Deadline, Wait, sleep_on};
+use crate::wait::{Awaited, Deadline, Wait, sleep_on};
 
 /// How long the thread stays away from a polling application: first, at most.
 const AWAY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(8));
@@ -32,7 +32,7 @@ impl Auto {
     /// # Errors
     /// When there are no descriptors left.
     pub fn new() -> io::Result<Self> {
-        let mut wait = Wait::new(FI_WAIT_FD).map_err(io::Error::from_raw_os_error)?;
+        let mut wait = Wait::new(FI_WAIT_FD, &Awaited::default()).map_err(io::Error::from_raw_os_error)?;
         wait.fd([])?;
         Ok(Self {
             wait: Mutex::new(wait),

@@ -62,7 +62,7 @@ pub unsafe fn open(
         // FI_PEER: we import no one else's counters
         return -FI_ENOSYS;
     }
-    let wait = match Wait::new(object) {
+    let wait = match Wait::new(object, &domain.lock().awaited) {
         Ok(wait) => wait,
         Err(code) => return code,
     };

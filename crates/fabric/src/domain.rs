@@ -26,6 +26,7 @@ use crate::mr::{self, Regions};
 use crate::object::{self, Object, Slab, head};
 use crate::provider::{self, log};
 use crate::pusher::Pusher;
+use crate::wait::Awaited;
 
 type DomainObject = Object<fid_domain, Arc<Domain>>;
 
@@ -58,6 +59,7 @@ pub struct State {
     pub cntrs: Slab<Cntr>,
     pub avs: Slab<Av>,
     pub regions: Regions,
+    pub awaited: Awaited,
 }
 
 impl std::fmt::Debug for Domain {

@@ -10,7 +10,7 @@ use crate::error;
 use crate::fabric::Fabric;
 use crate::ffi::*;
 use crate::object::{self, Object, head};
-use crate::wait::{Deadline, Wait, sleep_on};
+use crate::wait::{Awaited, Deadline, Wait, sleep_on};
 
 type EqObject = Object<fid_eq, Arc<Eq>>;
 
@@ -108,7 +108,7 @@ pub unsafe fn open(
     // SAFETY: by the caller's promise.
     let (object, flags) =
         unsafe { attr.as_ref() }.map_or((FI_WAIT_NONE, 0), |attr| (attr.wait_obj, attr.flags));
-    let wait = match Wait::new(object) {
+    let wait = match Wait::new(object, &Awaited::default()) {
         Ok(wait) => wait,
         Err(code) => return code,
     };

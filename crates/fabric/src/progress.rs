@@ -12,7 +12,9 @@ use crate::domain::State;
 use crate::endpoint::{Endpoint, Extra};
 use crate::error;
 use crate::ffi::*;
+use crate::mr::Regions;
 use crate::object::Slab;
+use crate::wait::Awaited;
 
 /// What an operation's `User::flags` hold: the completion's flags in the low bits, then these.
 pub mod mark {
@@ -42,7 +44,8 @@ pub struct Sinks<'a> {
     pub cqs: &'a mut Slab<Cq>,
     pub cntrs: &'a mut Slab<Cntr>,
     pub avs: &'a mut Slab<Av>,
-    pub regions: &'a crate::mr::Regions,
+    pub regions: &'a Regions,
+    awaited: &'a Awaited,
 }
 
 impl Sinks<'_> {
@@ -56,8 +59,13 @@ impl State {
     /// An endpoint, and where its completions go.
     #[inline]
     pub fn split(&mut self, endpoint: usize) -> (&mut Endpoint, Sinks<'_>) {
-        let sinks =
-            Sinks { cqs: &mut self.cqs, cntrs: &mut self.cntrs, avs: &mut self.avs, regions: &self.regions };
+        let sinks = Sinks {
+            cqs: &mut self.cqs,
+            cntrs: &mut self.cntrs,
+            avs: &mut self.avs,
+            regions: &self.regions,
+            awaited: &self.awaited,
+        };
         (&mut self.endpoints[endpoint], sinks)
     }
 
@@ -93,17 +101,9 @@ impl Endpoint {
     /// After anything that may have disarmed the worker or given it something to do.
     #[inline]
     pub fn after_call(&mut self, sinks: &mut Sinks<'_>) {
-        if self.awaited(sinks) {
+        if sinks.awaited.any() {
             self.rearm(sinks);
         }
-    }
-
-    /// Whether anybody sleeps until something happens here.
-    #[inline]
-    fn awaited(&self, sinks: &mut Sinks<'_>) -> bool {
-        self.queues().any(|cq| sinks.cqs[cq].wait.awaited())
-            || (self.has_counters && self.counters().any(|cntr| sinks.cntrs[cntr].wait.awaited()))
-            || (sinks.regions.counted() && sinks.region_counters().any(|cntr| cntr.wait.awaited()))
     }
 
     /// Progress has disarmed the worker: arms it for those who sleep, or wakes them.

@@ -9,6 +9,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::ffi::*;
@@ -32,6 +34,19 @@ pub struct Wait {
     raised: bool,
     /// A blocking read is to return empty-handed.
     interrupted: bool,
+    /// How many objects of the domain are awaited: one look tells whether any is.
+    awaited: Awaited,
+}
+
+/// The number of objects, of those that share it, on which somebody sleeps or may. It changes under their lock.
+#[derive(Clone, Debug, Default)]
+pub struct Awaited(Arc<AtomicUsize>);
+
+impl Awaited {
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
 }
 
 /// Makes a descriptor of what a system call returned.
@@ -128,12 +143,18 @@ impl Wait {
     ///
     /// # Errors
     /// libfabric's number, negative, for a kind that we do not have.
-    pub fn new(object: fi_wait_obj) -> Result<Self, libc::c_int> {
+    pub fn new(object: fi_wait_obj, awaited: &Awaited) -> Result<Self, libc::c_int> {
         match object {
             FI_WAIT_NONE | FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_MUTEX_COND | FI_WAIT_YIELD
-            | FI_WAIT_POLLFD => {
-                Ok(Self { object, fds: None, sleepers: 0, armed: false, raised: false, interrupted: false })
-            }
+            | FI_WAIT_POLLFD => Ok(Self {
+                object,
+                fds: None,
+                sleepers: 0,
+                armed: false,
+                raised: false,
+                interrupted: false,
+                awaited: awaited.clone(),
+            }),
             // wait sets are gone from libfabric 2
             FI_WAIT_SET => Err(-FI_ENOSYS),
             _ => Err(-FI_EINVAL),
@@ -147,8 +168,19 @@ impl Wait {
 
     /// Whether anybody sleeps, or may.
     #[inline]
-    pub fn awaited(&self) -> bool {
+    fn awaited(&self) -> bool {
         self.armed || self.sleepers > 0
+    }
+
+    /// Changes who sleeps, and the common count with that.
+    fn change(&mut self, f: impl FnOnce(&mut Self)) {
+        let before = self.awaited();
+        f(self);
+        match (before, self.awaited()) {
+            (false, true) => self.awaited.0.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.awaited.0.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
     }
 
     /// The descriptor to sleep on; `workers` are the descriptors that it joins when it is made.
@@ -196,7 +228,7 @@ impl Wait {
     /// Makes the descriptor readable, whoever waits.
     #[cold]
     pub fn raise(&mut self) {
-        self.armed = false;
+        self.change(|wait| wait.armed = false);
         if !self.raised {
             self.raised = true;
             if let Some(fds) = &self.fds {
@@ -217,17 +249,17 @@ impl Wait {
 
     /// The application is going to wait on the descriptor.
     pub fn arm(&mut self) {
-        self.armed = true;
+        self.change(|wait| wait.armed = true);
     }
 
     /// A thread goes to sleep.
     pub fn enter(&mut self) {
-        self.sleepers += 1;
+        self.change(|wait| wait.sleepers += 1);
     }
 
     /// A thread has woken up.
     pub fn leave(&mut self) {
-        self.sleepers -= 1;
+        self.change(|wait| wait.sleepers -= 1);
     }
 
     /// Makes one blocking read return, now or the next.
@@ -278,5 +310,11 @@ impl Wait {
     /// Which kind of wait object it is.
     pub fn object(&self) -> fi_wait_obj {
         self.object
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.change(|wait| (wait.armed, wait.sleepers) = (false, 0));
     }
 }

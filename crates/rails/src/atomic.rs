@@ -80,6 +80,11 @@ pub fn element_size(datatype: u8) -> Option<usize> {
     by_type!(datatype, bytes(), None)
 }
 
+/// Whether the operation leaves the memory as it is.
+pub fn is_read(code: AtomicCode) -> bool {
+    code.op == op::READ
+}
+
 fn defined<E: Element>(op: u8) -> bool {
     E::defines(op)
 }

@@ -231,6 +231,7 @@ fn atomics_of_all_three_kinds() {
     }
     let now: Vec<_> = memory.chunks(8).map(|v| u64::from_ne_bytes(v.try_into().unwrap())).collect();
     assert_eq!(now, [5, 27 ^ 5]);
+    assert_eq!(p.b.count(p.b.written), 2, "those that return nothing are writes");
 }
 
 /// MPICH asks for every pair of a datatype and an operation.

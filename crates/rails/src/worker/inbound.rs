@@ -1,8 +1,8 @@
 //! From a rail to the engine: frames, and where their payloads go.
 
-use super::Core;
-use super::buffers::scratch_place;
+use super::buffers::{User, scratch_place};
 use super::ops::ATOMIC_MAX;
+use super::{Core, Event, EventKind};
 use crate::atomic;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use polyrail_core::frame::{AtomicKind, Frame, Status};
@@ -113,6 +113,14 @@ impl Inbound<'_> {
                 (done.map(|()| values.len()), values)
             }
         };
+        if result.is_ok() {
+            let kind = match operation.code.kind {
+                AtomicKind::Update => EventKind::RemoteWrite,
+                AtomicKind::Fetch | AtomicKind::Compare => EventKind::RemoteRead,
+            };
+            let event = Event::of(kind, User::default());
+            self.core.events.push_back(Event { peer: Some(peer), key: operation.key, ..event });
+        }
         if let Some(stash) = self.core.engine.operated(peer, operation, result) {
             self.core.bufs.stashes.insert(stash, values);
         }
@@ -211,7 +219,8 @@ impl Core {
             // the answer would not fit into a frame
             return Err(Status::Unsupported);
         }
-        let wanted = Access { read: false, write: true };
+        let (reads, changes) = (operation.code.kind != AtomicKind::Update, !atomic::is_read(operation.code));
+        let wanted = Access { read: reads, write: changes };
         let offset = self.engine.regions.check(operation.key, operation.addr, len, wanted)?;
         let region = self.bufs.regions.get(&operation.key).ok_or(Status::Access)?;
         Ok(region.memory.base.wrapping_add(offset as usize))

@@ -1,0 +1,252 @@
+//! Reading completion queues: at once, blocking, and what went wrong.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use polyrail_core::proto::PeerIdx;
+
+use super::{CqMember, CqObject, Entry, Fault, poll, settle, workers};
+use crate::domain::State;
+use crate::error;
+use crate::ffi::*;
+use crate::wait::{Deadline, sleep_on};
+
+/// Empty reads before the processor is given away: with more processes than processors, who spins keeps the one from running
+/// that it waits for.
+const PATIENCE: u32 = 200;
+/// Rounds of a blocking read before it sleeps.
+const SPIN: u32 = 20;
+
+pub static OPS: fi_ops_cq =
+    fi_ops_cq { size: size_of::<fi_ops_cq>(), read, readfrom, readerr, sread, sreadfrom, signal, strerror };
+
+impl CqMember {
+    /// Copies up to `count` entries to `buf`, and their senders to `sources` unless that is null. Negative: libfabric's
+    /// number.
+    ///
+    /// # Safety
+    /// `buf` has room for `count` entries of the queue's format, `sources` for as many.
+    #[inline]
+    unsafe fn take(
+        &self,
+        state: &mut State,
+        buf: *mut c_void,
+        count: usize,
+        sources: *mut fi_addr_t,
+    ) -> isize {
+        let cq = &mut state.cqs[self.member.number];
+        if cq.is_empty() {
+            poll(state, &self.member);
+        }
+        let cq = &mut state.cqs[self.member.number];
+        if !cq.faults.is_empty() {
+            return -(FI_EAVAIL as isize);
+        }
+        if cq.entries.is_empty() {
+            return -(FI_EAGAIN as isize);
+        }
+        let count = count.min(cq.entries.len());
+        for (at, entry) in cq.entries.iter().take(count).enumerate() {
+            // SAFETY: C's room; an entry begins with C's form of it.
+            unsafe {
+                entry.write(buf.cast::<u8>().add(at * self.entry), self.entry);
+                if !sources.is_null() {
+                    sources.add(at).write(entry.source);
+                }
+            }
+        }
+        cq.entries.drain(..count);
+        if !sources.is_null() {
+            for at in 0..count {
+                // SAFETY: written above.
+                unsafe { sources.add(at).write(source_of(state, sources.add(at).read())) };
+            }
+        }
+        count as isize
+    }
+
+    /// [`CqMember::take`] with the lock, giving the processor away after many empty reads.
+    ///
+    /// # Safety
+    /// As for [`CqMember::take`].
+    #[inline]
+    unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
+        // SAFETY: by the caller's promise.
+        let got = unsafe { self.take(&mut self.member.lock(), buf, count, sources) };
+        if got == -(FI_EAGAIN as isize) {
+            self.idle();
+        } else {
+            self.empty.store(0, Ordering::Relaxed);
+        }
+        got
+    }
+
+    #[inline]
+    fn idle(&self) {
+        let empty = self.empty.load(Ordering::Relaxed);
+        if empty < PATIENCE {
+            self.empty.store(empty + 1, Ordering::Relaxed);
+        } else if self.member.domain.config.yielding {
+            std::thread::yield_now();
+        }
+    }
+
+    /// A blocking read.
+    ///
+    /// # Safety
+    /// As for [`CqMember::take`].
+    unsafe fn sleep(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t, timeout: c_int) -> isize {
+        let (deadline, number) = (Deadline::after(timeout), self.member.number);
+        let mut rounds = 0;
+        loop {
+            let mut state = self.member.lock();
+            if !state.cqs[number].wait.blocks() {
+                return -(FI_EINVAL as isize);
+            }
+            // SAFETY: by the caller's promise.
+            let got = unsafe { self.take(&mut state, buf, count, sources) };
+            if got != -(FI_EAGAIN as isize) || state.cqs[number].wait.take_interrupt() || deadline.passed() {
+                return got;
+            }
+            rounds += 1;
+            if rounds < SPIN || !settle(&mut state, &self.member) {
+                continue;
+            }
+            let workers = workers(&state, number);
+            let fd = match state.cqs[number].wait.fd(workers) {
+                Ok(fd) => fd,
+                Err(error) => return -(error.raw_os_error().unwrap_or(FI_EIO) as isize),
+            };
+            state.cqs[number].wait.enter();
+            drop(state);
+            let slept = sleep_on(fd, deadline.or_in(Deadline::LONGEST));
+            self.member.lock().cqs[number].wait.leave();
+            if let Err(error) = slept {
+                return -(error.raw_os_error().unwrap_or(FI_EIO) as isize);
+            }
+        }
+    }
+}
+
+/// A sender as the application knows it.
+fn source_of(state: &mut State, source: u64) -> fi_addr_t {
+    if source == Entry::NO_SOURCE {
+        return FI_ADDR_NOTAVAIL;
+    }
+    let (endpoint, sinks) = state.split((source >> 32) as usize);
+    endpoint.source_of(PeerIdx(source as u32), sinks.avs)
+}
+
+unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
+    // SAFETY: C's queue and room.
+    unsafe { CqObject::ours(cq).read(buf, count, ptr::null_mut()) }
+}
+
+unsafe extern "C" fn readfrom(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut fi_addr_t,
+) -> isize {
+    // SAFETY: C's queue and room.
+    unsafe { CqObject::ours(cq).read(buf, count, src_addr) }
+}
+
+unsafe extern "C" fn sread(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    _cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: C's queue and room. The condition is an optimisation that we do not need.
+    unsafe { CqObject::ours(cq).sleep(buf, count, ptr::null_mut(), timeout) }
+}
+
+unsafe extern "C" fn sreadfrom(
+    cq: *mut fid_cq,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut fi_addr_t,
+    _cond: *const c_void,
+    timeout: c_int,
+) -> isize {
+    // SAFETY: as in `sread`.
+    unsafe { CqObject::ours(cq).sleep(buf, count, src_addr, timeout) }
+}
+
+unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
+    // SAFETY: C's queue.
+    let member = &unsafe { CqObject::ours(cq) }.member;
+    let mut state = member.lock();
+    let wait = &mut state.cqs[member.number].wait;
+    if !wait.blocks() {
+        return -FI_EINVAL;
+    }
+    wait.interrupt();
+    FI_SUCCESS
+}
+
+/// Writes as much of the error entry as the application's version of it has.
+unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _flags: u64) -> isize {
+    // SAFETY: C's queue.
+    let member = &unsafe { CqObject::ours(cq) }.member;
+    let version = member.domain.api_version;
+    let mut state = member.lock();
+    let mut fault = state.cqs[member.number].faults.pop_front();
+    if fault.is_none() {
+        poll(&mut state, member);
+        fault = state.cqs[member.number].faults.pop_front();
+    }
+    let Some(Fault { entry, olen, why }) = fault else { return -(FI_EAGAIN as isize) };
+    // SAFETY: C's place, an entry of its version; no reference to the whole is made.
+    unsafe {
+        (*buf).op_context = ptr::with_exposed_provenance_mut(entry.context as usize);
+        (*buf).flags = entry.flags;
+        (*buf).len = entry.len as usize;
+        (*buf).buf = ptr::with_exposed_provenance_mut(entry.buf as usize);
+        (*buf).data = entry.data;
+        (*buf).tag = entry.tag;
+        (*buf).olen = olen as usize;
+        (*buf).err = why.err;
+        (*buf).prov_errno = why.prov_errno;
+        let sized = version >= FI_VERSION(1, 5);
+        if why.data.is_empty() {
+            if sized {
+                (*buf).err_data_size = 0;
+            }
+        } else if sized && (*buf).err_data_size > 0 && !(*buf).err_data.is_null() {
+            let len = why.data.len().min((*buf).err_data_size);
+            let room = (*buf).err_data.cast::<u8>();
+            ptr::copy_nonoverlapping(why.data.as_ptr(), room, len);
+            if len < why.data.len() && why.err != FI_EADDRNOTAVAIL {
+                // a sentence that was cut still ends
+                room.add(len - 1).write(0);
+            }
+            (*buf).err_data_size = len;
+        } else {
+            let shown = &mut state.cqs[member.number].shown;
+            *shown = why.data;
+            (*buf).err_data = shown.as_mut_ptr().cast();
+            if sized {
+                (*buf).err_data_size = shown.len();
+            }
+        }
+        if version >= FI_VERSION(1, 20) {
+            (*buf).src_addr = FI_ADDR_NOTAVAIL;
+        }
+    }
+    1
+}
+
+unsafe extern "C" fn strerror(
+    _: *mut fid_cq,
+    prov_errno: c_int,
+    err_data: *const c_void,
+    buf: *mut c_char,
+    len: usize,
+) -> *const c_char {
+    // SAFETY: as our caller says.
+    unsafe { error::sentence(prov_errno, err_data, buf, len) }
+}
