@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod cost;
 pub mod frame;
 pub mod matching;
 pub mod proto;
+pub mod sim;
 pub mod slab;
 pub mod state;
 pub mod wire;

@@ -2,7 +2,7 @@
 //!
 //! | `addr_format` | a peer's address | where an endpoint listens (`src_addr`) |
 //! |---|---|---|
-//! | `FI_FORMAT_UNSPEC` | the 64 bytes of [`polyrail_core::wire::Address`] | 64 bytes that only this process reads ([`Source`]) |
+//! | `FI_FORMAT_UNSPEC` | the 64 bytes of [`polyrail_core::wire::Address`] | the same where it can be, else 64 bytes that only this process reads ([`Source`]) |
 //! | `FI_SOCKADDR_IN`, `FI_SOCKADDR_IN6` | IP and port of a *named* endpoint, whose key is derived from the user's secret | the same |
 //!
 //! The first is the rule: such an address carries a random key, and who is not given it cannot connect.
@@ -125,6 +125,8 @@ pub enum Source {
     /// There, under a key derived from the user's secret: the user's other processes reach it by IP and port. Port 0 stands for
     /// a free one, an unspecified IP for all.
     At(SocketAddr),
+    /// At this very address, which was an endpoint's of this process before.
+    Again(Address),
 }
 
 impl Source {
@@ -132,24 +134,29 @@ impl Source {
 
     /// As `fi_info::src_addr`.
     pub fn write(self, format: Format) -> Vec<u8> {
-        let (Self::At(at), Format::Own) = (self, format) else {
-            return match (self, format) {
-                (Self::At(at), _) => write_socket(at),
-                (_, Format::Own) => padded(&Self::MAGIC),
-                (_, Format::V4) => write_socket((Ipv4Addr::UNSPECIFIED, 0).into()),
-                (_, Format::V6) => write_socket((Ipv6Addr::UNSPECIFIED, 0).into()),
-            };
-        };
-        padded(&[&Self::MAGIC[..], &write_socket(at)].concat())
+        match (self, format) {
+            // one address, that of a named endpoint, for those who listen there and those who connect
+            (Self::At(at), Format::Own) => match named_address(at) {
+                Ok(address) => address.to_bytes().to_vec(),
+                Err(_) => padded(&[&Self::MAGIC[..], &write_socket(at)].concat()),
+            },
+            (Self::At(at), _) => write_socket(at),
+            (Self::Again(address), _) => address.to_bytes().to_vec(),
+            (Self::Anywhere, Format::Own) => padded(&Self::MAGIC),
+            (Self::Anywhere, Format::V4) => write_socket((Ipv4Addr::UNSPECIFIED, 0).into()),
+            (Self::Anywhere, Format::V6) => write_socket((Ipv6Addr::UNSPECIFIED, 0).into()),
+        }
     }
 
-    /// From `fi_info::src_addr`. In our own format a peer's address will do too: it is that of a named endpoint.
+    /// From `fi_info::src_addr`.
     pub fn read(format: Format, bytes: &[u8]) -> Option<Self> {
         if format != Format::Own {
             return format.socket(bytes).map(Self::At);
         }
         if let Ok(address) = Address::parse(bytes) {
-            return address.sockets().next().map(Self::At);
+            let at = address.sockets().next()?;
+            let named = named_address(at).is_ok_and(|named| named == address);
+            return Some(if named { Self::At(at) } else { Self::Again(address) });
         }
         let rest = bytes.strip_prefix(&Self::MAGIC).filter(|_| bytes.len() == OWN)?;
         Some(read_socket(rest).map_or(Self::Anywhere, Self::At))
@@ -191,8 +198,9 @@ mod tests {
         let v6 = SocketAddr::V6(SocketAddrV6::new("fe80::1".parse().unwrap(), 80, 7, 3));
         for (format, source) in [
             (Format::Own, Source::Anywhere),
-            (Format::Own, Source::At(v4)),
-            (Format::Own, Source::At(v6)),
+            // nobody can connect there, so that it is no named endpoint's address
+            (Format::Own, Source::At(([0, 0, 0, 0], 80).into())),
+            (Format::Own, Source::At("[::]:80".parse().unwrap())),
             (Format::V4, Source::At(v4)),
             (Format::V6, Source::At(v6)),
         ] {

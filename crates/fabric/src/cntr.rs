@@ -114,10 +114,15 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     FI_SUCCESS
 }
 
-/// The descriptors of the workers whose completions are counted.
+/// The endpoints whose completions are counted: all, when it counts what peers do to a region.
+fn users(state: &State, cntr: usize) -> Vec<usize> {
+    let cntr = &state.cntrs[cntr];
+    if cntr.regions > 0 { state.endpoints.keys().collect() } else { cntr.users.clone() }
+}
+
+/// The descriptors of their workers.
 fn workers(state: &State, cntr: usize) -> Vec<RawFd> {
-    let users = state.cntrs[cntr].users.iter();
-    users.filter_map(|&user| state.endpoints[user].wait_fd()).collect()
+    users(state, cntr).into_iter().filter_map(|user| state.endpoints[user].wait_fd()).collect()
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
@@ -147,7 +152,11 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 
 fn poll(state: &mut State, member: &Member) {
     member.domain.polled();
-    state.progress_all(|state| &state.cntrs[member.number].users);
+    if state.cntrs[member.number].regions == 0 {
+        state.progress_all(|state| &state.cntrs[member.number].users);
+    } else {
+        users(state, member.number).into_iter().for_each(|user| _ = state.progress(user));
+    }
 }
 
 /// `fi_trywait`: whether the application may sleep on the descriptor.
@@ -174,8 +183,7 @@ pub unsafe fn try_wait(fid: *mut fid) -> io::Result<bool> {
 /// Progress, then arms all endpoints: true when something would wake a sleeper.
 fn settle(state: &mut State, member: &Member) -> bool {
     poll(state, member);
-    let cntr = &state.cntrs[member.number];
-    if !cntr.users.iter().all(|&user| state.endpoints[user].arm()) {
+    if !users(state, member.number).into_iter().all(|user| state.endpoints[user].arm()) {
         return false;
     }
     state.cntrs[member.number].wait.lower();
@@ -238,6 +246,7 @@ unsafe extern "C" fn seterr(cntr: *mut fid_cntr, value: u64) -> c_int {
     unsafe { change(cntr, |cntr| cntr.errors = value) }
 }
 
+/// Works for counters without a wait object too: applications do not know better.
 unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
     // SAFETY: C's counter.
     let member = unsafe { member(cntr.cast()) };
@@ -246,9 +255,6 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -
     let mut rounds = 0;
     loop {
         let mut state = member.lock();
-        if !state.cntrs[number].wait.blocks() {
-            return -FI_EINVAL;
-        }
         poll(&mut state, member);
         let cntr = &state.cntrs[number];
         if cntr.value >= threshold {

@@ -470,7 +470,11 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _flags:
         (*buf).err = why.err;
         (*buf).prov_errno = why.prov_errno;
         let sized = version >= FI_VERSION(1, 5);
-        if sized && (*buf).err_data_size > 0 && !(*buf).err_data.is_null() {
+        if why.data.is_empty() {
+            if sized {
+                (*buf).err_data_size = 0;
+            }
+        } else if sized && (*buf).err_data_size > 0 && !(*buf).err_data.is_null() {
             let len = why.data.len().min((*buf).err_data_size);
             let room = (*buf).err_data.cast::<u8>();
             ptr::copy_nonoverlapping(why.data.as_ptr(), room, len);

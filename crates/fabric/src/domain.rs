@@ -25,6 +25,7 @@ use crate::info::offer::ATOMIC_MAX;
 use crate::mr::{self, Regions};
 use crate::object::{self, Object, Slab, head};
 use crate::provider::{self, log};
+use crate::pusher::Pusher;
 
 type DomainObject = Object<fid_domain, Arc<Domain>>;
 
@@ -43,6 +44,7 @@ pub struct Domain {
     pub own_keys: bool,
     state: Mutex<State>,
     auto: Option<Auto>,
+    pusher: Pusher,
     eq: OnceLock<(Arc<Eq>, bool)>,
     /// Rounds of progress that applications have asked for.
     polls: AtomicU64,
@@ -96,8 +98,14 @@ impl Domain {
         self.auto.as_ref()
     }
 
-    /// Ends that thread.
+    /// The thread that sends what is held back.
+    pub fn pusher(&self) -> &Pusher {
+        &self.pusher
+    }
+
+    /// Ends both threads.
     pub fn stop(&self) {
+        self.pusher.stop();
         if let Some(auto) = &self.auto {
             auto.stop();
         }
@@ -166,6 +174,7 @@ pub unsafe fn open(
         own_keys: basic || mode & FI_MR_PROV_KEY != 0,
         state: Mutex::default(),
         auto,
+        pusher: Pusher::default(),
         eq: OnceLock::new(),
         polls: AtomicU64::new(0),
     });

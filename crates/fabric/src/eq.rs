@@ -248,8 +248,8 @@ unsafe extern "C" fn sread(
         if got != -(FI_EAGAIN as isize) || deadline.passed() {
             return got;
         }
-        // SAFETY: C's event queue.
         let fd = {
+            // SAFETY: C's event queue.
             let mut inner = unsafe { EqObject::ours(eq) }.lock();
             if !inner.wait.blocks() {
                 return -(FI_EINVAL as isize);

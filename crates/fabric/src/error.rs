@@ -15,7 +15,9 @@ pub struct Why {
     pub err: c_int,
     /// Ours: an index into [`SENTENCES`], from 1 on.
     pub prov_errno: c_int,
-    /// A sentence, ending in NUL; or an address, for [`stranger`].
+    /// What `prov_errno` does not say: a sentence that names the peer, ending in NUL; or an address, for [`stranger`]. Often
+    /// nothing, and that on purpose: applications read expected errors with an entry on their stack that they never
+    /// initialised, whose `err_data` must not be written through.
     pub data: Vec<u8>,
 }
 
@@ -41,8 +43,7 @@ const NO_MESSAGE: usize = 4;
 const STRANGER: usize = 5;
 
 fn of(number: usize) -> Why {
-    let (err, sentence) = SENTENCES[number - 1];
-    Why { err, prov_errno: number as c_int, data: sentence.to_bytes_with_nul().to_vec() }
+    Why { err: SENTENCES[number - 1].0, prov_errno: number as c_int, data: Vec::new() }
 }
 
 pub fn truncated() -> Why {

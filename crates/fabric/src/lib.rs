@@ -41,6 +41,7 @@ mod mr;
 mod object;
 mod progress;
 mod provider;
+mod pusher;
 mod wait;
 
 pub use provider::fi_prov_ini;

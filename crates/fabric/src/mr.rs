@@ -40,13 +40,18 @@ struct Region {
 #[derive(Debug, Default)]
 pub struct Regions {
     by_key: HashMap<u64, Region>,
-    /// Whether any has ever had a counter.
     counted: bool,
 }
 
 impl Regions {
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
+    }
+
+    /// Whether any region has ever had a counter.
+    #[inline]
+    pub fn counted(&self) -> bool {
+        self.counted
     }
 
     /// The counter bound to a region for this kind of access.

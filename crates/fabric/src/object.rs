@@ -81,10 +81,6 @@ impl<T> Slab<T> {
         self.slots.get(at)?.as_ref()
     }
 
-    pub fn get_mut(&mut self, at: usize) -> Option<&mut T> {
-        self.slots.get_mut(at)?.as_mut()
-    }
-
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -45,6 +45,13 @@ pub struct Sinks<'a> {
     pub regions: &'a crate::mr::Regions,
 }
 
+impl Sinks<'_> {
+    /// Counters of what peers do to regions: any endpoint may be the one that notices.
+    pub fn region_counters(&mut self) -> impl Iterator<Item = &mut Cntr> {
+        self.cntrs.values_mut().filter(|cntr| cntr.regions > 0)
+    }
+}
+
 impl State {
     /// An endpoint, and where its completions go.
     #[inline]
@@ -93,9 +100,10 @@ impl Endpoint {
 
     /// Whether anybody sleeps until something happens here.
     #[inline]
-    fn awaited(&self, sinks: &Sinks<'_>) -> bool {
+    fn awaited(&self, sinks: &mut Sinks<'_>) -> bool {
         self.queues().any(|cq| sinks.cqs[cq].wait.awaited())
             || (self.has_counters && self.counters().any(|cntr| sinks.cntrs[cntr].wait.awaited()))
+            || (sinks.regions.counted() && sinks.region_counters().any(|cntr| cntr.wait.awaited()))
     }
 
     /// Progress has disarmed the worker: arms it for those who sleep, or wakes them.
@@ -110,6 +118,7 @@ impl Endpoint {
         for cntr in self.counters() {
             sinks.cntrs[cntr].wait.wake();
         }
+        sinks.region_counters().for_each(|cntr| cntr.wait.wake());
     }
 
     /// Counts a success.
@@ -202,13 +211,13 @@ impl Endpoint {
         }
         let mut wanted = marks & mark::WANTED != 0;
         if marks & mark::EXTRA != 0 {
-            self.into_multi(&mut entry, &event);
+            self.place_in_multi(&mut entry, &event);
             wanted |= event.released;
         }
         match event.error {
             None if event.got == event.len => {
                 if self.source_err && self.is_stranger(&event, sinks) {
-                    return self.from_stranger(entry, &event, sinks);
+                    return self.report_stranger(entry, &event, sinks);
                 }
                 self.count(Class::Recv, sinks);
                 if wanted {
@@ -228,7 +237,7 @@ impl Endpoint {
 
     /// A message in a multi-receive buffer, or that buffer's end.
     #[cold]
-    fn into_multi(&mut self, entry: &mut Entry, event: &Event) {
+    fn place_in_multi(&mut self, entry: &mut Entry, event: &Event) {
         let number = event.user.context as usize;
         if let Some(Extra { context, base, .. }) = self.extras.get(number) {
             entry.context = *context;
@@ -246,7 +255,7 @@ impl Endpoint {
 
     /// With `FI_SOURCE_ERR`: a message from an address that was never inserted comes as an error, with the address.
     #[cold]
-    fn from_stranger(&mut self, entry: Entry, event: &Event, sinks: &mut Sinks<'_>) {
+    fn report_stranger(&mut self, entry: Entry, event: &Event, sinks: &mut Sinks<'_>) {
         let bytes = event.peer.and_then(|peer| self.worker.as_ref()?.address_of(peer));
         let address = bytes.and_then(|bytes| self.format.write(&Address::parse(&bytes).ok()?));
         let why = error::Why { data: address.unwrap_or_default(), ..error::stranger() };

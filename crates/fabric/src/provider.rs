@@ -10,7 +10,7 @@ use polyrail_rails::config::SETTINGS;
 use polyrail_rails::{Config, Error};
 
 use crate::ffi::host::{Host, HostOf};
-use crate::ffi::{FI_LOG_CORE, FI_LOG_WARN, FI_VERSION, fi_context, fi_provider};
+use crate::ffi::{FI_VERSION, fi_context, fi_provider};
 use crate::{fabric, info};
 
 /// The provider's name, and that of its one fabric and one domain.

@@ -39,8 +39,10 @@ pub struct Config {
     pub shm_eager: usize,
     /// Eager bytes that each peer may send without a matching receive.
     pub window: usize,
-    /// How long a connection may take to come about.
+    /// How long it may take to reach a peer's host and port.
     pub connect_timeout: Duration,
+    /// How long a peer that was reached may take to answer: it answers when its program makes progress.
+    pub answer_timeout: Duration,
     /// How long an orderly close waits for what is still to be sent.
     pub linger: Duration,
     /// How long a silent network is believed before the peer counts as gone.
@@ -68,6 +70,7 @@ impl Default for Config {
             shm_eager: 16 << 10,
             window: 2 << 20,
             connect_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(600),
             linger: Duration::from_secs(5),
             peer_timeout: Duration::from_secs(30),
             congestion: None,
@@ -89,7 +92,8 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("TCP_EAGER", "longest message that goes eagerly by TCP, in bytes (default 65536)"),
     ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 16384)"),
     ("WINDOW", "eager bytes that each peer may send without a matching receive (default 2097152)"),
-    ("CONNECT_TIMEOUT", "seconds that a connection may take to come about (default 10)"),
+    ("CONNECT_TIMEOUT", "seconds that it may take to reach a peer's host and port (default 10)"),
+    ("ANSWER_TIMEOUT", "seconds that a peer that was reached may compute before it answers (default 600)"),
     ("LINGER", "seconds that an orderly close waits for what is still to be sent (default 5)"),
     ("PEER_TIMEOUT", "seconds of network silence after which a peer counts as gone (default 30)"),
     ("CONGESTION", "TCP congestion control (default: the system's)"),
@@ -155,6 +159,9 @@ impl Config {
         let seconds = |n| Duration::from_secs(n as u64);
         number(&lookup, "CONNECT_TIMEOUT", "POLYRAIL_CONNECT_TIMEOUT", 1, day, |n| {
             c.connect_timeout = seconds(n)
+        })?;
+        number(&lookup, "ANSWER_TIMEOUT", "POLYRAIL_ANSWER_TIMEOUT", 1, 365 * day, |n| {
+            c.answer_timeout = seconds(n)
         })?;
         number(&lookup, "LINGER", "POLYRAIL_LINGER", 0, day, |n| c.linger = seconds(n))?;
         number(&lookup, "PEER_TIMEOUT", "POLYRAIL_PEER_TIMEOUT", 1, day, |n| c.peer_timeout = seconds(n))?;

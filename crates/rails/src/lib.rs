@@ -16,10 +16,10 @@ pub mod worker;
 
 pub use config::Config;
 pub use error::Error;
-pub use report::report;
-pub use worker::{Event, EventKind, INJECT_MAX, Issued, Refused, User, Worker};
 /// Words of `core` that this crate's users need.
 pub use polyrail_core::{
     proto::{Failure, PeerIdx, Route, Scheme},
     wire::{Address, AddressError, Versions},
 };
+pub use report::report;
+pub use worker::{Event, EventKind, INJECT_MAX, Issued, Refused, User, Worker};

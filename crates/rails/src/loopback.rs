@@ -10,10 +10,13 @@ const FRAMES: usize = 1024;
 /// Frames after which no further fragment is wanted.
 const BULK_FRAMES: usize = 4;
 
+/// A frame on its way: header, its length, payload.
+type Waiting = ([u8; MAX_HEADER], usize, Vec<u8>);
+
 /// A rail with one link, [`Loopback::LINK`].
 #[derive(Default)]
 pub struct Loopback {
-    queue: VecDeque<(([u8; MAX_HEADER], usize), Vec<u8>)>,
+    queue: VecDeque<Waiting>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -40,7 +43,7 @@ impl Rail for Loopback {
         }
         let mut head = [0; MAX_HEADER];
         head[..header.len()].copy_from_slice(header);
-        self.queue.push_back(((head, header.len()), bytes));
+        self.queue.push_back((head, header.len(), bytes));
         Ok(Sent::Done)
     }
 
@@ -53,11 +56,12 @@ impl Rail for Loopback {
     fn progress(&mut self, sink: &mut dyn Sink) -> usize {
         let waiting = self.queue.len();
         for _ in 0..waiting {
-            let Some(((head, len), mut bytes)) = self.queue.pop_front() else { break };
+            let Some((head, len, mut bytes)) = self.queue.pop_front() else { break };
             match Frame::parse(&head[..len]) {
-                // SAFETY: `bytes` outlives the call.
                 Ok((frame, _)) => {
-                    sink.frame(Self::LINK, frame, unsafe { Payload::new(bytes.as_ptr(), bytes.len()) })
+                    // SAFETY: `bytes` outlives the call.
+                    let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
+                    sink.frame(Self::LINK, frame, payload);
                 }
                 Err(why) => sink.down(Self::LINK, Down::Protocol(why.to_string())),
             }

@@ -1,10 +1,12 @@
-//! What lock-free code is made of: atomics, bytes that two processes share, and the two halves of an asymmetric barrier.
+//! What lock-free code is made of: atomics, bytes that two processes share, the two halves of an asymmetric barrier, and a
+//! hint to the caches.
 //!
 //! Normally these are core's atomics and raw bytes. Under `--cfg loom` they are loom's, so that the model checker sees
 //! every access; code that imports them from here alone can be checked unchanged.
 
 pub use imp::{
-    AtomicU32, AtomicU64, ByteCell, Ordering, heavy_barrier, light_barrier, membarrier_registered,
+    AtomicU32, AtomicU64, ByteCell, Ordering, evict, evicting_pays, heavy_barrier, light_barrier,
+    membarrier_registered,
 };
 
 #[cfg(not(loom))]
@@ -43,6 +45,43 @@ mod imp {
         }
     }
 
+    /// Whether a consumer of much data does well to [`evict`] what it has read. On AMD's processors, writing to a line that
+    /// another core has read is so much slower than writing to one that no core has, that streams of 4 KiB go 1.4 times as
+    /// fast between cores that share a cache, and 4 times between those that do not (Zen 4). Not known of others: there, no.
+    pub fn evicting_pays() -> bool {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{__cpuid, __cpuid_count};
+            const CLFLUSHOPT: u32 = 1 << 23;
+            // Older compilers call these unsafe.
+            #[allow(unused_unsafe)]
+            // SAFETY: every processor of this architecture has the instruction; leaf 7 is asked for only where it exists.
+            unsafe {
+                let vendor = __cpuid(0);
+                let amd =
+                    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == *b"AuthenticAMD";
+                amd && vendor.eax >= 7 && __cpuid_count(7, 0).ebx & CLFLUSHOPT != 0
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
+    /// Writes a cache line back to memory and drops it from all caches. Its contents stay, only the time of access changes.
+    ///
+    /// # Safety
+    /// [`evicting_pays`] on this processor; `line` points into mapped memory.
+    #[inline(always)]
+    pub unsafe fn evict(line: *const ByteCell) {
+        // SAFETY: the processor has the instruction, says the caller; it changes no memory and no register.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+
     /// Whether this process answers the barriers of others (registers on the first call).
     pub fn membarrier_registered() -> bool {
         static DONE: OnceLock<bool> = OnceLock::new();
@@ -77,7 +116,7 @@ mod imp {
 }
 
 #[cfg(loom)]
-#[allow(missing_docs)]
+#[allow(missing_docs, dead_code)]
 mod imp {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use loom::{cell::UnsafeCell, sync::atomic::fence};
@@ -103,6 +142,12 @@ mod imp {
             }
         }
     }
+
+    pub fn evicting_pays() -> bool {
+        false
+    }
+
+    pub unsafe fn evict(_line: *const ByteCell) {}
 
     pub fn membarrier_registered() -> bool {
         false

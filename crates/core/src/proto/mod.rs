@@ -20,22 +20,28 @@
 //! Order: EAGER, RTS, PUT, PUT_RTS, GET, ATOMIC and AM carry a per-peer sequence number and take effect in that order,
 //! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
 //!
-//! Files: `types` words; `peer` per-peer state; `send`, `recv`, `rma` the three families of operations; `region` keys and
-//! bounds. The phases of sends and receives are data, in `phase`.
+//! Files: `types` words; `peer` per-peer state; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
+//! either end; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
 
 mod peer;
 mod phase;
 mod recv;
 mod region;
+mod rendezvous;
 mod rma;
 mod send;
+mod target;
 mod types;
 
 pub use peer::{CREDIT_UNIT, REORDER_WINDOW, Route, Scheme};
-pub use phase::{RecvEvent, RecvPhase, SendEvent, SendPhase};
 pub use region::{Access, KeyTaken, Regions, Registered};
 pub use rma::{PartSpec, RmaKind};
 pub use types::*;
+
+/// The phases of sends and receives as data, for tests and tools that print them.
+pub mod machines {
+    pub use super::phase::{RECV, RecvEvent, RecvPhase, SEND, SendEvent, SendPhase};
+}
 
 use crate::frame::{Frame, OpId};
 use crate::matching::{PostedQueue, UnexpectedQueue};
@@ -70,6 +76,7 @@ pub struct Engine {
     stashes: Slab<recv::Stash>,
     rmas: Slab<rma::RmaOp>,
     parts: Slab<rma::Part>,
+    puts: Slab<target::PutIn>,
     /// Memory that peers may reach.
     pub regions: Regions,
     actions: VecDeque<Action>,
@@ -90,6 +97,7 @@ impl Engine {
             stashes: Slab::default(),
             rmas: Slab::default(),
             parts: Slab::default(),
+            puts: Slab::default(),
             regions: Regions::default(),
             actions: VecDeque::new(),
             ready: VecDeque::new(),
@@ -125,16 +133,19 @@ impl Engine {
 
     /// Whether a frame that was held has its turn now.
     pub fn is_due(&self, peer: PeerIdx, seq: u32) -> bool {
-        let p = &self.peers[peer.0 as usize];
-        p.expect_seq == seq && !p.held.contains(&seq)
+        self.peers[peer.0 as usize].expect_seq == seq
     }
 
     /// The peer is gone, or could not be reached: every operation that involves it ends with [`Failure::PeerGone`]. Whole
-    /// messages that had arrived stay receivable. The peer may be connected again, with sequence numbers from zero.
+    /// messages that had arrived stay receivable, as many as its credit allows. The peer may be connected again, with sequence numbers from zero.
     pub fn peer_down(&mut self, peer: PeerIdx) {
-        for seq in self.peers[peer.0 as usize].reset() {
+        let lost = self.peers[peer.0 as usize].reset();
+        // what was held may be due already: in the next session its number means another frame
+        self.actions.retain(|action| !matches!(action, Action::Redeliver(of, _) if *of == peer));
+        for seq in lost.held {
             self.actions.push_back(Action::DropHeld(peer, seq));
         }
+        self.fail_puts(lost.puts);
         self.fail_sends(peer);
         self.fail_rmas(peer);
         self.fail_recvs(peer);
@@ -172,14 +183,29 @@ impl Engine {
         !self.actions.is_empty() || !self.ready.is_empty()
     }
 
-    /// The operations alive: sends, receives, stashed messages, one-sided operations.
-    pub fn in_flight(&self) -> [usize; 4] {
-        [self.sends.len(), self.recvs.len(), self.stashes.len(), self.rmas.len()]
+    /// The operations alive: sends, receives, stashed messages, one-sided operations, puts of peers.
+    pub fn in_flight(&self) -> [usize; 5] {
+        [self.sends.len(), self.recvs.len(), self.stashes.len(), self.rmas.len(), self.puts.len()]
     }
 
+    /// An answer. To a peer that is gone there is none.
     fn control(&mut self, peer: PeerIdx, frame: Frame, payload: Out) {
-        self.peers[peer.0 as usize].control.push_back((frame, payload));
-        self.ready.push_back(peer);
+        let p = &mut self.peers[peer.0 as usize];
+        if p.connected {
+            p.control.push_back((frame, payload));
+            self.ready.push_back(peer);
+        }
+    }
+
+    /// An eager message that came in this session is matched.
+    #[inline]
+    fn consume(&mut self, peer: PeerIdx, session: u32, len: u64) {
+        let p = &mut self.peers[peer.0 as usize];
+        if p.session == session
+            && let Some(credit) = p.consume(len, self.config.window)
+        {
+            self.control(peer, Frame::Credit { credit }, Out::Nothing);
+        }
     }
 
     /// Takes in a frame with `payload` bytes after it; `region` is the payload's content where it lists memory.
@@ -195,9 +221,15 @@ impl Engine {
             if !p.take_credit(order.credit) {
                 return Directive::Broken("it returned credit that it never had");
             }
-            match p.turn(order.seq) {
-                Turn::Now => {
-                    if !p.held.is_empty() && p.held.remove(&p.expect_seq) {
+            let turn = p.turn(order.seq);
+            if let (Turn::Now(true) | Turn::Later, Frame::Eager { .. }) = (&turn, frame)
+                && !p.take(payload as u64, self.config.window)
+            {
+                return Directive::Broken("it sent more than it had credit for");
+            }
+            match turn {
+                Turn::Now(_) => {
+                    if !p.held.is_empty() && p.held.contains(&p.expect_seq) {
                         self.actions.push_back(Action::Redeliver(peer, p.expect_seq));
                     }
                 }
@@ -225,8 +257,10 @@ impl Engine {
                 self.on_get(peer, op, from, len, if writable { region } else { None })
             }
             Frame::GetData { op, offset } => self.on_get_data(peer, op, offset, payload),
-            Frame::AtomicData { op } => self.on_get_data(peer, op, 0, payload),
-            Frame::Atomic { op, at, code, .. } => self.on_atomic(peer, op, at, code),
+            Frame::AtomicData { op } => self.on_atomic_data(peer, op, payload),
+            Frame::Atomic { op, at, code, .. } => {
+                Directive::Operate(Operation { key: at.key, addr: at.addr, code, op })
+            }
             Frame::Credit { credit } => {
                 if self.peers[peer.0 as usize].take_credit(credit) {
                     Directive::Done
@@ -247,9 +281,7 @@ impl Engine {
             After::Received(op) => self.received(op),
             After::Stashed(stash) => self.stashed(stash),
             After::Fragment(op, len) => self.fragment_placed(peer, op, len),
-            After::Put { op, status, data, last, len, key } => {
-                self.put_placed(peer, op, status, data, last, len, key);
-            }
+            After::Put(put) => self.put_placed(put),
             After::Fetched(part, len) => self.fetched(part, len),
         }
     }
@@ -259,8 +291,8 @@ impl Engine {
         match job {
             Job::Rget(op) => self.rget_done(peer, op, ok),
             Job::Rput(op) => self.rput_done(peer, op, ok),
-            Job::PutRts { op, len, key } => self.put_rts_done(peer, op, len, key, ok),
-            Job::Get { op, key } => self.get_done(peer, op, key, ok),
+            Job::PutRts(put) => self.put_rts_done(put, ok),
+            Job::Get { op, key, len } => self.get_done(peer, op, key, len, ok),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the engine knows of one peer: sequence numbers, credit, and what waits to leave.
 
 use super::types::{Out, PeerIdx};
-use crate::frame::{Frame, OpId, Order, Status};
+use crate::frame::{Frame, OpId, Order};
 use alloc::collections::{BTreeSet, VecDeque};
 
 /// How frames reach a peer: the outcome of wireup and of the cost model ([`crate::cost`]).
@@ -82,16 +82,25 @@ pub(super) struct Peer {
     pub ordered: VecDeque<Item>,
     pub streams: VecDeque<Stream>,
 
+    /// Counts the lives of the link; what belongs to an earlier one returns no credit to this one.
+    pub session: u32,
     pub expect_seq: u32,
+    /// Frames that came before their turn and have not been fed again.
     pub held: BTreeSet<u32>,
+    /// Credit units that the peer has used, and those that are free again.
+    pub taken: u32,
     pub consumed: u32,
     pub reported: u32,
-    pub put_status: Option<Status>,
+    /// Puts that are coming in, in their sender's order.
+    pub puts: VecDeque<OpId>,
+    /// The one whose next frame is still to come.
+    pub put_open: Option<OpId>,
 }
 
 /// Where a sequenced frame stands in its peer's order.
 pub(super) enum Turn {
-    Now,
+    /// Its turn; whether it is seen for the first time.
+    Now(bool),
     Later,
     Again,
     Outside,
@@ -129,24 +138,29 @@ impl Peer {
         true
     }
 
-    /// An eager message is matched: its room is free again. True when a quarter of the window has gathered: a CREDIT frame
-    /// waits to leave.
+    /// An eager message of `len` bytes has come; false when the peer had no credit for it.
     #[inline]
-    pub fn consume(&mut self, len: u64, window: u32) -> bool {
+    pub fn take(&mut self, len: u64, window: u32) -> bool {
+        self.taken = self.taken.wrapping_add(units(len));
+        self.taken.wrapping_sub(self.consumed) <= window
+    }
+
+    /// An eager message is matched: its room is free again. The credit to return, when a quarter of the window has gathered.
+    #[inline]
+    pub fn consume(&mut self, len: u64, window: u32) -> Option<u32> {
         self.consumed = self.consumed.wrapping_add(units(len));
-        let due = self.consumed.wrapping_sub(self.reported) >= window / 4;
-        if due {
-            self.reported = self.consumed;
-            self.control.push_back((Frame::Credit { credit: self.consumed }, Out::Nothing));
+        if self.consumed.wrapping_sub(self.reported) < window / 4 {
+            return None;
         }
-        due
+        self.reported = self.consumed;
+        Some(self.consumed)
     }
 
     #[inline]
     pub fn turn(&mut self, seq: u32) -> Turn {
         if seq == self.expect_seq {
             self.expect_seq = seq.wrapping_add(1);
-            return Turn::Now;
+            return Turn::Now(self.held.is_empty() || !self.held.remove(&seq));
         }
         let ahead = seq.wrapping_sub(self.expect_seq);
         match ahead {
@@ -157,9 +171,10 @@ impl Peer {
         }
     }
 
-    /// Everything that waits is forgotten and sequence numbers begin anew; returns which frames were held.
-    pub fn reset(&mut self) -> BTreeSet<u32> {
-        core::mem::take(self).held
+    /// Everything that waits is forgotten and sequence numbers begin anew; returns what there was.
+    pub fn reset(&mut self) -> Self {
+        let session = self.session.wrapping_add(1);
+        core::mem::replace(self, Self { session, ..Self::default() })
     }
 
     #[inline]

@@ -1,4 +1,9 @@
-//! The phases of a message on either side, as data. The tests print both tables; a change shows in their snapshot.
+//! The phases of a message on either side, as data. The tests print both machines; a change shows in their snapshots.
+//!
+//! Besides what the machines say, an operation in any phase fails when its peer is gone, and a posted receive can be taken
+//! back.
+
+use crate::state::Machine;
 
 /// Where a send stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +20,10 @@ pub enum SendPhase {
     Writing,
     /// RTR received: fragments are leaving, then ATS.
     Streaming,
+    /// Complete.
+    Done,
+    /// The receiver refused it.
+    Failed,
 }
 
 /// What happens to a send.
@@ -40,45 +49,50 @@ pub enum SendEvent {
     WriteRefused,
     /// ATS.
     Ats,
+    /// ATS that says that it did not go well.
+    AtsFailed,
 }
 
-/// What a table says: the next phase, the end, or an event that cannot happen there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step<P> {
-    /// Go on in this phase.
-    To(P),
-    /// The operation is complete.
-    End,
-    /// The peer has no business saying this now.
-    Invalid,
-}
-
-impl SendPhase {
-    /// All phases.
-    pub const ALL: [Self; 6] =
-        [Self::Queued, Self::Leaving, Self::AwaitAts, Self::AwaitRtr, Self::Writing, Self::Streaming];
-
-    /// The table.
-    pub fn on(self, event: SendEvent) -> Step<Self> {
-        use SendEvent as E;
-        use Step::{End, Invalid, To};
-        match (self, event) {
-            (Self::Queued, E::EagerDone) => End,
-            (Self::Queued, E::EagerKept) => To(Self::Leaving),
-            (Self::Queued, E::EagerWait) => To(Self::AwaitAts),
-            (Self::Queued, E::RtsSent) => To(Self::AwaitRtr),
-            (Self::Leaving, E::Left) => End,
-            (Self::AwaitAts, E::Left) => To(Self::AwaitAts),
-            (Self::AwaitRtr, E::RtrWritable) => To(Self::Writing),
-            (Self::AwaitRtr, E::Rtr) => To(Self::Streaming),
-            (Self::Writing, E::Written) => End,
-            (Self::Writing, E::WriteRefused) => To(Self::Streaming),
-            (Self::Streaming, E::Left) => To(Self::Streaming),
-            (Self::AwaitAts | Self::AwaitRtr | Self::Streaming, E::Ats) => End,
-            _ => Invalid,
-        }
+/// A send, frequent steps first.
+pub const SEND: Machine<SendPhase, SendEvent> = {
+    use SendEvent::{
+        Ats, AtsFailed, EagerDone, EagerKept, EagerWait, Left, Rtr, RtrWritable, RtsSent, WriteRefused,
+        Written,
+    };
+    use SendPhase::{AwaitAts, AwaitRtr, Done, Failed, Leaving, Queued, Streaming, Writing};
+    Machine {
+        name: "send",
+        states: &[Queued, Leaving, AwaitAts, AwaitRtr, Writing, Streaming, Done, Failed],
+        events: &[
+            EagerDone,
+            EagerKept,
+            EagerWait,
+            Left,
+            RtsSent,
+            RtrWritable,
+            Rtr,
+            Written,
+            WriteRefused,
+            Ats,
+            AtsFailed,
+        ],
+        arcs: &[
+            (&[Queued], EagerDone, Done),
+            (&[Queued], EagerKept, Leaving),
+            (&[Leaving], Left, Done),
+            (&[Queued], RtsSent, AwaitRtr),
+            (&[AwaitAts, AwaitRtr, Streaming], Ats, Done),
+            (&[AwaitRtr], Rtr, Streaming),
+            (&[Streaming], Left, Streaming),
+            (&[Queued], EagerWait, AwaitAts),
+            (&[AwaitAts], Left, AwaitAts),
+            (&[AwaitRtr], RtrWritable, Writing),
+            (&[Writing], Written, Done),
+            (&[Writing], WriteRefused, Streaming),
+            (&[AwaitAts, AwaitRtr, Streaming], AtsFailed, Failed),
+        ],
     }
-}
+};
 
 /// Where a receive stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,8 +103,14 @@ pub enum RecvPhase {
     Placing,
     /// RGET: this side reads the sender's memory.
     Reading,
-    /// RTR sent: fragments arrive, or the sender writes and says ATP.
+    /// RTR sent: fragments arrive.
     Receiving,
+    /// RTR sent with writable memory: the sender writes and says ATP, or fragments arrive.
+    Offered,
+    /// Complete.
+    Done,
+    /// The sender gave up.
+    Failed,
 }
 
 /// What happens to a receive.
@@ -98,14 +118,16 @@ pub enum RecvPhase {
 pub enum RecvEvent {
     /// An eager message matched.
     MatchEager,
+    /// All its bytes are placed.
+    Placed,
+    /// An RTS of no bytes (or no room for any) matched.
+    MatchEmpty,
     /// An RTS matched; its memory will be read.
     MatchRead,
     /// An RTS matched; RTR is sent.
     MatchRtr,
-    /// An RTS of no bytes (or no room for any) matched.
-    MatchEmpty,
-    /// All bytes are placed.
-    Placed,
+    /// An RTS matched; RTR with writable memory is sent.
+    MatchOffer,
     /// The read succeeded.
     ReadDone,
     /// The read was refused: RTR is sent instead.
@@ -114,26 +136,45 @@ pub enum RecvEvent {
     LastFragment,
     /// ATP.
     Atp,
+    /// ATP that says that it did not go well.
+    AtpFailed,
 }
 
-impl RecvPhase {
-    /// All phases.
-    pub const ALL: [Self; 4] = [Self::Posted, Self::Placing, Self::Reading, Self::Receiving];
-
-    /// The table.
-    pub fn on(self, event: RecvEvent) -> Step<Self> {
-        use RecvEvent as E;
-        use Step::{End, Invalid, To};
-        match (self, event) {
-            (Self::Posted, E::MatchEager) => To(Self::Placing),
-            (Self::Posted, E::MatchRead) => To(Self::Reading),
-            (Self::Posted, E::MatchRtr) => To(Self::Receiving),
-            (Self::Posted, E::MatchEmpty) => End,
-            (Self::Placing, E::Placed) => End,
-            (Self::Reading, E::ReadDone) => End,
-            (Self::Reading, E::ReadRefused) => To(Self::Receiving),
-            (Self::Receiving, E::LastFragment | E::Atp) => End,
-            _ => Invalid,
-        }
+/// A receive, frequent steps first.
+pub const RECV: Machine<RecvPhase, RecvEvent> = {
+    use RecvEvent::{
+        Atp, AtpFailed, LastFragment, MatchEager, MatchEmpty, MatchOffer, MatchRead, MatchRtr, Placed,
+        ReadDone, ReadRefused,
+    };
+    use RecvPhase::{Done, Failed, Offered, Placing, Posted, Reading, Receiving};
+    Machine {
+        name: "recv",
+        states: &[Posted, Placing, Reading, Receiving, Offered, Done, Failed],
+        events: &[
+            MatchEager,
+            Placed,
+            MatchEmpty,
+            MatchRead,
+            MatchRtr,
+            MatchOffer,
+            ReadDone,
+            ReadRefused,
+            LastFragment,
+            Atp,
+            AtpFailed,
+        ],
+        arcs: &[
+            (&[Posted], MatchEager, Placing),
+            (&[Placing], Placed, Done),
+            (&[Posted], MatchRead, Reading),
+            (&[Reading], ReadDone, Done),
+            (&[Posted], MatchRtr, Receiving),
+            (&[Receiving, Offered], LastFragment, Done),
+            (&[Posted], MatchOffer, Offered),
+            (&[Offered], Atp, Done),
+            (&[Posted], MatchEmpty, Done),
+            (&[Reading], ReadRefused, Receiving),
+            (&[Offered], AtpFailed, Failed),
+        ],
     }
-}
+};

@@ -1,11 +1,12 @@
-//! Receives: matching, unexpected messages, and the receiver's side of a rendezvous.
+//! Receives: matching, eager messages, and those that came too early.
 
-use super::phase::{RecvEvent, RecvPhase, Step};
+use super::peer::units;
+use super::phase::{RECV, RecvEvent, RecvPhase};
 use super::types::{
-    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Job, Out, PeerIdx, Place,
-    Region, Span,
+    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Region,
+    Span,
 };
-use super::{Engine, Match, Scheme};
+use super::{Engine, Match};
 use crate::frame::{Frame, Matching, OpId, Status};
 use crate::matching::{Handle, Receive, Source};
 use alloc::boxed::Box;
@@ -14,29 +15,31 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub(super) struct RecvOp {
     /// The receive whose buffer is filled: itself, or the multi-receive buffer that this message lies in.
-    buffer: OpId,
+    pub(super) buffer: OpId,
     /// Where in that buffer this message begins.
-    base: u64,
+    pub(super) base: u64,
     /// Bytes of room from there.
-    room: u64,
+    pub(super) room: u64,
     /// Bytes of the message that fit.
-    want: u64,
+    pub(super) want: u64,
+    /// Bytes of fragments whose headers have come; payloads of several rails arrive at once.
+    pub(super) coming: u64,
     /// Bytes placed.
-    got: u64,
-    phase: RecvPhase,
+    pub(super) got: u64,
+    pub(super) phase: RecvPhase,
     /// Where it waits in a posted queue; whether that is the tagged one.
-    posted: Option<(Handle, bool)>,
+    pub(super) posted: Option<(Handle, bool)>,
     /// The only peer that it receives from.
-    source: Option<PeerIdx>,
-    multi: Option<Box<Multi>>,
-    envelope: Option<Envelope>,
+    pub(super) source: Option<PeerIdx>,
+    pub(super) multi: Option<Box<Multi>>,
+    pub(super) envelope: Option<Envelope>,
     /// The sender's operation: of a rendezvous, or of an eager send that waits for delivery.
-    sender: Option<OpId>,
+    pub(super) sender: Option<OpId>,
 }
 
 /// A buffer that takes several messages, one behind the other.
 #[derive(Debug)]
-struct Multi {
+pub(super) struct Multi {
     /// It takes no more when less room than this is left.
     least: u64,
     used: u64,
@@ -51,9 +54,11 @@ pub(super) struct Stash {
 }
 
 #[derive(Debug)]
-enum StashKind {
+pub(super) enum StashKind {
     Eager {
         envelope: Envelope,
+        /// Whose credit it has.
+        session: u32,
         handle: Option<Handle>,
         whole: bool,
         ack: Option<OpId>,
@@ -90,6 +95,7 @@ impl Engine {
             base: 0,
             room,
             want: 0,
+            coming: 0,
             got: 0,
             phase: RecvPhase::Posted,
             posted: None,
@@ -212,7 +218,7 @@ impl Engine {
 
     /// The receive for an arriving message, if one is posted; it leaves the queue unless it can take more.
     #[inline]
-    fn take_posted(&mut self, envelope: Envelope) -> Option<OpId> {
+    pub(super) fn take_posted(&mut self, envelope: Envelope) -> Option<OpId> {
         let source = Source(envelope.from.0);
         let op = match envelope.matching {
             Matching::Tag(tag) => self.tagged.posted.take_match(source, tag)?,
@@ -251,6 +257,7 @@ impl Engine {
             base,
             room: want,
             want,
+            coming: 0,
             got: 0,
             phase: RecvPhase::Posted,
             posted: None,
@@ -263,7 +270,7 @@ impl Engine {
 
     /// Where the first `len` bytes from `offset` of the message that `op` receives go.
     #[inline]
-    fn span(&self, op: OpId, offset: u64, len: u64) -> Span {
+    pub(super) fn span(&self, op: OpId, offset: u64, len: u64) -> Span {
         match self.recvs.get(op) {
             Some(r) => Span { place: Place::Recv(r.buffer), offset: r.base + offset, len: len as usize },
             None => Span { place: Place::Discard, offset: 0, len: len as usize },
@@ -278,16 +285,16 @@ impl Engine {
         let Frame::Eager { order, matching: matching @ Matching::Tag(tag), data, ack: None } = *frame else {
             return None;
         };
+        let len = payload as u64;
         let p = &mut self.peers[peer.0 as usize];
         if order.seq != p.expect_seq || !p.held.is_empty() || !p.take_credit(order.credit) {
             return None;
         }
         let op = self.tagged.posted.take_match(Source(peer.0), tag)?;
         p.expect_seq = order.seq.wrapping_add(1);
-        let len = payload as u64;
-        if p.consume(len, self.config.window) {
-            self.ready.push_back(peer);
-        }
+        let session = p.session;
+        p.take(len, self.config.window);
+        self.consume(peer, session, len);
         let got = self.recvs.remove(op).map_or(0, |r| r.room.min(len));
         Some(Delivered { op, envelope: Envelope { from: peer, matching, data, len }, got })
     }
@@ -305,30 +312,27 @@ impl Engine {
         let Some(op) = self.take_posted(envelope) else {
             return self.stash_eager(envelope, ack);
         };
-        self.consume(envelope);
+        self.consume(peer, self.peers[peer.0 as usize].session, envelope.len);
+        self.step_recv(op, RecvEvent::MatchEager);
         let mut want = 0;
         if let Some(r) = self.recvs.get_mut(op) {
-            (r.phase, r.sender) = (RecvPhase::Placing, ack);
+            r.sender = ack;
             want = r.want;
         }
-        if want == 0 {
+        if payload == 0 {
             self.received(op);
             return Directive::Done;
         }
-        Directive::Place(self.span(op, 0, want), After::Received(op))
-    }
-
-    /// Returns the credit of an eager message that has met its receive.
-    #[inline]
-    fn consume(&mut self, envelope: Envelope) {
-        if self.peers[envelope.from.0 as usize].consume(envelope.len, self.config.window) {
-            self.ready.push_back(envelope.from);
-        }
+        // without room for any of it, it is received once it is all here, and has left its sender
+        let nowhere = Span { place: Place::Discard, offset: 0, len: payload };
+        let span = if want == 0 { nowhere } else { self.span(op, 0, want) };
+        Directive::Place(span, After::Received(op))
     }
 
     fn stash_eager(&mut self, envelope: Envelope, ack: Option<OpId>) -> Directive {
         let whole = envelope.len == 0;
-        let kind = StashKind::Eager { envelope, handle: None, whole, ack, waiting: None };
+        let session = self.peers[envelope.from.0 as usize].session;
+        let kind = StashKind::Eager { envelope, session, handle: None, whole, ack, waiting: None };
         let stash = self.unexpected(envelope, kind);
         if whole {
             self.stashed(stash);
@@ -339,7 +343,7 @@ impl Engine {
     }
 
     /// Enters a message that no receive waits for.
-    fn unexpected(&mut self, envelope: Envelope, kind: StashKind) -> OpId {
+    pub(super) fn unexpected(&mut self, envelope: Envelope, kind: StashKind) -> OpId {
         let stash = self.stashes.insert(Stash { from: envelope.from, kind });
         let source = Source(envelope.from.0);
         let entered = match envelope.matching {
@@ -387,9 +391,6 @@ impl Engine {
         self.stashes.remove(stash);
         let want = self.recvs.get(op).map_or(0, |r| r.want);
         self.actions.push_back(Action::Unstash { stash, to: self.span(op, 0, want) });
-        if let Some(r) = self.recvs.get_mut(op) {
-            r.phase = RecvPhase::Placing;
-        }
         self.received(op);
     }
 
@@ -397,19 +398,17 @@ impl Engine {
     fn take_stash(&mut self, op: OpId, stash: OpId) {
         let Some(s) = self.stashes.get_mut(stash) else { return };
         match &mut s.kind {
-            StashKind::Eager { envelope, whole, handle, .. } => {
-                let (envelope, whole) = (*envelope, *whole);
+            StashKind::Eager { envelope, session, whole, handle, .. } => {
+                let (envelope, session, whole) = (*envelope, *session, *whole);
                 *handle = None;
-                self.consume(envelope);
+                self.consume(envelope.from, session, envelope.len);
                 let op = self.match_with(op, envelope);
+                self.step_recv(op, RecvEvent::MatchEager);
                 if whole {
                     self.unstash(op, stash);
                     return;
                 }
                 // matched, but its last bytes are still arriving
-                if let Some(r) = self.recvs.get_mut(op) {
-                    r.phase = RecvPhase::Placing;
-                }
                 if let Some(Stash { kind: StashKind::Eager { waiting, .. }, .. }) =
                     self.stashes.get_mut(stash)
                 {
@@ -426,114 +425,20 @@ impl Engine {
         }
     }
 
-    pub(super) fn on_rts(&mut self, envelope: Envelope, sender: OpId, region: Option<Region>) -> Directive {
-        if region.as_ref().is_some_and(|r| r.len().is_none_or(|have| have < envelope.len)) {
-            return Directive::Broken("it announced more bytes than it showed");
-        }
-        match self.take_posted(envelope) {
-            Some(op) => self.begin_rendezvous(op, sender, region),
-            None => {
-                self.unexpected(envelope, StashKind::Rts { envelope, handle: None, sender, region });
-            }
-        }
-        Directive::Done
-    }
-
-    fn begin_rendezvous(&mut self, op: OpId, sender: OpId, region: Option<Region>) {
-        let Some(r) = self.recvs.get_mut(op) else { return };
-        let Some(envelope) = r.envelope else { return };
-        r.sender = Some(sender);
-        let (peer, want) = (envelope.from, r.want);
-        if want == 0 {
-            self.control(peer, Frame::Ats { op: sender, status: Status::Ok }, Out::Nothing);
-            self.step_recv(op, RecvEvent::MatchEmpty);
-            return;
-        }
-        match region {
-            Some(from) if self.peers[peer.0 as usize].route.scheme != Scheme::Fragments => {
-                self.step_recv(op, RecvEvent::MatchRead);
-                let to = self.span(op, 0, want);
-                self.actions.push_back(Action::Read { peer, from, to, job: Job::Rget(op) });
-            }
-            _ => {
-                self.step_recv(op, RecvEvent::MatchRtr);
-                let writable = self.peers[peer.0 as usize].route.scheme == Scheme::Put;
-                self.ready_to_receive(peer, op, sender, want, writable);
-            }
-        }
-    }
-
-    fn ready_to_receive(&mut self, peer: PeerIdx, op: OpId, sender: OpId, len: u64, writable: bool) {
-        let frame = Frame::Rtr { op: sender, to: op, len, writable };
-        let payload = if writable { Out::Addresses(self.span(op, 0, len)) } else { Out::Nothing };
-        self.control(peer, frame, payload);
-    }
-
-    pub(super) fn rget_done(&mut self, peer: PeerIdx, op: OpId, ok: bool) {
-        let Some(r) = self.recvs.get_mut(op) else { return };
-        let (Some(sender), want) = (r.sender, r.want) else { return };
-        if ok {
-            r.got = want;
-            self.control(peer, Frame::Ats { op: sender, status: Status::Ok }, Out::Nothing);
-            self.step_recv(op, RecvEvent::ReadDone);
-        } else if self.step_recv(op, RecvEvent::ReadRefused) {
-            self.ready_to_receive(peer, op, sender, want, false);
-        }
-    }
-
-    pub(super) fn on_fragment(&mut self, peer: PeerIdx, to: OpId, offset: u64, len: usize) -> Directive {
-        let discard = Span { place: Place::Discard, offset: 0, len };
-        let Some(r) = self.recvs.get(to) else { return Directive::Place(discard, After::Nothing) };
-        if r.envelope.is_none_or(|e| e.from != peer) || r.phase != RecvPhase::Receiving {
-            return Directive::Broken("a fragment belongs to no message of its own");
-        }
-        let fits = offset.checked_add(len as u64).is_some_and(|end| end <= r.want)
-            && r.got.checked_add(len as u64).is_some_and(|got| got <= r.want);
-        if !fits || len == 0 {
-            return Directive::Broken("a fragment lies outside its message");
-        }
-        Directive::Place(self.span(to, offset, len as u64), After::Fragment(to, len))
-    }
-
-    pub(super) fn fragment_placed(&mut self, peer: PeerIdx, op: OpId, len: usize) {
-        let Some(r) = self.recvs.get_mut(op) else { return };
-        r.got += len as u64;
-        if r.got >= r.want
-            && let Some(sender) = r.sender
-        {
-            self.control(peer, Frame::Ats { op: sender, status: Status::Ok }, Out::Nothing);
-            self.step_recv(op, RecvEvent::LastFragment);
-        }
-    }
-
-    pub(super) fn on_atp(&mut self, peer: PeerIdx, to: OpId, status: Status) -> Directive {
-        let Some(r) = self.recvs.get_mut(to) else { return Directive::Done };
-        if r.envelope.is_none_or(|e| e.from != peer) || r.phase != RecvPhase::Receiving {
-            return Directive::Broken("it ended a message that it was not asked for");
-        }
-        if status == Status::Ok {
-            r.got = r.want;
-            self.step_recv(to, RecvEvent::Atp);
-        } else {
-            self.end_recv(to, Err(Failure::Refused(status)));
-        }
-        Directive::Done
-    }
-
     #[inline]
-    fn step_recv(&mut self, op: OpId, event: RecvEvent) -> bool {
+    pub(super) fn step_recv(&mut self, op: OpId, event: RecvEvent) -> bool {
         let Some(r) = self.recvs.get_mut(op) else { return false };
-        match r.phase.on(event) {
-            Step::To(phase) => r.phase = phase,
-            Step::End => self.end_recv(op, Ok(())),
-            Step::Invalid => return false,
+        match RECV.next(r.phase, event) {
+            None => return false,
+            Some(RecvPhase::Done) => self.end_recv(op, Ok(())),
+            Some(phase) => r.phase = phase,
         }
         true
     }
 
     /// Ends the reception of a message.
     #[inline]
-    fn end_recv(&mut self, op: OpId, result: Result<(), Failure>) {
+    pub(super) fn end_recv(&mut self, op: OpId, result: Result<(), Failure>) {
         let Some(r) = self.recvs.remove(op) else { return };
         let mut released = true;
         if r.buffer != op
@@ -576,16 +481,34 @@ impl Engine {
                 _ => {}
             }
         }
-        let half: Vec<_> = self
-            .stashes
-            .iter()
-            .filter(|(_, s)| s.from == peer && !matches!(s.kind, StashKind::Eager { whole: true, .. }))
-            .map(|(stash, _)| stash)
-            .collect();
-        for stash in half {
+        for stash in self.lost_stashes(peer) {
             self.claim(stash);
             self.stashes.remove(stash);
             self.actions.push_back(Action::DropStash(stash));
         }
+    }
+    /// What is dropped with its peer: all that is no whole message, and of the others what exceeds one window, the youngest
+    /// first. So a peer that comes and goes fills no more memory than two that stay.
+    fn lost_stashes(&self, peer: PeerIdx) -> Vec<OpId> {
+        let (mut whole, mut lost) = (Vec::new(), Vec::new());
+        for (stash, s) in self.stashes.iter().filter(|(_, s)| s.from == peer) {
+            match &s.kind {
+                StashKind::Eager { whole: true, handle: Some(handle), session, envelope, .. } => {
+                    whole.push((*session, *handle, envelope.len, stash));
+                }
+                // claimed: somebody is about to receive it
+                StashKind::Eager { whole: true, .. } => {}
+                _ => lost.push(stash),
+            }
+        }
+        whole.sort_unstable_by_key(|&(session, handle, ..)| (session, handle));
+        let mut room = Some(self.config.window);
+        for (.., len, stash) in whole {
+            room = room.and_then(|room| room.checked_sub(units(len)));
+            if room.is_none() {
+                lost.push(stash);
+            }
+        }
+        lost
     }
 }

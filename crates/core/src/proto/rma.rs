@@ -1,14 +1,10 @@
-//! Put, get and atomic operations: the requester's side and the target's.
+//! Put, get and atomic operations: the requester's side.
 //!
 //! An operation is a set of parts, one for each contiguous remote range. Each part has a name of its own on the wire. The
 //! operation ends when all parts have been answered; the first failure is its result.
 
-use super::peer::{Item, Stream, StreamKind};
-use super::region::Access;
-use super::types::{
-    Action, After, Completion, Directive, Failure, Job, Next, Operation, Out, PeerIdx, Place, Queue, Region,
-    Span,
-};
+use super::peer::Item;
+use super::types::{After, Completion, Directive, Failure, Next, Out, PeerIdx, Place, Queue, Span};
 use super::{Engine, Scheme};
 use crate::frame::{AtomicCode, AtomicKind, Frame, OpId, RemoteAddr, Status};
 use alloc::vec::Vec;
@@ -56,7 +52,23 @@ pub(super) struct Part {
     len: u64,
     /// Sent (put) or received (get).
     moved: u64,
+    /// Of a get: bytes whose headers have come. Payloads of several rails arrive at once.
+    coming: u64,
     last: bool,
+    stage: Stage,
+    /// Not by direct access: this process's memory cannot be listed, or the target could not reach it.
+    indirect: bool,
+}
+
+/// What the target has been asked so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Nothing, or not for all of it.
+    Queued,
+    /// To read or write this process's memory.
+    Direct,
+    /// Everything, with or for frames that carry the bytes.
+    Carried,
 }
 
 impl Engine {
@@ -67,7 +79,9 @@ impl Engine {
         let mut base = 0;
         for (i, spec) in specs.iter().enumerate() {
             let last = i + 1 == specs.len();
-            let part = self.parts.insert(Part { op, at: spec.at, base, len: spec.len, moved: 0, last });
+            let (at, len, stage) = (spec.at, spec.len, Stage::Queued);
+            let part = Part { op, at, base, len, moved: 0, coming: 0, last, stage, indirect: false };
+            let part = self.parts.insert(part);
             base += spec.len;
             self.enqueue(peer, Item::Rma(part));
         }
@@ -85,7 +99,7 @@ impl Engine {
         let (op, at) = (id, part.at);
         let left = part.len - part.moved;
         let local = |offset: u64, len: u64| Span { place: Place::Rma(part.op), offset, len: len as usize };
-        let direct = route.scheme != Scheme::Fragments && part.len > route.eager_max as u64;
+        let direct = route.scheme != Scheme::Fragments && part.len > route.eager_max as u64 && !part.indirect;
         let (frame, payload) = match kind {
             RmaKind::Put(None) if direct => {
                 let frame = Frame::PutRts { order, op, to: at, len: left };
@@ -114,25 +128,30 @@ impl Engine {
         Some(Next { frame, payload, from: Queue::Ordered })
     }
 
-    pub(super) fn rma_left(&mut self, peer: PeerIdx, id: OpId, next: &Next) {
-        let whole = match (&next.frame, self.parts.get_mut(id)) {
-            (Frame::Put { last: false, .. }, Some(part)) => {
-                if let Out::Bytes(span) = next.payload {
-                    part.moved += span.len as u64;
-                }
-                false
-            }
-            _ => true,
-        };
-        if whole {
-            self.peers[peer.0 as usize].ordered.pop_front();
+    pub(super) fn rma_unlisted(&mut self, id: OpId) {
+        if let Some(part) = self.parts.get_mut(id) {
+            part.indirect = true;
         }
     }
 
-    /// The part that a peer's answer names, if the answer may be for it.
-    fn part_of(&self, peer: PeerIdx, id: OpId) -> Option<&Part> {
-        let part = self.parts.get(id)?;
-        (self.rmas.get(part.op)?.peer == peer).then_some(part)
+    pub(super) fn rma_left(&mut self, peer: PeerIdx, id: OpId, next: &Next) {
+        let Some(part) = self.parts.get_mut(id) else { return };
+        match (&next.frame, next.payload) {
+            (Frame::Put { last: false, .. }, Out::Bytes(span)) => {
+                part.moved += span.len as u64;
+                return;
+            }
+            (_, Out::Addresses(_)) => part.stage = Stage::Direct,
+            _ => part.stage = Stage::Carried,
+        }
+        self.peers[peer.0 as usize].ordered.pop_front();
+    }
+
+    /// The part that a peer's answer names and what its operation does, if the answer may be for it.
+    fn part_of(&mut self, peer: PeerIdx, id: OpId) -> Option<(&mut Part, RmaKind)> {
+        let part = self.parts.get_mut(id)?;
+        let op = self.rmas.get(part.op)?;
+        (op.peer == peer).then_some((part, op.kind))
     }
 
     fn part_done(&mut self, id: OpId, status: Status) {
@@ -167,35 +186,66 @@ impl Engine {
     }
 
     pub(super) fn on_ack(&mut self, peer: PeerIdx, id: OpId, status: Status) -> Directive {
-        let Some(part) = self.part_of(peer, id) else { return Directive::Done };
-        let unmoved = part.moved == 0;
-        let p = &mut self.peers[peer.0 as usize];
-        if status == Status::Fault && unmoved && p.route.scheme != Scheme::Fragments {
-            // the target cannot reach this process's memory after all: everything goes as fragments from now on
-            p.route.scheme = Scheme::Fragments;
-            self.enqueue(peer, Item::Rma(id));
-        } else {
-            self.part_done(id, status);
+        let Some((part, kind)) = self.part_of(peer, id) else { return Directive::Done };
+        let returns = match kind {
+            RmaKind::Put(_) => false,
+            RmaKind::Get => part.len > 0 && part.stage != Stage::Direct,
+            RmaKind::Atomic { code, .. } => code.kind != AtomicKind::Update,
+        };
+        match (part.stage, status) {
+            (Stage::Queued, _) => return Directive::Broken("it answered before it was asked"),
+            (_, Status::Ok) if returns => {
+                return Directive::Broken("it ended a request without what was wanted");
+            }
+            (Stage::Direct, Status::Fault) => {
+                // the target cannot reach this process's memory after all: everything is carried from now on
+                (part.stage, part.indirect) = (Stage::Queued, true);
+                self.peers[peer.0 as usize].route.scheme = Scheme::Fragments;
+                self.enqueue(peer, Item::Rma(id));
+            }
+            _ => self.part_done(id, status),
         }
         Directive::Done
     }
 
     pub(super) fn on_get_data(&mut self, peer: PeerIdx, id: OpId, offset: u64, len: usize) -> Directive {
-        let discard = Span { place: Place::Discard, offset: 0, len };
-        let Some(part) = self.part_of(peer, id) else { return Directive::Place(discard, After::Nothing) };
-        let Some(RmaOp { kind, .. }) = self.rmas.get(part.op) else { return Directive::Done };
-        let base = match kind {
-            RmaKind::Put(_) => return Directive::Broken("it answered a put with data"),
-            RmaKind::Get => part.base,
-            RmaKind::Atomic { operands, .. } => u64::from(*operands),
-        };
-        let fits = offset.checked_add(len as u64).is_some_and(|end| end <= part.len)
-            && part.moved + len as u64 <= part.len;
-        if !fits || len == 0 {
+        let Some((part, kind)) = self.part_of(peer, id) else { return Self::unwanted(len) };
+        if !matches!(kind, RmaKind::Get) || part.stage == Stage::Queued {
+            return Directive::Broken("it answered what was not asked");
+        }
+        let fits = |from: u64| from.checked_add(len as u64).is_some_and(|end| end <= part.len);
+        if !fits(offset) || !fits(part.coming) {
             return Directive::Broken("it answered with more than was asked for");
         }
-        let to = Span { place: Place::Rma(part.op), offset: base + offset, len };
+        part.coming += len as u64;
+        let to = Span { place: Place::Rma(part.op), offset: part.base + offset, len };
         Directive::Place(to, After::Fetched(id, len))
+    }
+
+    /// The values that an atomic returns come in one frame.
+    pub(super) fn on_atomic_data(&mut self, peer: PeerIdx, id: OpId, len: usize) -> Directive {
+        let Some((part, kind)) = self.part_of(peer, id) else { return Self::unwanted(len) };
+        let RmaKind::Atomic { code, operands } = kind else {
+            return Directive::Broken("it answered what was not asked");
+        };
+        if code.kind == AtomicKind::Update || part.stage == Stage::Queued || part.coming > 0 {
+            return Directive::Broken("it answered what was not asked");
+        }
+        if len as u64 > part.len {
+            return Directive::Broken("it answered with more than was asked for");
+        }
+        if len == 0 {
+            self.part_done(id, Status::Ok);
+            return Directive::Done;
+        }
+        (part.len, part.coming) = (len as u64, len as u64);
+        let to = Span { place: Place::Rma(part.op), offset: u64::from(operands), len };
+        Directive::Place(to, After::Fetched(id, len))
+    }
+
+    /// An answer to an operation that has ended.
+    fn unwanted(len: usize) -> Directive {
+        Directive::Place(Span { place: Place::Discard, offset: 0, len }, After::Nothing)
     }
 
     pub(super) fn fetched(&mut self, id: OpId, len: usize) {
@@ -204,163 +254,5 @@ impl Engine {
         if part.moved == part.len {
             self.part_done(id, Status::Ok);
         }
-    }
-
-    // ---- the target's side -------------------------------------------------------------------------------------------
-
-    fn ack(&mut self, peer: PeerIdx, op: OpId, status: Status) {
-        self.control(peer, Frame::Ack { op, status }, Out::Nothing);
-    }
-
-    pub(super) fn on_put(
-        &mut self,
-        peer: PeerIdx,
-        op: OpId,
-        to: RemoteAddr,
-        data: Option<u64>,
-        last: bool,
-        len: usize,
-    ) -> Directive {
-        let checked = match len {
-            0 => Ok(0),
-            _ => self.regions.check(to.key, to.addr, len as u64, Access { read: false, write: true }),
-        };
-        let p = &mut self.peers[peer.0 as usize];
-        let status = p.put_status.take().unwrap_or(Status::Ok);
-        let status = if status == Status::Ok { checked.err().unwrap_or(Status::Ok) } else { status };
-        if !last {
-            p.put_status = Some(status);
-        }
-        let after = After::Put { op, status, data, last, len, key: to.key };
-        if len == 0 {
-            self.placed(peer, after);
-            return Directive::Done;
-        }
-        let place = if status == Status::Ok { Place::Region(to.key) } else { Place::Discard };
-        Directive::Place(Span { place, offset: to.addr, len }, after)
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "the fields of After::Put, which is what calls it")]
-    pub(super) fn put_placed(
-        &mut self,
-        peer: PeerIdx,
-        op: OpId,
-        status: Status,
-        data: Option<u64>,
-        last: bool,
-        len: usize,
-        key: u64,
-    ) {
-        if !last {
-            return;
-        }
-        self.ack(peer, op, status);
-        if status == Status::Ok {
-            self.complete(Completion::Remote { from: peer, key, data, len: len as u64, write: true });
-        }
-    }
-
-    pub(super) fn on_put_rts(
-        &mut self,
-        peer: PeerIdx,
-        op: OpId,
-        to: RemoteAddr,
-        len: u64,
-        region: Option<Region>,
-    ) -> Directive {
-        let Some(from) = region.filter(|r| r.len().is_some_and(|have| have >= len)) else {
-            return Directive::Broken("it announced more bytes than it showed");
-        };
-        if let Err(status) = self.regions.check(to.key, to.addr, len, Access { read: false, write: true }) {
-            self.ack(peer, op, status);
-            return Directive::Done;
-        }
-        let to_span = Span { place: Place::Region(to.key), offset: to.addr, len: len as usize };
-        let job = Job::PutRts { op, len, key: to.key };
-        self.actions.push_back(Action::Read { peer, from, to: to_span, job });
-        Directive::Done
-    }
-
-    pub(super) fn put_rts_done(&mut self, peer: PeerIdx, op: OpId, len: u64, key: u64, ok: bool) {
-        self.ack(peer, op, if ok { Status::Ok } else { Status::Fault });
-        if ok {
-            self.complete(Completion::Remote { from: peer, key, data: None, len, write: true });
-        }
-    }
-
-    pub(super) fn on_get(
-        &mut self,
-        peer: PeerIdx,
-        op: OpId,
-        from: RemoteAddr,
-        len: u64,
-        region: Option<Region>,
-    ) -> Directive {
-        let checked = self.regions.check(from.key, from.addr, len, Access { read: true, write: false });
-        if let Err(status) = checked {
-            self.ack(peer, op, status);
-            return Directive::Done;
-        }
-        if len == 0 {
-            self.ack(peer, op, Status::Ok);
-            return Directive::Done;
-        }
-        match region {
-            Some(r) if r.len().is_none_or(|have| have < len) => {
-                return Directive::Broken("it asked for more bytes than it has room for");
-            }
-            Some(to) => {
-                let span = Span { place: Place::Region(from.key), offset: from.addr, len: len as usize };
-                let job = Job::Get { op, key: from.key };
-                self.actions.push_back(Action::Write { peer, from: span, to, job });
-            }
-            None => {
-                let kind = StreamKind::GetData { op, key: from.key, addr: from.addr };
-                self.peers[peer.0 as usize].streams.push_back(Stream { kind, next: 0, end: len });
-                self.ready.push_back(peer);
-                let done = Completion::Remote { from: peer, key: from.key, data: None, len, write: false };
-                self.complete(done);
-            }
-        }
-        Directive::Done
-    }
-
-    pub(super) fn get_done(&mut self, peer: PeerIdx, op: OpId, key: u64, ok: bool) {
-        self.ack(peer, op, if ok { Status::Ok } else { Status::Fault });
-        if ok {
-            self.complete(Completion::Remote { from: peer, key, data: None, len: 0, write: false });
-        }
-    }
-
-    pub(super) fn on_atomic(
-        &mut self,
-        peer: PeerIdx,
-        op: OpId,
-        at: RemoteAddr,
-        code: AtomicCode,
-    ) -> Directive {
-        let _ = peer;
-        Directive::Operate(Operation { key: at.key, addr: at.addr, code, op })
-    }
-
-    /// An atomic operation is done, or refused. For those that return values, the name under which the driver stores them
-    /// until they have left, and how many bytes they are.
-    pub fn operated(
-        &mut self,
-        peer: PeerIdx,
-        operation: &Operation,
-        result: Result<usize, Status>,
-    ) -> Option<OpId> {
-        match (result, operation.code.kind) {
-            (Err(status), _) => self.ack(peer, operation.op, status),
-            (Ok(_), AtomicKind::Update) => self.ack(peer, operation.op, Status::Ok),
-            (Ok(len), _) => {
-                let stash = self.result_stash(peer);
-                let bytes = Out::Bytes(Span { place: Place::Stash(stash), offset: 0, len });
-                self.control(peer, Frame::AtomicData { op: operation.op }, bytes);
-                return Some(stash);
-            }
-        }
-        None
     }
 }

@@ -1,7 +1,7 @@
 //! Sends: the choice between eager and rendezvous, and the queues towards a peer.
 
 use super::peer::{Item, Peer, Stream, StreamKind, units};
-use super::phase::{SendEvent, SendPhase, Step};
+use super::phase::{SEND, SendEvent, SendPhase};
 use super::types::{
     Action, Completion, Delivery, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue, Region,
     Span,
@@ -16,6 +16,8 @@ pub(super) struct SendOp {
     pub phase: SendPhase,
     /// The receiver's operation and how much it wants, once it said RTR.
     pub target: Option<(OpId, u64)>,
+    /// Its memory is in too many pieces to be listed.
+    pub unlisted: bool,
 }
 
 impl Peer {
@@ -55,7 +57,13 @@ impl Engine {
 
     /// Sends a message; its bytes are in the driver's hands under the name returned, until [`Completion::Send`].
     pub fn send(&mut self, peer: PeerIdx, message: Message) -> OpId {
-        let op = self.sends.insert(SendOp { peer, message, phase: SendPhase::Queued, target: None });
+        let op = self.sends.insert(SendOp {
+            peer,
+            message,
+            phase: SendPhase::Queued,
+            target: None,
+            unlisted: false,
+        });
         self.enqueue(peer, Item::Send(op));
         op
     }
@@ -102,15 +110,20 @@ impl Engine {
             return None;
         }
         let Stream { kind, next, end } = self.front_stream(peer)?;
-        let p = &self.peers[peer.0 as usize];
-        let len = (end - next).min(p.route.fragment as u64) as usize;
+        let p = &mut self.peers[peer.0 as usize];
+        let len = (end - next).min(p.route.fragment as u64);
         let (frame, place, offset) = match kind {
             StreamKind::Fragments { send, to } => (Frame::Frag { to, offset: next }, Place::Send(send), next),
             StreamKind::GetData { op, key, addr } => {
+                if !self.may_still_read(peer, op, key, addr + next, len) {
+                    self.peers[peer.0 as usize].streams.pop_front();
+                    return self.poll_transmit(peer, bulk);
+                }
                 (Frame::GetData { op, offset: next }, Place::Region(key), addr + next)
             }
         };
-        Some(Next { frame, payload: Out::Bytes(Span { place, offset, len }), from: Queue::Stream })
+        let payload = Out::Bytes(Span { place, offset, len: len as usize });
+        Some(Next { frame, payload, from: Queue::Stream })
     }
 
     /// The stream whose turn it is; those whose send has ended are dropped.
@@ -129,19 +142,36 @@ impl Engine {
 
     fn next_send(&mut self, peer: PeerIdx, op: OpId) -> Option<Next> {
         let p = &self.peers[peer.0 as usize];
-        let m = self.sends.get(op)?.message;
+        let SendOp { message: m, unlisted, .. } = *self.sends.get(op)?;
         let span = Span { place: Place::Send(op), offset: 0, len: m.len as usize };
         let (frame, payload) = match p.eager(&m, p.acknowledged(&m).then_some(op)) {
             Some(frame) if m.len == 0 => (frame, Out::Nothing),
             Some(frame) => (frame, Out::Bytes(span)),
             None => {
-                let readable = p.route.scheme == Scheme::Get && m.len > 0;
+                let readable = p.route.scheme == Scheme::Get && m.len > 0 && !unlisted;
                 let (order, len) = (p.order(), m.len);
                 let frame = Frame::Rts { order, matching: m.matching, data: m.data, len, op, readable };
                 (frame, if readable { Out::Addresses(span) } else { Out::Nothing })
             }
         };
         Some(Next { frame, payload, from: Queue::Ordered })
+    }
+
+    /// The addresses that a frame was to carry cannot be listed ([`Region`] holds few ranges). [`Engine::poll_transmit`] then
+    /// names a frame that does without.
+    pub fn unlisted(&mut self, peer: PeerIdx, next: &Next) {
+        match (next.frame, self.peers[peer.0 as usize].control.front_mut()) {
+            (Frame::Rtr { .. }, Some((Frame::Rtr { writable, .. }, payload))) => {
+                (*writable, *payload) = (false, Out::Nothing);
+            }
+            (Frame::Rts { op, .. }, _) => {
+                if let Some(s) = self.sends.get_mut(op) {
+                    s.unlisted = true;
+                }
+            }
+            (Frame::PutRts { op, .. } | Frame::Get { op, .. }, _) => self.rma_unlisted(op),
+            _ => {}
+        }
     }
 
     /// A rail has taken the frame that [`Engine::poll_transmit`] named; `kept`: it still holds the bytes' span.
@@ -160,8 +190,10 @@ impl Engine {
                 if let Out::Bytes(span) = next.payload {
                     stream.next += span.len as u64;
                 }
-                if stream.next < stream.end {
-                    p.streams.push_back(stream);
+                match stream.kind {
+                    _ if stream.next < stream.end => p.streams.push_back(stream),
+                    StreamKind::GetData { key, .. } => self.was_read(peer, key, stream.end),
+                    StreamKind::Fragments { .. } => {}
                 }
             }
             Queue::Ordered => {
@@ -198,10 +230,10 @@ impl Engine {
     /// Applies an event; false when it cannot happen in this phase.
     fn step_send(&mut self, op: OpId, event: SendEvent) -> bool {
         let Some(s) = self.sends.get_mut(op) else { return false };
-        match s.phase.on(event) {
-            Step::To(phase) => s.phase = phase,
-            Step::End => self.end_send(op, Ok(())),
-            Step::Invalid => return false,
+        match SEND.next(s.phase, event) {
+            None => return false,
+            Some(SendPhase::Done) => self.end_send(op, Ok(())),
+            Some(phase) => s.phase = phase,
         }
         true
     }
@@ -266,16 +298,18 @@ impl Engine {
     }
 
     pub(super) fn on_ats(&mut self, peer: PeerIdx, op: OpId, status: Status) -> Directive {
-        match self.sends.get(op) {
-            None => return Directive::Done,
-            Some(s) if s.peer != peer => return Directive::Broken("it ended a message that it was not sent"),
-            Some(_) => {}
+        let Some(s) = self.sends.get(op) else { return Directive::Done };
+        if s.peer != peer {
+            return Directive::Broken("it ended a message that it was not sent");
         }
-        if status != Status::Ok {
-            self.end_send(op, Err(Failure::Refused(status)));
-        } else if !self.step_send(op, SendEvent::Ats) {
+        let (event, result) = match status {
+            Status::Ok => (SendEvent::Ats, Ok(())),
+            why => (SendEvent::AtsFailed, Err(Failure::Refused(why))),
+        };
+        if SEND.next(s.phase, event).is_none() {
             return Directive::Broken("it ended a message before it was sent");
         }
+        self.end_send(op, result);
         Directive::Done
     }
 

@@ -1,6 +1,6 @@
 //! The words in which the engine and its driver speak.
 
-use crate::frame::{AtomicCode, Frame, Matching, OpId, Status};
+use crate::frame::{AtomicCode, Frame, MAX_REGION, Matching, OpId, RANGE, Status};
 use alloc::vec::Vec;
 
 /// A peer, as the driver numbers it.
@@ -42,9 +42,9 @@ pub struct Region(Vec<(u64, u64)>);
 
 impl Region {
     /// Most ranges; a buffer in more pieces travels as fragments.
-    pub const MAX: usize = 8;
+    pub const MAX: usize = MAX_REGION / RANGE;
     /// Most bytes that an encoded region takes.
-    pub const MAX_BYTES: usize = Self::MAX * 16;
+    pub const MAX_BYTES: usize = MAX_REGION;
 
     /// Adds a range; false when there is no room.
     pub fn push(&mut self, addr: u64, len: u64) -> bool {
@@ -169,21 +169,8 @@ pub enum After {
     Stashed(OpId),
     /// So many bytes of a large message are in the receive buffer.
     Fragment(OpId, usize),
-    /// A part of a put is in the region.
-    Put {
-        /// The requester's operation.
-        op: OpId,
-        /// How it went so far.
-        status: Status,
-        /// Immediate data.
-        data: Option<u64>,
-        /// Whether to acknowledge.
-        last: bool,
-        /// Bytes.
-        len: usize,
-        /// The region.
-        key: u64,
-    },
+    /// One payload of a put is in the region.
+    Put(OpId),
     /// So many bytes of a get, or the result of an atomic, are here.
     Fetched(OpId, usize),
 }
@@ -238,20 +225,15 @@ pub enum Job {
     /// RPUT: a send writes its receiver's buffer.
     Rput(OpId),
     /// The target of a put reads the requester's memory.
-    PutRts {
-        /// The requester's operation.
-        op: OpId,
-        /// Bytes.
-        len: u64,
-        /// The region written.
-        key: u64,
-    },
+    PutRts(OpId),
     /// The target of a get writes the requester's memory.
     Get {
         /// The requester's operation.
         op: OpId,
         /// The region read.
         key: u64,
+        /// Bytes.
+        len: u64,
     },
 }
 

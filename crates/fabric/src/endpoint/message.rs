@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use libc::iovec;
 use polyrail_core::frame::{Matching, OpId};
-use polyrail_core::proto::{Delivery, Filter, PeerIdx};
+use polyrail_core::proto::{Delivery, Envelope, Filter, PeerIdx};
 use polyrail_rails::rail::RawIov;
 use polyrail_rails::{Issued, Refused, User, Worker};
 
@@ -92,6 +92,20 @@ fn delivery(flags: u64) -> Delivery {
         some if some & FI_MATCH_COMPLETE != 0 => Delivery::Matched,
         _ => Delivery::Delivered,
     }
+}
+
+/// An entry with what is known of a message that has not been received.
+fn described(mut entry: Entry, ep: usize, envelope: &Envelope) -> Entry {
+    entry.len = envelope.len;
+    entry.source = Entry::source(ep, envelope.from);
+    if let Matching::Tag(tag) = envelope.matching {
+        entry.tag = tag;
+    }
+    if let Some(data) = envelope.data {
+        entry.data = data;
+        entry.flags |= FI_REMOTE_CQ_DATA;
+    }
+    entry
 }
 
 impl Endpoint {
@@ -277,18 +291,9 @@ impl Endpoint {
         if r.flags & FI_DISCARD != 0 {
             worker.discard(message);
         } else if r.flags & FI_CLAIM != 0 {
-            self.claims.insert(entry.context, message);
+            self.claims.insert(entry.context, (message, envelope));
         }
-        entry.len = envelope.len;
-        entry.source = Entry::source(ep, envelope.from);
-        if let Matching::Tag(tag) = envelope.matching {
-            entry.tag = tag;
-        }
-        if let Some(data) = envelope.data {
-            entry.data = data;
-            entry.flags |= FI_REMOTE_CQ_DATA;
-        }
-        self.push(Class::Recv, entry, sinks);
+        self.push(Class::Recv, described(entry, ep, &envelope), sinks);
         Ok(())
     }
 
@@ -296,13 +301,14 @@ impl Endpoint {
     ///
     /// # Safety
     /// As for [`Endpoint::recv`].
-    unsafe fn claimed(&mut self, r: &Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    unsafe fn claimed(&mut self, ep: usize, r: &Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let context = number(r.context);
-        let message = self.claims.remove(&context).ok_or(-FI_EINVAL)?;
+        let (message, envelope) = self.claims.remove(&context).ok_or(-FI_EINVAL)?;
         let kind = if r.matching == Matching::Message { FI_MSG } else { FI_TAGGED };
         if r.flags & FI_DISCARD != 0 {
             self.worker()?.discard(message);
-            self.push(Class::Recv, Entry { context, flags: FI_RECV | kind, ..Entry::default() }, sinks);
+            let entry = Entry { context, flags: FI_RECV | kind, ..Entry::default() };
+            self.push(Class::Recv, described(entry, ep, &envelope), sinks);
             return Ok(());
         }
         let user = User { context, flags: FI_RECV | kind | r.flags & mark::WANTED };
@@ -344,6 +350,9 @@ impl EpMember {
             return unsafe { self.look(r) };
         }
         self.call(|endpoint, sinks| {
+            if endpoint.rx_cq.is_none() {
+                return Err(-FI_ENOCQ);
+            }
             r.flags |= endpoint.rx_always;
             // SAFETY: by the caller's promise.
             unsafe { endpoint.recv(&r, sinks) }
@@ -360,7 +369,7 @@ impl EpMember {
             r.flags |= endpoint.rx_always;
             match r.flags & (FI_PEEK | FI_CLAIM) {
                 // SAFETY: by the caller's promise.
-                FI_CLAIM => unsafe { endpoint.claimed(&r, sinks) },
+                FI_CLAIM => unsafe { endpoint.claimed(self.member.number, &r, sinks) },
                 0 => Err(-FI_EBADFLAGS),
                 _ => endpoint.peek(self.member.number, &r, sinks),
             }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrail_core::frame::OpId;
+use polyrail_core::proto::Envelope;
 use polyrail_rails::{Config, INJECT_MAX, Worker};
 
 use crate::address::{Format, Source};
@@ -102,7 +103,7 @@ pub struct Endpoint {
     /// Contexts of receives by their operation's slot, for cancelling; an entry may be out of date.
     posted: Vec<(u64, u32)>,
     /// Messages claimed, by context.
-    claims: HashMap<u64, OpId>,
+    claims: HashMap<u64, (OpId, Envelope)>,
     /// The endpoint's own context.
     pub context: u64,
     caps: u64,
@@ -135,17 +136,17 @@ impl Endpoint {
     }
 
     /// Opens the worker, and connects it with all that wants to know.
-    fn open_worker(&mut self, domain: &Domain, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    fn open_worker(&mut self, number: usize, domain: &Domain, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         if self.worker.is_some() {
             return Ok(());
         }
         let open = || {
             let mut config = Config { yielding: false, ..domain.config.clone() };
             config.shm &= self.shared_memory;
-            if let Source::At(at) =
-                self.source.with_port().map_err(|error| (error.to_string(), error.raw_os_error()))?
-            {
-                config = config.listen_on(at);
+            match self.source.with_port().map_err(|error| (error.to_string(), error.raw_os_error()))? {
+                Source::Anywhere => {}
+                Source::At(at) => config = config.listen_on(at),
+                Source::Again(address) => (config.key, config.port) = (Some(address.key()), address.port()),
             }
             Worker::open(config).map_err(|error| (error.to_string(), Some(error.errno())))
         };
@@ -164,7 +165,10 @@ impl Endpoint {
         let fd = worker.wait_fd();
         let attached = domain.auto().map_or(Ok(()), |auto| auto.attach(fd)).and_then(|()| {
             self.queues().try_for_each(|cq| sinks.cqs[cq].wait.attach(fd))?;
-            self.unique_counters().into_iter().try_for_each(|cntr| sinks.cntrs[cntr].wait.attach(fd))
+            self.unique_counters().into_iter().try_for_each(|cntr| sinks.cntrs[cntr].wait.attach(fd))?;
+            let others =
+                sinks.cntrs.values_mut().filter(|cntr| cntr.regions > 0 && !cntr.users.contains(&number));
+            others.into_iter().try_for_each(|cntr| cntr.wait.attach(fd))
         });
         attached.map_err(|error| -error.raw_os_error().unwrap_or(FI_EIO))?;
         self.worker = Some(worker);
@@ -199,6 +203,9 @@ impl EpMember {
         }
         let result = f(endpoint, &mut sinks);
         endpoint.after_call(&mut sinks);
+        if endpoint.worker.as_ref().is_some_and(Worker::holds_back) {
+            self.member.domain.pusher().note(&self.member.domain);
+        }
         if let Some(auto) = self.member.domain.auto()
             && auto.is_asleep()
             && !endpoint.arm()
@@ -336,8 +343,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         }
         for cntr in endpoint.unique_counters() {
             state.cntrs[cntr].users.retain(|&user| user != number);
-            fd.iter().for_each(|&fd| state.cntrs[cntr].wait.detach(fd));
         }
+        fd.iter().for_each(|&fd| state.cntrs.values_mut().for_each(|cntr| cntr.wait.detach(fd)));
         if let Some(av) = endpoint.av {
             state.avs[av].users.retain(|&user| user != number);
         }
@@ -473,16 +480,17 @@ impl Endpoint {
         attached.map_err(|error| -error.raw_os_error().unwrap_or(FI_EIO))
     }
 
-    fn enable(&mut self, domain: &Domain, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    fn enable(&mut self, number: usize, domain: &Domain, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let has = |kinds: u64, directions: u64| self.caps & kinds != 0 && self.caps & directions != 0;
         let sends = has(FI_MSG | FI_TAGGED, FI_SEND) || has(FI_RMA | FI_ATOMIC, FI_READ | FI_WRITE);
+        // who never receives needs no queue for that: a receive is refused without one
         if self.av.is_none() {
             return Err(-FI_ENOAV);
         }
-        if (sends && self.tx_cq.is_none()) || (has(FI_MSG | FI_TAGGED, FI_RECV) && self.rx_cq.is_none()) {
+        if (sends && self.tx_cq.is_none()) || self.queues().next().is_none() {
             return Err(-FI_ENOCQ);
         }
-        self.open_worker(domain, sinks)?;
+        self.open_worker(number, domain, sinks)?;
         self.enabled = true;
         Ok(())
     }
@@ -495,7 +503,9 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         FI_ENABLE => {
             let mut state = ours.member.lock();
             let (endpoint, mut sinks) = state.split(ours.member.number);
-            endpoint.enable(&ours.member.domain, &mut sinks).map_or_else(|code| code, |()| FI_SUCCESS)
+            endpoint
+                .enable(ours.member.number, &ours.member.domain, &mut sinks)
+                .map_or_else(|code| code, |()| FI_SUCCESS)
         }
         // SAFETY: the command's argument.
         FI_GETOPSFLAG | FI_SETOPSFLAG => unsafe { op_flags(ours, command, arg.cast()) },

@@ -3,7 +3,6 @@
 use std::ffi::c_int;
 
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::Address;
 
 use super::Endpoint;
 use crate::av::Av;
@@ -67,8 +66,7 @@ impl Endpoint {
 
     #[cold]
     fn find(&mut self, peer: PeerIdx, avs: &Slab<Av>) -> Option<fi_addr_t> {
-        let bytes = self.worker.as_ref()?.address_of(peer)?;
-        let id = Address::parse(&bytes).ok()?.id();
+        let id = self.worker.as_ref()?.id_of(peer)?;
         let number = avs[self.av?].number_of(id)? as fi_addr_t;
         self.note(peer.0 as usize, number);
         Some(number)

@@ -85,10 +85,9 @@ pub struct Domain {
     pub mr_cnt: usize,
 }
 
-/// Of `fi_fabric_attr`. The open fabric is an address, only to be compared.
+/// Of `fi_fabric_attr`.
 #[derive(Clone, Debug, Default)]
 pub struct Fabric {
-    pub fabric: usize,
     pub name: Option<String>,
     pub prov_version: u32,
 }
@@ -193,38 +192,34 @@ impl Domain {
     /// # Safety
     /// `a` is a `fi_domain_attr` of some version: no reference to the whole of it is made, and no late field is read.
     unsafe fn read(a: *const fi_domain_attr) -> Self {
-        macro_rules! get {
-            // SAFETY: a field of every version, by the caller's promise.
-            ($field:ident) => {
-                unsafe { (*a).$field }
-            };
-        }
-        Self {
-            domain: get!(domain).addr(),
-            // SAFETY: null or C's string.
-            name: unsafe { string(get!(name)) },
-            threading: get!(threading),
-            control_progress: get!(control_progress),
-            data_progress: get!(data_progress),
-            resource_mgmt: get!(resource_mgmt),
-            av_type: get!(av_type),
-            mr_mode: get!(mr_mode),
-            mr_key_size: get!(mr_key_size),
-            cq_data_size: get!(cq_data_size),
-            cq_cnt: get!(cq_cnt),
-            ep_cnt: get!(ep_cnt),
-            tx_ctx_cnt: get!(tx_ctx_cnt),
-            rx_ctx_cnt: get!(rx_ctx_cnt),
-            max_ep_tx_ctx: get!(max_ep_tx_ctx),
-            max_ep_rx_ctx: get!(max_ep_rx_ctx),
-            max_ep_stx_ctx: get!(max_ep_stx_ctx),
-            max_ep_srx_ctx: get!(max_ep_srx_ctx),
-            cntr_cnt: get!(cntr_cnt),
-            mr_iov_limit: get!(mr_iov_limit),
-            caps: get!(caps),
-            auth_key_size: get!(auth_key_size),
-            max_err_data: get!(max_err_data),
-            mr_cnt: get!(mr_cnt),
+        // SAFETY: fields of every version, by the caller's promise; the name is null or C's string.
+        unsafe {
+            Self {
+                domain: (*a).domain.addr(),
+                name: string((*a).name),
+                threading: (*a).threading,
+                control_progress: (*a).control_progress,
+                data_progress: (*a).data_progress,
+                resource_mgmt: (*a).resource_mgmt,
+                av_type: (*a).av_type,
+                mr_mode: (*a).mr_mode,
+                mr_key_size: (*a).mr_key_size,
+                cq_data_size: (*a).cq_data_size,
+                cq_cnt: (*a).cq_cnt,
+                ep_cnt: (*a).ep_cnt,
+                tx_ctx_cnt: (*a).tx_ctx_cnt,
+                rx_ctx_cnt: (*a).rx_ctx_cnt,
+                max_ep_tx_ctx: (*a).max_ep_tx_ctx,
+                max_ep_rx_ctx: (*a).max_ep_rx_ctx,
+                max_ep_stx_ctx: (*a).max_ep_stx_ctx,
+                max_ep_srx_ctx: (*a).max_ep_srx_ctx,
+                cntr_cnt: (*a).cntr_cnt,
+                mr_iov_limit: (*a).mr_iov_limit,
+                caps: (*a).caps,
+                auth_key_size: (*a).auth_key_size,
+                max_err_data: (*a).max_err_data,
+                mr_cnt: (*a).mr_cnt,
+            }
         }
     }
 }
@@ -234,8 +229,6 @@ impl Fabric {
     /// `a` is a `fi_fabric_attr`.
     unsafe fn read(a: *const fi_fabric_attr) -> Self {
         // SAFETY: by the caller's promise; the name is null or C's string.
-        unsafe {
-            Self { fabric: (*a).fabric.addr(), name: string((*a).name), prov_version: (*a).prov_version }
-        }
+        unsafe { Self { name: string((*a).name), prov_version: (*a).prov_version } }
     }
 }

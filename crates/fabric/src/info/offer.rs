@@ -56,8 +56,7 @@ const TX_FLAGS: u64 = FI_INJECT
     | FI_MATCH_COMPLETE;
 const RX_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
 /// All that one peer sends takes effect in the order in which it was sent.
-const ORDER: u64 = (FI_ORDER_SAW << 1) - 1
-    | FI_ORDER_SAS
+const ORDER: u64 = FI_ORDER_STRICT
     | FI_ORDER_RMA_RAR
     | FI_ORDER_RMA_RAW
     | FI_ORDER_RMA_WAR
@@ -154,7 +153,8 @@ pub fn offer(version: u32, flags: u64, hints: Option<&Hints>) -> Result<Offer, S
         threading: if h.domain.threading == FI_THREAD_UNSPEC { FI_THREAD_SAFE } else { h.domain.threading },
         control_progress,
         data_progress,
-        av_type: if h.domain.av_type == FI_AV_UNSPEC { FI_AV_TABLE } else { h.domain.av_type },
+        // either kind will do, and says so when it is opened
+        av_type: h.domain.av_type,
         mr_mode,
         order: ORDER,
     })

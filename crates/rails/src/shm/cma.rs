@@ -92,14 +92,19 @@ impl<T: Copy> Cursor<'_, T> {
     fn fill(&self, out: &mut Vec<libc::iovec>, parts: impl Fn(T) -> (*mut libc::c_void, usize)) -> usize {
         out.clear();
         let (mut skip, mut total) = (self.done, 0);
-        for range in self.ranges.iter().take(MAX_IOV) {
-            let (base, len) = parts(*range);
-            let take = (len - skip).min(MAX_BYTES - total);
-            out.push(libc::iovec { iov_base: base.wrapping_byte_add(skip), iov_len: take });
-            (skip, total) = (0, total + take);
-            if total == MAX_BYTES {
+        for range in self.ranges {
+            if out.len() == MAX_IOV || total == MAX_BYTES {
                 break;
             }
+            let (base, len) = parts(*range);
+            let take = (len - skip).min(MAX_BYTES - total);
+            if take == 0 {
+                // Or many empty ranges would pass for the end.
+                skip = 0;
+                continue;
+            }
+            out.push(libc::iovec { iov_base: base.wrapping_byte_add(skip), iov_len: take });
+            (skip, total) = (0, total + take);
         }
         total
     }
@@ -194,6 +199,33 @@ mod tests {
         // SAFETY: our own vectors.
         unsafe { read(me(), &[iov(&mut to)], &remote).unwrap() };
         assert_eq!(to, from);
+    }
+
+    #[test]
+    fn empty_ranges_are_not_the_end() {
+        let from = [1u8, 2, 3, 4];
+        let mut remote = vec![RemoteIov { base: 8, len: 0 }; 2 * MAX_IOV];
+        remote.push(RemoteIov { base: from.as_ptr() as u64, len: 4 });
+        let mut to = [0; 3];
+        // SAFETY: our own array.
+        unsafe { read(me(), &[iov(&mut to)], &remote).unwrap() };
+        assert_eq!(to, [1, 2, 3], "the shorter side ends the copy");
+    }
+
+    #[test]
+    fn fault_in_the_middle_is_a_fault() {
+        const PAGE: usize = 4096;
+        let mut to = vec![0; 2 * PAGE];
+        // SAFETY: a fresh mapping of two pages, of which the second is closed; unmapped when done.
+        unsafe {
+            let (rw, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let at = libc::mmap(std::ptr::null_mut(), 2 * PAGE, rw, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(at.byte_add(PAGE), PAGE, libc::PROT_NONE), 0);
+            let remote = [RemoteIov { base: at as u64, len: 2 * PAGE }];
+            assert_eq!(read(me(), &[iov(&mut to)], &remote), Err(CmaError::Fault));
+            libc::munmap(at, 2 * PAGE);
+        }
     }
 
     #[test]

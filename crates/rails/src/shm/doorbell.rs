@@ -48,11 +48,14 @@ impl Bell {
     /// A peer's doorbell, as it came from the peer.
     ///
     /// # Errors
-    /// When the descriptor is no eventfd: writing to anything else could block, or end the process.
+    /// When the descriptor is no eventfd, or one that blocks: writing to anything else could stop or end the process.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
-        if link.to_str() != Some("anon_inode:[eventfd]") {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's doorbell is no eventfd"));
+        // SAFETY: a plain call on a descriptor of ours.
+        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+        if link.to_str() != Some("anon_inode:[eventfd]") || flags & libc::O_NONBLOCK == 0 {
+            let why = "the peer's doorbell is no nonblocking eventfd";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
         }
         Ok(Self(fd))
     }
@@ -60,8 +63,8 @@ impl Bell {
     /// Wakes the owner.
     pub fn ring(&self) {
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight readable bytes. A full counter (it never blocks: the owner made it so, and 2^64 rings are not reached)
-        // means that the owner is awake already.
+        // A full counter, the one failure, means that it rings already.
+        // SAFETY: eight readable bytes.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 }
@@ -93,5 +96,19 @@ mod tests {
     fn nothing_but_an_eventfd_is_a_bell() {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert!(Bell::new(file.into()).is_err());
+        // SAFETY: the call takes integers only; the descriptor is ours.
+        let blocking = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) };
+        assert!(Bell::new(blocking).is_err());
+    }
+
+    #[test]
+    fn full_counter_does_not_block() {
+        let ours = Doorbell::new().unwrap();
+        let theirs = Bell::new(ours.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let most = (u64::MAX - 1).to_ne_bytes();
+        // SAFETY: the buffer is eight bytes long.
+        assert_eq!(unsafe { libc::write(ours.as_raw_fd(), most.as_ptr().cast(), 8) }, 8);
+        theirs.ring();
+        assert!(readable(&ours));
     }
 }

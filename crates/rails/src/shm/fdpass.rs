@@ -149,6 +149,8 @@ pub fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) ->
         let mut head = libc::CMSG_FIRSTHDR(&message);
         while let Some(found) = head.as_ref() {
             if found.cmsg_level == libc::SOL_SOCKET && found.cmsg_type == libc::SCM_RIGHTS {
+                // the length's type is the C library's choice
+                #[allow(clippy::unnecessary_cast)]
                 let count = (found.cmsg_len as usize - libc::CMSG_LEN(0) as usize) / size_of::<RawFd>();
                 let at = libc::CMSG_DATA(head).cast::<RawFd>();
                 for i in 0..count {
@@ -213,6 +215,57 @@ mod tests {
         }
         assert_eq!(fds.len(), MAX_FDS);
         assert!(open_fds() <= before + MAX_FDS + 16, "other tests may open some, but not these");
+    }
+
+    #[test]
+    fn a_message_with_too_many_is_refused_and_they_are_closed() {
+        let (a, b) = pair("too-many");
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut iov = libc::iovec { iov_base: b"x".as_ptr().cast_mut().cast(), iov_len: 1 };
+        // SAFETY: the control buffer has room for a header and five descriptors; all lives until the call returns.
+        unsafe {
+            const DATA: u32 = 5 * size_of::<RawFd>() as u32;
+            let mut control = [0u64; 8];
+            let mut message: libc::msghdr = mem::zeroed();
+            (message.msg_iov, message.msg_iovlen) = (&raw mut iov, 1);
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(DATA) as _;
+            let head = libc::CMSG_FIRSTHDR(&message);
+            (*head).cmsg_level = libc::SOL_SOCKET;
+            (*head).cmsg_type = libc::SCM_RIGHTS;
+            (*head).cmsg_len = libc::CMSG_LEN(DATA) as _;
+            for i in 0..5 {
+                libc::CMSG_DATA(head).cast::<RawFd>().add(i).write_unaligned(writer.as_raw_fd());
+            }
+            assert_eq!(libc::sendmsg(a.as_raw_fd(), &message, 0), 1);
+        }
+        drop(writer);
+        let mut fds = Vec::new();
+        let error = recv(b.as_fd(), &mut [0; 8], &mut fds).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        drop(fds);
+        // With a limit: a writer left open fails the test and does not hang it.
+        let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry.
+        assert_eq!(unsafe { libc::poll(&mut poll, 1, 5000) }, 1);
+        assert_eq!(io::Read::read(&mut reader, &mut [0]).unwrap(), 0, "no writer is left");
+    }
+
+    #[test]
+    fn nothing_blocks() {
+        let (a, _b) = pair("full");
+        let error = loop {
+            if let Err(e) = send(a.as_fd(), &[7; 4096], &[]) {
+                break e;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let name = format!("polyrail-test-{}-queue", std::process::id());
+        let listener = listen(name.as_bytes()).unwrap();
+        // SAFETY: a plain call on our descriptor: a queue of one.
+        unsafe { libc::listen(listener.as_raw_fd(), 1) };
+        let waiting: Vec<_> = (0..8).map(|_| connect(name.as_bytes())).collect();
+        assert_eq!(waiting[7].as_ref().unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

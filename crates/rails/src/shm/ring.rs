@@ -6,10 +6,12 @@
 //! consumer never writes to a slot, and an idle ring costs no traffic.
 //!
 //! **Bulk.** A payload that does not fit beside its header goes to the direction's bulk area, in one piece. Both sides
-//! compute its place from the lengths alone, by the same rule ([`Span`]), so that no offset is ever read from the peer.
+//! compute its place from the lengths alone, by the same rule (`Span`), so that no offset is ever read from the peer.
 //!
 //! **Progress.** The consumer publishes how far it is, on a line of its own, when a quarter of either area is
 //! due, when it finds the ring empty, and on [`Consumer::flush`]. The producer looks only when it seems to be out of room.
+//! Where it pays, the consumer drops the bulk it returns from the caches; only its memory then knows it, and the producer's
+//! next write need not take it away from anybody.
 //!
 //! **Sleep.** A side that wants to sleep arms its word, calls [`sleep_barrier`], looks once more, and only then sleeps; the
 //! other side looks at the word after it published ([`Producer::peer_sleeps`], [`Consumer::peer_waits`]) and rings the
@@ -20,105 +22,20 @@
 //! **Trust.** The peer may write anything at any time. What is read from it is copied before it is looked at and checked
 //! once; positions are our own counters; each place is computed modulo its area.
 
-use std::{any::Any, fmt, marker::PhantomData, ops::Deref, ptr::NonNull, sync::Arc};
+use std::{any::Any, fmt, marker::PhantomData, ptr::NonNull, sync::Arc};
 
 pub use crate::primitive::heavy_barrier as sleep_barrier;
-use crate::primitive::{
-    AtomicU32, AtomicU64, ByteCell, Ordering::*, light_barrier, membarrier_registered as registered,
-};
+use crate::primitive::{ByteCell, Ordering::*, evict, evicting_pays};
+pub use memory::{BULK, Corrupt, INLINE, MAX_HEADER, MAX_PAYLOAD, RingMemory, SLOTS};
+use memory::{BULK_UNIT, LAZY, Memory, Span, lap, word};
+use sleep::{Sleeper, Waker};
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+mod memory;
+mod sleep;
 #[cfg(all(test, not(loom)))]
 mod tests;
-
-/// Slots of a ring: frames in flight at most.
-pub const SLOTS: usize = if cfg!(loom) { 4 } else { 512 };
-/// Bytes of a ring's bulk area.
-pub const BULK: usize = if cfg!(loom) { 2 * MAX_PAYLOAD } else { 4 * MAX_PAYLOAD };
-/// Bytes of a slot beside its control word: header and payload of a frame that needs no bulk.
-pub const INLINE: usize = if cfg!(loom) { 2 } else { 56 };
-/// Longest header, in bytes.
-pub const MAX_HEADER: usize = if cfg!(loom) { 2 } else { 48 };
-/// Longest payload, in bytes.
-pub const MAX_PAYLOAD: usize = if cfg!(loom) { 2 } else { 32 << 10 };
-
-/// Payloads begin on a cache line of their own.
-const BULK_UNIT: usize = if cfg!(loom) { 2 } else { 64 };
-/// Progress is published when the consumer is this part of either area ahead.
-const LAZY: usize = if cfg!(loom) { 2 } else { 4 };
-
-const _: () = assert!(SLOTS.is_power_of_two() && BULK.is_power_of_two() && BULK <= 1 << 31);
-// An empty ring takes any frame, whatever the padding at the end of the area.
-const _: () = assert!(2 * MAX_PAYLOAD <= BULK && MAX_HEADER <= INLINE && MAX_PAYLOAD < 1 << 24);
-
-#[repr(C, align(64))]
-struct Slot {
-    word: AtomicU64,
-    body: [ByteCell; INLINE],
-}
-
-#[cfg(not(loom))]
-const _: () = assert!(std::mem::size_of::<Slot>() == 64, "a frame is one cache line");
-
-/// Its own cache line, and the one that the processor fetches along with it.
-#[repr(C, align(128))]
-struct Line<T>(T);
-
-/// One direction of a pair, as both processes map it. All zero is an empty ring.
-#[repr(C)]
-pub struct RingMemory {
-    /// Written by the consumer: frames consumed (low half) and bulk bytes consumed (high half), both modulo 2^32.
-    progress: Line<AtomicU64>,
-    /// The consumer's sleep word.
-    consumer: Line<AtomicU32>,
-    /// The producer's sleep word.
-    producer: Line<AtomicU32>,
-    slots: [Slot; SLOTS],
-    bulk: [ByteCell; BULK],
-}
-
-/// What the peer wrote that no honest peer writes. The pair is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Corrupt {
-    /// A slot carries the number of another lap.
-    Lap {
-        /// The lap that the slot was last written in, or is due for.
-        expected: u32,
-        /// What the slot says.
-        found: u32,
-    },
-    /// A header longer than [`MAX_HEADER`].
-    HeaderLength(usize),
-    /// A payload longer than [`MAX_PAYLOAD`].
-    PayloadLength(usize),
-    /// The consumer says that it consumed frames that were not sent, or fewer than it said before.
-    SlotProgress(u32),
-    /// The same for bytes of the bulk area.
-    BulkProgress(u32),
-}
-
-impl fmt::Display for Corrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the peer damaged the shared memory: ")?;
-        match *self {
-            Corrupt::Lap { expected, found } => {
-                write!(f, "a slot of lap {found} where lap {expected} is due")
-            }
-            Corrupt::HeaderLength(n) => write!(f, "a header of {n} bytes, at most {MAX_HEADER} are allowed"),
-            Corrupt::PayloadLength(n) => {
-                write!(f, "a payload of {n} bytes, at most {MAX_PAYLOAD} are allowed")
-            }
-            Corrupt::SlotProgress(n) => write!(f, "frames consumed up to number {n}, which is out of order"),
-            Corrupt::BulkProgress(n) => {
-                write!(f, "bulk bytes consumed up to number {n}, which is out of order")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Corrupt {}
 
 /// Why a frame was not sent. Nothing of it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,121 +56,6 @@ impl fmt::Display for SendError {
 }
 
 impl std::error::Error for SendError {}
-
-/// Where a payload lies in the bulk area: the rule that both sides share. Positions only grow; a place is a position modulo
-/// [`BULK`]. A payload does not wrap: what is left at the end is skipped where it is too short.
-struct Span {
-    start: u64,
-    end: u64,
-}
-
-impl Span {
-    #[inline]
-    fn after(position: u64, len: usize) -> Span {
-        let left = BULK as u64 - position % BULK as u64;
-        let start = if len as u64 <= left { position } else { position + left };
-        Span { start, end: start + len.next_multiple_of(BULK_UNIT) as u64 }
-    }
-}
-
-/// A control word: lap in the high half, then 8 bits of header length and 24 of payload length.
-#[inline]
-fn word(lap: u32, header: usize, payload: usize) -> u64 {
-    u64::from(lap) << 32 | (header as u64) << 24 | payload as u64
-}
-
-/// The number that a slot carries once the frame at `position` is in it; one less before.
-#[inline]
-fn lap(position: u64) -> u32 {
-    ((position / SLOTS as u64) as u32).wrapping_add(1)
-}
-
-/// A mapped ring and whatever keeps it mapped.
-struct Memory {
-    ring: NonNull<RingMemory>,
-    _keep: Arc<dyn Any + Send + Sync>,
-}
-
-// SAFETY: the pointer is to shared memory made of atomics and ByteCells, which `_keep` keeps mapped.
-unsafe impl Send for Memory {}
-
-impl Deref for Memory {
-    type Target = RingMemory;
-
-    #[inline]
-    fn deref(&self) -> &RingMemory {
-        // SAFETY: valid while `_keep` lives (contract of `pair`); everything in it may change under a shared reference.
-        unsafe { self.ring.as_ref() }
-    }
-}
-
-impl Memory {
-    #[inline]
-    fn slot(&self, position: u64) -> &Slot {
-        &self.slots[position as usize % SLOTS]
-    }
-
-    #[inline]
-    fn bulk(&self, position: u64) -> *const ByteCell {
-        self.bulk.as_ptr().wrapping_add(position as usize % BULK)
-    }
-}
-
-// A sleep word: whether heavy barriers of its owner reach others, whether the owner sleeps (or is about to), and above
-// these the number of sleeps.
-const REMOTE: u32 = 1;
-const ARMED: u32 = 2;
-
-/// The owner of a sleep word.
-struct Sleeper(u32);
-
-impl Sleeper {
-    fn new(word: &AtomicU32) -> Sleeper {
-        let state = if registered() { REMOTE } else { 0 };
-        word.store(state, Relaxed);
-        Sleeper(state)
-    }
-
-    fn set(&mut self, word: &AtomicU32, armed: bool) {
-        if (self.0 & ARMED != 0) != armed {
-            // Disarming carries into the count above.
-            self.0 = self.0.wrapping_add(ARMED);
-            word.store(self.0, Relaxed);
-        }
-    }
-}
-
-/// The other side of a sleep word.
-struct Waker {
-    /// Both sides take part in membarrier, so that the sleeper's barrier is ours too.
-    remote: bool,
-    /// The sleep that was rung for.
-    rung: u32,
-}
-
-impl Waker {
-    fn new() -> Waker {
-        Waker { remote: false, rung: 0 }
-    }
-
-    #[inline]
-    fn must_ring(&mut self, word: &AtomicU32) -> bool {
-        light_barrier(self.remote);
-        let state = word.load(Relaxed);
-        if state == self.rung || state & ARMED == 0 {
-            return self.awake(state);
-        }
-        self.rung = state;
-        true
-    }
-
-    #[inline]
-    fn awake(&mut self, state: u32) -> bool {
-        // The owner sets its flag before its first sleep, so that every sleep from now on comes with its barrier.
-        self.remote = state & REMOTE != 0 && (self.remote || registered());
-        false
-    }
-}
 
 /// The sending end.
 pub struct Producer {
@@ -390,6 +192,7 @@ pub struct Consumer {
     /// What to release next, once a frame was peeked.
     peeked: Option<u64>,
     body: Body,
+    evicts: bool,
     producer: Waker,
     /// Progress was published since the producer's word was last looked at.
     news: bool,
@@ -566,6 +369,13 @@ impl Consumer {
 
     #[inline]
     fn publish(&mut self) {
+        if self.evicts {
+            // Here and not on release, so that an answer leaves first.
+            for position in (self.bulk_published..self.bulk_head).step_by(BULK_UNIT) {
+                // SAFETY: the processor can, and the line is within the bulk area.
+                unsafe { evict(self.memory.bulk(position)) };
+            }
+        }
         (self.head_published, self.bulk_published) = (self.head, self.bulk_head);
         let progress = u64::from(self.head as u32) | self.bulk_head << 32;
         self.memory.progress.0.store(progress, Release);
@@ -604,6 +414,7 @@ pub unsafe fn consumer(ring: NonNull<RingMemory>, keep: Arc<dyn Any + Send + Syn
         bulk_published: 0,
         peeked: None,
         body: Body([0; INLINE]),
+        evicts: evicting_pays(),
         producer: Waker::new(),
         news: false,
         sleeper: Sleeper::new(&memory.consumer.0),

@@ -3,9 +3,9 @@
 //! It has no name in any file system, so that nothing stays when both processes are gone, however they went, and a full
 //! or missing /dev/shm does not matter. Its size is sealed: nobody can cut it short under the other's feet (SIGBUS).
 //!
-//! A pair takes [`SEGMENT_SIZE`] bytes of address space in each process, and one descriptor while it is being set
-//! up. Pages come on first touch: an idle pair has 3 resident (12 KiB, for both processes together); a pair that sent short
-//! messages only has 19; one in full use has them all.
+//! A pair takes [`SEGMENT_SIZE`] bytes (284 KiB) of address space in each process, and one descriptor while it is being set
+//! up. Pages come on first touch, one for both processes: an idle pair has 3 (12 KiB), a pair that exchanged short messages
+//! only has 7, one in full use has all 71.
 
 use std::{
     fmt, io, mem,
@@ -260,17 +260,33 @@ mod tests {
     }
 
     #[test]
-    fn idle_segment_is_small() {
+    fn memory_is_taken_by_use() {
         let (ours, fd) = Segment::create().unwrap();
-        let ends = (ours.split(), Segment::open(fd.as_fd()).unwrap().split());
-        let mut stat = mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the buffer is a stat, filled by the call.
-        let pages = unsafe {
-            assert_eq!(libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()), 0);
-            stat.assume_init().st_blocks * 512 / PAGE as i64
+        let pages = || {
+            let mut stat = mem::MaybeUninit::<libc::stat>::uninit();
+            // SAFETY: the buffer is a stat, filled by the call.
+            unsafe {
+                assert_eq!(libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()), 0);
+                stat.assume_init().st_blocks as usize * 512 / PAGE
+            }
         };
-        assert_eq!(pages, 3);
-        drop(ends);
+        let ((mut p0, mut c0), (mut p1, mut c1)) = (ours.split(), Segment::open(fd.as_fd()).unwrap().split());
+        assert_eq!(pages(), 3, "idle");
+        let mut exchange = |payload: &[u8]| {
+            for _ in 0..SLOTS {
+                p0.try_send(b"there", &[payload]).unwrap();
+                p1.try_send(b"back", &[payload]).unwrap();
+                for c in [&mut c0, &mut c1] {
+                    let mut sink = vec![0; payload.len()];
+                    c.peek().unwrap().unwrap().payload.copy_to(&mut sink);
+                    c.release();
+                }
+            }
+        };
+        exchange(&[1; 8]);
+        assert_eq!(pages(), 7, "short messages");
+        exchange(&[1; ring::MAX_PAYLOAD]);
+        assert_eq!((pages(), SEGMENT_SIZE), (71, 71 * PAGE), "full use");
     }
 
     fn bare(size: usize, seals: libc::c_int) -> OwnedFd {

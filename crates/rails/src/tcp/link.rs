@@ -23,6 +23,8 @@ pub(super) struct Link {
     pub(super) dirty: bool,
     /// How often in a row receiving gave nothing.
     pub(super) empty: u16,
+    /// How often in a row it was seen that the peer's kernel does not answer.
+    pub(super) silent: u8,
     /// What sending ran into. Told once all that has arrived is received.
     pub(super) error: Option<Errno>,
 }
@@ -38,6 +40,7 @@ impl Link {
             ending: false,
             dirty: false,
             empty: 0,
+            silent: 0,
             error: None,
         }
     }
@@ -65,6 +68,9 @@ pub(super) enum Slot {
     Down,
 }
 
+// There are thousands of links, most of them idle: what only active ones need is allocated when they need it.
+const _: () = assert!(size_of::<Slot>() <= 256);
+
 impl Slot {
     pub(super) fn up(&mut self) -> Option<&mut Link> {
         match self {
@@ -82,7 +88,6 @@ pub(super) fn configure(fd: RawFd, config: &Config) -> io::Result<()> {
     tcp(libc::TCP_KEEPIDLE, int(config.keepalive_idle.as_secs().max(1).into()))?;
     tcp(libc::TCP_KEEPINTVL, int(config.keepalive_interval.as_secs().max(1).into()))?;
     tcp(libc::TCP_KEEPCNT, int(config.keepalive_count.max(1).into()))?;
-    tcp(libc::TCP_USER_TIMEOUT, int(config.user_timeout.as_millis()))?;
     if let Some(bytes) = config.send_buffer {
         sys::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, int(bytes as u128))?;
     }

@@ -19,7 +19,7 @@ mod tx;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::link::{Link, Shared, Slot};
 use self::rx::{Next, Turn};
@@ -35,14 +35,16 @@ pub struct Config {
     pub keepalive_interval: Duration,
     /// Unanswered probes after which the link is lost.
     pub keepalive_count: u32,
-    /// How long sent data may stay unacknowledged before the link is lost; zero: as long as the system's settings say.
-    pub user_timeout: Duration,
+    /// How long the peer's kernel may owe an answer before the link is lost; zero: as long as the system's settings say. This
+    /// is not `TCP_USER_TIMEOUT`, which also ends links to peers that are well but do not receive for so long.
+    pub silence: Duration,
     /// Bytes of the kernel's send buffer; `None` leaves it to autotuning, which is nearly always better.
     pub send_buffer: Option<usize>,
     /// Bytes of the kernel's receive buffer; `None` leaves it to autotuning.
     pub recv_buffer: Option<usize>,
-    /// Most bytes that the kernel takes beyond what the congestion window lets it send (`TCP_NOTSENT_LOWAT`). Small values
-    /// keep the rail's queue short, so that a striped message ends on all rails together.
+    /// Most bytes that the kernel takes beyond what the congestion window lets it send (`TCP_NOTSENT_LOWAT`); `None`: as many
+    /// as its buffer holds. A short queue there ends a striped message on all rails together, and keeps what is copied in
+    /// the caches until it is sent: a third less processor time per byte. The application must then come by more often.
     pub unsent_limit: Option<usize>,
     /// Congestion control (`TCP_CONGESTION`); `None`: the system's.
     pub congestion: Option<String>,
@@ -54,10 +56,10 @@ impl Default for Config {
             keepalive_idle: Duration::from_secs(10),
             keepalive_interval: Duration::from_secs(5),
             keepalive_count: 4,
-            user_timeout: Duration::from_secs(30),
+            silence: Duration::from_secs(30),
             send_buffer: None,
             recv_buffer: None,
-            unsent_limit: None,
+            unsent_limit: Some(256 << 10),
             congestion: None,
         }
     }
@@ -78,14 +80,19 @@ pub struct Stats {
 
 /// Events taken by one look.
 const EVENTS: usize = 128;
-/// Rounds from one look to the next while links are active: more would save little, and make the other links wait.
-const LOOK_ROUNDS: u32 = 4;
+/// A look is due so many rounds after the last while links are active, of which an empty one counts `EMPTY_ROUND`-fold: it is
+/// short, and nothing is lost by looking. Rarer looks would save little, and make the other links wait.
+const LOOK_ROUNDS: u32 = 16;
+const EMPTY_ROUND: u32 = 4;
 /// Bytes received after which a look is due: links outside `ready` must not wait for bulk transfers.
 const LOOK_BYTES: usize = 1 << 20;
 /// Bytes received by one call of progress, give or take a link's turn.
 const PROGRESS_BYTES: usize = 2 << 20;
 /// Empty attempts after which an only active link counts as idle; a quarter of that for each other link in the list.
 const COOL: u16 = 1024;
+
+/// How often it is looked at which peers are silent, in the time that silence may last.
+const WATCHES: u32 = 4;
 
 /// TCP links (see the module's documentation).
 pub struct TcpRail {
@@ -107,6 +114,8 @@ pub struct TcpRail {
     /// Rounds and bytes since the last look.
     rounds: u32,
     bytes: usize,
+    /// When it was last looked at which peers are silent.
+    watched: Instant,
     shared: Shared,
 }
 
@@ -129,6 +138,7 @@ impl TcpRail {
             round: 1,
             rounds: 0,
             bytes: 0,
+            watched: Instant::now(),
             shared: Shared {
                 staging: vec![0; rx::STAGING].into_boxed_slice(),
                 iov: Vec::with_capacity(sys::MAX_IOV),
@@ -216,6 +226,29 @@ impl TcpRail {
         }
         (self.rounds, self.bytes) = (0, 0);
         self.events.len() < EVENTS
+    }
+
+    /// Until when a round of progress is due even if nothing happens.
+    pub fn due(&self) -> Option<Instant> {
+        (self.up > 0 && !self.config.silence.is_zero()).then(|| self.watched + self.config.silence / WATCHES)
+    }
+
+    /// Looks, every now and then, which peers' kernels owe an answer and are silent.
+    fn watch(&mut self) {
+        let now = Instant::now();
+        if self.due().is_none_or(|due| now < due) {
+            return;
+        }
+        let since = now - std::mem::replace(&mut self.watched, now);
+        for id in 0..self.slots.len() as u32 {
+            let Some(link) = self.link(id) else { continue };
+            link.silent = if sys::unanswered(link.fd(), since) { link.silent + 1 } else { 0 };
+            // the first may have come just after something was sent
+            if u32::from(link.silent) > WATCHES {
+                link.error.get_or_insert(libc::ETIMEDOUT);
+                self.list(id, true);
+            }
+        }
     }
 
     /// Enters a link in the list it belongs to after an attempt to send.
@@ -331,9 +364,9 @@ impl Rail for TcpRail {
     /// Counts a begun payload that moved on as an arrival too: 0 means that nothing was there.
     fn progress(&mut self, sink: &mut dyn Sink) -> usize {
         self.round = self.round.wrapping_add(1);
-        self.rounds += 1;
         if self.up > 0 && self.look_is_due() {
             self.look();
+            self.watch();
         }
         if !self.dirty.is_empty() {
             self.write(&*sink);
@@ -342,7 +375,12 @@ impl Rail for TcpRail {
         for (link, span) in self.ended.drain(..) {
             sink.sent(link, span);
         }
-        sent + self.receive(sink)
+        if self.ready.is_empty() {
+            return sent;
+        }
+        let received = self.receive(sink);
+        self.rounds += if received > 0 { 1 } else { EMPTY_ROUND };
+        sent + received
     }
 
     fn wait_fd(&self) -> RawFd {

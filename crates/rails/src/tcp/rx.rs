@@ -20,7 +20,7 @@ const BEGIN_MIN: usize = 8 << 10;
 /// A payload from this on makes its link a bulk one ...
 const BULK_MIN: usize = 64 << 10;
 /// ... on which little is received to staging, because what lands there is copied once more.
-const BULK_TAIL: usize = 4 << 10;
+const BULK_TAIL: usize = 512;
 /// Calls and bytes that one link gets before it is the next one's turn.
 const TURN_CALLS: usize = 4;
 pub(super) const TURN_BYTES: usize = 512 << 10;

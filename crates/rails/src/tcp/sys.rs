@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use crate::rail::RawIov;
 
@@ -90,6 +91,19 @@ pub(super) fn unacknowledged(fd: RawFd) -> usize {
         0 => bytes.max(0) as usize,
         _ => 0,
     }
+}
+
+/// Whether the peer's kernel has something to acknowledge, data or a probe, and has been silent for so long. A peer that
+/// merely does not receive has a kernel that answers probes.
+pub(super) fn unanswered(fd: RawFd, since: Duration) -> bool {
+    // SAFETY: all zeros is a valid tcp_info.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes of a tcp_info.
+    let result =
+        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &mut len) };
+    let owes = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
+    result == 0 && owes && u128::from(info.tcpi_last_ack_recv) >= since.as_millis()
 }
 
 /// Ends the connection even if a forked child still holds the descriptor.

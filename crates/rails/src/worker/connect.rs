@@ -4,24 +4,25 @@
 //! tells that the peer has died. Otherwise each IP of the peer's address is tried by TCP, and the connection itself becomes
 //! the link. All decisions are [`polyrail_core::wireup`]'s.
 
-use super::handshake::{Half, Handshake, Stream, Turn};
+use super::handshake::{Half, Handshake, Place, Stream, Turn};
 use super::inbound::{LinkInfo, RailId};
-use super::wireup::{Attempt, TOKEN_RAIL, TOKEN_TCP, TOKEN_UNIX, random};
-use super::{Refused, Worker};
+use super::wireup::{Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_UNIX, random};
+use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
 use crate::rail::LinkId;
 use crate::shm::doorbell::Bell;
 use crate::shm::segment::Segment;
 use crate::shm::{cma, fdpass};
+use polyrail_core::cost::{self, DirectCosts, Limits, RailCosts};
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
 use polyrail_core::wire::{Features, Nonce, Reject, Versions};
-use polyrail_core::wireup::{Incoming, Peer, PeerEvent, PeerState, Respond, Responder, Session};
-use std::net::SocketAddr;
+use polyrail_core::wireup::{
+    Incoming, Peer, PeerEvent, PeerState, Respond, Responder, ResponderPhase, Session,
+};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-const MAX_STRANGERS: usize = 512;
-/// How long a stranger may take to prove the key.
+/// How long a stranger may take to say whom it wants, and how long what this side has to say may take to leave.
 const STRANGER_TIME: Duration = Duration::from_secs(5);
 /// Shared-memory fragments: what one slot's bulk payload takes.
 const SHM_FRAGMENT: usize = 32 << 10;
@@ -71,11 +72,18 @@ impl Worker {
             let _ = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Refused));
             return Err(Refused::Gone);
         }
-        let unix = self.config.shm && address.is_local() && address.host() == self.wireup.host;
-        let mut ips: Vec<SocketAddr> = if self.config.tcp { address.sockets().collect() } else { Vec::new() };
-        ips.reverse();
+        let mut places = Vec::new();
+        if self.config.tcp {
+            let all = sockets::places(&address, self.wireup.host, &self.config);
+            places.extend(all.into_iter().rev().map(Place::Tcp));
+        }
+        if self.config.shm && address.is_local() && address.host() == self.wireup.host {
+            places.push(Place::Unix);
+        }
+        self.wireup.begin();
         let deadline = Instant::now() + self.config.connect_timeout;
-        self.wireup.attempts.insert(peer, Attempt { unix, ips, deadline, failures: Vec::new() });
+        let attempt = Attempt { places, again: Vec::new(), deadline, resume: None, failures: Vec::new() };
+        self.wireup.attempts.insert(peer, attempt);
         if let Err(failures) = self.wireup.dial(peer, &address) {
             self.unreachable(peer, &failures);
             return Err(Refused::Gone);
@@ -93,6 +101,7 @@ impl Worker {
         for event in events.iter().take(n) {
             match event.u64 {
                 TOKEN_RAIL => {}
+                TOKEN_TIMER => self.wireup.rang(),
                 TOKEN_TCP | TOKEN_UNIX => happened += self.accept(event.u64 == TOKEN_UNIX),
                 token => happened += self.shake(token),
             }
@@ -105,53 +114,57 @@ impl Worker {
 
     fn accept(&mut self, unix: bool) -> usize {
         let mut accepted = 0;
-        for _ in 0..16 {
+        while accepted < 16 {
             let stream = if unix {
                 self.wireup.unix.as_ref().map(|l| fdpass::accept(l.as_fd()).map(Stream::Unix))
             } else {
                 self.wireup.tcp.as_ref().map(|l| l.accept().map(|(s, _)| Stream::Tcp(s)))
             };
-            let Some(Ok(stream)) = stream else { break };
+            let Some(stream) = stream else { break };
             accepted += 1;
-            if let Stream::Tcp(s) = &stream
-                && s.set_nonblocking(true).is_err()
-            {
-                continue;
-            }
-            if self.wireup.handshakes.len() >= MAX_STRANGERS {
-                self.drop_oldest_stranger();
-            }
-            let Ok(nonce) = random().map(Nonce) else { continue };
-            let args =
-                Respond { key: self.wireup.key, versions: Versions::OURS, features: Features(0), nonce };
-            let half = Half::Theirs(Box::new(Responder::new(args)), None);
-            let deadline = Instant::now() + STRANGER_TIME;
-            if let Ok(token) = self.wireup.add(stream, half, deadline) {
-                self.shake(token);
+            match stream.map_err(|e| e.raw_os_error()) {
+                Ok(stream) => self.greet(stream),
+                Err(Some(libc::EAGAIN)) => return accepted - 1,
+                Err(Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => {
+                    if !self.wireup.dismiss(ResponderPhase::AwaitHello) {
+                        self.wireup.be_deaf();
+                        return accepted - 1;
+                    }
+                }
+                // this connection is no good; the next one may be
+                Err(_) => {}
             }
         }
         accepted
     }
 
-    fn drop_oldest_stranger(&mut self) {
-        let oldest = self
-            .wireup
-            .handshakes
-            .iter()
-            .filter(|(_, h)| matches!(&h.half, Half::Theirs(_, None)))
-            .min_by_key(|(_, h)| h.deadline)
-            .map(|(token, _)| *token);
-        if let Some(token) = oldest {
-            self.wireup.handshakes.remove(&token);
+    fn greet(&mut self, stream: Stream) {
+        if let Stream::Tcp(s) = &stream
+            && s.set_nonblocking(true).is_err()
+        {
+            return;
+        }
+        self.wireup.make_room();
+        let Ok(nonce) = random().map(Nonce) else { return };
+        let args = Respond { key: self.wireup.key, versions: Versions::OURS, features: Features(0), nonce };
+        let half = Half::Theirs(Box::new(Responder::new(args)), None);
+        let deadline = Instant::now() + STRANGER_TIME;
+        if let Ok(token) = self.wireup.add(stream, half, deadline) {
+            self.shake(token);
         }
     }
 
     fn shake(&mut self, token: u64) -> usize {
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return 0 };
+        let reached = handshake.reached;
         let turn = handshake.turn(self.shm.doorbell().as_fd());
-        if let Half::Ours(_, peer) = &handshake.half
+        if handshake.reached && !reached {
+            // from here on it only has to find the time
+            handshake.deadline = Instant::now() + self.config.answer_timeout;
+        }
+        if let Some(peer) = handshake.ours()
             && handshake.proving
-            && let Some(state) = self.wireup.peers.get_mut(peer)
+            && let Some(state) = self.wireup.peers.get_mut(&peer)
             && state.state() == PeerState::Connecting
         {
             let _ = state.on(PeerEvent::Proving);
@@ -159,35 +172,43 @@ impl Worker {
         match turn {
             Turn::Wait => {
                 let (writing, fd) = (handshake.wants_write(), handshake.stream.fd().as_raw_fd());
-                if writing != handshake.writing {
-                    handshake.writing = writing;
-                    let _ = self.wireup.control(libc::EPOLL_CTL_MOD, fd, token, writing);
+                if std::mem::replace(&mut handshake.writing, writing) != writing {
+                    let interest = if writing { Interest::Write } else { Interest::Read };
+                    let _ = self.wireup.control(libc::EPOLL_CTL_MOD, fd, token, interest);
                 }
                 return 0;
             }
             Turn::Proven(session) => self.decide(token, session),
             Turn::Done(session, leftover) => self.established(token, &session, &leftover),
             Turn::Rejected(reason) => self.rejected(token, reason),
-            Turn::Failed(why) => self.handshake_failed(token, &why),
+            Turn::Cut(why) => self.handshake_failed(token, &why, true),
+            Turn::Failed(why) => self.handshake_failed(token, &why, false),
         }
         1
     }
 
     /// A peer has proved the key on a connection of its own.
     fn decide(&mut self, token: u64, session: Session) {
+        let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
+        // what a link takes is made first: then nothing has to be taken back when it cannot be had
+        let made = match handshake.stream {
+            Stream::Unix(_) => Segment::create().ok().and_then(|(segment, memory)| {
+                let bell = self.shm.doorbell().as_fd().try_clone_to_owned().ok()?;
+                Some((Some(segment), vec![memory, bell]))
+            }),
+            Stream::Tcp(_) => Some((None, Vec::new())),
+        };
         let peer = self.peer_of(session.peer);
         let (ours, theirs) = (self.wireup.id, session.peer);
-        if ours == theirs {
-            self.wireup.handshakes.remove(&token);
-            return;
-        }
         let state = self.wireup.peers.entry(peer).or_insert_with(|| Peer::new(ours, theirs));
-        let verdict = if self.wireup.closing { Incoming::Reject(Reject::Closing) } else { state.incoming() };
-        if let Incoming::Accept { drop_ours: true } = verdict {
-            if let Some(own) = self.wireup.our_handshake(peer) {
-                self.wireup.handshakes.remove(&own);
-            }
-            self.wireup.attempts.remove(&peer);
+        let verdict = match (self.wireup.closing, &made) {
+            (true, _) => Incoming::Reject(Reject::Closing),
+            // the other side falls back to TCP
+            (_, None) => Incoming::Reject(Reject::NoResources),
+            _ => state.incoming(),
+        };
+        if let Incoming::Accept { .. } = verdict {
+            self.wireup.give_up(peer);
         }
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
         let Half::Theirs(responder, decided) = &mut handshake.half else { return };
@@ -197,25 +218,7 @@ impl Worker {
             self.wireup.handshakes.remove(&token);
             return;
         }
-        if let Stream::Unix(_) = handshake.stream {
-            let made = Segment::create().map_err(|e| e.to_string()).and_then(|made| {
-                Ok((made, self.shm.doorbell().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?))
-            });
-            match made {
-                Ok(((segment, memory), bell)) => {
-                    handshake.segment = Some(segment);
-                    handshake.outgoing = vec![memory, bell];
-                }
-                Err(_) => {
-                    // the other side falls back to TCP
-                    let _ = responder.reject(Reject::NoResources);
-                    handshake.flush();
-                    self.wireup.handshakes.remove(&token);
-                    let _ = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Lost));
-                    return;
-                }
-            }
-        }
+        (handshake.segment, handshake.outgoing) = made.unwrap_or_default();
         *decided = Some((peer, session));
         let _ = responder.accept(&self.wireup.offer);
         handshake.deadline = Instant::now() + STRANGER_TIME;
@@ -226,7 +229,8 @@ impl Worker {
     fn established(&mut self, token: u64, session: &Session, leftover: &[u8]) {
         let Some(mut handshake) = self.wireup.handshakes.remove(&token) else { return };
         let peer = self.peer_of(session.peer);
-        let _ = self.wireup.control(libc::EPOLL_CTL_DEL, handshake.stream.fd().as_raw_fd(), 0, false);
+        let fd = handshake.stream.fd().as_raw_fd();
+        let _ = self.wireup.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::None);
         let unix = matches!(handshake.stream, Stream::Unix(_));
         let linked = match unix {
             true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(
@@ -243,7 +247,8 @@ impl Worker {
         if let Some(state) = self.wireup.peers.get_mut(&peer) {
             let _ = state.on(PeerEvent::Established);
         }
-        let passed_over = self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
+        let passed_over =
+            self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
         let route = self.route_for(peer, session, unix);
         self.core.peers[peer.0 as usize].passed_over = passed_over;
         self.up(peer, if unix { RailId::Shm } else { RailId::Tcp }, link, route);
@@ -265,30 +270,41 @@ impl Worker {
 
     /// How messages travel on a new link.
     fn route_for(&mut self, peer: PeerIdx, session: &Session, shm: bool) -> Route {
-        let window = (u64::from(session.offer.limits.eager_window()) / CREDIT_UNIT) as u32;
-        let most = session.offer.limits.max_frame() as usize;
-        if !shm {
-            let (eager_max, fragment) = (self.config.tcp_eager.min(most), TCP_FRAGMENT.min(most));
-            return Route { eager_max, fragment, scheme: Scheme::Fragments, window, immediate: false };
-        }
+        let costs = if shm { self.shm_costs(peer, session) } else { RailCosts::TCP };
+        let (eager_max, fragment) = match shm {
+            true => (self.config.shm_eager, SHM_FRAGMENT),
+            false => (self.config.tcp_eager, TCP_FRAGMENT),
+        };
+        let limits = Limits {
+            max_frame: session.offer.limits.max_frame() as usize,
+            window: (u64::from(session.offer.limits.eager_window()) / CREDIT_UNIT) as u32,
+            eager_max: Some(eager_max),
+            fragment: Some(fragment),
+            scheme: (self.config.rendezvous == Rendezvous::Put).then_some(Scheme::Put),
+        };
+        let (route, explanation) = cost::route(&costs, &limits);
+        self.core.peers[peer.0 as usize].explanation = Some(explanation);
+        route
+    }
+
+    /// What shared memory costs with this peer: whether its memory can be reached directly is found out by trying.
+    fn shm_costs(&mut self, peer: PeerIdx, session: &Session) -> RailCosts {
         let pid = session.offer.process.pid as i32;
         let reached = match (self.config.rendezvous, session.offer.probe) {
             (Rendezvous::Fragments, _) | (_, None) => Err("switched off".to_owned()),
             (_, Some(probe)) => cma::probe(pid, probe.address, probe.nonce).map_err(|e| e.to_string()),
         };
         let info = &mut self.core.peers[peer.0 as usize];
-        let scheme = match reached {
+        match reached {
             Ok(()) => {
                 info.pid = Some(pid);
-                if self.config.rendezvous == Rendezvous::Put { Scheme::Put } else { Scheme::Get }
+                RailCosts::SHM.with(DirectCosts::CMA)
             }
             Err(why) => {
                 info.direct_refused = Some(why);
-                Scheme::Fragments
+                RailCosts::SHM
             }
-        };
-        let (eager_max, fragment) = (self.config.shm_eager.min(most), SHM_FRAGMENT.min(most));
-        Route { eager_max, fragment, scheme, window, immediate: true }
+        }
     }
 
     fn up(&mut self, peer: PeerIdx, rail: RailId, link: LinkId, route: Route) {
@@ -305,53 +321,79 @@ impl Worker {
     }
 
     fn rejected(&mut self, token: u64, reason: Reject) {
-        let Some(Handshake { half: Half::Ours(_, peer), .. }) = self.wireup.handshakes.remove(&token) else {
+        let Some(Handshake { half: Half::Ours(_, peer, place), .. }) = self.wireup.handshakes.remove(&token)
+        else {
             return;
         };
-        if reason == Reject::Simultaneous {
-            // the peer's own connection comes; the attempt's deadline bounds the wait
-            if let Some(state) = self.wireup.peers.get_mut(&peer) {
-                let _ = state.rejected(reason);
+        let attempt = self.wireup.attempts.get_mut(&peer);
+        match reason {
+            Reject::Simultaneous => {
+                if let Some(state) = self.wireup.peers.get_mut(&peer) {
+                    let _ = state.rejected(reason);
+                }
+                // the peer's own connection comes, or we do not wait for it for ever
+                if let Some(attempt) = attempt {
+                    attempt.resume = Some(Instant::now() + self.config.connect_timeout);
+                }
+                return;
             }
-            return;
+            // the end of the earlier session is news that it has not heard yet
+            Reject::Exists => {
+                if let Some(attempt) = attempt {
+                    attempt.again.push(place);
+                }
+            }
+            _ => {}
         }
-        self.try_next(peer, format!("it refused: {reason}"));
+        self.try_next(peer, format!("{place}: it refused: {reason}"));
     }
 
-    fn handshake_failed(&mut self, token: u64, why: &str) {
+    /// `again`: the same place is worth another try.
+    fn handshake_failed(&mut self, token: u64, why: &str, again: bool) {
         let Some(handshake) = self.wireup.handshakes.remove(&token) else { return };
         match handshake.half {
-            Half::Ours(_, peer) => self.try_next(peer, why.to_owned()),
+            Half::Ours(_, peer, place) => {
+                if let Some(attempt) = self.wireup.attempts.get_mut(&peer)
+                    && again
+                {
+                    attempt.again.push(place);
+                }
+                self.try_next(peer, format!("{place}: {why}"));
+            }
             Half::Theirs(_, Some((peer, _))) => {
                 let lost = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Lost));
                 if let Some(Ok(_)) = lost {
                     self.gone(peer, format!("the connection ended while it was made: {why}"));
                 }
             }
-            Half::Theirs(_, None) => self.wireup.strangers_refused += 1,
+            Half::Theirs(_, None) => {
+                let from = match &handshake.stream {
+                    Stream::Tcp(s) => s.peer_addr().map_or("a connection".into(), |at| at.to_string()),
+                    Stream::Unix(_) => "a Unix socket".into(),
+                };
+                self.wireup.refused(format!("{from}: {why}"));
+            }
         }
     }
 
     /// One way to a peer has failed: the next.
     fn try_next(&mut self, peer: PeerIdx, why: String) {
-        if let Some(attempt) = self.wireup.attempts.get_mut(&peer) {
-            attempt.failures.push(why);
-            let Some(address) = self.core.peers[peer.0 as usize].address else { return };
-            // back to the state in which a connection is being opened
-            if let Some(state) = self.wireup.peers.get_mut(&peer)
-                && state.state() != PeerState::Connecting
-            {
-                let _ = state.on(PeerEvent::Lost);
-                state.connect();
-            }
-            if let Err(failures) = self.wireup.dial(peer, &address) {
-                self.unreachable(peer, &failures);
-            }
-        } else {
-            if let Some(state) = self.wireup.peers.get_mut(&peer) {
-                let _ = state.on(PeerEvent::Lost);
-            }
-            self.gone(peer, why);
+        let address = self.core.peers[peer.0 as usize].address;
+        let state = self.wireup.peers.get_mut(&peer);
+        let (Some(attempt), Some(address)) = (self.wireup.attempts.get_mut(&peer), address) else {
+            let _ = state.map(|state| state.on(PeerEvent::Lost));
+            return self.gone(peer, why);
+        };
+        attempt.failed(why);
+        // back to the state in which a connection is being opened
+        if let Some(state) = state
+            && state.state() != PeerState::Connecting
+        {
+            let _ = state.on(PeerEvent::Lost);
+            state.connect();
+        }
+        if let Err(failures) = self.wireup.dial(peer, &address) {
+            self.unreachable(peer, &failures);
         }
     }
 
@@ -360,7 +402,10 @@ impl Worker {
             let _ = state.on(PeerEvent::Refused);
         }
         let why = match failures {
-            [] => "there is no way to it: no rail that both have is switched on".to_owned(),
+            [] => {
+                "there is no way to it: no rail that both have is switched on, or its addresses lead nowhere from this host"
+                    .to_owned()
+            },
             some => some.join("; "),
         };
         self.gone(peer, format!("cannot connect: {why}"));
@@ -368,28 +413,36 @@ impl Worker {
 
     fn check_deadlines(&mut self) {
         let now = Instant::now();
-        let late: Vec<u64> = self
-            .wireup
-            .handshakes
-            .iter()
-            .filter(|(_, h)| h.deadline <= now)
-            .map(|(token, _)| *token)
-            .collect();
-        for token in late {
-            self.handshake_failed(token, "no answer in time");
+        self.wireup.catch_up(now);
+        self.wireup.hear(now);
+        let late: Vec<_> = self.wireup.handshakes.iter().filter(|(_, h)| h.deadline <= now).collect();
+        let late: Vec<_> = late.into_iter().map(|(token, h)| (*token, h.reached)).collect();
+        for (token, reached) in late {
+            let why = match reached {
+                true => "it is there, but does not answer; does its program make progress?",
+                false => "no answer in time",
+            };
+            self.handshake_failed(token, why, false);
         }
-        let late: Vec<PeerIdx> =
-            self.wireup.attempts.iter().filter(|(_, a)| a.deadline <= now).map(|(peer, _)| *peer).collect();
-        for peer in late {
-            let Some(attempt) = self.wireup.attempts.remove(&peer) else { continue };
-            if let Some(token) = self.wireup.our_handshake(peer) {
-                self.wireup.handshakes.remove(&token);
+        let due = |attempt: &Attempt| attempt.resume.is_some_and(|at| at <= now);
+        let due: Vec<_> =
+            self.wireup.attempts.iter().filter(|(_, a)| due(a)).map(|(peer, _)| *peer).collect();
+        for peer in due {
+            let Some(state) = self.wireup.peers.get_mut(&peer) else { continue };
+            if state.state() != PeerState::Awaiting {
+                self.resume(peer);
+                continue;
             }
-            if let Some(state) = self.wireup.peers.get_mut(&peer) {
-                let _ = state.on(PeerEvent::Deadline);
-            }
-            let mut failures = attempt.failures;
-            failures.push(format!("not connected within {:?}", self.config.connect_timeout));
+            let _ = state.on(PeerEvent::Deadline);
+            self.wireup.give_up(peer);
+            self.unreachable(peer, &["it connected at the same time, and then did not".into()]);
+        }
+    }
+
+    fn resume(&mut self, peer: PeerIdx) {
+        if let Some(address) = self.core.peers[peer.0 as usize].address
+            && let Err(failures) = self.wireup.dial(peer, &address)
+        {
             self.unreachable(peer, &failures);
         }
     }

@@ -4,9 +4,9 @@ use crate::shm::fdpass;
 use crate::shm::segment::Segment;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::Reject;
-use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, Session};
+use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, ResponderPhase, Session};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -46,8 +46,24 @@ impl Stream {
     }
 }
 
+/// Where a peer's listener may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Unix,
+    Tcp(SocketAddr),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unix => f.write_str("Unix socket"),
+            Self::Tcp(at) => at.fmt(f),
+        }
+    }
+}
+
 pub(super) enum Half {
-    Ours(Initiator, PeerIdx),
+    Ours(Box<Initiator>, PeerIdx, Place),
     Theirs(Box<Responder>, Option<(PeerIdx, Session)>),
 }
 
@@ -63,6 +79,8 @@ pub(super) struct Handshake {
     /// The segment that this side made for a peer that it accepts.
     pub segment: Option<Segment>,
     pub writing: bool,
+    /// The connection stands: what was written was taken.
+    pub reached: bool,
     /// PROOF is on its way: the peer may count on this connection.
     pub proving: bool,
 }
@@ -73,10 +91,34 @@ pub(super) enum Turn {
     Proven(Session),
     Done(Session, Vec<u8>),
     Rejected(Reject),
+    /// It ended without a word, which may be for want of room or time, not of trust: worth another try.
+    Cut(String),
     Failed(String),
 }
 
 impl Handshake {
+    pub fn new(stream: Stream, half: Half, deadline: Instant) -> Self {
+        let writing = matches!(half, Half::Ours(..));
+        let (outgoing, incoming, segment) = (Vec::new(), Vec::new(), None);
+        Self { stream, half, deadline, outgoing, incoming, segment, writing, reached: false, proving: false }
+    }
+
+    /// Whose connection it is that this side opened.
+    pub fn ours(&self) -> Option<PeerIdx> {
+        match self.half {
+            Half::Ours(_, peer, _) => Some(peer),
+            Half::Theirs(..) => None,
+        }
+    }
+
+    /// What a stranger still owes, who has not proved the key.
+    pub fn stranger(&self) -> Option<ResponderPhase> {
+        match &self.half {
+            Half::Theirs(responder, None) => Some(responder.phase()),
+            _ => None,
+        }
+    }
+
     /// Sends and receives what can be, and tells the machine. Returns how it stands.
     pub fn turn(&mut self, doorbell: BorrowedFd<'_>) -> Turn {
         let mut buffer = [0; 4096];
@@ -97,18 +139,14 @@ impl Handshake {
                 }
             }
             let n = match self.stream.read(&mut buffer, &mut self.incoming) {
-                Ok(0) => {
-                    return Turn::Failed(
-                        "it closed the connection; if it is there, its key is another".into(),
-                    );
-                }
+                Ok(0) => return Turn::Cut("it closed the connection before it answered".into()),
                 Ok(n) => n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Turn::Failed(e.to_string()),
+                Err(e) => return failed(&e),
             };
             let taken = match &mut self.half {
-                Half::Ours(initiator, _) => initiator.handle_bytes(&buffer[..n]),
+                Half::Ours(initiator, ..) => initiator.handle_bytes(&buffer[..n]),
                 Half::Theirs(responder, _) => responder.handle_bytes(&buffer[..n]),
             };
             let taken = match taken {
@@ -118,13 +156,16 @@ impl Handshake {
                     return Turn::Failed(why.to_string());
                 }
             };
-            if let Half::Ours(initiator, _) = &mut self.half {
+            if let Half::Ours(initiator, ..) = &mut self.half {
                 while let Some(event) = initiator.poll_event() {
                     match event {
                         InitiatorEvent::Proving => {
                             self.proving = true;
-                            if let (Stream::Unix(_), Ok(fd)) = (&self.stream, doorbell.try_clone_to_owned()) {
-                                self.outgoing.push(fd);
+                            if let Stream::Unix(_) = &self.stream {
+                                match doorbell.try_clone_to_owned() {
+                                    Ok(fd) => self.outgoing.push(fd),
+                                    Err(e) => return Turn::Failed(e.to_string()),
+                                }
                             }
                         }
                         InitiatorEvent::Established(session) => {
@@ -143,16 +184,17 @@ impl Handshake {
     pub fn flush(&mut self) -> Option<Turn> {
         loop {
             let bytes = match &self.half {
-                Half::Ours(initiator, _) => initiator.poll_transmit(),
+                Half::Ours(initiator, ..) => initiator.poll_transmit(),
                 Half::Theirs(responder, _) => responder.poll_transmit(),
             };
-            let Some(bytes) = bytes else { return None };
+            let bytes = bytes?;
             let fds: Vec<BorrowedFd<'_>> = self.outgoing.iter().map(AsFd::as_fd).collect();
             match self.stream.write(bytes, &fds) {
                 Ok(n) => {
+                    self.reached = true;
                     self.outgoing.clear();
                     match &mut self.half {
-                        Half::Ours(initiator, _) => initiator.transmitted(n),
+                        Half::Ours(initiator, ..) => initiator.transmitted(n),
                         Half::Theirs(responder, _) => responder.transmitted(n),
                     }
                 }
@@ -160,15 +202,23 @@ impl Handshake {
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) => {
                     return Some(Turn::Wait);
                 }
-                Err(e) => return Some(Turn::Failed(e.to_string())),
+                Err(e) => return Some(failed(&e)),
             }
         }
     }
 
     pub fn wants_write(&self) -> bool {
         match &self.half {
-            Half::Ours(initiator, _) => initiator.poll_transmit().is_some(),
+            Half::Ours(initiator, ..) => initiator.poll_transmit().is_some(),
             Half::Theirs(responder, _) => responder.poll_transmit().is_some(),
         }
+    }
+}
+
+/// What an error of the socket means. A reset is that of a connection that stood: where nobody listens, it is refused.
+fn failed(error: &io::Error) -> Turn {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Turn::Cut(error.to_string()),
+        _ => Turn::Failed(error.to_string()),
     }
 }

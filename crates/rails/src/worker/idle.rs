@@ -75,6 +75,11 @@ impl Idle {
         self.tcp_skipped = 0;
     }
 
+    /// The program sleeps until something happens, which may be on TCP.
+    pub fn sleeps(&mut self) {
+        self.tcp_empty = 0;
+    }
+
     /// Whether TCP is to be looked at.
     #[inline]
     pub fn tcp_due(&mut self) -> bool {

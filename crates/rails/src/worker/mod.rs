@@ -17,11 +17,12 @@ mod inbound;
 mod ops;
 mod outbound;
 mod sockets;
+mod timer;
 mod wireup;
 
 pub use buffers::User;
 pub use ops::INJECT_MAX;
-pub use wireup::host_id;
+pub use wireup::{Strangers, host_id};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -31,6 +32,7 @@ use crate::shm::ShmRail;
 use crate::tcp::TcpRail;
 use buffers::Buffers;
 use inbound::{Inbound, LinkInfo, RailId};
+use polyrail_core::cost::Explanation;
 use polyrail_core::frame::{Frame, MAX_PAYLOAD, Matching, OpId};
 use polyrail_core::proto::{self, Engine, Failure, PeerIdx};
 use polyrail_core::wire::{Address, PeerId};
@@ -135,6 +137,8 @@ struct PeerInfo {
     pid: Option<i32>,
     /// Why direct access failed, when it was tried and failed.
     direct_refused: Option<String>,
+    /// Why messages travel as they do.
+    explanation: Option<Explanation>,
     /// What was tried before the lane was found, and why it failed.
     passed_over: Vec<String>,
     /// Why the last session or attempt failed.
@@ -290,6 +294,11 @@ impl Worker {
         self.core.peers.get(peer.0 as usize)?.address.as_ref().map(Address::to_bytes)
     }
 
+    /// The public identity of a peer: that of its address, also when the address itself is not known.
+    pub fn id_of(&self, peer: PeerIdx) -> Option<PeerId> {
+        Some(self.core.peers.get(peer.0 as usize)?.id)
+    }
+
     /// Why a peer cannot be reached, or was lost: a sentence that names it.
     pub fn why(&self, peer: PeerIdx) -> Option<&str> {
         self.core.peers.get(peer.0 as usize)?.why.as_deref()
@@ -316,6 +325,11 @@ impl Worker {
         self.core.peers.get(peer.0 as usize)?.direct_refused.as_deref()
     }
 
+    /// Why messages to this peer travel as they do: the protocol for each size, and what it would cost otherwise.
+    pub fn explanation(&self, peer: PeerIdx) -> Option<Explanation> {
+        self.core.peers.get(peer.0 as usize)?.explanation
+    }
+
     /// Whether wireup with a peer is done.
     pub fn is_connected(&self, peer: PeerIdx) -> bool {
         self.core.engine.is_connected(peer)
@@ -332,6 +346,7 @@ impl Worker {
             lane: None,
             pid: None,
             direct_refused: None,
+            explanation: None,
             passed_over: Vec::new(),
             why: None,
         });
@@ -482,7 +497,12 @@ impl Worker {
     pub fn arm(&mut self) -> bool {
         self.tcp.flush(&self.core.bufs);
         let nothing = self.core.events.is_empty() && self.loopback.arm() && !self.core.engine.has_work();
-        nothing && self.shm.arm() && self.tcp.arm()
+        let sleeps = nothing && self.shm.arm() && self.tcp.arm();
+        if sleeps {
+            self.idle.sleeps();
+            self.wireup.doze(self.tcp.due());
+        }
+        sleeps
     }
 
     /// Whether small messages wait to share a system call: without progress for long, call [`Worker::push`].
@@ -493,6 +513,11 @@ impl Worker {
     /// Sends what is held back.
     pub fn push(&mut self) {
         self.tcp.flush(&self.core.bufs);
+    }
+
+    /// Connections that came to nothing because the other side did not prove the key, or speaks another version.
+    pub fn strangers(&self) -> &Strangers {
+        &self.wireup.strangers
     }
 
     /// Counts of what was done.

@@ -5,7 +5,7 @@ use super::inbound::RailId;
 use super::{Core, Event, EventKind, Worker};
 use crate::rail::{Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Span};
 use crate::shm::cma;
-use polyrail_core::frame::{Frame, Matching};
+use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Action, Completion, Delivered, Job, Next, Out, PeerIdx, Region};
 
 impl Worker {
@@ -47,8 +47,9 @@ impl Worker {
                 return;
             };
             match self.transmit(rail, link, &next) {
-                Ok(sent) => self.core.engine.transmitted(peer, &next, sent == Sent::Kept),
-                Err(Full) => return self.wait_for_room(peer),
+                Some(Ok(sent)) => self.core.engine.transmitted(peer, &next, sent == Sent::Kept),
+                Some(Err(Full)) => return self.wait_for_room(peer),
+                None => self.core.engine.unlisted(peer, &next),
             }
         }
     }
@@ -66,10 +67,10 @@ impl Worker {
         }
     }
 
-    fn transmit(&mut self, rail: RailId, link: LinkId, next: &Next) -> Result<Sent, Full> {
+    /// Gives one frame to a rail; nothing when the addresses that it was to carry cannot be listed.
+    fn transmit(&mut self, rail: RailId, link: LinkId, next: &Next) -> Option<Result<Sent, Full>> {
         let mut iov = std::mem::take(&mut self.iov);
         iov.clear();
-        let mut frame = next.frame;
         let mut listed = [0; Region::MAX_BYTES];
         let mut span = None;
         match next.payload {
@@ -83,39 +84,26 @@ impl Worker {
                 span = Some(bytes).filter(|s| !matches!(s.place, Place::Stash(_)));
             }
             Out::Addresses(memory) => {
-                let len = self.core.list(memory, &mut iov, &mut listed);
+                let len = self.core.list(memory, &mut iov, &mut listed)?;
                 iov.clear();
-                if len > 0 {
-                    iov.push(RawIov { base: listed.as_mut_ptr(), len });
-                }
-                hide_region(&mut frame, len > 0);
+                iov.push(RawIov { base: listed.as_mut_ptr(), len });
             }
         }
-        let header = frame.encode(iov.iter().map(|piece| piece.len).sum());
+        let header = next.frame.encode(iov.iter().map(|piece| piece.len).sum());
         // SAFETY: the pieces are the memory of live operations, or of this function and this worker.
         let sent = unsafe { self.rail(rail).send(link, &header, &iov, span) };
         self.iov = iov;
-        sent
-    }
-}
-
-/// A frame whose memory could not be listed says so.
-fn hide_region(frame: &mut Frame, listed: bool) {
-    match frame {
-        Frame::Rts { readable, .. } => *readable = listed,
-        Frame::Rtr { writable, .. } | Frame::Get { writable, .. } => *writable = listed,
-        _ => {}
+        Some(sent)
     }
 }
 
 impl Core {
-    /// Lists the addresses of a span as bytes for the peer; 0 when they cannot be listed.
-    fn list(&self, span: Span, iov: &mut Vec<RawIov>, out: &mut [u8; Region::MAX_BYTES]) -> usize {
+    /// Lists the addresses of a span as bytes for the peer; how many. None when they are too many, or gone.
+    fn list(&self, span: Span, iov: &mut Vec<RawIov>, out: &mut [u8; Region::MAX_BYTES]) -> Option<usize> {
         let mut region = Region::default();
-        if !self.bufs.resolve(span, iov) || !iov.iter().all(|p| region.push(p.base as u64, p.len as u64)) {
-            return 0;
-        }
-        region.encode(out)
+        let all =
+            self.bufs.resolve(span, iov) && iov.iter().all(|p| region.push(p.base as u64, p.len as u64));
+        all.then(|| region.encode(out))
     }
 
     fn act(&mut self, action: Action) {

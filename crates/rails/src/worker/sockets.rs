@@ -1,12 +1,15 @@
-//! Sockets of the control channel: where to listen, and how to connect without waiting.
+//! Sockets of the control channel: where to listen, where a peer may be, and how to connect without waiting.
 
 use crate::config::Config;
 use crate::discover::{self, Interface};
 use crate::error::Error;
-use polyrail_core::wire::PeerId;
+use polyrail_core::wire::{Address, HostId, PeerId};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Connections that may wait to be accepted, if `net.core.somaxconn` allows: a job's processes all connect at once.
+const BACKLOG: libc::c_int = 4096;
 
 pub(super) fn unix_name(id: PeerId) -> Vec<u8> {
     let mut name = b"polyrail-".to_vec();
@@ -29,24 +32,46 @@ pub(super) fn interfaces(config: &Config) -> Result<Vec<Interface>, Error> {
     }
 }
 
-pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(at)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// Begins a connection; that it fails may only be known later.
-pub(super) fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {
-    let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: a plain call; the descriptor is ours.
-    let fd = unsafe {
-        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
+/// Where a peer's listener may be reached from here, best first. On another host, its loopback addresses would lead back to
+/// this one, and its link-local addresses have to be tried on each of our own links.
+pub(super) fn places(address: &Address, here: HostId, config: &Config) -> Vec<SocketAddr> {
+    if address.host() == here {
+        return address.sockets().collect();
+    }
+    let mut links = Vec::new();
+    if address.sockets().any(|at| is_link_local(at.ip())) {
+        let all = interfaces(config).unwrap_or_default();
+        let usable = all.iter().filter(|one| one.obstacle.is_none());
+        links.extend(
+            usable.filter(|one| one.nets.iter().any(|net| is_link_local(net.ip()))).map(|one| one.index),
+        );
+    }
+    let mut places = Vec::new();
+    for at in address.sockets().filter(|at| !at.ip().is_loopback()) {
+        match at {
+            SocketAddr::V6(v6) if is_link_local(at.ip()) => places.extend(links.iter().map(|link| {
+                let mut v6 = v6;
+                v6.set_scope_id(*link);
+                SocketAddr::V6(v6)
+            })),
+            _ => places.push(at),
         }
-        OwnedFd::from_raw_fd(fd)
-    };
-    let done = match at {
+    }
+    places
+}
+
+/// An address as the system calls take it.
+union Raw {
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+fn raw(at: SocketAddr) -> (Raw, libc::socklen_t) {
+    match at {
         SocketAddr::V4(v4) => {
             let raw = libc::sockaddr_in {
                 sin_family: libc::AF_INET as u16,
@@ -54,8 +79,7 @@ pub(super) fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {
                 sin_addr: libc::in_addr { s_addr: u32::from(*v4.ip()).to_be() },
                 sin_zero: [0; 8],
             };
-            // SAFETY: the address is of the family and length given.
-            unsafe { libc::connect(fd.as_raw_fd(), (&raw const raw).cast(), size_of_val(&raw) as u32) }
+            (Raw { v4: raw }, size_of_val(&raw) as libc::socklen_t)
         }
         SocketAddr::V6(v6) => {
             let raw = libc::sockaddr_in6 {
@@ -65,14 +89,52 @@ pub(super) fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: the address is of the family and length given.
-            unsafe { libc::connect(fd.as_raw_fd(), (&raw const raw).cast(), size_of_val(&raw) as u32) }
+            (Raw { v6: raw }, size_of_val(&raw) as libc::socklen_t)
         }
+    }
+}
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn socket(at: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    // SAFETY: a plain call; the descriptor is new and ours.
+    unsafe {
+        let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        Ok(OwnedFd::from_raw_fd(check(libc::socket(family, kind, 0))?))
+    }
+}
+
+/// A nonblocking listener. On the unspecified IPv6 it takes IPv4 too, whatever the system's default.
+pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let fd = socket(at)?;
+    let set = |level, name, value: libc::c_int| {
+        let len = size_of_val(&value) as libc::socklen_t;
+        // SAFETY: the option's value is an int.
+        check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) })
     };
-    let error = io::Error::last_os_error();
-    match done {
-        0 => Ok(TcpStream::from(fd)),
-        _ if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(TcpStream::from(fd)),
-        _ => Err(error),
+    set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if at.is_ipv6() {
+        set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
+    }
+    let (raw, len) = raw(at);
+    // SAFETY: the address is of the length given.
+    unsafe {
+        check(libc::bind(fd.as_raw_fd(), (&raw const raw).cast(), len))?;
+        check(libc::listen(fd.as_raw_fd(), BACKLOG))?;
+    }
+    Ok(fd.into())
+}
+
+/// Begins a connection; that it fails may only be known later.
+pub(super) fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {
+    let fd = socket(at)?;
+    let (raw, len) = raw(at);
+    // SAFETY: the address is of the length given.
+    match check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const raw).cast(), len) }) {
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+        _ => Ok(fd.into()),
     }
 }

@@ -1,7 +1,8 @@
 //! The control channel's state: listeners, handshakes under way, and where peers are still to be tried.
 
-use super::handshake::{Half, Handshake, Stream};
+use super::handshake::{Half, Handshake, Place, Stream};
 use super::sockets::{connect_tcp, interfaces, listen, unix_name};
+use super::timer::Timer;
 use crate::config::{Config, Rendezvous};
 use crate::discover::{self, Interface};
 use crate::error::Error;
@@ -11,7 +12,7 @@ use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Limits, MemoryProbe, Process};
 use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, PeerId, Versions};
-use polyrail_core::wireup::{Initiate, Initiator, Peer};
+use polyrail_core::wireup::{Initiate, Initiator, Peer, ResponderPhase};
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -21,9 +22,20 @@ use std::time::{Duration, Instant};
 pub(super) const TOKEN_RAIL: u64 = u64::MAX;
 pub(super) const TOKEN_TCP: u64 = u64::MAX - 1;
 pub(super) const TOKEN_UNIX: u64 = u64::MAX - 2;
-/// Handshakes that strangers may have open at once; the oldest gives way.
+pub(super) const TOKEN_TIMER: u64 = u64::MAX - 3;
 const SHM_LAYOUT: u16 = 1;
+/// Connections that have said nothing yet, and such that know whom they want but have not proved the key, at once. Beyond
+/// that the oldest gives way.
+const MAX_SILENT: usize = 512;
+const MAX_UNPROVEN: usize = 4096;
+/// How long to wait before a place is tried again that had no time or room, and before accepting where no descriptor is left.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Between two looks that are further apart than this the program did something else.
+const PAUSE: Duration = Duration::from_millis(100);
 
+/// Who shares this operating system and network namespace, and so this host's Unix sockets.
+///
+/// # Errors
 /// When /proc is not there.
 pub fn host_id() -> Result<HostId, Error> {
     use std::os::unix::fs::MetadataExt;
@@ -43,7 +55,7 @@ pub(super) fn tcp_config(config: &Config) -> tcp::Config {
         keepalive_idle: quarter,
         keepalive_interval: quarter,
         keepalive_count: 3,
-        user_timeout: config.peer_timeout,
+        silence: config.peer_timeout,
         congestion: config.congestion.clone(),
         ..tcp::Config::default()
     }
@@ -51,10 +63,37 @@ pub(super) fn tcp_config(config: &Config) -> tcp::Config {
 
 /// Where a peer is still to be tried.
 pub(super) struct Attempt {
-    pub unix: bool,
-    pub ips: Vec<SocketAddr>,
+    /// The next one last.
+    pub places: Vec<Place>,
+    /// Where the peer seemed to be, but had no time or room.
+    pub again: Vec<Place>,
+    /// Until when it must be reached.
     pub deadline: Instant,
+    /// When to go on if no handshake is under way.
+    pub resume: Option<Instant>,
     pub failures: Vec<String>,
+}
+
+impl Attempt {
+    pub fn failed(&mut self, why: String) {
+        if !self.failures.contains(&why) {
+            self.failures.push(why);
+        }
+    }
+
+    /// How long the next place may take to be reached, so that all have their turn.
+    fn share(&self, now: Instant) -> Duration {
+        let left = self.deadline.saturating_duration_since(now) / (self.places.len() as u32 + 1);
+        left.max(AGAIN)
+    }
+}
+
+/// What is to be heard of a descriptor.
+#[derive(Clone, Copy)]
+pub(super) enum Interest {
+    None = 0,
+    Read = libc::EPOLLIN as isize,
+    Write = (libc::EPOLLIN | libc::EPOLLOUT) as isize,
 }
 
 /// The worker's control channel.
@@ -75,8 +114,22 @@ pub(super) struct Wireup {
     pub closing: bool,
     /// When peers failed last, so that those who cannot be reached are not tried again at once.
     pub failed_at: HashMap<PeerIdx, Instant>,
-    /// Connections that did not prove the key.
-    pub strangers_refused: u64,
+    pub strangers: Strangers,
+    /// When deadlines were looked at last; whether the worker's owner slept since, to be woken by the next of them.
+    looked: Instant,
+    dozed: bool,
+    timer: Timer,
+    /// Since no descriptor is left, nothing is accepted until then.
+    deaf_until: Option<Instant>,
+}
+
+/// Connections that came to nothing, because the other side did not prove the key or speaks another version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strangers {
+    /// How many.
+    pub refused: u64,
+    /// Why the last one was refused.
+    pub last: Option<String>,
 }
 
 pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
@@ -105,7 +158,10 @@ impl Wireup {
         let listener = match wanted {
             Some(ip) => listen(SocketAddr::new(ip, port)),
             // one socket for both families where there is IPv6, else IPv4 alone
-            None => listen(SocketAddr::new(v6, port)).or_else(|_| listen(SocketAddr::new(v4, port))),
+            None => listen(SocketAddr::new(v6, port)).or_else(|error| match error.raw_os_error() {
+                Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL) => listen(SocketAddr::new(v4, port)),
+                _ => Err(error),
+            }),
         };
         let tcp = listener.map_err(|e| Error::system(format!("listening on TCP port {port}"), e))?;
         let port = tcp.local_addr().map_err(|e| Error::system("the listener's port", e))?.port();
@@ -140,6 +196,7 @@ impl Wireup {
             offer.probe = Some(MemoryProbe { address: &raw const *probe as u64, nonce: *probe });
         }
         offer.shm = config.shm.then_some(SHM_LAYOUT);
+        let timer = Timer::new().map_err(|e| Error::system("opening a timer", e))?;
         for interface in interfaces.iter().filter(|one| one.obstacle.is_none()).filter_map(Interface::offer) {
             // the best come first: what there is no room for is left out
             let _ = offer.push_interface(interface);
@@ -159,8 +216,13 @@ impl Wireup {
             offer,
             closing: false,
             failed_at: HashMap::new(),
-            strangers_refused: 0,
+            strangers: Strangers::default(),
+            looked: Instant::now(),
+            dozed: false,
+            timer,
+            deaf_until: None,
         };
+        wireup.watch(wireup.timer.fd(), TOKEN_TIMER)?;
         if let Some(tcp) = &wireup.tcp {
             wireup.watch(tcp.as_raw_fd(), TOKEN_TCP)?;
         }
@@ -171,12 +233,11 @@ impl Wireup {
     }
 
     pub fn watch(&self, fd: RawFd, token: u64) -> Result<(), Error> {
-        self.control(libc::EPOLL_CTL_ADD, fd, token, false).map_err(|e| Error::system("epoll", e))
+        self.control(libc::EPOLL_CTL_ADD, fd, token, Interest::Read).map_err(|e| Error::system("epoll", e))
     }
 
-    pub fn control(&self, what: libc::c_int, fd: RawFd, token: u64, writing: bool) -> io::Result<()> {
-        let events = libc::EPOLLIN | if writing { libc::EPOLLOUT } else { 0 };
-        let mut event = libc::epoll_event { events: events as u32, u64: token };
+    pub fn control(&self, what: libc::c_int, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest as u32, u64: token };
         // SAFETY: both descriptors are open, the event is ours.
         match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, fd, &mut event) } {
             0 => Ok(()),
@@ -188,72 +249,170 @@ impl Wireup {
         self.epoll.as_raw_fd()
     }
 
-    /// Whether handshakes are under way: then each round of progress looks at them.
+    /// Whether there is something to look at in each round of progress.
     pub fn busy(&self) -> bool {
-        !self.handshakes.is_empty() || !self.attempts.is_empty()
+        self.dozed || self.waits()
     }
 
-    pub fn add(&mut self, stream: Stream, half: Half, deadline: Instant) -> io::Result<u64> {
-        let token = self.next;
-        self.next += 1;
-        let writing = matches!(half, Half::Ours(..));
-        self.control(libc::EPOLL_CTL_ADD, stream.fd().as_raw_fd(), token, writing)?;
-        let (outgoing, incoming) = (Vec::new(), Vec::new());
-        let segment = None;
-        let handshake =
-            Handshake { stream, half, deadline, outgoing, incoming, segment, writing, proving: false };
-        self.handshakes.insert(token, handshake);
-        Ok(token)
+    /// Whether something is under way that has a deadline.
+    fn waits(&self) -> bool {
+        !self.handshakes.is_empty() || !self.attempts.is_empty() || self.deaf_until.is_some()
     }
 
-    /// The initiator for the next place where a peer may be. `Err`: all have been tried, and why they failed.
-    pub fn dial(&mut self, peer: PeerIdx, address: &Address) -> Result<(), Vec<String>> {
-        loop {
-            let Some(attempt) = self.attempts.get_mut(&peer) else { return Err(Vec::new()) };
-            let deadline = attempt.deadline;
-            let opened = if attempt.unix {
-                attempt.unix = false;
-                fdpass::connect(&unix_name(address.id()))
-                    .map(Stream::Unix)
-                    .map_err(|e| format!("Unix socket: {e}"))
-            } else if let Some(at) = attempt.ips.pop() {
-                connect_tcp(at).map(Stream::Tcp).map_err(|e| format!("{at}: {e}"))
-            } else {
-                return Err(self.attempts.remove(&peer).map(|a| a.failures).unwrap_or_default());
-            };
-            let nonce = random().map(Nonce).map_err(|e| e.to_string());
-            let begun = opened.and_then(|stream| Ok((stream, nonce?))).and_then(|(stream, nonce)| {
-                let args = Initiate {
-                    key: address.key(),
-                    from: self.id,
-                    versions: Versions::OURS,
-                    features: Features(0),
-                    kind: Kind::Session,
-                    nonce,
-                };
-                let half = Half::Ours(Initiator::new(args, self.offer.clone()), peer);
-                self.add(stream, half, deadline).map_err(|e| e.to_string())
-            });
-            match begun {
-                Ok(_) => return Ok(()),
-                Err(why) => {
-                    if let Some(attempt) = self.attempts.get_mut(&peer) {
-                        attempt.failures.push(why);
-                    }
-                }
+    fn deadline(&self) -> Option<Instant> {
+        let handshakes = self.handshakes.values().map(|h| h.deadline);
+        let attempts = self.attempts.values().filter_map(|a| a.resume);
+        handshakes.chain(attempts).chain(self.deaf_until).min()
+    }
+
+    /// The worker's owner will sleep: the descriptor wakes it in time for the next deadline, here or of the rails.
+    pub fn doze(&mut self, rails: Option<Instant>) {
+        self.dozed = true;
+        if let Some(at) = self.deadline().into_iter().chain(rails).min() {
+            self.timer.wake_at(at);
+        }
+    }
+
+    pub fn rang(&mut self) {
+        self.timer.rang();
+    }
+
+    /// Time in which nobody looked, nor slept to be woken, is no peer's fault: all deadlines move with it.
+    pub fn catch_up(&mut self, now: Instant) {
+        let unseen = now - std::mem::replace(&mut self.looked, now);
+        if std::mem::take(&mut self.dozed) || unseen < PAUSE {
+            return;
+        }
+        self.handshakes.values_mut().for_each(|h| h.deadline += unseen);
+        for attempt in self.attempts.values_mut() {
+            attempt.deadline += unseen;
+            attempt.resume = attempt.resume.map(|at| at + unseen);
+        }
+    }
+
+    /// No descriptor is left for what wants to connect: it waits in the listeners' queues.
+    pub fn be_deaf(&mut self) {
+        self.begin();
+        self.deaf_until = Some(Instant::now() + AGAIN);
+        for fd in self.listeners() {
+            let _ = self.control(libc::EPOLL_CTL_MOD, fd.0, fd.1, Interest::None);
+        }
+    }
+
+    /// Listens again, if it is time.
+    pub fn hear(&mut self, now: Instant) {
+        if self.deaf_until.is_some_and(|until| until <= now) {
+            self.deaf_until = None;
+            for fd in self.listeners() {
+                let _ = self.control(libc::EPOLL_CTL_MOD, fd.0, fd.1, Interest::Read);
             }
         }
     }
 
-    pub fn our_handshake(&self, peer: PeerIdx) -> Option<u64> {
-        self.handshakes
-            .iter()
-            .find(|(_, h)| matches!(&h.half, Half::Ours(_, p) if *p == peer))
-            .map(|(token, _)| *token)
+    fn listeners(&self) -> impl Iterator<Item = (RawFd, u64)> + use<> {
+        let tcp = self.tcp.as_ref().map(|l| (l.as_raw_fd(), TOKEN_TCP));
+        tcp.into_iter().chain(self.unix.as_ref().map(|l| (l.as_raw_fd(), TOKEN_UNIX)))
     }
-}
 
-impl Wireup {
+    /// What waits from now on was not waited for before.
+    pub fn begin(&mut self) {
+        if !self.waits() {
+            self.looked = Instant::now();
+        }
+    }
+
+    pub fn add(&mut self, stream: Stream, half: Half, deadline: Instant) -> io::Result<u64> {
+        self.begin();
+        let token = self.next;
+        self.next += 1;
+        let handshake = Handshake::new(stream, half, deadline);
+        let interest = if handshake.writing { Interest::Write } else { Interest::Read };
+        self.control(libc::EPOLL_CTL_ADD, handshake.stream.fd().as_raw_fd(), token, interest)?;
+        self.handshakes.insert(token, handshake);
+        Ok(token)
+    }
+
+    /// Makes room for one more stranger.
+    pub fn make_room(&mut self) {
+        let limits = [(ResponderPhase::AwaitHello, MAX_SILENT), (ResponderPhase::AwaitProof, MAX_UNPROVEN)];
+        for (phase, most) in limits {
+            if self.handshakes.values().filter(|h| h.stranger() == Some(phase)).count() >= most {
+                self.dismiss(phase);
+            }
+        }
+    }
+
+    /// Drops the oldest stranger in this phase; false when there is none.
+    pub fn dismiss(&mut self, phase: ResponderPhase) -> bool {
+        let strangers = self.handshakes.iter().filter(|(_, h)| h.stranger() == Some(phase));
+        let oldest = strangers.map(|(token, _)| *token).min();
+        let gone = oldest.and_then(|token| self.handshakes.remove(&token)).is_some();
+        if gone {
+            self.refused("it took its time, and others waited for its place".into());
+        }
+        gone
+    }
+
+    pub fn refused(&mut self, why: String) {
+        self.strangers.refused += 1;
+        self.strangers.last = Some(why);
+    }
+
+    /// Connects to the next place where a peer may be, or waits before trying again where it seemed to be. `Err`: all have
+    /// been tried, and why they failed.
+    pub fn dial(&mut self, peer: PeerIdx, address: &Address) -> Result<(), Vec<String>> {
+        loop {
+            let now = Instant::now();
+            let Some(attempt) = self.attempts.get_mut(&peer) else { return Err(Vec::new()) };
+            let deadline = now + attempt.share(now);
+            attempt.resume = None;
+            let Some(place) = attempt.places.pop() else {
+                if attempt.again.is_empty() || attempt.deadline <= now {
+                    return Err(self.attempts.remove(&peer).map(|a| a.failures).unwrap_or_default());
+                }
+                attempt.places = std::mem::take(&mut attempt.again);
+                attempt.resume = Some(now + AGAIN);
+                return Ok(());
+            };
+            let begun = self.open_to(place, peer, address, deadline);
+            let Err(why) = begun else { return Ok(()) };
+            if let Some(attempt) = self.attempts.get_mut(&peer) {
+                attempt.failed(why.to_string());
+            }
+        }
+    }
+
+    fn open_to(
+        &mut self,
+        place: Place,
+        peer: PeerIdx,
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let failed = |error| Error::system(place.to_string(), error);
+        let stream = match place {
+            Place::Unix => fdpass::connect(&unix_name(address.id())).map(Stream::Unix),
+            Place::Tcp(at) => connect_tcp(at).map(Stream::Tcp),
+        };
+        let args = Initiate {
+            key: address.key(),
+            from: self.id,
+            versions: Versions::OURS,
+            features: Features(0),
+            kind: Kind::Session,
+            nonce: Nonce(random()?),
+        };
+        let half = Half::Ours(Box::new(Initiator::new(args, self.offer.clone())), peer, place);
+        self.add(stream.map_err(failed)?, half, deadline).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Drops the connection that this side has begun to a peer, if any, and all plans for others.
+    pub fn give_up(&mut self, peer: PeerIdx) {
+        self.attempts.remove(&peer);
+        self.handshakes.retain(|_, h| h.ours() != Some(peer));
+    }
+
     pub fn recently_failed(&self, peer: PeerIdx) -> bool {
         self.failed_at.get(&peer).is_some_and(|at| at.elapsed() < Duration::from_secs(1))
     }

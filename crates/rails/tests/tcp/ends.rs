@@ -23,7 +23,6 @@ fn sockets_are_set_up_as_configured() {
         keepalive_idle: Duration::from_secs(7),
         keepalive_interval: Duration::from_secs(3),
         keepalive_count: 5,
-        user_timeout: Duration::from_millis(4321),
         congestion: Some("reno".into()),
         unsent_limit: Some(100_000),
         ..Config::default()
@@ -38,7 +37,6 @@ fn sockets_are_set_up_as_configured() {
     assert_eq!(tcp(libc::TCP_KEEPIDLE), 7);
     assert_eq!(tcp(libc::TCP_KEEPINTVL), 3);
     assert_eq!(tcp(libc::TCP_KEEPCNT), 5);
-    assert_eq!(tcp(libc::TCP_USER_TIMEOUT), 4321);
     assert_eq!(tcp(libc::TCP_NOTSENT_LOWAT), 100_000);
     assert_eq!(tcp(libc::TCP_CONGESTION).to_ne_bytes(), *b"reno");
 
@@ -71,12 +69,12 @@ fn the_kernel_finds_a_peer_that_has_vanished() {
         }
         loopback(true);
         let config = Config {
-            user_timeout: Duration::from_millis(400),
+            silence: Duration::from_millis(400),
             keepalive_idle: Duration::from_secs(1),
             keepalive_interval: Duration::from_secs(1),
             ..Config::default()
         };
-        // One with bytes on their way (user timeout), one that only waits (keepalive).
+        // One with bytes on their way (silence), one that only waits (keepalive).
         let (mut sender, link, mut waiter, _) = pair("127.0.0.1", &config);
         loopback(false);
         sender.send(link, frag(1), &[0; 1000]).expect("room");

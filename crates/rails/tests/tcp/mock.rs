@@ -105,7 +105,7 @@ impl Memory for Mock {
         let Some(bytes) = self.memory.get(&slot) else { return false };
         let from = span.offset as usize;
         let Some(bytes) = bytes.get(from..from + span.len) else { return false };
-        let piece = if self.piece == 0 { span.len } else { self.piece };
+        let piece = if self.piece == 0 { span.len.max(1) } else { self.piece };
         out.extend(bytes.chunks(piece).map(|c| RawIov { base: c.as_ptr().cast_mut(), len: c.len() }));
         true
     }

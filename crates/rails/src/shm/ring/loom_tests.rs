@@ -2,7 +2,11 @@
 
 use loom::{sync::Notify, thread};
 
-use super::*;
+use super::{
+    memory::{Line, Slot},
+    *,
+};
+use crate::primitive::{AtomicU32, AtomicU64};
 
 // The ring is freed once both ends are dropped, as the mapping is.
 struct Heap(NonNull<RingMemory>);

@@ -5,7 +5,8 @@ use std::{
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{memory::Slot, *};
+use crate::primitive::membarrier_registered as registered;
 
 /// A ring on the heap, and its bytes for whoever wants to damage them.
 struct Heap(NonNull<RingMemory>);

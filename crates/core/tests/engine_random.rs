@@ -1,0 +1,20 @@
+//! Random work on random networks: whatever is asked of engines, MPI's rules hold and nothing is left over.
+mod engine_support;
+
+use engine_support::cases;
+use engine_support::plan::{carry_out, lossy_plan, plan};
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn everything_asked_for_is_done_by_the_rules(plan in plan()) {
+        carry_out(&plan);
+    }
+
+    #[test]
+    fn links_that_end_take_nothing_else_with_them(plan in lossy_plan()) {
+        carry_out(&plan);
+    }
+}

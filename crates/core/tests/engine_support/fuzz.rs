@@ -1,0 +1,79 @@
+//! An engine against any bytes. A fuzz target needs to be no more than a call of this.
+
+use super::{message, pattern};
+use polyrail_core::frame::{Frame, Matching, RemoteAddr};
+use polyrail_core::proto::{
+    Access, Config, Delivery, Filter, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme,
+};
+use polyrail_core::sim::{Bytes, Node};
+
+/// Eager credit of every peer of a [`victim`], in units.
+pub const WINDOW: u32 = 64;
+/// The key of the region of a [`victim`].
+pub const KEY: u64 = 3;
+
+/// A node with receives, a region, and operations of all kinds towards one peer.
+pub fn victim(liar: PeerIdx, scheme: Scheme) -> Node {
+    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1 }, 3, false);
+    let route = Route { eager_max: 100, fragment: 64, scheme, window: WINDOW, immediate: false };
+    node.engine.connected(liar, route);
+    node.register(KEY, 0, pattern(1, 4096), Access { read: true, write: true });
+    for room in [0, 10, 1000] {
+        for matching in [Matching::Message, Matching::Tag(0)] {
+            let op = node.engine.new_recv(room);
+            node.memory.put(Place::Recv(op), Bytes::Real(vec![0; room as usize]), 0, 1);
+            node.engine.post(op, Filter { source: None, matching, ignore: u64::MAX });
+        }
+    }
+    let op = node.engine.new_recv(3000);
+    node.memory.put(Place::Recv(op), Bytes::Real(vec![0; 3000]), 0, 1);
+    node.engine.post_multi(op, None, 100);
+    for (id, delivery) in [Delivery::Sent, Delivery::Delivered, Delivery::Matched].into_iter().enumerate() {
+        for len in [0, 50, 500] {
+            let op = node.engine.send(liar, Message { len, delivery, ..message(id as u64) });
+            node.memory.put(Place::Send(op), pattern(9, len), 0, 1);
+        }
+    }
+    let part = |len| PartSpec { at: RemoteAddr { key: 1, addr: 0 }, len };
+    for kind in [RmaKind::Put(None), RmaKind::Put(Some(1)), RmaKind::Get] {
+        let op = node.engine.rma(liar, kind, &[part(10), part(500)]);
+        node.memory.put(Place::Rma(op), pattern(8, 510), 0, 1);
+    }
+    node
+}
+
+/// Lets frames leave, so many at most.
+pub fn drain(node: &mut Node, to: PeerIdx, most: usize) {
+    node.settle();
+    for _ in 0..most {
+        let Some(next) = node.engine.poll_transmit(to, true) else { break };
+        let Some(payload) = node.load(to, &next) else { continue };
+        let header = next.frame.encode(payload.len() as usize);
+        assert!(Frame::parse(&header).is_ok(), "not a frame: {:?}", next.frame);
+        node.engine.transmitted(to, &next, false);
+        node.settle();
+    }
+}
+
+/// Takes bytes as a stream that a peer sent: frames, until what follows is none. The first byte says what the victim does.
+pub fn any_stream(bytes: &[u8]) {
+    let liar = PeerIdx(2);
+    let Some((&mode, mut rest)) = bytes.split_first() else { return };
+    let scheme = [Scheme::Get, Scheme::Put, Scheme::Fragments][usize::from(mode % 3)];
+    let mut node = victim(liar, scheme);
+    while let Ok((frame, len)) = Frame::parse(rest) {
+        drain(&mut node, liar, usize::from(mode / 64));
+        let header = frame.encode(len).len();
+        let Some(payload) = rest.get(header..header + len) else { break };
+        node.frame(liar, &frame, Bytes::from(payload));
+        node.settle();
+        rest = &rest[header + len..];
+    }
+    drain(&mut node, liar, 1000);
+    let most = node.most_stashed.values().copied().max().unwrap_or(0);
+    assert!(most <= u64::from(WINDOW) * 64, "{most} bytes stashed");
+    node.engine.peer_down(liar);
+    node.settle();
+    let [sends, _, _, rmas, puts] = node.engine.in_flight();
+    assert_eq!([sends, rmas, puts], [0; 3]);
+}

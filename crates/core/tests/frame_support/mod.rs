@@ -1,0 +1,148 @@
+//! Frames for tests: any valid one with a payload that fits it, and what must hold of any bytes at all.
+#![allow(dead_code, reason = "each test file takes what it needs")]
+
+use polyrail_core::frame::{
+    AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, MAX_REGION, Matching, OpId, Order, RANGE, RemoteAddr, Status,
+};
+use polyrail_core::proto::Region;
+use proptest::prelude::*;
+
+/// What must hold of any bytes. A fuzz target needs to be no more than a call of this.
+pub fn any_bytes(bytes: &[u8]) {
+    if let Some(region) = Region::parse(bytes) {
+        let mut again = [0; Region::MAX_BYTES];
+        let len = region.encode(&mut again);
+        assert_eq!(&again[..len], bytes, "a region has one encoding");
+    }
+    match Frame::parse(bytes) {
+        Err(why) => assert!(!why.to_string().is_empty()),
+        Ok((frame, payload)) => {
+            let encoded = frame.encode(payload);
+            assert_eq!(&bytes[..encoded.len()], &*encoded, "a frame has one encoding: {frame:?}");
+            assert!(!format!("{frame:?}").is_empty());
+        }
+    }
+}
+
+pub fn op() -> impl Strategy<Value = OpId> {
+    prop_oneof![
+        (0..4u32, 0..3u32).prop_map(|(slot, generation)| OpId { slot, generation }),
+        any::<(u32, u32)>().prop_map(|(slot, generation)| OpId { slot, generation }),
+    ]
+}
+
+pub fn order() -> impl Strategy<Value = Order> {
+    any::<(u32, u32)>().prop_map(|(seq, credit)| Order { seq, credit })
+}
+
+pub fn matching() -> impl Strategy<Value = Matching> {
+    prop_oneof![Just(Matching::Message), any::<u64>().prop_map(Matching::Tag)]
+}
+
+pub fn status() -> impl Strategy<Value = Status> {
+    use Status::{Access, Cancelled, Fault, Ok, Range, Unsupported};
+    prop::sample::select(vec![Ok, Access, Range, Unsupported, Fault, Cancelled])
+}
+
+/// Lengths and offsets: small ones, and those at the edges of arithmetic.
+pub fn length() -> impl Strategy<Value = u64> {
+    prop_oneof![0..300u64, Just(u64::MAX), Just(1 << 63), Just(u64::from(u32::MAX) + 1), any::<u64>()]
+}
+
+pub fn remote() -> impl Strategy<Value = RemoteAddr> {
+    (0..4u64, length()).prop_map(|(key, addr)| RemoteAddr { key, addr })
+}
+
+pub fn code() -> impl Strategy<Value = AtomicCode> {
+    let kind = prop::sample::select(vec![AtomicKind::Update, AtomicKind::Fetch, AtomicKind::Compare]);
+    (any::<(u8, u8, u32)>(), kind).prop_map(|((datatype, op, count), kind)| AtomicCode {
+        datatype,
+        op,
+        kind,
+        count,
+    })
+}
+
+fn data() -> impl Strategy<Value = Option<u64>> {
+    prop::option::of(any::<u64>())
+}
+
+/// Any frame.
+pub fn frame() -> impl Strategy<Value = Frame> {
+    prop_oneof![
+        (order(), matching(), data(), prop::option::of(op()))
+            .prop_map(|(order, matching, data, ack)| Frame::Eager { order, matching, data, ack }),
+        (order(), matching(), data(), length(), op(), any::<bool>()).prop_map(
+            |(order, matching, data, len, op, readable)| Frame::Rts {
+                order,
+                matching,
+                data,
+                len,
+                op,
+                readable
+            }
+        ),
+        (op(), op(), length(), any::<bool>()).prop_map(|(op, to, len, writable)| Frame::Rtr {
+            op,
+            to,
+            len,
+            writable
+        }),
+        (op(), length()).prop_map(|(to, offset)| Frame::Frag { to, offset }),
+        (op(), status()).prop_map(|(op, status)| Frame::Ats { op, status }),
+        (op(), status()).prop_map(|(to, status)| Frame::Atp { to, status }),
+        (op(), status()).prop_map(|(op, status)| Frame::Ack { op, status }),
+        (order(), op(), remote(), data(), any::<bool>()).prop_map(|(order, op, to, data, last)| Frame::Put {
+            order,
+            op,
+            to,
+            data,
+            last
+        }),
+        (order(), op(), remote(), length()).prop_map(|(order, op, to, len)| Frame::PutRts {
+            order,
+            op,
+            to,
+            len
+        }),
+        (order(), op(), remote(), length(), any::<bool>())
+            .prop_map(|(order, op, from, len, writable)| Frame::Get { order, op, from, len, writable }),
+        (op(), length()).prop_map(|(op, offset)| Frame::GetData { op, offset }),
+        (order(), op(), remote(), code()).prop_map(|(order, op, at, code)| Frame::Atomic {
+            order,
+            op,
+            at,
+            code
+        }),
+        op().prop_map(|op| Frame::AtomicData { op }),
+        any::<u32>().prop_map(|credit| Frame::Credit { credit }),
+        (order(), any::<u16>(), 0..100u16).prop_map(|(order, id, header_len)| Frame::Am {
+            order,
+            id,
+            header_len
+        }),
+        Just(Frame::Bye),
+    ]
+}
+
+/// A payload length that `frame` may have, near the one asked for.
+pub fn payload_near(frame: &Frame, wish: usize) -> usize {
+    match *frame {
+        Frame::Rts { readable: true, .. }
+        | Frame::Rtr { writable: true, .. }
+        | Frame::Get { writable: true, .. }
+        | Frame::PutRts { .. } => wish.next_multiple_of(RANGE).clamp(RANGE, MAX_REGION),
+        Frame::Eager { .. } | Frame::Put { .. } | Frame::Atomic { .. } | Frame::AtomicData { .. } => {
+            wish.min(MAX_PAYLOAD)
+        }
+        Frame::Frag { .. } | Frame::GetData { .. } => wish.clamp(1, MAX_PAYLOAD),
+        Frame::Am { header_len, .. } => wish.clamp(usize::from(header_len), MAX_PAYLOAD),
+        _ => 0,
+    }
+}
+
+/// Any frame and a payload length that it may have.
+pub fn frame_and_payload() -> impl Strategy<Value = (Frame, usize)> {
+    (frame(), prop_oneof![0..200usize, 0..=MAX_PAYLOAD])
+        .prop_map(|(frame, wish)| (frame, payload_near(&frame, wish)))
+}

@@ -1,0 +1,44 @@
+//! A second host, as far as the network is concerned: a puppet in a network namespace of its own, joined to the test's by a
+//! veth pair. Nothing of it has a name outside the two, and all goes when they go.
+
+use super::alone::{run, unshare};
+use super::puppet::Puppet;
+
+pub const HERE: &str = "10.77.0.1";
+pub const THERE: &str = "10.77.0.2";
+const MAC_HERE: &str = "02:00:00:00:77:01";
+const MAC_THERE: &str = "02:00:00:00:77:02";
+
+/// Runs a command in the puppet's namespace.
+pub fn there(puppet: &Puppet, line: &str) {
+    run(&format!("nsenter -t {} -n {line}", puppet.pid()));
+}
+
+/// A puppet on another host, its worker not opened yet. This process is in a namespace of its own already.
+pub fn other_host() -> Puppet {
+    let puppet = Puppet::without_worker(|| unshare(libc::CLONE_NEWNET));
+    run("ip link set lo up");
+    run(&format!(
+        "ip link add v0 address {MAC_HERE} type veth peer v1 address {MAC_THERE} netns {}",
+        puppet.pid()
+    ));
+    there(&puppet, "ip link set lo up");
+    there(&puppet, &format!("ip addr add {THERE}/24 dev v1"));
+    there(&puppet, "ip link set v1 up");
+    run(&format!("ip addr add {HERE}/24 dev v0"));
+    run("ip link set v0 up");
+    puppet
+}
+
+/// Packets vanish from now on, both ways, without anybody being told.
+pub fn cut(puppet: &Puppet) {
+    let lost = "lladdr 02:00:00:00:00:99 nud permanent dev";
+    run(&format!("ip neigh replace {THERE} {lost} v0"));
+    there(puppet, &format!("ip neigh replace {HERE} {lost} v1"));
+}
+
+/// Packets arrive again.
+pub fn mend(puppet: &Puppet) {
+    run(&format!("ip neigh replace {THERE} lladdr {MAC_THERE} nud permanent dev v0"));
+    there(puppet, &format!("ip neigh replace {HERE} lladdr {MAC_HERE} nud permanent dev v1"));
+}

@@ -1,0 +1,105 @@
+//! Something between two workers that forwards bytes until it is told to cut the connection.
+
+use polyrail_core::wire::{Address, Ip};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A proxy for one worker. It resets all connections once so many bytes went through, both ways counted.
+pub struct Proxy {
+    port: u16,
+    /// Bytes still to be let through.
+    left: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where a worker listens on this host.
+pub fn listener_of(address: &Address) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port())
+}
+
+/// An address with the same key that leads elsewhere, by TCP only.
+pub fn by_way_of(address: &[u8], port: u16, ips: &[&str]) -> Vec<u8> {
+    let address = Address::parse(address).expect("an address");
+    let ips = ips.iter().map(|ip| Ip::new(ip.parse::<IpAddr>().expect("an IP"), 0).expect("a unicast IP"));
+    Address::new(&address.key(), address.host(), false, port, ips).expect("an address").to_bytes().into()
+}
+
+/// Closes a connection as a host does that has crashed and come back: by a reset.
+pub fn reset(stream: TcpStream) {
+    let now = libc::linger { l_onoff: 1, l_linger: 0 };
+    let len = size_of_val(&now) as u32;
+    // SAFETY: the option's value is a linger of the length given.
+    let set = unsafe {
+        libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, (&raw const now).cast(), len)
+    };
+    assert_eq!(set, 0);
+}
+
+impl Proxy {
+    pub fn start(address: &[u8], bytes: u64) -> Self {
+        let to = listener_of(&Address::parse(address).expect("an address"));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let left = Arc::new(AtomicU64::new(bytes));
+        let shared = left.clone();
+        let thread = Some(std::thread::spawn(move || {
+            let (client, _) = listener.accept().expect("a connection");
+            let server = TcpStream::connect(to).expect("the worker listens");
+            forward(client, server, &shared);
+        }));
+        Self { port, left, thread }
+    }
+
+    /// The worker's address by way of the proxy.
+    pub fn address(&self, address: &[u8]) -> Vec<u8> {
+        by_way_of(address, self.port, &["127.0.0.1"])
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.left.store(0, Ordering::Relaxed);
+        // it may still be waiting for its first connection
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn forward(client: TcpStream, server: TcpStream, left: &AtomicU64) {
+    let mut buffer = vec![0; 64 << 10];
+    for stream in [&client, &server] {
+        stream.set_nonblocking(true).expect("a socket");
+    }
+    'open: while left.load(Ordering::Relaxed) > 0 {
+        let mut idle = true;
+        for (mut from, mut to) in [(&client, &server), (&server, &client)] {
+            let most = buffer.len().min(left.load(Ordering::Relaxed) as usize);
+            let n = match from.read(&mut buffer[..most]) {
+                Ok(0) => break 'open,
+                Ok(n) => n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => continue,
+                Err(_) => break 'open,
+            };
+            idle = false;
+            left.fetch_sub(n as u64, Ordering::Relaxed);
+            let mut rest = &buffer[..n];
+            while !rest.is_empty() && left.load(Ordering::Relaxed) > 0 {
+                match to.write(rest) {
+                    Ok(n) => rest = &rest[n..],
+                    Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+                    Err(_) => break 'open,
+                }
+            }
+        }
+        if idle {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+    reset(client);
+    reset(server);
+}
