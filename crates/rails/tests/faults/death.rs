@@ -198,7 +198,7 @@ fn sockets_of(address: &[u8]) -> Vec<String> {
 fn kill_many(rails: &str) {
     let mut node = Node::open(settings(rails));
     let mut before = 0;
-    for cycle in 0..52 {
+    for cycle in 0..16 {
         let mut victim = Puppet::start(rails);
         let peer = node.peer(&victim.address);
         if cycle % 2 == 0 {
