@@ -33,46 +33,56 @@ class Failed(Exception):
     """A run gave nothing; the text says why."""
 
 
+# The parts of a measurement: what a part gives is kept, whatever becomes of the others.
+Parts = dict[str, Callable[[], Sample]]
+
+
 @dataclass
 class Column:
     """One thing that is measured beside others."""
 
     name: str
-    measure: Callable[[], Sample] | None = None
+    parts: Parts
     # Why it cannot be measured here, and how to change that.
     missing: str = ""
     ours: bool = False
     values: dict[tuple[Figure, int | None], list[float]] = field(default_factory=dict)
-    failures: list[str] = field(default_factory=list)
+    succeeded: set[str] = field(default_factory=set)
+    failures: dict[str, list[str]] = field(default_factory=dict)
 
-    def run(self) -> None:
+    def run(self, part: str) -> None:
+        # twice without a success: it does not work here, and each try may take its whole time limit
+        hopeless = part not in self.succeeded and len(self.failures.get(part, [])) >= 2
+        if self.missing or hopeless or part not in self.parts:
+            return
         try:
-            for key, value in self.measure().items():
+            for key, value in self.parts[part]().items():
                 self.values.setdefault(key, []).append(value)
+            self.succeeded.add(part)
         except Failed as why:
-            self.failures.append(str(why))
-
-    @property
-    def given_up(self) -> bool:
-        """Twice without a success: it does not work here, and each try may take its whole time limit."""
-        return self.measure is None or (not self.values and len(self.failures) >= 2)
+            self.failures.setdefault(part, []).append(str(why))
 
 
 def alternate(columns: list[Column], rounds: int, seconds: float = float("inf")) -> None:
-    """Measures all columns in turn, so many rounds or as many as begin in the time: what disturbs one disturbs the others
-    as well. Each round begins with another column."""
+    """Measures all columns in turn, part by part, so many rounds or as many as begin in the time: what disturbs one disturbs
+    the others as well. Each round begins with another column."""
     begun = time.monotonic()
+    parts = list(dict.fromkeys(part for column in columns for part in column.parts))
     for n in range(rounds):
         if n > 0 and time.monotonic() - begun > seconds:
-            return
+            break
         start = n % len(columns)
-        for column in columns[start:] + columns[:start]:
-            if not column.given_up:
-                if sys.stderr.isatty():
-                    print(f"\r\033[Kround {n + 1} of {rounds}: {column.name}", end="", file=sys.stderr, flush=True)
-                column.run()
+        for part in parts:
+            for column in columns[start:] + columns[:start]:
+                tell(f"round {n + 1} of {rounds}: {column.name}, {part}")
+                column.run(part)
+    tell("")
+
+
+def tell(text: str) -> None:
+    """Says on the terminal, if there is one, what is going on."""
     if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def written(value: float) -> str:
@@ -122,7 +132,8 @@ class Table:
             width = max([14] + [len(column.name) + 2 for column in shown])
             compared = any(self.ratio(key) is not None for key in self.rows())
             head = "".join(f"{column.name:>{width}}" for column in shown)
-            print(f"  {'':<28}{'bytes':>6}{head}" + (f"{'vs. best peer':>15}" if compared else ""))
+            sizes = "bytes" if any(size is not None for _, size in self.rows()) else ""
+            print(f"  {'':<32}{sizes:>6}{head}" + (f"{'vs. best peer':>15}" if compared else ""))
             before = None
             for key in self.rows():
                 figure, size = key
@@ -133,14 +144,15 @@ class Table:
                     values = column.values.get(key)
                     cells += f"{written(statistics.median(values)) if values else '-':>{width}}"
                 ratio = self.ratio(key)
-                print(f"  {label:<28}{size_name(size):>6}{cells}" + (f"{ratio:>14.2f}x" if ratio is not None else ""))
+                print(f"  {label:<32}{size_name(size):>6}{cells}" + (f"{ratio:>14.2f}x" if ratio is not None else ""))
         else:
             print(f"\n{self.title}: nothing could be measured")
         for column in self.columns:
             if column.missing:
                 print(f"  missing: {column.name}: {column.missing}")
-            for why in dict.fromkeys(column.failures):
-                print(f"  failed: {column.name}: {why}")
+            for part, reasons in column.failures.items():
+                for why in dict.fromkeys(reasons):
+                    print(f"  failed: {column.name}, {part}: {why}")
 
 
 COLUMNS = ["table", "figure", "unit", "size_bytes", "series", "median", "min", "max", "rounds", "times_as_good_as_best_peer"]

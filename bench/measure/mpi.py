@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from .figures import Column, Failed, Figure, Sample, Table, alternate
-from .programs import HERE, POLYRAIL, ROOT, Output, alone, provider_missing
+from .figures import Column, Failed, Figure, Parts, Sample, Table, alternate
+from .programs import POLYRAIL, Output, alone, provider_missing
 
 OSU = "build the OSU micro-benchmarks with this MPI's mpicc and set {} to the directory that holds pt2pt/osu_latency"
 OPEN_MPI_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -74,15 +74,17 @@ def read(output: Output, figures: list[Figure]) -> Sample:
     return sample
 
 
-def measure(family: str, directory: Path, hosts: str, ours: bool) -> Sample:
-    """All benchmarks once."""
-    sample: Sample = {}
-    for name, (folder, ranks, figures, brief) in BENCHMARKS.items():
+def parts(family: str, directory: Path, hosts: str, ours: bool) -> Parts:
+    """The benchmarks."""
+
+    def measure(name: str) -> Sample:
+        folder, ranks, figures, brief = BENCHMARKS[name]
         program = directory / folder / name
         words = [*launch(family, ranks, hosts), *(["--"] if ours else []), program, *brief]
         before = [POLYRAIL, "run"] if ours else [mpiexec(program)]
-        sample |= read(alone([*before, *words], OPEN_MPI_ROOT, HERE, limit=300), figures)
-    return sample
+        return read(alone([*before, *words], OPEN_MPI_ROOT), figures)
+
+    return {name: lambda name=name: measure(name) for name in BENCHMARKS}
 
 
 def tables(rounds: int, hosts: str = "one") -> list[Table]:
@@ -93,8 +95,8 @@ def tables(rounds: int, hosts: str = "one") -> list[Table]:
         columns = []
         for ours in (True, False):
             missing = no_osu or (provider_missing() if ours else "")
-            run = None if missing else lambda ours=ours, family=family, directory=directory: measure(family, directory, hosts, ours)
-            columns.append(Column(f"{name} over polyrail" if ours else f"{name} as installed", run, missing, ours))
+            found_parts = parts(family, directory, hosts, ours) if directory else {}
+            columns.append(Column(f"{name} over polyrail" if ours else f"{name} as installed", found_parts, missing, ours))
         alternate(columns, rounds)
         place = "one host" if hosts == "one" else "two hosts (namespaces), TCP"
         found.append(Table(f"OSU micro-benchmarks, {name}, {place}", columns))

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
-from .figures import BANDWIDTH, CPU, LATENCY, RATE, Column, Failed, Sample, Table, alternate
+from .figures import BANDWIDTH, CPU, LATENCY, RATE, Column, Failed, Figure, Parts, Sample, Table, alternate
 from .programs import HERE, POLYRAIL, PROVIDER_DIR, Place, alone, find, fresh_port, pair, provider_missing
 
 SIZES = [1, 8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 LATENCY_SIZES = [8, 1 << 10, 64 << 10]
-CPU_SIZE = 1 << 20
+CPU_SIZE, CPU_COUNT = 1 << 20, 2000
+# with the tenth that warms up
+CPU_GB = 1.1 * CPU_COUNT * CPU_SIZE / 1e9
 Places = tuple[Place, Place]
+
+HERE_BOTH: Places = (HERE, HERE)
 
 FABTESTS = "build libfabric's fabtests and set FABTESTS_BIN to the directory of its programs"
 UCX = "install UCX with ucx_perftest (Debian: ucx-utils) or build it, and set UCX_BIN to its directory"
@@ -32,7 +35,7 @@ def groups(sizes: list[int], most: int) -> list[tuple[list[int], int]]:
 class Fabtests:
     """libfabric's benchmarks over one provider."""
 
-    def __init__(self, provider: str, env: dict[str, str], places: Places = (HERE, HERE), address: str = "127.0.0.1"):
+    def __init__(self, provider: str, env: dict[str, str], places: Places = HERE_BOTH, address: str = "127.0.0.1"):
         self.provider, self.env, self.places, self.address = provider, env, places, address
 
     def run(self, program: str, sizes: list[int], count: int) -> tuple[dict[int, float], float]:
@@ -51,28 +54,28 @@ class Fabtests:
             raise Failed(outputs[1].reason())
         return seconds, sum(output.cpu_seconds for output in outputs)
 
-    def sample(self) -> Sample:
-        sample: Sample = {}
-        for sizes, count in groups(LATENCY_SIZES, 10_000):
-            for size, seconds in self.run("fi_rdm_tagged_pingpong", sizes, count)[0].items():
-                sample[LATENCY, size] = seconds * 1e6
-        rate = self.run("fi_rdm_tagged_bw", [8], 100_000)[0]
-        sample[RATE, 8] = 1 / rate[8]
-        for sizes, count in groups(SIZES, 20_000):
-            for size, seconds in self.run("fi_rdm_tagged_bw", sizes, count)[0].items():
-                sample[BANDWIDTH, size] = size / seconds / 1e6
-        return sample
+    def parts(self) -> Parts:
+        return {"latency": self.latency, "rate": self.rate, "bandwidth": self.bandwidth}
+
+    def latency(self) -> Sample:
+        runs = (self.run("fi_rdm_tagged_pingpong", *group)[0] for group in groups(LATENCY_SIZES, 10_000))
+        return {(LATENCY, size): seconds * 1e6 for run in runs for size, seconds in run.items()}
+
+    def rate(self) -> Sample:
+        return {(RATE, 8): 1 / self.run("fi_rdm_tagged_bw", [8], 100_000)[0][8]}
+
+    def bandwidth(self) -> Sample:
+        runs = (self.run("fi_rdm_tagged_bw", *group)[0] for group in groups(SIZES, 20_000))
+        return {(BANDWIDTH, size): size / seconds / 1e6 for run in runs for size, seconds in run.items()}
 
     def cpu(self) -> Sample:
-        count = 2000
-        cpu = self.run("fi_rdm_tagged_bw", [CPU_SIZE], count)[1]
-        return {(CPU, CPU_SIZE): cpu / (1.1 * count * CPU_SIZE / 1e9)}
+        return {(CPU, CPU_SIZE): self.run("fi_rdm_tagged_bw", [CPU_SIZE], CPU_COUNT)[1] / CPU_GB}
 
 
 class Ucx:
     """UCX's benchmark. It takes a list of tests, and writes CSV."""
 
-    def __init__(self, env: dict[str, str], places: Places = (HERE, HERE), address: str = "127.0.0.1"):
+    def __init__(self, env: dict[str, str], places: Places = HERE_BOTH, address: str = "127.0.0.1"):
         self.env, self.places, self.address = env, places, address
 
     def run(self, tests: dict[str, list]) -> tuple[dict[str, list[float]], float]:
@@ -91,41 +94,48 @@ class Ucx:
             raise Failed(outputs[1].reason())
         return found, sum(output.cpu_seconds for output in outputs)
 
-    def sample(self) -> Sample:
-        # a row has iterations; latency at 50 %, on average, over all; bandwidth twice; rate on average, over all
-        def test(kind: str, size: int, count: int) -> list:
-            return ["-t", kind, "-s", size, "-n", count, "-w", max(count // 10, 4)]
+    def parts(self) -> Parts:
+        return {"latency": self.latency, "rate": self.rate, "bandwidth": self.bandwidth}
 
-        tests = {f"l{size}": test("tag_lat", size, count) for sizes, count in groups(LATENCY_SIZES, 10_000) for size in sizes}
-        tests["r8"] = test("tag_bw", 8, 100_000)
-        tests |= {f"b{size}": test("tag_bw", size, count) for sizes, count in groups(SIZES, 20_000) for size in sizes}
-        rows = self.run(tests)[0]
-        sample: Sample = {(LATENCY, size): rows[f"l{size}"][3] for size in LATENCY_SIZES}
-        sample[RATE, 8] = rows["r8"][7]
-        return sample | {(BANDWIDTH, size): rows[f"b{size}"][7] * size / 1e6 for size in SIZES}
+    @staticmethod
+    def test(kind: str, size: int, count: int) -> list:
+        return ["-t", kind, "-s", size, "-n", count, "-w", max(count // 10, 4)]
+
+    # a row has the iterations; the time of a message at 50 %, on average, over all; the bandwidth on average, over all; the
+    # rate on average, over all
+    def latency(self) -> Sample:
+        counts = {size: count for sizes, count in groups(LATENCY_SIZES, 10_000) for size in sizes}
+        rows = self.run({str(size): self.test("tag_lat", size, count) for size, count in counts.items()})[0]
+        return {(LATENCY, size): rows[str(size)][3] for size in counts}
+
+    def rate(self) -> Sample:
+        return {(RATE, 8): self.run({"8": self.test("tag_bw", 8, 100_000)})[0]["8"][7]}
+
+    def bandwidth(self) -> Sample:
+        counts = {size: count for sizes, count in groups(SIZES, 20_000) for size in sizes}
+        rows = self.run({str(size): self.test("tag_bw", size, count) for size, count in counts.items()})[0]
+        # from the rate: its megabytes are not ours
+        return {(BANDWIDTH, size): rows[str(size)][7] * size / 1e6 for size in counts}
 
     def cpu(self) -> Sample:
-        count = 2000
-        cpu = self.run({"b": ["-t", "tag_bw", "-s", CPU_SIZE, "-n", count, "-w", count // 10]})[1]
-        return {(CPU, CPU_SIZE): cpu / (1.1 * count * CPU_SIZE / 1e9)}
+        return {(CPU, CPU_SIZE): self.run({"cpu": self.test("tag_bw", CPU_SIZE, CPU_COUNT)})[1] / CPU_GB}
 
 
-def api(env: dict[str, str]) -> Sample:
+def api(env: dict[str, str]) -> Parts:
     """Ours without libfabric: polyrail bench."""
-    sample: Sample = {}
-    with tempfile.TemporaryDirectory() as directory:
-        for name, figure, sizes in (("latency", LATENCY, LATENCY_SIZES), ("rate", RATE, [8]), ("bandwidth", BANDWIDTH, SIZES)):
-            file = Path(directory) / name
+
+    def measure(name: str, figure: Figure, sizes: list[int]) -> Sample:
+        with tempfile.NamedTemporaryFile(suffix=".csv") as file:
             listed = ",".join(map(str, sizes))
-            alone([POLYRAIL, "bench", name, "--size", listed, "--repetitions", 1, "--csv", file], env)
-            for line in file.read_text().splitlines()[1:]:
-                row = line.split(",")
-                sample[figure, int(row[2])] = float(row[3])
-    return sample
+            alone([POLYRAIL, "bench", name, "--size", listed, "--repetitions", 1, "--csv", file.name], env)
+            rows = [line.split(",") for line in Path(file.name).read_text().splitlines()[1:]]
+        return {(figure, int(row[2])): float(row[3]) for row in rows}
 
-
-def column(name: str, measure: Callable[[], Sample], missing: str = "", ours: bool = False) -> Column:
-    return Column(name, None if missing else measure, missing, ours)
+    return {
+        "latency": lambda: measure("latency", LATENCY, LATENCY_SIZES),
+        "rate": lambda: measure("rate", RATE, [8]),
+        "bandwidth": lambda: measure("bandwidth", BANDWIDTH, SIZES),
+    }
 
 
 def fabtests_missing() -> str:
@@ -150,10 +160,10 @@ def same_host(rounds: int) -> list[Table]:
         own = {} if path == "shm" else {"FI_TCP_IFACE": "lo"}
         rails = {"POLYRAIL_RAILS": path}
         columns = [
-            column("polyrail", Fabtests("polyrail", ours_env(**rails)).sample, ours_missing, ours=True),
-            column("polyrail bench", lambda rails=rails: api(rails), api_missing, ours=True),
-            column(f"libfabric {path}", Fabtests(path, own).sample, fabtests_missing()),
-            column("UCX", Ucx(ucx[path]).sample, ucx_missing()),
+            Column("polyrail", Fabtests("polyrail", ours_env(**rails)).parts(), ours_missing, ours=True),
+            Column("polyrail bench", api(rails), api_missing, ours=True),
+            Column(f"libfabric {path}", Fabtests(path, own).parts(), fabtests_missing()),
+            Column("UCX", Ucx(ucx[path]).parts(), ucx_missing()),
         ]
         alternate(columns, rounds)
         tables.append(Table(title, columns))
@@ -173,7 +183,7 @@ def two_hosts(rounds: int) -> list[Table]:
     }
     missing = {"polyrail": ours_missing, "UCX tcp": ucx_missing()}
     columns = [
-        column(name, lambda side=side: side.sample() | side.cpu(), missing.get(name, fabtests_missing()), name == "polyrail")
+        Column(name, {**side.parts(), "CPU": side.cpu}, missing.get(name, fabtests_missing()), name == "polyrail")
         for name, side in sides.items()
     ]
     alternate(columns, rounds)

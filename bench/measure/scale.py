@@ -1,2 +1,97 @@
-"""placeholder"""
-def tables(rounds): return []
+"""One process and many peers, and messages that nobody has asked for."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+
+from .figures import Column, Failed, Figure, Sample, Table, alternate
+from .msg import ours_env
+from .programs import ROOT, alone, provider_missing
+
+PEERS, PROCESSES, UNEXPECTED = 1000, 4, 10_000
+LIBFABRIC = "install libfabric's headers (Debian: libfabric-dev), or set PKG_CONFIG_PATH to where libfabric.pc is"
+
+# The names that both programs print.
+FIGURES = {
+    name: Figure(title, unit, True)
+    for name, title, unit in (
+        ("first_message_to_all_s", "first message to all and back", "s"),
+        ("memory_per_known_peer_bytes", "memory per known peer", "bytes"),
+        ("memory_per_connected_peer_bytes", "memory per connected peer", "bytes"),
+        ("round_trip_with_all_us", "round trip, all at once", "us/peer"),
+        ("progress_without_work_cpu_us", "CPU of idle progress", "us"),
+        ("memory_per_unexpected_message_bytes", "memory per unexpected 8 B", "bytes"),
+        ("receive_unexpected_as_sent_us", "receive them as sent", "us"),
+        ("receive_unexpected_last_first_us", "receive them last first", "us"),
+    )
+}
+
+
+def sample(words: list, env: dict[str, str]) -> Sample:
+    output = alone(words, env, limit=300)
+    lines = (line.split() for line in output.text.splitlines())
+    return {(FIGURES[line[0]], None): float(line[1]) for line in lines if line[0] in FIGURES}
+
+
+def ours(rail: str) -> Sample:
+    target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
+    return sample([f"{target}/release/examples/peers", PEERS, PROCESSES, UNEXPECTED], {"POLYRAIL_RAILS": rail})
+
+
+def build_ours() -> str:
+    """Builds the example; why it is not there, if so."""
+    if (ROOT / "scripts/cargo").is_file():
+        words = [ROOT / "scripts/cargo", "build", "--release", "--quiet", "-p", "polyrail-rails", "--example", "peers"]
+        try:
+            alone(words, limit=900)
+        except Failed as why:
+            return str(why)
+    return ""
+
+
+def build_fi_peers() -> tuple[str, str]:
+    """The program for libfabric, or why it is not there."""
+    file = ROOT / "build/fi_peers"
+    if not (shutil.which("cc") and shutil.which("pkg-config")):
+        return "", "install a C compiler and pkg-config"
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libfabric"], capture_output=True, text=True)
+    if flags.returncode != 0:
+        return "", LIBFABRIC
+    library = subprocess.run(["pkg-config", "--variable=libdir", "libfabric"], capture_output=True, text=True).stdout.strip()
+    file.parent.mkdir(exist_ok=True)
+    words = ["cc", "-std=gnu11", "-O2", "-o", file, ROOT / "bench/fi_peers.c", *flags.stdout.split(), f"-Wl,-rpath,{library}"]
+    try:
+        alone(words)
+    except Failed as why:
+        return "", str(why)
+    return str(file), ""
+
+
+def tables(rounds: int) -> list[Table]:
+    # a connection takes a descriptor or more at both ends
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    fi_peers, no_fi = build_fi_peers()
+    no_ours = build_ours()
+
+    def libfabric(provider: str, env: dict[str, str]) -> Sample:
+        return sample([fi_peers, provider, PEERS, PROCESSES, UNEXPECTED], env)
+
+    found = []
+    for rail in ("tcp", "shm"):
+        env = ours_env(POLYRAIL_RAILS=rail)
+        no_provider = no_fi or provider_missing()
+        theirs = {"FI_TCP_IFACE": "lo"}
+        columns = [
+            Column("polyrail", {"peers": lambda env=env: libfabric("polyrail", env)}, no_provider, True),
+            Column("polyrail, rails' API", {"peers": lambda rail=rail: ours(rail)}, no_ours, True),
+            Column(f"libfabric {rail}", {"peers": lambda rail=rail: libfabric(rail, theirs)}, no_fi),
+        ]
+        alternate(columns, rounds)
+        path = "TCP" if rail == "tcp" else "shared memory"
+        found.append(Table(f"One process, {PEERS} peers of this host, {path}; {UNEXPECTED} unexpected messages", columns))
+        found[-1].show()
+    return found

@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use polyrail_rails::mailbox::Mailbox;
+use polyrail_rails::{Address, Config};
 use tempfile::TempDir;
 
 /// A command that knows nothing of the user who runs the tests.
@@ -142,4 +144,20 @@ fn this_machine_is_told() {
     let rails = json["rails"].as_array().unwrap();
     assert!(rails.iter().any(|rail| rail["device"] == "lo" && rail["usable"] == true), "{json:#}");
     assert_eq!(rails[0]["rail"], "shm");
+}
+
+#[test]
+fn an_endpoint_that_measures_nothing_is_told_of_and_not_disturbed() {
+    let dir = TempDir::new().unwrap();
+    let mut mailbox = Mailbox::open(Config::default()).unwrap();
+    let address = Address::parse(&mailbox.worker().address()).unwrap().expose();
+    mailbox.recv(None, 0x706f_6c79, vec![0; 8]);
+    let mut command = polyrail(&format!("info --peer {address}"), dir.path());
+    let mut asker = command.stdout(Stdio::piped()).spawn().unwrap();
+    while asker.try_wait().unwrap().is_none() {
+        mailbox.progress();
+    }
+    let (ok, out, err) = outcome(asker.wait_with_output().unwrap());
+    assert!(ok && out.contains("rail       shm") && out.contains("not measured"), "{out}{err}");
+    assert!(mailbox.next_done().is_none(), "it got a message");
 }

@@ -1,6 +1,6 @@
 //! N tagged messages of 8 bytes between two workers of one process, over shared memory: for counting instructions.
 //!
-//! `bench/instructions` runs it under callgrind with two values of N; the difference is what messages cost.
+//! `bench/run instructions` runs it under callgrind with two values of N; the difference is what messages cost.
 
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, Filter};

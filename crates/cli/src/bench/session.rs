@@ -15,7 +15,7 @@ use super::job::{self, ANSWER, ASK, Job, Pattern, Side};
 use super::partner::READY;
 
 /// How long a partner may take to answer the first request. Later it may be busy with another asker.
-const FIRST_ANSWER: Duration = Duration::from_secs(5);
+const FIRST_ANSWER: Duration = Duration::from_secs(3);
 const LATER_ANSWER: Duration = Duration::from_secs(60);
 /// How long a repetition should take: long against what disturbs it, short enough for many sizes.
 const REPETITION: Duration = Duration::from_millis(50);

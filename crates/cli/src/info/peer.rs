@@ -69,7 +69,9 @@ impl Found {
 
     /// For people.
     pub fn text(&self) -> String {
-        let mut text = format!("peer       {}\nrail       {}: {}\n", self.address, self.rail, self.why);
+        let sockets: Vec<String> = self.address.sockets().map(|socket| socket.to_string()).collect();
+        let mut text = format!("peer       {} ({})\n", sockets.join(", "), self.address.id());
+        let _ = writeln!(text, "rail       {}: {}", self.rail, self.why);
         for failure in &self.passed_over {
             let _ = writeln!(text, "tried      {failure}");
         }
