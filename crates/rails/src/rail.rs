@@ -1,7 +1,7 @@
 //! What a rail is to its worker: a dozen operations and a record of what it can do.
 //!
 //! A **rail** is one transport opened on one device; a **link** is its connection to one peer. A rail moves frames
-//! ([`polyrail_core::frame`]); it decides nothing. Links are made by wireup ([`crate::wireup`]) and given to the rail.
+//! ([`polyrail_core::frame`]); it decides nothing. Links are made by wireup (`crate::worker`) and given to the rail.
 //!
 //! Memory: a rail never keeps a pointer to a user's memory between two calls. It keeps a [`Span`], which names an operation's
 //! bytes, and asks [`Memory::resolve`] for the addresses each time it touches them. An operation that ended in the meantime
