@@ -8,7 +8,7 @@ use polyrail_core::wireup::{
     ResponderEvent,
 };
 use proptest::prelude::*;
-use wireup_support::{key, offer};
+use wireup_support::{initiate, key, offer, respond, sent_by_initiator, sent_by_responder};
 
 /// One end's view of a connection: dropped ends take no more bytes, and the other end reads the end of the stream.
 struct Wire<M> {
@@ -369,6 +369,57 @@ fn a_peer_that_lost_a_session_is_told_that_it_still_lives_here() {
     there.on(PeerEvent::Proving).unwrap();
     assert_eq!(there.rejected(Reject::Exists), Ok(PeerState::Failed));
     assert!(there.connect(), "and may try again");
+}
+
+/// A connection from `there` on which both prove the key; the session, or why there is none.
+fn connects(there: &mut Peer, here: &mut Peer, nonce: u8) -> Result<SessionId, Reject> {
+    assert!(there.connect());
+    let mut initiator = Initiator::new(Initiate { nonce: Nonce([nonce; 16]), ..initiate() }, offer(1));
+    let mut responder = Responder::new(respond());
+    responder.handle_bytes(&sent_by_initiator(&mut initiator)).unwrap();
+    initiator.handle_bytes(&sent_by_responder(&mut responder)).unwrap();
+    assert_eq!(initiator.poll_event(), Some(InitiatorEvent::Proving));
+    there.on(PeerEvent::Proving).unwrap();
+    responder.handle_bytes(&sent_by_initiator(&mut initiator)).unwrap();
+    assert!(matches!(responder.poll_event(), Some(ResponderEvent::Authenticated(_))));
+    match here.incoming() {
+        Incoming::Accept { drop_ours } => {
+            assert!(!drop_ours);
+            responder.accept(&offer(2)).unwrap();
+        }
+        Incoming::Reject(reason) => responder.reject(reason).unwrap(),
+    }
+    initiator.handle_bytes(&sent_by_responder(&mut responder)).unwrap();
+    match initiator.poll_event() {
+        Some(InitiatorEvent::Established(session)) => {
+            here.on(PeerEvent::Established).unwrap();
+            there.on(PeerEvent::Established).unwrap();
+            Ok(session.id)
+        }
+        Some(InitiatorEvent::Rejected(reason)) => {
+            there.rejected(reason).unwrap();
+            Err(reason)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_restarted_peer_gets_a_new_session_once_the_old_one_is_found_dead() {
+    for lower_first in [true, false] {
+        let (mut here, mut there) = (peer(lower_first), peer(!lower_first));
+        let old = connects(&mut there, &mut here, 1).unwrap();
+        // it knows nothing of a session any more, and asks as often as it takes
+        let mut there = peer(!lower_first);
+        for nonce in 2..5 {
+            assert_eq!(connects(&mut there, &mut here, nonce), Err(Reject::Exists));
+            assert_eq!((here.state(), there.state()), (PeerState::Connected, PeerState::Failed));
+        }
+        here.on(PeerEvent::Lost).unwrap();
+        let new = connects(&mut there, &mut here, 5).unwrap();
+        assert_ne!(old, new);
+        assert_eq!((here.state(), there.state()), (PeerState::Connected, PeerState::Connected));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 use super::rx::Rx;
 use super::sys::{self, Errno};
@@ -25,6 +26,8 @@ pub(super) struct Link {
     pub(super) empty: u16,
     /// How often in a row it was seen that the peer's kernel does not answer.
     pub(super) silent: u8,
+    /// Its keep-alive is hurried until the next look at silent links.
+    pub(super) hurried: bool,
     /// What sending ran into. Told once all that has arrived is received.
     pub(super) error: Option<Errno>,
 }
@@ -41,6 +44,7 @@ impl Link {
             dirty: false,
             empty: 0,
             silent: 0,
+            hurried: false,
             error: None,
         }
     }
@@ -80,13 +84,22 @@ impl Slot {
     }
 }
 
+/// Sets after how much silence the kernel probes the peer; that time counts from what came last.
+pub(super) fn keepalive(fd: RawFd, idle: Duration) -> io::Result<()> {
+    sys::set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds(idle))
+}
+
+fn seconds(time: Duration) -> libc::c_int {
+    libc::c_int::try_from(time.as_secs().max(1)).unwrap_or(libc::c_int::MAX)
+}
+
 pub(super) fn configure(fd: RawFd, config: &Config) -> io::Result<()> {
     let int = |v: u128| libc::c_int::try_from(v).unwrap_or(libc::c_int::MAX);
     let tcp = |name, value| sys::set(fd, libc::IPPROTO_TCP, name, value);
     tcp(libc::TCP_NODELAY, 1)?;
     sys::set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
-    tcp(libc::TCP_KEEPIDLE, int(config.keepalive_idle.as_secs().max(1).into()))?;
-    tcp(libc::TCP_KEEPINTVL, int(config.keepalive_interval.as_secs().max(1).into()))?;
+    keepalive(fd, config.keepalive_idle)?;
+    tcp(libc::TCP_KEEPINTVL, seconds(config.keepalive_interval))?;
     tcp(libc::TCP_KEEPCNT, int(config.keepalive_count.max(1).into()))?;
     if let Some(bytes) = config.send_buffer {
         sys::set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, int(bytes as u128))?;

@@ -188,6 +188,14 @@ impl TcpRail {
         self.shared.stats
     }
 
+    /// Finds out whether a link still stands, of which there is doubt: if it has been silent for a second, the peer's kernel
+    /// is asked now, and one that does not know the connection (its host was restarted) ends it.
+    pub fn probe(&mut self, link: LinkId) {
+        if let Some(link) = self.link(link.0) {
+            link.hurried = link::keepalive(link.fd(), Duration::ZERO).is_ok();
+        }
+    }
+
     fn link(&mut self, id: u32) -> Option<&mut Link> {
         self.slots.get_mut(id as usize)?.up()
     }
@@ -241,7 +249,12 @@ impl TcpRail {
         }
         let since = now - std::mem::replace(&mut self.watched, now);
         for id in 0..self.slots.len() as u32 {
+            let idle = self.config.keepalive_idle;
             let Some(link) = self.link(id) else { continue };
+            if std::mem::take(&mut link.hurried) {
+                // on an open socket this cannot fail; a link that is probed too often is no worse for it
+                let _ = link::keepalive(link.fd(), idle);
+            }
             link.silent = if sys::unanswered(link.fd(), since) { link.silent + 1 } else { 0 };
             // the first may have come just after something was sent
             if u32::from(link.silent) > WATCHES {

@@ -82,9 +82,7 @@ impl Worker {
             places.push(Place::Unix);
         }
         self.wireup.begin();
-        let deadline = Instant::now() + self.config.connect_timeout;
-        let attempt = Attempt { places, again: Vec::new(), deadline, resume: None, failures: Vec::new() };
-        self.wireup.attempts.insert(peer, attempt);
+        self.wireup.attempts.insert(peer, Attempt::new(places, &self.config));
         if let Err(failures) = self.wireup.dial(peer, &address) {
             self.unreachable(peer, &failures);
             return Err(Refused::Gone);
@@ -208,8 +206,11 @@ impl Worker {
             (_, None) => Incoming::Reject(Reject::NoResources),
             _ => state.incoming(),
         };
-        if let Incoming::Accept { .. } = verdict {
-            self.wireup.give_up(peer);
+        match (verdict, self.core.lane(peer)) {
+            (Incoming::Accept { .. }, _) => self.wireup.give_up(peer),
+            // it may have lost that session: find out before it asks again (the end of shared memory is heard at once)
+            (Incoming::Reject(Reject::Exists), Some((RailId::Tcp, link))) => self.tcp.probe(link),
+            _ => {}
         }
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
         let Half::Theirs(responder, decided) = &mut handshake.half else { return };
@@ -344,7 +345,7 @@ impl Worker {
             // the end of the earlier session is news that it has not heard yet
             Reject::Exists => {
                 if let Some(attempt) = attempt {
-                    attempt.again.push(place);
+                    attempt.exists(place);
                 }
             }
             _ => {}

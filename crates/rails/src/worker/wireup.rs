@@ -28,8 +28,10 @@ const SHM_LAYOUT: u16 = 1;
 /// that the oldest gives way.
 const MAX_SILENT: usize = 512;
 const MAX_UNPROVEN: usize = 4096;
-/// How long to wait before a place is tried again that had no time or room, and before accepting where no descriptor is left.
+/// How long to wait before accepting where no descriptor is left, and at first before a place is tried again that had no time
+/// or room; then twice as long each time, up to `AGAIN_MOST`.
 const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_MOST: Duration = Duration::from_secs(2);
 /// Between two looks that are further apart than this the program did something else.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -69,12 +71,39 @@ pub(super) struct Attempt {
     pub again: Vec<Place>,
     /// Until when it must be reached.
     pub deadline: Instant,
+    /// Until when it must be reached if it is there, but has not seen yet that an earlier session is dead.
+    pub stale_deadline: Instant,
     /// When to go on if no handshake is under way.
     pub resume: Option<Instant>,
+    /// How long to wait before the next round of places.
+    pause: Duration,
     pub failures: Vec<String>,
 }
 
 impl Attempt {
+    /// An attempt that begins now, at these places.
+    pub fn new(places: Vec<Place>, config: &Config) -> Self {
+        let now = Instant::now();
+        let deadline = now + config.connect_timeout;
+        Self {
+            places,
+            again: Vec::new(),
+            deadline,
+            // a dead link is seen after PEER_TIMEOUT, and by those who look at intervals a little later
+            stale_deadline: deadline.max(now + 2 * config.peer_timeout),
+            resume: None,
+            pause: AGAIN,
+            failures: Vec::new(),
+        }
+    }
+
+    /// The peer is at this place, and believes that a session with us lives. Another way would lead to the same answer.
+    pub fn exists(&mut self, place: Place) {
+        self.deadline = self.stale_deadline;
+        self.again.append(&mut self.places);
+        self.again.push(place);
+    }
+
     pub fn failed(&mut self, why: String) {
         if !self.failures.contains(&why) {
             self.failures.push(why);
@@ -289,6 +318,7 @@ impl Wireup {
         self.handshakes.values_mut().for_each(|h| h.deadline += unseen);
         for attempt in self.attempts.values_mut() {
             attempt.deadline += unseen;
+            attempt.stale_deadline += unseen;
             attempt.resume = attempt.resume.map(|at| at + unseen);
         }
     }
@@ -374,7 +404,8 @@ impl Wireup {
                     return Err(self.attempts.remove(&peer).map(|a| a.failures).unwrap_or_default());
                 }
                 attempt.places = std::mem::take(&mut attempt.again);
-                attempt.resume = Some(now + AGAIN);
+                attempt.resume = Some(now + attempt.pause);
+                attempt.pause = AGAIN_MOST.min(2 * attempt.pause);
                 return Ok(());
             };
             let begun = self.open_to(place, peer, address, deadline);

@@ -1,10 +1,10 @@
 //! Connections that are reset, networks that go silent, and peers that only seem to be gone.
 
 use crate::support::alone::{alone_in_net, pause};
-use crate::support::net::{cut, mend, other_host};
+use crate::support::net::{crash, cut, mend, other_host};
 use crate::support::node::{End, GONE, Node};
 use crate::support::proxy::Proxy;
-use crate::support::puppet::{Puppet, settings};
+use crate::support::puppet::{Puppet, hex, settings};
 
 const LARGE: usize = 8 << 20;
 
@@ -124,5 +124,60 @@ fn a_network_that_goes_silent_ends_what_waits() {
             pause(1100);
             while puppet.ask_beside(&mut node, &format!("why {to}")).is_empty() {}
         }
+    });
+}
+
+/// A puppet's message arrives at the node.
+fn is_heard(node: &mut Node, puppet: &mut Puppet, to: u64, tag: u64) {
+    let arrives = node.recv(None, Some(tag), 100);
+    puppet.number_beside(node, &format!("send {to} {tag} 100"));
+    assert_eq!(node.wait(arrives), End::Right, "{}", puppet.ask_beside(node, &format!("why {to}")));
+}
+
+#[test]
+fn a_restarted_peer_asks_until_its_old_session_is_seen_to_be_dead() {
+    let restarting = "RAILS=tcp KEY=7 CONNECT_TIMEOUT=1";
+    let mut node = Node::open(settings("RAILS=tcp"));
+    let mut puppet = Puppet::start(restarting);
+    let proxy = Proxy::start(&node.worker.address(), u64::MAX);
+    let by_proxy = proxy.address(&node.worker.address());
+    let to = puppet.number(&format!("peer {}", hex(&by_proxy)));
+    is_heard(&mut node, &mut puppet, to, 1);
+    let old = puppet.address.clone();
+    proxy.hush(true);
+    puppet.kill();
+
+    let mut puppet = Puppet::start(restarting);
+    assert_eq!(puppet.address[16..32], old[16..32], "not the same endpoint");
+    let to = puppet.introduce(&mut node);
+    let arrives = node.recv(None, Some(2), 100);
+    puppet.number_beside(&mut node, &format!("send {to} 2 100"));
+    // longer than it would try if nobody were there
+    let start = std::time::Instant::now();
+    while start.elapsed().as_millis() < 2500 {
+        node.progress();
+    }
+    assert_eq!(
+        (node.end(arrives), puppet.ask_beside(&mut node, &format!("why {to}"))),
+        (None, String::new())
+    );
+    proxy.hush(false);
+    assert_eq!(node.wait(arrives), End::Right, "{}", puppet.ask_beside(&mut node, &format!("why {to}")));
+}
+
+#[test]
+fn a_restarted_host_is_taken_back_without_waiting_for_the_timeout() {
+    alone_in_net(|| {
+        let mut puppet = other_host();
+        puppet.open("KEY=7");
+        // by itself it would not look for hours
+        let mut node = Node::open(settings("PEER_TIMEOUT=80000"));
+        let to = puppet.introduce(&mut node);
+        is_heard(&mut node, &mut puppet, to, 1);
+        crash(&mut puppet);
+        let mut puppet = other_host();
+        puppet.open("KEY=7");
+        let to = puppet.introduce(&mut node);
+        is_heard(&mut node, &mut puppet, to, 2);
     });
 }

@@ -1,8 +1,11 @@
 //! A second host, as far as the network is concerned: a puppet in a network namespace of its own, joined to the test's by a
 //! veth pair. Nothing of it has a name outside the two, and all goes when they go.
 
-use super::alone::{run, unshare};
+use super::BOUND;
+use super::alone::{pause, run, unshare};
 use super::puppet::Puppet;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 pub const HERE: &str = "10.77.0.1";
 pub const THERE: &str = "10.77.0.2";
@@ -27,7 +30,31 @@ pub fn other_host() -> Puppet {
     there(&puppet, "ip link set v1 up");
     run(&format!("ip addr add {HERE}/24 dev v0"));
     run("ip link set v0 up");
+    wait_for_carrier(&["ip", "-o", "link", "show", "v0"]);
+    let pid = puppet.pid().to_string();
+    wait_for_carrier(&["nsenter", "-t", &pid, "-n", "ip", "-o", "link", "show", "v1"]);
     puppet
+}
+
+/// The kernel says that an interface runs up to a second after it does; a worker opened before that would not use it.
+fn wait_for_carrier(show: &[&str]) {
+    let start = Instant::now();
+    loop {
+        let shown = Command::new(show[0]).args(&show[1..]).output().expect("a command");
+        if String::from_utf8_lossy(&shown.stdout).contains("state UP") {
+            return;
+        }
+        assert!(start.elapsed() < BOUND, "no carrier: {shown:?}");
+        pause(10);
+    }
+}
+
+/// The puppet's host is gone at once: nobody hears of it.
+pub fn crash(puppet: &mut Puppet) {
+    cut(puppet);
+    puppet.kill();
+    // with the namespace goes its end of the pair, and so this one; whichever comes first
+    let _ = Command::new("ip").args(["link", "del", "v0"]).stderr(Stdio::null()).status();
 }
 
 /// Packets vanish from now on, both ways, without anybody being told.

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ pub struct Proxy {
     port: u16,
     /// Bytes still to be let through.
     left: Arc<AtomicU64>,
+    /// Whether the worker does not hear of it when the other side has gone.
+    hushed: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -46,13 +48,24 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("it is bound").port();
         let left = Arc::new(AtomicU64::new(bytes));
-        let shared = left.clone();
+        let hushed = Arc::new(AtomicBool::new(false));
+        let shared = (left.clone(), hushed.clone());
         let thread = Some(std::thread::spawn(move || {
             let (client, _) = listener.accept().expect("a connection");
             let server = TcpStream::connect(to).expect("the worker listens");
-            forward(client, server, &shared);
+            forward(&client, &server, &shared.0);
+            reset(client);
+            while shared.1.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            reset(server);
         }));
-        Self { port, left, thread }
+        Self { port, left, hushed, thread }
+    }
+
+    /// From now on the worker does not hear that the other side has gone; or, that over, it does.
+    pub fn hush(&self, hushed: bool) {
+        self.hushed.store(hushed, Ordering::Relaxed);
     }
 
     /// The worker's address by way of the proxy.
@@ -64,20 +77,21 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.left.store(0, Ordering::Relaxed);
+        self.hush(false);
         // it may still be waiting for its first connection
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn forward(client: TcpStream, server: TcpStream, left: &AtomicU64) {
+fn forward(client: &TcpStream, server: &TcpStream, left: &AtomicU64) {
     let mut buffer = vec![0; 64 << 10];
-    for stream in [&client, &server] {
+    for stream in [client, server] {
         stream.set_nonblocking(true).expect("a socket");
     }
     'open: while left.load(Ordering::Relaxed) > 0 {
         let mut idle = true;
-        for (mut from, mut to) in [(&client, &server), (&server, &client)] {
+        for (mut from, mut to) in [(client, server), (server, client)] {
             let most = buffer.len().min(left.load(Ordering::Relaxed) as usize);
             let n = match from.read(&mut buffer[..most]) {
                 Ok(0) => break 'open,
@@ -100,6 +114,4 @@ fn forward(client: TcpStream, server: TcpStream, left: &AtomicU64) {
             std::thread::sleep(Duration::from_micros(100));
         }
     }
-    reset(client);
-    reset(server);
 }

@@ -4,6 +4,7 @@ use super::BOUND;
 use super::alone::die_with_parent;
 use super::node::{End, Node};
 use polyrail_core::proto::{Delivery, PeerIdx};
+use polyrail_core::wire::Key;
 use polyrail_rails::{Config, Worker};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -157,14 +158,15 @@ pub fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Settings as one line, as tests write them.
+/// Settings as one line, as tests write them; `KEY=7` gives an endpoint a key that it has again after a restart.
 pub fn settings(line: &str) -> Config {
     let lookup = |name: &str| {
         line.split_whitespace().find_map(|pair| {
             pair.split_once('=').filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
         })
     };
-    Config::from_lookup(lookup).expect("settings")
+    let key = lookup("KEY").and_then(|n| Key::new([n.parse().expect("a byte"); 16]));
+    Config { key, ..Config::from_lookup(lookup).expect("settings") }
 }
 
 #[test]
