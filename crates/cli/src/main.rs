@@ -1,4 +1,17 @@
-//! The `polyrail` command.
+//! The `polyrail` command. Each subcommand is a module that parses its own arguments and says what went wrong, and a page in
+//! `docs/`.
+//!
+//! | module | subcommand |
+//! |---|---|
+//! | `run` | starts an unchanged MPI program so that its messages travel by Polyrail |
+//! | `info` | what joins this machine to others, which way messages take, and why |
+//! | `bench` | measures messages between two processes |
+//!
+//! Invariants:
+//! - No unsafe code: `run` starts processes and watches, `info` and `bench` use the safe API of `rails`.
+//! - What a program or a launcher is, the loader or the program itself is asked, not its file's name.
+//! - `run` exits with the program's own status, or by one that says that messages went another way (86) or that nothing was
+//!   started (125).
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -1,4 +1,23 @@
-//! Decisions only: wire formats, tag matching, protocols, wireup, and a simulator to test them.
+//! Decisions only: wire formats, tag matching, protocols, wireup, and a simulator to test them. Who has sockets, clocks and the
+//! users' memory (`polyrail-rails`) asks here what to do, does it, and tells what happened.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`wire`] | how addresses, handshakes and offers look as bytes (`docs/wire.md`) |
+//! | [`frame`] | the same for data frames (`docs/wire-frames.md`) |
+//! | [`wireup`] | who is let in, and which of several connections becomes the session |
+//! | [`proto`] | what is sent, when, and what arriving frames mean: the [`Engine`](proto::Engine) |
+//! | [`matching`] | which receive takes which message |
+//! | [`cost`] | which protocol for which size, and why |
+//! | [`state`], [`slab`] | state machines as data; operations by slot and generation |
+//! | [`sim`] | a network of engines in one thread, with a clock of its own, for tests |
+//!
+//! Invariants:
+//! - No I/O: no socket, no clock, no thread, no randomness but what is given as an argument (`no_std`). No unsafe code.
+//! - Nothing blocks. Room that is missing is a return value, and work to do is polled for.
+//! - Bytes of a peer are copied to values that can only be valid before anything depends on them. No bytes and no order of
+//!   frames panics, or makes memory grow beyond what the peer was granted; each parser is a fuzz target (`fuzz/`).
+//! - What is sent is pinned: formats by golden bytes, state machines by tables in `tests/snapshots`.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

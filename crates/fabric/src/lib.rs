@@ -14,7 +14,7 @@
 //! | `fabric`, `domain`, `av`, `mr`, `eq`, `cq`, `cntr` | the objects of those names |
 //! | `endpoint` | endpoints and all data transfer calls |
 //! | `progress` | worker's events to completions and counts |
-//! | `wait`, `auto` | sleeping; progress without the application |
+//! | `wait`, `auto`, `pusher` | sleeping; progress without the application; sending what was held back |
 //! | `error` | failures as libfabric's numbers and sentences |
 //!
 //! Invariants:

@@ -1,4 +1,29 @@
-//! Polyrail on real machines.
+//! Polyrail on real machines: every system call of the data path, and its unsafe code. What to do is `polyrail-core`'s to decide.
+//!
+//! A program opens a [`Worker`], hands its address to others, and sends; or it takes a [`mailbox::Mailbox`], which owns its
+//! buffers and needs no unsafe code. `examples/` has both.
+//!
+//! | module | is about |
+//! |---|---|
+//! | [`worker`] | one endpoint: users' operations, the engine, the control channel |
+//! | [`mailbox`] | tagged messages without unsafe code, on top of a worker |
+//! | [`config`], [`error`] | settings (`POLYRAIL_...`); failures, with advice |
+//! | [`rail`] | what a rail is to its worker |
+//! | [`shm`], [`tcp`], [`loopback`] | the rails |
+//! | [`atomic`] | atomic operations on this process's memory, as peers ask for them |
+//! | [`discover`] | which rails this machine has, and what keeps the others from being used |
+//! | [`named`] | endpoints reached by IP and port |
+//! | [`report`](mod@report) | telling `polyrail run` that this process uses Polyrail |
+//! | `primitive` | atomics, shared bytes and barriers, which loom can take the place of |
+//!
+//! Invariants:
+//! - A rail decides nothing and keeps no pointer between two calls: it keeps a [`rail::Span`], "these bytes of that
+//!   operation", and asks for the addresses each time. What has ended meanwhile has none.
+//! - Nothing blocks but an orderly close and [`report()`], which have deadlines, and the sleep that `POLYRAIL_SLEEP_AFTER`
+//!   asks for.
+//! - Each operation that is begun ends once, by an event; that of a lost peer too.
+//! - What another process can change at any time is copied, and the copy is checked.
+//! - However a process ends, nothing of it stays: memory and sockets have no names in a file system.
 
 pub mod atomic;
 pub mod config;

@@ -1,12 +1,12 @@
 //! A worker: one endpoint's protocol engine, its rails, its control channel, and the users' memory.
 //!
-//! Single-threaded: all methods take `&mut self` and none blocks, except [`Worker::close`], which is bounded. Who has several
-//! threads puts a lock around it. Nothing moves unless [`Worker::progress`] is called; who wants to sleep asks
-//! [`Worker::arm`] and then waits for [`Worker::wait_fd`].
+//! Single-threaded: all methods take `&mut self`. None blocks but [`Worker::close`], which is bounded, and [`Worker::progress`]
+//! where the settings let it sleep. Who has several threads puts a lock around it. Nothing moves unless [`Worker::progress`] is
+//! called; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
-//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them) and `sockets`; `closing` the
-//! end of peers and of the endpoint; `idle` what polling in vain does.
+//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `sockets` and `timer` (who
+//! sleeps is woken by deadlines); `closing` the end of peers and of the endpoint; `idle` what polling in vain does.
 
 mod buffers;
 mod closing;

@@ -23,6 +23,7 @@ pub(super) const TOKEN_RAIL: u64 = u64::MAX;
 pub(super) const TOKEN_TCP: u64 = u64::MAX - 1;
 pub(super) const TOKEN_UNIX: u64 = u64::MAX - 2;
 pub(super) const TOKEN_TIMER: u64 = u64::MAX - 3;
+/// The layout of the segments that this side makes, as its offer tells it; who maps one checks the one in its header.
 const SHM_LAYOUT: u16 = 1;
 /// Connections that have said nothing yet, and such that know whom they want but have not proved the key, at once. Beyond
 /// that the oldest gives way.
@@ -144,8 +145,9 @@ pub(super) struct Wireup {
     /// When peers failed last, so that those who cannot be reached are not tried again at once.
     pub failed_at: HashMap<PeerIdx, Instant>,
     pub strangers: Strangers,
-    /// When deadlines were looked at last; whether the worker's owner slept since, to be woken by the next of them.
+    /// When deadlines were looked at last.
     looked: Instant,
+    /// The worker's owner slept since then, to be woken by the next of them.
     dozed: bool,
     timer: Timer,
     /// Since no descriptor is left, nothing is accepted until then.
