@@ -149,7 +149,13 @@ impl Report {
         let (host, pid) = (words.next()?.to_owned(), words.next()?.parse().ok()?);
         let rank = match (words.next()?, words.next()?) {
             ("-", "-") => None,
-            (rank, size) => Some((rank.parse().ok()?, size.parse().ok()?)),
+            (rank, size) => {
+                let (rank, size): (u32, u32) = (rank.parse().ok()?, size.parse().ok()?);
+                if rank >= size {
+                    return None;
+                }
+                Some((rank, size))
+            }
         };
         Some(Self { host, pid, rank, what: words.next()?.into() })
     }
@@ -186,6 +192,7 @@ mod tests {
             &b"polyrail other node7 42 3 4 x\n"[..],
             b"polyrail t0k node7 42 3 4 x",
             b"polyrail t0k node7 42 3 -\n",
+            b"polyrail t0k node7 42 4 4 x\n",
             b"polyrail t0k node7 -1 3 4 x\n",
             b"polyrail t0k node7 42 3 4 \x1b[2J\n",
             b"polyrail t0k no\xffde 42 3 4 x\n",

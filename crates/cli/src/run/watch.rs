@@ -3,6 +3,7 @@
 //! The provider in each rank sends one line here when it opens its first endpoint (`polyrail_rails::report`). A rank
 //! that did not is one whose messages went some other way, which the user must learn.
 
+use std::collections::HashSet;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -14,11 +15,14 @@ use polyrail_rails::report::{LINE_MAX, Report, Target};
 use super::environment::Provider;
 use super::mpiexec::Family;
 
-/// How long one connection may take for its line. Reports come in one packet; what is slower is no rank.
-const LINE_TIME: Duration = Duration::from_millis(250);
+/// How long one connection may take for its line: longer than a rank tries to say it.
+const LINE_TIME: Duration = Duration::from_secs(2);
 
 /// How many addresses of this machine ranks are told at most.
 const ADDRESSES_MAX: usize = 8;
+
+/// How many ranks that used something else are named.
+const NAMED: usize = 16;
 
 /// Receives reports while a job runs.
 pub struct Listener {
@@ -139,7 +143,7 @@ fn random_token() -> io::Result<String> {
 pub enum Verdict {
     /// Every rank used Polyrail.
     All,
-    /// Some ranks did not; their numbers, where launchers told ranks theirs.
+    /// Some ranks did not; the numbers of the first of them, where launchers told ranks theirs.
     Some { reported: usize, expected: usize, missing: Vec<u32> },
     /// No rank did.
     None,
@@ -155,10 +159,10 @@ impl Verdict {
             // Programs may start further ranks while they run.
             reported if reported >= expected => Self::All,
             reported => {
-                let seen =
-                    |rank: &u32| reports.iter().any(|report| report.rank.is_some_and(|(r, _)| r == *rank));
+                let seen: HashSet<u32> = reports.iter().filter_map(|report| Some(report.rank?.0)).collect();
+                // a rank may claim any size
                 let missing =
-                    size.map_or_else(Vec::new, |size| (0..size).filter(|rank| !seen(rank)).collect());
+                    (0..size.unwrap_or(0)).filter(|rank| !seen.contains(rank)).take(NAMED).collect();
                 Self::Some { reported, expected, missing }
             }
         }
@@ -171,7 +175,7 @@ pub fn warning(verdict: &Verdict, family: Family, provider: &Provider, port: u16
         Verdict::All => return String::new(),
         Verdict::None => "no rank used Polyrail: the messages, if there were any, went some other way".into(),
         Verdict::Some { reported, expected, missing } => {
-            let names = missing.iter().take(16).map(u32::to_string).collect::<Vec<_>>().join(", ");
+            let names = missing.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             let names = if names.is_empty() { names } else { format!(" (not: {names})") };
             format!("only {reported} of {expected} ranks used Polyrail{names}")
         }
@@ -202,8 +206,11 @@ mod tests {
         Report { host: "node1".into(), pid: 1, rank, what: "shm".into() }
     }
 
+    /// Ranks in the world that the lines speak of.
+    const WORLD: u32 = 300;
+
     fn line(token: &str, rank: u32) -> String {
-        format!("polyrail {token} node1 {rank} {rank} 4 shm\n")
+        format!("polyrail {token} node1 {rank} {rank} {WORLD} shm\n")
     }
 
     fn send(address: SocketAddr, bytes: &[u8]) {
@@ -219,7 +226,7 @@ mod tests {
         }
         let reports = listener.finish();
         assert_eq!(reports.len(), addresses.len());
-        assert_eq!(reports[0].rank, Some((0, 4)));
+        assert_eq!(reports[0].rank, Some((0, WORLD)));
     }
 
     #[test]
@@ -231,7 +238,7 @@ mod tests {
         send(addresses[0], &[b'x'; 4096]);
         send(addresses[0], b"");
         send(addresses[0], line(&token, 3).as_bytes());
-        assert_eq!(listener.finish(), [Report { pid: 3, ..report(Some((3, 4))) }]);
+        assert_eq!(listener.finish(), [Report { pid: 3, ..report(Some((3, WORLD))) }]);
         drop(silent);
     }
 
@@ -255,12 +262,12 @@ mod tests {
         let Target { token, addresses } = listener.target().clone();
         let address = addresses[0];
         thread::scope(|scope| {
-            for rank in 0..300 {
+            for rank in 0..WORLD {
                 let line = line(&token, rank);
                 scope.spawn(move || send(address, line.as_bytes()));
             }
         });
-        assert_eq!(listener.finish().len(), 300);
+        assert_eq!(listener.finish().len(), WORLD as usize);
     }
 
     #[test]
@@ -272,6 +279,9 @@ mod tests {
             Verdict::of(&world(&[0, 3]), Some(2)),
             Verdict::Some { reported: 2, expected: 4, missing: vec![1, 2] }
         );
+        let claims = [report(Some((1, u32::MAX)))];
+        let Verdict::Some { missing, .. } = Verdict::of(&claims, None) else { panic!("one of many") };
+        assert_eq!(missing, [vec![0], (2..17).collect()].concat(), "whatever size a rank claims");
         assert_eq!(Verdict::of(&[], Some(4)), Verdict::None);
         let untold = [report(None)];
         assert_eq!(Verdict::of(&untold, Some(1)), Verdict::All);

@@ -1,6 +1,5 @@
-//! An engine against any bytes. A fuzz target needs to be no more than a call of this.
+//! An engine against any bytes. The fuzz target `engine` is this file and a call of [`any_stream`].
 
-use super::{message, pattern};
 use polyrail_core::frame::{Frame, Matching, RemoteAddr};
 use polyrail_core::proto::{
     Access, Config, Delivery, Filter, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme,
@@ -11,6 +10,16 @@ use polyrail_core::sim::{Bytes, Node};
 pub const WINDOW: u32 = 64;
 /// The key of the region of a [`victim`].
 pub const KEY: u64 = 3;
+
+/// Bytes that no other message has.
+pub fn pattern(id: u64, len: u64) -> Bytes {
+    let byte = |at: u64| (id.wrapping_mul(0x9e37_79b9).wrapping_add(at * 0x0101_0135) >> 13) as u8;
+    Bytes::Real((0..len).map(byte).collect())
+}
+
+pub fn message(tag: u64) -> Message {
+    Message { matching: Matching::Tag(tag), data: None, len: 0, delivery: Delivery::Sent }
+}
 
 /// A node with receives, a region, and operations of all kinds towards one peer.
 pub fn victim(liar: PeerIdx, scheme: Scheme) -> Node {

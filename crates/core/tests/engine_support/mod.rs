@@ -5,9 +5,11 @@ pub mod fuzz;
 pub mod oracle;
 pub mod plan;
 
+pub use fuzz::{message, pattern};
+
 use polyrail_core::frame::{Matching, OpId};
-use polyrail_core::proto::{Delivery, Filter, Message, PeerIdx, Place, Route, Scheme};
-use polyrail_core::sim::{Bytes, Join, RailSpec, World};
+use polyrail_core::proto::{Filter, Message, PeerIdx, Place, Route, Scheme};
+use polyrail_core::sim::{Join, RailSpec, World};
 use proptest::prelude::ProptestConfig;
 
 /// So many cases, unless PROPTEST_CASES says otherwise.
@@ -38,16 +40,6 @@ pub fn mesh(seed: u64, nodes: usize, join: &Join) -> World {
         }
     }
     world
-}
-
-/// Bytes that no other message has.
-pub fn pattern(id: u64, len: u64) -> Bytes {
-    let byte = |at: u64| (id.wrapping_mul(0x9e37_79b9).wrapping_add(at * 0x0101_0135) >> 13) as u8;
-    Bytes::Real((0..len).map(byte).collect())
-}
-
-pub fn message(tag: u64) -> Message {
-    Message { matching: Matching::Tag(tag), data: None, len: 0, delivery: Delivery::Sent }
 }
 
 pub fn untagged() -> Message {

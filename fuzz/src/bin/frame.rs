@@ -1,0 +1,27 @@
+//! Data frames and lists of memory: what is read can be printed, and is written as the same bytes.
+#![no_main]
+use libfuzzer_sys::fuzz_target;
+use polyrail_core::frame::{Frame, PREFIX, peek_lengths};
+use polyrail_core::proto::Region;
+
+fuzz_target!(|data: &[u8]| {
+    let lengths = data.first_chunk::<PREFIX>().map(peek_lengths);
+    match Frame::parse(data) {
+        Ok((frame, payload)) => {
+            let header = frame.encode(payload);
+            assert_eq!(header[..], data[..header.len()]);
+            assert_eq!(lengths, Some(Ok((header.len(), payload))));
+            assert_eq!(Frame::parse(&header), Ok((frame, payload)), "the payload need not be there");
+            let _ = format!("{frame:?} {:?}", frame.order());
+        }
+        Err(error) => {
+            let _ = format!("{error} {error:?}");
+        }
+    }
+    if let Some(region) = Region::parse(data) {
+        let mut bytes = [0; Region::MAX_BYTES];
+        let n = region.encode(&mut bytes);
+        assert_eq!(bytes[..n], *data);
+        let _ = format!("{region:?} {:?}", region.len());
+    }
+});
