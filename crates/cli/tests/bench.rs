@@ -144,6 +144,8 @@ fn this_machine_is_told() {
     let rails = json["rails"].as_array().unwrap();
     assert!(rails.iter().any(|rail| rail["device"] == "lo" && rail["usable"] == true), "{json:#}");
     assert_eq!(rails[0]["rail"], "shm");
+    let (ok, out, err) = run("info --settings", dir.path());
+    assert!(ok && out.contains("POLYRAIL_PEER_TIMEOUT "), "{out}{err}");
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl Figure {
 #[derive(clap::Args)]
 #[command(
     after_help = "Without --peer it starts its own second process on this host. Settings are POLYRAIL_... variables: \
-                        POLYRAIL_RAILS=tcp measures TCP on one host. polyrail info lists them.\n\
+                        POLYRAIL_RAILS=tcp measures TCP on one host. polyrail info --settings lists them.\n\
                         On two hosts: polyrail bench --serve 7000 there, polyrail bench latency --peer THERE:7000 here, as the \
                         same user, with the same secret file on both."
 )]

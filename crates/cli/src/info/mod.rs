@@ -18,6 +18,9 @@ pub struct Args {
     /// Be a peer for others to look at, at this port
     #[arg(long, value_name = "PORT", conflicts_with = "json", value_parser = clap::value_parser!(u16).range(1..))]
     listen: Option<u16>,
+    /// List all settings, made or not
+    #[arg(long, conflicts_with_all = ["peer", "listen"])]
+    settings: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -43,6 +46,7 @@ fn tell(args: &Args) -> Result<(), bench::Error> {
             let found = peer::look(peer)?;
             (found.text(), found.json())
         }
+        None if args.settings => (settings::list(), settings::list_json()),
         None => {
             let machine = machine::Machine::look()?;
             (machine.text(), machine.json())

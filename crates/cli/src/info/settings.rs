@@ -1,10 +1,16 @@
-//! Settings in force, and names that were meant to be settings.
+//! Settings: all there are, those in force, and names that were meant to be settings.
 
 use polyrail_rails::config::SETTINGS;
+use serde_json::{Value, json};
+
+use super::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
 const OTHERS: [(&str, &str); 2] = [
-    ("POLYRAIL_SECRET_FILE", "the user's secret, from which the keys of named endpoints come"),
+    (
+        "POLYRAIL_SECRET_FILE",
+        "the user's secret, from which the keys of named endpoints come (default: ~/.config/polyrail/secret)",
+    ),
     ("POLYRAIL_REPORT", "where polyrail run waits for the reports of its ranks"),
 ];
 /// What scripts/lab tells the commands inside it.
@@ -20,6 +26,22 @@ pub struct Setting {
     pub meaning: Option<&'static str>,
     /// The known name that it is nearest to, if nobody reads it and there is one.
     pub nearest: Option<String>,
+}
+
+/// What people can set.
+fn all() -> impl Iterator<Item = (String, &'static str)> {
+    let settings = SETTINGS.iter().map(|(name, meaning)| (format!("POLYRAIL_{name}"), *meaning));
+    settings.chain([(OTHERS[0].0.to_owned(), OTHERS[0].1)])
+}
+
+/// All settings, for people.
+pub fn list() -> String {
+    aligned(all().map(|(name, meaning)| vec![name, meaning.to_owned()]))
+}
+
+/// All settings, for programs.
+pub fn list_json() -> Value {
+    all().map(|(name, meaning)| json!({ "name": name, "meaning": meaning })).collect()
 }
 
 /// The settings in an environment.
@@ -68,6 +90,21 @@ mod tests {
         for name in ["POLYRAIL_RAILS", "FI_POLYRAIL_WINDOW", "POLYRAIL_SECRET_FILE"] {
             assert!(one(name).meaning.is_some(), "{name}");
         }
+    }
+
+    #[test]
+    fn the_page_has_them_all() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `POLYRAIL_")).collect();
+        let expected: Vec<String> =
+            all().map(|(name, meaning)| format!("| `{name}` | {meaning} |")).collect();
+        assert_eq!(rows, expected);
+        assert!(
+            expected
+                .iter()
+                .all(|row| list().contains(row.trim_matches(['|', ' ']).split_once("| ").unwrap().1))
+        );
     }
 
     #[test]

@@ -134,6 +134,21 @@ fn is_heard(node: &mut Node, puppet: &mut Puppet, to: u64, tag: u64) {
     assert_eq!(node.wait(arrives), End::Right, "{}", puppet.ask_beside(node, &format!("why {to}")));
 }
 
+/// The node has not looked since the old process died.
+#[test]
+fn a_restarted_process_is_taken_back() {
+    for rails in ["RAILS=shm", "RAILS=tcp", ""] {
+        let restarting = format!("{rails} KEY=7");
+        let mut node = Node::open(settings(rails));
+        for tag in 0..3 {
+            let mut puppet = Puppet::start(&restarting);
+            let to = puppet.introduce(&mut node);
+            is_heard(&mut node, &mut puppet, to, tag);
+            puppet.kill();
+        }
+    }
+}
+
 #[test]
 fn a_restarted_peer_asks_until_its_old_session_is_seen_to_be_dead() {
     let restarting = "RAILS=tcp KEY=7 CONNECT_TIMEOUT=1";
