@@ -150,15 +150,20 @@ fn workers(count: u64) {
 /// Which of them to run may be said.
 fn main() {
     let Some(host) = host::host() else { return };
+    let alone = |hints: &mut fi_info| {
+        // SAFETY: the host's hints have all attributes.
+        unsafe { (*hints.domain_attr).threading = FI_THREAD_DOMAIN };
+    };
+    let want = Want { wait: FI_WAIT_NONE, hints: alone, ..Want::default() };
     let only = std::env::args().nth(1).filter(|name| !name.starts_with('-'));
     let count = || std::env::args().nth(2).map_or(1000, |count| count.parse().expect("a number"));
     match only.as_deref() {
-        Some("pair") => return pair(&node::pair(host, Want { wait: FI_WAIT_NONE, ..Want::default() }), count()),
+        Some("pair") => return pair(&node::pair(host, want), count()),
         Some("workers") => return workers(count()),
         _ => {}
     }
     let wanted = |name: &str| only.as_ref().is_none_or(|only| only == name);
-    let node = Node::new(host, Want { wait: FI_WAIT_NONE, ..Want::default() });
+    let node = Node::new(host, want);
     if wanted("worker") {
         println!("8 bytes to oneself, worker: {:.0} ns", worker());
     }

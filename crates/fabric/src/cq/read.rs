@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use polyrail_core::proto::PeerIdx;
 
-use super::{CqMember, CqObject, Entry, Fault, poll, settle, workers};
+use super::{CqMember, CqObject, Entry, Fault, Room, poll, settle, workers};
 use crate::domain::State;
 use crate::error;
 use crate::ffi::*;
@@ -27,7 +27,7 @@ impl CqMember {
     ///
     /// # Safety
     /// `buf` has room for `count` entries of the queue's format, `sources` for as many.
-    #[inline]
+    #[inline(always)]
     unsafe fn take(
         &self,
         state: &mut State,
@@ -36,41 +36,38 @@ impl CqMember {
         sources: *mut fi_addr_t,
     ) -> isize {
         let cq = &mut state.cqs[self.member.number];
-        if cq.is_empty() {
+        let room = Room { at: buf.cast(), left: count, sources };
+        let got = if cq.is_empty() {
+            cq.room = room;
             poll(state, &self.member);
-        }
-        let cq = &mut state.cqs[self.member.number];
-        if !cq.faults.is_empty() {
-            return -(FI_EAVAIL as isize);
-        }
-        if cq.entries.is_empty() {
-            return -(FI_EAGAIN as isize);
-        }
-        let count = count.min(cq.entries.len());
-        for (at, entry) in cq.entries.iter().take(count).enumerate() {
-            // SAFETY: C's room; an entry begins with C's form of it.
-            unsafe {
-                entry.write(buf.cast::<u8>().add(at * self.entry), self.entry);
-                if !sources.is_null() {
-                    sources.add(at).write(entry.source);
-                }
+            let cq = &mut state.cqs[self.member.number];
+            let got = count - std::mem::replace(&mut cq.room.left, 0);
+            if got == 0 && cq.entries.is_empty() {
+                return -(if cq.faults.is_empty() { FI_EAGAIN } else { FI_EAVAIL } as isize);
             }
-        }
-        cq.entries.drain(..count);
+            got
+        } else if cq.faults.is_empty() {
+            let got = count.min(cq.entries.len());
+            // SAFETY: C's room.
+            unsafe { cq.drain(room) };
+            got
+        } else {
+            return -(FI_EAVAIL as isize);
+        };
         if !sources.is_null() {
-            for at in 0..count {
+            for at in 0..got {
                 // SAFETY: written above.
                 unsafe { sources.add(at).write(source_of(state, sources.add(at).read())) };
             }
         }
-        count as isize
+        got as isize
     }
 
     /// [`CqMember::take`] with the lock, giving the processor away after many empty reads.
     ///
     /// # Safety
     /// As for [`CqMember::take`].
-    #[inline]
+    #[inline(always)]
     unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
         // SAFETY: by the caller's promise.
         let got = unsafe { self.take(&mut self.member.lock(), buf, count, sources) };

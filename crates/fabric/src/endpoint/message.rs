@@ -133,7 +133,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The memory stays readable and unchanged until the completion, or during the call with `FI_INJECT`.
-    #[inline]
+    #[inline(always)]
     unsafe fn send(&mut self, s: &Send<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let peer = self.peer(s.to, sinks.avs)?;
         let (kind, most) = match s.matching {
@@ -160,7 +160,7 @@ impl Endpoint {
 
     /// # Safety
     /// The memory is readable during the call.
-    #[inline]
+    #[inline(always)]
     unsafe fn inject(
         &mut self,
         peer: PeerIdx,
@@ -215,7 +215,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The memory stays writable, and nobody else's, until the completion.
-    #[inline]
+    #[inline(always)]
     unsafe fn recv(&mut self, r: &Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let (kind, directed) = match r.matching {
             Matching::Tag(_) => (FI_RECV | FI_TAGGED, self.directed_tagged),
@@ -319,44 +319,80 @@ impl Endpoint {
     }
 }
 
+/// What is inlined here is what small messages cost: the plain calls know at compile time most of what is asked below.
 impl EpMember {
     /// # Safety
     /// As for [`Endpoint::send`].
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn send(&self, mut s: Send<'_>) -> isize {
-        self.call(|endpoint, sinks| {
-            s.flags |= endpoint.tx_always;
-            // SAFETY: by the caller's promise.
-            unsafe { endpoint.send(&s, sinks) }
-        })
+        let mut state = self.member.lock();
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
+        s.flags |= endpoint.tx_always;
+        // SAFETY: by the caller's promise.
+        let result = unsafe { endpoint.send(&s, &mut sinks) };
+        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        self.leave(&mut state, result, busy)
+    }
+
+    /// [`EpMember::send`] for all but the plain calls.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    #[inline(never)]
+    pub(super) unsafe fn send_any(&self, s: Send<'_>) -> isize {
+        // SAFETY: by the caller's promise.
+        unsafe { self.send(s) }
     }
 
     /// Sends without a completion.
     ///
     /// # Safety
     /// The memory is readable during the call.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn inject(&self, s: &Send<'_>) -> isize {
+        let mut state = self.member.lock();
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
         // SAFETY: by the caller's promise.
-        self.call(|endpoint, sinks| unsafe { endpoint.send(s, sinks) })
+        let result = unsafe { endpoint.send(s, &mut sinks) };
+        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        self.leave(&mut state, result, busy)
     }
 
     /// # Safety
     /// As for [`Endpoint::recv`].
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn recv(&self, mut r: Recv<'_>) -> isize {
-        if r.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) != 0 {
-            // SAFETY: by the caller's promise.
-            return unsafe { self.look(r) };
+        let mut state = self.member.lock();
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
+        if endpoint.rx_cq.is_none() {
+            return -(FI_ENOCQ as isize);
         }
-        self.call(|endpoint, sinks| {
-            if endpoint.rx_cq.is_none() {
-                return Err(-FI_ENOCQ);
-            }
-            r.flags |= endpoint.rx_always;
-            // SAFETY: by the caller's promise.
-            unsafe { endpoint.recv(&r, sinks) }
-        })
+        r.flags |= endpoint.rx_always;
+        // SAFETY: by the caller's promise.
+        let result = unsafe { endpoint.recv(&r, &mut sinks) };
+        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        self.leave(&mut state, result, busy)
+    }
+
+    /// [`EpMember::recv`] for all but the plain calls.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    #[inline(never)]
+    pub(super) unsafe fn recv_any(&self, r: Recv<'_>) -> isize {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if r.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 { self.recv(r) } else { self.look(r) }
+        }
     }
 
     /// # Safety

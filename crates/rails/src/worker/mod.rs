@@ -507,6 +507,15 @@ impl Worker {
         }
     }
 
+    /// The event that [`Worker::next_event`] takes next.
+    #[inline]
+    pub fn peek_event(&mut self) -> Option<&Event> {
+        while self.core.events.front()?.user.flags == Self::SILENT {
+            self.core.events.pop_front();
+        }
+        self.core.events.front()
+    }
+
     /// A descriptor that becomes readable when there may be something to do, once [`Worker::arm`] has said yes.
     pub fn wait_fd(&self) -> RawFd {
         self.wireup.wait_fd()
