@@ -83,19 +83,13 @@ const TAG: u64 = 1;
 /// A receive, then a send from the other side, both completions: as often as asked, in turn from either side.
 fn pair(pair: &Pair<'_>, count: u64) {
     let (out, mut into) = ([7u8; 8], [0u8; 8]);
-    let mut entries = [fi_cq_tagged_entry {
-        op_context: null_mut(),
-        flags: 0,
-        len: 0,
-        buf: null_mut(),
-        data: 0,
-        tag: 0,
-    }; 8];
+    let mut entries =
+        [fi_cq_tagged_entry { op_context: null_mut(), flags: 0, len: 0, buf: null_mut(), data: 0, tag: 0 };
+            8];
     // SAFETY: open objects; buffers outlive the operations.
     unsafe {
-        let mut read = |node: &Node<'_>| {
-            ((*(*node.cq).ops).read)(node.cq, entries.as_mut_ptr().cast(), entries.len())
-        };
+        let mut read =
+            |node: &Node<'_>| ((*(*node.cq).ops).read)(node.cq, entries.as_mut_ptr().cast(), entries.len());
         let mut message = |from: &Node<'_>, to: &Node<'_>, address| {
             let (ops, none) = ((*from.ep).tagged, null_mut());
             ((*ops).recv)(to.ep, into.as_mut_ptr().cast(), 8, none, FI_ADDR_UNSPEC, TAG, 0, none);

@@ -138,7 +138,9 @@ pub struct Cq {
     room: Room,
     /// Bytes of one entry, as C wants it.
     entry: usize,
-    entries: VecDeque<Entry>,
+    /// Those that wait, behind `taken` others. Nobody waits when it is empty.
+    entries: Vec<Entry>,
+    taken: usize,
     faults: VecDeque<Fault>,
     /// Bound endpoints.
     pub users: Vec<usize>,
@@ -154,24 +156,32 @@ impl Cq {
             // SAFETY: there is.
             unsafe { self.room.put(&entry, self.entry) };
         } else {
-            self.entries.push_back(entry);
+            self.entries.push(entry);
         }
         self.wait.wake();
     }
 
-    /// Moves as many entries to `room` as it takes.
+    /// Moves as many entries to `room` as it takes; how many.
     ///
     /// # Safety
     /// There is as much room as it says.
-    #[inline]
-    unsafe fn drain(&mut self, mut room: Room) {
-        while room.left > 0
-            && let Some(entry) = self.entries.front()
-        {
+    #[inline(always)]
+    unsafe fn drain(&mut self, mut room: Room) -> usize {
+        let waiting = &self.entries[self.taken..];
+        let count = room.left.min(waiting.len());
+        for entry in &waiting[..count] {
             // SAFETY: there is room.
             unsafe { room.put(entry, self.entry) };
-            self.entries.pop_front();
         }
+        self.taken += count;
+        if self.taken == self.entries.len() {
+            self.entries.clear();
+            self.taken = 0;
+        } else if self.taken > self.entries.len() / 2 {
+            self.entries.drain(..self.taken);
+            self.taken = 0;
+        }
+        count
     }
 
     #[cold]
@@ -240,7 +250,8 @@ pub unsafe fn open(
     let new = Cq {
         room: Room::NONE,
         entry,
-        entries: VecDeque::with_capacity(size.min(ADVANCE)),
+        entries: Vec::with_capacity(size.min(ADVANCE)),
+        taken: 0,
         faults: VecDeque::new(),
         users: Vec::new(),
         wait,

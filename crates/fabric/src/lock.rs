@@ -57,7 +57,7 @@ impl<T> Lock<T> {
 
     /// The value, if nobody else is at it; none if that cannot be known.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        (self.shared.load(Ordering::Relaxed) && self.try_take()).then_some(Guard { lock: self })
+        (self.shared.load(Ordering::Relaxed) && self.try_take()).then(|| Guard { lock: self })
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Failure, PeerIdx};
 use polyrail_core::wire::Address;
-use polyrail_rails::{Event, EventKind};
+use polyrail_rails::{Event, EventKind, Worker};
 
 use crate::av::Av;
 use crate::cntr::Cntr;
@@ -73,26 +73,42 @@ impl State {
     #[inline]
     pub fn progress(&mut self, endpoint: usize) -> bool {
         let number = endpoint;
-        let (endpoint, mut sinks) = self.split(number);
+        let (endpoint, sinks) = self.split(number);
         let Some(worker) = &mut endpoint.worker else { return false };
         let mut moved = worker.progress() > 0;
-        while let Some(worker) = &mut endpoint.worker
-            && let Some(event) = worker.peek_event()
-        {
+        while let Some(event) = worker.peek_event() {
             moved = true;
-            if !endpoint.source_err && is_plain(event) {
-                let (entry, wanted) = (entry_of(number, event), event.user.flags & mark::WANTED != 0);
-                worker.next_event();
-                endpoint.count(Class::Recv, &mut sinks);
-                if wanted {
-                    endpoint.push(Class::Recv, entry, &mut sinks);
-                }
-            } else if let Some(event) = worker.next_event() {
-                endpoint.handle(number, event, &mut sinks);
+            if !is_plain(event) || endpoint.source_err {
+                self.handle_all(number);
+                break;
+            }
+            let (entry, wanted) = (entry_of(number, event), event.user.flags & mark::WANTED != 0);
+            worker.next_event();
+            if let Some(cntr) = endpoint.counter[Class::Recv as usize] {
+                sinks.cntrs[cntr].add(1);
+            }
+            if let (true, Some(cq)) = (wanted, endpoint.rx_cq) {
+                sinks.cqs[cq].push(entry);
             }
         }
-        endpoint.after_call(&mut sinks);
+        if self.awaited.any() {
+            self.rearm(number);
+        }
         moved
+    }
+
+    #[inline(never)]
+    fn handle_all(&mut self, number: usize) {
+        let (endpoint, mut sinks) = self.split(number);
+        while let Some(event) = endpoint.worker.as_mut().and_then(Worker::next_event) {
+            endpoint.handle(number, event, &mut sinks);
+        }
+    }
+
+    #[cold]
+    fn rearm(&mut self, number: usize) {
+        let (endpoint, mut sinks) = self.split(number);
+        endpoint.rearm(&mut sinks);
     }
 
     /// The same on all endpoints of a list in a queue or counter, which is found by `list`.
@@ -203,7 +219,6 @@ impl Endpoint {
     }
 
     /// An event of the worker.
-    #[inline(never)]
     fn handle(&mut self, number: usize, event: Event, sinks: &mut Sinks<'_>) {
         let flags = event.user.flags;
         match event.kind {

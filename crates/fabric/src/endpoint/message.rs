@@ -20,6 +20,7 @@ use crate::provider::log;
 const STRANGE: u64 = FI_FENCE | FI_TRIGGER | FI_COMMIT_COMPLETE;
 
 /// A message to be sent.
+#[derive(Clone, Copy)]
 pub(super) struct Send<'a> {
     pub to: fi_addr_t,
     pub matching: Matching,
@@ -30,6 +31,7 @@ pub(super) struct Send<'a> {
 }
 
 /// A receive to be posted.
+#[derive(Clone, Copy)]
 pub(super) struct Recv<'a> {
     pub from: fi_addr_t,
     pub matching: Matching,
@@ -134,7 +136,7 @@ impl Endpoint {
     /// # Safety
     /// The memory stays readable and unchanged until the completion, or during the call with `FI_INJECT`.
     #[inline(always)]
-    unsafe fn send(&mut self, s: &Send<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    unsafe fn send(&mut self, s: Send<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let peer = self.peer(s.to, sinks.avs)?;
         let (kind, most) = match s.matching {
             Matching::Tag(_) => (FI_SEND | FI_TAGGED, self.limits.tagged),
@@ -164,7 +166,7 @@ impl Endpoint {
     unsafe fn inject(
         &mut self,
         peer: PeerIdx,
-        s: &Send<'_>,
+        s: Send<'_>,
         marks: u64,
         sinks: &mut Sinks<'_>,
     ) -> Result<(), c_int> {
@@ -178,7 +180,9 @@ impl Endpoint {
         let context = number(s.context);
         if marks & mark::WANTED != 0 && delivery(s.flags) > Delivery::Sent {
             // SAFETY: by the caller's promise.
-            return unsafe { self.send_copy(peer, s, marks) };
+            return unsafe {
+                self.send_copy(peer, s.matching, s.data, s.iov, s.context, marks, delivery(s.flags))
+            };
         }
         // SAFETY: by the caller's promise.
         match unsafe { self.worker()?.inject(peer, s.matching, s.data, s.iov) } {
@@ -193,21 +197,34 @@ impl Endpoint {
     /// # Safety
     /// The memory is readable during the call.
     #[cold]
-    unsafe fn send_copy(&mut self, peer: PeerIdx, s: &Send<'_>, marks: u64) -> Result<(), c_int> {
-        let mut copy = Vec::with_capacity(total(s.iov));
-        for piece in s.iov.iter().filter(|piece| piece.len > 0) {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "all of a `Send` by value: by address, every send would write one to memory"
+    )]
+    unsafe fn send_copy(
+        &mut self,
+        to: PeerIdx,
+        matching: Matching,
+        data: Option<u64>,
+        iov: &[RawIov],
+        context: *mut c_void,
+        marks: u64,
+        delivery: Delivery,
+    ) -> Result<(), c_int> {
+        let mut copy = Vec::with_capacity(total(iov));
+        for piece in iov.iter().filter(|piece| piece.len > 0) {
             // SAFETY: by the caller's promise.
             copy.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
         }
         let mut copy = copy.into_boxed_slice();
         let iov = [RawIov { base: copy.as_mut_ptr(), len: copy.len() }];
-        let extra = self.extras.insert(Extra { context: number(s.context), base: 0, _copy: Some(copy) });
+        let extra = self.extras.insert(Extra { context: number(context), base: 0, _copy: Some(copy) });
         let user = User { context: extra as u64, flags: marks | mark::EXTRA };
         // SAFETY: the copy lives until the event takes it away.
-        let issued = unsafe { self.worker()?.send(peer, s.matching, s.data, delivery(s.flags), &iov, user) };
+        let issued = unsafe { self.worker()?.send(to, matching, data, delivery, &iov, user) };
         issued.map(|_| ()).map_err(|why| {
             self.extras.remove(extra);
-            self.refused(why, peer)
+            self.refused(why, to)
         })
     }
 
@@ -216,7 +233,7 @@ impl Endpoint {
     /// # Safety
     /// The memory stays writable, and nobody else's, until the completion.
     #[inline(always)]
-    unsafe fn recv(&mut self, r: &Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    unsafe fn recv(&mut self, r: Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let (kind, directed) = match r.matching {
             Matching::Tag(_) => (FI_RECV | FI_TAGGED, self.directed_tagged),
             Matching::Message => (FI_RECV | FI_MSG, self.directed),
@@ -332,7 +349,7 @@ impl EpMember {
         };
         s.flags |= endpoint.tx_always;
         // SAFETY: by the caller's promise.
-        let result = unsafe { endpoint.send(&s, &mut sinks) };
+        let result = unsafe { endpoint.send(s, &mut sinks) };
         let busy = endpoint.is_busy(&sinks, &self.member.domain);
         self.leave(&mut state, result, busy)
     }
@@ -352,7 +369,7 @@ impl EpMember {
     /// # Safety
     /// The memory is readable during the call.
     #[inline(always)]
-    pub(super) unsafe fn inject(&self, s: &Send<'_>) -> isize {
+    pub(super) unsafe fn inject(&self, s: Send<'_>) -> isize {
         let mut state = self.member.lock();
         let (endpoint, mut sinks) = match self.enter(&mut state) {
             Ok(both) => both,
@@ -378,7 +395,7 @@ impl EpMember {
         }
         r.flags |= endpoint.rx_always;
         // SAFETY: by the caller's promise.
-        let result = unsafe { endpoint.recv(&r, &mut sinks) };
+        let result = unsafe { endpoint.recv(r, &mut sinks) };
         let busy = endpoint.is_busy(&sinks, &self.member.domain);
         self.leave(&mut state, result, busy)
     }
@@ -390,9 +407,7 @@ impl EpMember {
     #[inline(never)]
     pub(super) unsafe fn recv_any(&self, r: Recv<'_>) -> isize {
         // SAFETY: by the caller's promise.
-        unsafe {
-            if r.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 { self.recv(r) } else { self.look(r) }
-        }
+        unsafe { if r.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 { self.recv(r) } else { self.look(r) } }
     }
 
     /// # Safety

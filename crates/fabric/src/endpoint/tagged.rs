@@ -152,7 +152,7 @@ unsafe extern "C" fn inject(
     let context = std::ptr::null_mut();
     // SAFETY: C's endpoint; its memory during the call.
     unsafe {
-        EpObject::ours(ep).inject(&Send {
+        EpObject::ours(ep).inject(Send {
             to: dest_addr,
             matching,
             data: None,
@@ -193,6 +193,6 @@ unsafe extern "C" fn injectdata(
     let context = std::ptr::null_mut();
     // SAFETY: C's endpoint; its memory during the call.
     unsafe {
-        EpObject::ours(ep).inject(&Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context })
+        EpObject::ours(ep).inject(Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context })
     }
 }
