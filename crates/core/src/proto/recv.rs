@@ -37,6 +37,26 @@ pub(super) struct RecvOp {
     pub(super) sender: Option<OpId>,
 }
 
+impl RecvOp {
+    #[inline]
+    fn new(room: u64) -> Self {
+        Self {
+            buffer: OpId::default(),
+            base: 0,
+            room,
+            want: 0,
+            coming: 0,
+            got: 0,
+            phase: RecvPhase::Posted,
+            posted: None,
+            source: None,
+            multi: None,
+            envelope: None,
+            sender: None,
+        }
+    }
+}
+
 /// A buffer that takes several messages, one behind the other.
 #[derive(Debug)]
 pub(super) struct Multi {
@@ -87,43 +107,33 @@ impl Engine {
         if tagged { &mut self.tagged } else { &mut self.messages }
     }
 
-    /// A receive for a buffer of `room` bytes, not yet posted: the driver stores the buffer under the name, then posts.
-    #[inline]
+    /// A receive for a buffer of `room` bytes that is posted by [`Engine::post_multi`] or [`Engine::recv_claimed`].
     pub fn new_recv(&mut self, room: u64) -> OpId {
-        let op = self.recvs.insert(RecvOp {
-            buffer: OpId::default(),
-            base: 0,
-            room,
-            want: 0,
-            coming: 0,
-            got: 0,
-            phase: RecvPhase::Posted,
-            posted: None,
-            source: None,
-            multi: None,
-            envelope: None,
-            sender: None,
-        });
+        let op = self.recvs.insert(RecvOp::new(room));
         if let Some(r) = self.recvs.get_mut(op) {
             r.buffer = op;
         }
         op
     }
 
-    /// Posts a receive: it takes the first unexpected message that fits, or waits.
+    /// Posts a receive for a buffer of `room` bytes: it takes the first unexpected message that fits, or waits. The driver
+    /// stores the buffer under the name returned before it asks for actions.
     #[inline]
-    pub fn post(&mut self, op: OpId, filter: Filter) {
+    pub fn post(&mut self, room: u64, filter: Filter) -> OpId {
         let receive = receive_of(&filter);
         let tagged = matches!(filter.matching, Matching::Tag(_));
-        let queue = self.queues(tagged);
+        let queue = if tagged { &mut self.tagged } else { &mut self.messages };
         if let Some((_, stash)) = queue.unexpected.take_match(&receive) {
+            let op = self.new_recv(room);
             self.take_stash(op, stash);
-            return;
+            return op;
         }
+        let op = self.recvs.insert(RecvOp::new(room));
         let handle = queue.posted.post(receive, op);
         if let Some(r) = self.recvs.get_mut(op) {
-            (r.posted, r.source) = (Some((handle, tagged)), filter.source);
+            (r.buffer, r.posted, r.source) = (op, Some((handle, tagged)), filter.source);
         }
+        op
     }
 
     /// Posts a buffer for any number of untagged messages, one behind the other, until less than `least` bytes are free.
@@ -252,20 +262,7 @@ impl Engine {
         {
             self.messages.posted.cancel(handle);
         }
-        self.recvs.insert(RecvOp {
-            buffer: op,
-            base,
-            room: want,
-            want,
-            coming: 0,
-            got: 0,
-            phase: RecvPhase::Posted,
-            posted: None,
-            source: None,
-            multi: None,
-            envelope: Some(envelope),
-            sender: None,
-        })
+        self.recvs.insert(RecvOp { buffer: op, base, want, envelope: Some(envelope), ..RecvOp::new(want) })
     }
 
     /// Where the first `len` bytes from `offset` of the message that `op` receives go.
@@ -292,10 +289,11 @@ impl Engine {
         }
         let op = self.tagged.posted.take_match(Source(peer.0), tag)?;
         p.expect_seq = order.seq.wrapping_add(1);
-        let session = p.session;
         p.take(len, self.config.window);
-        self.consume(peer, session, len);
-        let got = self.recvs.remove(op).map_or(0, |r| r.room.min(len));
+        if let Some(credit) = p.consume(len, self.config.window) {
+            self.control(peer, Frame::Credit { credit }, Out::Nothing);
+        }
+        let got = self.recvs.end(op, |r| r.room.min(len)).unwrap_or(0);
         Some(Delivered { op, envelope: Envelope { from: peer, matching, data, len }, got })
     }
 

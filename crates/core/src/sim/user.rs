@@ -54,11 +54,11 @@ impl World {
         taken
     }
 
-    fn new_recv(&mut self, at: usize, room: u64, pieces: u64) -> OpId {
+    fn new_recv(&mut self, at: usize, room: u64) -> OpId {
         let node = &mut self.nodes[at];
         let op = node.engine.new_recv(room);
         let bytes = node.room(room);
-        node.memory.put(Place::Recv(op), bytes, 0, pieces);
+        node.memory.put(Place::Recv(op), bytes, 0, 1);
         op
     }
 
@@ -69,10 +69,11 @@ impl World {
 
     /// As [`World::recv`], into memory in so many pieces.
     pub fn recv_in_pieces(&mut self, at: usize, filter: Filter, room: u64, pieces: u64) -> OpId {
-        let op = self.new_recv(at, room, pieces);
         let node = &mut self.nodes[at];
+        let op = node.engine.post(room, filter);
         node.trace(Trace::Posted(op, filter));
-        node.engine.post(op, filter);
+        let bytes = node.room(room);
+        node.memory.put(Place::Recv(op), bytes, 0, pieces);
         self.settle(at);
         op
     }
@@ -80,7 +81,7 @@ impl World {
     /// Posts a buffer for any number of untagged messages, until less than `least` bytes are left.
     pub fn recv_multi(&mut self, at: usize, source: Option<usize>, room: u64, least: u64) -> OpId {
         let source = source.map(|peer| PeerIdx(peer as u32));
-        let op = self.new_recv(at, room, 1);
+        let op = self.new_recv(at, room);
         let node = &mut self.nodes[at];
         node.trace(Trace::PostedMulti(op, source, room, least));
         node.engine.post_multi(op, source, least);
@@ -115,7 +116,7 @@ impl World {
 
     /// Receives a claimed message.
     pub fn recv_claimed(&mut self, at: usize, stash: OpId, room: u64) -> OpId {
-        let op = self.new_recv(at, room, 1);
+        let op = self.new_recv(at, room);
         self.nodes[at].engine.recv_claimed(op, stash);
         self.settle(at);
         op

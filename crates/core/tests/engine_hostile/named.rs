@@ -16,8 +16,7 @@ fn reluctant() -> (Node, [OpId; 4]) {
     let peer = PeerIdx(1);
     node.engine.connected(peer, Route { scheme: Scheme::Get, window: WINDOW, ..Route::default() });
     let send = node.engine.send(peer, Message { len: 10, ..message(1) });
-    let recv = node.engine.new_recv(10);
-    node.engine.post(recv, any_tag());
+    let recv = node.engine.post(10, any_tag());
     // parts have names of their own; the first of each table is called the same
     node.engine.rma(peer, RmaKind::Put(None), &[PartSpec { at: AT, len: 10 }]);
     node.engine.rma(peer, RmaKind::Atomic { code: FETCH, operands: 8 }, &[PartSpec { at: AT, len: 8 }]);
@@ -100,9 +99,8 @@ fn waiting(scheme: Scheme) -> (Node, Names) {
     node.register(KEY, 0, pattern(1, 4096), Access { read: true, write: true });
     let rts = node.engine.send(peer, Message { len: 100, ..message(1) });
     node.memory.put(Place::Send(rts), pattern(1, 100), 0, 1);
-    let recv = node.engine.new_recv(10);
+    let recv = node.engine.post(10, any_tag());
     node.memory.put(Place::Recv(recv), Bytes::Real(vec![0; 10]), 0, 1);
-    node.engine.post(recv, any_tag());
     let update = AtomicCode { kind: AtomicKind::Update, ..FETCH };
     let kinds = [
         (RmaKind::Put(None), 10),

@@ -20,9 +20,8 @@ pub fn victim(liar: PeerIdx, scheme: Scheme) -> Node {
     node.register(KEY, 0, pattern(1, 4096), Access { read: true, write: true });
     for room in [0, 10, 1000] {
         for matching in [Matching::Message, Matching::Tag(0)] {
-            let op = node.engine.new_recv(room);
+            let op = node.engine.post(room, Filter { source: None, matching, ignore: u64::MAX });
             node.memory.put(Place::Recv(op), Bytes::Real(vec![0; room as usize]), 0, 1);
-            node.engine.post(op, Filter { source: None, matching, ignore: u64::MAX });
         }
     }
     let op = node.engine.new_recv(3000);

@@ -134,6 +134,49 @@ impl ShmRail {
         }
     }
 
+    /// As [`Rail::progress`], compiled for one kind of sink: what a small message costs is mostly this.
+    #[inline]
+    pub fn advance<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+        if self.armed {
+            self.disarm();
+        }
+        let mut total = 0;
+        let mut ended = false;
+        for i in 0..self.live.len() {
+            let id = LinkId(self.live[i]);
+            let Some(link) = &mut self.links[id.0 as usize] else { continue };
+            let (taken, down) = link.take(id, sink);
+            total += taken;
+            let over = match (&link.state, down) {
+                (_, Some(down)) => Some(down),
+                // what it sent before it went has been taken
+                (State::Ending, None) if taken == 0 && link.bye => Some(Down::Orderly),
+                (State::Ending, None) if taken == 0 => {
+                    let why = "its process ended, or closed without a word";
+                    Some(Down::Lost(io::Error::new(io::ErrorKind::ConnectionReset, why)))
+                }
+                _ => None,
+            };
+            if let Some(down) = over {
+                link.state = State::Down;
+                ended = true;
+                total += 1;
+                sink.down(id, down);
+            }
+        }
+        if ended {
+            self.live
+                .retain(|id| matches!(&self.links[*id as usize], Some(link) if link.state != State::Down));
+        }
+        if total == 0 {
+            self.empty_rounds += 1;
+            if self.empty_rounds >= LOOK {
+                self.look();
+            }
+        }
+        total
+    }
+
     fn disarm(&mut self) {
         self.armed = false;
         for id in &self.live {
@@ -150,7 +193,7 @@ impl ShmRail {
 impl Link {
     /// Takes frames; returns how many, and why the link ended if it did.
     #[inline]
-    fn take(&mut self, id: LinkId, sink: &mut dyn Sink) -> (usize, Option<Down>) {
+    fn take<S: Sink + ?Sized>(&mut self, id: LinkId, sink: &mut S) -> (usize, Option<Down>) {
         let mut taken = 0;
         while taken < BURST {
             let frame = match self.consumer.peek() {
@@ -231,46 +274,8 @@ impl Rail for ShmRail {
 
     fn flush(&mut self, _mem: &dyn Memory) {}
 
-    #[inline]
     fn progress(&mut self, sink: &mut dyn Sink) -> usize {
-        if self.armed {
-            self.disarm();
-        }
-        let mut total = 0;
-        let mut ended = false;
-        for i in 0..self.live.len() {
-            let id = LinkId(self.live[i]);
-            let Some(link) = &mut self.links[id.0 as usize] else { continue };
-            let (taken, down) = link.take(id, sink);
-            total += taken;
-            let over = match (&link.state, down) {
-                (_, Some(down)) => Some(down),
-                // what it sent before it went has been taken
-                (State::Ending, None) if taken == 0 && link.bye => Some(Down::Orderly),
-                (State::Ending, None) if taken == 0 => {
-                    let why = "its process ended, or closed without a word";
-                    Some(Down::Lost(io::Error::new(io::ErrorKind::ConnectionReset, why)))
-                }
-                _ => None,
-            };
-            if let Some(down) = over {
-                link.state = State::Down;
-                ended = true;
-                total += 1;
-                sink.down(id, down);
-            }
-        }
-        if ended {
-            self.live
-                .retain(|id| matches!(&self.links[*id as usize], Some(link) if link.state != State::Down));
-        }
-        if total == 0 {
-            self.empty_rounds += 1;
-            if self.empty_rounds >= LOOK {
-                self.look();
-            }
-        }
-        total
+        self.advance(sink)
     }
 
     fn wait_fd(&self) -> RawFd {

@@ -71,7 +71,6 @@ pub(crate) struct Buf {
     pub iov: IoVec,
     pub user: User,
     /// Bytes copied from the user at once; `iov` points into them.
-    #[expect(dead_code, reason = "only keeps the bytes alive")]
     pub owned: Option<Box<[u8]>>,
 }
 
@@ -84,11 +83,16 @@ pub(crate) struct Table {
 impl Table {
     #[inline]
     pub fn put(&mut self, op: OpId, buf: Buf) {
-        let slot = op.slot as usize;
-        if slot >= self.slots.len() {
-            self.slots.resize_with(slot + 1, || (0, None));
+        match self.slots.get_mut(op.slot as usize) {
+            Some(slot) => *slot = (op.generation, Some(buf)),
+            None => self.grow(op, buf),
         }
-        self.slots[slot] = (op.generation, Some(buf));
+    }
+
+    #[cold]
+    fn grow(&mut self, op: OpId, buf: Buf) {
+        self.slots.resize_with(op.slot as usize + 1, || (0, None));
+        self.put(op, buf);
     }
 
     #[inline]
@@ -97,6 +101,22 @@ impl Table {
             Some((generation, Some(buf))) if *generation == op.generation => Some(buf),
             _ => None,
         }
+    }
+
+    /// Copies the first `len` bytes of a payload, which a receive ends with, to its memory; what the user gave along. None when
+    /// its memory is in pieces.
+    #[inline]
+    pub fn finish(&mut self, op: OpId, payload: Payload, len: usize) -> Option<User> {
+        let (generation, slot) = self.slots.get_mut(op.slot as usize)?;
+        let Some(Buf { iov: IoVec::One(one), user, owned: None }) = slot else { return None };
+        if *generation != op.generation || len > one.len {
+            return None;
+        }
+        // SAFETY: inside the user's buffer, which is valid until the receive ends; a payload never lies in it.
+        unsafe { payload.copy_to(0, one.base, len) };
+        let user = *user;
+        *slot = None;
+        Some(user)
     }
 
     #[inline]

@@ -86,6 +86,7 @@ impl Inbound<'_> {
         }
     }
 
+    #[inline(never)]
     fn direct(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
         let Ok(region) = region_of(frame, payload) else {
             return self.broken(link, "a list of memory is malformed");

@@ -425,7 +425,7 @@ impl Worker {
     /// do.
     pub fn progress(&mut self) -> usize {
         self.rounds += 1;
-        let mut moved = self.shm.progress(&mut Inbound { core: &mut self.core, rail: RailId::Shm });
+        let mut moved = self.shm.advance(&mut Inbound { core: &mut self.core, rail: RailId::Shm });
         if !self.loopback.arm() {
             moved += self.loopback.progress(&mut Inbound { core: &mut self.core, rail: RailId::Loopback });
         }
@@ -437,9 +437,7 @@ impl Worker {
         if self.wireup.busy() || self.rounds.is_multiple_of(256) {
             moved += self.wire_up();
         }
-        if moved > 0 || self.core.engine.has_work() || !self.blocked.is_empty() {
-            self.after_arrivals();
-        }
+        self.after_arrivals();
         self.tcp.flush(&self.core.bufs);
         if moved > 0 {
             self.idle.busy();
@@ -475,7 +473,16 @@ impl Worker {
         self.core.links[RailId::Shm as usize].is_empty() || self.idle.tcp_due()
     }
 
+    #[inline]
     fn after_arrivals(&mut self) {
+        let quiet = self.core.due.is_empty() && self.core.cut.is_empty() && self.core.downs.is_empty();
+        if self.core.engine.has_work() || !self.blocked.is_empty() || !quiet {
+            self.act_on_arrivals();
+        }
+    }
+
+    #[inline(never)]
+    fn act_on_arrivals(&mut self) {
         self.settle();
         while let Some((peer, seq)) = self.core.due.pop() {
             if let Some((frame, bytes)) = self.core.release(peer, seq)

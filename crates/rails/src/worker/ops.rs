@@ -120,9 +120,8 @@ impl Worker {
     /// The memory at `iov` stays writable, and nobody else's, until the event.
     #[inline]
     pub unsafe fn recv(&mut self, filter: Filter, iov: &[RawIov], user: User) -> OpId {
-        let op = self.core.engine.new_recv(total(iov));
+        let op = self.core.engine.post(total(iov), filter);
         self.core.bufs.recvs.put(op, kept(iov, user));
-        self.core.engine.post(op, filter);
         if self.core.engine.has_work() {
             self.settle();
         }

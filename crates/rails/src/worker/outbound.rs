@@ -166,16 +166,22 @@ impl Core {
     #[inline]
     pub(super) fn deliver(&mut self, delivered: &Delivered, payload: Payload) {
         let &Delivered { op, envelope, got } = delivered;
-        let span = Span { place: Place::Recv(op), offset: 0, len: got as usize };
-        self.bufs.fill(span, payload);
-        let Some(buf) = self.bufs.recvs.take(op) else { return };
+        let user = match self.bufs.recvs.finish(op, payload, got as usize) {
+            Some(user) => user,
+            None => {
+                let span = Span { place: Place::Recv(op), offset: 0, len: got as usize };
+                self.bufs.fill(span, payload);
+                let Some(buf) = self.bufs.recvs.take(op) else { return };
+                buf.user
+            }
+        };
         self.events.push_back(Event {
             peer: Some(envelope.from),
             matching: envelope.matching,
             data: envelope.data,
             len: envelope.len,
             got,
-            ..Event::of(EventKind::Recv, buf.user)
+            ..Event::of(EventKind::Recv, user)
         });
     }
 
