@@ -94,7 +94,8 @@ fn pair(pair: &Pair<'_>, count: u64) {
             let (ops, none) = ((*from.ep).tagged, null_mut());
             ((*ops).recv)(to.ep, into.as_mut_ptr().cast(), 8, none, FI_ADDR_UNSPEC, TAG, 0, none);
             while ((*ops).send)(from.ep, out.as_ptr().cast(), 8, none, address, TAG, none) != 0 {
-                (read(from), read(to));
+                read(from);
+                read(to);
             }
             while read(from) != 1 {
                 read(to);
@@ -129,7 +130,8 @@ fn workers(count: u64) {
             from.send(peer, Matching::Tag(TAG), None, Delivery::Sent, &out, user).expect("room")
         };
         while issued != Issued::Done && from.next_event().is_none() {
-            (from.progress(), to.progress());
+            from.progress();
+            to.progress();
         }
         while to.next_event().is_none() {
             to.progress();

@@ -12,7 +12,6 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use polyrail_core::proto::PeerIdx;
 
@@ -27,8 +26,6 @@ const ADVANCE: usize = 4096;
 /// A completion queue as C has it.
 pub struct CqMember {
     member: Member,
-    /// Empty reads in a row.
-    empty: AtomicU32,
 }
 
 type CqObject = Object<fid_cq, CqMember>;
@@ -259,7 +256,7 @@ pub unsafe fn open(
     };
     let number = domain.lock().cqs.insert(new);
     let fid = head(FI_CLASS_CQ, context, &FID_OPS);
-    let ours = CqMember { member: Member::new(domain, number), empty: AtomicU32::new(0) };
+    let ours = CqMember { member: Member::new(domain, number) };
     // SAFETY: a place for the result.
     unsafe { cq.write(CqObject::give(fid_cq { fid, ops: &raw const read::OPS }, ours)) };
     FI_SUCCESS

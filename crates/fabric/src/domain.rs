@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use polyrail_core::frame::{AtomicCode, AtomicKind};
-use polyrail_rails::{Config, atomic};
+use polyrail_rails::{Config, Idle, atomic};
 
 use crate::address::Format;
 use crate::auto::Auto;
@@ -61,6 +61,8 @@ pub struct State {
     pub avs: Slab<Av>,
     pub regions: Regions,
     pub awaited: Awaited,
+    /// What reading empty queues does.
+    pub idle: Idle,
 }
 
 impl std::fmt::Debug for Domain {
@@ -167,10 +169,11 @@ pub unsafe fn open(
             return -error.raw_os_error().unwrap_or(FI_EIO);
         }
     };
+    let state = State { idle: Idle::new(config.yielding, config.sleep_after), ..State::default() };
     let state = match info.domain.threading {
         // SAFETY: the application serialises its calls, and a thread of ours has the lock shared before it begins.
-        FI_THREAD_DOMAIN if auto.is_none() => unsafe { Lock::private(State::default()) },
-        _ => Lock::new(State::default()),
+        FI_THREAD_DOMAIN if auto.is_none() => unsafe { Lock::private(state) },
+        _ => Lock::new(state),
     };
     let new = Arc::new(Domain {
         fabric: fabric.clone(),

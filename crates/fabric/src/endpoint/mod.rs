@@ -213,6 +213,7 @@ impl EpMember {
     /// The beginning of a data call: the endpoint, if it is enabled.
     #[inline(always)]
     fn enter<'a>(&self, state: &'a mut State) -> Result<(&'a mut Endpoint, Sinks<'a>), isize> {
+        state.idle.busy();
         let (endpoint, sinks) = state.split(self.member.number);
         if endpoint.enabled { Ok((endpoint, sinks)) } else { Err(-(FI_EOPBADSTATE as isize)) }
     }
