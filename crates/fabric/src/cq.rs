@@ -1,7 +1,8 @@
 //! Completion queues.
 //!
 //! Entries are kept in one form, which begins with each of C's forms, so that reading is copying a prefix. A queue grows when it
-//! must: no completion is ever lost. Errors are apart; as long as there is one, a read says so first. `read` has the calls.
+//! must: no completion is ever lost. Errors are apart; as long as there is one, a read says so first. What completes while an
+//! empty queue is read goes straight to the reader. `read` has the calls.
 
 mod read;
 
@@ -11,7 +12,6 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use polyrail_core::proto::PeerIdx;
 
@@ -26,10 +26,6 @@ const ADVANCE: usize = 4096;
 /// A completion queue as C has it.
 pub struct CqMember {
     member: Member,
-    /// Bytes of one entry, as C wants it.
-    entry: usize,
-    /// Empty reads in a row.
-    empty: AtomicU32,
 }
 
 type CqObject = Object<fid_cq, CqMember>;
@@ -69,11 +65,12 @@ impl Entry {
         let from = std::ptr::from_ref(self);
         // SAFETY: by the caller's promise; an entry begins with each of the forms.
         unsafe {
+            const WHOLE: usize = size_of::<fi_cq_tagged_entry>();
             match size {
+                WHOLE => to.cast::<[u64; 6]>().write_unaligned(from.cast::<[u64; 6]>().read()),
                 8 => to.cast::<[u64; 1]>().write_unaligned(from.cast::<[u64; 1]>().read()),
                 24 => to.cast::<[u64; 3]>().write_unaligned(from.cast::<[u64; 3]>().read()),
-                40 => to.cast::<[u64; 5]>().write_unaligned(from.cast::<[u64; 5]>().read()),
-                _ => to.cast::<[u64; 6]>().write_unaligned(from.cast::<[u64; 6]>().read()),
+                _ => to.cast::<[u64; 5]>().write_unaligned(from.cast::<[u64; 5]>().read()),
             }
         }
     }
@@ -100,10 +97,47 @@ impl Fault {
     }
 }
 
+/// The reader's room, during a read of an empty queue.
+#[derive(Debug)]
+struct Room {
+    at: *mut u8,
+    left: usize,
+    /// Where senders go, if anywhere.
+    sources: *mut fi_addr_t,
+}
+
+// SAFETY: there is room only during a read, on the thread that reads.
+unsafe impl Send for Room {}
+
+impl Room {
+    const NONE: Self = Self { at: std::ptr::null_mut(), left: 0, sources: std::ptr::null_mut() };
+
+    /// # Safety
+    /// There is room for one more, of `size` bytes.
+    #[inline]
+    unsafe fn put(&mut self, entry: &Entry, size: usize) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            entry.write(self.at, size);
+            self.at = self.at.add(size);
+            self.left -= 1;
+            if !self.sources.is_null() {
+                self.sources.write(entry.source);
+                self.sources = self.sources.add(1);
+            }
+        }
+    }
+}
+
 /// One completion queue. Under its domain's lock.
 #[derive(Debug)]
 pub struct Cq {
-    entries: VecDeque<Entry>,
+    room: Room,
+    /// Bytes of one entry, as C wants it.
+    entry: usize,
+    /// Those that wait, behind `taken` others. Nobody waits when it is empty.
+    entries: Vec<Entry>,
+    taken: usize,
     faults: VecDeque<Fault>,
     /// Bound endpoints.
     pub users: Vec<usize>,
@@ -113,10 +147,38 @@ pub struct Cq {
 }
 
 impl Cq {
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, entry: Entry) {
-        self.entries.push_back(entry);
+        if self.room.left > 0 {
+            // SAFETY: there is.
+            unsafe { self.room.put(&entry, self.entry) };
+        } else {
+            self.entries.push(entry);
+        }
         self.wait.wake();
+    }
+
+    /// Moves as many entries to `room` as it takes; how many.
+    ///
+    /// # Safety
+    /// There is as much room as it says.
+    #[inline(always)]
+    unsafe fn drain(&mut self, mut room: Room) -> usize {
+        let waiting = &self.entries[self.taken..];
+        let count = room.left.min(waiting.len());
+        for entry in &waiting[..count] {
+            // SAFETY: there is room.
+            unsafe { room.put(entry, self.entry) };
+        }
+        self.taken += count;
+        if self.taken == self.entries.len() {
+            self.entries.clear();
+            self.taken = 0;
+        } else if self.taken > self.entries.len() / 2 {
+            self.entries.drain(..self.taken);
+            self.taken = 0;
+        }
+        count
     }
 
     #[cold]
@@ -183,7 +245,10 @@ pub unsafe fn open(
         attr.format = FI_CQ_FORMAT_TAGGED;
     }
     let new = Cq {
-        entries: VecDeque::with_capacity(size.min(ADVANCE)),
+        room: Room::NONE,
+        entry,
+        entries: Vec::with_capacity(size.min(ADVANCE)),
+        taken: 0,
         faults: VecDeque::new(),
         users: Vec::new(),
         wait,
@@ -191,7 +256,7 @@ pub unsafe fn open(
     };
     let number = domain.lock().cqs.insert(new);
     let fid = head(FI_CLASS_CQ, context, &FID_OPS);
-    let ours = CqMember { member: Member::new(domain, number), entry, empty: AtomicU32::new(0) };
+    let ours = CqMember { member: Member::new(domain, number) };
     // SAFETY: a place for the result.
     unsafe { cq.write(CqObject::give(fid_cq { fid, ops: &raw const read::OPS }, ours)) };
     FI_SUCCESS
@@ -279,7 +344,7 @@ fn settle(state: &mut State, member: &Member) -> bool {
     true
 }
 
-#[inline]
+#[inline(always)]
 fn poll(state: &mut State, member: &Member) -> bool {
     member.domain.polled();
     state.progress_all(|state| &state.cqs[member.number].users)

@@ -1,15 +1,15 @@
 //! The domain object: all that its endpoints share, under one lock.
 //!
 //! One lock for all is what makes the rest simple: an operation takes it once, then touches endpoint, queue and counter as it
-//! likes. It costs two atomic instructions when nobody else wants it, and applications that use several threads at full speed
-//! open a domain for each.
+//! likes. It costs two atomic instructions when nobody else wants it, none with `FI_THREAD_DOMAIN`, and applications that use
+//! several threads at full speed open a domain for each.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use polyrail_core::frame::{AtomicCode, AtomicKind};
-use polyrail_rails::{Config, atomic};
+use polyrail_rails::{Config, Idle, atomic};
 
 use crate::address::Format;
 use crate::auto::Auto;
@@ -22,6 +22,7 @@ use crate::fabric::{self, Fabric};
 use crate::ffi::*;
 use crate::info::hints::Hints;
 use crate::info::offer::ATOMIC_MAX;
+use crate::lock::{Guard, Lock};
 use crate::mr::{self, Regions};
 use crate::object::{self, Object, Slab, head};
 use crate::provider::{self, log};
@@ -43,7 +44,7 @@ pub struct Domain {
     pub by_address: bool,
     /// We choose the keys of regions.
     pub own_keys: bool,
-    state: Mutex<State>,
+    state: Lock<State>,
     auto: Option<Auto>,
     pusher: Pusher,
     eq: OnceLock<(Arc<Eq>, bool)>,
@@ -60,6 +61,8 @@ pub struct State {
     pub avs: Slab<Av>,
     pub regions: Regions,
     pub awaited: Awaited,
+    /// What reading empty queues does.
+    pub idle: Idle,
 }
 
 impl std::fmt::Debug for Domain {
@@ -71,14 +74,13 @@ impl std::fmt::Debug for Domain {
 impl Domain {
     /// All that is in it.
     #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, State> {
-        // No panic gets here: one in a function that C calls ends the process.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn lock(&self) -> Guard<'_, State> {
+        self.state.lock()
     }
 
-    /// The same, if nobody else is at it.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        self.state.try_lock().ok()
+    /// The same, if it is certain that nobody else is at it.
+    pub fn try_lock(&self) -> Option<Guard<'_, State>> {
+        self.state.try_lock()
     }
 
     /// An application asks for progress: it needs no help at the moment. Called under the lock.
@@ -132,7 +134,7 @@ impl Member {
     }
 
     #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> Guard<'_, State> {
         self.domain.lock()
     }
 }
@@ -167,6 +169,12 @@ pub unsafe fn open(
             return -error.raw_os_error().unwrap_or(FI_EIO);
         }
     };
+    let state = State { idle: Idle::new(config.yielding, config.sleep_after), ..State::default() };
+    let state = match info.domain.threading {
+        // SAFETY: the application serialises its calls, and a thread of ours has the lock shared before it begins.
+        FI_THREAD_DOMAIN if auto.is_none() => unsafe { Lock::private(state) },
+        _ => Lock::new(state),
+    };
     let new = Arc::new(Domain {
         fabric: fabric.clone(),
         api_version: fabric.api_version,
@@ -174,7 +182,7 @@ pub unsafe fn open(
         config,
         by_address: basic || mode & FI_MR_VIRT_ADDR != 0,
         own_keys: basic || mode & FI_MR_PROV_KEY != 0,
-        state: Mutex::default(),
+        state,
         auto,
         pusher: Pusher::default(),
         eq: OnceLock::new(),

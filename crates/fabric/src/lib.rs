@@ -13,6 +13,7 @@
 //! | `object` | what C's objects have in common: their memory, their numbers |
 //! | `fabric`, `domain`, `av`, `mr`, `eq`, `cq`, `cntr` | the objects of those names |
 //! | `endpoint` | endpoints and all data transfer calls |
+//! | `lock` | the lock of a domain |
 //! | `progress` | worker's events to completions and counts |
 //! | `wait`, `auto`, `pusher` | sleeping; progress without the application; sending what was held back |
 //! | `error` | failures as libfabric's numbers and sentences |
@@ -37,6 +38,7 @@ mod error;
 mod fabric;
 pub mod ffi;
 mod info;
+mod lock;
 mod mr;
 mod object;
 mod progress;

@@ -3,7 +3,7 @@
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Failure, PeerIdx};
 use polyrail_core::wire::Address;
-use polyrail_rails::{Event, EventKind};
+use polyrail_rails::{Event, EventKind, Worker};
 
 use crate::av::Av;
 use crate::cntr::Cntr;
@@ -45,7 +45,7 @@ pub struct Sinks<'a> {
     pub cntrs: &'a mut Slab<Cntr>,
     pub avs: &'a mut Slab<Av>,
     pub regions: &'a Regions,
-    awaited: &'a Awaited,
+    pub awaited: &'a Awaited,
 }
 
 impl Sinks<'_> {
@@ -73,15 +73,42 @@ impl State {
     #[inline]
     pub fn progress(&mut self, endpoint: usize) -> bool {
         let number = endpoint;
-        let (endpoint, mut sinks) = self.split(number);
+        let (endpoint, sinks) = self.split(number);
         let Some(worker) = &mut endpoint.worker else { return false };
         let mut moved = worker.progress() > 0;
-        while let Some(event) = endpoint.worker.as_mut().and_then(|worker| worker.next_event()) {
+        while let Some(event) = worker.peek_event() {
             moved = true;
+            if !is_plain(event) || endpoint.source_err {
+                self.handle_all(number);
+                break;
+            }
+            let (entry, wanted) = (entry_of(number, event), event.user.flags & mark::WANTED != 0);
+            worker.next_event();
+            if let Some(cntr) = endpoint.counter[Class::Recv as usize] {
+                sinks.cntrs[cntr].add(1);
+            }
+            if let (true, Some(cq)) = (wanted, endpoint.rx_cq) {
+                sinks.cqs[cq].push(entry);
+            }
+        }
+        if self.awaited.any() {
+            self.rearm(number);
+        }
+        moved
+    }
+
+    #[inline(never)]
+    fn handle_all(&mut self, number: usize) {
+        let (endpoint, mut sinks) = self.split(number);
+        while let Some(event) = endpoint.worker.as_mut().and_then(Worker::next_event) {
             endpoint.handle(number, event, &mut sinks);
         }
-        endpoint.after_call(&mut sinks);
-        moved
+    }
+
+    #[cold]
+    fn rearm(&mut self, number: usize) {
+        let (endpoint, mut sinks) = self.split(number);
+        endpoint.rearm(&mut sinks);
     }
 
     /// The same on all endpoints of a list in a queue or counter, which is found by `list`.
@@ -94,6 +121,30 @@ impl State {
             at += 1;
         }
         moved
+    }
+}
+
+/// Whether a message was received whole into a buffer of its own, as nearly all are.
+#[inline(always)]
+fn is_plain(event: &Event) -> bool {
+    event.kind == EventKind::Recv
+        && event.error.is_none()
+        && event.got == event.len
+        && event.user.flags & mark::EXTRA == 0
+}
+
+/// The entry of a message that was received.
+#[inline(always)]
+fn entry_of(endpoint: usize, event: &Event) -> Entry {
+    let marks = event.user.flags & mark::SHOWN;
+    Entry {
+        context: event.user.context,
+        flags: if event.data.is_some() { marks | FI_REMOTE_CQ_DATA } else { marks },
+        len: event.got,
+        buf: 0,
+        data: event.data.unwrap_or_default(),
+        tag: if let Matching::Tag(tag) = event.matching { tag } else { 0 },
+        source: event.peer.map_or(Entry::NO_SOURCE, |peer| Entry::source(endpoint, peer)),
     }
 }
 
@@ -130,7 +181,7 @@ impl Endpoint {
     }
 
     /// A send, write or injection that is complete at once.
-    #[inline]
+    #[inline(always)]
     pub fn done(&self, class: Class, context: u64, flags: u64, sinks: &mut Sinks<'_>) {
         self.count(class, sinks);
         if flags & mark::WANTED != 0 {
@@ -146,7 +197,7 @@ impl Endpoint {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn push(&self, class: Class, entry: Entry, sinks: &mut Sinks<'_>) {
         if let Some(cq) = self.queue(class) {
             sinks.cqs[cq].push(entry);
@@ -168,7 +219,6 @@ impl Endpoint {
     }
 
     /// An event of the worker.
-    #[inline]
     fn handle(&mut self, number: usize, event: Event, sinks: &mut Sinks<'_>) {
         let flags = event.user.flags;
         match event.kind {
@@ -192,23 +242,9 @@ impl Endpoint {
         }
     }
 
-    #[inline]
     fn received(&mut self, number: usize, event: Event, sinks: &mut Sinks<'_>) {
         let marks = event.user.flags;
-        let mut entry = Entry {
-            context: event.user.context,
-            flags: marks & mark::SHOWN,
-            len: event.got,
-            source: event.peer.map_or(Entry::NO_SOURCE, |peer| Entry::source(number, peer)),
-            ..Entry::default()
-        };
-        if let Matching::Tag(tag) = event.matching {
-            entry.tag = tag;
-        }
-        if let Some(data) = event.data {
-            entry.data = data;
-            entry.flags |= FI_REMOTE_CQ_DATA;
-        }
+        let mut entry = entry_of(number, &event);
         let mut wanted = marks & mark::WANTED != 0;
         if marks & mark::EXTRA != 0 {
             self.place_in_multi(&mut entry, &event);

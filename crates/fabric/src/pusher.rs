@@ -9,7 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::domain::Domain;
+use crate::domain::{Domain, State};
+use crate::lock::Guard;
 
 /// How long a message may be held back, about.
 const PERIOD: Duration = Duration::from_micros(200);
@@ -27,16 +28,17 @@ pub struct Pusher {
 }
 
 impl Pusher {
-    /// Something is held back. Called under the domain's lock.
+    /// Something is held back in a domain whose lock is held.
     #[inline]
-    pub fn note(&self, domain: &Arc<Domain>) {
+    pub fn note(&self, domain: &Arc<Domain>, state: &mut Guard<'_, State>) {
         if !self.awake.load(Ordering::Relaxed) {
-            self.wake(domain);
+            self.wake(domain, state);
         }
     }
 
     #[cold]
-    fn wake(&self, domain: &Arc<Domain>) {
+    fn wake(&self, domain: &Arc<Domain>, state: &mut Guard<'_, State>) {
+        state.share();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         self.awake.store(true, Ordering::Relaxed);
         if thread.is_none() {

@@ -104,6 +104,11 @@ impl Deadline {
         Self(u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms)))
     }
 
+    /// In so long.
+    pub fn within(time: Duration) -> Self {
+        Self(Some(Instant::now() + time))
+    }
+
     /// How long anybody sleeps at most before looking again: connections have deadlines that no descriptor tells of.
     pub const LONGEST: Duration = Duration::from_millis(100);
 

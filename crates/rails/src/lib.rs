@@ -47,4 +47,4 @@ pub use polyrail_core::{
     wire::{Address, AddressError, Versions},
 };
 pub use report::report;
-pub use worker::{ATOMIC_MAX, Event, EventKind, INJECT_MAX, Issued, Refused, User, Worker};
+pub use worker::{ATOMIC_MAX, Event, EventKind, INJECT_MAX, Idle, Issued, Refused, Rest, User, Worker};

@@ -1,20 +1,18 @@
 //! Reading completion queues: at once, blocking, and what went wrong.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::ptr;
-use std::sync::atomic::Ordering;
+use std::{io, ptr};
 
 use polyrail_core::proto::PeerIdx;
+use polyrail_rails::Rest;
 
-use super::{CqMember, CqObject, Entry, Fault, poll, settle, workers};
+use super::{CqMember, CqObject, Entry, Fault, Room, poll, settle, workers};
 use crate::domain::State;
 use crate::error;
 use crate::ffi::*;
+use crate::lock::Guard;
 use crate::wait::{Deadline, sleep_on};
 
-/// Empty reads before the processor is given away: with more processes than processors, who spins keeps the one from running
-/// that it waits for.
-const PATIENCE: u32 = 200;
 /// Rounds of a blocking read before it sleeps.
 const SPIN: u32 = 20;
 
@@ -27,7 +25,7 @@ impl CqMember {
     ///
     /// # Safety
     /// `buf` has room for `count` entries of the queue's format, `sources` for as many.
-    #[inline]
+    #[inline(always)]
     unsafe fn take(
         &self,
         state: &mut State,
@@ -36,60 +34,77 @@ impl CqMember {
         sources: *mut fi_addr_t,
     ) -> isize {
         let cq = &mut state.cqs[self.member.number];
-        if cq.is_empty() {
-            poll(state, &self.member);
-        }
-        let cq = &mut state.cqs[self.member.number];
-        if !cq.faults.is_empty() {
-            return -(FI_EAVAIL as isize);
-        }
-        if cq.entries.is_empty() {
-            return -(FI_EAGAIN as isize);
-        }
-        let count = count.min(cq.entries.len());
-        for (at, entry) in cq.entries.iter().take(count).enumerate() {
-            // SAFETY: C's room; an entry begins with C's form of it.
-            unsafe {
-                entry.write(buf.cast::<u8>().add(at * self.entry), self.entry);
-                if !sources.is_null() {
-                    sources.add(at).write(entry.source);
-                }
+        let room = Room { at: buf.cast(), left: count, sources };
+        let got = if cq.is_empty() {
+            cq.room = room;
+            if poll(state, &self.member) {
+                state.idle.busy();
             }
-        }
-        cq.entries.drain(..count);
+            let cq = &mut state.cqs[self.member.number];
+            let got = count - std::mem::replace(&mut cq.room.left, 0);
+            if got == 0 && cq.entries.is_empty() {
+                return -(if cq.faults.is_empty() { FI_EAGAIN } else { FI_EAVAIL } as isize);
+            }
+            got
+        } else if cq.faults.is_empty() {
+            // SAFETY: C's room.
+            unsafe { cq.drain(room) }
+        } else {
+            return -(FI_EAVAIL as isize);
+        };
         if !sources.is_null() {
-            for at in 0..count {
+            for at in 0..got {
                 // SAFETY: written above.
                 unsafe { sources.add(at).write(source_of(state, sources.add(at).read())) };
             }
         }
-        count as isize
+        got as isize
     }
 
     /// [`CqMember::take`] with the lock, giving the processor away after many empty reads.
     ///
     /// # Safety
     /// As for [`CqMember::take`].
-    #[inline]
+    #[inline(always)]
     unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
+        let mut state = self.member.lock();
         // SAFETY: by the caller's promise.
-        let got = unsafe { self.take(&mut self.member.lock(), buf, count, sources) };
+        let got = unsafe { self.take(&mut state, buf, count, sources) };
         if got == -(FI_EAGAIN as isize) {
-            self.idle();
-        } else {
-            self.empty.store(0, Ordering::Relaxed);
+            match state.idle.rest() {
+                Rest::Spin => {}
+                rest => self.rest(state, rest),
+            }
         }
         got
     }
 
-    #[inline]
-    fn idle(&self) {
-        let empty = self.empty.load(Ordering::Relaxed);
-        if empty < PATIENCE {
-            self.empty.store(empty + 1, Ordering::Relaxed);
-        } else if self.member.domain.config.yielding {
+    /// Gives the processor away, without the lock.
+    #[cold]
+    fn rest(&self, mut state: Guard<'_, State>, rest: Rest) {
+        if let Rest::Sleep(most) = rest {
+            if settle(&mut state, &self.member) {
+                // what wakes it, and why it could not sleep, does not matter: the application reads again
+                let _ = self.doze(state, Deadline::within(most));
+            }
+        } else {
+            drop(state);
             std::thread::yield_now();
         }
+        self.member.lock().idle.resumed();
+    }
+
+    /// Sleeps, without the lock, once all is [settled](settle).
+    fn doze(&self, mut state: Guard<'_, State>, deadline: Deadline) -> io::Result<()> {
+        let number = self.member.number;
+        let workers = workers(&state, number);
+        let wait = &mut state.cqs[number].wait;
+        let fd = wait.fd(workers)?;
+        wait.enter();
+        drop(state);
+        let slept = sleep_on(fd, deadline);
+        self.member.lock().cqs[number].wait.leave();
+        slept
     }
 
     /// A blocking read.
@@ -113,16 +128,7 @@ impl CqMember {
             if rounds < SPIN || !settle(&mut state, &self.member) {
                 continue;
             }
-            let workers = workers(&state, number);
-            let fd = match state.cqs[number].wait.fd(workers) {
-                Ok(fd) => fd,
-                Err(error) => return -(error.raw_os_error().unwrap_or(FI_EIO) as isize),
-            };
-            state.cqs[number].wait.enter();
-            drop(state);
-            let slept = sleep_on(fd, deadline.or_in(Deadline::LONGEST));
-            self.member.lock().cqs[number].wait.leave();
-            if let Err(error) = slept {
+            if let Err(error) = self.doze(state, deadline.or_in(Deadline::LONGEST)) {
                 return -(error.raw_os_error().unwrap_or(FI_EIO) as isize);
             }
         }

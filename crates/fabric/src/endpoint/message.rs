@@ -20,6 +20,7 @@ use crate::provider::log;
 const STRANGE: u64 = FI_FENCE | FI_TRIGGER | FI_COMMIT_COMPLETE;
 
 /// A message to be sent.
+#[derive(Clone, Copy)]
 pub(super) struct Send<'a> {
     pub to: fi_addr_t,
     pub matching: Matching,
@@ -30,6 +31,7 @@ pub(super) struct Send<'a> {
 }
 
 /// A receive to be posted.
+#[derive(Clone, Copy)]
 pub(super) struct Recv<'a> {
     pub from: fi_addr_t,
     pub matching: Matching,
@@ -133,8 +135,8 @@ impl Endpoint {
     ///
     /// # Safety
     /// The memory stays readable and unchanged until the completion, or during the call with `FI_INJECT`.
-    #[inline]
-    unsafe fn send(&mut self, s: &Send<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    #[inline(always)]
+    unsafe fn send(&mut self, s: Send<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let peer = self.peer(s.to, sinks.avs)?;
         let (kind, most) = match s.matching {
             Matching::Tag(_) => (FI_SEND | FI_TAGGED, self.limits.tagged),
@@ -160,11 +162,11 @@ impl Endpoint {
 
     /// # Safety
     /// The memory is readable during the call.
-    #[inline]
+    #[inline(always)]
     unsafe fn inject(
         &mut self,
         peer: PeerIdx,
-        s: &Send<'_>,
+        s: Send<'_>,
         marks: u64,
         sinks: &mut Sinks<'_>,
     ) -> Result<(), c_int> {
@@ -178,7 +180,9 @@ impl Endpoint {
         let context = number(s.context);
         if marks & mark::WANTED != 0 && delivery(s.flags) > Delivery::Sent {
             // SAFETY: by the caller's promise.
-            return unsafe { self.send_copy(peer, s, marks) };
+            return unsafe {
+                self.send_copy(peer, s.matching, s.data, s.iov, s.context, marks, delivery(s.flags))
+            };
         }
         // SAFETY: by the caller's promise.
         match unsafe { self.worker()?.inject(peer, s.matching, s.data, s.iov) } {
@@ -193,21 +197,34 @@ impl Endpoint {
     /// # Safety
     /// The memory is readable during the call.
     #[cold]
-    unsafe fn send_copy(&mut self, peer: PeerIdx, s: &Send<'_>, marks: u64) -> Result<(), c_int> {
-        let mut copy = Vec::with_capacity(total(s.iov));
-        for piece in s.iov.iter().filter(|piece| piece.len > 0) {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "all of a `Send` by value: by address, every send would write one to memory"
+    )]
+    unsafe fn send_copy(
+        &mut self,
+        to: PeerIdx,
+        matching: Matching,
+        data: Option<u64>,
+        iov: &[RawIov],
+        context: *mut c_void,
+        marks: u64,
+        delivery: Delivery,
+    ) -> Result<(), c_int> {
+        let mut copy = Vec::with_capacity(total(iov));
+        for piece in iov.iter().filter(|piece| piece.len > 0) {
             // SAFETY: by the caller's promise.
             copy.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
         }
         let mut copy = copy.into_boxed_slice();
         let iov = [RawIov { base: copy.as_mut_ptr(), len: copy.len() }];
-        let extra = self.extras.insert(Extra { context: number(s.context), base: 0, _copy: Some(copy) });
+        let extra = self.extras.insert(Extra { context: number(context), base: 0, _copy: Some(copy) });
         let user = User { context: extra as u64, flags: marks | mark::EXTRA };
         // SAFETY: the copy lives until the event takes it away.
-        let issued = unsafe { self.worker()?.send(peer, s.matching, s.data, delivery(s.flags), &iov, user) };
+        let issued = unsafe { self.worker()?.send(to, matching, data, delivery, &iov, user) };
         issued.map(|_| ()).map_err(|why| {
             self.extras.remove(extra);
-            self.refused(why, peer)
+            self.refused(why, to)
         })
     }
 
@@ -215,8 +232,8 @@ impl Endpoint {
     ///
     /// # Safety
     /// The memory stays writable, and nobody else's, until the completion.
-    #[inline]
-    unsafe fn recv(&mut self, r: &Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    #[inline(always)]
+    unsafe fn recv(&mut self, r: Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let (kind, directed) = match r.matching {
             Matching::Tag(_) => (FI_RECV | FI_TAGGED, self.directed_tagged),
             Matching::Message => (FI_RECV | FI_MSG, self.directed),
@@ -319,44 +336,78 @@ impl Endpoint {
     }
 }
 
+/// What is inlined here is what small messages cost: the plain calls know at compile time most of what is asked below.
 impl EpMember {
     /// # Safety
     /// As for [`Endpoint::send`].
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn send(&self, mut s: Send<'_>) -> isize {
-        self.call(|endpoint, sinks| {
-            s.flags |= endpoint.tx_always;
-            // SAFETY: by the caller's promise.
-            unsafe { endpoint.send(&s, sinks) }
-        })
+        let mut state = self.member.lock();
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
+        s.flags |= endpoint.tx_always;
+        // SAFETY: by the caller's promise.
+        let result = unsafe { endpoint.send(s, &mut sinks) };
+        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        self.leave(&mut state, result, busy)
+    }
+
+    /// [`EpMember::send`] for all but the plain calls.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    #[inline(never)]
+    pub(super) unsafe fn send_any(&self, s: Send<'_>) -> isize {
+        // SAFETY: by the caller's promise.
+        unsafe { self.send(s) }
     }
 
     /// Sends without a completion.
     ///
     /// # Safety
     /// The memory is readable during the call.
-    #[inline]
-    pub(super) unsafe fn inject(&self, s: &Send<'_>) -> isize {
+    #[inline(always)]
+    pub(super) unsafe fn inject(&self, s: Send<'_>) -> isize {
+        let mut state = self.member.lock();
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
         // SAFETY: by the caller's promise.
-        self.call(|endpoint, sinks| unsafe { endpoint.send(s, sinks) })
+        let result = unsafe { endpoint.send(s, &mut sinks) };
+        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        self.leave(&mut state, result, busy)
     }
 
     /// # Safety
     /// As for [`Endpoint::recv`].
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn recv(&self, mut r: Recv<'_>) -> isize {
-        if r.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) != 0 {
-            // SAFETY: by the caller's promise.
-            return unsafe { self.look(r) };
+        let mut state = self.member.lock();
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
+        if endpoint.rx_cq.is_none() {
+            return -(FI_ENOCQ as isize);
         }
-        self.call(|endpoint, sinks| {
-            if endpoint.rx_cq.is_none() {
-                return Err(-FI_ENOCQ);
-            }
-            r.flags |= endpoint.rx_always;
-            // SAFETY: by the caller's promise.
-            unsafe { endpoint.recv(&r, sinks) }
-        })
+        r.flags |= endpoint.rx_always;
+        // SAFETY: by the caller's promise.
+        let result = unsafe { endpoint.recv(r, &mut sinks) };
+        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        self.leave(&mut state, result, busy)
+    }
+
+    /// [`EpMember::recv`] for all but the plain calls.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    #[inline(never)]
+    pub(super) unsafe fn recv_any(&self, r: Recv<'_>) -> isize {
+        // SAFETY: by the caller's promise.
+        unsafe { if r.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 { self.recv(r) } else { self.look(r) } }
     }
 
     /// # Safety

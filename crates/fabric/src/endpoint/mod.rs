@@ -34,6 +34,7 @@ use crate::fabric;
 use crate::ffi::*;
 use crate::info::hints::Hints;
 use crate::info::offer::MSG_MAX;
+use crate::lock::Guard;
 use crate::object::{self, Object, Slab, head};
 use crate::progress::Sinks;
 use crate::provider::log;
@@ -134,6 +135,12 @@ impl Endpoint {
         self.worker.as_mut().is_none_or(Worker::arm)
     }
 
+    /// Whether a call has to be followed up: somebody sleeps, or something is held back.
+    #[inline]
+    fn is_busy(&self, sinks: &Sinks<'_>, domain: &Domain) -> bool {
+        sinks.awaited.any() || domain.auto().is_some() || self.worker.as_ref().is_some_and(Worker::holds_back)
+    }
+
     /// Opens the worker, and connects it with all that wants to know.
     fn open_worker(&mut self, number: usize, domain: &Domain, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         if self.worker.is_some() {
@@ -184,36 +191,60 @@ impl Endpoint {
 
 impl EpMember {
     /// A data call: `f` with the endpoint, which is enabled; afterwards, who sleeps hears of what is to be done.
-    #[inline]
     fn call(&self, f: impl FnOnce(&mut Endpoint, &mut Sinks<'_>) -> Result<(), c_int>) -> isize {
         let mut state = self.member.lock();
         self.call_in(&mut state, f)
     }
 
-    #[inline]
     fn call_in(
         &self,
-        state: &mut State,
+        state: &mut Guard<'_, State>,
         f: impl FnOnce(&mut Endpoint, &mut Sinks<'_>) -> Result<(), c_int>,
     ) -> isize {
-        let (endpoint, mut sinks) = state.split(self.member.number);
-        if !endpoint.enabled {
-            return -(FI_EOPBADSTATE as isize);
-        }
+        let (endpoint, mut sinks) = match self.enter(state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
         let result = f(endpoint, &mut sinks);
-        endpoint.after_call(&mut sinks);
-        if endpoint.worker.as_ref().is_some_and(Worker::holds_back) {
-            self.member.domain.pusher().note(&self.member.domain);
+        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        self.leave(state, result, busy)
+    }
+
+    /// The beginning of a data call: the endpoint, if it is enabled.
+    #[inline(always)]
+    fn enter<'a>(&self, state: &'a mut State) -> Result<(&'a mut Endpoint, Sinks<'a>), isize> {
+        state.idle.busy();
+        let (endpoint, sinks) = state.split(self.member.number);
+        if endpoint.enabled { Ok((endpoint, sinks)) } else { Err(-(FI_EOPBADSTATE as isize)) }
+    }
+
+    /// Its end: C's result. `busy` is what [`Endpoint::is_busy`] said.
+    #[inline(always)]
+    fn leave(&self, state: &mut Guard<'_, State>, result: Result<(), c_int>, busy: bool) -> isize {
+        if busy {
+            self.follow_up(state);
         }
-        if let Some(auto) = self.member.domain.auto()
+        match result {
+            Ok(()) => 0,
+            Err(code) => code as isize,
+        }
+    }
+
+    /// Who sleeps hears of what is to be done, and what was held back is not forgotten.
+    #[inline(never)]
+    fn follow_up(&self, state: &mut Guard<'_, State>) {
+        let domain = &self.member.domain;
+        let (endpoint, mut sinks) = state.split(self.member.number);
+        endpoint.after_call(&mut sinks);
+        let holds_back = endpoint.worker.as_ref().is_some_and(Worker::holds_back);
+        if let Some(auto) = domain.auto()
             && auto.is_asleep()
             && !endpoint.arm()
         {
             auto.kick();
         }
-        match result {
-            Ok(()) => 0,
-            Err(code) => code as isize,
+        if holds_back {
+            domain.pusher().note(domain, state);
         }
     }
 
@@ -351,7 +382,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             auto.detach(fd);
         }
         if let Some(worker) = endpoint.worker {
-            part(worker, domain.config.linger);
+            part(worker, domain);
         }
     }
     // SAFETY: as above; C uses it no more.
@@ -359,15 +390,22 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     FI_SUCCESS
 }
 
+/// Whether no other thread of this process could be at anything.
+fn is_only_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+}
+
 /// Closes a worker once all that it sent has arrived, or the time is over. The peers that must answer may live in this very
 /// process, and only this thread may be there to make progress for them.
-fn part(mut worker: Worker, linger: Duration) {
-    let deadline = Instant::now() + linger;
+fn part(mut worker: Worker, own: &Arc<Domain>) {
+    let deadline = Instant::now() + own.config.linger;
+    let alone = is_only_thread();
     while !worker.is_quiet() && Instant::now() < deadline {
         let mut moved = worker.progress() > 0;
         while worker.next_event().is_some() {}
         for domain in fabric::open_domains() {
-            if let Some(mut state) = domain.try_lock() {
+            let ours = alone || Arc::ptr_eq(&domain, own);
+            if let Some(mut state) = domain.try_lock().or_else(|| ours.then(|| domain.lock())) {
                 let all: Vec<_> = state.endpoints.keys().collect();
                 moved |= all.into_iter().fold(false, |moved, endpoint| state.progress(endpoint) | moved);
             }

@@ -53,7 +53,7 @@ unsafe extern "C" fn recvv(
             Ok(iov) => iov,
             Err(code) => return code as isize,
         };
-        ep.recv(Recv { from: src_addr, matching: Message, ignore: 0, iov, flags: ep.rx_flags(), context })
+        ep.recv_any(Recv { from: src_addr, matching: Message, ignore: 0, iov, flags: ep.rx_flags(), context })
     }
 }
 
@@ -67,7 +67,7 @@ unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
             Ok(iov) => iov,
             Err(code) => return code as isize,
         };
-        EpObject::ours(ep).recv(Recv {
+        EpObject::ours(ep).recv_any(Recv {
             from: m.addr,
             matching: Message,
             ignore: 0,
@@ -109,7 +109,7 @@ unsafe extern "C" fn sendv(
             Ok(iov) => iov,
             Err(code) => return code as isize,
         };
-        ep.send(Send { to: dest_addr, matching: Message, data: None, iov, flags: ep.tx_flags(), context })
+        ep.send_any(Send { to: dest_addr, matching: Message, data: None, iov, flags: ep.tx_flags(), context })
     }
 }
 
@@ -122,7 +122,14 @@ unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
             Err(code) => return code as isize,
         };
         let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(m.data);
-        EpObject::ours(ep).send(Send { to: m.addr, matching: Message, data, iov, flags, context: m.context })
+        EpObject::ours(ep).send_any(Send {
+            to: m.addr,
+            matching: Message,
+            data,
+            iov,
+            flags,
+            context: m.context,
+        })
     }
 }
 
@@ -130,7 +137,7 @@ unsafe extern "C" fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, des
     let (matching, iov, context) = (Message, &piece(buf, len), std::ptr::null_mut());
     // SAFETY: C's endpoint; its memory during the call.
     unsafe {
-        EpObject::ours(ep).inject(&Send {
+        EpObject::ours(ep).inject(Send {
             to: dest_addr,
             matching,
             data: None,
@@ -175,6 +182,6 @@ unsafe extern "C" fn injectdata(
     let (matching, iov, data, context) = (Message, &piece(buf, len), Some(data), std::ptr::null_mut());
     // SAFETY: C's endpoint; its memory during the call.
     unsafe {
-        EpObject::ours(ep).inject(&Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context })
+        EpObject::ours(ep).inject(Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context })
     }
 }

@@ -57,7 +57,7 @@ unsafe extern "C" fn recvv(
             Ok(iov) => iov,
             Err(code) => return code as isize,
         };
-        ep.recv(Recv {
+        ep.recv_any(Recv {
             from: src_addr,
             matching: Matching::Tag(tag),
             ignore,
@@ -79,7 +79,7 @@ unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: 
             Err(code) => return code as isize,
         };
         let (matching, ignore) = (Matching::Tag(m.tag), m.ignore);
-        EpObject::ours(ep).recv(Recv { from: m.addr, matching, ignore, iov, flags, context: m.context })
+        EpObject::ours(ep).recv_any(Recv { from: m.addr, matching, ignore, iov, flags, context: m.context })
     }
 }
 
@@ -116,7 +116,7 @@ unsafe extern "C" fn sendv(
             Ok(iov) => iov,
             Err(code) => return code as isize,
         };
-        ep.send(Send {
+        ep.send_any(Send {
             to: dest_addr,
             matching: Matching::Tag(tag),
             data: None,
@@ -137,7 +137,7 @@ unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: 
         };
         let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(m.data);
         let matching = Matching::Tag(m.tag);
-        EpObject::ours(ep).send(Send { to: m.addr, matching, data, iov, flags, context: m.context })
+        EpObject::ours(ep).send_any(Send { to: m.addr, matching, data, iov, flags, context: m.context })
     }
 }
 
@@ -152,7 +152,7 @@ unsafe extern "C" fn inject(
     let context = std::ptr::null_mut();
     // SAFETY: C's endpoint; its memory during the call.
     unsafe {
-        EpObject::ours(ep).inject(&Send {
+        EpObject::ours(ep).inject(Send {
             to: dest_addr,
             matching,
             data: None,
@@ -193,6 +193,6 @@ unsafe extern "C" fn injectdata(
     let context = std::ptr::null_mut();
     // SAFETY: C's endpoint; its memory during the call.
     unsafe {
-        EpObject::ours(ep).inject(&Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context })
+        EpObject::ours(ep).inject(Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context })
     }
 }

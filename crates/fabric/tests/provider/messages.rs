@@ -5,14 +5,27 @@ use std::ptr;
 use polyrail_fi::ffi::*;
 
 use crate::host::host;
-use crate::node::{Want, context, ok, pair, pattern, piece};
+use crate::node::{Pair, Want, context, ok, pair, pattern, piece};
 
 const SIZES: [usize; 8] = [0, 1, 64, 4096, 16384, 16385, 300_000, 3_000_000];
 
 #[test]
 fn messages_arrive_whole_and_in_order() {
     let Some(host) = host() else { return };
-    let p = pair(host, Want::default());
+    exchange(&pair(host, Want::default()));
+}
+
+#[test]
+fn so_do_those_of_applications_that_serialise_their_calls() {
+    let Some(host) = host() else { return };
+    let hints = |hints: &mut fi_info| {
+        // SAFETY: the host's hints have all attributes.
+        unsafe { (*hints.domain_attr).threading = FI_THREAD_DOMAIN };
+    };
+    exchange(&pair(host, Want { hints, ..Want::default() }));
+}
+
+fn exchange(p: &Pair<'_>) {
     for (n, len) in SIZES.into_iter().enumerate() {
         let (sent, mut got) = (pattern(len, n), vec![0xee; len]);
         for early in [true, false] {

@@ -1,70 +1,119 @@
 //! What polling in vain does: at first nothing, then it gives the processor away, then, if that was asked for, it sleeps. With
-//! more runnable processes than cores, a process that spins keeps the one from running that it waits for.
+//! more runnable processes than cores, a process that spins keeps the one from running that it waits for; and one that gives the
+//! processor away comes back when the others' time is up, not when its message has come. Where giving way takes long, waiting
+//! therefore means sleeping almost at once.
 //!
-//! Sleeping ends with the first message, and after [`NAP`] at the latest. It is asked for (`POLYRAIL_SLEEP_AFTER`) where all of a
-//! program's messages come this way, as `polyrail run` arranges it: nobody else could wake the sleeper.
+//! Sleeping ends with the first message, and after some milliseconds at the latest. It is asked for (`POLYRAIL_SLEEP_AFTER`)
+//! where all of a program's messages come this way, as `polyrail run` arranges it: nobody else could wake the sleeper.
 
 use std::time::{Duration, Instant};
 
 /// Empty rounds before the processor is given away.
 const SPIN: u32 = 200;
+/// The same where it is crowded.
+const SPIN_CROWDED: u32 = 30;
 /// Rounds with shared-memory traffic alone between two looks at TCP.
 const TCP_SELDOM: u32 = 64;
 /// Empty looks at TCP after which it counts as quiet.
 const TCP_QUIET: u32 = 256;
-/// Longest sleep, in milliseconds: a program that waits for something else as well is not kept from it for long.
-pub(super) const NAP: i32 = 1;
+/// Longest sleep: at first, and after others in vain. A program that waits for something else as well is not kept from it for
+/// long.
+const NAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
 /// A pause between two rounds after which the caller is not polling, but computing and looking in now and then.
 const PAUSE: Duration = Duration::from_micros(50);
+/// Who gave the processor away for so long gave it to somebody.
+const CROWDED: Duration = Duration::from_micros(50);
+/// Sleeps until it is found out again whether it is crowded.
+const CROWDED_FOR: u32 = 1000;
 
-#[derive(Debug)]
-pub(super) struct Idle {
+/// Who polls in vain, and for how long. Nothing happens here but counting; the caller does as [`Idle::rest`] says.
+#[derive(Debug, Default)]
+pub struct Idle {
     yielding: bool,
     sleep_after: Option<Duration>,
     empty: u32,
+    /// The first empty round that was timed, and the end of the last.
     since: Option<(Instant, Instant)>,
+    /// Sleeps in vain in a row.
+    naps: u32,
+    /// Sleeps for which it still counts as crowded.
+    crowded: u32,
     tcp_empty: u32,
     tcp_skipped: u32,
 }
 
 /// What an empty round does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Rest {
+pub enum Rest {
+    /// Nothing.
     Spin,
+    /// Gives the processor away, then calls [`Idle::resumed`].
     Yield,
-    Sleep,
+    /// Sleeps until a message comes, for so long at most, then calls [`Idle::resumed`].
+    Sleep(Duration),
 }
 
 impl Idle {
+    /// Give the processor away at all? Sleep, and after how long in vain?
     pub fn new(yielding: bool, sleep_after: Option<Duration>) -> Self {
-        Self { yielding, sleep_after, empty: 0, since: None, tcp_empty: 0, tcp_skipped: 0 }
+        Self { yielding, sleep_after, ..Self::default() }
     }
 
-    /// Something moved.
+    /// Something moved, or was asked for.
     #[inline]
     pub fn busy(&mut self) {
         self.empty = 0;
-        self.since = None;
     }
 
     /// A round was empty.
     #[inline]
     pub fn rest(&mut self) -> Rest {
+        if self.empty < SPIN_CROWDED && (self.empty > 0 || self.crowded == 0) {
+            self.empty += 1;
+            return Rest::Spin;
+        }
+        self.rest_long()
+    }
+
+    fn rest_long(&mut self) -> Rest {
         self.empty = self.empty.saturating_add(1);
-        if self.empty < SPIN || !self.yielding {
+        if self.empty == 1 {
+            (self.since, self.naps) = (Some(now_twice()), 0);
+            return Rest::Spin;
+        }
+        if !self.yielding || self.crowded == 0 && self.empty < SPIN {
             return Rest::Spin;
         }
         let Some(sleep_after) = self.sleep_after else { return Rest::Yield };
+        if self.empty == SPIN && self.crowded == 0 {
+            (self.since, self.naps) = (None, 0);
+        }
         let now = Instant::now();
-        match self.since {
-            Some((first, last)) if now - last < PAUSE.max(sleep_after) => {
-                self.since = Some((first, now));
-                if now - first >= sleep_after { Rest::Sleep } else { Rest::Yield }
-            }
+        let pause = if self.empty == SPIN_CROWDED + 1 { SPIN_CROWDED * PAUSE } else { PAUSE };
+        let first = match self.since {
+            Some((first, last)) if now - last < pause => first,
             _ => {
                 self.since = Some((now, now));
-                Rest::Yield
+                return Rest::Yield;
             }
+        };
+        self.since = Some((first, now));
+        if self.crowded == 0 && now - first < sleep_after {
+            return Rest::Yield;
+        }
+        self.crowded = self.crowded.saturating_sub(1);
+        self.naps += 1;
+        Rest::Sleep((NAP.0 * self.naps).min(NAP.1))
+    }
+
+    /// After the processor was given away, or a sleep.
+    pub fn resumed(&mut self) {
+        if let Some((_, last)) = &mut self.since {
+            let now = Instant::now();
+            if self.naps == 0 && now - *last >= CROWDED {
+                self.crowded = CROWDED_FOR;
+            }
+            *last = now;
         }
     }
 
@@ -88,6 +137,11 @@ impl Idle {
     }
 }
 
+fn now_twice() -> (Instant, Instant) {
+    let now = Instant::now();
+    (now, now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,12 +152,32 @@ mod tests {
         assert!((1..SPIN).all(|_| idle.rest() == Rest::Spin));
         assert_eq!(idle.rest(), Rest::Yield);
         // a preemption between two rounds looks like a pause, so this may take a few
-        assert!((0..1000).any(|_| idle.rest() == Rest::Sleep));
+        assert!((0..1000).any(|_| matches!(idle.rest(), Rest::Sleep(_))));
         idle.busy();
         assert_eq!(idle.rest(), Rest::Spin);
         let mut never = Idle::new(true, None);
-        assert!((0..10 * SPIN).all(|_| never.rest() != Rest::Sleep));
+        assert!((0..10 * SPIN).all(|_| matches!(never.rest(), Rest::Spin | Rest::Yield)));
         let mut spinner = Idle::new(false, Some(Duration::ZERO));
         assert!((0..10 * SPIN).all(|_| spinner.rest() == Rest::Spin));
+    }
+
+    #[test]
+    fn sleeps_soon_where_giving_way_took_long_and_longer_each_time() {
+        let mut idle = Idle::new(true, Some(Duration::from_secs(3600)));
+        while idle.rest() != Rest::Yield {}
+        std::thread::sleep(2 * CROWDED);
+        idle.resumed();
+        idle.busy();
+        let naps = |idle: &mut Idle, rounds| {
+            let sleep = |rest| if let Rest::Sleep(most) = rest { Some(most) } else { None };
+            (0..rounds).filter_map(|_| sleep(idle.rest())).collect::<Vec<_>>()
+        };
+        assert!(naps(&mut idle, SPIN_CROWDED).is_empty());
+        let all = naps(&mut idle, 200);
+        assert!(all.len() > 10 && all.is_sorted() && all[0] == NAP.0, "{all:?}");
+        assert_eq!(all.last(), Some(&NAP.1));
+        idle.busy();
+        let after = naps(&mut idle, 200);
+        assert_eq!(after[0], NAP.0, "a message came");
     }
 }

@@ -21,6 +21,7 @@ mod timer;
 mod wireup;
 
 pub use buffers::User;
+pub use idle::{Idle, Rest};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
 pub use wireup::{Strangers, host_id};
 
@@ -38,7 +39,7 @@ use polyrail_core::proto::{self, Engine, Failure, PeerIdx};
 use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wireup::Wireup;
 
 /// How an operation was begun.
@@ -229,7 +230,7 @@ pub struct Worker {
     iov: Vec<RawIov>,
     zeros: Box<[u8]>,
     rounds: u64,
-    idle: idle::Idle,
+    idle: Idle,
 }
 
 impl Worker {
@@ -276,7 +277,7 @@ impl Worker {
             iov: Vec::new(),
             zeros: vec![0; MAX_PAYLOAD].into(),
             rounds: 0,
-            idle: idle::Idle::new(config.yielding, config.sleep_after),
+            idle: Idle::new(config.yielding, config.sleep_after),
             config,
         };
         worker.connect_self();
@@ -451,18 +452,22 @@ impl Worker {
     #[inline]
     fn rest(&mut self) {
         match self.idle.rest() {
-            idle::Rest::Spin => std::hint::spin_loop(),
-            idle::Rest::Yield => std::thread::yield_now(),
-            idle::Rest::Sleep => self.nap(),
+            Rest::Spin => std::hint::spin_loop(),
+            Rest::Yield => {
+                std::thread::yield_now();
+                self.idle.resumed();
+            }
+            Rest::Sleep(most) => self.nap(most),
         }
     }
 
     #[cold]
-    fn nap(&mut self) {
+    fn nap(&mut self, most: Duration) {
         if self.arm() {
             let mut poll = libc::pollfd { fd: self.wait_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one entry. A signal only ends the sleep.
-            unsafe { libc::poll(&mut poll, 1, idle::NAP) };
+            unsafe { libc::poll(&mut poll, 1, most.as_millis() as i32) };
+            self.idle.resumed();
         }
     }
 
@@ -514,6 +519,15 @@ impl Worker {
         }
     }
 
+    /// The event that [`Worker::next_event`] takes next.
+    #[inline]
+    pub fn peek_event(&mut self) -> Option<&Event> {
+        while self.core.events.front()?.user.flags == Self::SILENT {
+            self.core.events.pop_front();
+        }
+        self.core.events.front()
+    }
+
     /// A descriptor that becomes readable when there may be something to do, once [`Worker::arm`] has said yes.
     pub fn wait_fd(&self) -> RawFd {
         self.wireup.wait_fd()
@@ -558,7 +572,7 @@ impl Worker {
 
     /// Ends the endpoint in good order: what was sent leaves, waiting at most `linger`; peers are told; operations that are
     /// still open come to nothing. Dropping a worker closes it with the linger time of its settings.
-    pub fn close(&mut self, linger: std::time::Duration) {
+    pub fn close(&mut self, linger: Duration) {
         let deadline = Instant::now() + linger;
         self.say_bye(deadline);
     }
