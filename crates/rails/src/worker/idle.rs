@@ -12,6 +12,9 @@ const SPIN: u32 = 200;
 const TCP_SELDOM: u32 = 64;
 /// Empty looks at TCP after which it counts as quiet.
 const TCP_QUIET: u32 = 256;
+/// Rounds that gave the processor away, after which it is time to see whether peers live: each may have taken many milliseconds
+/// where the processor is wanted by others, so that the rail's own count of empty rounds says little.
+const YIELDS: u32 = 32;
 /// Longest sleep, in milliseconds: a program that waits for something else as well is not kept from it for long.
 pub(super) const NAP: i32 = 1;
 /// A pause between two rounds after which the caller is not polling, but computing and looking in now and then.
@@ -22,6 +25,7 @@ pub(super) struct Idle {
     yielding: bool,
     sleep_after: Option<Duration>,
     empty: u32,
+    yields: u32,
     since: Option<(Instant, Instant)>,
     tcp_empty: u32,
     tcp_skipped: u32,
@@ -37,7 +41,7 @@ pub(super) enum Rest {
 
 impl Idle {
     pub fn new(yielding: bool, sleep_after: Option<Duration>) -> Self {
-        Self { yielding, sleep_after, empty: 0, since: None, tcp_empty: 0, tcp_skipped: 0 }
+        Self { yielding, sleep_after, empty: 0, yields: 0, since: None, tcp_empty: 0, tcp_skipped: 0 }
     }
 
     /// Something moved.
@@ -66,6 +70,12 @@ impl Idle {
                 Rest::Yield
             }
         }
+    }
+
+    /// The processor was given away; true now and then, when time may have passed unseen.
+    pub fn yielded(&mut self) -> bool {
+        self.yields = (self.yields + 1) % YIELDS;
+        self.yields == 0
     }
 
     /// TCP was looked at.

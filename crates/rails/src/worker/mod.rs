@@ -452,7 +452,12 @@ impl Worker {
     fn rest(&mut self) {
         match self.idle.rest() {
             idle::Rest::Spin => std::hint::spin_loop(),
-            idle::Rest::Yield => std::thread::yield_now(),
+            idle::Rest::Yield => {
+                std::thread::yield_now();
+                if self.idle.yielded() {
+                    self.shm.look();
+                }
+            }
             idle::Rest::Sleep => self.nap(),
         }
     }
