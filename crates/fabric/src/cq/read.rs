@@ -91,7 +91,12 @@ impl CqMember {
             drop(state);
             std::thread::yield_now();
         }
-        self.member.lock().idle.resumed();
+        let state = &mut *self.member.lock();
+        if state.idle.resumed() {
+            for &user in &state.cqs[self.member.number].users {
+                state.endpoints[user].look_around();
+            }
+        }
     }
 
     /// Sleeps, without the lock, once all is [settled](settle).

@@ -135,6 +135,13 @@ impl Endpoint {
         self.worker.as_mut().is_none_or(Worker::arm)
     }
 
+    /// Sees whether peers live, where giving the processor away lets long pass between two rounds of progress.
+    pub fn look_around(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            worker.look_around();
+        }
+    }
+
     /// Whether a call has to be followed up: somebody sleeps, or something is held back.
     #[inline]
     fn is_busy(&self, sinks: &Sinks<'_>, domain: &Domain) -> bool {

@@ -106,7 +106,7 @@ impl ShmRail {
     }
 
     /// Looks whether peers have gone.
-    fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         self.empty_rounds = 0;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
         // SAFETY: the array has room for what is asked.

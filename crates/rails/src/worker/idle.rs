@@ -16,6 +16,9 @@ const SPIN_CROWDED: u32 = 30;
 const TCP_SELDOM: u32 = 64;
 /// Empty looks at TCP after which it counts as quiet.
 const TCP_QUIET: u32 = 256;
+/// Times that the processor was given away, after which it is time to see whether peers live: each may have taken many milliseconds
+/// where the processor is wanted by others, so that the rail's own count of empty rounds says little.
+const YIELDS: u32 = 32;
 /// Longest sleep: at first, and after others in vain. A program that waits for something else as well is not kept from it for
 /// long.
 const NAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
@@ -32,6 +35,7 @@ pub struct Idle {
     yielding: bool,
     sleep_after: Option<Duration>,
     empty: u32,
+    yields: u32,
     /// The first empty round that was timed, and the end of the last.
     since: Option<(Instant, Instant)>,
     /// Sleeps in vain in a row.
@@ -106,8 +110,9 @@ impl Idle {
         Rest::Sleep((NAP.0 * self.naps).min(NAP.1))
     }
 
-    /// After the processor was given away, or a sleep.
-    pub fn resumed(&mut self) {
+    /// After the processor was given away, or a sleep. True now and then: time may have passed in which peers died unseen, and
+    /// [`Worker::look_around`](super::Worker::look_around) is due.
+    pub fn resumed(&mut self) -> bool {
         if let Some((_, last)) = &mut self.since {
             let now = Instant::now();
             if self.naps == 0 && now - *last >= CROWDED {
@@ -115,6 +120,8 @@ impl Idle {
             }
             *last = now;
         }
+        self.yields = (self.yields + 1) % YIELDS;
+        self.yields == 0
     }
 
     /// TCP was looked at.

@@ -455,10 +455,18 @@ impl Worker {
             Rest::Spin => std::hint::spin_loop(),
             Rest::Yield => {
                 std::thread::yield_now();
-                self.idle.resumed();
+                if self.idle.resumed() {
+                    self.look_around();
+                }
             }
             Rest::Sleep(most) => self.nap(most),
         }
+    }
+
+    /// Looks at once whether peers of this host live, which [`Worker::progress`] does in every so many rounds: for who gives
+    /// the processor away between rounds.
+    pub fn look_around(&mut self) {
+        self.shm.look();
     }
 
     #[cold]
