@@ -82,14 +82,15 @@ impl CqMember {
     /// Gives the processor away, without the lock.
     #[cold]
     fn rest(&self, mut state: Guard<'_, State>, rest: Rest) {
-        if let Rest::Sleep(most) = rest {
-            if settle(&mut state, &self.member) {
+        match rest {
+            Rest::Sleep(most) if settle(&mut state, &self.member) => {
                 // what wakes it, and why it could not sleep, does not matter: the application reads again
                 let _ = self.doze(state, Deadline::within(most));
             }
-        } else {
-            drop(state);
-            std::thread::yield_now();
+            _ => {
+                drop(state);
+                std::thread::yield_now();
+            }
         }
         let state = &mut *self.member.lock();
         if state.idle.resumed() {

@@ -1,5 +1,6 @@
 //! Sleeping, waking, and progress by itself.
 
+use std::process::Command;
 use std::ptr;
 use std::time::{Duration, Instant};
 
@@ -209,4 +210,56 @@ fn automatic_progress_serves_peers() {
     }
     assert!(memory == bytes);
     assert_eq!(b.count(b.written), 3);
+}
+
+/// Messages that come just when a reader is about to sleep: in a process of its own, as only its environment says so.
+#[test]
+fn readers_that_sleep_miss_nothing() {
+    const SETTING: &str = "POLYRAIL_SLEEP_AFTER";
+    const MESSAGES: u64 = 2000;
+    let Some(host) = host() else { return };
+    if std::env::var_os(SETTING).is_none() {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "waiting::readers_that_sleep_miss_nothing", "--nocapture"])
+            .env(SETTING, "1")
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break Some(status),
+                None if start.elapsed() > 5 * TIME => break None,
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        let _ = child.kill();
+        return assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    }
+    let p = pair(host, Want::default());
+    let mut seed = 1u32;
+    std::thread::scope(|threads| {
+        let b = &p.b;
+        let reader = threads.spawn(move || {
+            for tag in 0..MESSAGES {
+                let mut got = [0; 8];
+                b.trecv(&mut got, FI_ADDR_UNSPEC, tag, 0, 1);
+                b.complete(&[]);
+                assert_eq!(u64::from_le_bytes(got), tag);
+            }
+        });
+        for tag in 0..MESSAGES {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // about as long as it takes to fall asleep
+            let pause = Duration::from_nanos(u64::from(seed >> 15));
+            let start = Instant::now();
+            while start.elapsed() < pause {
+                std::hint::spin_loop();
+            }
+            p.a.tinject(&[], &tag.to_le_bytes(), p.to_b, tag);
+        }
+        while !reader.is_finished() {
+            p.a.progress();
+        }
+        reader.join().unwrap();
+    });
 }

@@ -24,8 +24,8 @@ const YIELDS: u32 = 32;
 const NAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
 /// A pause between two rounds after which the caller is not polling, but computing and looking in now and then.
 const PAUSE: Duration = Duration::from_micros(50);
-/// Who gave the processor away for so long gave it to somebody.
-const CROWDED: Duration = Duration::from_micros(50);
+/// Who gave the processor away for so long gave it to somebody who computes: one that polls gives it back sooner.
+const CROWDED: Duration = Duration::from_millis(1);
 /// Sleeps until it is found out again whether it is crowded.
 const CROWDED_FOR: u32 = 1000;
 
