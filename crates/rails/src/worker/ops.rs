@@ -19,8 +19,13 @@ pub const ATOMIC_MAX: usize = 16 << 10;
 /// How many operations may wait for one peer before the caller is told to come again.
 const QUEUE_MAX: usize = 4096;
 
+#[inline]
 fn total(iov: &[RawIov]) -> u64 {
-    iov.iter().map(|piece| piece.len as u64).sum()
+    match iov {
+        // by far the commonest, and a loop would be made for many
+        [one] => one.len as u64,
+        many => many.iter().map(|piece| piece.len as u64).sum(),
+    }
 }
 
 impl Worker {

@@ -235,6 +235,7 @@ impl Core {
 }
 
 /// Memory of an operation that the caller keeps until the event.
+#[inline]
 pub(super) fn kept(iov: &[RawIov], user: User) -> Buf {
     Buf { iov: IoVec::new(iov), user, owned: None }
 }
