@@ -232,7 +232,7 @@ fn readers_that_sleep_miss_nothing() {
                 None => std::thread::sleep(Duration::from_millis(10)),
             }
         };
-        let _ = child.kill();
+        let _ = (child.kill(), child.wait());
         return assert!(status.is_some_and(|status| status.success()), "{status:?}");
     }
     let p = pair(host, Want::default());
