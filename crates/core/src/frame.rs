@@ -269,6 +269,25 @@ pub enum Frame {
         /// How many of the payload's bytes are header.
         header_len: u16,
     },
+    /// What came by a lane so far; the peer need not keep it any longer.
+    Got {
+        /// Which lane.
+        lane: u16,
+        /// Whole frames that it brought, since it began.
+        received: u64,
+    },
+    /// The sender takes nothing more from this lane: what came by it after `received` whole frames has to come by another.
+    Retire {
+        /// Which lane.
+        lane: u16,
+        /// Whole frames that it brought, since it began.
+        received: u64,
+    },
+    /// All sequenced frames before this one have come. Told to peers that several lanes lead to.
+    Seen {
+        /// As [`Order::seq`].
+        seq: u32,
+    },
     /// The sender closes in good order; nothing follows.
     Bye,
 }

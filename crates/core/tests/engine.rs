@@ -162,7 +162,7 @@ fn more_values_than_a_frame_holds_are_not_returned() {
     let operation = Operation { key: KEY, addr: 0, code, op };
     let engine = world.engine(1);
     assert_eq!(engine.operated(PeerIdx(0), &operation, Ok(MAX_PAYLOAD + 1)), None);
-    let next = engine.poll_transmit(PeerIdx(0), true).unwrap();
+    let next = engine.poll_transmit(PeerIdx(0), usize::MAX).unwrap();
     assert_eq!((next.frame, next.payload), (Frame::Ack { op, status: Status::Unsupported }, Out::Nothing));
 }
 

@@ -132,6 +132,14 @@ fn golden() -> Vec<(&'static str, Frame, usize, &'static str)> {
             "0f0018000c000000 0102030405060708 010e040000000000",
         ),
         ("BYE", Frame::Bye, 0, "1000100000000000 0000000000000000"),
+        ("GOT", Frame::Got { lane: 0x0f01, received: 0x3000 }, 0, "1100180000000000 010f000000000000 0030000000000000"),
+        (
+            "RETIRE",
+            Frame::Retire { lane: 0x0f01, received: 0x3000 },
+            0,
+            "1200180000000000 010f000000000000 0030000000000000",
+        ),
+        ("SEEN", Frame::Seen { seq: 0x0403_0201 }, 0, "1300100000000000 0102030400000000"),
     ]
 }
 
@@ -197,7 +205,7 @@ fn what_no_kind_of_frame_has_is_refused() {
         Frame::parse(&bytes).unwrap_err()
     };
     assert_eq!(changed("BYE", 0, 0), FrameError::Kind(0));
-    assert_eq!(changed("BYE", 0, 17), FrameError::Kind(17));
+    assert_eq!(changed("BYE", 0, 20), FrameError::Kind(20));
     assert_eq!(changed("EAGER", 1, 0x81), FrameError::Field("flags"));
     assert_eq!(changed("FRAG", 1, 1), FrameError::Field("flags"));
     assert_eq!(changed("PUT_RTS", 1, 0), FrameError::Field("flags"));
@@ -217,6 +225,8 @@ fn what_no_kind_of_frame_has_is_refused() {
     assert_eq!(changed("AM", 18, 13), FrameError::Field("active message header"));
     assert_eq!(changed("AM", 20, 1), FrameError::Field("active message header"));
     assert_eq!(changed("BYE", 8, 1), FrameError::Field("bye"));
+    assert_eq!(changed("RETIRE", 10, 1), FrameError::Field("lane"));
+    assert_eq!(changed("SEEN", 12, 1), FrameError::Field("seen"));
     // one optional field less than the flags say, and one more
     let eager = Frame::Eager { order: ORDER, matching: TAG, data: Some(1), ack: None };
     let mut bytes = eager.encode(0).to_vec();

@@ -21,6 +21,9 @@ const ATOMIC_DATA: u8 = 13;
 const CREDIT: u8 = 14;
 const AM: u8 = 15;
 const BYE: u8 = 16;
+const GOT: u8 = 17;
+const RETIRE: u8 = 18;
+const SEEN: u8 = 19;
 
 const F_TAGGED: u8 = 1;
 const F_DATA: u8 = 2;
@@ -124,6 +127,9 @@ impl Fields<'_> {
     }
     fn remote(&mut self) -> Result<RemoteAddr, FrameError> {
         Ok(RemoteAddr { key: self.u64()?, addr: self.u64()? })
+    }
+    fn lane(&mut self) -> Result<u16, FrameError> {
+        u16::try_from(self.u64()?).map_err(|_| FrameError::Field("lane"))
     }
     fn status(&mut self) -> Result<Status, FrameError> {
         let (status, zero) = self.pair()?;
@@ -230,6 +236,13 @@ impl Frame {
                 Encoded::new(AM, 0, payload).order(order).pair(u32::from(id) | u32::from(header_len) << 16, 0)
             }
             Self::Bye => Encoded::new(BYE, 0, payload).u64(0),
+            Self::Got { lane, received } => {
+                Encoded::new(GOT, 0, payload).u64(u64::from(lane)).u64(received)
+            }
+            Self::Retire { lane, received } => {
+                Encoded::new(RETIRE, 0, payload).u64(u64::from(lane)).u64(received)
+            }
+            Self::Seen { seq } => Encoded::new(SEEN, 0, payload).pair(seq, 0),
         }
         .done()
     }
@@ -357,6 +370,12 @@ impl Frame {
             BYE => match f.u64()? {
                 0 => (Self::Bye, 0),
                 _ => return Err(FrameError::Field("bye")),
+            },
+            GOT => (Self::Got { lane: f.lane()?, received: f.u64()? }, 0),
+            RETIRE => (Self::Retire { lane: f.lane()?, received: f.u64()? }, 0),
+            SEEN => match f.pair()? {
+                (seq, 0) => (Self::Seen { seq }, 0),
+                _ => return Err(FrameError::Field("seen")),
             },
             other => return Err(FrameError::Kind(other)),
         })

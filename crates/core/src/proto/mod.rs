@@ -156,6 +156,35 @@ impl Engine {
             && self.rmas.iter().all(|(_, r)| r.peer != peer)
     }
 
+    /// How many sequenced frames the peer was sent of which it has not said that it saw them and all before. It says so only
+    /// where several lanes lead to it, see [`Engine::tell_seen`].
+    pub fn unseen(&self, peer: PeerIdx) -> u32 {
+        let p = &self.peers[peer.0 as usize];
+        p.next_seq.wrapping_sub(p.seen)
+    }
+
+    /// Tells a peer what was seen of its sequenced frames if `now`, or if a quarter of the reorder window has gathered. The
+    /// driver calls this, after frames have come, where several lanes lead to the peer.
+    pub fn tell_seen(&mut self, peer: PeerIdx, now: bool) {
+        let p = &mut self.peers[peer.0 as usize];
+        let fresh = p.expect_seq.wrapping_sub(p.told);
+        if fresh >= REORDER_WINDOW / 4 || now && fresh > 0 {
+            p.told = p.expect_seq;
+            let seq = p.told;
+            self.control(peer, Frame::Seen { seq }, Out::Nothing);
+        }
+    }
+
+    /// Queues a frame that no operation of this engine asks for.
+    pub fn say(&mut self, peer: PeerIdx, frame: Frame) {
+        self.control(peer, frame, Out::Nothing);
+    }
+
+    /// Bytes that large transfers still have to send to a peer.
+    pub fn bulk_left(&self, peer: PeerIdx) -> u64 {
+        self.peers[peer.0 as usize].streams.iter().map(|stream| stream.end - stream.next).sum()
+    }
+
     /// How many frames or operations wait to leave for a peer.
     #[inline]
     pub fn queued(&self, peer: PeerIdx) -> usize {
@@ -267,6 +296,16 @@ impl Engine {
                 }
             }
             Frame::Am { id, header_len, .. } => Directive::Active { id, header_len },
+            Frame::Got { lane, received } => Directive::Lane { lane, received, retired: false },
+            Frame::Retire { lane, received } => Directive::Lane { lane, received, retired: true },
+            Frame::Seen { seq } => {
+                if self.peers[peer.0 as usize].take_seen(seq) {
+                    self.ready.push_back(peer);
+                    Directive::Done
+                } else {
+                    Directive::Broken("it saw what was not sent")
+                }
+            }
             Frame::Bye => Directive::Done,
         }
     }

@@ -85,6 +85,9 @@ pub(super) struct Peer {
     /// Counts the lives of the link; what belongs to an earlier one returns no credit to this one.
     pub session: u32,
     pub expect_seq: u32,
+    /// Up to where the peer has seen our sequenced frames, and up to where it was told that we have seen its own.
+    pub seen: u32,
+    pub told: u32,
     /// Frames that came before their turn and have not been fed again.
     pub held: BTreeSet<u32>,
     /// Credit units that the peer has used, and those that are free again.
@@ -136,6 +139,19 @@ impl Peer {
         }
         self.returned = credit;
         true
+    }
+
+    /// Takes word of what the peer has seen; false when that was never sent.
+    pub fn take_seen(&mut self, seq: u32) -> bool {
+        let fresh = seq.wrapping_sub(self.seen);
+        if fresh > u32::MAX / 2 {
+            return true; // overtaken on another rail
+        }
+        let possible = fresh <= self.next_seq.wrapping_sub(self.seen);
+        if possible {
+            self.seen = seq;
+        }
+        possible
     }
 
     /// An eager message of `len` bytes has come; false when the peer had no credit for it.

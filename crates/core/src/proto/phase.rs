@@ -10,8 +10,6 @@ use crate::state::Machine;
 pub enum SendPhase {
     /// Not yet given to a rail.
     Queued,
-    /// Eager; a rail still holds its bytes.
-    Leaving,
     /// Eager with delivery completion: waits for ATS.
     AwaitAts,
     /// RTS sent: the receiver answers RTR, or reads and answers ATS.
@@ -31,14 +29,10 @@ pub enum SendPhase {
 pub enum SendEvent {
     /// A rail took the eager frame whole.
     EagerDone,
-    /// A rail keeps the eager frame's bytes for a while.
-    EagerKept,
     /// A rail took the eager frame; delivery is to be acknowledged.
     EagerWait,
     /// A rail took the RTS.
     RtsSent,
-    /// The bytes that a rail kept have left.
-    Left,
     /// RTR with writable memory.
     RtrWritable,
     /// RTR without.
@@ -56,18 +50,15 @@ pub enum SendEvent {
 /// A send, frequent steps first.
 pub const SEND: Machine<SendPhase, SendEvent> = {
     use SendEvent::{
-        Ats, AtsFailed, EagerDone, EagerKept, EagerWait, Left, Rtr, RtrWritable, RtsSent, WriteRefused,
-        Written,
+        Ats, AtsFailed, EagerDone, EagerWait, Rtr, RtrWritable, RtsSent, WriteRefused, Written,
     };
-    use SendPhase::{AwaitAts, AwaitRtr, Done, Failed, Leaving, Queued, Streaming, Writing};
+    use SendPhase::{AwaitAts, AwaitRtr, Done, Failed, Queued, Streaming, Writing};
     Machine {
         name: "send",
-        states: &[Queued, Leaving, AwaitAts, AwaitRtr, Writing, Streaming, Done, Failed],
+        states: &[Queued, AwaitAts, AwaitRtr, Writing, Streaming, Done, Failed],
         events: &[
             EagerDone,
-            EagerKept,
             EagerWait,
-            Left,
             RtsSent,
             RtrWritable,
             Rtr,
@@ -78,14 +69,10 @@ pub const SEND: Machine<SendPhase, SendEvent> = {
         ],
         arcs: &[
             (&[Queued], EagerDone, Done),
-            (&[Queued], EagerKept, Leaving),
-            (&[Leaving], Left, Done),
             (&[Queued], RtsSent, AwaitRtr),
             (&[AwaitAts, AwaitRtr, Streaming], Ats, Done),
             (&[AwaitRtr], Rtr, Streaming),
-            (&[Streaming], Left, Streaming),
             (&[Queued], EagerWait, AwaitAts),
-            (&[AwaitAts], Left, AwaitAts),
             (&[AwaitRtr], RtrWritable, Writing),
             (&[Writing], Written, Done),
             (&[Writing], WriteRefused, Streaming),

@@ -91,7 +91,7 @@ impl Engine {
         op
     }
 
-    pub(super) fn next_rma(&mut self, peer: PeerIdx, id: OpId, bulk: bool) -> Option<Next> {
+    pub(super) fn next_rma(&mut self, peer: PeerIdx, id: OpId, bulk: usize) -> Option<Next> {
         let part = self.parts.get(id)?;
         let kind = self.rmas.get(part.op)?.kind;
         let p = &self.peers[peer.0 as usize];
@@ -106,9 +106,12 @@ impl Engine {
                 (frame, Out::Addresses(local(part.base, left)))
             }
             RmaKind::Put(data) => {
-                let size = left.min(route.fragment as u64);
-                if left > size && !bulk {
-                    return None;
+                let mut size = left.min(route.fragment as u64);
+                if left > size || left > route.eager_max as u64 {
+                    if bulk == 0 {
+                        return None;
+                    }
+                    size = size.min(bulk as u64);
                 }
                 let last = size == left;
                 let data = if last && part.last { data } else { None };

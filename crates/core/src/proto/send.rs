@@ -88,8 +88,8 @@ impl Engine {
         (p.connected && p.ordered.is_empty() && fits).then(|| Frame::Am { order: p.order(), id, header_len })
     }
 
-    /// The next frame for a peer. `bulk`: whether the rail wants another large fragment.
-    pub fn poll_transmit(&mut self, peer: PeerIdx, bulk: bool) -> Option<Next> {
+    /// The next frame for a peer. `bulk`: how long a large fragment the rail wants, in bytes; 0: none.
+    pub fn poll_transmit(&mut self, peer: PeerIdx, bulk: usize) -> Option<Next> {
         let p = &self.peers[peer.0 as usize];
         if !p.connected {
             return None;
@@ -106,12 +106,12 @@ impl Engine {
                 return next;
             }
         }
-        if !bulk {
+        if bulk == 0 {
             return None;
         }
         let Stream { kind, next, end } = self.front_stream(peer)?;
         let p = &mut self.peers[peer.0 as usize];
-        let len = (end - next).min(p.route.fragment as u64);
+        let len = (end - next).min(p.route.fragment.min(bulk) as u64);
         let (frame, place, offset) = match kind {
             StreamKind::Fragments { send, to } => (Frame::Frag { to, offset: next }, Place::Send(send), next),
             StreamKind::GetData { op, key, addr } => {
@@ -174,8 +174,8 @@ impl Engine {
         }
     }
 
-    /// A rail has taken the frame that [`Engine::poll_transmit`] named; `kept`: it still holds the bytes' span.
-    pub fn transmitted(&mut self, peer: PeerIdx, next: &Next, kept: bool) {
+    /// A rail has taken the frame that [`Engine::poll_transmit`] named.
+    pub fn transmitted(&mut self, peer: PeerIdx, next: &Next) {
         let p = &mut self.peers[peer.0 as usize];
         match next.from {
             Queue::Control => {
@@ -201,7 +201,7 @@ impl Engine {
                 match p.ordered.front().copied() {
                     Some(Item::Send(op)) => {
                         p.ordered.pop_front();
-                        self.send_left(op, &next.frame, kept);
+                        self.send_left(op, &next.frame);
                     }
                     Some(Item::Rma(part)) => self.rma_left(peer, part, next),
                     None => {}
@@ -210,17 +210,13 @@ impl Engine {
         }
     }
 
-    fn send_left(&mut self, op: OpId, frame: &Frame, kept: bool) {
+    fn send_left(&mut self, op: OpId, frame: &Frame) {
         let Some(s) = self.sends.get(op) else { return };
         let event = match frame {
             Frame::Eager { .. } => {
                 let p = &mut self.peers[s.peer.0 as usize];
                 p.spent = p.spent.wrapping_add(units(s.message.len));
-                match (p.acknowledged(&s.message), kept) {
-                    (true, _) => SendEvent::EagerWait,
-                    (false, true) => SendEvent::EagerKept,
-                    (false, false) => SendEvent::EagerDone,
-                }
+                if p.acknowledged(&s.message) { SendEvent::EagerWait } else { SendEvent::EagerDone }
             }
             _ => SendEvent::RtsSent,
         };
@@ -241,13 +237,6 @@ impl Engine {
     fn end_send(&mut self, op: OpId, result: Result<(), Failure>) {
         if let Some(SendOp { peer, .. }) = self.sends.remove(op) {
             self.actions.push_back(Action::Complete(Completion::Send { op, peer, result }));
-        }
-    }
-
-    /// The bytes of a span that a rail kept have left.
-    pub fn left(&mut self, span: Span) {
-        if let Place::Send(op) = span.place {
-            self.step_send(op, SendEvent::Left);
         }
     }
 

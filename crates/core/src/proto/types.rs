@@ -114,6 +114,19 @@ pub struct Next {
     pub(super) from: Queue,
 }
 
+impl Next {
+    /// Its payload's bytes, if their operation lives until the peer has answered for them: a rail need not copy those. What
+    /// completes when it was sent, and results that are forgotten then, a rail copies if it may have to send them again.
+    #[inline]
+    pub fn lasting(&self) -> Option<Span> {
+        match (self.payload, self.frame) {
+            (_, Frame::Eager { ack: None, .. }) | (Out::Bytes(Span { place: Place::Stash(_), .. }), _) => None,
+            (Out::Bytes(span), _) => Some(span),
+            _ => None,
+        }
+    }
+}
+
 /// Which queue a [`Next`] stands in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Queue {
@@ -140,6 +153,15 @@ pub enum Directive {
         id: u16,
         /// Header bytes at the payload's beginning.
         header_len: u16,
+    },
+    /// What the peer has had from a lane.
+    Lane {
+        /// Which lane.
+        lane: u16,
+        /// Whole frames.
+        received: u64,
+        /// It takes nothing more from there: the others are to be sent again elsewhere.
+        retired: bool,
     },
     /// The peer broke the protocol; cut the link and say why.
     Broken(&'static str),

@@ -224,6 +224,7 @@ impl Node {
                 let payload = payload.slice(split, payload.len() - split).unwrap_or(Bytes::Counted(0));
                 self.tell(What::Active { from: peer, id, header, payload });
             }
+            Directive::Lane { .. } => self.broken.push((peer, "no lane has a number here")),
             Directive::Broken(why) => self.broken.push((peer, why)),
         }
     }

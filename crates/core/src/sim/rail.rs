@@ -27,7 +27,8 @@ pub struct RailSpec {
     pub bandwidth: u64,
     /// Bytes that may wait for departure; beyond that the rail is full. An empty rail takes any one frame.
     pub queue: usize,
-    /// Whether payloads are read from the sender's memory when they depart, rather than copied when they are accepted.
+    /// Whether payloads that outlast their frame are read from the sender's memory when they depart, rather than copied when they
+    /// are accepted.
     pub keeps: bool,
     /// A payload of at least so many bytes is announced by its header before it is all there.
     pub split: usize,

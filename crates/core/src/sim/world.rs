@@ -5,7 +5,7 @@ use super::node::Node;
 use super::rail::{RailSpec, Time, Wire, duration};
 use super::rng::Rng;
 use crate::frame::Frame;
-use crate::proto::{Action, Config, Engine, Next, Out, PeerIdx, Place, Route, Scheme, Span};
+use crate::proto::{Action, Config, Engine, Next, PeerIdx, Route, Scheme, Span};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -325,18 +325,18 @@ impl World {
         loop {
             let Some(link) = self.links.get(&ends(node, peer)) else { return };
             let bulk = link.wires.iter().any(|rail| rail[usize::from(node > peer)].wants_more());
-            let Some(next) = self.nodes[node].engine.poll_transmit(to, bulk) else { return };
+            let Some(next) = self.nodes[node].engine.poll_transmit(to, if bulk { usize::MAX } else { 0 }) else { return };
             let Some(payload) = self.nodes[node].load(to, &next) else { continue };
             match self.transmit(Way { from: node, to: peer }, &next, payload) {
-                Some(kept) => self.nodes[node].engine.transmitted(to, &next, kept),
-                None => return,
+                true => self.nodes[node].engine.transmitted(to, &next),
+                false => return,
             }
         }
     }
 
     /// Gives a frame to the rails as if a node's engine had made it; false when they are full.
     pub fn inject(&mut self, from: usize, to: usize, frame: &Frame, payload: Bytes) -> bool {
-        self.launch(Way { from, to }, frame, payload, None).is_some()
+        self.launch(Way { from, to }, frame, payload, None)
     }
 
     /// From now on a node hears nothing: what it says is what is injected.
@@ -349,18 +349,15 @@ impl World {
         self.links.get(&ends(a, b)).is_some_and(|link| link.up)
     }
 
-    fn transmit(&mut self, way: Way, next: &Next, payload: Bytes) -> Option<bool> {
-        let span = match next.payload {
-            Out::Bytes(span) if !matches!(span.place, Place::Stash(_)) => Some(span),
-            _ => None,
-        };
+    fn transmit(&mut self, way: Way, next: &Next, payload: Bytes) -> bool {
+        let span = next.lasting();
         self.launch(way, &next.frame, payload, span)
     }
 
-    fn launch(&mut self, way: Way, frame: &Frame, payload: Bytes, span: Option<Span>) -> Option<bool> {
-        let link = self.links.get_mut(&ends(way.from, way.to))?;
+    fn launch(&mut self, way: Way, frame: &Frame, payload: Bytes, span: Option<Span>) -> bool {
+        let Some(link) = self.links.get_mut(&ends(way.from, way.to)) else { return false };
         if !link.up || self.deaf == Some(way.to) {
-            return Some(false);
+            return true;
         }
         let header = frame.encode(payload.len() as usize).to_vec();
         let size = header.len() + payload.len() as usize;
@@ -371,10 +368,11 @@ impl World {
             Spread::Random => self.rng.below(rails as u64) as usize,
         };
         let side = usize::from(way.from > way.to);
-        let (rail, times) = (0..rails).map(|i| (first + i) % rails).find_map(|rail| {
+        let accepted = (0..rails).map(|i| (first + i) % rails).find_map(|rail| {
             let times = link.wires[rail][side].accept(self.now, size, &mut self.rng)?;
             Some((rail, times))
-        })?;
+        });
+        let Some((rail, times)) = accepted else { return false };
         link.turn = (rail + 1) % rails;
         let spec = link.wires[rail][side].spec;
         let kept = span.filter(|_| spec.keeps);
@@ -387,7 +385,7 @@ impl World {
             self.plan(times.begins, Happening::Begins(flight));
         }
         self.plan(times.ends, Happening::Ends(flight));
-        Some(kept.is_some())
+        true
     }
 
     /// The last byte has left: there is room for more, and the memory is the sender's again.
@@ -396,15 +394,11 @@ impl World {
             return;
         };
         let (way, size) = (*way, header.len() + payload.len() as usize);
-        let kept = kept.take();
-        if let Some(span) = kept {
+        if let Some(span) = kept.take() {
             *payload = self.nodes[way.from].read_or_tear(span);
         }
         if let Some(link) = self.links.get_mut(&ends(way.from, way.to)) {
             link.wires[*rail][usize::from(way.from > way.to)].waiting -= size;
-        }
-        if let Some(span) = kept {
-            self.nodes[way.from].engine.left(span);
         }
         self.settle(way.from);
         self.pump(way.from, way.to);

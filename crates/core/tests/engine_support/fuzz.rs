@@ -55,11 +55,11 @@ pub fn drain(node: &mut Node, to: PeerIdx, most: usize) -> Vec<Frame> {
     node.settle();
     let mut left = vec![];
     for _ in 0..most {
-        let Some(next) = node.engine.poll_transmit(to, true) else { break };
+        let Some(next) = node.engine.poll_transmit(to, usize::MAX) else { break };
         let Some(payload) = node.load(to, &next) else { continue };
         let header = next.frame.encode(payload.len() as usize);
         assert!(Frame::parse(&header).is_ok(), "not a frame: {:?}", next.frame);
-        node.engine.transmitted(to, &next, false);
+        node.engine.transmitted(to, &next);
         node.settle();
         left.push(next.frame);
     }

@@ -122,6 +122,9 @@ pub fn frame() -> impl Strategy<Value = Frame> {
             header_len
         }),
         Just(Frame::Bye),
+        (any::<u16>(), any::<u64>()).prop_map(|(lane, received)| Frame::Got { lane, received }),
+        (any::<u16>(), any::<u64>()).prop_map(|(lane, received)| Frame::Retire { lane, received }),
+        any::<u32>().prop_map(|seq| Frame::Seen { seq }),
     ]
 }
 
