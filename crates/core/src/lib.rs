@@ -24,6 +24,7 @@ extern crate alloc;
 
 pub mod cost;
 pub mod frame;
+pub mod lanes;
 pub mod matching;
 pub mod proto;
 pub mod sim;

@@ -1,6 +1,6 @@
 //! The rail of a process to itself: a queue.
 
-use crate::rail::{Down, Full, LinkId, Memory, Payload, Rail, RawIov, Sent, Sink, Span};
+use crate::rail::{Down, Full, LinkId, Memory, Payload, Rail, RawIov, Sink, Span};
 use polyrail_core::frame::{Frame, MAX_HEADER};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -32,7 +32,7 @@ impl Rail for Loopback {
         header: &[u8],
         iov: &[RawIov],
         _span: Option<Span>,
-    ) -> Result<Sent, Full> {
+    ) -> Result<(), Full> {
         if self.queue.len() >= FRAMES {
             return Err(Full);
         }
@@ -44,7 +44,7 @@ impl Rail for Loopback {
         let mut head = [0; MAX_HEADER];
         head[..header.len()].copy_from_slice(header);
         self.queue.push_back((head, header.len(), bytes));
-        Ok(Sent::Done)
+        Ok(())
     }
 
     fn wants_more(&self, _link: LinkId) -> bool {

@@ -112,20 +112,19 @@ pub trait Sink: Memory {
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span;
     /// The payload of the frame last begun on this link is complete.
     fn end(&mut self, link: LinkId);
-    /// The bytes of a span that [`Rail::send`] kept have all been handed over; they may be reused.
-    fn sent(&mut self, link: LinkId, span: Span);
-    /// The link has ended. Spans that it still held count as not sent. The rail has forgotten them; the link's number stays
-    /// taken until [`Rail::close`].
+    /// The link has ended. Its number stays taken until [`Rail::close`].
     fn down(&mut self, link: LinkId, why: Down);
 }
 
-/// What became of a frame given to [`Rail::send`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sent {
-    /// All bytes are copied or on their way: the payload's memory may be reused.
-    Done,
-    /// The span is kept; [`Sink::sent`] will tell.
-    Kept,
+/// A frame that a link did not deliver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Parcel {
+    /// Its header, and its payload unless that has a span.
+    pub bytes: Vec<u8>,
+    /// Bytes of the header.
+    pub header: usize,
+    /// Where the payload is, if it is not in `bytes`.
+    pub span: Option<Span>,
 }
 
 /// The rail has no room: try again after progress. Nothing of the frame was taken.
@@ -135,7 +134,8 @@ pub struct Full;
 /// A transport opened on a device. No method blocks. No method calls back except `progress`.
 pub trait Rail: Send {
     /// Sends one frame. `header` is encoded for exactly the payload's length; the payload's bytes are at `iov`. With `span`,
-    /// the rail may keep the span in place of a copy of what it could not send at once ([`Sent::Kept`]); without, it copies.
+    /// the rail may keep the span in place of a copy, for as long as the peer may not have the frame; without, it copies what it
+    /// may still need.
     ///
     /// # Errors
     /// [`Full`] when neither is possible; a link that is down is full for ever (its end has been or will be told).
@@ -148,7 +148,7 @@ pub trait Rail: Send {
         header: &[u8],
         iov: &[RawIov],
         span: Option<Span>,
-    ) -> Result<Sent, Full>;
+    ) -> Result<(), Full>;
 
     /// Whether a large frame would be taken now without queueing much behind what is already waiting: who stripes or
     /// fragments asks this before each fragment, so that fragments are pulled by the rail, not dealt to it.

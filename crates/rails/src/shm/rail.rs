@@ -3,7 +3,7 @@
 
 use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
-use crate::rail::{Down, Full, LinkId, Memory, Payload, Rail, RawIov, Sent, Sink, Span};
+use crate::rail::{Down, Full, LinkId, Memory, Payload, Rail, RawIov, Sink, Span};
 use polyrail_core::frame::Frame;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -230,7 +230,7 @@ impl Rail for ShmRail {
         header: &[u8],
         iov: &[RawIov],
         _span: Option<Span>,
-    ) -> Result<Sent, Full> {
+    ) -> Result<(), Full> {
         let Some(Some(link)) = self.links.get_mut(link.0 as usize) else { return Err(Full) };
         if link.state != State::Up {
             return Err(Full);
@@ -255,7 +255,7 @@ impl Rail for ShmRail {
                 if link.producer.peer_sleeps() {
                     link.bell.ring();
                 }
-                Ok(Sent::Done)
+                Ok(())
             }
             Err(why) => {
                 link.full = true;

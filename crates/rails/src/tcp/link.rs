@@ -1,13 +1,15 @@
 //! One connection: its socket, what is being received and what waits to be sent. Small while nothing happens.
 
 use std::io;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use super::rx::Rx;
+use super::store::{Pool, Store};
 use super::sys::{self, Errno};
 use super::tx::Tx;
-use super::{Config, Pool, Stats};
+use super::{Config, Stats};
 use crate::rail::RawIov;
 
 pub(super) struct Link {
@@ -22,6 +24,8 @@ pub(super) struct Link {
     pub(super) ending: bool,
     /// In the rail's list of links to send from.
     pub(super) dirty: bool,
+    /// In the rail's list of links whose peer waits to hear what came.
+    pub(super) owing: bool,
     /// How often in a row receiving gave nothing.
     pub(super) empty: u16,
     /// How often in a row it was seen that the peer's kernel does not answer.
@@ -42,11 +46,18 @@ impl Link {
             pending: false,
             ending: false,
             dirty: false,
+            owing: false,
             empty: 0,
             silent: 0,
             hurried: false,
             error: None,
         }
+    }
+
+    /// Both ends' addresses.
+    pub(super) fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let socket = TcpStream::from(self.socket.try_clone().ok()?);
+        Some((socket.local_addr().ok()?, socket.peer_addr().ok()?))
     }
 
     pub(super) fn fd(&self) -> RawFd {
@@ -68,12 +79,19 @@ pub(super) struct Shared {
 pub(super) enum Slot {
     Free,
     Up(Link),
-    /// Ended and told; not closed yet.
-    Down,
+    /// Ended; not closed yet.
+    Down(Box<Remains>),
+}
+
+/// What is left of a link that ended.
+pub(super) struct Remains {
+    pub(super) store: Store,
+    /// Whole frames that came by it.
+    pub(super) received: u64,
 }
 
 // There are thousands of links, most of them idle: what only active ones need is allocated when they need it.
-const _: () = assert!(size_of::<Slot>() <= 256);
+const _: () = assert!(size_of::<Slot>() <= 320);
 
 impl Slot {
     pub(super) fn up(&mut self) -> Option<&mut Link> {

@@ -13,18 +13,22 @@
 
 mod link;
 mod rx;
+mod store;
 mod sys;
 mod tx;
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use self::link::{Link, Shared, Slot};
+use self::link::{Link, Remains, Shared, Slot};
 use self::rx::{Next, Turn};
-use self::tx::{Ended, Outgoing, Pool};
-use crate::rail::{Full, LinkId, Memory, Rail, RawIov, Sent, Sink, Span};
+use self::store::Pool;
+use self::tx::Outgoing;
+use crate::rail::{Full, LinkId, Memory, Parcel, Rail, RawIov, Sink, Span};
+pub use self::sys::Info;
 
 /// How the rail's sockets are set up.
 #[derive(Clone, Debug)]
@@ -107,8 +111,8 @@ pub struct TcpRail {
     ready: VecDeque<u32>,
     /// Links with something to send that are not blocked.
     dirty: Vec<u32>,
-    /// Spans that ended and are not told yet.
-    ended: Ended,
+    /// Links whose peers wait to hear what came.
+    owing: Vec<u32>,
     /// Counts calls of progress and flush.
     round: u32,
     /// Rounds and bytes since the last look.
@@ -134,7 +138,7 @@ impl TcpRail {
             up: 0,
             ready: VecDeque::new(),
             dirty: Vec::new(),
-            ended: Vec::new(),
+            owing: Vec::new(),
             round: 1,
             rounds: 0,
             bytes: 0,
@@ -241,6 +245,80 @@ impl TcpRail {
         (self.up > 0 && !self.config.silence.is_zero()).then(|| self.watched + self.config.silence / WATCHES)
     }
 
+    /// A link whose peer is to be told how many frames have come by it, and how many; it counts as told.
+    pub fn next_owed(&mut self) -> Option<(LinkId, u64)> {
+        while let Some(id) = self.owing.pop() {
+            if let Some(link) = self.link(id) {
+                link.owing = false;
+                return Some((LinkId(id), link.rx.tell()));
+            }
+        }
+        None
+    }
+
+    /// The peer has had so many frames by a link: what is kept of them is forgotten. False: that cannot be.
+    pub fn release(&mut self, link: LinkId, frames: u64) -> bool {
+        let Some(up) = self.slots.get_mut(link.0 as usize).and_then(Slot::up) else { return true };
+        up.tx.store.release(frames, &mut self.shared.pool)
+    }
+
+    /// Ends a link, if it has not ended: how many whole frames came by it.
+    pub fn retire(&mut self, link: LinkId) -> u64 {
+        self.end(link.0);
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Down(remains)) => remains.received,
+            _ => 0,
+        }
+    }
+
+    /// What a link that ended did not deliver, if the peer had so many frames; None when that cannot be.
+    pub fn reclaim(&mut self, link: LinkId, frames: u64) -> Option<VecDeque<Parcel>> {
+        match self.slots.get_mut(link.0 as usize) {
+            Some(Slot::Down(remains)) => {
+                std::mem::take(&mut remains.store).reclaim(frames, &mut self.shared.pool)
+            }
+            _ => None,
+        }
+    }
+
+    /// What the kernel knows of a link, and how many bytes were given to it and have not been acknowledged by the peer's.
+    pub fn info(&self, link: LinkId) -> Option<Info> {
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Up(link)) => {
+                let mut info = sys::info(link.fd())?;
+                let there = sys::unacknowledged(link.fd());
+                info.queued = (there + link.tx.store.unwritten()) as u64;
+                info.delivered = link.tx.store.written().saturating_sub(there as u64);
+                Some(info)
+            }
+            _ => None,
+        }
+    }
+
+    /// Both ends' addresses.
+    pub fn ends(&self, link: LinkId) -> Option<(SocketAddr, SocketAddr)> {
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Up(link)) => link.ends(),
+            _ => None,
+        }
+    }
+
+    /// Bytes that were given to a link, altogether.
+    pub fn given(&self, link: LinkId) -> u64 {
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Up(link)) => link.tx.store.given(),
+            _ => 0,
+        }
+    }
+
+    /// Bytes that were given to a link and have not been acknowledged by the peer's kernel.
+    pub fn queued(&self, link: LinkId) -> usize {
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Up(link)) => sys::unacknowledged(link.fd()) + link.tx.store.unwritten(),
+            _ => 0,
+        }
+    }
+
     /// Looks, every now and then, which peers' kernels owe an answer and are silent.
     fn watch(&mut self) {
         let now = Instant::now();
@@ -255,6 +333,10 @@ impl TcpRail {
                 // on an open socket this cannot fail; a link that is probed too often is no worse for it
                 let _ = link::keepalive(link.fd(), idle);
             }
+            if link.rx.received > link.rx.told && !std::mem::replace(&mut link.owing, true) {
+                self.owing.push(id);
+            }
+            let Some(link) = self.link(id) else { continue };
             link.silent = if sys::unanswered(link.fd(), since) { link.silent + 1 } else { 0 };
             // the first may have come just after something was sent
             if u32::from(link.silent) > WATCHES {
@@ -281,8 +363,7 @@ impl TcpRail {
             let id = self.dirty[i];
             let Some(link) = self.slots[id as usize].up() else { continue };
             link.dirty = false;
-            let ended = &mut self.ended;
-            tx::write(link, &mut self.shared, Some(mem), |span| ended.push((LinkId(id), span)));
+            tx::write(link, &mut self.shared, Some(mem));
             self.soil(id);
         }
         self.dirty.drain(..listed);
@@ -316,6 +397,9 @@ impl TcpRail {
                     continue;
                 }
             };
+            if link.rx.owes() && !std::mem::replace(&mut link.owing, true) {
+                self.owing.push(id);
+            }
             link.listed = stays;
             if stays {
                 self.ready.push_back(id);
@@ -330,11 +414,12 @@ impl TcpRail {
     /// Takes a link down: its socket is closed and nothing of it is left but its number.
     fn end(&mut self, id: u32) {
         let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
-        if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Down) {
+        if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Free) {
+            let store = std::mem::take(&mut link.tx.store);
+            *slot = Slot::Down(Box::new(Remains { store, received: link.rx.received }));
             self.up -= 1;
             self.epoll.remove(link.fd());
             sys::shutdown(link.fd());
-            link.tx.clear(&mut self.shared.pool);
             if link.dirty {
                 self.dirty.retain(|&other| other != id);
             }
@@ -352,7 +437,7 @@ impl Rail for TcpRail {
         header: &[u8],
         iov: &[RawIov],
         span: Option<Span>,
-    ) -> Result<Sent, Full> {
+    ) -> Result<(), Full> {
         let up = self.slots.get_mut(link.0 as usize).and_then(Slot::up).ok_or(Full)?;
         let len = iov.iter().map(|v| v.len).sum();
         // SAFETY: our contract.
@@ -387,16 +472,12 @@ impl Rail for TcpRail {
         if !self.dirty.is_empty() {
             self.write(&*sink);
         }
-        let sent = self.ended.len();
-        for (link, span) in self.ended.drain(..) {
-            sink.sent(link, span);
-        }
         if self.ready.is_empty() {
-            return sent;
+            return 0;
         }
         let received = self.receive(sink);
         self.rounds += if received > 0 { 1 } else { EMPTY_ROUND };
-        sent + received
+        received
     }
 
     fn wait_fd(&self) -> RawFd {
@@ -407,14 +488,12 @@ impl Rail for TcpRail {
         // Direct receives leave edges of what they took; these are cleared away here, or the sleep would end at once.
         while !self.look() {}
         self.dirty.is_empty()
-            && self.ended.is_empty()
             && !self.ready.iter().any(|&id| matches!(&self.slots[id as usize], Slot::Up(l) if l.pending))
     }
 
     fn close(&mut self, link: LinkId) {
         self.end(link.0);
-        self.ended.retain(|(other, _)| *other != link);
-        if let Some(slot @ Slot::Down) = self.slots.get_mut(link.0 as usize) {
+        if let Some(slot @ Slot::Down(_)) = self.slots.get_mut(link.0 as usize) {
             *slot = Slot::Free;
             self.free.push(link.0);
         }

@@ -25,6 +25,10 @@ const BULK_TAIL: usize = 512;
 const TURN_CALLS: usize = 4;
 pub(super) const TURN_BYTES: usize = 512 << 10;
 
+/// A peer is told what came when so many frames, or so many bytes, have gathered.
+const TELL_FRAMES: u64 = 512;
+const TELL_BYTES: usize = 128 << 10;
+
 pub(super) struct Rx {
     /// The beginning of a frame; empty (and without memory) between frames.
     partial: Vec<u8>,
@@ -36,6 +40,11 @@ pub(super) struct Rx {
     leftover: bool,
     /// The peer has said that nothing follows.
     bye: bool,
+    /// Whole frames that came, and of how many the peer was told.
+    pub(super) received: u64,
+    pub(super) told: u64,
+    /// Bytes that came since the peer was told last.
+    fresh: usize,
 }
 
 /// What a link's turn came to.
@@ -62,7 +71,21 @@ impl Rx {
             bulk: false,
             leftover: !leftover.is_empty(),
             bye: false,
+            received: 0,
+            told: 0,
+            fresh: 0,
         }
+    }
+
+    /// Whether so much came that the peer is to be told.
+    pub(super) fn owes(&self) -> bool {
+        self.received - self.told >= TELL_FRAMES || self.fresh >= TELL_BYTES && self.received > self.told
+    }
+
+    /// The peer is told now: of how many frames.
+    pub(super) fn tell(&mut self) -> u64 {
+        (self.told, self.fresh) = (self.received, 0);
+        self.received
     }
 
     fn tail(&self) -> usize {
@@ -78,6 +101,13 @@ pub(super) fn receive(
     sink: &mut dyn Sink,
     turn: &mut Turn,
 ) -> Next {
+    let before = turn.bytes;
+    let next = calls(id, link, sh, sink, turn);
+    link.rx.fresh += turn.bytes - before;
+    next
+}
+
+fn calls(id: LinkId, link: &mut Link, sh: &mut Shared, sink: &mut dyn Sink, turn: &mut Turn) -> Next {
     for _ in 0..TURN_CALLS {
         let step = match link.rx.body {
             None => head(id, link, sh, sink, turn),
@@ -221,6 +251,7 @@ fn advance(id: LinkId, rx: &mut Rx, rest: Span, n: usize, sink: &mut dyn Sink, t
     turn.events += 1;
     rx.body = (rest.len > 0).then_some(rest);
     if rest.len == 0 {
+        rx.received += 1;
         sink.end(id);
     }
 }
@@ -250,6 +281,7 @@ fn parse(
             rx.bulk = len >= BULK_MIN;
             // SAFETY: the bytes are borrowed from staging for longer than the call.
             sink.frame(id, frame, unsafe { Payload::new(payload.as_ptr(), len) });
+            rx.received += 1;
             turn.events += 1;
             left = &there[len..];
         } else if len > BEGIN_MIN {

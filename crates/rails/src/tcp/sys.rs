@@ -93,17 +93,74 @@ pub(super) fn unacknowledged(fd: RawFd) -> usize {
     }
 }
 
+/// What the kernel knows of a connection (`tcp_info`, tcp(7) and linux/tcp.h), and what follows from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Info {
+    /// Smoothed round trip, and the shortest seen, in microseconds.
+    pub rtt: u32,
+    /// The shortest round trip that was seen, in microseconds.
+    pub min_rtt: u32,
+    /// Packets on their way.
+    pub unacked: u32,
+    /// Whether a packet is sent again because nothing was acknowledged for a while: how often in a row.
+    pub retransmits: u32,
+    /// Probes of a silent peer that were not answered.
+    pub probes: u32,
+    /// Milliseconds since the peer's kernel acknowledged something last.
+    pub last_ack: u32,
+    /// Packets sent again, altogether.
+    pub retransmitted: u32,
+    /// Packets sent, altogether.
+    pub segments: u32,
+    /// Bytes per second that were acknowledged lately.
+    pub delivery_rate: u64,
+    /// Whether that was limited by how much there was to send.
+    pub app_limited: bool,
+    /// Congestion window, in packets.
+    pub window: u32,
+    /// Bytes given to the link and not acknowledged by the peer's kernel.
+    pub queued: u64,
+    /// Bytes that the peer's kernel has acknowledged, altogether.
+    pub delivered: u64,
+}
+
+/// Asks the kernel; None when it does not answer.
+pub(super) fn info(fd: RawFd) -> Option<Info> {
+    let mut bytes = [0u8; 192];
+    let mut len = bytes.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to the array. libc's tcp_info ends before the fields of interest.
+    let result = unsafe {
+        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, bytes.as_mut_ptr().cast(), &mut len)
+    };
+    if result != 0 {
+        return None;
+    }
+    let word = |at: usize| {
+        bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word))
+    };
+    let long = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+    Some(Info {
+        retransmits: u32::from(bytes[2]),
+        probes: u32::from(bytes[3]),
+        app_limited: bytes[7] & 1 != 0,
+        unacked: word(24),
+        last_ack: word(56),
+        rtt: word(68),
+        window: word(80),
+        retransmitted: word(100),
+        segments: word(156),
+        min_rtt: word(148),
+        delivery_rate: long(160),
+        ..Info::default()
+    })
+}
+
 /// Whether the peer's kernel has something to acknowledge, data or a probe, and has been silent for so long. A peer that
 /// merely does not receive has a kernel that answers probes.
 pub(super) fn unanswered(fd: RawFd, since: Duration) -> bool {
-    // SAFETY: all zeros is a valid tcp_info.
-    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
-    let mut len = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes of a tcp_info.
-    let result =
-        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &mut len) };
-    let owes = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
-    result == 0 && owes && u128::from(info.tcpi_last_ack_recv) >= since.as_millis()
+    info(fd).is_some_and(|info| {
+        (info.unacked > 0 || info.probes > 0) && u128::from(info.last_ack) >= since.as_millis()
+    })
 }
 
 /// Ends the connection even if a forked child still holds the descriptor.

@@ -1,6 +1,7 @@
 //! The end of a peer, and of the endpoint.
 
 use super::buffers::scratch_place;
+use super::handshake::Half;
 use super::inbound::RailId;
 use super::{PeerInfo, Worker};
 use crate::rail::{Down, LinkId, Rail};
@@ -17,7 +18,21 @@ impl Worker {
         info.why = Some(format!("{named}: {why}"));
         info.pid = None;
         self.wireup.failed_at.insert(peer, Instant::now());
-        if let Some((rail, link)) = info.lane.take() {
+        info.resume.clear();
+        if let Some(lanes) = info.lanes.take() {
+            info.lane = None;
+            for link in lanes.links() {
+                if let Some(slot) = self.core.links[RailId::Tcp as usize].get_mut(link.0 as usize) {
+                    *slot = None;
+                }
+                self.core.bufs.scratch.remove(&scratch_place(RailId::Tcp as u32, link.0));
+                self.tcp.close(link);
+            }
+            self.wireup.handshakes.retain(|_, h| !matches!(h.half, Half::Lane(_, of, _) if of == peer));
+            if let Some(state) = self.wireup.peers.get_mut(&peer) {
+                let _ = state.on(PeerEvent::Lost);
+            }
+        } else if let Some((rail, link)) = info.lane.take() {
             self.core.links[rail as usize][link.0 as usize] = None;
             self.core.bufs.scratch.remove(&scratch_place(rail as u32, link.0));
             match rail {
@@ -39,6 +54,11 @@ impl Worker {
         }
         for (rail, link, why) in std::mem::take(&mut self.core.downs) {
             let Some(peer) = self.core.link(rail, link).map(|info| info.peer) else { continue };
+            if rail == RailId::Tcp {
+                self.lane_lost(peer, link, &why);
+                self.settle();
+                continue;
+            }
             if let Some(state) = self.wireup.peers.get_mut(&peer) {
                 let orderly = matches!(why, Down::Orderly);
                 let _ = state.on(if orderly { PeerEvent::Bye } else { PeerEvent::Lost });
@@ -64,13 +84,19 @@ impl Worker {
             }
         }
         self.wireup.closing = true;
-        let links: Vec<_> = self.core.peers.iter().filter_map(|info| info.lane).collect();
+        let mut links = Vec::new();
+        for info in &self.core.peers {
+            match &info.lanes {
+                Some(lanes) => links.extend(lanes.up.iter().map(|lane| (RailId::Tcp, lane.link))),
+                None => links.extend(info.lane),
+            }
+        }
         let header = Frame::Bye.encode(0);
         for (rail, link) in &links {
             // SAFETY: no payload.
             unsafe {
                 let _ = match rail {
-                    RailId::Loopback => Ok(crate::rail::Sent::Done),
+                    RailId::Loopback => Ok(()),
                     RailId::Shm => self.shm.send(*link, &header, &[], None),
                     RailId::Tcp => self.tcp.send(*link, &header, &[], None),
                 };
@@ -102,13 +128,13 @@ impl Worker {
     /// Whether nothing waits to leave, and nobody waits for an answer that this side owes.
     pub(super) fn all_quiet(&self) -> bool {
         (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
-            let idle = match self.core.lane(peer) {
-                Some((RailId::Tcp, link)) => self.tcp.idle(link),
-                _ => true,
-            };
+            let info = &self.core.peers[peer.0 as usize];
+            let idle = info.lanes.as_ref().is_none_or(|lanes| {
+                lanes.is_quiet() && lanes.up.iter().all(|lane| self.tcp.idle(lane.link))
+            });
+            let nowhere = info.lane.is_none() && info.lanes.is_none();
             idle && (self.core.engine.is_quiet(peer)
-                || self.core.peers[peer.0 as usize].lane.is_none()
-                    && !self.wireup.attempts.contains_key(&peer))
+                || nowhere && !self.wireup.attempts.contains_key(&peer))
         })
     }
 }

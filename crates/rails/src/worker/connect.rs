@@ -6,6 +6,7 @@
 
 use super::handshake::{Half, Handshake, Place, Stream, Turn};
 use super::inbound::{LinkInfo, RailId};
+use super::lanes::Lanes;
 use super::wireup::{Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_UNIX, random};
 use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
@@ -16,7 +17,7 @@ use crate::shm::{cma, fdpass};
 use polyrail_core::cost::{self, DirectCosts, Limits, RailCosts};
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
-use polyrail_core::wire::{Features, Nonce, Reject, Versions};
+use polyrail_core::wire::{Features, Kind, Nonce, Reject, SessionId, Versions};
 use polyrail_core::wireup::{
     Incoming, Peer, PeerEvent, PeerState, Respond, Responder, ResponderPhase, Session,
 };
@@ -189,6 +190,9 @@ impl Worker {
 
     /// A peer has proved the key on a connection of its own.
     fn decide(&mut self, token: u64, session: Session) {
+        if let Kind::Lane { session: id, lane } = session.kind {
+            return self.decide_lane(token, session, id, lane);
+        }
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
         // what a link takes is made first: then nothing has to be taken back when it cannot be had
         let made = match handshake.stream {
@@ -228,12 +232,69 @@ impl Worker {
         self.shake(token);
     }
 
+    /// A peer has proved the key on a connection that is to be one more lane.
+    fn decide_lane(&mut self, token: u64, session: Session, id: SessionId, lane: u16) {
+        let peer = self.by_id.get(&session.peer).copied();
+        let lanes = peer.and_then(|peer| self.core.peers[peer.0 as usize].lanes.as_ref());
+        let expected = lanes.is_some_and(|lanes| lanes.expects(id, lane));
+        let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
+        let Half::Theirs(responder, decided) = &mut handshake.half else { return };
+        let reason = match (self.wireup.closing, expected) {
+            (true, _) => Some(Reject::Closing),
+            (false, false) => Some(Reject::NoSession),
+            (false, true) => None,
+        };
+        if let Some(reason) = reason {
+            let _ = responder.reject(reason);
+            handshake.flush();
+            self.wireup.handshakes.remove(&token);
+            return;
+        }
+        *decided = peer.map(|peer| (peer, session));
+        let _ = responder.accept(&self.wireup.offer);
+        handshake.deadline = Instant::now() + STRANGER_TIME;
+        self.shake(token);
+    }
+
+    /// A connection has become one more lane.
+    fn lane_established(&mut self, handshake: Handshake, session: &Session, leftover: &[u8]) {
+        let Kind::Lane { session: id, lane } = session.kind else { return };
+        let Some(&peer) = self.by_id.get(&session.peer) else { return };
+        let way = match handshake.half {
+            Half::Lane(_, _, way) => Some(way),
+            _ => None,
+        };
+        let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
+        if !lanes.is_some_and(|lanes| lanes.session == id) {
+            return; // the session has ended in the meantime
+        }
+        if way.is_none()
+            && let Ok(near) = handshake.stream.local_ip()
+            && let Some(one) =
+                self.wireup.offer.interfaces().iter().find(|one| one.nets.iter().any(|net| net.ip() == near))
+        {
+            sockets::keep_to(&handshake.stream.fd(), one.name.as_str());
+        }
+        match (self.tcp.adopt(handshake.stream.into_fd(), leftover), way) {
+            (Ok(link), way) => {
+                self.lane_up(peer, lane, link, way);
+                self.settle();
+            }
+            (Err(why), Some(way)) => self.lane_refused(peer, way, why.to_string()),
+            (Err(_), None) => {}
+        }
+    }
+
     /// Both sides agree: the connection becomes a link.
     fn established(&mut self, token: u64, session: &Session, leftover: &[u8]) {
         let Some(mut handshake) = self.wireup.handshakes.remove(&token) else { return };
-        let peer = self.peer_of(session.peer);
         let fd = handshake.stream.fd().as_raw_fd();
         let _ = self.wireup.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::None);
+        if let Kind::Lane { .. } = session.kind {
+            return self.lane_established(handshake, session, leftover);
+        }
+        let peer = self.peer_of(session.peer);
+        let opened = matches!(handshake.half, Half::Ours(..));
         let unix = matches!(handshake.stream, Stream::Unix(_));
         let process = fdpass::peer_pid(handshake.stream.fd());
         let linked = match unix {
@@ -255,7 +316,16 @@ impl Worker {
             self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
         let costs = if unix { self.shm_costs(peer, session, process) } else { RailCosts::TCP };
         let route = self.route_for(peer, session, &costs, unix);
-        self.core.peers[peer.0 as usize].passed_over = passed_over;
+        let info = &mut self.core.peers[peer.0 as usize];
+        info.passed_over = passed_over;
+        if !unix {
+            let theirs = session.offer.interfaces().to_vec();
+            info.lanes = Some(Box::new(Lanes::new(session.id, opened, theirs)));
+            if !self.netted.contains(&peer) {
+                self.netted.push(peer);
+            }
+            self.lane_up(peer, 0, link, None);
+        }
         self.up(peer, if unix { RailId::Shm } else { RailId::Tcp }, link, route);
     }
 
@@ -318,18 +388,27 @@ impl Worker {
         if links.len() <= link.0 as usize {
             links.resize_with(link.0 as usize + 1, || None);
         }
-        links[link.0 as usize] = Some(LinkInfo { peer, incoming: None });
+        links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, long: false });
         let info = &mut self.core.peers[peer.0 as usize];
         info.lane = Some((rail, link));
+        info.budget = u32::MAX;
         info.why = None;
         self.core.engine.connected(peer, route);
         self.settle();
     }
 
     fn rejected(&mut self, token: u64, reason: Reject) {
-        let Some(Handshake { half: Half::Ours(_, peer, place), .. }) = self.wireup.handshakes.remove(&token)
-        else {
-            return;
+        let (peer, place) = match self.wireup.handshakes.remove(&token).map(|handshake| handshake.half) {
+            Some(Half::Ours(_, peer, place)) => (peer, place),
+            Some(Half::Lane(_, peer, way)) => {
+                self.lane_refused(peer, way, format!("it refused: {reason}"));
+                // the peer has forgotten the session
+                if reason == Reject::NoSession && self.core.lane(peer).is_none() {
+                    self.gone(peer, "it no longer knows the session".into());
+                }
+                return;
+            }
+            _ => return,
         };
         let attempt = self.wireup.attempts.get_mut(&peer);
         match reason {
@@ -366,6 +445,8 @@ impl Worker {
                 }
                 self.try_next(peer, format!("{place}: {why}"));
             }
+            Half::Lane(_, peer, way) => self.lane_refused(peer, way, why.to_owned()),
+            Half::Theirs(_, Some((_, session))) if session.kind != Kind::Session => {}
             Half::Theirs(_, Some((peer, _))) => {
                 let lost = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Lost));
                 if let Some(Ok(_)) = lost {

@@ -6,7 +6,7 @@ use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::Reject;
 use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, ResponderPhase, Session};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
@@ -38,6 +38,14 @@ impl Stream {
         }
     }
 
+    /// This side's address.
+    pub fn local_ip(&self) -> io::Result<IpAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().map(|at| at.ip()),
+            Self::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     pub fn into_fd(self) -> OwnedFd {
         match self {
             Self::Tcp(stream) => stream.into(),
@@ -64,6 +72,8 @@ impl std::fmt::Display for Place {
 
 pub(super) enum Half {
     Ours(Box<Initiator>, PeerIdx, Place),
+    /// One more lane of a session, by one of the ways to the peer.
+    Lane(Box<Initiator>, PeerIdx, usize),
     Theirs(Box<Responder>, Option<(PeerIdx, Session)>),
 }
 
@@ -98,7 +108,7 @@ pub(super) enum Turn {
 
 impl Handshake {
     pub fn new(stream: Stream, half: Half, deadline: Instant) -> Self {
-        let writing = matches!(half, Half::Ours(..));
+        let writing = !matches!(half, Half::Theirs(..));
         let (outgoing, incoming, segment) = (Vec::new(), Vec::new(), None);
         Self { stream, half, deadline, outgoing, incoming, segment, writing, reached: false, proving: false }
     }
@@ -107,7 +117,7 @@ impl Handshake {
     pub fn ours(&self) -> Option<PeerIdx> {
         match self.half {
             Half::Ours(_, peer, _) => Some(peer),
-            Half::Theirs(..) => None,
+            Half::Theirs(..) | Half::Lane(..) => None,
         }
     }
 
@@ -146,7 +156,7 @@ impl Handshake {
                 Err(e) => return failed(&e),
             };
             let taken = match &mut self.half {
-                Half::Ours(initiator, ..) => initiator.handle_bytes(&buffer[..n]),
+                Half::Ours(initiator, ..) | Half::Lane(initiator, ..) => initiator.handle_bytes(&buffer[..n]),
                 Half::Theirs(responder, _) => responder.handle_bytes(&buffer[..n]),
             };
             let taken = match taken {
@@ -184,7 +194,7 @@ impl Handshake {
     pub fn flush(&mut self) -> Option<Turn> {
         loop {
             let bytes = match &self.half {
-                Half::Ours(initiator, ..) => initiator.poll_transmit(),
+                Half::Ours(initiator, ..) | Half::Lane(initiator, ..) => initiator.poll_transmit(),
                 Half::Theirs(responder, _) => responder.poll_transmit(),
             };
             let bytes = bytes?;
@@ -194,7 +204,7 @@ impl Handshake {
                     self.reached = true;
                     self.outgoing.clear();
                     match &mut self.half {
-                        Half::Ours(initiator, ..) => initiator.transmitted(n),
+                        Half::Ours(initiator, ..) | Half::Lane(initiator, ..) => initiator.transmitted(n),
                         Half::Theirs(responder, _) => responder.transmitted(n),
                     }
                 }
@@ -209,7 +219,7 @@ impl Handshake {
 
     pub fn wants_write(&self) -> bool {
         match &self.half {
-            Half::Ours(initiator, ..) => initiator.poll_transmit().is_some(),
+            Half::Ours(initiator, ..) | Half::Lane(initiator, ..) => initiator.poll_transmit().is_some(),
             Half::Theirs(responder, _) => responder.poll_transmit().is_some(),
         }
     }

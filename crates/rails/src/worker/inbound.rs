@@ -2,6 +2,7 @@
 
 use super::buffers::{User, scratch_place};
 use super::ops::ATOMIC_MAX;
+use super::lanes::Resume;
 use super::{Core, Event, EventKind};
 use crate::atomic;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
@@ -33,7 +34,10 @@ pub(crate) enum Incoming {
 #[derive(Debug)]
 pub(crate) struct LinkInfo {
     pub peer: PeerIdx,
-    pub incoming: Option<Incoming>,
+    /// What is coming in pieces, its frame and payload's length, and where it goes.
+    pub incoming: Option<(Incoming, Frame, usize, Span)>,
+    /// It has carried a long message.
+    pub long: bool,
 }
 
 /// A [`Sink`] for one rail.
@@ -100,7 +104,73 @@ impl Inbound<'_> {
             Directive::Hold(seq) => self.hold(peer, link, seq, *frame, payload.to_vec()),
             Directive::Operate(operation) => self.operate(peer, &operation, payload),
             Directive::Active { id, header_len } => self.core.active(peer, id, header_len, payload),
+            Directive::Lane { lane, received, retired } => {
+                self.core.lane_news.push((peer, lane, received, retired));
+            }
             Directive::Broken(why) => self.broken(link, why),
+        }
+    }
+
+    /// A frame of a peer's, by whichever link it came.
+    #[inline]
+    pub(super) fn accept(&mut self, peer: PeerIdx, link: LinkId, frame: Frame, payload: Payload) {
+        match self.core.engine.try_deliver(peer, &frame, payload.len()) {
+            Some(delivered) => self.core.deliver(&delivered, payload),
+            None => self.direct(peer, link, &frame, payload),
+        }
+    }
+
+    /// What was said of a payload when it came in part.
+    fn resumed(&mut self, peer: PeerIdx, frame: &Frame, len: usize) -> Option<(Incoming, Span)> {
+        let resume = &mut self.core.peers[peer.0 as usize].resume;
+        let at = resume.iter().position(|one| one.frame == *frame && one.len == len)?;
+        let Resume { incoming, span, .. } = resume.swap_remove(at);
+        Some((incoming, span))
+    }
+
+    /// A payload that was collected is complete.
+    fn finish(&mut self, peer: PeerIdx, link: LinkId, incoming: Incoming, bytes: Vec<u8>) {
+        // SAFETY: `bytes` lives to the end of this function, or moves without moving its content.
+        let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
+        match incoming {
+            Incoming::Direct(_) => {}
+            Incoming::Whole(frame) => self.direct(peer, link, &frame, payload),
+            Incoming::Cut(span, after) => {
+                self.core.bufs.fill(span, payload);
+                self.core.engine.placed(peer, after);
+            }
+            Incoming::Held(seq, frame) => {
+                self.hold(peer, link, seq, frame, bytes);
+                self.core.redeliver_if_due(peer, seq);
+            }
+        }
+    }
+
+    /// What is to become of a payload that begins now: what was said when it came in part by a lane that ended, or what the
+    /// engine says.
+    fn incoming(&mut self, peer: PeerIdx, link: LinkId, frame: Frame, len: usize) -> (Incoming, Span) {
+        let discard = Span { place: Place::Discard, offset: 0, len };
+        if let Some(resumed) = self.resumed(peer, &frame, len) {
+            return resumed;
+        }
+        match frame {
+            Frame::Eager { .. } | Frame::Frag { .. } | Frame::Put { .. } | Frame::GetData { .. } => {
+                match self.core.engine.on_frame(peer, &frame, len, None) {
+                    Directive::Place(span @ Span { place: Place::Stash(stash), .. }, after) => {
+                        self.core.bufs.stashes.insert(stash, vec![0; len]);
+                        (Incoming::Direct(after), span)
+                    }
+                    Directive::Place(span, after) if span.len == len => (Incoming::Direct(after), span),
+                    Directive::Place(span, after) => (Incoming::Cut(span, after), discard),
+                    Directive::Hold(seq) => (Incoming::Held(seq, frame), discard),
+                    Directive::Broken(why) => {
+                        self.broken(link, why);
+                        (Incoming::Direct(After::Nothing), discard)
+                    }
+                    _ => (Incoming::Direct(After::Nothing), discard),
+                }
+            }
+            other => (Incoming::Whole(other), discard),
         }
     }
 
@@ -132,43 +202,32 @@ impl Sink for Inbound<'_> {
     #[inline]
     fn frame(&mut self, link: LinkId, frame: Frame, payload: Payload) {
         let Some(peer) = self.peer(link) else { return };
-        match self.core.engine.try_deliver(peer, &frame, payload.len()) {
-            Some(delivered) => self.core.deliver(&delivered, payload),
-            None => self.direct(peer, link, &frame, payload),
+        if !self.core.peers[peer.0 as usize].resume.is_empty()
+            && let Some((incoming, span)) = self.resumed(peer, &frame, payload.len())
+        {
+            if let Incoming::Direct(after) = incoming {
+                self.core.bufs.fill(span, payload);
+                return self.core.engine.placed(peer, after);
+            }
+            return self.finish(peer, link, incoming, payload.to_vec());
         }
+        self.accept(peer, link, frame, payload);
     }
 
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span {
         let discard = Span { place: Place::Discard, offset: 0, len };
         let Some(peer) = self.peer(link) else { return discard };
         let scratch = scratch_place(self.rail as u32, link.0);
-        let (incoming, span) = match frame {
-            Frame::Eager { .. } | Frame::Frag { .. } | Frame::Put { .. } | Frame::GetData { .. } => {
-                match self.core.engine.on_frame(peer, &frame, len, None) {
-                    Directive::Place(span @ Span { place: Place::Stash(stash), .. }, after) => {
-                        self.core.bufs.stashes.insert(stash, vec![0; len]);
-                        (Incoming::Direct(after), span)
-                    }
-                    Directive::Place(span, after) if span.len == len => (Incoming::Direct(after), span),
-                    Directive::Place(span, after) => (Incoming::Cut(span, after), discard),
-                    Directive::Hold(seq) => (Incoming::Held(seq, frame), discard),
-                    Directive::Broken(why) => {
-                        self.broken(link, why);
-                        (Incoming::Direct(After::Nothing), discard)
-                    }
-                    _ => (Incoming::Direct(After::Nothing), discard),
-                }
-            }
-            other => (Incoming::Whole(other), discard),
-        };
+        let (incoming, place) = self.incoming(peer, link, frame, len);
         let span = if let Incoming::Direct(_) = incoming {
-            span
+            place
         } else {
             self.core.bufs.scratch.insert(scratch, vec![0; len]);
             Span { place: Place::Stash(scratch), offset: 0, len }
         };
         if let Some(info) = self.core.link(self.rail, link) {
-            info.incoming = Some(incoming);
+            info.incoming = Some((incoming, frame, len, place));
+            info.long = true;
         }
         span
     }
@@ -176,31 +235,14 @@ impl Sink for Inbound<'_> {
     fn end(&mut self, link: LinkId) {
         let Some(info) = self.core.link(self.rail, link) else { return };
         let peer = info.peer;
-        let Some(incoming) = info.incoming.take() else { return };
+        let Some((incoming, ..)) = info.incoming.take() else { return };
         if let Incoming::Direct(after) = incoming {
             self.core.engine.placed(peer, after);
             return;
         }
         let bytes =
             self.core.bufs.scratch.remove(&scratch_place(self.rail as u32, link.0)).unwrap_or_default();
-        // SAFETY: `bytes` lives to the end of this function.
-        let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
-        match incoming {
-            Incoming::Direct(_) => {}
-            Incoming::Whole(frame) => self.direct(peer, link, &frame, payload),
-            Incoming::Cut(span, after) => {
-                self.core.bufs.fill(span, payload);
-                self.core.engine.placed(peer, after);
-            }
-            Incoming::Held(seq, frame) => {
-                self.hold(peer, link, seq, frame, bytes);
-                self.core.redeliver_if_due(peer, seq);
-            }
-        }
-    }
-
-    fn sent(&mut self, _link: LinkId, span: Span) {
-        self.core.engine.left(span);
+        self.finish(peer, link, incoming, bytes);
     }
 
     fn down(&mut self, link: LinkId, why: Down) {

@@ -14,6 +14,7 @@ mod connect;
 mod handshake;
 mod idle;
 mod inbound;
+mod lanes;
 mod ops;
 mod outbound;
 mod sockets;
@@ -22,17 +23,19 @@ mod wireup;
 
 pub use buffers::User;
 pub use idle::{Idle, Rest};
+pub use lanes::LaneReport;
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
 pub use wireup::{Strangers, host_id};
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::loopback::Loopback;
-use crate::rail::{Down, LinkId, Payload, Rail, RawIov, Sink};
+use crate::rail::{Down, LinkId, Payload, Rail, RawIov};
 use crate::shm::ShmRail;
 use crate::tcp::TcpRail;
 use buffers::Buffers;
 use inbound::{Inbound, LinkInfo, RailId};
+use lanes::{Lanes, Resume};
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::{Frame, MAX_PAYLOAD, Matching, OpId};
 use polyrail_core::proto::{self, Engine, Failure, PeerIdx};
@@ -133,7 +136,14 @@ pub type Handler = Box<dyn FnMut(PeerIdx, &[u8], &[u8]) + Send>;
 struct PeerInfo {
     id: PeerId,
     address: Option<Address>,
+    /// The lane that short messages take.
     lane: Option<(RailId, LinkId)>,
+    /// Bytes that may take it before that is thought over.
+    budget: u32,
+    /// All lanes, where a network leads to it.
+    lanes: Option<Box<Lanes>>,
+    /// Payloads of which only a part came.
+    resume: Vec<Resume>,
     /// Its process, where memory may be reached directly.
     pid: Option<i32>,
     /// Why direct access failed, when it was tried and failed.
@@ -147,6 +157,9 @@ struct PeerInfo {
     /// Bytes of its frames that came before their turn.
     held: usize,
 }
+
+/// Rounds of progress between two looks at the clock for the lanes' sake.
+const LOOK_ROUNDS: u64 = 16;
 
 /// Most bytes of one peer's frames that are kept because they came before their turn.
 const HELD_MAX: usize = 64 << 20;
@@ -170,6 +183,8 @@ pub(crate) struct Core {
     due: Vec<(PeerIdx, u32)>,
     cut: Vec<(RailId, LinkId, &'static str)>,
     downs: Vec<(RailId, LinkId, Down)>,
+    /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
+    lane_news: Vec<(PeerIdx, u16, u64, bool)>,
     handlers: HashMap<u16, Handler>,
     counts: Counts,
 }
@@ -191,6 +206,16 @@ impl Core {
             let (header, body) = bytes.split_at(usize::from(header_len).min(bytes.len()));
             handler(peer, header, body);
         }
+    }
+
+    /// The lane for a short message of so many bytes; none where that is to be thought over.
+    #[inline]
+    fn lane_for(&mut self, peer: PeerIdx, len: u64) -> Option<(RailId, LinkId)> {
+        let info = &mut self.peers[peer.0 as usize];
+        if info.budget != u32::MAX {
+            info.budget = info.budget.checked_sub(len as u32 + 64)?;
+        }
+        info.lane
     }
 
     /// Keeps a frame that came before its turn; false when the peer has too many of them.
@@ -231,6 +256,11 @@ pub struct Worker {
     zeros: Box<[u8]>,
     rounds: u64,
     idle: Idle,
+    /// The zero of the clock by which lanes are measured.
+    began: Instant,
+    /// Peers that a network leads to, and when their lanes are looked at next.
+    netted: Vec<PeerIdx>,
+    next_look: Instant,
 }
 
 impl Worker {
@@ -265,6 +295,7 @@ impl Worker {
                 due: Vec::new(),
                 cut: Vec::new(),
                 downs: Vec::new(),
+                lane_news: Vec::new(),
                 handlers: HashMap::new(),
                 counts: Counts::default(),
             },
@@ -277,6 +308,9 @@ impl Worker {
             iov: Vec::new(),
             zeros: vec![0; MAX_PAYLOAD].into(),
             rounds: 0,
+            began: Instant::now(),
+            netted: Vec::new(),
+            next_look: Instant::now(),
             idle: Idle::new(config.yielding, config.sleep_after),
             config,
         };
@@ -363,6 +397,9 @@ impl Worker {
             id,
             address: None,
             lane: None,
+            budget: u32::MAX,
+            lanes: None,
+            resume: Vec::new(),
             pid: None,
             direct_refused: None,
             explanation: None,
@@ -403,7 +440,10 @@ impl Worker {
         let Some(frame) = self.core.engine.try_active(to, id, header.len() as u16, len) else {
             return Err(Refused::Again);
         };
-        let Some((rail, link)) = self.core.lane(to) else { return Err(Refused::Again) };
+        let Some((rail, link)) = self.core.lane_for(to, len as u64) else {
+            self.pump(to);
+            return Err(Refused::Again);
+        };
         let piece = |bytes: &[u8]| RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
         let iov = [piece(header), piece(payload)];
         // SAFETY: both slices live through the call.
@@ -434,6 +474,12 @@ impl Worker {
             let before = moved;
             moved += self.tcp.progress(&mut Inbound { core: &mut self.core, rail: RailId::Tcp });
             self.idle.tcp(moved > before);
+            if moved > before {
+                self.acknowledge();
+            }
+        }
+        if self.rounds.is_multiple_of(LOOK_ROUNDS) && !self.netted.is_empty() {
+            self.watch_lanes();
         }
         if self.wireup.busy() || self.rounds.is_multiple_of(256) {
             moved += self.wire_up();
@@ -488,7 +534,10 @@ impl Worker {
 
     #[inline]
     fn after_arrivals(&mut self) {
-        let quiet = self.core.due.is_empty() && self.core.cut.is_empty() && self.core.downs.is_empty();
+        let quiet = self.core.due.is_empty()
+            && self.core.cut.is_empty()
+            && self.core.downs.is_empty()
+            && self.core.lane_news.is_empty();
         if self.core.engine.has_work() || !self.blocked.is_empty() || !quiet {
             self.act_on_arrivals();
         }
@@ -498,12 +547,12 @@ impl Worker {
     fn act_on_arrivals(&mut self) {
         self.settle();
         while let Some((peer, seq)) = self.core.due.pop() {
-            if let Some((frame, bytes)) = self.core.release(peer, seq)
-                && let Some((rail, link)) = self.core.lane(peer)
-            {
+            if let Some((frame, bytes)) = self.core.release(peer, seq) {
                 // SAFETY: `bytes` outlives the call.
                 let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
-                Inbound { core: &mut self.core, rail }.frame(link, frame, payload);
+                // by whichever lane it came, that may be gone
+                let (rail, link) = self.core.lane(peer).unwrap_or((RailId::Tcp, LinkId(u32::MAX)));
+                Inbound { core: &mut self.core, rail }.accept(peer, link, frame, payload);
                 self.settle();
             }
         }
@@ -511,8 +560,26 @@ impl Worker {
             self.retry_blocked();
             self.settle();
         }
+        if !self.core.lane_news.is_empty() {
+            self.hear_of_lanes();
+            self.settle();
+        }
         if !self.core.cut.is_empty() || !self.core.downs.is_empty() {
             self.bury();
+        }
+    }
+
+    /// Tells peers what came.
+    fn acknowledge(&mut self) {
+        while let Some((link, received)) = self.tcp.next_owed() {
+            let Some(peer) = self.core.link(RailId::Tcp, link).map(|info| info.peer) else { continue };
+            self.tell_got(peer, link, received);
+        }
+        for at in 0..self.netted.len() {
+            let peer = self.netted[at];
+            if self.core.peers[peer.0 as usize].budget != u32::MAX {
+                self.core.engine.tell_seen(peer, false);
+            }
         }
     }
 
@@ -548,7 +615,7 @@ impl Worker {
         let sleeps = nothing && self.shm.arm() && self.tcp.arm();
         if sleeps {
             self.idle.sleeps();
-            self.wireup.doze(self.tcp.due());
+            self.wireup.doze(self.tcp.due().into_iter().chain(self.lanes_due()).min());
         }
         sleeps
     }

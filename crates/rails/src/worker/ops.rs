@@ -4,7 +4,7 @@ use super::buffers::{RegionMemory, User};
 use super::inbound::RailId;
 use super::outbound::{copied, kept};
 use super::{EventKind, Issued, Refused, Worker};
-use crate::rail::{Rail, RawIov, Sent};
+use crate::rail::{Rail, RawIov};
 use polyrail_core::frame::{AtomicCode, AtomicKind, Matching, OpId, RemoteAddr};
 use polyrail_core::proto::{
     Access, Delivery, Envelope, Filter, KeyTaken, Message, PartSpec, PeerIdx, Registered, RmaKind,
@@ -36,7 +36,7 @@ impl Worker {
     #[inline]
     unsafe fn send_now(&mut self, to: PeerIdx, message: &Message, iov: &[RawIov]) -> bool {
         let Some(frame) = self.core.engine.try_eager(to, message) else { return false };
-        let Some((rail, link)) = self.core.lane(to) else { return false };
+        let Some((rail, link)) = self.core.lane_for(to, message.len) else { return false };
         let header = frame.encode(message.len as usize);
         // SAFETY: readable, by our caller's word; without a span the rail keeps no address.
         let sent = unsafe {
@@ -46,11 +46,10 @@ impl Worker {
                 RailId::Loopback => self.loopback.send(link, &header, iov, None),
             }
         };
-        let done = sent == Ok(Sent::Done);
-        if done {
+        if sent.is_ok() {
             self.core.engine.eager_sent(to, message.len);
         }
-        done
+        sent.is_ok()
     }
 
     /// Sends a message. `Done`: the memory may be reused and no event follows; else an event of kind `Send` follows.

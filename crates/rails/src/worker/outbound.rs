@@ -3,7 +3,7 @@
 use super::buffers::{Buf, IoVec, User};
 use super::inbound::RailId;
 use super::{Core, Event, EventKind, Worker};
-use crate::rail::{Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Span};
+use crate::rail::{Full, LinkId, Memory, Payload, Place, Rail, RawIov, Span};
 use crate::shm::cma;
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Action, Completion, Delivered, Job, Next, Out, PeerIdx, Region};
@@ -33,28 +33,32 @@ impl Worker {
 
     /// Gives a peer's rail as many waiting frames as it takes.
     pub(super) fn pump(&mut self, peer: PeerIdx) {
-        let Some((rail, link)) = self.core.lane(peer) else { return };
+        let info = &self.core.peers[peer.0 as usize];
+        if info.lanes.as_ref().is_some_and(|lanes| lanes.is_wide()) {
+            return self.carry(peer);
+        }
+        let Some((rail, link)) = info.lane else { return };
         loop {
             let bulk = match rail {
                 RailId::Loopback => self.loopback.wants_more(link),
                 RailId::Shm => self.shm.wants_more(link),
                 RailId::Tcp => self.tcp.wants_more(link),
             };
-            let Some(next) = self.core.engine.poll_transmit(peer, bulk) else {
+            let Some(next) = self.core.engine.poll_transmit(peer, if bulk { usize::MAX } else { 0 }) else {
                 if self.core.engine.queued(peer) > 0 {
                     self.wait_for_room(peer);
                 }
                 return;
             };
             match self.transmit(rail, link, &next) {
-                Some(Ok(sent)) => self.core.engine.transmitted(peer, &next, sent == Sent::Kept),
+                Some(Ok(())) => self.core.engine.transmitted(peer, &next),
                 Some(Err(Full)) => return self.wait_for_room(peer),
                 None => self.core.engine.unlisted(peer, &next),
             }
         }
     }
 
-    fn wait_for_room(&mut self, peer: PeerIdx) {
+    pub(super) fn wait_for_room(&mut self, peer: PeerIdx) {
         if !self.blocked.contains(&peer) {
             self.blocked.push(peer);
         }
@@ -68,11 +72,10 @@ impl Worker {
     }
 
     /// Gives one frame to a rail; nothing when the addresses that it was to carry cannot be listed.
-    fn transmit(&mut self, rail: RailId, link: LinkId, next: &Next) -> Option<Result<Sent, Full>> {
+    pub(super) fn transmit(&mut self, rail: RailId, link: LinkId, next: &Next) -> Option<Result<(), Full>> {
         let mut iov = std::mem::take(&mut self.iov);
         iov.clear();
         let mut listed = [0; Region::MAX_BYTES];
-        let mut span = None;
         match next.payload {
             Out::Nothing => {}
             Out::Bytes(bytes) => {
@@ -81,7 +84,6 @@ impl Worker {
                     iov.push(RawIov { base: self.zeros.as_ptr().cast_mut(), len: bytes.len });
                     debug_assert!(bytes.len <= self.zeros.len());
                 }
-                span = Some(bytes).filter(|s| !matches!(s.place, Place::Stash(_)));
             }
             Out::Addresses(memory) => {
                 let len = self.core.list(memory, &mut iov, &mut listed)?;
@@ -91,7 +93,7 @@ impl Worker {
         }
         let header = next.frame.encode(iov.iter().map(|piece| piece.len).sum());
         // SAFETY: the pieces are the memory of live operations, or of this function and this worker.
-        let sent = unsafe { self.rail(rail).send(link, &header, &iov, span) };
+        let sent = unsafe { self.rail(rail).send(link, &header, &iov, next.lasting()) };
         self.iov = iov;
         Some(sent)
     }

@@ -128,9 +128,34 @@ pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(fd.into())
 }
 
+/// Keeps a connection to one interface, so that it takes the way that it is there for: routes know destinations only. Where the
+/// kernel does not allow it, the address alone decides.
+pub(super) fn keep_to(fd: &impl AsRawFd, device: &str) {
+    // SAFETY: the option's value is the name's bytes. A refusal changes nothing.
+    unsafe {
+        let (name, len) = (device.as_ptr().cast(), device.len() as libc::socklen_t);
+        libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name, len);
+    }
+}
+
+/// Begins a connection from one of this side's addresses, over its interface.
+pub(super) fn connect_from(from: SocketAddr, device: Option<&str>, to: SocketAddr) -> io::Result<TcpStream> {
+    let fd = socket(to)?;
+    if let Some(device) = device {
+        keep_to(&fd, device);
+    }
+    let (raw, len) = raw(from);
+    // SAFETY: the address is of the length given.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const raw).cast(), len) })?;
+    begin(fd, to)
+}
+
 /// Begins a connection; that it fails may only be known later.
 pub(super) fn connect_tcp(at: SocketAddr) -> io::Result<TcpStream> {
-    let fd = socket(at)?;
+    begin(socket(at)?, at)
+}
+
+fn begin(fd: OwnedFd, at: SocketAddr) -> io::Result<TcpStream> {
     let (raw, len) = raw(at);
     // SAFETY: the address is of the length given.
     match check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const raw).cast(), len) }) {

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use polyrail_core::frame::{Frame, Matching, OpId, Order};
-use polyrail_rails::rail::{Down, Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Sink, Span};
+use polyrail_rails::rail::{Down, Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sink, Span};
 use polyrail_rails::tcp::{Config, TcpRail};
 
 /// A connected pair of sockets on the loopback address `host`.
@@ -66,7 +66,6 @@ pub struct Mock {
     pub begins: usize,
     /// Begun payloads go nowhere.
     pub discard: bool,
-    pub sent: Vec<(LinkId, Span)>,
     pub down: Vec<(LinkId, Down)>,
     next: u32,
 }
@@ -128,9 +127,6 @@ impl Sink for Mock {
         let bytes = self.memory.remove(&slot).unwrap_or_default();
         self.frames.push((link, frame, bytes));
     }
-    fn sent(&mut self, link: LinkId, span: Span) {
-        self.sent.push((link, span));
-    }
     fn down(&mut self, link: LinkId, why: Down) {
         self.down.push((link, why));
     }
@@ -156,13 +152,13 @@ impl Side {
         self.rail.adopt(OwnedFd::from(socket), &[]).expect("a connected socket")
     }
     /// Sends bytes that do not outlive the call.
-    pub fn send(&mut self, link: LinkId, frame: Frame, payload: &[u8]) -> Result<Sent, Full> {
+    pub fn send(&mut self, link: LinkId, frame: Frame, payload: &[u8]) -> Result<(), Full> {
         let iov = [RawIov { base: payload.as_ptr().cast_mut(), len: payload.len() }];
         // SAFETY: the payload is borrowed during the call.
         unsafe { self.rail.send(link, &frame.encode(payload.len()), &iov, None) }
     }
     /// Sends memory of the mock's, which the rail may keep by its span.
-    pub fn send_span(&mut self, link: LinkId, frame: Frame, slot: u32) -> Result<Sent, Full> {
+    pub fn send_span(&mut self, link: LinkId, frame: Frame, slot: u32) -> Result<(), Full> {
         let span = Span { place: place(slot), offset: 0, len: self.mock.memory[&slot].len() };
         let iov = self.mock.iov(span);
         // SAFETY: the mock owns the memory and outlives the call.

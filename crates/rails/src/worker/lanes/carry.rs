@@ -1,0 +1,205 @@
+//! What travels by which lane.
+//!
+//! Control frames and messages take the lane that delivers them first. Sequenced frames stay with one lane while many of them are
+//! not yet seen by the peer, so that none arrives too far ahead of its turn. Fragments are pulled: a lane that holds less than its
+//! window takes the next, as long as what suits its speed, and no more than lets all lanes end together.
+
+use super::super::inbound::RailId;
+use super::{Lanes, Worker};
+use crate::rail::{Full, LinkId, Rail, RawIov};
+use polyrail_core::frame::MAX_HEADER;
+use polyrail_core::lanes::{Load, fastest, share};
+use polyrail_core::proto::{Out, PeerIdx, REORDER_WINDOW};
+use std::time::{Duration, Instant};
+
+/// Sequenced frames may change lanes while so many are not yet seen.
+const MAY_CHANGE: u32 = REORDER_WINDOW / 2;
+/// So much may go by the lane last chosen before the choice is made anew, in bytes.
+const BUDGET: usize = 16 << 10;
+/// A lane whose part is less than this leaves it to the others, in bytes.
+const LEAST_PART: u64 = 8 << 10;
+/// Another lane is chosen if it delivers earlier by this much: one part in so many, and nanoseconds.
+const BETTER: (u64, u64) = (8, 20_000);
+/// How often estimates are brought up to date while something is sent.
+const SAMPLE: Duration = Duration::from_millis(2);
+
+/// How full the lanes are.
+struct Fill {
+    loads: Vec<Load>,
+    full: Vec<bool>,
+}
+
+impl Fill {
+    fn sent(&mut self, at: usize, len: usize) {
+        self.loads[at].queued += (len + MAX_HEADER) as u64;
+    }
+}
+
+impl Worker {
+    fn fill(&self, lanes: &Lanes) -> Fill {
+        let loads = lanes.up.iter().map(|lane| lane.load(self.tcp.queued(lane.link))).collect();
+        Fill { loads, full: vec![false; lanes.up.len()] }
+    }
+
+    /// Chooses anew by which lane small messages go.
+    pub(super) fn choose_lane(&mut self, peer: PeerIdx) {
+        let info = &mut self.core.peers[peer.0 as usize];
+        let Some(lanes) = &mut info.lanes else { return };
+        let lane = match &lanes.up[..] {
+            [] => None,
+            [only] => Some(only.link),
+            several => {
+                let free = self.core.engine.unseen(peer) < MAY_CHANGE && lanes.resend.is_empty();
+                let stays = lanes.index(lanes.current);
+                let loads: Vec<_> =
+                    several.iter().map(|lane| lane.load(self.tcp.queued(lane.link))).collect();
+                preferred(&loads, stays, free, 0).map(|at| several[at].link)
+            }
+        };
+        lanes.current = lane.unwrap_or(LinkId(u32::MAX));
+        info.budget = if lanes.is_wide() { BUDGET as u32 } else { u32::MAX };
+        info.lane = lane.map(|link| (RailId::Tcp, link));
+    }
+
+    /// Gives the lanes of a peer what waits for it.
+    pub(in super::super) fn carry(&mut self, peer: PeerIdx) {
+        let Some(mut lanes) = self.core.peers[peer.0 as usize].lanes.take() else { return };
+        if lanes.sampled.elapsed() >= SAMPLE {
+            self.sample(&mut lanes);
+        }
+        let mut fill = self.fill(&lanes);
+        let waits = !self.carry_parcels(&mut lanes, &mut fill)
+            || !self.carry_frames(peer, &mut lanes, &mut fill)
+            || !self.carry_bulk(peer, &lanes, &mut fill);
+        let info = &mut self.core.peers[peer.0 as usize];
+        info.budget = if lanes.is_wide() { BUDGET as u32 } else { u32::MAX };
+        info.lane = lanes.index(lanes.current).map(|_| (RailId::Tcp, lanes.current));
+        info.lanes = Some(lanes);
+        if waits {
+            self.wait_for_room(peer);
+        }
+    }
+
+    /// What lanes that ended did not deliver, by one lane and so in its order. False: some of it waits.
+    fn carry_parcels(&mut self, lanes: &mut Lanes, fill: &mut Fill) -> bool {
+        while let Some(parcel) = lanes.resend.front() {
+            let Some(at) = lanes.index(lanes.current).or_else(|| fastest(&fill.loads, 0)) else { return false };
+            let (header, copied) = parcel.bytes.split_at(parcel.header);
+            let mut iov = Vec::new();
+            let len = match parcel.span {
+                Some(span) => {
+                    if !crate::rail::Memory::resolve(&self.core.bufs, span, &mut iov) {
+                        // its operation has ended: nobody reads this
+                        iov.push(RawIov { base: self.zeros.as_ptr().cast_mut(), len: span.len });
+                    }
+                    span.len
+                }
+                None => {
+                    iov.push(RawIov { base: copied.as_ptr().cast_mut(), len: copied.len() });
+                    copied.len()
+                }
+            };
+            let link = lanes.up[at].link;
+            // SAFETY: the parcel's bytes, memory of a live operation, or this worker's zeros.
+            if unsafe { self.tcp.send(link, header, &iov, parcel.span) }.is_err() {
+                return false;
+            }
+            fill.sent(at, len);
+            lanes.current = link;
+            lanes.resend.pop_front();
+        }
+        true
+    }
+
+    /// Control frames and messages. False: some wait for room.
+    fn carry_frames(&mut self, peer: PeerIdx, lanes: &mut Lanes, fill: &mut Fill) -> bool {
+        loop {
+            let Some(next) = self.core.engine.poll_transmit(peer, 0) else { return true };
+            let len = match next.payload {
+                Out::Bytes(span) => span.len,
+                _ => 0,
+            };
+            let sequenced = next.frame.order().is_some();
+            let free = !sequenced || self.core.engine.unseen(peer) < MAY_CHANGE;
+            let Some(at) = preferred(&fill.loads, lanes.index(lanes.current), free, len as u64) else {
+                return false;
+            };
+            // what is not urgent is not queued where it may have to wait for long
+            let lane = &lanes.up[at];
+            if fill.full[at] || len > 0 && fill.loads[at].queued > lane.estimate.window() {
+                return false;
+            }
+            let link = lane.link;
+            match self.transmit(RailId::Tcp, link, &next) {
+                Some(Ok(())) => {
+                    self.core.engine.transmitted(peer, &next);
+                    fill.sent(at, len);
+                    if sequenced {
+                        lanes.current = link;
+                    }
+                }
+                Some(Err(Full)) => {
+                    fill.full[at] = true;
+                    return false;
+                }
+                None => self.core.engine.unlisted(peer, &next),
+            }
+        }
+    }
+
+    /// Long messages. False: some wait for room.
+    fn carry_bulk(&mut self, peer: PeerIdx, lanes: &Lanes, fill: &mut Fill) -> bool {
+        while self.core.engine.queued(peer) > 0 {
+            // a long put is no stream; it is divided as if as much again were to come
+            let left = self.core.engine.bulk_left(peer).max(1 << 20);
+            let room = |at: usize| {
+                let lane = &lanes.up[at];
+                !fill.full[at]
+                    && fill.loads[at].queued < lane.estimate.window()
+                    && self.tcp.wants_more(lane.link)
+            };
+            let part = |at: usize| share(&fill.loads, at, left);
+            let candidates = (0..lanes.up.len()).filter(|at| room(*at));
+            let next = candidates
+                .map(|at| (at, part(at)))
+                .filter(|(_, part)| *part >= LEAST_PART)
+                .min_by_key(|(at, _)| fill.loads[*at].arrival(0));
+            let Some((at, part)) = next else { return false };
+            let slice = part.min(lanes.up[at].estimate.slice());
+            let Some(next) = self.core.engine.poll_transmit(peer, slice as usize) else { return true };
+            let len = match next.payload {
+                Out::Bytes(span) => span.len,
+                _ => 0,
+            };
+            match self.transmit(RailId::Tcp, lanes.up[at].link, &next) {
+                Some(Ok(())) => {
+                    self.core.engine.transmitted(peer, &next);
+                    fill.sent(at, len);
+                }
+                Some(Err(Full)) => fill.full[at] = true,
+                None => self.core.engine.unlisted(peer, &next),
+            }
+        }
+        true
+    }
+
+    /// Brings the estimates up to date.
+    pub(super) fn sample(&mut self, lanes: &mut Lanes) {
+        let now = Instant::now();
+        lanes.sampled = now;
+        let clock = now.duration_since(self.began).as_nanos() as u64;
+        for lane in &mut lanes.up {
+            let Some(info) = self.tcp.info(lane.link) else { continue };
+            lane.observe(now, clock, &info);
+        }
+    }
+}
+
+/// The lane that delivers `len` bytes first; the one in use unless another is clearly better and may be taken.
+fn preferred(loads: &[Load], stays: Option<usize>, free: bool, len: u64) -> Option<usize> {
+    let best = fastest(loads, len)?;
+    let Some(at) = stays.filter(|at| *at != best) else { return Some(best) };
+    let (now, then) = (loads[at].arrival(len), loads[best].arrival(len));
+    let better = now.saturating_sub(then) > then / BETTER.0 + BETTER.1;
+    Some(if free && better { best } else { at })
+}

@@ -1,0 +1,309 @@
+//! Several connections to one peer, used as one.
+//!
+//! The connection that began the session is lane 0. The side that opened it opens the others, one for each pair of interfaces
+//! that reach each other, when there is something for them to do: a long message, or a lane in doubt. A lane that fails is
+//! retired on both sides, and what it had not delivered travels again by the others: see `docs/wire-frames.md`.
+//!
+//! Files: here, what is known of a peer's lanes, and how they come and go; `carry` what travels by which; `watch` how they are
+//! doing; `open` where they may be and how they are opened.
+
+mod carry;
+mod open;
+mod watch;
+
+use super::inbound::{Incoming, LinkInfo, RailId};
+use super::{Worker, handshake::Half};
+use crate::rail::{Down, LinkId, Parcel, Rail, Span};
+use polyrail_core::frame::Frame;
+use polyrail_core::lanes::{Estimate, Load};
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::wire::SessionId;
+use polyrail_core::wireup::PeerEvent;
+use polyrail_core::wire::offer::Interface;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+pub(super) use open::Way;
+pub use watch::LaneReport;
+
+/// How long a session whose last lane ended by a word of the peer's kernel waits for another.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// One connection.
+pub(super) struct Lane {
+    /// Its number in the session.
+    pub number: u16,
+    pub link: LinkId,
+    pub estimate: Estimate,
+    /// Which of [`Lanes::ways`] it takes, where this side opens lanes.
+    way: Option<usize>,
+    near: Option<SocketAddr>,
+    far: Option<SocketAddr>,
+    /// Bytes that the peer's kernel had acknowledged, and those that had not been, at the last look.
+    delivered: u64,
+    queued: u64,
+    retransmitted: u32,
+    /// Since when nothing was acknowledged though something waits for it.
+    stalled: Option<Instant>,
+}
+
+impl Lane {
+    fn load(&self, queued: usize) -> Load {
+        self.estimate.load(queued as u64)
+    }
+}
+
+/// A lane that has ended here, and of which the peer has not said yet what it had from it.
+struct Retiring {
+    number: u16,
+    link: LinkId,
+}
+
+/// A payload of which only a part had come when its lane ended. Its frame comes again by another lane.
+#[derive(Debug)]
+pub(crate) struct Resume {
+    pub frame: Frame,
+    pub len: usize,
+    pub incoming: Incoming,
+    pub span: Span,
+}
+
+/// All lanes to one peer.
+pub(super) struct Lanes {
+    pub session: SessionId,
+    /// Whether this side opens lanes.
+    opens: bool,
+    pub up: Vec<Lane>,
+    retiring: Vec<Retiring>,
+    /// What ended lanes did not deliver: it leaves before anything else.
+    resend: VecDeque<Parcel>,
+    theirs: Vec<Interface>,
+    ways: Vec<Way>,
+    planned: bool,
+    /// The number of the next lane.
+    next: u16,
+    /// Until when there must be a lane again, if there is none, and why there is none.
+    lost: Option<(Instant, String)>,
+    /// The peer says goodbye on one lane after the other.
+    parting: bool,
+    /// The lane that carries sequenced frames now.
+    current: LinkId,
+    sampled: Instant,
+}
+
+impl Lanes {
+    pub fn new(session: SessionId, opens: bool, theirs: Vec<Interface>) -> Self {
+        Self {
+            session,
+            opens,
+            up: Vec::new(),
+            retiring: Vec::new(),
+            resend: VecDeque::new(),
+            theirs,
+            ways: Vec::new(),
+            planned: false,
+            next: 0,
+            lost: None,
+            parting: false,
+            current: LinkId(u32::MAX),
+            sampled: Instant::now(),
+        }
+    }
+
+    /// Whether more than the plainest case is at hand: frames go where the figures say.
+    pub fn is_wide(&self) -> bool {
+        self.up.len() > 1 || !self.resend.is_empty()
+    }
+
+    /// Whether the peer may open a lane of this number.
+    pub fn expects(&self, session: SessionId, number: u16) -> bool {
+        self.session == session && !self.opens && number >= self.next && !self.parting
+    }
+
+    /// Whether nothing of what lanes did not deliver waits.
+    pub fn is_quiet(&self) -> bool {
+        self.resend.is_empty() && self.retiring.is_empty()
+    }
+
+    fn index(&self, link: LinkId) -> Option<usize> {
+        self.up.iter().position(|lane| lane.link == link)
+    }
+
+    /// All links, also those that have ended.
+    pub fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
+        self.up.iter().map(|lane| lane.link).chain(self.retiring.iter().map(|lane| lane.link))
+    }
+}
+
+impl Worker {
+    /// A connection has become a link that is a lane of the peer's session.
+    pub(super) fn lane_up(&mut self, peer: PeerIdx, number: u16, link: LinkId, way: Option<usize>) {
+        let ends = self.tcp.ends(link);
+        let info = self.tcp.info(link).unwrap_or_default();
+        let links = &mut self.core.links[RailId::Tcp as usize];
+        if links.len() <= link.0 as usize {
+            links.resize_with(link.0 as usize + 1, || None);
+        }
+        links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, long: false });
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let speed = way.and_then(|way| lanes.ways.get(way)).map_or(0, |way| way.pair.speed);
+        let estimate = Estimate::new(open::bytes_per_second(speed), u64::from(info.rtt) * 1000);
+        let (near, far) = ends.unzip();
+        lanes.up.push(Lane {
+            number,
+            link,
+            estimate,
+            way,
+            near,
+            far,
+            delivered: info.delivered,
+            queued: 0,
+            retransmitted: 0,
+            stalled: None,
+        });
+        lanes.next = lanes.next.max(number.wrapping_add(1));
+        lanes.lost = None;
+        if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
+            way.opened(number);
+        }
+        let several = lanes.up.len() > 1;
+        self.log_lane(peer, number, "up", None);
+        self.choose_lane(peer);
+        if several {
+            self.core.engine.tell_seen(peer, true);
+        }
+        self.pump(peer);
+    }
+
+    /// Ends a lane here: what it brought counts, the rest has to come by another, and the peer is told so.
+    pub(super) fn retire_lane(&mut self, peer: PeerIdx, at: usize, why: &str) {
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let Lane { number, link, way, .. } = lanes.up.remove(at);
+        lanes.retiring.push(Retiring { number, link });
+        if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
+            way.ended();
+        }
+        let received = self.tcp.retire(link);
+        self.forget_link(peer, link);
+        self.log_lane(peer, number, "down", Some(why));
+        self.core.engine.say(peer, Frame::Retire { lane: number, received });
+        self.choose_lane(peer);
+    }
+
+    /// A link is no more; of a payload that had come in part, the place is kept for the frame that will bring it again.
+    fn forget_link(&mut self, peer: PeerIdx, link: LinkId) {
+        let slot = self.core.links[RailId::Tcp as usize].get_mut(link.0 as usize);
+        let Some(mut info) = slot.and_then(Option::take) else { return };
+        let scratch = super::buffers::scratch_place(RailId::Tcp as u32, link.0);
+        self.core.bufs.scratch.remove(&scratch);
+        if let Some((incoming, frame, len, span)) = info.incoming.take() {
+            self.core.peers[peer.0 as usize].resume.push(Resume { frame, len, incoming, span });
+        }
+    }
+
+    /// Tells a peer what came by one of its lanes.
+    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: LinkId, received: u64) {
+        let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
+        let lane = lanes.and_then(|lanes| lanes.index(link).map(|at| lanes.up[at].number));
+        if let Some(lane) = lane {
+            self.core.engine.say(peer, Frame::Got { lane, received });
+        }
+    }
+
+    /// What the peer has had from its lanes, as it told.
+    pub(super) fn hear_of_lanes(&mut self) {
+        for (peer, number, received, retired) in std::mem::take(&mut self.core.lane_news) {
+            if let Err(why) = self.lane_news(peer, number, received, retired) {
+                self.gone(peer, format!("it broke the protocol: {why}"));
+            }
+        }
+    }
+
+    fn lane_news(
+        &mut self,
+        peer: PeerIdx,
+        number: u16,
+        received: u64,
+        retired: bool,
+    ) -> Result<(), &'static str> {
+        const IMPOSSIBLE: &str = "it spoke of a lane, or of frames, that never were";
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return Ok(()) };
+        let up = lanes.up.iter().position(|lane| lane.number == number);
+        if !retired {
+            // of a lane that ended in the meantime the last word is still to come
+            return match up {
+                Some(at) if !self.tcp.release(lanes.up[at].link, received) => Err(IMPOSSIBLE),
+                None if number >= lanes.next => Err(IMPOSSIBLE),
+                _ => Ok(()),
+            };
+        }
+        if let Some(at) = up {
+            self.retire_lane(peer, at, "the peer gave it up");
+        }
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return Ok(()) };
+        let Some(at) = lanes.retiring.iter().position(|lane| lane.number == number) else {
+            return Err(IMPOSSIBLE);
+        };
+        let link = lanes.retiring.remove(at).link;
+        let parcels = self.tcp.reclaim(link, received).ok_or(IMPOSSIBLE)?;
+        self.tcp.close(link);
+        lanes.resend.extend(parcels);
+        self.choose_lane(peer);
+        self.pump(peer);
+        Ok(())
+    }
+
+    /// A lane's connection has ended by itself.
+    pub(super) fn lane_lost(&mut self, peer: PeerIdx, link: LinkId, why: &Down) {
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let Some(at) = lanes.index(link) else { return };
+        let (text, soon) = match why {
+            Down::Orderly => {
+                lanes.parting = true;
+                ("it has closed its endpoint".to_owned(), true)
+            }
+            Down::Protocol(what) => return self.gone(peer, what.clone()),
+            Down::Lost(error) => {
+                let told = !matches!(error.raw_os_error(), Some(libc::ETIMEDOUT));
+                (format!("the connection was lost: {error}"), told)
+            }
+        };
+        let last = lanes.up.len() == 1;
+        let opening = self.wireup.handshakes.values().any(|h| matches!(h.half, Half::Lane(_, p, _) if p == peer));
+        let lanes = self.core.peers[peer.0 as usize].lanes.as_mut();
+        let parting = lanes.is_some_and(|lanes| lanes.parting);
+        if parting {
+            return self.lane_closed(peer, at, text);
+        }
+        // a process that ends closes all its connections; one that retires a lane has another
+        let closed = matches!(why, Down::Lost(e) if e.kind() == std::io::ErrorKind::UnexpectedEof);
+        if last && closed && !opening {
+            return self.gone(peer, text);
+        }
+        self.retire_lane(peer, at, &text);
+        if last && let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes {
+            let bound = if soon { GRACE.min(self.config.peer_timeout) } else { self.config.peer_timeout };
+            lanes.lost = Some((Instant::now() + bound, text));
+        }
+        self.open_lanes(peer);
+    }
+
+    /// The peer closes in good order, lane by lane.
+    fn lane_closed(&mut self, peer: PeerIdx, at: usize, why: String) {
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let lane = lanes.up.remove(at);
+        let last = lanes.up.is_empty();
+        self.forget_link(peer, lane.link);
+        self.core.peers[peer.0 as usize].resume.clear();
+        self.tcp.close(lane.link);
+        if last {
+            if let Some(state) = self.wireup.peers.get_mut(&peer) {
+                let _ = state.on(PeerEvent::Bye);
+            }
+            self.gone(peer, why);
+        } else {
+            self.choose_lane(peer);
+        }
+    }
+}

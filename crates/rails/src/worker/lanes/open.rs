@@ -1,0 +1,173 @@
+//! Where lanes may be, and how they are opened.
+
+use super::super::handshake::{Half, Stream};
+use super::super::sockets;
+use super::super::wireup::random;
+use super::Worker;
+use polyrail_core::lanes::{End, Pair, pairs};
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::wire::offer::{Interface, MAX_LANES};
+use polyrail_core::wire::{Features, Kind, Nonce, Versions};
+use polyrail_core::wireup::{Initiate, Initiator};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::time::{Duration, Instant};
+
+/// How long the network may take to connect before another attempt is worth more.
+const CONNECT: Duration = Duration::from_secs(1);
+/// How long to wait before the next attempt where there was a lane before, at first and at most; and where there never was.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
+const NEVER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// What an interface is thought to do that does not say: 1 Gb/s, in Mb/s.
+const UNKNOWN_SPEED: u32 = 1000;
+
+pub(super) fn bytes_per_second(megabits: u32) -> u64 {
+    u64::from(if megabits == 0 { UNKNOWN_SPEED } else { megabits }) * 125_000
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Idle,
+    Opening,
+    Up(u16),
+}
+
+/// A pair of interfaces between which there may be a lane.
+pub(in super::super) struct Way {
+    pub pair: Pair,
+    state: State,
+    /// There was a lane before.
+    worked: bool,
+    retry: Instant,
+    pause: Duration,
+    /// Why there is none.
+    pub why: Option<String>,
+}
+
+impl Way {
+    fn new(pair: Pair) -> Self {
+        Self { pair, state: State::Idle, worked: false, retry: Instant::now(), pause: NEVER.0, why: None }
+    }
+
+    pub(super) fn opened(&mut self, number: u16) {
+        (self.state, self.worked, self.pause, self.why) = (State::Up(number), true, AGAIN.0, None);
+    }
+
+    pub(super) fn ended(&mut self) {
+        if matches!(self.state, State::Up(_)) {
+            (self.state, self.retry) = (State::Idle, Instant::now());
+        }
+    }
+
+    fn failed(&mut self, why: String) {
+        self.state = State::Idle;
+        self.retry = Instant::now() + self.pause;
+        self.pause = (2 * self.pause).min(if self.worked { AGAIN.1 } else { NEVER.1 });
+        self.why = Some(why);
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.state == State::Idle
+    }
+
+    /// When it is worth another attempt.
+    pub(super) fn retry(&self) -> Option<Instant> {
+        self.is_idle().then_some(self.retry)
+    }
+}
+
+fn end(interface: &Interface) -> End<'_> {
+    let Interface { index, speed, flags, nets, .. } = interface;
+    End { index: *index, speed: *speed, flags: *flags, nets }
+}
+
+impl Worker {
+    /// Finds out between which interfaces there may be lanes to a peer, once there is use for more than one.
+    pub(in super::super) fn plan_lanes(&mut self, peer: PeerIdx) {
+        let elsewhere = |address: polyrail_core::wire::Address| address.host() != self.wireup.host;
+        let info = &mut self.core.peers[peer.0 as usize];
+        let reachable = info.address.is_some_and(elsewhere);
+        let Some(lanes) = &mut info.lanes else { return };
+        if std::mem::replace(&mut lanes.planned, true) || !lanes.opens || !reachable {
+            return;
+        }
+        let ours: Vec<_> = self.wireup.offer.interfaces().iter().map(end).collect();
+        let theirs: Vec<_> = lanes.theirs.iter().map(end).collect();
+        lanes.ways = pairs(&ours, &theirs, MAX_LANES.min(self.config.lanes)).into_iter().map(Way::new).collect();
+        // the lane that there is takes one of them
+        for lane in &mut lanes.up {
+            let at = lanes.ways.iter().position(|way| {
+                way.is_idle()
+                    && lane.near.map(|at| at.ip()) == Some(way.pair.near.1)
+                    && lane.far.map(|at| at.ip()) == Some(way.pair.far.1)
+            });
+            lane.way = at;
+            if let Some(way) = at.and_then(|at| lanes.ways.get_mut(at)) {
+                way.opened(lane.number);
+            }
+        }
+    }
+
+    /// Opens the lanes that are missing and worth an attempt now.
+    pub(in super::super) fn open_lanes(&mut self, peer: PeerIdx) {
+        self.plan_lanes(peer);
+        let now = Instant::now();
+        let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return };
+        if !lanes.opens || lanes.parting || self.wireup.closing {
+            return;
+        }
+        let due = |way: &Way| way.retry().is_some_and(|at| at <= now);
+        let due: Vec<usize> = (0..lanes.ways.len()).filter(|at| due(&lanes.ways[*at])).collect();
+        for at in due {
+            if let Err(why) = self.open_lane(peer, at) {
+                self.lane_refused(peer, at, why);
+            }
+        }
+    }
+
+    fn open_lane(&mut self, peer: PeerIdx, at: usize) -> Result<(), String> {
+        let info = &mut self.core.peers[peer.0 as usize];
+        let (Some(address), Some(lanes)) = (info.address, &mut info.lanes) else { return Ok(()) };
+        let pair = lanes.ways[at].pair;
+        let scoped = |ip: IpAddr, port: u16| match ip {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => SocketAddrV6::new(v6, port, 0, pair.near.0).into(),
+            ip => SocketAddr::new(ip, port),
+        };
+        let (near, far) = (scoped(pair.near.1, 0), scoped(pair.far.1, address.port()));
+        let device = self.wireup.offer.interfaces().iter().find(|one| one.index == pair.near.0);
+        let stream = sockets::connect_from(near, device.map(|one| one.name.as_str()), far)
+            .map_err(|error| error.to_string())?;
+        let number = lanes.next;
+        lanes.next = number.checked_add(1).ok_or("the session has had too many lanes")?;
+        lanes.ways[at].state = State::Opening;
+        let args = Initiate {
+            key: address.key(),
+            from: self.wireup.id,
+            versions: Versions::OURS,
+            features: Features(0),
+            kind: Kind::Lane { session: lanes.session, lane: number },
+            nonce: Nonce(random().map_err(|error| error.to_string())?),
+        };
+        let half = Half::Lane(Box::new(Initiator::new(args, self.wireup.offer.clone())), peer, at);
+        self.wireup
+            .add(Stream::Tcp(stream), half, Instant::now() + CONNECT)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    }
+
+    /// An attempt to open a lane has come to nothing.
+    pub(in super::super) fn lane_refused(&mut self, peer: PeerIdx, at: usize, why: String) {
+        let name = |worker: &Self, index: u32| {
+            let all = worker.wireup.offer.interfaces();
+            all.iter().find(|one| one.index == index).map_or("?", |one| one.name.as_str()).to_owned()
+        };
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let Some(way) = lanes.ways.get_mut(at) else { return };
+        let news = way.why.as_deref() != Some(&why);
+        let pair = way.pair;
+        way.failed(why.clone());
+        if news {
+            let text = format!("{} to {}: {why}", name(self, pair.near.0), pair.far.1);
+            self.log_lane(peer, u16::MAX, "refused", Some(&text));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! How the lanes are doing: estimates, lanes that do not answer, lanes to be opened again, sessions that have none left.
+
+use super::super::inbound::RailId;
+use super::{Lane, Worker};
+use crate::tcp::Info;
+use polyrail_core::lanes::Sample;
+use polyrail_core::proto::PeerIdx;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// How often it is looked.
+const TICK: Duration = Duration::from_millis(5);
+/// How long the peer's kernel may owe an answer on one lane while another works: this, and so many round trips.
+const SILENT: (Duration, u32) = (Duration::from_millis(120), 3);
+
+/// A lane as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneReport {
+    /// Its number in the session.
+    pub number: u16,
+    /// This side's address and port.
+    pub near: Option<SocketAddr>,
+    /// The other side's.
+    pub far: Option<SocketAddr>,
+    /// Bytes per second that it gets through, as far as is known.
+    pub rate: u64,
+    /// Whether that was measured, not only claimed by the interfaces.
+    pub measured: bool,
+    /// Round trip, in nanoseconds.
+    pub rtt: u64,
+    /// Bytes that the peer's kernel has acknowledged.
+    pub delivered: u64,
+    /// Bytes on their way.
+    pub queued: u64,
+    /// Packets that were sent again.
+    pub retransmitted: u32,
+    /// Whether small messages go by it now.
+    pub current: bool,
+}
+
+impl Lane {
+    /// Takes in what the kernel tells.
+    pub(super) fn observe(&mut self, now: Instant, clock: u64, info: &Info) {
+        self.estimate.sample(Sample {
+            now: clock,
+            delivered: info.delivered,
+            queued: info.queued,
+            rtt: u64::from(info.rtt) * 1000,
+            min_rtt: u64::from(info.min_rtt) * 1000,
+        });
+        // what the peer's program does not take is not owed by its kernel
+        let owed = info.unacked > 0 && info.delivered == self.delivered;
+        self.stalled = owed.then(|| self.stalled.unwrap_or(now));
+        (self.delivered, self.queued, self.retransmitted) = (info.delivered, info.queued, info.retransmitted);
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        let bound = SILENT.0 + SILENT.1 * Duration::from_nanos(self.estimate.rtt());
+        self.stalled.is_some_and(|since| now - since > bound)
+    }
+}
+
+impl Worker {
+    /// A look at all lanes, every few milliseconds.
+    pub(in super::super) fn watch_lanes(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + TICK;
+        for at in 0..self.netted.len() {
+            let Some(&peer) = self.netted.get(at) else { break };
+            self.watch_peer(peer, now);
+        }
+        self.netted.retain(|peer| self.core.peers[peer.0 as usize].lanes.is_some());
+        self.settle();
+    }
+
+    /// Until when a look is due even if nothing happens; none while there is nothing to see.
+    pub(in super::super) fn lanes_due(&self) -> Option<Instant> {
+        let busy = |peer: &PeerIdx| {
+            let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
+            lanes.is_some_and(|lanes| {
+                lanes.lost.is_some()
+                    || lanes.up.iter().any(|lane| lane.queued > 0 || lane.stalled.is_some())
+                    || lanes.opens && lanes.planned && lanes.ways.iter().any(|way| way.is_idle())
+            })
+        };
+        self.netted.iter().any(busy).then_some(self.next_look)
+    }
+
+    fn watch_peer(&mut self, peer: PeerIdx, now: Instant) {
+        let Some(mut lanes) = self.core.peers[peer.0 as usize].lanes.take() else { return };
+        let long = |link: crate::rail::LinkId| {
+            let links = &self.core.links[RailId::Tcp as usize];
+            links.get(link.0 as usize).and_then(Option::as_ref).is_some_and(|info| info.long)
+        };
+        // more lanes are of use to who sends or receives long messages, or has one in doubt
+        let wanted = lanes.planned || lanes.up.iter().any(|lane| long(lane.link));
+        let moved = |lane: &Lane| lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued;
+        if lanes.up.iter().any(moved) {
+            self.sample(&mut lanes);
+        }
+        let silent = lanes.up.iter().position(|lane| lane.is_silent(now));
+        let another = |at: usize| {
+            let answers = |lane: &Lane| lane.stalled.is_none_or(|since| now - since < SILENT.0 / 2);
+            lanes.up.iter().enumerate().any(|(i, lane)| i != at && answers(lane))
+        };
+        let retires = silent.filter(|at| another(*at));
+        let lost = lanes.lost.as_ref().filter(|(until, _)| *until <= now).map(|(_, why)| why.clone());
+        let opens = lanes.opens && (wanted || silent.is_some() || lanes.lost.is_some());
+        if opens && let Some(at) = silent.filter(|at| !another(*at))
+            && let Some(way) = lanes.up[at].way.take().and_then(|way| lanes.ways.get_mut(way))
+        {
+            // a fresh connection goes on earlier than one that backs off
+            way.ended();
+        }
+        self.core.peers[peer.0 as usize].lanes = Some(lanes);
+        if let Some(why) = lost {
+            return self.gone(peer, format!("no rail to it is left ({why})"));
+        }
+        if let Some(at) = retires {
+            self.retire_lane(peer, at, "the peer's side does not answer on it");
+        }
+        if opens {
+            self.open_lanes(peer);
+        }
+    }
+
+    /// The lanes that lead to a peer now.
+    pub fn lanes(&self, peer: PeerIdx) -> Vec<LaneReport> {
+        let lanes = self.core.peers.get(peer.0 as usize).and_then(|info| info.lanes.as_ref());
+        let report = |lane: &Lane, current| {
+            let info = self.tcp.info(lane.link).unwrap_or_default();
+            LaneReport {
+                number: lane.number,
+                near: lane.near,
+                far: lane.far,
+                rate: lane.estimate.rate(),
+                measured: lane.estimate.is_measured(),
+                rtt: u64::from(info.rtt) * 1000,
+                delivered: info.delivered,
+                queued: info.queued,
+                retransmitted: info.retransmitted,
+                current,
+            }
+        };
+        lanes.map_or_else(Vec::new, |lanes| {
+            lanes.up.iter().map(|lane| report(lane, lane.link == lanes.current)).collect()
+        })
+    }
+
+    /// Notes what became of a lane.
+    pub(super) fn log_lane(&mut self, peer: PeerIdx, number: u16, what: &'static str, why: Option<&str>) {
+        if std::env::var_os("POLYRAIL_DEBUG").is_some() {
+            eprintln!("{:?} {} {peer} lane {number} {what} {}", std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map(|d| d.as_millis()), std::process::id(), why.unwrap_or(""));
+        }
+    }
+}
