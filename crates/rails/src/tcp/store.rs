@@ -208,9 +208,9 @@ impl Store {
         Some((from..from + stored, header, span))
     }
 
-    /// The peer has had so many frames; false when it had fewer before, or so many were not written.
+    /// The peer has had so many frames, if not more; false when so many were not written.
     pub(super) fn release(&mut self, frames: u64, pool: &mut Pool) -> bool {
-        if frames < self.had || frames > self.given {
+        if frames > self.given {
             return false;
         }
         while self.had < frames {
@@ -231,7 +231,7 @@ impl Store {
 
     /// What the peer, which has had so many frames, has not had; None when that cannot be.
     pub(super) fn reclaim(mut self, frames: u64, pool: &mut Pool) -> Option<VecDeque<Parcel>> {
-        if !self.release(frames, pool) {
+        if frames < self.had || !self.release(frames, pool) {
             return None;
         }
         let mut parcels = VecDeque::new();

@@ -15,6 +15,9 @@ impl Worker {
     pub(super) fn gone(&mut self, peer: PeerIdx, why: String) {
         let info = &mut self.core.peers[peer.0 as usize];
         let named = describe(info);
+        if std::env::var_os("POLYRAIL_DEBUG").is_some() {
+            eprintln!("{} gone {named}: {why}", std::process::id());
+        }
         info.why = Some(format!("{named}: {why}"));
         info.pid = None;
         self.wireup.failed_at.insert(peer, Instant::now());

@@ -166,7 +166,7 @@ impl Handshake {
                     return Turn::Failed(why.to_string());
                 }
             };
-            if let Half::Ours(initiator, ..) = &mut self.half {
+            if let Half::Ours(initiator, ..) | Half::Lane(initiator, ..) = &mut self.half {
                 while let Some(event) = initiator.poll_event() {
                     match event {
                         InitiatorEvent::Proving => {

@@ -20,7 +20,7 @@ use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::SessionId;
 use polyrail_core::wireup::PeerEvent;
 use polyrail_core::wire::offer::Interface;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -81,8 +81,8 @@ pub(super) struct Lanes {
     theirs: Vec<Interface>,
     ways: Vec<Way>,
     planned: bool,
-    /// The number of the next lane.
-    next: u16,
+    /// The numbers that lanes have had; a number is used once.
+    spent: BTreeSet<u16>,
     /// Until when there must be a lane again, if there is none, and why there is none.
     lost: Option<(Instant, String)>,
     /// The peer says goodbye on one lane after the other.
@@ -103,7 +103,7 @@ impl Lanes {
             theirs,
             ways: Vec::new(),
             planned: false,
-            next: 0,
+            spent: BTreeSet::new(),
             lost: None,
             parting: false,
             current: LinkId(u32::MAX),
@@ -118,7 +118,7 @@ impl Lanes {
 
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        self.session == session && !self.opens && number >= self.next && !self.parting
+        self.session == session && !self.opens && !self.parting && !self.spent.contains(&number)
     }
 
     /// Whether nothing of what lanes did not deliver waits.
@@ -162,7 +162,7 @@ impl Worker {
             retransmitted: 0,
             stalled: None,
         });
-        lanes.next = lanes.next.max(number.wrapping_add(1));
+        lanes.spent.insert(number);
         lanes.lost = None;
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.opened(number);
@@ -234,7 +234,7 @@ impl Worker {
             // of a lane that ended in the meantime the last word is still to come
             return match up {
                 Some(at) if !self.tcp.release(lanes.up[at].link, received) => Err(IMPOSSIBLE),
-                None if number >= lanes.next => Err(IMPOSSIBLE),
+                None if !lanes.spent.contains(&number) => Err(IMPOSSIBLE),
                 _ => Ok(()),
             };
         }
