@@ -30,6 +30,10 @@ const AHEAD: u64 = 5 * MS;
 /// Least and most that a lane may hold, in bytes.
 const LEAST_WINDOW: u64 = 256 << 10;
 const MOST_WINDOW: u64 = 4 << 20;
+/// A lane that holds less than this, in bytes, may have nothing to do.
+const BUSY: u64 = 32 << 10;
+/// In so long a lane that is not in use is thought to become twice as fast.
+const RECOVER: u64 = S;
 /// Bytes by which a lane is thought to get through at least, per second: else it would never be tried again.
 const LEAST_RATE: u64 = 10_000;
 
@@ -37,6 +41,8 @@ const LEAST_RATE: u64 = 10_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
     rate: u64,
+    /// What it was thought to do at first, or the best that it did.
+    hoped: u64,
     measured: bool,
     rtt: u64,
     min_rtt: u64,
@@ -47,7 +53,8 @@ impl Estimate {
     /// Of a lane of which nothing was seen: `rate` is what its interfaces claim, in bytes per second; `rtt` what opening it took,
     /// in nanoseconds.
     pub fn new(rate: u64, rtt: u64) -> Self {
-        Self { rate: rate.max(LEAST_RATE), measured: false, rtt, min_rtt: rtt, last: Sample::default() }
+        let rate = rate.max(LEAST_RATE);
+        Self { rate, hoped: rate, measured: false, rtt, min_rtt: rtt, last: Sample::default() }
     }
 
     /// Bytes per second.
@@ -84,12 +91,16 @@ impl Estimate {
             return;
         }
         let seen = u64::try_from(u128::from(delivered) * u128::from(S) / u128::from(took)).unwrap_or(u64::MAX);
-        // it was busy all the time if it had something at both ends that cannot have come and gone in between
-        let busy = last.queued > 0 && sample.queued > 0;
+        // who has little to send shows nothing of what could be sent
+        let busy = last.queued >= BUSY && sample.queued >= BUSY;
         if !busy {
-            // it is at least so fast
             if self.measured && seen > self.rate {
+                // it is at least so fast
                 self.blend(seen, took);
+            } else if self.rate < self.hoped {
+                // whoever was slow may have recovered, and is tried again in time
+                let more = u128::from(self.rate) * u128::from(took) / u128::from(RECOVER);
+                self.rate = self.rate.saturating_add(more as u64).min(self.hoped);
             }
             return;
         }
@@ -98,6 +109,7 @@ impl Estimate {
         } else if delivered > 0 {
             (self.rate, self.measured) = (seen.max(LEAST_RATE), true);
         }
+        self.hoped = self.hoped.max(self.rate);
     }
 
     fn blend(&mut self, seen: u64, took: u64) {
@@ -114,6 +126,9 @@ impl Estimate {
     /// Most bytes that the lane should hold: enough to be busy until somebody looks again, and no more, because what it holds
     /// cannot go another way.
     pub fn window(&self) -> u64 {
+        if !self.measured {
+            return LEAST_WINDOW;
+        }
         let time = self.rtt.saturating_add(AHEAD);
         let bytes = u128::from(self.rate) * u128::from(time) / u128::from(S);
         u64::try_from(bytes).unwrap_or(u64::MAX).clamp(LEAST_WINDOW, MOST_WINDOW)

@@ -51,7 +51,12 @@ impl Worker {
                 return;
             };
             match self.transmit(rail, link, &next) {
-                Some(Ok(())) => self.core.engine.transmitted(peer, &next),
+                Some(Ok(())) => {
+                    self.core.engine.transmitted(peer, &next);
+                    if let Out::Bytes(Span { len: LONG.., .. }) = next.payload {
+                        self.core.carried_long(rail, link);
+                    }
+                }
                 Some(Err(Full)) => return self.wait_for_room(peer),
                 None => self.core.engine.unlisted(peer, &next),
             }
@@ -99,7 +104,16 @@ impl Worker {
     }
 }
 
+/// A payload of so many bytes is one for which more lanes are of use.
+const LONG: usize = 8 << 10;
+
 impl Core {
+    fn carried_long(&mut self, rail: RailId, link: LinkId) {
+        if let Some(info) = self.link(rail, link) {
+            info.long = true;
+        }
+    }
+
     /// Lists the addresses of a span as bytes for the peer; how many. None when they are too many, or gone.
     fn list(&self, span: Span, iov: &mut Vec<RawIov>, out: &mut [u8; Region::MAX_BYTES]) -> Option<usize> {
         let mut region = Region::default();

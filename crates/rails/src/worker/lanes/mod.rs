@@ -148,7 +148,10 @@ impl Worker {
         links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, long: false });
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let speed = way.and_then(|way| lanes.ways.get(way)).map_or(0, |way| way.pair.speed);
-        let estimate = Estimate::new(open::bytes_per_second(speed), u64::from(info.rtt) * 1000);
+        // what interfaces claim counts for less than what others of the same pair of hosts do
+        let known = lanes.up.iter().map(|lane| &lane.estimate).filter(|one| one.is_measured());
+        let rate = known.map(Estimate::rate).max().unwrap_or(u64::MAX).min(open::bytes_per_second(speed));
+        let estimate = Estimate::new(rate, u64::from(info.rtt) * 1000);
         let (near, far) = ends.unzip();
         lanes.up.push(Lane {
             number,

@@ -101,6 +101,11 @@ impl Worker {
         if lanes.up.iter().any(moved) {
             self.sample(&mut lanes);
         }
+        if std::env::var_os("POLYRAIL_DEBUG").is_some() && now.duration_since(self.began).as_millis() % 500 < 6 {
+            for l in &lanes.up {
+                eprintln!("{} lane {} rate {} rtt {} queued {} delivered {} window {} stalled {:?}", std::process::id(), l.number, l.estimate.rate(), l.estimate.rtt(), l.queued, l.delivered, l.estimate.window(), l.stalled.map(|s| now - s));
+            }
+        }
         let silent = lanes.up.iter().position(|lane| lane.is_silent(now));
         let another = |at: usize| {
             let answers = |lane: &Lane| lane.stalled.is_none_or(|since| now - since < SILENT.0 / 2);
