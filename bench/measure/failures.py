@@ -18,7 +18,8 @@ from .rails import Contender, open_mpi, ours, ucx
 
 RAILS, RAIL, LINE_RATE = 4, 1, 118.6e6
 SPEC = " ".join(["1000"] * RAILS)
-FAILS_AFTER, MENDED_AFTER, SECONDS, LIMIT = 3.0, 6.0, 15, 60
+# Five seconds lie well between two retransmissions of TCP (3.0 and 6.2 s after the first), so that chance has no part in it.
+FAILS_AFTER, MENDED_AFTER, SECONDS, LIMIT = 3.0, 8.0, 15, 60
 MESSAGE = 4 << 20
 SAMPLE_EACH = 0.05
 # A rail that is asked now and then whether it works again is not in use; one that carries a quarter of its rate is.
@@ -42,9 +43,9 @@ def scenarios() -> list[Scenario]:
     rail = str(RAIL)
     cut, joined = ["rail", rail, "down"], ["rail", rail, "up"]
     return [
-        Scenario("one is cut for 3 s", cut, joined),
-        Scenario("one swallows everything for 3 s", ["blackhole", rail, "on"], ["blackhole", rail, "off"]),
-        Scenario("one is ten times slower for 3 s", ["rate", rail, "100"], ["rate", rail, "1000"]),
+        Scenario("one is cut for 5 s", cut, joined),
+        Scenario("one swallows everything for 5 s", ["blackhole", rail, "on"], ["blackhole", rail, "off"]),
+        Scenario("one is ten times slower for 5 s", ["rate", rail, "100"], ["rate", rail, "1000"]),
         Scenario("one is cut for good", cut, joined, for_good=True),
     ]
 
@@ -52,7 +53,8 @@ def scenarios() -> list[Scenario]:
 def lab(words: list[str]) -> None:
     outcome = subprocess.run([ROOT / "scripts/lab", *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if outcome.returncode != 0:
-        raise Failed(f"scripts/lab {' '.join(words)}: {(outcome.stderr.strip() or 'refused').splitlines()[-1]}")
+        said = [line for line in outcome.stderr.splitlines() if line.startswith("lab: ")]
+        raise Failed(f"scripts/lab refuses {' '.join(words)}" + "".join(f" ({line})" for line in said))
 
 
 @dataclass
@@ -159,15 +161,13 @@ def tables(rounds: int, rails: str) -> list[Table]:
     for scenario in scenarios():
         try:
             lab(scenario.mended)
-            refused = ""
         except Failed as why:
-            refused = str(why)
+            print(f"\nNot measured: {scenario.title}: {why}")
+            continue
         columns = []
         for each in (ours(RAILS), ucx(RAILS), open_mpi(RAILS)):
-            does: dict[str, Callable[[], Sample]] = {
-                "stream": lambda each=each, scenario=scenario: stream(each, scenario)
-            }
-            columns.append(Column(each.name, does, refused or each.missing(), each.ours))
+            does: dict[str, Callable[[], Sample]] = {"stream": lambda each=each, scenario=scenario: stream(each, scenario)}
+            columns.append(Column(each.name, does, each.missing(), each.ours))
         alternate(columns, rounds)
         found.append(Table(f"Four rails of 1000 Mbit/s, {scenario.title}", columns))
         found[-1].show()
