@@ -162,7 +162,9 @@ def iperf(rail: int, *words: str, before: tuple[str, ...] = (), server: tuple[st
     """Bytes per second that arrive from one TCP stream over a rail, or from two, one each way."""
     port = fresh_port()
     serve = [*before, "iperf3", "-s", "-1", "-p", str(port), *server]
-    send = [*before, "iperf3", "-J", "-p", str(port), "-t", str(STREAM_SECONDS), "-c", f"10.77.{rail}.2", "-B", f"10.77.{rail}.1"]
+    # the first second, in which a stream speeds up, does not count
+    send = [*before, "iperf3", "-J", "-p", str(port), "-O", "1", "-t", str(STREAM_SECONDS)]
+    send += ["-c", f"10.77.{rail}.2", "-B", f"10.77.{rail}.1"]
     output = pair(serve, [*send, *words], port, places=(HOSTS[1], HOSTS[0]))[1]
     ends = json.loads(output.text)["end"]
     return sum(ends[name]["bits_per_second"] for name in ("sum_received", "sum_received_bidir_reverse") if name in ends) / 8
