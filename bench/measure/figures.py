@@ -46,6 +46,8 @@ class Column:
     # Why it cannot be measured here, and how to change that.
     missing: str = ""
     ours: bool = False
+    # What the wires carry: no peer, but what every column is a share of.
+    limit: bool = False
     values: dict[tuple[Figure, int | None], list[float]] = field(default_factory=dict)
     succeeded: set[str] = field(default_factory=set)
     failures: dict[str, list[str]] = field(default_factory=dict)
@@ -116,13 +118,20 @@ class Table:
     def ratio(self, key: tuple[Figure, int | None]) -> float | None:
         """How many times as good as the best peer ours is."""
         ours = next((c.values[key] for c in self.columns if c.ours and key in c.values), None)
-        theirs = [statistics.median(c.values[key]) for c in self.columns if not c.ours and key in c.values]
+        theirs = [statistics.median(c.values[key]) for c in self.columns if not (c.ours or c.limit) and key in c.values]
         if ours is None or not theirs:
             return None
         value = statistics.median(ours)
         if key[0].less_is_better:
             return min(theirs) / value if value else None
         return value / max(theirs) if max(theirs) else None
+
+    def share(self, column: Column, key: tuple[Figure, int | None]) -> float | None:
+        """How much of what the wires carry a column gets."""
+        limit = next((c.values[key] for c in self.columns if c.limit and key in c.values), None)
+        if limit is None or key not in column.values or column.limit:
+            return None
+        return statistics.median(column.values[key]) / statistics.median(limit)
 
     def show(self) -> None:
         shown = [column for column in self.columns if column.values]
@@ -131,9 +140,12 @@ class Table:
             print(f"\n{self.title}, medians of {min(counts)}" + ("" if min(counts) == max(counts) else f" to {max(counts)}"))
             width = max([14] + [len(column.name) + 2 for column in shown])
             compared = any(self.ratio(key) is not None for key in self.rows())
+            ours = next((column for column in shown if column.ours), None)
+            limited = ours is not None and any(self.share(ours, key) is not None for key in self.rows())
             head = "".join(f"{column.name:>{width}}" for column in shown)
             sizes = "bytes" if any(size is not None for _, size in self.rows()) else ""
-            print(f"  {'':<32}{sizes:>6}{head}" + (f"{'vs. best peer':>15}" if compared else ""))
+            head += f"{'vs. best peer':>15}" if compared else ""
+            print(f"  {'':<32}{sizes:>6}{head}" + (f"{'of line rate':>14}" if limited else ""))
             before = None
             for key in self.rows():
                 figure, size = key
@@ -144,7 +156,10 @@ class Table:
                     values = column.values.get(key)
                     cells += f"{written(statistics.median(values)) if values else '-':>{width}}"
                 ratio = self.ratio(key)
-                print(f"  {label:<32}{size_name(size):>6}{cells}" + (f"{ratio:>14.2f}x" if ratio is not None else ""))
+                share = self.share(ours, key) if ours else None
+                cells += f"{ratio:>14.2f}x" if ratio is not None else " " * 15 if share is not None else ""
+                cells += f"{share:>14.0%}" if share is not None else ""
+                print(f"  {label:<32}{size_name(size):>6}{cells}")
         else:
             print(f"\n{self.title}: nothing could be measured")
         for column in self.columns:
@@ -155,7 +170,8 @@ class Table:
                     print(f"  failed: {column.name}, {part}: {why}")
 
 
-COLUMNS = ["table", "figure", "unit", "size_bytes", "series", "median", "min", "max", "rounds", "times_as_good_as_best_peer"]
+COLUMNS = ["table", "figure", "unit", "size_bytes", "series", "median", "min", "max", "rounds"]
+COLUMNS += ["times_as_good_as_best_peer", "of_line_rate"]
 
 
 def save(name: str, tables: list[Table]) -> Path:
@@ -171,9 +187,10 @@ def save(name: str, tables: list[Table]) -> Path:
                 for column in table.columns:
                     if values := column.values.get(key):
                         ratio = table.ratio(key) if column.ours else None
+                        share = table.share(column, key)
                         writer.writerow(
                             [table.title, figure.name, figure.unit, size if size is not None else "", column.name]
                             + [f"{value:.6g}" for value in (statistics.median(values), min(values), max(values))]
-                            + [len(values), f"{ratio:.4f}" if ratio is not None else ""]
+                            + [len(values), *(f"{part:.4f}" if part is not None else "" for part in (ratio, share))]
                         )
     return file

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from .figures import Column, Failed, Figure, Parts, Sample, Table, alternate
-from .programs import POLYRAIL, Output, alone, provider_missing
+from .programs import POLYRAIL, ROOT, Output, alone, provider_missing
 
 OSU = "build the OSU micro-benchmarks with this MPI's mpicc and set {} to the directory that holds pt2pt/osu_latency"
 OPEN_MPI_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -59,6 +59,18 @@ def mpiexec(program: Path) -> str:
     if found := re.search(r"^launcher\s+(\S+),", output.text, re.MULTILINE):
         return found[1]
     raise Failed(f"no launcher in what polyrail run --dry-run says of {program}")
+
+
+def build(family: str, source: Path) -> Path:
+    """An MPI program of one file, by this MPI's own compiler."""
+    program = ROOT / "build" / family / source.stem
+    compiler = ROOT / ".venv" / family / "bin/mpicc"
+    if not compiler.is_file():
+        raise Failed(f"{compiler.relative_to(ROOT)} is not there (make setup)")
+    if not program.is_file() or program.stat().st_mtime < source.stat().st_mtime:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        alone([compiler, "-std=c11", "-O2", "-Wall", "-Wextra", "-o", program, source])
+    return program
 
 
 def read(output: Output, figures: list[Figure]) -> Sample:

@@ -132,6 +132,10 @@ class Process:
             file.close()
         return Output(texts[0], texts[1], self.process.returncode, usage.ru_utime + usage.ru_stime)
 
+    def so_far(self) -> str:
+        """What it has written to its standard output until now."""
+        return os.pread(self.out.fileno(), 1 << 24, 0).decode(errors="replace")
+
     def running(self) -> bool:
         return self.process.returncode is None and os.waitid(
             os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT

@@ -1,0 +1,249 @@
+"""Several rails between two hosts of scripts/lab used as one, beside what peers make of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import mpi
+from .figures import CPU, Column, Failed, Figure, Parts, Sample, Table, alternate, size_name
+from .programs import POLYRAIL, ROOT, Output, Place, alone, fresh_port, pair, provider_missing
+
+ONE_WAY, BOTH_WAYS = Figure("osu_bw", "MB/s", False), Figure("osu_bibw", "MB/s", False)
+LATENCY, STREAM = Figure("osu_latency", "us", True), Figure("a stream", "MB/s", False)
+HOSTS = (Place("a"), Place("b"))
+
+K, M = 1 << 10, 1 << 20
+# A window holds enough to keep the wires busy between two windows; at 256 MB one message must do that by itself.
+WINDOWS = {64 * K: 64, M: 16, 4 * M: 8, 16 * M: 4, 64 * M: 2, 256 * M: 1}
+ALL, LARGE, HUGE = list(WINDOWS), [16 * M, 64 * M, 256 * M], [64 * M, 256 * M]
+# So long does a cell take that gets all of the wires, apart from its start and its one window to warm up.
+CELL_SECONDS = 1.5
+CPU_SIZE, CPU_SECONDS = 16 * M, 3
+STREAM_SECONDS = 2
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Rails as scripts/lab has them, one word each, and what is measured over them."""
+
+    rails: str
+    one_way: list[int] = field(default_factory=list)
+    both_ways: list[int] = field(default_factory=list)
+    # least and most bytes
+    latency: tuple[int, int] | None = None
+    # latency and CPU of all rails against those of one, too
+    against_one: bool = False
+
+    def count(self) -> int:
+        return len(self.rails.split())
+
+    def bytes_per_second(self) -> float:
+        return sum(int(rate) for rate in re.findall(r"(?:^|[ :])(\d+)", self.rails)) * 1e6 / 8
+
+    def title(self) -> str:
+        return f"Rails of {' + '.join(self.rails.split())} Mbit/s"
+
+
+SETTINGS = [
+    *(Setting(" ".join(["1000"] * count), ALL, ALL, against_one=count == 4) for count in (1, 2, 3, 4)),
+    *(Setting(rails, LARGE) for rails in ("1000 250", "1000 100", "1000 500 250 125")),
+    Setting("1000 relay:1000,delay=10ms", HUGE, latency=(8, 8)),
+    # unshaped: processors that have nothing to wait for show what each byte costs them
+    Setting("0 0 0 0", against_one=True),
+]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An MPI over some way to use rails: how a program of two ranks, one on each host, is started."""
+
+    name: str
+    family: str
+    env: dict[str, str]
+    arguments: list[str] = field(default_factory=list)
+    ours: bool = False
+
+    def command(self, program: Path, *words: object) -> list[str]:
+        launch = [*mpi.launch(self.family, 2, "two"), *self.arguments]
+        before = [str(POLYRAIL), "run", *launch, "--"] if self.ours else [mpi.mpiexec(program), *launch]
+        environment = (f"{name}={value}" for name, value in {**mpi.OPEN_MPI_ROOT, **self.env}.items())
+        return ["env", *environment, *before, str(program), *map(str, words)]
+
+    def run(self, program: Path, *words: object) -> Output:
+        return alone(self.command(program, *words))
+
+    def osu(self) -> Path:
+        variable = "OSU_MPICH" if self.family == "mpich" else "OSU_OMPI"
+        if directory := mpi.osu_directory(variable):
+            return directory / "pt2pt"
+        raise Failed(mpi.OSU.format(variable))
+
+    def missing(self) -> str:
+        try:
+            self.osu()
+        except Failed as why:
+            return str(why)
+        return provider_missing() if self.ours else ""
+
+
+def names(rails: int) -> str:
+    return ",".join(f"r{rail}" for rail in range(rails))
+
+
+def ours(rails: int, name: str = "polyrail") -> Contender:
+    return Contender(name, "mpich", {"POLYRAIL_INTERFACES": names(rails)}, ours=True)
+
+
+def ucx(rails: int, told: bool = True, name: str = "MPICH, UCX") -> Contender:
+    """MPICH over UCX, which uses two rails unless it is told to use more."""
+    env = {"MPIR_CVAR_CH4_NETMOD": "ucx", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": names(rails)}
+    if told:
+        env |= {f"UCX_MAX_{kind}_RAILS": str(rails) for kind in ("RNDV", "EAGER", "RMA")}
+    return Contender(name, "mpich", env)
+
+
+def open_mpi(rails: int, name: str = "Open MPI, tcp") -> Contender:
+    words = ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", names(rails)]
+    return Contender(name, "openmpi", {}, words)
+
+
+def libfabric(name: str = "MPICH, libfabric tcp") -> Contender:
+    return Contender(name, "mpich", {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "r0"})
+
+
+def contenders(rails: int) -> list[Contender]:
+    found = [ours(rails), ucx(rails), open_mpi(rails)]
+    if rails == 1:
+        found.append(libfabric())
+    if rails == 4:
+        found.append(ucx(rails, told=False, name="as installed, UCX"))
+    return found
+
+
+def parts(contender: Contender, setting: Setting) -> Parts:
+    """The benchmarks, a size each: what is measured at the same time should be as close together as can be."""
+
+    def bandwidth(figure: Figure, size: int) -> Sample:
+        window = WINDOWS[size]
+        count = max(2, round(CELL_SECONDS * setting.bytes_per_second() / (size * window)))
+        words = ["-m", f"{size}:{size}", "-W", window, "-x", 1, "-i", count]
+        return mpi.read(contender.run(contender.osu() / figure.name, *words), [figure])
+
+    found: Parts = {}
+    for figure, sizes in ((ONE_WAY, setting.one_way), (BOTH_WAYS, setting.both_ways)):
+        for size in sizes:
+            found[f"{figure.name} {size_name(size)}"] = lambda figure=figure, size=size: bandwidth(figure, size)
+    if setting.latency:
+        found[LATENCY.name] = lambda: latency(contender, *setting.latency)
+    return found
+
+
+def latency(contender: Contender, least: int, most: int) -> Sample:
+    return mpi.read(contender.run(contender.osu() / LATENCY.name, "-m", f"{least}:{most}", "-x", 200, "-i", 2000), [LATENCY])
+
+
+def processors(contender: Contender) -> Sample:
+    """What both ranks use of processors, without the starting, for a stream of large messages."""
+    program = mpi.build(contender.family, ROOT / "bench/stream_check.c")
+    output = contender.run(program, CPU_SECONDS, CPU_SIZE, "nocheck")
+    if found := re.search(r"^end \S+ (\d+) 0 \S+ (\S+)", output.text, re.MULTILINE):
+        return {(CPU, CPU_SIZE): float(found[2]) / float(found[1]) * 1e9}
+    raise Failed(output.reason())
+
+
+def iperf(rail: int, *words: str, before: tuple[str, ...] = (), server: tuple[str, ...] = ()) -> float:
+    """Bytes per second that arrive from one TCP stream over a rail, or from two, one each way."""
+    port = fresh_port()
+    serve = [*before, "iperf3", "-s", "-1", "-p", str(port), *server]
+    # the first second, in which a stream speeds up, does not count
+    send = [*before, "iperf3", "-J", "-p", str(port), "-O", "1", "-t", str(STREAM_SECONDS)]
+    send += ["-c", f"10.77.{rail}.2", "-B", f"10.77.{rail}.1"]
+    output = pair(serve, [*send, *words], port, places=(HOSTS[1], HOSTS[0]))[1]
+    ends = json.loads(output.text)["end"]
+    return sum(ends[name]["bits_per_second"] for name in ("sum_received", "sum_received_bidir_reverse") if name in ends) / 8
+
+
+def line_rate(setting: Setting) -> Parts:
+    """What TCP carries by as many streams as there are rails, all at once: no stack can do more."""
+
+    def measure(keys: list[tuple[Figure, int | None]], *words: str) -> Sample:
+        with ThreadPoolExecutor(setting.count()) as pool:
+            rates = pool.map(lambda rail: iperf(rail, *words, server=("-B", f"10.77.{rail}.2")), range(setting.count()))
+            return dict.fromkeys(keys, sum(rates) / 1e6)
+
+    found: Parts = {"a stream": lambda: measure([*((ONE_WAY, size) for size in setting.one_way), (STREAM, None)])}
+    if setting.both_ways:
+        found["streams both ways"] = lambda: measure([(BOTH_WAYS, size) for size in setting.both_ways], "--bidir")
+    return found
+
+
+def mptcp(setting: Setting) -> Callable[[], Sample]:
+    """The kernel's own way to use several rails, by one stream."""
+
+    def measure() -> Sample:
+        rails = setting.count()
+        for place in HOSTS:
+            alone(["ip", "mptcp", "limits", "set", "subflow", str(rails), "add_addr_accepted", str(rails)], place=place)
+        alone(["ip", "mptcp", "endpoint", "flush"], place=HOSTS[1])
+        for rail in range(1, rails):
+            alone(["ip", "mptcp", "endpoint", "add", f"10.77.{rail}.2", "dev", f"r{rail}", "signal"], place=HOSTS[1])
+        # the server takes further streams at its other addresses: it is bound to none
+        return {(STREAM, None): iperf(0, before=("mptcpize", "run")) / 1e6}
+
+    return measure
+
+
+def iperf_missing() -> str:
+    return "" if shutil.which("iperf3") else "install iperf3 (Debian: iperf3)"
+
+
+def mptcp_missing() -> str:
+    if not os.path.exists("/proc/sys/net/mptcp/enabled"):
+        return "this kernel has no MPTCP"
+    return iperf_missing() or ("" if shutil.which("mptcpize") else "install mptcpize (Debian: mptcpize)")
+
+
+def tables(rounds: int, rails: str) -> list[Table]:
+    """Inside scripts/lab with these rails."""
+    setting = next((known for known in SETTINGS if known.rails == rails), Setting(rails, LARGE))
+    found = []
+    if setting.one_way:
+        columns = [Column("line rate", line_rate(setting), iperf_missing(), limit=True)]
+        for each in contenders(setting.count()):
+            columns.append(Column(each.name, parts(each, setting), each.missing(), each.ours))
+        if setting.count() > 1:
+            columns.append(Column("kernel MPTCP", {"a stream": mptcp(setting)}, mptcp_missing()))
+        found.append(measured(setting.title(), columns, rounds))
+    if setting.against_one:
+        columns = []
+        for each in against_one(setting.count()):
+            does: Parts = {"osu_latency": lambda each=each: latency(each, 8, 8 * K), "CPU": lambda each=each: processors(each)}
+            columns.append(Column(each.name, does, each.missing(), each.ours))
+        found.append(measured(f"{setting.title()}, all against r0 alone", columns, rounds))
+    return found
+
+
+def against_one(rails: int) -> list[Contender]:
+    return [
+        ours(rails, f"polyrail, {rails}"),
+        ours(1, "polyrail, 1"),
+        ucx(rails, name=f"UCX, {rails}"),
+        ucx(1, name="UCX, 1"),
+        open_mpi(rails, f"Open MPI, {rails}"),
+        open_mpi(1, "Open MPI, 1"),
+        libfabric("libfabric, 1"),
+    ]
+
+
+def measured(title: str, columns: list[Column], rounds: int) -> Table:
+    alternate(columns, rounds)
+    table = Table(title, columns)
+    table.show()
+    return table
