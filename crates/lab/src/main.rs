@@ -55,13 +55,7 @@ fn run(name: &str, namespaces: [&str; 2], socket: &str, words: &[&str]) -> Resul
 /// any network card; it cuts them up itself and treats what they are made of one by one.
 fn open(name: &str, namespace: &str, mtu: u16) -> io::Result<SyncDevice> {
     setns(File::open(Path::new(namespace))?, CloneFlags::CLONE_NEWNET)?;
-    let device = DeviceBuilder::new()
-        .name(name)
-        .mtu(mtu)
-        .with(|linux| {
-            linux.offload(true).tx_queue_len(4000);
-        })
-        .build_sync()?;
+    let device = DeviceBuilder::new().name(name).mtu(mtu).offload(true).build_sync()?;
     device.set_nonblocking(true)?;
     Ok(device)
 }

@@ -16,7 +16,10 @@ use crate::pcap::Pcap;
 
 /// The shortest sleep. Packets that are due sooner leave late by so much, but together: a busy rail costs a wake-up for many
 /// packets, and the other end is handed many at once, as by an interrupt of a network card.
-const QUANTUM: Duration = Duration::from_micros(50);
+const QUANTUM: Duration = Duration::from_micros(100);
+
+/// The longest sleep while packets queue up, so that more of them do not pile up in the device.
+const LONGEST: Duration = Duration::from_millis(1);
 
 /// Packets written by one call, and what one of them may grow to when others of its stream are put into it.
 const BATCH: usize = 64;
@@ -91,7 +94,10 @@ impl Relay {
         }
     }
 
-    /// Sleeps until there is something to do; says which device has packets, and whether somebody connects.
+    /// Sleeps until there is something to do; says which device may have packets, and whether somebody connects.
+    ///
+    /// Where packets queue up already, newcomers wake nobody: they could not leave before those. Else each acknowledgement
+    /// would cost a wake-up for the few packets that it lets its sender send.
     fn sleep(&mut self, listener: &UnixListener) -> io::Result<[bool; 3]> {
         let due = self.shapers.iter().filter_map(Shaper::next).min();
         if due.is_none()
@@ -99,13 +105,20 @@ impl Relay {
         {
             pcap.flush();
         }
-        let timeout = due.map(|due| TimeSpec::from(due.saturating_sub(self.now()).max(QUANTUM)));
-        let mut ready = [self.devices[0].as_fd(), self.devices[1].as_fd(), listener.as_fd()]
-            .map(|source| PollFd::new(source, PollFlags::POLLIN));
+        let congested = self.shapers.iter().any(Shaper::congested);
+        let (events, longest) = match congested {
+            true => (PollFlags::empty(), LONGEST),
+            false => (PollFlags::POLLIN, Duration::MAX),
+        };
+        let timeout = due.map(|due| TimeSpec::from(due.saturating_sub(self.now()).clamp(QUANTUM, longest)));
+        let [a, b] = self.devices.each_ref().map(|device| PollFd::new(device.as_fd(), events));
+        let mut ready = [a, b, PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         match ppoll(&mut ready, timeout, None) {
             Err(why) if why != nix::Error::EINTR => return Err(why.into()),
-            _ => Ok(ready.map(|source| source.any().unwrap_or(false))),
+            _ => {}
         }
+        let [a, b, asked] = ready.map(|source| source.any().unwrap_or(false));
+        Ok([a || congested, b || congested, asked])
     }
 
     /// Takes in what the host sends by device `from`.

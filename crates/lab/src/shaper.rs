@@ -88,6 +88,11 @@ impl<P> Shaper<P> {
         self.queue.len() + self.line.len()
     }
 
+    /// Whether packets wait for the rate: another one would leave after them.
+    pub fn congested(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Changes what it does from `now` on.
     pub fn configure(&mut self, now: Duration, settings: Settings) {
         self.advance(now);
