@@ -43,10 +43,8 @@ pub struct Shaper<P> {
     filled: Duration,
     queue: VecDeque<Packet<P>>,
     queued: usize,
-    /// In the order of `due`.
+    /// In the order in which they come out, with the time before which they do not.
     line: VecDeque<(Duration, Packet<P>)>,
-    /// When the last packet that kept the order is due.
-    last: Duration,
     counters: Counters,
 }
 
@@ -68,7 +66,6 @@ impl<P> Shaper<P> {
             queue: VecDeque::new(),
             queued: 0,
             line: VecDeque::new(),
-            last: Duration::ZERO,
             counters: Counters::default(),
         }
     }
@@ -98,7 +95,6 @@ impl<P> Shaper<P> {
         self.advance(now);
         self.fill(now);
         self.settings = settings;
-        self.tokens = self.tokens.min(settings.burst());
     }
 
     /// Whether packets vanish from now on: those under way at once, and all that come.
@@ -174,13 +170,10 @@ impl<P> Shaper<P> {
     /// When the head of the queue leaves it.
     fn leaves(&self, head: &Packet<P>) -> Duration {
         let missing = head.bytes as f64 - self.tokens;
-        // a packet larger than the bucket leaves when the bucket is full, and owes the rest
-        let missing = missing.min(self.settings.burst() - self.tokens);
         if missing <= 0.0 || self.settings.rate == 0.0 {
             return self.filled;
         }
-        // Rounded up to the clock's unit: the tokens must be there by then.
-        self.filled + Duration::from_secs_f64(missing / self.settings.rate) + Duration::from_nanos(1)
+        self.filled + Duration::from_secs_f64(missing / self.settings.rate)
     }
 
     fn fill(&mut self, now: Duration) {
@@ -198,8 +191,7 @@ impl<P> Shaper<P> {
         }
         let jitter = self.settings.jitter;
         let due = now + self.shortest() + jitter.mul_f64(1.0 + self.wander.at(now, jitter, &mut self.random));
-        self.last = self.last.max(due);
-        self.line.push_back((self.last, packet));
+        self.line.push_back((due, packet));
     }
 }
 
@@ -222,7 +214,7 @@ impl Wander {
         }
         let passed = now.saturating_sub(self.start);
         if passed >= stretch {
-            self.from = if passed < stretch * 2 { self.to } else { random.between(-1.0, 1.0) };
+            self.from = self.to;
             self.to = random.between(-1.0, 1.0);
             self.start = now;
         }
