@@ -28,6 +28,10 @@ const LARGEST: usize = VIRTIO_NET_HDR_LEN + 65_535;
 /// Packets that one read may turn into: 64 KiB in segments of 256 bytes.
 const SEGMENTS: usize = 256;
 
+/// What a packet would have on a wire besides: the header that the shapers of veth rails count too, so that both kinds of
+/// rail carry the same at the same rate.
+const ETHERNET: usize = 14;
+
 /// Reads from one device before the other's turn.
 const TURN: usize = 16;
 
@@ -142,7 +146,7 @@ impl Relay {
                 {
                     pcap.write(&packet);
                 }
-                if let Some(dropped) = self.shapers[from].push(now, *size, packet) {
+                if let Some(dropped) = self.shapers[from].push(now, *size + ETHERNET, packet) {
                     self.pool.give(dropped);
                 }
             }
