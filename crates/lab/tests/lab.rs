@@ -100,6 +100,11 @@ fn round_trip([a, b]: &[UdpSocket; 2]) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
+/// Whether packets pass, be it after some time: neighbours may have to be found anew.
+fn answers(ends: &[UdpSocket; 2]) -> bool {
+    (0..5).any(|_| round_trip(ends).is_ok())
+}
+
 fn shortest_round_trip(ends: &[UdpSocket; 2]) -> Duration {
     (0..10).map(|_| round_trip(ends).unwrap()).min().unwrap()
 }
@@ -157,20 +162,20 @@ fn rails_go_down_and_come_back_in_mid_run() {
 fn inside_faults() {
     for rail in [0, 1] {
         let ends = udp(rail);
-        round_trip(&ends).unwrap();
+        assert!(answers(&ends));
         command(&format!("rail {rail} down"));
         round_trip(&ends).unwrap_err();
         command(&format!("rail {rail} up"));
         command(&format!("rail {rail} up")); // it was up already
-        round_trip(&ends).unwrap();
+        assert!(answers(&ends));
         command(&format!("blackhole {rail} on"));
         let silence = round_trip(&ends).unwrap_err();
         assert_eq!(silence.kind(), ErrorKind::WouldBlock, "the sender is told nothing");
         assert!(!command(&format!("stats {rail}")).contains("a>b vanished 0"));
         command(&format!("blackhole {rail} off"));
-        round_trip(&ends).unwrap();
+        assert!(answers(&ends));
         command(&format!("rate {rail} 10"));
-        round_trip(&ends).unwrap();
+        assert!(answers(&ends));
     }
     for wrong in ["rail 0 sideways", "rail 2 down", "relay 0 loss=1%", "relay 1 loss=2", "rate 0"] {
         let output = Command::new(SCRIPT).args(wrong.split(' ')).output().unwrap();
