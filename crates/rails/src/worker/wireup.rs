@@ -45,7 +45,8 @@ pub fn host_id() -> Result<HostId, Error> {
     let read = |path: &str, error| Error::system(format!("reading {path}"), error);
     let boot = "/proc/sys/kernel/random/boot_id";
     let boot_id = std::fs::read(boot).map_err(|e| read(boot, e))?;
-    let net = "/proc/self/ns/net";
+    // a thread may be in a namespace of its own, and so are its sockets
+    let net = "/proc/thread-self/ns/net";
     let inode = std::fs::metadata(net).map_err(|e| read(net, e))?.ino();
     let PeerId(id) = Key::derive(&boot_id, &inode.to_le_bytes()).id();
     let [a, b, c, d, e, f, g, h, ..] = id;
