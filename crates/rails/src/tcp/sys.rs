@@ -118,6 +118,8 @@ pub struct Info {
     pub app_limited: bool,
     /// Congestion window, in packets.
     pub window: u32,
+    /// Bytes that the peer's kernel is ready to take; 0 also where this kernel does not tell.
+    pub peer_window: u32,
     /// Bytes given to the link and not acknowledged by the peer's kernel.
     pub queued: u64,
     /// Bytes that the peer's kernel has acknowledged, altogether.
@@ -126,7 +128,7 @@ pub struct Info {
 
 /// Asks the kernel; None when it does not answer.
 pub(super) fn info(fd: RawFd) -> Option<Info> {
-    let mut bytes = [0u8; 192];
+    let mut bytes = [0u8; 240];
     let mut len = bytes.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the array. libc's tcp_info ends before the fields of interest.
     let result = unsafe {
@@ -151,6 +153,7 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
         segments: word(156),
         min_rtt: word(148),
         delivery_rate: long(160),
+        peer_window: word(228),
         ..Info::default()
     })
 }

@@ -161,7 +161,9 @@ impl Worker {
         let turn = handshake.turn(self.shm.doorbell().as_fd());
         if handshake.reached && !reached {
             // from here on it only has to find the time
-            handshake.deadline = Instant::now() + self.config.answer_timeout;
+            let lane = matches!(handshake.half, Half::Lane(..));
+            let time = if lane { super::lanes::ANSWER } else { self.config.answer_timeout };
+            handshake.deadline = Instant::now() + time;
         }
         if let Some(peer) = handshake.ours()
             && handshake.proving

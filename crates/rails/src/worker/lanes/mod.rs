@@ -24,7 +24,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-pub(super) use open::Way;
+pub(super) use open::{ANSWER, Way};
 pub use watch::LaneReport;
 
 /// How long a session whose last lane ended by a word of the peer's kernel waits for another.
@@ -246,7 +246,14 @@ impl Worker {
         }
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return Ok(()) };
         let Some(at) = lanes.retiring.iter().position(|lane| lane.number == number) else {
-            return Err(IMPOSSIBLE);
+            // the other side took a lane for open whose opening came to nothing here
+            let unopened = lanes.opens && received == 0 && lanes.spent.contains(&number);
+            if !unopened {
+                return Err(IMPOSSIBLE);
+            }
+            self.abandon_lane(peer, number);
+            self.core.engine.say(peer, Frame::Retire { lane: number, received: 0 });
+            return Ok(());
         };
         let link = lanes.retiring.remove(at).link;
         let parcels = self.tcp.reclaim(link, received).ok_or(IMPOSSIBLE)?;

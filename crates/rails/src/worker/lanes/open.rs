@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// How long the network may take to connect before another attempt is worth more.
 const CONNECT: Duration = Duration::from_secs(1);
+/// How long the peer's program may take to answer before another attempt is worth more.
+pub(in super::super) const ANSWER: Duration = Duration::from_secs(5);
 /// How long to wait before the next attempt where there was a lane before, at first and at most; and where there never was.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 const NEVER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -35,6 +37,8 @@ enum State {
 pub(in super::super) struct Way {
     pub pair: Pair,
     state: State,
+    /// The number of the lane that is being opened.
+    opening: u16,
     /// There was a lane before.
     worked: bool,
     retry: Instant,
@@ -45,7 +49,7 @@ pub(in super::super) struct Way {
 
 impl Way {
     fn new(pair: Pair) -> Self {
-        Self { pair, state: State::Idle, worked: false, retry: Instant::now(), pause: NEVER.0, why: None }
+        Self { pair, state: State::Idle, opening: 0, worked: false, retry: Instant::now(), pause: NEVER.0, why: None }
     }
 
     pub(super) fn opened(&mut self, number: u16) {
@@ -149,10 +153,20 @@ impl Worker {
             nonce: Nonce(random().map_err(|error| error.to_string())?),
         };
         let half = Half::Lane(Box::new(Initiator::new(args, self.wireup.offer.clone())), peer, at);
+        lanes.ways[at].opening = number;
         self.wireup
             .add(Stream::Tcp(stream), half, Instant::now() + CONNECT)
             .map(|_| ())
             .map_err(|error| error.to_string())
+    }
+
+    /// A lane that is being opened is not to come about.
+    pub(super) fn abandon_lane(&mut self, peer: PeerIdx, number: u16) {
+        let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return };
+        let opening = |way: &Way| way.state == State::Opening && way.opening == number;
+        let Some(at) = lanes.ways.iter().position(opening) else { return };
+        self.wireup.handshakes.retain(|_, h| !matches!(h.half, Half::Lane(_, of, way) if of == peer && way == at));
+        self.lane_refused(peer, at, "the peer gave it up".into());
     }
 
     /// An attempt to open a lane has come to nothing.

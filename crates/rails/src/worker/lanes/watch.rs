@@ -48,8 +48,9 @@ impl Lane {
             rtt: u64::from(info.rtt) * 1000,
             min_rtt: u64::from(info.min_rtt) * 1000,
         });
-        // what the peer's program does not take is not owed by its kernel
-        let owed = info.unacked > 0 && info.delivered == self.delivered;
+        // what the peer's program does not take is not owed by its kernel; what cannot even be sent, for want of a route, is
+        let takes = info.unacked > 0 || info.peer_window > 0;
+        let owed = takes && info.queued > 0 && info.delivered == self.delivered;
         self.stalled = owed.then(|| self.stalled.unwrap_or(now));
         (self.delivered, self.queued, self.retransmitted) = (info.delivered, info.queued, info.retransmitted);
     }
