@@ -90,7 +90,8 @@ impl Estimate {
         if took > MOST {
             return;
         }
-        let seen = u64::try_from(u128::from(delivered) * u128::from(S) / u128::from(took)).unwrap_or(u64::MAX);
+        let seen =
+            u64::try_from(u128::from(delivered) * u128::from(S) / u128::from(took)).unwrap_or(u64::MAX);
         // who has little to send shows nothing of what could be sent
         let busy = last.queued >= BUSY && sample.queued >= BUSY;
         if !busy {
@@ -132,6 +133,11 @@ impl Estimate {
         let time = self.rtt.saturating_add(AHEAD);
         let bytes = u128::from(self.rate) * u128::from(time) / u128::from(S);
         u64::try_from(bytes).unwrap_or(u64::MAX).clamp(LEAST_WINDOW, MOST_WINDOW)
+    }
+
+    /// How many bytes the lane should be given now, if it holds so many already.
+    pub fn room(&self, queued: u64) -> u64 {
+        if queued < self.window() { self.slice() } else { 0 }
     }
 
     /// How long a fragment should be, in bytes: about a millisecond of the lane.

@@ -73,7 +73,8 @@ pub fn pairs(near: &[End<'_>], far: &[End<'_>], most: usize) -> Vec<Pair> {
                 .min_by_key(|(distance, ..)| *distance);
             if let Some((distance, x, y)) = best {
                 let speed = speed(a.speed, b.speed);
-                let pair = Pair { near: (a.index, x.ip()), far: (b.index, y.ip()), direct: distance < 2, speed };
+                let pair =
+                    Pair { near: (a.index, x.ip()), far: (b.index, y.ip()), direct: distance < 2, speed };
                 all.push((distance, pair, i, j));
             }
         }
@@ -121,7 +122,10 @@ mod tests {
         let both = [near, far].map(|side| side.iter().map(|texts| nets(texts)).collect::<Vec<_>>());
         let [near, far] = both.each_ref().map(|side| {
             let end = |(i, nets)| End { index: i as u32 + 1, speed: 0, flags: InterfaceFlags(0), nets };
-            side.iter().enumerate().map(|(i, nets): (usize, &Vec<Net>)| end((i, &nets[..]))).collect::<Vec<_>>()
+            side.iter()
+                .enumerate()
+                .map(|(i, nets): (usize, &Vec<Net>)| end((i, &nets[..])))
+                .collect::<Vec<_>>()
         });
         pairs(&near, &far, 16).iter().map(|p| alloc::format!("{} {}", p.near.1, p.far.1)).collect()
     }

@@ -76,8 +76,8 @@ pub fn share(loads: &[Load], which: usize, left: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
     use crate::lanes::MS;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     const GIGABIT: u64 = 125_000_000;

@@ -8,7 +8,7 @@ use super::super::inbound::RailId;
 use super::{Lanes, Worker};
 use crate::rail::{Full, LinkId, Rail, RawIov};
 use polyrail_core::frame::MAX_HEADER;
-use polyrail_core::lanes::{Load, fastest, share};
+use polyrail_core::lanes::{Load, fastest, next_part, preferred};
 use polyrail_core::proto::{Out, PeerIdx, REORDER_WINDOW};
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,6 @@ use std::time::{Duration, Instant};
 const MAY_CHANGE: u32 = REORDER_WINDOW / 2;
 /// So much may go by the lane last chosen before the choice is made anew, in bytes.
 const BUDGET: usize = 16 << 10;
-/// A lane whose part is less than this leaves it to the others, in bytes.
-const LEAST_PART: u64 = 8 << 10;
-/// Another lane is chosen if it delivers earlier by this much: one part in so many, and nanoseconds.
-const BETTER: (u64, u64) = (8, 20_000);
 /// How often estimates are brought up to date while something is sent.
 const SAMPLE: Duration = Duration::from_millis(2);
 
@@ -154,18 +150,10 @@ impl Worker {
             let left = self.core.engine.bulk_left(peer).max(1 << 20);
             let room = |at: usize| {
                 let lane = &lanes.up[at];
-                !fill.full[at]
-                    && fill.loads[at].queued < lane.estimate.window()
-                    && self.tcp.wants_more(lane.link)
+                let takes = !fill.full[at] && self.tcp.wants_more(lane.link);
+                if takes { lane.estimate.room(fill.loads[at].queued) } else { 0 }
             };
-            let part = |at: usize| share(&fill.loads, at, left);
-            let candidates = (0..lanes.up.len()).filter(|at| room(*at));
-            let next = candidates
-                .map(|at| (at, part(at)))
-                .filter(|(_, part)| *part >= LEAST_PART)
-                .min_by_key(|(at, _)| fill.loads[*at].arrival(0));
-            let Some((at, part)) = next else { return false };
-            let slice = part.min(lanes.up[at].estimate.slice());
+            let Some((at, slice)) = next_part(&fill.loads, left, room) else { return false };
             let Some(next) = self.core.engine.poll_transmit(peer, slice as usize) else { return true };
             let len = match next.payload {
                 Out::Bytes(span) => span.len,
@@ -193,13 +181,4 @@ impl Worker {
             lane.observe(now, clock, &info);
         }
     }
-}
-
-/// The lane that delivers `len` bytes first; the one in use unless another is clearly better and may be taken.
-fn preferred(loads: &[Load], stays: Option<usize>, free: bool, len: u64) -> Option<usize> {
-    let best = fastest(loads, len)?;
-    let Some(at) = stays.filter(|at| *at != best) else { return Some(best) };
-    let (now, then) = (loads[at].arrival(len), loads[best].arrival(len));
-    let better = now.saturating_sub(then) > then / BETTER.0 + BETTER.1;
-    Some(if free && better { best } else { at })
 }
