@@ -122,6 +122,10 @@ pub struct Info {
     pub queued: u64,
     /// Bytes that the peer's kernel has acknowledged, altogether.
     pub delivered: u64,
+    /// Bytes that came, altogether, those of wireup too.
+    pub received: u64,
+    /// Packets that count as lost at this moment.
+    pub lost: u32,
 }
 
 /// Asks the kernel; None when it does not answer.
@@ -151,6 +155,8 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
         segments: word(156),
         min_rtt: word(148),
         delivery_rate: long(160),
+        received: long(128),
+        lost: word(32),
         ..Info::default()
     })
 }
