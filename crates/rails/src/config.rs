@@ -1,6 +1,7 @@
 //! Settings, from the environment or from code. Nobody needs to set any.
 
 use crate::error::Error;
+use crate::events::LogTo;
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub struct Config {
     /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
     /// all of whose messages come this way.
     pub sleep_after: Option<Duration>,
+    /// Where events are logged; none: nowhere.
+    pub log: Option<LogTo>,
 }
 
 impl Default for Config {
@@ -79,6 +82,7 @@ impl Default for Config {
             congestion: None,
             yielding: true,
             sleep_after: None,
+            log: None,
         }
     }
 }
@@ -105,6 +109,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     (
         "SLEEP_AFTER",
         "microseconds of polling in vain after which to sleep until a message comes (default: never)",
+    ),
+    (
+        "LOG",
+        "append what happens to peers and lanes, one JSON object per line: a file (%p is the process, %h the host) or stderr, then :debug for choices and estimates too (default: nothing)",
     ),
 ];
 
@@ -174,6 +182,9 @@ impl Config {
         let micros = |n| Some(Duration::from_micros(n as u64));
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
+        if let Some(log) = lookup("LOG") {
+            c.log = Some(LogTo::parse(&log).or_else(|why| bad("POLYRAIL_LOG", why))?);
+        }
         Ok(c)
     }
 
@@ -220,7 +231,7 @@ mod tests {
         assert!(!with("RAILS", "tcp").unwrap().shm);
         assert_eq!(with("PORT", "80").unwrap().port, 80);
         for (key, value) in
-            [("RAILS", "ib"), ("PORT", "70000"), ("RNDV", "x"), ("WINDOW", "1"), ("YIELD", "2")]
+            [("RAILS", "ib"), ("PORT", "70000"), ("RNDV", "x"), ("WINDOW", "1"), ("YIELD", "2"), ("LOG", "x:loud")]
         {
             let why = with(key, value).unwrap_err().to_string();
             assert!(why.contains(&format!("POLYRAIL_{key}")), "{why}");

@@ -124,6 +124,10 @@ pub struct Info {
     pub queued: u64,
     /// Bytes that the peer's kernel has acknowledged, altogether.
     pub delivered: u64,
+    /// Bytes that came, altogether, those of wireup too.
+    pub received: u64,
+    /// Packets that count as lost at this moment.
+    pub lost: u32,
 }
 
 /// Asks the kernel; None when it does not answer.
@@ -154,6 +158,8 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
         min_rtt: word(148),
         delivery_rate: long(160),
         peer_window: word(228),
+        received: long(128),
+        lost: word(32),
         ..Info::default()
     })
 }

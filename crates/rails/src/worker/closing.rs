@@ -3,6 +3,7 @@
 use super::buffers::scratch_place;
 use super::handshake::Half;
 use super::inbound::RailId;
+use super::events::What;
 use super::{PeerInfo, Worker};
 use crate::rail::{Down, LinkId, Rail};
 use polyrail_core::frame::Frame;
@@ -15,9 +16,7 @@ impl Worker {
     pub(super) fn gone(&mut self, peer: PeerIdx, why: String) {
         let info = &mut self.core.peers[peer.0 as usize];
         let named = describe(info);
-        if std::env::var_os("POLYRAIL_DEBUG").is_some() {
-            eprintln!("{} gone {named}: {why}", std::process::id());
-        }
+        let told = why.clone();
         info.why = Some(format!("{named}: {why}"));
         info.pid = None;
         self.wireup.failed_at.insert(peer, Instant::now());
@@ -46,6 +45,7 @@ impl Worker {
         }
         self.blocked.retain(|p| *p != peer);
         self.core.engine.peer_down(peer);
+        self.event(peer, None, What::PeerGone(told));
         self.settle();
     }
 

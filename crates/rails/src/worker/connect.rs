@@ -7,7 +7,7 @@
 use super::handshake::{Half, Handshake, Place, Stream, Turn};
 use super::inbound::{LinkInfo, RailId};
 use super::lanes::Lanes;
-use super::wireup::{Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_UNIX, random};
+use super::wireup::{Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_TOP, TOKEN_UNIX, TOKEN_WATCHER, random};
 use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
 use crate::rail::LinkId;
@@ -103,6 +103,8 @@ impl Worker {
             match event.u64 {
                 TOKEN_RAIL => {}
                 TOKEN_TIMER => self.wireup.rang(),
+                TOKEN_TOP => self.tell_watchers(),
+                TOKEN_WATCHER => self.wireup.top.push(),
                 TOKEN_TCP | TOKEN_UNIX => happened += self.accept(event.u64 == TOKEN_UNIX),
                 token => happened += self.shake(token),
             }
@@ -320,6 +322,8 @@ impl Worker {
         let route = self.route_for(peer, session, &costs, unix);
         let info = &mut self.core.peers[peer.0 as usize];
         info.passed_over = passed_over;
+        self.event_peer_up(peer, route, unix, session.offer.process.host);
+        let info = &mut self.core.peers[peer.0 as usize];
         if !unix {
             let theirs = session.offer.interfaces().to_vec();
             info.lanes = Some(Box::new(Lanes::new(session.id, opened, theirs)));
@@ -504,6 +508,7 @@ impl Worker {
         let now = Instant::now();
         self.wireup.catch_up(now);
         self.wireup.hear(now);
+        self.wireup.top.expire(now);
         let late: Vec<_> = self.wireup.handshakes.iter().filter(|(_, h)| h.deadline <= now).collect();
         let late: Vec<_> = late.into_iter().map(|(token, h)| (*token, h.reached)).collect();
         for (token, reached) in late {

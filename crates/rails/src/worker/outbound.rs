@@ -170,7 +170,10 @@ impl Core {
         let done =
             unsafe { if read { cma::read(pid, &local, &remote) } else { cma::write(pid, &local, &remote) } };
         match done {
-            Ok(()) => true,
+            Ok(()) => {
+                self.peers[peer.0 as usize].direct += ours.len as u64;
+                true
+            }
             Err(why) => {
                 self.peers[peer.0 as usize].direct_refused = Some(why.to_string());
                 false

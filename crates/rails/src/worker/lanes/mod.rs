@@ -5,12 +5,14 @@
 //! retired on both sides, and what it had not delivered travels again by the others: see `docs/wire-frames.md`.
 //!
 //! Files: here, what is known of a peer's lanes, and how they come and go; `carry` what travels by which; `watch` how they are
-//! doing; `open` where they may be and how they are opened.
+//! doing; `tell` what is said of them; `open` where they may be and how they are opened.
 
 mod carry;
 mod open;
+mod tell;
 mod watch;
 
+use super::events::{LaneName, What};
 use super::inbound::{Incoming, LinkInfo, RailId};
 use super::{Worker, handshake::Half};
 use crate::rail::{Down, LinkId, Parcel, Rail, Span};
@@ -46,6 +48,8 @@ pub(super) struct Lane {
     retransmitted: u32,
     /// Since when nothing was acknowledged though something waits for it.
     stalled: Option<Instant>,
+    /// The rate that was told last, in bytes per second.
+    told: u64,
 }
 
 impl Lane {
@@ -58,6 +62,7 @@ impl Lane {
 struct Retiring {
     number: u16,
     link: LinkId,
+    name: LaneName,
 }
 
 /// A payload of which only a part had come when its lane ended. Its frame comes again by another lane.
@@ -90,6 +95,8 @@ pub(super) struct Lanes {
     /// The lane that carries sequenced frames now.
     current: LinkId,
     sampled: Instant,
+    /// Which lane small messages took when that was told last, and when it was.
+    told: Option<(u16, Instant)>,
 }
 
 impl Lanes {
@@ -108,6 +115,7 @@ impl Lanes {
             parting: false,
             current: LinkId(u32::MAX),
             sampled: Instant::now(),
+            told: None,
         }
     }
 
@@ -164,14 +172,16 @@ impl Worker {
             queued: 0,
             retransmitted: 0,
             stalled: None,
+            told: estimate.rate(),
         });
+        let name = lanes.name(lanes.up.len() - 1, self.wireup.offer.interfaces());
         lanes.spent.insert(number);
         lanes.lost = None;
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.opened(number);
         }
         let several = lanes.up.len() > 1;
-        self.log_lane(peer, number, "up", None);
+        self.event(peer, Some(name), What::LaneUp);
         self.choose_lane(peer);
         if several {
             self.core.engine.tell_seen(peer, true);
@@ -182,14 +192,15 @@ impl Worker {
     /// Ends a lane here: what it brought counts, the rest has to come by another, and the peer is told so.
     pub(super) fn retire_lane(&mut self, peer: PeerIdx, at: usize, why: &str) {
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let name = lanes.name(at, self.wireup.offer.interfaces());
         let Lane { number, link, way, .. } = lanes.up.remove(at);
-        lanes.retiring.push(Retiring { number, link });
+        lanes.retiring.push(Retiring { number, link, name });
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.ended();
         }
         let received = self.tcp.retire(link);
         self.forget_link(peer, link);
-        self.log_lane(peer, number, "down", Some(why));
+        self.event(peer, Some(name), What::LaneDown(why.to_owned()));
         self.core.engine.say(peer, Frame::Retire { lane: number, received });
         self.choose_lane(peer);
     }
@@ -255,10 +266,13 @@ impl Worker {
             self.core.engine.say(peer, Frame::Retire { lane: number, received: 0 });
             return Ok(());
         };
-        let link = lanes.retiring.remove(at).link;
+        let Retiring { link, name, .. } = lanes.retiring.remove(at);
         let parcels = self.tcp.reclaim(link, received).ok_or(IMPOSSIBLE)?;
         self.tcp.close(link);
+        let bytes = parcels.iter().map(|one| one.bytes.len() + one.span.map_or(0, |span| span.len)).sum();
+        let again = What::LaneResend { frames: parcels.len(), bytes };
         lanes.resend.extend(parcels);
+        self.event(peer, Some(name), again);
         self.choose_lane(peer);
         self.pump(peer);
         Ok(())
@@ -302,8 +316,10 @@ impl Worker {
     /// The peer closes in good order, lane by lane.
     fn lane_closed(&mut self, peer: PeerIdx, at: usize, why: String) {
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let name = lanes.name(at, self.wireup.offer.interfaces());
         let lane = lanes.up.remove(at);
         let last = lanes.up.is_empty();
+        self.event(peer, Some(name), What::LaneDown(why.clone()));
         self.forget_link(peer, lane.link);
         self.core.peers[peer.0 as usize].resume.clear();
         self.tcp.close(lane.link);

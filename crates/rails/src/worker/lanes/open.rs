@@ -1,5 +1,6 @@
 //! Where lanes may be, and how they are opened.
 
+use super::super::events::What;
 use super::super::handshake::{Half, Stream};
 use super::super::sockets;
 use super::super::wireup::random;
@@ -171,18 +172,13 @@ impl Worker {
 
     /// An attempt to open a lane has come to nothing.
     pub(in super::super) fn lane_refused(&mut self, peer: PeerIdx, at: usize, why: String) {
-        let name = |worker: &Self, index: u32| {
-            let all = worker.wireup.offer.interfaces();
-            all.iter().find(|one| one.index == index).map_or("?", |one| one.name.as_str()).to_owned()
-        };
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let Some(way) = lanes.ways.get_mut(at) else { return };
         let news = way.why.as_deref() != Some(&why);
-        let pair = way.pair;
         way.failed(why.clone());
         if news {
-            let text = format!("{} to {}: {why}", name(self, pair.near.0), pair.far.1);
-            self.log_lane(peer, u16::MAX, "refused", Some(&text));
+            let name = lanes.way_name(at, self.wireup.offer.interfaces());
+            self.event(peer, Some(name), What::LaneRefused(why));
         }
     }
 }

@@ -34,6 +34,12 @@ pub struct LaneReport {
     pub queued: u64,
     /// Packets that were sent again.
     pub retransmitted: u32,
+    /// Packets with data that were sent.
+    pub packets: u32,
+    /// Packets that count as lost at this moment.
+    pub lost: u32,
+    /// Bytes that came.
+    pub received: u64,
     /// Whether small messages go by it now.
     pub current: bool,
 }
@@ -102,11 +108,7 @@ impl Worker {
         if lanes.up.iter().any(moved) {
             self.sample(&mut lanes);
         }
-        if std::env::var_os("POLYRAIL_DEBUG").is_some() && now.duration_since(self.began).as_millis() % 500 < 6 {
-            for l in &lanes.up {
-                eprintln!("{} lane {} rate {} rtt {} queued {} delivered {} window {} stalled {:?}", std::process::id(), l.number, l.estimate.rate(), l.estimate.rtt(), l.queued, l.delivered, l.estimate.window(), l.stalled.map(|s| now - s));
-            }
-        }
+        self.tell_changes(peer, &mut lanes, now);
         let silent = lanes.up.iter().position(|lane| lane.is_silent(now));
         let another = |at: usize| {
             let answers = |lane: &Lane| lane.stalled.is_none_or(|since| now - since < SILENT.0 / 2);
@@ -148,18 +150,14 @@ impl Worker {
                 delivered: info.delivered,
                 queued: info.queued,
                 retransmitted: info.retransmitted,
+                packets: info.segments,
+                lost: info.lost,
+                received: info.received,
                 current,
             }
         };
         lanes.map_or_else(Vec::new, |lanes| {
             lanes.up.iter().map(|lane| report(lane, lane.link == lanes.current)).collect()
         })
-    }
-
-    /// Notes what became of a lane.
-    pub(super) fn log_lane(&mut self, peer: PeerIdx, number: u16, what: &'static str, why: Option<&str>) {
-        if std::env::var_os("POLYRAIL_DEBUG").is_some() {
-            eprintln!("{:?} {} {peer} lane {number} {what} {}", std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map(|d| d.as_millis()), std::process::id(), why.unwrap_or(""));
-        }
     }
 }
