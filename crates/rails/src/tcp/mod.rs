@@ -295,6 +295,18 @@ impl TcpRail {
         }
     }
 
+    /// Sends no more by a link than so many bytes per second.
+    pub fn cap(&mut self, link: LinkId, rate: u64) {
+        if let Some(link) = self.link(link.0) {
+            // a kernel that knows no wider rate takes the narrow one; one that knows none sends as fast as it can
+            let wide = sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate.to_ne_bytes());
+            if wide.is_err() {
+                let narrow = u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes();
+                let _ = sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &narrow);
+            }
+        }
+    }
+
     /// Both ends' addresses.
     pub fn ends(&self, link: LinkId) -> Option<(SocketAddr, SocketAddr)> {
         match self.slots.get(link.0 as usize) {

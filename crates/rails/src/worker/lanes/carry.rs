@@ -5,11 +5,12 @@
 //! window takes the next, as long as what suits its speed, and no more than lets all lanes end together.
 
 use super::super::inbound::RailId;
-use super::{Lanes, Worker};
+use super::{Lane, Lanes, Worker};
 use crate::rail::{Full, LinkId, Rail, RawIov};
 use polyrail_core::frame::MAX_HEADER;
 use polyrail_core::lanes::{Load, fastest, next_part, preferred};
 use polyrail_core::proto::{Out, PeerIdx, REORDER_WINDOW};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// Sequenced frames may change lanes while so many are not yet seen.
@@ -18,6 +19,15 @@ const MAY_CHANGE: u32 = REORDER_WINDOW / 2;
 const BUDGET: usize = 16 << 10;
 /// How often estimates are brought up to date while something is sent.
 const SAMPLE: Duration = Duration::from_millis(2);
+
+/// The lanes as short messages see them: those that the user does not mean for them get nothing through, unless no other is up.
+fn for_short<'a>(loads: &'a [Load], lanes: &[Lane]) -> Cow<'a, [Load]> {
+    if lanes.iter().all(|lane| lane.short) || lanes.iter().all(|lane| !lane.short) {
+        return Cow::Borrowed(loads);
+    }
+    let seen = |(load, lane): (&Load, &Lane)| if lane.short { *load } else { Load { rate: 0, ..*load } };
+    loads.iter().zip(lanes).map(seen).collect()
+}
 
 /// How full the lanes are.
 struct Fill {
@@ -49,7 +59,7 @@ impl Worker {
                 let stays = lanes.index(lanes.current);
                 let loads: Vec<_> =
                     several.iter().map(|lane| lane.load(self.tcp.queued(lane.link))).collect();
-                preferred(&loads, stays, free, 0).map(|at| several[at].link)
+                preferred(&for_short(&loads, several), stays, free, 0).map(|at| several[at].link)
             }
         };
         lanes.current = lane.unwrap_or(LinkId(u32::MAX));
@@ -117,7 +127,8 @@ impl Worker {
             };
             let sequenced = next.frame.order().is_some();
             let free = !sequenced || self.core.engine.unseen(peer) < MAY_CHANGE;
-            let Some(at) = preferred(&fill.loads, lanes.index(lanes.current), free, len as u64) else {
+            let loads = for_short(&fill.loads, &lanes.up);
+            let Some(at) = preferred(&loads, lanes.index(lanes.current), free, len as u64) else {
                 return false;
             };
             // what is not urgent is not queued where it may have to wait for long
@@ -148,9 +159,12 @@ impl Worker {
         while self.core.engine.queued(peer) > 0 {
             // a long put is no stream; it is divided as if as much again were to come
             let left = self.core.engine.bulk_left(peer).max(1 << 20);
+            let meant = lanes.up.iter().any(|lane| lane.long);
+            let only = (left < self.config.stripe_min as u64).then(|| fastest(&fill.loads, left)).flatten();
             let room = |at: usize| {
                 let lane = &lanes.up[at];
-                let takes = !fill.full[at] && self.tcp.wants_more(lane.link);
+                let asked = (lane.long || !meant) && only.is_none_or(|only| only == at);
+                let takes = asked && !fill.full[at] && self.tcp.wants_more(lane.link);
                 if takes { lane.estimate.room(fill.loads[at].queued) } else { 0 }
             };
             let Some((at, slice)) = next_part(&fill.loads, left, room) else { return false };

@@ -42,6 +42,9 @@ pub(super) struct Lane {
     way: Option<usize>,
     near: Option<SocketAddr>,
     far: Option<SocketAddr>,
+    /// Whether the user wants short messages, and the parts of long ones, to go by its interface.
+    short: bool,
+    long: bool,
     /// Bytes that the peer's kernel had acknowledged, and those that had not been, at the last look.
     delivered: u64,
     queued: u64,
@@ -161,6 +164,14 @@ impl Worker {
         let rate = known.map(Estimate::rate).max().unwrap_or(u64::MAX).min(open::bytes_per_second(speed));
         let estimate = Estimate::new(rate, u64::from(info.rtt) * 1000);
         let (near, far) = ends.unzip();
+        let near_ip = near.map(|at| at.ip());
+        let ours = self.wireup.offer.interfaces();
+        let name = ours.iter().find(|one| one.nets.iter().any(|net| Some(net.ip()) == near_ip));
+        let name = name.map_or("", |one| one.name.as_str());
+        let (short, long) = (self.config.short_over.has(name), self.config.long_over.has(name));
+        if let Some(rate) = self.config.caps.of(name) {
+            self.tcp.cap(link, rate);
+        }
         lanes.up.push(Lane {
             number,
             link,
@@ -168,6 +179,8 @@ impl Worker {
             way,
             near,
             far,
+            short,
+            long,
             delivered: info.delivered,
             queued: 0,
             retransmitted: 0,
