@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked.
 const TICK: Duration = Duration::from_millis(5);
+/// A lane that holds so much, in bytes, has more to do than it can.
+const MANY: u64 = 64 << 10;
 /// How long the peer's kernel may owe an answer on one lane while another works: this, and so many round trips.
 const SILENT: (Duration, u32) = (Duration::from_millis(120), 3);
 
@@ -102,8 +104,8 @@ impl Worker {
             let links = &self.core.links[RailId::Tcp as usize];
             links.get(link.0 as usize).and_then(Option::as_ref).is_some_and(|info| info.long)
         };
-        // more lanes are of use to who sends or receives long messages, or has one in doubt
-        let wanted = lanes.planned || lanes.up.iter().any(|lane| long(lane.link));
+        // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
+        let wanted = lanes.planned || lanes.up.iter().any(|lane| long(lane.link) || lane.queued >= MANY);
         let moved = |lane: &Lane| lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued;
         if lanes.up.iter().any(moved) {
             self.sample(&mut lanes);
