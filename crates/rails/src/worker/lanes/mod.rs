@@ -21,7 +21,7 @@ use polyrail_core::lanes::{Estimate, Load};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::SessionId;
 use polyrail_core::wireup::PeerEvent;
-use polyrail_core::wire::offer::Interface;
+use polyrail_core::wire::offer::{Interface, MAX_LANES};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -129,7 +129,8 @@ impl Lanes {
 
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        self.session == session && !self.opens && !self.parting && !self.spent.contains(&number)
+        let fresh = !self.spent.contains(&number) && self.up.len() < MAX_LANES;
+        self.session == session && !self.opens && !self.parting && fresh
     }
 
     /// Whether nothing of what lanes did not deliver waits.
@@ -210,6 +211,9 @@ impl Worker {
         lanes.retiring.push(Retiring { number, link, name });
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.ended();
+        }
+        if lanes.up.is_empty() {
+            lanes.lost = Some((Instant::now() + GRACE.min(self.config.peer_timeout), why.to_owned()));
         }
         let received = self.tcp.retire(link);
         self.forget_link(peer, link);
@@ -319,9 +323,12 @@ impl Worker {
             return self.gone(peer, text);
         }
         self.retire_lane(peer, at, &text);
-        if last && let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes {
-            let bound = if soon { GRACE.min(self.config.peer_timeout) } else { self.config.peer_timeout };
-            lanes.lost = Some((Instant::now() + bound, text));
+        if !soon
+            && let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes
+            && let Some((until, _)) = &mut lanes.lost
+        {
+            // the network is silent: it may take as long as any other silence
+            *until = Instant::now() + self.config.peer_timeout;
         }
         self.open_lanes(peer);
     }
