@@ -112,10 +112,22 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "INTERFACES",
         "network interfaces to use: a comma list of names, which may end in *; with ^ before each: all but these (default: all that are up)",
     ),
-    ("SHORT_OVER", "network interfaces that short messages take, if they lead to the peer: as INTERFACES (default: the fastest)"),
-    ("LONG_OVER", "network interfaces that long messages take, if they lead to the peer: as INTERFACES (default: all)"),
-    ("CAPS", "most to be sent by an interface, in bits per second, for each connection: eth0=500M,wlan*=20M (default: none)"),
-    ("STRIPE_MIN", "bytes from which on a message may take several interfaces at once (default 0: where it helps)"),
+    (
+        "SHORT_OVER",
+        "network interfaces that short messages take, if they lead to the peer: as INTERFACES (default: the fastest)",
+    ),
+    (
+        "LONG_OVER",
+        "network interfaces that long messages take, if they lead to the peer: as INTERFACES (default: all)",
+    ),
+    (
+        "CAPS",
+        "most to be sent by an interface, in bits per second, for each connection: eth0=500M,wlan*=20M (default: none)",
+    ),
+    (
+        "STRIPE_MIN",
+        "bytes from which on a message may take several interfaces at once (default 0: where it helps)",
+    ),
     ("PORT", "port of the listener (default: a free one)"),
     (
         "RNDV",
@@ -268,9 +280,14 @@ mod tests {
         };
         assert!(!with("RAILS", "tcp").unwrap().shm);
         assert_eq!(with("PORT", "80").unwrap().port, 80);
-        for (key, value) in
-            [("RAILS", "ib"), ("PORT", "70000"), ("RNDV", "x"), ("WINDOW", "1"), ("YIELD", "2"), ("LOG", "x:loud")]
-        {
+        for (key, value) in [
+            ("RAILS", "ib"),
+            ("PORT", "70000"),
+            ("RNDV", "x"),
+            ("WINDOW", "1"),
+            ("YIELD", "2"),
+            ("LOG", "x:loud"),
+        ] {
             let why = with(key, value).unwrap_err().to_string();
             assert!(why.contains(&format!("POLYRAIL_{key}")), "{why}");
         }

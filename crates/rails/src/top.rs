@@ -131,7 +131,10 @@ impl Snapshot {
         }
         let mut found: Self = serde_json::from_slice(document).map_err(|why| why.to_string())?;
         if found.v != VERSION {
-            return Err(format!("it speaks version {} of what this program reads in version {VERSION}", found.v));
+            return Err(format!(
+                "it speaks version {} of what this program reads in version {VERSION}",
+                found.v
+            ));
         }
         found.clean();
         Ok(found)
@@ -287,7 +290,8 @@ impl Asked {
                 return None;
             }
         }
-        let pid = socket.as_ref().and_then(|socket| fdpass::peer_pid(socket.as_fd()).ok()).unwrap_or(0) as u32;
+        let pid =
+            socket.as_ref().and_then(|socket| fdpass::peer_pid(socket.as_fd()).ok()).unwrap_or(0) as u32;
         Some(Self { endpoint, pid, socket, bytes: Vec::new(), over: false })
     }
 

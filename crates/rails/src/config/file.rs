@@ -29,7 +29,8 @@ impl File {
             return if path.is_empty() { Ok(Self::default()) } else { Self::read(Path::new(&path)) };
         }
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        let user = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home.map(|home| home.join(".config")));
+        let user =
+            std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home.map(|home| home.join(".config")));
         let places = user.map(|dir| dir.join("polyrail/polyrail.toml")).into_iter();
         let found = places.chain(["/etc/polyrail.toml".into()]).find(|path| path.exists());
         found.map_or(Ok(Self::default()), |path| Self::read(&path))
@@ -40,7 +41,10 @@ impl File {
     /// # Errors
     /// As [`File::find`].
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let bad = |why: String| Error::Setting { name: "POLYRAIL_CONFIG", why: format!("{}: {why}", path.display()) };
+        let bad = |why: String| Error::Setting {
+            name: "POLYRAIL_CONFIG",
+            why: format!("{}: {why}", path.display()),
+        };
         let len = std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.len();
         if len > MAX_LEN {
             return Err(bad(format!("it has {len} bytes; a configuration has at most {MAX_LEN}")));
@@ -65,7 +69,8 @@ fn parse(text: &str) -> Result<HashMap<String, String>, String> {
             let known: Vec<String> = SETTINGS.iter().map(|(known, _)| known.to_lowercase()).collect();
             return Err(format!("no setting is called {key:?}; there are {}", known.join(", ")));
         }
-        let value = plain(&value).ok_or_else(|| format!("{key} is to be a text, a number, true, false, or a list"))?;
+        let value = plain(&value)
+            .ok_or_else(|| format!("{key} is to be a text, a number, true, false, or a list"))?;
         values.insert(name, value);
     }
     Ok(values)

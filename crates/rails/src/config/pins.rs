@@ -16,7 +16,9 @@ impl Names {
         }
         let left_out = names.iter().filter(|name| name.starts_with('^')).count();
         if left_out > 0 && left_out < names.len() {
-            return Err(format!("{list:?} names interfaces to use and some to leave out (^): either will do"));
+            return Err(format!(
+                "{list:?} names interfaces to use and some to leave out (^): either will do"
+            ));
         }
         Ok(Self(names))
     }
@@ -62,8 +64,12 @@ impl Caps {
     /// A sentence.
     pub fn parse(list: &str) -> Result<Self, String> {
         let cap = |item: &str| {
-            let (name, rate) = item.split_once('=').ok_or(format!("{item:?} is not NAME=RATE, as in eth0=500M"))?;
-            Ok((Names::parse(name)?, bits(rate).ok_or(format!("{rate:?} is no rate in bits per second, as 500M or 2G"))? / 8))
+            let (name, rate) =
+                item.split_once('=').ok_or(format!("{item:?} is not NAME=RATE, as in eth0=500M"))?;
+            Ok((
+                Names::parse(name)?,
+                bits(rate).ok_or(format!("{rate:?} is no rate in bits per second, as 500M or 2G"))? / 8,
+            ))
         };
         list.split(',').map(|item| cap(item.trim())).collect::<Result<_, String>>().map(Self)
     }
@@ -106,7 +112,10 @@ mod tests {
     #[test]
     fn caps_are_in_bits_per_second() {
         let caps = Caps::parse("eth0=500M, wlan*=8k,ib0=2G").unwrap();
-        assert_eq!((caps.of("eth0"), caps.of("wlan1"), caps.of("ib0")), (Some(62_500_000), Some(1000), Some(250_000_000)));
+        assert_eq!(
+            (caps.of("eth0"), caps.of("wlan1"), caps.of("ib0")),
+            (Some(62_500_000), Some(1000), Some(250_000_000))
+        );
         assert_eq!(caps.of("eth1"), None);
         for bad in ["eth0", "eth0=", "eth0=fast", "eth0=1", "=1M", "eth0=99999999999G"] {
             assert!(Caps::parse(bad).is_err(), "{bad}");

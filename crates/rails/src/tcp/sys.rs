@@ -141,9 +141,7 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
     if result != 0 {
         return None;
     }
-    let word = |at: usize| {
-        bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word))
-    };
+    let word = |at: usize| bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
     let long = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
     Some(Info {
         retransmits: u32::from(bytes[2]),

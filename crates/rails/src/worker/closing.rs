@@ -1,9 +1,9 @@
 //! The end of a peer, and of the endpoint.
 
 use super::buffers::scratch_place;
+use super::events::What;
 use super::handshake::Half;
 use super::inbound::RailId;
-use super::events::What;
 use super::{PeerInfo, Worker};
 use crate::rail::{Down, LinkId, Rail};
 use polyrail_core::frame::Frame;
@@ -132,12 +132,12 @@ impl Worker {
     pub(super) fn all_quiet(&self) -> bool {
         (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
             let info = &self.core.peers[peer.0 as usize];
-            let idle = info.lanes.as_ref().is_none_or(|lanes| {
-                lanes.is_quiet() && lanes.up.iter().all(|lane| self.tcp.idle(lane.link))
-            });
+            let idle = info
+                .lanes
+                .as_ref()
+                .is_none_or(|lanes| lanes.is_quiet() && lanes.up.iter().all(|lane| self.tcp.idle(lane.link)));
             let nowhere = info.lane.is_none() && info.lanes.is_none();
-            idle && (self.core.engine.is_quiet(peer)
-                || nowhere && !self.wireup.attempts.contains_key(&peer))
+            idle && (self.core.engine.is_quiet(peer) || nowhere && !self.wireup.attempts.contains_key(&peer))
         })
     }
 }

@@ -7,7 +7,9 @@
 use super::handshake::{Half, Handshake, Place, Stream, Turn};
 use super::inbound::{LinkInfo, RailId};
 use super::lanes::Lanes;
-use super::wireup::{Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_TOP, TOKEN_UNIX, TOKEN_WATCHER, random};
+use super::wireup::{
+    Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_TOP, TOKEN_UNIX, TOKEN_WATCHER, random,
+};
 use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
 use crate::rail::LinkId;

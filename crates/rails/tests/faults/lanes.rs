@@ -115,7 +115,10 @@ fn rails_that_fail_in_turn_lose_nothing_and_repeat_nothing() {
                 assert_eq!(ended, End::Right, "{}", node.why(peer));
                 if is_add {
                     let word = node.word(id);
-                    assert!(last.is_none_or(|last: u64| word == last.wrapping_add(1)), "{last:?}, then {word}");
+                    assert!(
+                        last.is_none_or(|last: u64| word == last.wrapping_add(1)),
+                        "{last:?}, then {word}"
+                    );
                     last = Some(word);
                     adds += 1;
                 }

@@ -267,7 +267,8 @@ fn lanes_are_opened_by_who_knows_the_session_and_not_without_end() {
     let mut hostile = victim.hostile();
     let session = hostile.outcome.as_ref().expect("a session").id;
     let address = victim.address.clone();
-    let mut lane = |own, session, number| beside(&mut victim.node, || shake_lane(&address, own, session, number));
+    let mut lane =
+        |own, session, number| beside(&mut victim.node, || shake_lane(&address, own, session, number));
     let other = lane(identity(), session, 1).expect_err("somebody else's session");
     assert_eq!(other, Reject::NoSession);
     let guess = SessionId(session.0 ^ 1);

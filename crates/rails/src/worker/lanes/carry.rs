@@ -89,7 +89,9 @@ impl Worker {
     /// What lanes that ended did not deliver, by one lane and so in its order. False: some of it waits.
     fn carry_parcels(&mut self, lanes: &mut Lanes, fill: &mut Fill) -> bool {
         while let Some(parcel) = lanes.resend.front() {
-            let Some(at) = lanes.index(lanes.current).or_else(|| fastest(&fill.loads, 0)) else { return false };
+            let Some(at) = lanes.index(lanes.current).or_else(|| fastest(&fill.loads, 0)) else {
+                return false;
+            };
             let (header, copied) = parcel.bytes.split_at(parcel.header);
             let mut iov = Vec::new();
             let len = match parcel.span {

@@ -20,8 +20,8 @@ use polyrail_core::frame::Frame;
 use polyrail_core::lanes::{Estimate, Load};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::SessionId;
-use polyrail_core::wireup::PeerEvent;
 use polyrail_core::wire::offer::{Interface, MAX_LANES};
+use polyrail_core::wireup::PeerEvent;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -311,7 +311,8 @@ impl Worker {
             }
         };
         let last = lanes.up.len() == 1;
-        let opening = self.wireup.handshakes.values().any(|h| matches!(h.half, Half::Lane(_, p, _) if p == peer));
+        let opening =
+            self.wireup.handshakes.values().any(|h| matches!(h.half, Half::Lane(_, p, _) if p == peer));
         let lanes = self.core.peers[peer.0 as usize].lanes.as_mut();
         let parting = lanes.is_some_and(|lanes| lanes.parting);
         if parting {

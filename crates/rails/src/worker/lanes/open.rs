@@ -50,7 +50,15 @@ pub(in super::super) struct Way {
 
 impl Way {
     fn new(pair: Pair) -> Self {
-        Self { pair, state: State::Idle, opening: 0, worked: false, retry: Instant::now(), pause: NEVER.0, why: None }
+        Self {
+            pair,
+            state: State::Idle,
+            opening: 0,
+            worked: false,
+            retry: Instant::now(),
+            pause: NEVER.0,
+            why: None,
+        }
     }
 
     pub(super) fn opened(&mut self, number: u16) {
@@ -97,7 +105,8 @@ impl Worker {
         }
         let ours: Vec<_> = self.wireup.offer.interfaces().iter().map(end).collect();
         let theirs: Vec<_> = lanes.theirs.iter().map(end).collect();
-        lanes.ways = pairs(&ours, &theirs, MAX_LANES.min(self.config.lanes)).into_iter().map(Way::new).collect();
+        lanes.ways =
+            pairs(&ours, &theirs, MAX_LANES.min(self.config.lanes)).into_iter().map(Way::new).collect();
         // the lane that there is takes one of them
         for lane in &mut lanes.up {
             let at = lanes.ways.iter().position(|way| {
@@ -134,7 +143,9 @@ impl Worker {
         let (Some(address), Some(lanes)) = (info.address, &mut info.lanes) else { return Ok(()) };
         let pair = lanes.ways[at].pair;
         let scoped = |ip: IpAddr, port: u16| match ip {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => SocketAddrV6::new(v6, port, 0, pair.near.0).into(),
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+                SocketAddrV6::new(v6, port, 0, pair.near.0).into()
+            }
             ip => SocketAddr::new(ip, port),
         };
         let (near, far) = (scoped(pair.near.1, 0), scoped(pair.far.1, address.port()));
@@ -166,7 +177,9 @@ impl Worker {
         let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return };
         let opening = |way: &Way| way.state == State::Opening && way.opening == number;
         let Some(at) = lanes.ways.iter().position(opening) else { return };
-        self.wireup.handshakes.retain(|_, h| !matches!(h.half, Half::Lane(_, of, way) if of == peer && way == at));
+        self.wireup
+            .handshakes
+            .retain(|_, h| !matches!(h.half, Half::Lane(_, of, way) if of == peer && way == at));
         self.lane_refused(peer, at, "the peer gave it up".into());
     }
 

@@ -106,7 +106,8 @@ impl Worker {
         };
         // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
         let wanted = lanes.planned || lanes.up.iter().any(|lane| long(lane.link) || lane.queued >= MANY);
-        let moved = |lane: &Lane| lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued;
+        let moved =
+            |lane: &Lane| lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued;
         if lanes.up.iter().any(moved) {
             self.sample(&mut lanes);
         }
@@ -119,7 +120,8 @@ impl Worker {
         let retires = silent.filter(|at| another(*at));
         let lost = lanes.lost.as_ref().filter(|(until, _)| *until <= now).map(|(_, why)| why.clone());
         let opens = lanes.opens && (wanted || silent.is_some() || lanes.lost.is_some());
-        if opens && let Some(at) = silent.filter(|at| !another(*at))
+        if opens
+            && let Some(at) = silent.filter(|at| !another(*at))
             && let Some(way) = lanes.up[at].way.take().and_then(|way| lanes.ways.get_mut(way))
         {
             // a fresh connection goes on earlier than one that backs off
