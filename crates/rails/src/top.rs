@@ -86,8 +86,10 @@ pub struct Peer {
     /// Why it was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Bytes that this process has read from, or written to, its memory directly.
-    pub direct_bytes: u64,
+    /// Bytes that this process has read from its memory directly (RGET).
+    pub direct_read_bytes: u64,
+    /// Bytes that this process has written to its memory directly (RPUT).
+    pub direct_written_bytes: u64,
     /// What carries messages: one for shared memory.
     pub lanes: Vec<Lane>,
     /// Where there could be lanes, and are none.
@@ -131,7 +133,10 @@ impl Snapshot {
         }
         let mut found: Self = serde_json::from_slice(document).map_err(|why| why.to_string())?;
         if found.v != VERSION {
-            return Err(format!("it speaks version {} of what this program reads in version {VERSION}", found.v));
+            return Err(format!(
+                "it speaks version {} of what this program reads in version {VERSION}",
+                found.v
+            ));
         }
         found.clean();
         Ok(found)
@@ -287,7 +292,8 @@ impl Asked {
                 return None;
             }
         }
-        let pid = socket.as_ref().and_then(|socket| fdpass::peer_pid(socket.as_fd()).ok()).unwrap_or(0) as u32;
+        let pid =
+            socket.as_ref().and_then(|socket| fdpass::peer_pid(socket.as_fd()).ok()).unwrap_or(0) as u32;
         Some(Self { endpoint, pid, socket, bytes: Vec::new(), over: false })
     }
 
@@ -399,7 +405,7 @@ mod tests {
             lanes: vec![lane],
             closed: vec![closed],
             protocols: protocols.clone(),
-            direct_bytes: 0,
+            ..Peer::default()
         };
         let event = Record { why: evil.into(), near: side(), protocols, ..Record::default() };
         let snapshot = Snapshot {

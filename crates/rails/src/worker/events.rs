@@ -66,15 +66,28 @@ pub(super) enum Reason {
 /// What happened.
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    PeerUp { route: Route, shm: bool, why: String },
+    PeerUp {
+        route: Route,
+        shm: bool,
+        why: String,
+    },
     PeerGone(String),
     LaneUp,
     LaneDown(String),
     LaneRefused(String),
-    LaneResend { frames: usize, bytes: usize },
-    ChoiceChanged { from: u16, why: Reason },
+    LaneResend {
+        frames: usize,
+        bytes: usize,
+    },
+    ChoiceChanged {
+        from: u16,
+        why: Reason,
+    },
     /// Bytes per second.
-    EstimateChanged { from: u64, to: u64 },
+    EstimateChanged {
+        from: u64,
+        to: u64,
+    },
 }
 
 impl What {
@@ -252,7 +265,9 @@ mod tests {
         let mut notes = Notes::new(None);
         let seconds = |notes: &Notes, kind: Kind| {
             let of_it = notes.last.iter().filter(|note| note.what.kind() == kind);
-            of_it.map(|note| note.at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()).collect::<Vec<_>>()
+            of_it
+                .map(|note| note.at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
+                .collect::<Vec<_>>()
         };
         for at in 0..1000 {
             notes.keep(note(at, What::LaneUp));
@@ -272,7 +287,8 @@ mod tests {
     #[test]
     fn each_event_has_its_reason() {
         let ended = What::ChoiceChanged { from: 2, why: Reason::Ended };
-        let earlier = What::ChoiceChanged { from: 2, why: Reason::Earlier { now: 90_000, before: 2_000_100 } };
+        let earlier =
+            What::ChoiceChanged { from: 2, why: Reason::Earlier { now: 90_000, before: 2_000_100 } };
         for (what, why) in [
             (What::LaneUp, "one more pair of interfaces reaches the peer"),
             (What::LaneDown("it was cut".into()), "it was cut"),

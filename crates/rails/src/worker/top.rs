@@ -123,7 +123,8 @@ impl Worker {
     pub fn snapshot(&self) -> Snapshot {
         let all = self.core.peers.iter().enumerate().filter(|(_, info)| info.id != self.wireup.id);
         // who has never been connected to has nothing to tell
-        let mut told = all.filter(|(_, info)| info.lane.is_some() || info.lanes.is_some() || info.why.is_some());
+        let mut told =
+            all.filter(|(_, info)| info.lane.is_some() || info.lanes.is_some() || info.why.is_some());
         let peers = told.by_ref().take(PEERS).map(|(at, info)| self.told(PeerIdx(at as u32), info)).collect();
         Snapshot {
             v: VERSION,
@@ -149,7 +150,8 @@ impl Worker {
             rail: route.map(|(rail, _)| rail.to_owned()),
             protocols: route.map(|(_, route)| protocols(&route)).unwrap_or_default(),
             why: info.why.clone(),
-            direct_bytes: info.direct,
+            direct_read_bytes: info.direct.0,
+            direct_written_bytes: info.direct.1,
             lanes: self.lanes_told(peer, info),
             closed: info.lanes.as_ref().map(|lanes| lanes.closed(ours)).unwrap_or_default(),
         }
