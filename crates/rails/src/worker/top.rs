@@ -182,3 +182,6 @@ impl Worker {
         names.into_iter().zip(self.lanes(peer)).map(lane).collect()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
