@@ -25,7 +25,7 @@ mod wireup;
 
 pub use buffers::User;
 pub use idle::{Idle, Rest};
-pub use lanes::LaneReport;
+pub use lanes::{LaneReport, WayReport, Ways};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
 pub use wireup::{Strangers, host_id};
 

@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 pub(super) use open::Way;
+pub use tell::{WayReport, Ways};
 pub use watch::LaneReport;
 
 /// How long a session whose last lane ended by a word of the peer's kernel waits for another.
