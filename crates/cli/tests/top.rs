@@ -28,7 +28,8 @@ fn beside_a_pair<T: Send>(log: Option<LogTo>, body: impl FnOnce(&str, &str) -> T
     let to = a.peer(&b.worker().address()).expect("an address");
     while !a.worker().is_connected(to) {
         let _ = a.send_active(to, 1, b"hello");
-        (a.progress(), b.progress());
+        a.progress();
+        b.progress();
     }
     let over = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
@@ -39,7 +40,8 @@ fn beside_a_pair<T: Send>(log: Option<LogTo>, body: impl FnOnce(&str, &str) -> T
         });
         while !over.load(Ordering::Acquire) && !body.is_finished() {
             let _ = a.send_active(to, 1, &[1; 4000]);
-            (a.progress(), b.progress());
+            a.progress();
+            b.progress();
         }
         body.join().expect("no panic")
     });

@@ -102,7 +102,9 @@ impl View {
         };
         let rates: Vec<Rates> = peer.lanes.iter().map(|lane| rates(peer, lane, before)).collect();
         let all: f64 = rates.iter().filter_map(|rates| rates.out).sum();
-        for (at, (lane, rates)) in peer.lanes.iter().zip(&rates).enumerate() {
+        let mut lanes: Vec<(&Lane, &Rates)> = peer.lanes.iter().zip(&rates).collect();
+        lanes.sort_by_key(|(lane, _)| lane.number);
+        for (at, (lane, rates)) in lanes.into_iter().enumerate() {
             self.total.0 += rates.out.unwrap_or(0.0);
             self.total.1 += rates.into.unwrap_or(0.0);
             let share = rates.out.filter(|_| all > 0.0).map(|out| format!("{:.0}%", 100.0 * out / all));
@@ -163,12 +165,21 @@ fn networked(lane: &Lane) -> Vec<(usize, String)> {
         (10, lane.rtt_us.map(|us| us.to_string()).unwrap_or_default()),
         (11, can.unwrap_or_default()),
         (12, resent),
-        (13, written(lane.queued_bytes)),
+        (13, rounded(lane.queued_bytes)),
     ]
 }
 
 fn megabytes(rate: Option<f64>) -> String {
     rate.map(|rate| format!("{:.1}", rate / 1e6)).unwrap_or_default()
+}
+
+/// Bytes, in three or four digits.
+fn rounded(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => bytes.to_string(),
+        10_000..10_000_000 => format!("{}K", bytes >> 10),
+        _ => format!("{}M", bytes >> 20),
+    }
 }
 
 /// Interface and IP; ports tell nobody anything.
@@ -265,7 +276,7 @@ mod tests {
         assert_eq!(cells(0, &[0, 1, 2, 3, 4]), ["7", "app", "4e5f6071", "tcp", "0"]);
         assert_eq!(cells(0, &[5, 6]), ["eth1 10.0.1.1", "eth1 fd00::2"]);
         assert_eq!(cells(0, &[7, 8, 9, 10, 11]), ["90.0", "45.0", "75%", "250", "125.0"]);
-        assert_eq!(cells(0, &[12, 13, 14]), ["5 (0.5%)", "2K", "to 64K eager, above fragments of 1M"]);
+        assert_eq!(cells(0, &[12, 13, 14]), ["5 (0.5%)", "2048", "to 64K eager, above fragments of 1M"]);
         assert_eq!(cells(1, &[7, 9, 11, 14]), ["30.0", "25%", "~125.0", "small ones by this lane"]);
         assert_eq!(cells(2, &[4, 14]), ["none", "no route"]);
         assert_eq!(view.total, (120e6, 60e6));

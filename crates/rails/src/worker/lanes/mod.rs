@@ -12,7 +12,7 @@ mod open;
 mod tell;
 mod watch;
 
-use super::events::{LaneName, What};
+use super::events::{LaneName, Reason, What};
 use super::inbound::{Incoming, LinkInfo, RailId};
 use super::{Worker, handshake::Half};
 use crate::rail::{Down, LinkId, Parcel, Rail, Span};
@@ -98,6 +98,8 @@ pub(super) struct Lanes {
     sampled: Instant,
     /// Which lane small messages took when that was told last, and when it was.
     told: Option<(u16, Instant)>,
+    /// Why the lane in use was chosen.
+    reason: Reason,
 }
 
 impl Lanes {
@@ -117,6 +119,7 @@ impl Lanes {
             current: LinkId(u32::MAX),
             sampled: Instant::now(),
             told: None,
+            reason: Reason::Ended,
         }
     }
 

@@ -4,8 +4,9 @@ use super::super::events::{LaneName, Reason, What, interface_of, numbered};
 use super::open::end;
 use super::{Lanes, Worker};
 use crate::events::Side;
+use crate::rail::LinkId;
 use crate::top;
-use polyrail_core::lanes::{Pair, pairs};
+use polyrail_core::lanes::{Load, Pair, pairs};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Interface, InterfaceFlags, MAX_LANES};
 use std::net::IpAddr;
@@ -30,6 +31,22 @@ impl Lanes {
         let pair = &self.ways[at].pair;
         let (near, far) = (numbered(ours, pair.near), numbered(&self.theirs, pair.far));
         LaneName { number: None, near: Some(near), far: Some(far) }
+    }
+
+    /// Sequenced frames go by this lane from now on; the figures are those by which it was chosen for a frame of so many bytes.
+    #[inline]
+    pub(super) fn choose(&mut self, link: LinkId, loads: &[Load], len: usize) {
+        let before = std::mem::replace(&mut self.current, link);
+        if before == link {
+            return;
+        }
+        let load = |link| {
+            self.index(link).and_then(|at| Some((self.up[at].number, loads.get(at)?.arrival(len as u64))))
+        };
+        self.reason = match (load(link), load(before)) {
+            (Some((_, now)), Some((lane, before))) => Reason::Earlier { now, lane, before },
+            _ => Reason::Ended,
+        };
     }
 
     /// The names of all lanes that are up.
@@ -145,10 +162,9 @@ impl Worker {
             Some(_) => return,
         };
         lanes.told = Some((number, now));
-        let arrival = |at: usize| lanes.up[at].load(self.tcp.queued(lanes.up[at].link)).arrival(0);
-        let why = match lanes.up.iter().position(|lane| lane.number == from) {
-            None => Reason::Ended,
-            Some(before) => Reason::Earlier { now: arrival(at), before: arrival(before) },
+        let why = match lanes.up.iter().any(|lane| lane.number == from) {
+            true => lanes.reason,
+            false => Reason::Ended,
         };
         let name = lanes.name(at, self.wireup.offer.interfaces());
         self.event(peer, Some(name), What::ChoiceChanged { from, why });
