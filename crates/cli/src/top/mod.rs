@@ -25,6 +25,9 @@ pub struct Args {
     /// Print one table, of half a second, and end
     #[arg(long)]
     once: bool,
+    /// Other users' programs too (as root)
+    #[arg(long)]
+    all: bool,
     /// Print what endpoints say, one JSON object per line
     #[arg(long)]
     json: bool,
@@ -33,12 +36,12 @@ pub struct Args {
 /// Runs the subcommand; the exit status is the one to end with.
 pub fn main(args: &Args) -> ExitCode {
     let shown = match (args.once, args.json) {
-        (once, true) => print_json(once),
-        (true, false) => print_table(),
+        (once, true) => print_json(once, args.all),
+        (true, false) => print_table(args.all),
         (false, false) if !io::stdout().is_terminal() => {
             Err(io::Error::other("this is no terminal; --once prints a table, --json objects"))
         }
-        (false, false) => screen::run(),
+        (false, false) => screen::run(args.all),
     };
     match shown {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,15 +54,15 @@ pub fn main(args: &Args) -> ExitCode {
     }
 }
 
-/// Asks all endpoints of this user (for root: of all users).
-fn ask() -> io::Result<Vec<Answer>> {
-    Ok(top::ask(&top::endpoints()?, PATIENCE))
+/// Asks all endpoints of this user, or of all users.
+fn ask(all: bool) -> io::Result<Vec<Answer>> {
+    Ok(top::ask(&top::endpoints()?, PATIENCE, all))
 }
 
-fn print_table() -> io::Result<()> {
-    let before = ask()?;
+fn print_table(all: bool) -> io::Result<()> {
+    let before = ask(all)?;
     sleep(PERIOD);
-    let view = figures::View::new(&before, &ask()?);
+    let view = figures::View::new(&before, &ask(all)?);
     let mut out = io::stdout().lock();
     if view.rows.is_empty() {
         return writeln!(out, "{}", figures::NOBODY);
@@ -72,9 +75,9 @@ fn print_table() -> io::Result<()> {
     view.events.iter().try_for_each(|event| writeln!(out, "  {event}"))
 }
 
-fn print_json(once: bool) -> io::Result<()> {
+fn print_json(once: bool, all: bool) -> io::Result<()> {
     loop {
-        let answers = ask()?;
+        let answers = ask(all)?;
         let mut out = io::stdout().lock();
         answers.iter().try_for_each(|answer| writeln!(out, "{}", object(answer)))?;
         out.flush()?;

@@ -28,17 +28,19 @@ struct State {
     view: View,
     before: Vec<Answer>,
     paused: bool,
+    /// There was an answer, or that there is nobody.
+    asked: bool,
     /// The first row that is shown.
     top: usize,
 }
 
 /// Shows it until somebody has seen enough. The terminal is restored however this ends.
-pub fn run() -> io::Result<()> {
+pub fn run(all: bool) -> io::Result<()> {
     let end = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&end))?;
     }
-    let answers = asker();
+    let answers = asker(all);
     let mut terminal = ratatui::try_init()?;
     let mut state = State::default();
     let outcome = loop {
@@ -61,12 +63,12 @@ pub fn run() -> io::Result<()> {
     outcome
 }
 
-fn asker() -> Receiver<io::Result<Vec<Answer>>> {
+fn asker(all: bool) -> Receiver<io::Result<Vec<Answer>>> {
     let (to, from) = sync_channel(1);
     spawn(move || {
         loop {
             let begun = Instant::now();
-            if to.send(ask()).is_err() {
+            if to.send(ask(all)).is_err() {
                 return;
             }
             sleep(PERIOD.saturating_sub(begun.elapsed()));
@@ -77,6 +79,7 @@ fn asker() -> Receiver<io::Result<Vec<Answer>>> {
 
 impl State {
     fn take(&mut self, answers: Vec<Answer>) {
+        self.asked = true;
         if !self.paused {
             self.view = View::new(&self.before, &answers);
         }
@@ -114,7 +117,8 @@ impl State {
         let areas = Layout::vertical([Constraint::Length(1), Constraint::Min(2), Constraint::Length(news)])
             .split(frame.area());
         let title = match rows.is_empty() {
-            true => NOBODY.to_owned(),
+            true if self.asked => NOBODY.to_owned(),
+            true => "polyrail top".into(),
             false => {
                 let (out, into) = (total.0 / 1e6, total.1 / 1e6);
                 format!("polyrail top   {endpoints} endpoints   out {out:.1} MB/s   in {into:.1} MB/s")
@@ -184,6 +188,6 @@ mod tests {
         for (width, height) in [(1, 1), (10, 3), (80, 2), (300, 100)] {
             picture(&mut state, width, height);
         }
-        assert!(picture(&mut State::default(), 80, 10).contains(NOBODY));
+        assert!(picture(&mut State { asked: true, ..State::default() }, 80, 10).contains(NOBODY));
     }
 }

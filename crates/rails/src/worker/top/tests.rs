@@ -15,7 +15,7 @@ fn name(worker: &Worker) -> String {
 
 /// Asks, while the workers make progress.
 fn asked(workers: &mut [&mut Worker], names: &[String]) -> Vec<Answer> {
-    meanwhile(workers, || top::ask(names, Duration::from_secs(5)))
+    meanwhile(workers, || top::ask(names, Duration::from_secs(5), false))
 }
 
 fn meanwhile<T: Send>(workers: &mut [&mut Worker], what: impl FnOnce() -> T + Send) -> T {
@@ -109,13 +109,13 @@ fn who_computes_says_nothing_and_delays_nobody() {
     let (idle, mut busy) = (worker(), worker());
     let names = [name(&idle), name(&busy)];
     let start = Instant::now();
-    let answers = meanwhile(&mut [&mut busy], || top::ask(&names, Duration::from_millis(300)));
+    let answers = meanwhile(&mut [&mut busy], || top::ask(&names, Duration::from_millis(300), false));
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     assert_eq!((&answers[0].said, answers[0].pid), (&Said::Nothing, std::process::id()));
     all(&answers[1]);
     let gone = name(&idle);
     drop(idle);
-    assert_eq!(top::ask(&[gone], Duration::from_millis(300)), []);
+    assert_eq!(top::ask(&[gone], Duration::from_millis(300), false), []);
 }
 
 /// A worker whose answer is longer than a socket holds.
@@ -189,7 +189,7 @@ fn other_users_are_not_answered() {
         assert_eq!(unsafe { libc::poll(&mut poll, 1, 10_000) }, 1, "it is told that nothing comes");
         let mut said = Vec::new();
         let _ = std::fs::File::from(socket).read_to_end(&mut said);
-        (said, top::ask(&[asked], Duration::from_millis(300)))
+        (said, top::ask(&[asked], Duration::from_millis(300), false))
     });
     assert_eq!(said, b"", "a stranger is told nothing");
     assert_eq!(answers, [], "and does not ask, either");
