@@ -6,8 +6,11 @@
 
 use crate::events::{Protocol, Record, Side};
 use crate::shm::fdpass;
-use serde::{Deserialize, Serialize};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -15,8 +18,14 @@ use std::time::{Duration, Instant};
 pub const PREFIX: &str = "polyrail-top-";
 /// The version of [`Snapshot`].
 pub const VERSION: u32 = 1;
-/// The longest document that is read, in bytes.
-pub const DOCUMENT_MAX: usize = 4 << 20;
+/// The longest document that is read, and how long all of one asking may be together, in bytes.
+pub const DOCUMENT_MAX: usize = 2 << 20;
+const ALL_MAX: usize = 64 << 20;
+/// Longest lists that are read.
+const PEERS_MAX: usize = 256;
+const LANES_MAX: usize = 64;
+const EVENTS_MAX: usize = 64;
+const FEW: usize = 32;
 /// Most endpoints that are asked.
 const ENDPOINTS_MAX: usize = 1024;
 /// How long a document that has begun to come may take.
@@ -77,20 +86,26 @@ pub struct Peer {
     /// The first eight digits of its identity.
     pub id: String,
     /// Where it listens; empty while that is not known.
+    #[serde(deserialize_with = "bounded::<_, _, FEW>")]
     pub addresses: Vec<String>,
     /// The rail: shm or tcp; none while not connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rail: Option<String>,
     /// Protocol per size.
+    #[serde(deserialize_with = "bounded::<_, _, FEW>")]
     pub protocols: Vec<Protocol>,
     /// Why it was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Bytes that this process has read from, or written to, its memory directly.
-    pub direct_bytes: u64,
+    /// Bytes that this process has read from its memory directly (RGET).
+    pub direct_read_bytes: u64,
+    /// Bytes that this process has written to its memory directly (RPUT).
+    pub direct_written_bytes: u64,
     /// What carries messages: one for shared memory.
+    #[serde(deserialize_with = "bounded::<_, _, LANES_MAX>")]
     pub lanes: Vec<Lane>,
     /// Where there could be lanes, and are none.
+    #[serde(deserialize_with = "bounded::<_, _, LANES_MAX>")]
     pub closed: Vec<Closed>,
 }
 
@@ -113,11 +128,39 @@ pub struct Snapshot {
     /// The endpoint: the first eight digits of its identity.
     pub endpoint: String,
     /// Its peers, but itself.
+    #[serde(deserialize_with = "bounded::<_, _, PEERS_MAX>")]
     pub peers: Vec<Peer>,
     /// How many more there are, which are left out.
     pub peers_left_out: u64,
     /// The last events, oldest first.
+    #[serde(deserialize_with = "bounded::<_, _, EVENTS_MAX>")]
     pub events: Vec<Record>,
+}
+
+/// Reads a list of at most `MOST`: a few bytes of a document could otherwise become very many in memory.
+fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    struct List<T, const MOST: usize>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for List<T, MOST> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MOST}")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(one) = list.next_element()? {
+                if all.len() == MOST {
+                    return Err(serde::de::Error::invalid_length(MOST + 1, &self));
+                }
+                all.push(one);
+            }
+            Ok(all)
+        }
+    }
+    from.deserialize_seq(List::<T, MOST>(PhantomData))
 }
 
 impl Snapshot {
@@ -231,12 +274,13 @@ fn listed(list: impl BufRead) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Asks endpoints, all at the same time; those of other users are left out, unless this is root. Takes no longer than `patience`
-/// for those that say nothing, and a second more for those whose answer is long.
-pub fn ask(names: &[String], patience: Duration) -> Vec<Answer> {
+/// Asks endpoints, all at the same time; those of other users too if `everybody`, to which only root gets an answer. Takes no
+/// longer than `patience` for those that say nothing, and a second more for those whose answer is long.
+pub fn ask(names: &[String], patience: Duration, everybody: bool) -> Vec<Answer> {
     // SAFETY: a plain call.
     let me = unsafe { libc::geteuid() };
-    let mut asked: Vec<Asked> = names.iter().filter_map(|name| Asked::new(name, me)).collect();
+    let mut asked: Vec<Asked> =
+        names.iter().filter_map(|name| Asked::new(name, (!everybody).then_some(me))).collect();
     let begun = Instant::now();
     loop {
         let spent = begun.elapsed();
@@ -260,6 +304,9 @@ pub fn ask(names: &[String], patience: Duration) -> Vec<Answer> {
         for (one, _) in open.iter_mut().zip(&polled).filter(|(_, poll)| poll.revents != 0) {
             one.read();
         }
+        if asked.iter().map(|one| one.bytes.len()).sum::<usize>() > ALL_MAX {
+            break;
+        }
     }
     asked.into_iter().map(Asked::answer).collect()
 }
@@ -275,8 +322,8 @@ struct Asked {
 }
 
 impl Asked {
-    /// None: nobody listens there, or somebody else's.
-    fn new(name: &str, me: u32) -> Option<Self> {
+    /// None: nobody listens there, or another one than this user.
+    fn new(name: &str, user: Option<u32>) -> Option<Self> {
         let endpoint = name.strip_prefix(PREFIX)?.get(..8)?.to_owned();
         let socket = match fdpass::connect(name.as_bytes()) {
             Ok(socket) => Some(socket),
@@ -286,7 +333,7 @@ impl Asked {
         };
         if let Some(socket) = &socket {
             let owner = fdpass::peer_uid(socket.as_fd()).ok()?;
-            if owner != me && me != 0 {
+            if user.is_some_and(|user| user != owner) {
                 return None;
             }
         }
@@ -384,8 +431,51 @@ mod tests {
         }
         assert!(Snapshot::parse("[".repeat(1 << 20).as_bytes()).is_err());
         assert!(Snapshot::parse(&vec![b' '; DOCUMENT_MAX + 1]).is_err());
+        for (list, most) in [("peers", PEERS_MAX), ("events", EVENTS_MAX)] {
+            let of = |n: usize| format!(r#"{{"v":1,"{list}":[{}]}}"#, vec!["{}"; n].join(","));
+            assert!(Snapshot::parse(of(most).as_bytes()).is_ok());
+            assert!(Snapshot::parse(of(most + 1).as_bytes()).unwrap_err().contains(&most.to_string()));
+        }
         let later = Snapshot::parse(br#"{"v":1,"pid":7,"new":{"a":[]}}"#).unwrap();
         assert_eq!(later.pid, 7);
+    }
+
+    #[test]
+    fn impostors_cost_no_more_than_a_moment() {
+        let names = [1u8, 2, 3].map(|n| format!("{PREFIX}{:024x}{n:08x}", std::process::id()));
+        let listeners = names.each_ref().map(|name| fdpass::listen(name.as_bytes()).unwrap());
+        let begun = Instant::now();
+        let answers = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| ask(&names, Duration::from_millis(200), false));
+            let accept = |at: usize| loop {
+                match fdpass::accept(listeners[at].as_fd()) {
+                    Ok(socket) => break socket,
+                    Err(_) => std::thread::sleep(Duration::from_millis(1)),
+                }
+            };
+            let (endless, unending, nonsense) = (accept(0), accept(1), accept(2));
+            for (socket, bytes) in [(&unending, "{"), (&nonsense, "hello")] {
+                assert_eq!(fdpass::send(socket.as_fd(), bytes.as_bytes(), &[]).unwrap(), bytes.len());
+            }
+            drop(nonsense);
+            // until it is turned away
+            let mut sent = 0;
+            loop {
+                match fdpass::send(endless.as_fd(), &[b' '; 4096], &[]) {
+                    Ok(n) => sent += n,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                    Err(_) => break,
+                }
+            }
+            assert!(sent < DOCUMENT_MAX + (1 << 20), "{sent}");
+            let answers = asking.join().unwrap();
+            drop(unending);
+            answers
+        });
+        assert!(begun.elapsed() < 5 * TRANSFER, "{:?}", begun.elapsed());
+        for (answer, why) in answers.iter().zip(["too long", "did not end", "expected"]) {
+            assert!(matches!(&answer.said, Said::Nonsense(said) if said.contains(why)), "{answer:?}");
+        }
     }
 
     #[test]
@@ -403,7 +493,7 @@ mod tests {
             lanes: vec![lane],
             closed: vec![closed],
             protocols: protocols.clone(),
-            direct_bytes: 0,
+            ..Peer::default()
         };
         let event = Record { why: evil.into(), near: side(), protocols, ..Record::default() };
         let snapshot = Snapshot {

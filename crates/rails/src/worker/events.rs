@@ -60,7 +60,7 @@ pub(super) enum Reason {
     /// The one before has ended.
     Ended,
     /// A byte given to it arrives earlier: nanoseconds by it, and by the one before.
-    Earlier { now: u64, before: u64 },
+    Earlier { now: u64, lane: u16, before: u64 },
 }
 
 /// What happened.
@@ -123,9 +123,9 @@ impl What {
             Self::ChoiceChanged { from, why } => {
                 record.from_lane = Some(*from);
                 match why {
-                    Reason::Ended => format!("lane {from} has ended"),
-                    Reason::Earlier { now, before } => format!(
-                        "a message is delivered in {} us by it, in {} us by lane {from}",
+                    Reason::Ended => "the lane before it has ended".into(),
+                    Reason::Earlier { now, lane, before } => format!(
+                        "a message is delivered in {} us by it, in {} us by lane {lane}",
                         micros(*now),
                         micros(*before)
                     ),
@@ -288,12 +288,16 @@ mod tests {
     fn each_event_has_its_reason() {
         let ended = What::ChoiceChanged { from: 2, why: Reason::Ended };
         let earlier =
+<<<<<<< HEAD
             What::ChoiceChanged { from: 2, why: Reason::Earlier { now: 90_000, before: 2_000_100 } };
+=======
+            What::ChoiceChanged { from: 2, why: Reason::Earlier { now: 90_000, lane: 2, before: 2_000_100 } };
+>>>>>>> top
         for (what, why) in [
             (What::LaneUp, "one more pair of interfaces reaches the peer"),
             (What::LaneDown("it was cut".into()), "it was cut"),
             (What::LaneResend { frames: 2, bytes: 100 }, "the lane ended before the peer had them"),
-            (ended, "lane 2 has ended"),
+            (ended, "the lane before it has ended"),
             (earlier, "a message is delivered in 90 us by it, in 2001 us by lane 2"),
             (
                 What::EstimateChanged { from: 125_000_000, to: 31_250_000 },

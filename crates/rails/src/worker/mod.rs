@@ -25,7 +25,7 @@ mod wireup;
 
 pub use buffers::User;
 pub use idle::{Idle, Rest};
-pub use lanes::LaneReport;
+pub use lanes::{LaneReport, WayReport, Ways};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
 pub use wireup::{Strangers, host_id};
 
@@ -159,8 +159,8 @@ struct PeerInfo {
     why: Option<String>,
     /// Bytes of its frames that came before their turn.
     held: usize,
-    /// Bytes that were read from its memory, or written to it, directly.
-    direct: u64,
+    /// Bytes that were read from its memory directly, and that were written to it.
+    direct: (u64, u64),
 }
 
 /// Rounds of progress between two looks at the clock for the lanes' sake.
@@ -413,7 +413,7 @@ impl Worker {
             passed_over: Vec::new(),
             why: None,
             held: 0,
-            direct: 0,
+            direct: (0, 0),
         });
         self.by_id.insert(id, peer);
         peer

@@ -171,7 +171,8 @@ impl Core {
             unsafe { if read { cma::read(pid, &local, &remote) } else { cma::write(pid, &local, &remote) } };
         match done {
             Ok(()) => {
-                self.peers[peer.0 as usize].direct += ours.len as u64;
+                let (got, given) = &mut self.peers[peer.0 as usize].direct;
+                *(if read { got } else { given }) += ours.len as u64;
                 true
             }
             Err(why) => {

@@ -150,7 +150,8 @@ impl Worker {
             rail: route.map(|(rail, _)| rail.to_owned()),
             protocols: route.map(|(_, route)| protocols(&route)).unwrap_or_default(),
             why: info.why.clone(),
-            direct_bytes: info.direct,
+            direct_read_bytes: info.direct.0,
+            direct_written_bytes: info.direct.1,
             lanes: self.lanes_told(peer, info),
             closed: info.lanes.as_ref().map(|lanes| lanes.closed(ours)).unwrap_or_default(),
         }
@@ -181,3 +182,6 @@ impl Worker {
         names.into_iter().zip(self.lanes(peer)).map(lane).collect()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

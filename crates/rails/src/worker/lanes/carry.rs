@@ -53,18 +53,23 @@ impl Worker {
         let Some(lanes) = &mut info.lanes else { return };
         let lane = match &lanes.up[..] {
             [] => None,
-            [only] => Some(only.link),
+            [only] => Some((only.link, Vec::new())),
             several => {
                 let free = self.core.engine.unseen(peer) < MAY_CHANGE && lanes.resend.is_empty();
                 let stays = lanes.index(lanes.current);
                 let loads: Vec<_> =
                     several.iter().map(|lane| lane.load(self.tcp.queued(lane.link))).collect();
+<<<<<<< HEAD
                 preferred(&for_short(&loads, several), stays, free, 0).map(|at| several[at].link)
+=======
+                preferred(&loads, stays, free, 0).map(|at| (several[at].link, loads))
+>>>>>>> top
             }
         };
-        lanes.current = lane.unwrap_or(LinkId(u32::MAX));
+        let (link, loads) = lane.unwrap_or((LinkId(u32::MAX), Vec::new()));
+        lanes.choose(link, &loads, 0);
         info.budget = if lanes.is_wide() { BUDGET as u32 } else { u32::MAX };
-        info.lane = lane.map(|link| (RailId::Tcp, link));
+        info.lane = lanes.index(link).map(|_| (RailId::Tcp, link));
     }
 
     /// Gives the lanes of a peer what waits for it.
@@ -112,8 +117,8 @@ impl Worker {
             if unsafe { self.tcp.send(link, header, &iov, parcel.span) }.is_err() {
                 return false;
             }
+            lanes.choose(link, &fill.loads, len);
             fill.sent(at, len);
-            lanes.current = link;
             lanes.resend.pop_front();
         }
         true
@@ -142,10 +147,10 @@ impl Worker {
             match self.transmit(RailId::Tcp, link, &next) {
                 Some(Ok(())) => {
                     self.core.engine.transmitted(peer, &next);
-                    fill.sent(at, len);
                     if sequenced {
-                        lanes.current = link;
+                        lanes.choose(link, &fill.loads, len);
                     }
+                    fill.sent(at, len);
                 }
                 Some(Err(Full)) => {
                     fill.full[at] = true;

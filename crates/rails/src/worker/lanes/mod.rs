@@ -12,7 +12,7 @@ mod open;
 mod tell;
 mod watch;
 
-use super::events::{LaneName, What};
+use super::events::{LaneName, Reason, What};
 use super::inbound::{Incoming, LinkInfo, RailId};
 use super::{Worker, handshake::Half};
 use crate::rail::{Down, LinkId, Parcel, Rail, Span};
@@ -26,7 +26,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+<<<<<<< HEAD
 pub(super) use open::{ANSWER, Way};
+=======
+pub(super) use open::Way;
+pub use tell::{WayReport, Ways};
+>>>>>>> top
 pub use watch::LaneReport;
 
 /// How long a session whose last lane ended by a word of the peer's kernel waits for another.
@@ -100,6 +105,8 @@ pub(super) struct Lanes {
     sampled: Instant,
     /// Which lane small messages took when that was told last, and when it was.
     told: Option<(u16, Instant)>,
+    /// Why the lane in use was chosen.
+    reason: Reason,
 }
 
 impl Lanes {
@@ -119,6 +126,7 @@ impl Lanes {
             current: LinkId(u32::MAX),
             sampled: Instant::now(),
             told: None,
+            reason: Reason::Ended,
         }
     }
 

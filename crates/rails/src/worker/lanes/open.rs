@@ -88,7 +88,7 @@ impl Way {
     }
 }
 
-fn end(interface: &Interface) -> End<'_> {
+pub(super) fn end(interface: &Interface) -> End<'_> {
     let Interface { index, speed, flags, nets, .. } = interface;
     End { index: *index, speed: *speed, flags: *flags, nets }
 }

@@ -82,6 +82,8 @@ impl Worker {
             self.watch_peer(peer, now);
         }
         self.netted.retain(|peer| self.core.peers[peer.0 as usize].lanes.is_some());
+        // rounds that move much are long: who connects, or asks, does not wait for many of them
+        self.wire_up();
         self.settle();
     }
 
