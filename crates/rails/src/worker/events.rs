@@ -288,11 +288,7 @@ mod tests {
     fn each_event_has_its_reason() {
         let ended = What::ChoiceChanged { from: 2, why: Reason::Ended };
         let earlier =
-<<<<<<< HEAD
-            What::ChoiceChanged { from: 2, why: Reason::Earlier { now: 90_000, before: 2_000_100 } };
-=======
             What::ChoiceChanged { from: 2, why: Reason::Earlier { now: 90_000, lane: 2, before: 2_000_100 } };
->>>>>>> top
         for (what, why) in [
             (What::LaneUp, "one more pair of interfaces reaches the peer"),
             (What::LaneDown("it was cut".into()), "it was cut"),

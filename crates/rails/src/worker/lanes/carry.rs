@@ -59,11 +59,7 @@ impl Worker {
                 let stays = lanes.index(lanes.current);
                 let loads: Vec<_> =
                     several.iter().map(|lane| lane.load(self.tcp.queued(lane.link))).collect();
-<<<<<<< HEAD
-                preferred(&for_short(&loads, several), stays, free, 0).map(|at| several[at].link)
-=======
-                preferred(&loads, stays, free, 0).map(|at| (several[at].link, loads))
->>>>>>> top
+                preferred(&for_short(&loads, several), stays, free, 0).map(|at| (several[at].link, loads))
             }
         };
         let (link, loads) = lane.unwrap_or((LinkId(u32::MAX), Vec::new()));

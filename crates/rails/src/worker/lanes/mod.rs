@@ -26,12 +26,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-<<<<<<< HEAD
 pub(super) use open::{ANSWER, Way};
-=======
-pub(super) use open::Way;
 pub use tell::{WayReport, Ways};
->>>>>>> top
 pub use watch::LaneReport;
 
 /// How long a session whose last lane ended by a word of the peer's kernel waits for another.
