@@ -163,6 +163,11 @@ impl Engine {
         p.next_seq.wrapping_sub(p.seen)
     }
 
+    /// The number of the next sequenced frame to a peer.
+    pub fn next_seq(&self, peer: PeerIdx) -> u32 {
+        self.peers[peer.0 as usize].next_seq
+    }
+
     /// Tells a peer what was seen of its sequenced frames if `now`, or if a quarter of the reorder window has gathered. The
     /// driver calls this, after frames have come, where several lanes lead to the peer.
     pub fn tell_seen(&mut self, peer: PeerIdx, now: bool) {

@@ -448,10 +448,7 @@ impl Worker {
         let Some(frame) = self.core.engine.try_active(to, id, header.len() as u16, len) else {
             return Err(Refused::Again);
         };
-        let Some((rail, link)) = self.core.lane_for(to, len as u64) else {
-            self.pump(to);
-            return Err(Refused::Again);
-        };
+        let Some((rail, link)) = self.lane_for(to, len as u64) else { return Err(Refused::Again) };
         let piece = |bytes: &[u8]| RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
         let iov = [piece(header), piece(payload)];
         // SAFETY: both slices live through the call.
@@ -462,6 +459,17 @@ impl Worker {
             }
             Err(_) => Err(Refused::Again),
         }
+    }
+
+    /// The lane for a short message of so many bytes, thought over if it is time; none where it has to wait.
+    #[inline]
+    fn lane_for(&mut self, to: PeerIdx, len: u64) -> Option<(RailId, LinkId)> {
+        let lane = self.core.lane_for(to, len);
+        if lane.is_none() && self.core.peers[to.0 as usize].lanes.is_some() {
+            self.choose_lane(to);
+            return self.core.lane_for(to, len);
+        }
+        lane
     }
 
     /// Longest active message to this peer, header included, in bytes; 0 while not connected.
@@ -554,6 +562,7 @@ impl Worker {
     #[inline(never)]
     fn act_on_arrivals(&mut self) {
         self.settle();
+        let mut redelivered = false;
         while let Some((peer, seq)) = self.core.due.pop() {
             if let Some((frame, bytes)) = self.core.release(peer, seq) {
                 // SAFETY: `bytes` outlives the call.
@@ -562,7 +571,12 @@ impl Worker {
                 let (rail, link) = self.core.lane(peer).unwrap_or((RailId::Tcp, LinkId(u32::MAX)));
                 Inbound { core: &mut self.core, rail }.accept(peer, link, frame, payload);
                 self.settle();
+                redelivered = true;
             }
+        }
+        if redelivered {
+            self.tell_seen();
+            self.settle();
         }
         if !self.blocked.is_empty() {
             self.retry_blocked();
@@ -583,10 +597,14 @@ impl Worker {
             let Some(peer) = self.core.link(RailId::Tcp, link).map(|info| info.peer) else { continue };
             self.tell_got(peer, link, received);
         }
-        for at in 0..self.netted.len() {
-            let peer = self.netted[at];
+        self.tell_seen();
+    }
+
+    /// Tells the peers that several lanes lead to what was seen of their order.
+    fn tell_seen(&mut self) {
+        for peer in &self.netted {
             if self.core.peers[peer.0 as usize].budget != u32::MAX {
-                self.core.engine.tell_seen(peer, false);
+                self.core.engine.tell_seen(*peer, false);
             }
         }
     }

@@ -36,7 +36,7 @@ impl Worker {
     #[inline]
     unsafe fn send_now(&mut self, to: PeerIdx, message: &Message, iov: &[RawIov]) -> bool {
         let Some(frame) = self.core.engine.try_eager(to, message) else { return false };
-        let Some((rail, link)) = self.core.lane_for(to, message.len) else { return false };
+        let Some((rail, link)) = self.lane_for(to, message.len) else { return false };
         let header = frame.encode(message.len as usize);
         // SAFETY: readable, by our caller's word; without a span the rail keeps no address.
         let sent = unsafe {

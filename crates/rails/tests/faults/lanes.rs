@@ -146,6 +146,30 @@ fn rails_that_fail_in_turn_lose_nothing_and_repeat_nothing() {
     });
 }
 
+/// Short messages leave by one rail while others that were lost on another are still to be sent again: the receiver must not
+/// have to hold back more than it can.
+#[test]
+fn a_flood_of_short_messages_keeps_its_order_while_rails_fail() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, _) = joined(3, "LOG=/tmp/fl.%p.log:debug");
+        let mut vandal = Vandal { rails: 3, down: None, next: Instant::now(), turn: 0 };
+        let count = 400_000;
+        // the first is the one by which they met
+        puppet.ask_beside(&mut node, &format!("drain {count}"));
+        for tag in 1..count {
+            assert!(node.inject(peer, tag, 8), "{}", node.why(peer));
+            if tag.is_multiple_of(64) {
+                vandal.strike();
+            }
+        }
+        node.until("all have come", |node| puppet.ask_beside(node, "drained") == "all");
+        if let Some(n) = vandal.down {
+            rail(n, true);
+        }
+        assert!(vandal.turn > 3, "{}", vandal.turn);
+    });
+}
+
 #[test]
 fn without_any_rail_what_waits_ends_with_an_error_that_names_the_peer() {
     alone_in_net(|| {

@@ -10,6 +10,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::collections::VecDeque;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
@@ -211,6 +212,8 @@ struct Strings {
     /// Messages sent back so far, and the receive for the next.
     echo: Option<(u64, u64)>,
     echoing: Vec<u64>,
+    /// The tag that the next message must have, how many are to come, and receives for them.
+    drain: Option<(u64, u64, VecDeque<u64>)>,
 }
 
 impl Strings {
@@ -270,6 +273,15 @@ impl Strings {
                 self.echo = Some((0, node.recv(None, None, 1 << 20)));
                 "0".to_owned()
             }
+            "drain" => {
+                let posted = (0..64).map(|_| node.recv(None, None, 64)).collect();
+                self.drain = Some((0, number(0), posted));
+                "0".to_owned()
+            }
+            "drained" => match &self.drain {
+                Some((next, ..)) => next.to_string(),
+                None => "all".to_owned(),
+            },
             "freeze" => {
                 self.frozen = true;
                 "0".to_owned()
@@ -297,6 +309,20 @@ impl Strings {
                 self.echoing.push(node.send(from, count, 4096));
             }
             self.echo = Some((count + 1, node.recv(None, None, 1 << 20)));
+        }
+        while let Some((next, count, posted)) = &mut self.drain
+            && let Some(id) = posted.front().copied()
+            && let Some(end) = node.end(id)
+        {
+            let expected = super::node::pattern(*next, 8);
+            assert_eq!((end, node.word(id).to_le_bytes().to_vec()), (End::Right, expected), "message {next}");
+            node.wait(id);
+            posted.pop_front();
+            posted.push_back(node.recv(None, None, 64));
+            *next += 1;
+            if next == count {
+                self.drain = None;
+            }
         }
         let id = self.awaited?;
         node.end(id)?;

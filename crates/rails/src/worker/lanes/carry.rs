@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// Sequenced frames may change lanes while so many are not yet seen.
 const MAY_CHANGE: u32 = REORDER_WINDOW / 2;
+/// So many may be unseen in all, if they have gone by several lanes: what the receiver holds back is bounded.
+const MAY_WAIT: u32 = REORDER_WINDOW / 8 * 7;
 /// So much may go by the lane last chosen before the choice is made anew, in bytes.
 const BUDGET: usize = 16 << 10;
 /// How often estimates are brought up to date while something is sent.
@@ -42,15 +44,31 @@ impl Fill {
 }
 
 impl Worker {
+    /// Whether one more sequenced frame may go by the lane in use without coming too far ahead of its turn.
+    fn in_order(&self, peer: PeerIdx, lanes: &Lanes) -> bool {
+        let unseen = self.core.engine.unseen(peer);
+        // all that is not seen went by this lane
+        let alone = self.core.engine.next_seq(peer).wrapping_sub(lanes.scattered) >= unseen;
+        unseen < MAY_WAIT || alone
+    }
+
+    /// What may go by the lane in use before that is thought over.
+    fn budget(&self, peer: PeerIdx, lanes: &Lanes) -> u32 {
+        match (lanes.is_wide(), self.in_order(peer, lanes)) {
+            (false, _) => u32::MAX,
+            (true, true) => BUDGET as u32,
+            (true, false) => 0,
+        }
+    }
+
     fn fill(&self, lanes: &Lanes) -> Fill {
         let loads = lanes.up.iter().map(|lane| lane.load(self.tcp.queued(lane.link))).collect();
         Fill { loads, full: vec![false; lanes.up.len()] }
     }
 
     /// Chooses anew by which lane small messages go.
-    pub(super) fn choose_lane(&mut self, peer: PeerIdx) {
-        let info = &mut self.core.peers[peer.0 as usize];
-        let Some(lanes) = &mut info.lanes else { return };
+    pub(in super::super) fn choose_lane(&mut self, peer: PeerIdx) {
+        let Some(mut lanes) = self.core.peers[peer.0 as usize].lanes.take() else { return };
         let lane = match &lanes.up[..] {
             [] => None,
             [only] => Some((only.link, Vec::new())),
@@ -63,9 +81,15 @@ impl Worker {
             }
         };
         let (link, loads) = lane.unwrap_or((LinkId(u32::MAX), Vec::new()));
+        if lanes.current != link || !lanes.resend.is_empty() {
+            lanes.scattered = self.core.engine.next_seq(peer);
+        }
         lanes.choose(link, &loads, 0);
-        info.budget = if lanes.is_wide() { BUDGET as u32 } else { u32::MAX };
+        let budget = self.budget(peer, &lanes);
+        let info = &mut self.core.peers[peer.0 as usize];
+        info.budget = budget;
         info.lane = lanes.index(link).map(|_| (RailId::Tcp, link));
+        info.lanes = Some(lanes);
     }
 
     /// Gives the lanes of a peer what waits for it.
@@ -75,11 +99,12 @@ impl Worker {
             self.sample(&mut lanes);
         }
         let mut fill = self.fill(&lanes);
-        let waits = !self.carry_parcels(&mut lanes, &mut fill)
+        let waits = !self.carry_parcels(peer, &mut lanes, &mut fill)
             || !self.carry_frames(peer, &mut lanes, &mut fill)
-            || !self.carry_bulk(peer, &lanes, &mut fill);
+            || !self.carry_bulk(peer, &mut lanes, &mut fill);
+        let budget = self.budget(peer, &lanes);
         let info = &mut self.core.peers[peer.0 as usize];
-        info.budget = if lanes.is_wide() { BUDGET as u32 } else { u32::MAX };
+        info.budget = budget;
         info.lane = lanes.index(lanes.current).map(|_| (RailId::Tcp, lanes.current));
         info.lanes = Some(lanes);
         if waits {
@@ -88,7 +113,7 @@ impl Worker {
     }
 
     /// What lanes that ended did not deliver, by one lane and so in its order. False: some of it waits.
-    fn carry_parcels(&mut self, lanes: &mut Lanes, fill: &mut Fill) -> bool {
+    fn carry_parcels(&mut self, peer: PeerIdx, lanes: &mut Lanes, fill: &mut Fill) -> bool {
         while let Some(parcel) = lanes.resend.front() {
             let Some(at) = lanes.index(lanes.current).or_else(|| fastest(&fill.loads, 0)) else {
                 return false;
@@ -114,6 +139,7 @@ impl Worker {
                 return false;
             }
             lanes.choose(link, &fill.loads, len);
+            lanes.scattered = self.core.engine.next_seq(peer);
             fill.sent(at, len);
             lanes.resend.pop_front();
         }
@@ -129,6 +155,9 @@ impl Worker {
                 _ => 0,
             };
             let sequenced = next.frame.order().is_some();
+            if sequenced && !self.in_order(peer, lanes) {
+                return false;
+            }
             let free = !sequenced || self.core.engine.unseen(peer) < MAY_CHANGE;
             let loads = for_short(&fill.loads, &lanes.up);
             let Some(at) = preferred(&loads, lanes.index(lanes.current), free, len as u64) else {
@@ -144,6 +173,9 @@ impl Worker {
                 Some(Ok(())) => {
                     self.core.engine.transmitted(peer, &next);
                     if sequenced {
+                        if lanes.current != link {
+                            lanes.scattered = self.core.engine.next_seq(peer);
+                        }
                         lanes.choose(link, &fill.loads, len);
                     }
                     fill.sent(at, len);
@@ -158,7 +190,7 @@ impl Worker {
     }
 
     /// Long messages. False: some wait for room.
-    fn carry_bulk(&mut self, peer: PeerIdx, lanes: &Lanes, fill: &mut Fill) -> bool {
+    fn carry_bulk(&mut self, peer: PeerIdx, lanes: &mut Lanes, fill: &mut Fill) -> bool {
         while self.core.engine.queued(peer) > 0 {
             // a long put is no stream; it is divided as if as much again were to come
             let left = self.core.engine.bulk_left(peer).max(1 << 20);
@@ -176,9 +208,17 @@ impl Worker {
                 Out::Bytes(span) => span.len,
                 _ => 0,
             };
+            // a part of a long put
+            let sequenced = next.frame.order().is_some();
+            if sequenced && !self.in_order(peer, lanes) {
+                return false;
+            }
             match self.transmit(RailId::Tcp, lanes.up[at].link, &next) {
                 Some(Ok(())) => {
                     self.core.engine.transmitted(peer, &next);
+                    if sequenced {
+                        lanes.scattered = self.core.engine.next_seq(peer);
+                    }
                     fill.sent(at, len);
                 }
                 Some(Err(Full)) => fill.full[at] = true,

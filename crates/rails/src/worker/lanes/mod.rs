@@ -96,8 +96,9 @@ pub(super) struct Lanes {
     lost: Option<(Instant, String)>,
     /// The peer says goodbye on one lane after the other.
     parting: bool,
-    /// The lane that carries sequenced frames now.
+    /// The lane that carries sequenced frames now; those before this one may have gone, or have to go, by others.
     current: LinkId,
+    scattered: u32,
     sampled: Instant,
     /// Which lane small messages took when that was told last, and when it was.
     told: Option<(u16, Instant)>,
@@ -120,6 +121,7 @@ impl Lanes {
             lost: None,
             parting: false,
             current: LinkId(u32::MAX),
+            scattered: 0,
             sampled: Instant::now(),
             told: None,
             reason: Reason::Ended,
