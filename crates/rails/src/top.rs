@@ -441,6 +441,28 @@ mod tests {
     }
 
     #[test]
+    fn every_field_is_on_the_page() {
+        fn names(value: &serde_json::Value, all: &mut Vec<String>) {
+            if let Some(object) = value.as_object() {
+                all.extend(object.keys().cloned());
+                object.values().for_each(|value| names(value, all));
+            }
+            value.as_array().into_iter().flatten().for_each(|value| names(value, all));
+        }
+        let page = include_str!("../../../docs/top.md");
+        let lane = Lane { rate_bytes_per_s: Some(0), rtt_us: Some(0), ..Lane::default() };
+        let lane = Lane { near: Some(Side::default()), far: Some(Side::default()), ..lane };
+        let (rail, why) = (Some(String::new()), Some(String::new()));
+        let (lanes, closed) = (vec![lane], vec![Closed::default()]);
+        let peers = vec![Peer { rail, why, lanes, closed, ..Peer::default() }];
+        let mut all = Vec::new();
+        names(&serde_json::to_value(Snapshot { peers, ..Snapshot::default() }).unwrap(), &mut all);
+        for name in all {
+            assert!(["`", "."].iter().any(|before| page.contains(&format!("{before}{name}`"))), "{name}");
+        }
+    }
+
+    #[test]
     fn impostors_cost_no_more_than_a_moment() {
         let names = [1u8, 2, 3].map(|n| format!("{PREFIX}{:024x}{n:08x}", std::process::id()));
         let listeners = names.each_ref().map(|name| fdpass::listen(name.as_bytes()).unwrap());

@@ -118,7 +118,7 @@ impl What {
             Self::LaneUp => "one more pair of interfaces reaches the peer".into(),
             Self::LaneResend { frames, bytes } => {
                 (record.frames, record.bytes) = (Some(*frames as u64), Some(*bytes as u64));
-                "the lane ended before the peer had them".into()
+                format!("the lane ended before the peer had these {frames} frames of {bytes} bytes")
             }
             Self::ChoiceChanged { from, why } => {
                 record.from_lane = Some(*from);
@@ -292,7 +292,10 @@ mod tests {
         for (what, why) in [
             (What::LaneUp, "one more pair of interfaces reaches the peer"),
             (What::LaneDown("it was cut".into()), "it was cut"),
-            (What::LaneResend { frames: 2, bytes: 100 }, "the lane ended before the peer had them"),
+            (
+                What::LaneResend { frames: 2, bytes: 100 },
+                "the lane ended before the peer had these 2 frames of 100 bytes",
+            ),
             (ended, "the lane before it has ended"),
             (earlier, "a message is delivered in 90 us by it, in 2001 us by lane 2"),
             (

@@ -141,7 +141,9 @@ impl Worker {
         for at in 0..lanes.up.len() {
             let lane = &mut lanes.up[at];
             let (from, to) = (lane.told, lane.estimate.rate());
-            if lane.estimate.is_measured() && (to / 2 >= from || from / 2 >= to) {
+            // of a lane that stands still it is said soon enough whether it has ended
+            let runs = lane.estimate.is_measured() && lane.stalled.is_none();
+            if runs && (to / 2 >= from || from / 2 >= to) {
                 lane.told = to;
                 let name = lanes.name(at, self.wireup.offer.interfaces());
                 self.event(peer, Some(name), What::EstimateChanged { from, to });
