@@ -458,7 +458,9 @@ mod tests {
         let mut all = Vec::new();
         names(&serde_json::to_value(Snapshot { peers, ..Snapshot::default() }).unwrap(), &mut all);
         for name in all {
-            assert!(["`", "."].iter().any(|before| page.contains(&format!("{before}{name}`"))), "{name}");
+            let written =
+                [format!("`{name}`"), format!(".{name}`"), format!(".{name}[]"), format!("`{name}[]")];
+            assert!(written.iter().any(|written| page.contains(written)), "{name}");
         }
     }
 
