@@ -69,7 +69,10 @@ pub(super) enum What {
     PeerUp {
         route: Route,
         shm: bool,
-        why: String,
+        /// Why by this rail, what was tried before it, and why messages travel as they do.
+        rail: &'static str,
+        passed_over: Vec<String>,
+        protocols: Option<Box<Explanation>>,
     },
     PeerGone(String),
     LaneUp,
@@ -108,10 +111,15 @@ impl What {
         let micros = |ns: u64| ns.div_ceil(1000);
         let megabytes = |rate: u64| rate as f64 / 1e6;
         let why = match self {
-            Self::PeerUp { route, shm, why } => {
+            Self::PeerUp { route, shm, rail, passed_over, protocols: explanation } => {
                 record.rail = Some(if *shm { "shm" } else { "tcp" }.into());
                 record.protocols = protocols(route);
-                why.clone()
+                let explained = explanation.as_ref().map(|found| found.to_string()).unwrap_or_default();
+                let passed_over = passed_over.iter().map(String::as_str);
+                // the first three lines say what and why; figures follow
+                let why: Vec<&str> =
+                    [*rail].into_iter().chain(passed_over).chain(explained.lines().take(3)).collect();
+                why.join("; ")
             }
             Self::PeerGone(why) | Self::LaneDown(why) | Self::LaneRefused(why) => why.clone(),
             Self::LaneUp if record.lane == Some(0) => "it began the session".into(),
@@ -209,17 +217,13 @@ impl Worker {
     pub(super) fn event_peer_up(&mut self, peer: PeerIdx, route: Route, shm: bool, host: HostId) {
         let info = &self.core.peers[peer.0 as usize];
         let rail = match (shm, host == self.wireup.host) {
-            (true, _) => "it runs on this host".to_owned(),
-            (false, false) => "it runs on another host".into(),
-            (false, true) if !self.config.shm => "POLYRAIL_RAILS leaves shm out".into(),
-            (false, true) => "it runs on this host, but shared memory was not to be had".into(),
+            (true, _) => "it runs on this host",
+            (false, false) => "it runs on another host",
+            (false, true) if !self.config.shm => "POLYRAIL_RAILS leaves shm out",
+            (false, true) => "it runs on this host, but shared memory was not to be had",
         };
-        let protocols = info.explanation.as_ref().map(Explanation::to_string).unwrap_or_default();
-        let passed_over = info.passed_over.iter().map(String::as_str);
-        let why: Vec<&str> =
-            [rail.as_str()].into_iter().chain(passed_over).chain(protocols.lines().take(3)).collect();
-        let why = why.join("; ");
-        self.event(peer, None, What::PeerUp { route, shm, why });
+        let (protocols, passed_over) = (info.explanation.map(Box::new), info.passed_over.clone());
+        self.event(peer, None, What::PeerUp { route, shm, rail, passed_over, protocols });
     }
 
     /// The last events, oldest first.
