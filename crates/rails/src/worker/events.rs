@@ -69,7 +69,10 @@ pub(super) enum What {
     PeerUp {
         route: Route,
         shm: bool,
-        why: String,
+        /// Why by this rail, what was tried before it, and why messages travel as they do.
+        rail: &'static str,
+        passed_over: Vec<String>,
+        protocols: Option<Box<Explanation>>,
     },
     PeerGone(String),
     LaneUp,
@@ -108,17 +111,22 @@ impl What {
         let micros = |ns: u64| ns.div_ceil(1000);
         let megabytes = |rate: u64| rate as f64 / 1e6;
         let why = match self {
-            Self::PeerUp { route, shm, why } => {
+            Self::PeerUp { route, shm, rail, passed_over, protocols: explanation } => {
                 record.rail = Some(if *shm { "shm" } else { "tcp" }.into());
                 record.protocols = protocols(route);
-                why.clone()
+                let explained = explanation.as_ref().map(|found| found.to_string()).unwrap_or_default();
+                let passed_over = passed_over.iter().map(String::as_str);
+                // the first three lines say what and why; figures follow
+                let why: Vec<&str> =
+                    [*rail].into_iter().chain(passed_over).chain(explained.lines().take(3)).collect();
+                why.join("; ")
             }
             Self::PeerGone(why) | Self::LaneDown(why) | Self::LaneRefused(why) => why.clone(),
             Self::LaneUp if record.lane == Some(0) => "it began the session".into(),
             Self::LaneUp => "one more pair of interfaces reaches the peer".into(),
             Self::LaneResend { frames, bytes } => {
                 (record.frames, record.bytes) = (Some(*frames as u64), Some(*bytes as u64));
-                "the lane ended before the peer had them".into()
+                format!("the lane ended before the peer had these {frames} frames of {bytes} bytes")
             }
             Self::ChoiceChanged { from, why } => {
                 record.from_lane = Some(*from);
@@ -209,17 +217,13 @@ impl Worker {
     pub(super) fn event_peer_up(&mut self, peer: PeerIdx, route: Route, shm: bool, host: HostId) {
         let info = &self.core.peers[peer.0 as usize];
         let rail = match (shm, host == self.wireup.host) {
-            (true, _) => "it runs on this host".to_owned(),
-            (false, false) => "it runs on another host".into(),
-            (false, true) if !self.config.shm => "POLYRAIL_RAILS leaves shm out".into(),
-            (false, true) => "it runs on this host, but shared memory was not to be had".into(),
+            (true, _) => "it runs on this host",
+            (false, false) => "it runs on another host",
+            (false, true) if !self.config.shm => "POLYRAIL_RAILS leaves shm out",
+            (false, true) => "it runs on this host, but shared memory was not to be had",
         };
-        let protocols = info.explanation.as_ref().map(Explanation::to_string).unwrap_or_default();
-        let passed_over = info.passed_over.iter().map(String::as_str);
-        let why: Vec<&str> =
-            [rail.as_str()].into_iter().chain(passed_over).chain(protocols.lines().take(3)).collect();
-        let why = why.join("; ");
-        self.event(peer, None, What::PeerUp { route, shm, why });
+        let (protocols, passed_over) = (info.explanation.map(Box::new), info.passed_over.clone());
+        self.event(peer, None, What::PeerUp { route, shm, rail, passed_over, protocols });
     }
 
     /// The last events, oldest first.
@@ -292,7 +296,10 @@ mod tests {
         for (what, why) in [
             (What::LaneUp, "one more pair of interfaces reaches the peer"),
             (What::LaneDown("it was cut".into()), "it was cut"),
-            (What::LaneResend { frames: 2, bytes: 100 }, "the lane ended before the peer had them"),
+            (
+                What::LaneResend { frames: 2, bytes: 100 },
+                "the lane ended before the peer had these 2 frames of 100 bytes",
+            ),
             (ended, "the lane before it has ended"),
             (earlier, "a message is delivered in 90 us by it, in 2001 us by lane 2"),
             (

@@ -293,9 +293,11 @@ impl Worker {
         let parcels = self.tcp.reclaim(link, received).ok_or(IMPOSSIBLE)?;
         self.tcp.close(link);
         let bytes = parcels.iter().map(|one| one.bytes.len() + one.span.map_or(0, |span| span.len)).sum();
-        let again = What::LaneResend { frames: parcels.len(), bytes };
+        let frames = parcels.len();
         lanes.resend.extend(parcels);
-        self.event(peer, Some(name), again);
+        if frames > 0 {
+            self.event(peer, Some(name), What::LaneResend { frames, bytes });
+        }
         self.choose_lane(peer);
         self.pump(peer);
         Ok(())

@@ -54,15 +54,15 @@ impl Lanes {
         (0..self.up.len()).map(|at| self.name(at, ours)).collect()
     }
 
-    /// Where lanes were tried in vain.
+    /// Where a lane was tried in vain, and has not come to be since.
     pub(in super::super) fn closed(&self, ours: &[Interface]) -> Vec<top::Closed> {
         let closed = |(at, why): (usize, &String)| {
             let LaneName { near, far, .. } = self.way_name(at, ours);
             let side = |end: Option<super::super::events::End>| end.map(|end| end.side()).unwrap_or_default();
             top::Closed { near: side(near), far: side(far), why: why.clone() }
         };
-        let tried = self.ways.iter().enumerate().filter(|(_, way)| way.is_idle());
-        tried.filter_map(|(at, way)| Some((at, way.why.as_ref()?))).map(closed).collect()
+        let tried = self.ways.iter().enumerate().filter_map(|(at, way)| Some((at, way.why.as_ref()?)));
+        tried.map(closed).collect()
     }
 }
 
@@ -141,7 +141,9 @@ impl Worker {
         for at in 0..lanes.up.len() {
             let lane = &mut lanes.up[at];
             let (from, to) = (lane.told, lane.estimate.rate());
-            if lane.estimate.is_measured() && (to / 2 >= from || from / 2 >= to) {
+            // of a lane that stands still it is said soon enough whether it has ended
+            let runs = lane.estimate.is_measured() && lane.stalled.is_none();
+            if runs && (to / 2 >= from || from / 2 >= to) {
                 lane.told = to;
                 let name = lanes.name(at, self.wireup.offer.interfaces());
                 self.event(peer, Some(name), What::EstimateChanged { from, to });
