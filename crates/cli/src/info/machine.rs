@@ -8,9 +8,9 @@ use polyrail_rails::discover::{self, Attach, Interface, Kind, Obstacle, Shm};
 use serde_json::{Value, json};
 
 use super::settings::{self, Setting};
-use crate::table;
 use crate::run::environment::Provider;
 use crate::run::mpiexec::{self, Family, Mpiexec};
+use crate::table;
 
 /// All of it.
 pub struct Machine {

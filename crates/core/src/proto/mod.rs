@@ -163,6 +163,11 @@ impl Engine {
         p.next_seq.wrapping_sub(p.seen)
     }
 
+    /// The sequenced frame that a peer waits for, as far as it has said.
+    pub fn seen(&self, peer: PeerIdx) -> u32 {
+        self.peers[peer.0 as usize].seen
+    }
+
     /// The number of the next sequenced frame to a peer.
     pub fn next_seq(&self, peer: PeerIdx) -> u32 {
         self.peers[peer.0 as usize].next_seq

@@ -120,6 +120,15 @@ impl Inbound<'_> {
         }
     }
 
+    /// Frames that were held and have their turn now take effect before the next one of this link does: it may be far ahead of
+    /// them.
+    #[inline]
+    fn catch_up(&mut self) {
+        if !self.core.held.is_empty() {
+            self.core.redeliver();
+        }
+    }
+
     /// What was said of a payload when it came in part.
     fn resumed(&mut self, peer: PeerIdx, frame: &Frame, len: usize) -> Option<(Incoming, Span)> {
         let resume = &mut self.core.peers[peer.0 as usize].resume;
@@ -212,6 +221,7 @@ impl Sink for Inbound<'_> {
             return self.finish(peer, link, incoming, payload.to_vec());
         }
         self.accept(peer, link, frame, payload);
+        self.catch_up();
     }
 
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span {
@@ -238,11 +248,12 @@ impl Sink for Inbound<'_> {
         let Some((incoming, ..)) = info.incoming.take() else { return };
         if let Incoming::Direct(after) = incoming {
             self.core.engine.placed(peer, after);
-            return;
+            return self.catch_up();
         }
         let bytes =
             self.core.bufs.scratch.remove(&scratch_place(self.rail as u32, link.0)).unwrap_or_default();
         self.finish(peer, link, incoming, bytes);
+        self.catch_up();
     }
 
     fn down(&mut self, link: LinkId, why: Down) {
@@ -251,6 +262,25 @@ impl Sink for Inbound<'_> {
 }
 
 impl Core {
+    /// Gives the engine the frames again that were held and have their turn.
+    #[cold]
+    pub(super) fn redeliver(&mut self) {
+        loop {
+            while let Some(action) = self.engine.poll_action() {
+                self.act(action);
+            }
+            let Some((peer, seq)) = self.due.pop() else { return };
+            if let Some((frame, bytes)) = self.release(peer, seq) {
+                // SAFETY: `bytes` outlives the call.
+                let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
+                // by whichever link it came, that may be gone
+                let (rail, link) = self.lane(peer).unwrap_or((RailId::Tcp, LinkId(u32::MAX)));
+                Inbound { core: self, rail }.accept(peer, link, frame, payload);
+                self.redelivered = true;
+            }
+        }
+    }
+
     /// The address that an atomic works on.
     fn atomic_target(&self, operation: &Operation) -> Result<*mut u8, Status> {
         if !atomic::supported(operation.code) {

@@ -186,6 +186,8 @@ pub(crate) struct Core {
     rma_kinds: HashMap<OpId, EventKind>,
     held: HashMap<(PeerIdx, u32), (Frame, Vec<u8>)>,
     due: Vec<(PeerIdx, u32)>,
+    /// Frames that were held have taken effect.
+    redelivered: bool,
     cut: Vec<(RailId, LinkId, &'static str)>,
     downs: Vec<(RailId, LinkId, Down)>,
     /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
@@ -299,6 +301,7 @@ impl Worker {
                 rma_kinds: HashMap::new(),
                 held: HashMap::new(),
                 due: Vec::new(),
+                redelivered: false,
                 cut: Vec::new(),
                 downs: Vec::new(),
                 lane_news: Vec::new(),
@@ -553,7 +556,8 @@ impl Worker {
         let quiet = self.core.due.is_empty()
             && self.core.cut.is_empty()
             && self.core.downs.is_empty()
-            && self.core.lane_news.is_empty();
+            && self.core.lane_news.is_empty()
+            && !self.core.redelivered;
         if self.core.engine.has_work() || !self.blocked.is_empty() || !quiet {
             self.act_on_arrivals();
         }
@@ -562,19 +566,11 @@ impl Worker {
     #[inline(never)]
     fn act_on_arrivals(&mut self) {
         self.settle();
-        let mut redelivered = false;
-        while let Some((peer, seq)) = self.core.due.pop() {
-            if let Some((frame, bytes)) = self.core.release(peer, seq) {
-                // SAFETY: `bytes` outlives the call.
-                let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
-                // by whichever lane it came, that may be gone
-                let (rail, link) = self.core.lane(peer).unwrap_or((RailId::Tcp, LinkId(u32::MAX)));
-                Inbound { core: &mut self.core, rail }.accept(peer, link, frame, payload);
-                self.settle();
-                redelivered = true;
-            }
+        if !self.core.due.is_empty() {
+            self.core.redeliver();
+            self.settle();
         }
-        if redelivered {
+        if std::mem::take(&mut self.core.redelivered) {
             self.tell_seen();
             self.settle();
         }

@@ -122,7 +122,7 @@ impl Core {
         all.then(|| region.encode(out))
     }
 
-    fn act(&mut self, action: Action) {
+    pub(super) fn act(&mut self, action: Action) {
         match action {
             Action::Complete(completion) => self.complete(completion),
             Action::Unstash { stash, to } => {

@@ -6,11 +6,11 @@ use super::node::{End, Node};
 use polyrail_core::proto::{Delivery, PeerIdx};
 use polyrail_core::wire::Key;
 use polyrail_rails::{Config, Worker};
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::collections::VecDeque;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 

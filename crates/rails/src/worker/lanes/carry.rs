@@ -6,7 +6,7 @@
 
 use super::super::inbound::RailId;
 use super::{Lane, Lanes, Worker};
-use crate::rail::{Full, LinkId, Rail, RawIov};
+use crate::rail::{Full, LinkId, Parcel, Rail, RawIov};
 use polyrail_core::frame::MAX_HEADER;
 use polyrail_core::lanes::{Load, fastest, next_part, preferred};
 use polyrail_core::proto::{Out, PeerIdx, REORDER_WINDOW};
@@ -81,7 +81,7 @@ impl Worker {
             }
         };
         let (link, loads) = lane.unwrap_or((LinkId(u32::MAX), Vec::new()));
-        if lanes.current != link || !lanes.resend.is_empty() {
+        if lanes.current != link || !lanes.is_quiet() {
             lanes.scattered = self.core.engine.next_seq(peer);
         }
         lanes.choose(link, &loads, 0);
@@ -112,38 +112,51 @@ impl Worker {
         }
     }
 
-    /// What lanes that ended did not deliver, by one lane and so in its order. False: some of it waits.
+    /// What lanes that ended did not deliver. False: some of it waits.
     fn carry_parcels(&mut self, peer: PeerIdx, lanes: &mut Lanes, fill: &mut Fill) -> bool {
-        while let Some(parcel) = lanes.resend.front() {
+        while let Some(parcel) = lanes.resend.free.front() {
+            let Some(at) = fastest(&fill.loads, 0) else { return false };
+            let Some(len) = self.carry_parcel(parcel, lanes.up[at].link) else { return false };
+            fill.sent(at, len);
+            lanes.resend.free.pop_front();
+        }
+        while let Some((seq, parcel)) = lanes.resend.sequenced.front() {
+            if seq.wrapping_sub(self.core.engine.seen(peer)) >= MAY_WAIT {
+                return false;
+            }
             let Some(at) = lanes.index(lanes.current).or_else(|| fastest(&fill.loads, 0)) else {
                 return false;
             };
-            let (header, copied) = parcel.bytes.split_at(parcel.header);
-            let mut iov = Vec::new();
-            let len = match parcel.span {
-                Some(span) => {
-                    if !crate::rail::Memory::resolve(&self.core.bufs, span, &mut iov) {
-                        // its operation has ended: nobody reads this
-                        iov.push(RawIov { base: self.zeros.as_ptr().cast_mut(), len: span.len });
-                    }
-                    span.len
-                }
-                None => {
-                    iov.push(RawIov { base: copied.as_ptr().cast_mut(), len: copied.len() });
-                    copied.len()
-                }
-            };
             let link = lanes.up[at].link;
-            // SAFETY: the parcel's bytes, memory of a live operation, or this worker's zeros.
-            if unsafe { self.tcp.send(link, header, &iov, parcel.span) }.is_err() {
-                return false;
-            }
+            let Some(len) = self.carry_parcel(parcel, link) else { return false };
             lanes.choose(link, &fill.loads, len);
             lanes.scattered = self.core.engine.next_seq(peer);
             fill.sent(at, len);
-            lanes.resend.pop_front();
+            lanes.resend.sequenced.pop_front();
         }
         true
+    }
+
+    /// Sends a frame again, as it was: how many bytes its payload has. None: the lane is full.
+    fn carry_parcel(&mut self, parcel: &Parcel, link: LinkId) -> Option<usize> {
+        let (header, copied) = parcel.bytes.split_at(parcel.header);
+        let mut iov = Vec::new();
+        let len = match parcel.span {
+            Some(span) => {
+                if !crate::rail::Memory::resolve(&self.core.bufs, span, &mut iov) {
+                    // its operation has ended: nobody reads this
+                    iov.push(RawIov { base: self.zeros.as_ptr().cast_mut(), len: span.len });
+                }
+                span.len
+            }
+            None => {
+                iov.push(RawIov { base: copied.as_ptr().cast_mut(), len: copied.len() });
+                copied.len()
+            }
+        };
+        // SAFETY: the parcel's bytes, memory of a live operation, or this worker's zeros.
+        unsafe { self.tcp.send(link, header, &iov, parcel.span) }.ok()?;
+        Some(len)
     }
 
     /// Control frames and messages. False: some wait for room.

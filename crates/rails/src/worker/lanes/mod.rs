@@ -78,6 +78,34 @@ pub(crate) struct Resume {
     pub span: Span,
 }
 
+/// Frames that are to be sent again.
+#[derive(Default)]
+struct Resend {
+    free: VecDeque<Parcel>,
+    /// Those that take effect in order, by their numbers.
+    sequenced: VecDeque<(u32, Parcel)>,
+}
+
+impl Resend {
+    fn is_empty(&self) -> bool {
+        self.free.is_empty() && self.sequenced.is_empty()
+    }
+
+    /// Adds what a lane did not deliver; the peer has seen all before `seen`.
+    fn add(&mut self, parcels: VecDeque<Parcel>, seen: u32) {
+        for parcel in parcels {
+            let order =
+                Frame::parse(&parcel.bytes[..parcel.header]).ok().and_then(|(frame, _)| frame.order());
+            match order {
+                Some(order) => self.sequenced.push_back((order.seq, parcel)),
+                None => self.free.push_back(parcel),
+            }
+        }
+        // lanes end in any order, perhaps again before all of an earlier one has left
+        self.sequenced.make_contiguous().sort_by_key(|(seq, _)| seq.wrapping_sub(seen));
+    }
+}
+
 /// All lanes to one peer.
 pub(super) struct Lanes {
     pub session: SessionId,
@@ -85,8 +113,8 @@ pub(super) struct Lanes {
     opens: bool,
     pub up: Vec<Lane>,
     retiring: Vec<Retiring>,
-    /// What ended lanes did not deliver: it leaves before anything else.
-    resend: VecDeque<Parcel>,
+    /// What ended lanes did not deliver: it leaves before anything else, sequenced frames in their order.
+    resend: Resend,
     theirs: Vec<Interface>,
     ways: Vec<Way>,
     planned: bool,
@@ -113,7 +141,7 @@ impl Lanes {
             opens,
             up: Vec::new(),
             retiring: Vec::new(),
-            resend: VecDeque::new(),
+            resend: Resend::default(),
             theirs,
             ways: Vec::new(),
             planned: false,
@@ -130,7 +158,7 @@ impl Lanes {
 
     /// Whether more than the plainest case is at hand: frames go where the figures say.
     pub fn is_wide(&self) -> bool {
-        self.up.len() > 1 || !self.resend.is_empty()
+        self.up.len() > 1 || !self.is_quiet()
     }
 
     /// Whether the peer may open a lane of this number.
@@ -200,10 +228,9 @@ impl Worker {
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.opened(number);
         }
-        let several = lanes.up.len() > 1;
         self.event(peer, Some(name), What::LaneUp);
         self.choose_lane(peer);
-        if several {
+        if number > 0 {
             self.core.engine.tell_seen(peer, true);
         }
         self.pump(peer);
@@ -294,7 +321,7 @@ impl Worker {
         self.tcp.close(link);
         let bytes = parcels.iter().map(|one| one.bytes.len() + one.span.map_or(0, |span| span.len)).sum();
         let frames = parcels.len();
-        lanes.resend.extend(parcels);
+        lanes.resend.add(parcels, self.core.engine.seen(peer));
         if frames > 0 {
             self.event(peer, Some(name), What::LaneResend { frames, bytes });
         }
