@@ -146,8 +146,11 @@ impl Worker {
     /// Long messages. False: some wait for room.
     fn carry_bulk(&mut self, peer: PeerIdx, lanes: &Lanes, fill: &mut Fill) -> bool {
         while self.core.engine.queued(peer) > 0 {
-            // a long put is no stream; it is divided as if as much again were to come
-            let left = self.core.engine.bulk_left(peer).max(1 << 20);
+            // a long put is no stream, and is divided as if it were so long
+            let left = match self.core.engine.bulk_left(peer) {
+                0 => 1 << 20,
+                left => left,
+            };
             let room = |at: usize| {
                 let lane = &lanes.up[at];
                 let takes = !fill.full[at] && self.tcp.wants_more(lane.link);
