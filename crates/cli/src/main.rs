@@ -6,9 +6,10 @@
 //! | `run` | starts an unchanged MPI program so that its messages travel by Polyrail |
 //! | `info` | what joins this machine to others, which way messages take, and why |
 //! | `bench` | measures messages between two processes |
+//! | `top` | what running programs send by which rail, live |
 //!
 //! Invariants:
-//! - No unsafe code: `run` starts processes and watches, `info` and `bench` use the safe API of `rails`.
+//! - No unsafe code: `run` starts processes and watches, the others use the safe API of `rails`.
 //! - What a program or a launcher is, the loader or the program itself is asked, not its file's name.
 //! - `run` exits with the program's own status, or by one that says that messages went another way (86) or that nothing was
 //!   started (125).
@@ -17,6 +18,8 @@
 mod bench;
 mod info;
 mod run;
+mod table;
+mod top;
 
 use std::process::ExitCode;
 
@@ -35,6 +38,7 @@ enum Task {
     Run(run::Args),
     Info(info::Args),
     Bench(bench::Args),
+    Top(top::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,5 +46,6 @@ fn main() -> ExitCode {
         Task::Run(args) => run::main(&args),
         Task::Info(args) => info::main(&args),
         Task::Bench(args) => bench::main(&args),
+        Task::Top(args) => top::main(&args),
     }
 }

@@ -132,7 +132,12 @@ fn golden() -> Vec<(&'static str, Frame, usize, &'static str)> {
             "0f0018000c000000 0102030405060708 010e040000000000",
         ),
         ("BYE", Frame::Bye, 0, "1000100000000000 0000000000000000"),
-        ("GOT", Frame::Got { lane: 0x0f01, received: 0x3000 }, 0, "1100180000000000 010f000000000000 0030000000000000"),
+        (
+            "GOT",
+            Frame::Got { lane: 0x0f01, received: 0x3000 },
+            0,
+            "1100180000000000 010f000000000000 0030000000000000",
+        ),
         (
             "RETIRE",
             Frame::Retire { lane: 0x0f01, received: 0x3000 },

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use polyrail_core::frame::{Frame, MAX_HEADER, OpId};
-use polyrail_rails::rail::{Down, LinkId, Memory, Payload, Place, Rail, RawIov, Sent, Sink, Span};
+use polyrail_rails::rail::{Down, LinkId, Memory, Payload, Place, Rail, RawIov, Sink, Span};
 use polyrail_rails::tcp::{Config, TcpRail};
 use tcp_bed::{Bed, connect, median, pin, timed};
 
@@ -48,7 +48,6 @@ impl std::ops::DerefMut for Aligned {
 struct Worker {
     place: Aligned,
     frames: usize,
-    sent: usize,
 }
 
 impl Memory for Worker {
@@ -72,9 +71,6 @@ impl Sink for Worker {
     fn end(&mut self, _: LinkId) {
         self.frames += 1;
     }
-    fn sent(&mut self, _: LinkId, _: Span) {
-        self.sent += 1;
-    }
     fn down(&mut self, _: LinkId, why: Down) {
         // The other thread may be through, and gone, before this one looks.
         assert!(matches!(&why, Down::Lost(e) if e.kind() == io::ErrorKind::UnexpectedEof), "{why:?}");
@@ -83,6 +79,7 @@ impl Sink for Worker {
 
 /// One end of a connection, with the rail.
 struct End {
+    sent: u64,
     rail: TcpRail,
     link: LinkId,
     worker: Worker,
@@ -95,12 +92,18 @@ impl End {
     fn with(socket: TcpStream, config: Config) -> Self {
         let mut rail = TcpRail::new(config).expect("an epoll set");
         let link = rail.adopt(OwnedFd::from(socket), &[]).expect("connected");
-        Self { rail, link, worker: Worker { place: Aligned::new(1 << 20), frames: 0, sent: 0 } }
+        Self { sent: 0, rail, link, worker: Worker { place: Aligned::new(1 << 20), frames: 0 } }
     }
-    fn send(&mut self, len: usize, span: Option<Span>) -> Option<Sent> {
+    fn send(&mut self, len: usize, span: Option<Span>) -> Option<()> {
         let iov = [RawIov { base: self.worker.place.as_mut_ptr(), len }];
+        // the other side would say what came; so many frames no link holds back
+        if self.sent.is_multiple_of(1024) {
+            assert!(self.rail.release(self.link, self.sent.saturating_sub(8192)));
+        }
         // SAFETY: the worker's own memory.
-        unsafe { self.rail.send(self.link, &FRAME.encode(len), &iov, span).ok() }
+        unsafe { self.rail.send(self.link, &FRAME.encode(len), &iov, span).ok()? }
+        self.sent += 1;
+        Some(())
     }
     fn progress(&mut self) {
         self.rail.progress(&mut self.worker);

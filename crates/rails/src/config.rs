@@ -1,6 +1,13 @@
 //! Settings, from the environment or from code. Nobody needs to set any.
 
+mod file;
+mod pins;
+
+pub use file::File;
+pub use pins::{Caps, Names};
+
 use crate::error::Error;
+use crate::events::LogTo;
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,8 +30,16 @@ pub struct Config {
     pub shm: bool,
     /// Use TCP.
     pub tcp: bool,
-    /// Names of network interfaces to use; empty: all.
-    pub interfaces: Vec<String>,
+    /// Network interfaces to use.
+    pub interfaces: Names,
+    /// Network interfaces that short messages take, where they lead to the peer.
+    pub short_over: Names,
+    /// Network interfaces that the parts of long messages take, where they lead to the peer.
+    pub long_over: Names,
+    /// Most that may be sent by an interface.
+    pub caps: Caps,
+    /// Messages shorter than this take one lane, in bytes.
+    pub stripe_min: usize,
     /// Port of the listener; 0: a free one.
     pub port: u16,
     /// Where to listen, and under which name; set by [`Config::listen_on`].
@@ -56,6 +71,8 @@ pub struct Config {
     /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
     /// all of whose messages come this way.
     pub sleep_after: Option<Duration>,
+    /// Where events are logged; none: nowhere.
+    pub log: Option<LogTo>,
 }
 
 impl Default for Config {
@@ -63,7 +80,11 @@ impl Default for Config {
         Self {
             shm: true,
             tcp: true,
-            interfaces: Vec::new(),
+            interfaces: Names::default(),
+            short_over: Names::default(),
+            long_over: Names::default(),
+            caps: Caps::default(),
+            stripe_min: 0,
             port: 0,
             named: None,
             key: None,
@@ -79,6 +100,7 @@ impl Default for Config {
             congestion: None,
             yielding: true,
             sleep_after: None,
+            log: None,
         }
     }
 }
@@ -86,7 +108,26 @@ impl Default for Config {
 /// A setting's name in the environment, and what it means; for those who list them (`fi_info -e`, `polyrail run --help`).
 pub const SETTINGS: &[(&str, &str)] = &[
     ("RAILS", "transports to use: a comma list of shm, tcp (default: all)"),
-    ("INTERFACES", "network interfaces to use: a comma list of names (default: all that are up)"),
+    (
+        "INTERFACES",
+        "network interfaces to use: a comma list of names, which may end in *; with ^ before each: all but these (default: all that are up)",
+    ),
+    (
+        "SHORT_OVER",
+        "network interfaces that short messages take, if they lead to the peer: as INTERFACES (default: the fastest)",
+    ),
+    (
+        "LONG_OVER",
+        "network interfaces that long messages take, if they lead to the peer: as INTERFACES (default: all)",
+    ),
+    (
+        "CAPS",
+        "most to be sent by an interface, in bits per second, for each connection: eth0=500M,wlan*=20M (default: none)",
+    ),
+    (
+        "STRIPE_MIN",
+        "bytes from which on a message may take several interfaces at once (default 0: where it helps)",
+    ),
     ("PORT", "port of the listener (default: a free one)"),
     (
         "RNDV",
@@ -106,19 +147,26 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "SLEEP_AFTER",
         "microseconds of polling in vain after which to sleep until a message comes (default: never)",
     ),
+    (
+        "LOG",
+        "append what happens to peers and lanes, one JSON object per line: a file (%p is the process, %h the host) or stderr, then :debug for choices and estimates too (default: nothing)",
+    ),
 ];
 
 impl Config {
-    /// Settings from `POLYRAIL_...` variables (or `FI_POLYRAIL_...`, as libfabric would call them).
+    /// Settings from `POLYRAIL_...` variables (or `FI_POLYRAIL_...`, as libfabric would call them), and where they say nothing from
+    /// the configuration file.
     ///
     /// # Errors
     /// [`Error::Setting`] naming the variable whose value cannot be used.
     pub fn from_env() -> Result<Self, Error> {
+        let file = File::find()?;
         Self::from_lookup(|name| {
             std::env::var(format!("POLYRAIL_{name}"))
                 .or_else(|_| std::env::var(format!("FI_POLYRAIL_{name}")))
                 .ok()
                 .filter(|value| !value.is_empty())
+                .or_else(|| file.get(name))
         })
     }
 
@@ -144,8 +192,18 @@ impl Config {
             }
         }
         if let Some(list) = lookup("INTERFACES") {
-            c.interfaces = list.split(',').map(|name| name.trim().to_owned()).collect();
+            c.interfaces = Names::parse(&list).or_else(|why| bad("POLYRAIL_INTERFACES", why))?;
         }
+        if let Some(list) = lookup("SHORT_OVER") {
+            c.short_over = Names::parse(&list).or_else(|why| bad("POLYRAIL_SHORT_OVER", why))?;
+        }
+        if let Some(list) = lookup("LONG_OVER") {
+            c.long_over = Names::parse(&list).or_else(|why| bad("POLYRAIL_LONG_OVER", why))?;
+        }
+        if let Some(list) = lookup("CAPS") {
+            c.caps = Caps::parse(&list).or_else(|why| bad("POLYRAIL_CAPS", why))?;
+        }
+        number(&lookup, "STRIPE_MIN", "POLYRAIL_STRIPE_MIN", 0, usize::MAX, |n| c.stripe_min = n)?;
         if let Some(rndv) = lookup("RNDV") {
             c.rendezvous = match rndv.as_str() {
                 "auto" => Rendezvous::Auto,
@@ -174,6 +232,9 @@ impl Config {
         let micros = |n| Some(Duration::from_micros(n as u64));
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
+        if let Some(log) = lookup("LOG") {
+            c.log = Some(LogTo::parse(&log).or_else(|why| bad("POLYRAIL_LOG", why))?);
+        }
         Ok(c)
     }
 
@@ -219,9 +280,14 @@ mod tests {
         };
         assert!(!with("RAILS", "tcp").unwrap().shm);
         assert_eq!(with("PORT", "80").unwrap().port, 80);
-        for (key, value) in
-            [("RAILS", "ib"), ("PORT", "70000"), ("RNDV", "x"), ("WINDOW", "1"), ("YIELD", "2")]
-        {
+        for (key, value) in [
+            ("RAILS", "ib"),
+            ("PORT", "70000"),
+            ("RNDV", "x"),
+            ("WINDOW", "1"),
+            ("YIELD", "2"),
+            ("LOG", "x:loud"),
+        ] {
             let why = with(key, value).unwrap_err().to_string();
             assert!(why.contains(&format!("POLYRAIL_{key}")), "{why}");
         }

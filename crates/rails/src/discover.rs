@@ -3,6 +3,7 @@
 //! Network interfaces are those of this network namespace. What the kernel tells of them in `/sys/class/net` counts only where
 //! it is about the same interfaces: a process that entered a namespace may still see the files of another one.
 
+use crate::config::Names;
 use crate::error::Error;
 use crate::shm::doorbell::Doorbell;
 use crate::shm::segment::Segment;
@@ -177,12 +178,12 @@ impl Interface {
         })
     }
 
-    fn judge(&self, chosen: &[String]) -> Option<Obstacle> {
+    fn judge(&self, chosen: &Names) -> Option<Obstacle> {
         let name = &self.name;
-        if !chosen.is_empty() && !chosen.contains(name) {
+        if !chosen.has(name) {
             return Some(Obstacle::new(
-                format!("POLYRAIL_INTERFACES={} leaves it out", chosen.join(",")),
-                format!("add {name} to it"),
+                format!("POLYRAIL_INTERFACES={chosen} leaves it out"),
+                format!("let it have {name}"),
             ));
         }
         match self.state {
@@ -211,16 +212,15 @@ impl Interface {
     }
 }
 
-/// The network interfaces, usable ones first, and among them those that lead elsewhere. `chosen` names those that may be used;
-/// if empty, all may.
+/// The network interfaces, usable ones first, and among them those that lead elsewhere. `chosen` names those that may be used.
 ///
 /// # Errors
 /// When the kernel does not list them.
-pub fn interfaces(chosen: &[String]) -> Result<Vec<Interface>, Error> {
+pub fn interfaces(chosen: &Names) -> Result<Vec<Interface>, Error> {
     interfaces_in(&Sysfs::of_this_machine()?, chosen)
 }
 
-fn interfaces_in(sysfs: &Sysfs, chosen: &[String]) -> Result<Vec<Interface>, Error> {
+fn interfaces_in(sysfs: &Sysfs, chosen: &Names) -> Result<Vec<Interface>, Error> {
     let addresses = if_addrs::get_if_addrs().map_err(|e| Error::system("listing network interfaces", e))?;
     let mut names: Vec<&str> = sysfs.names().collect();
     for address in &addresses {

@@ -13,6 +13,7 @@
 //! | [`atomic`] | atomic operations on this process's memory, as peers ask for them |
 //! | [`discover`] | which rails this machine has, and what keeps the others from being used |
 //! | [`named`] | endpoints reached by IP and port |
+//! | [`events`], [`top`] | what happened, for `POLYRAIL_LOG`; what is happening, for `polyrail top` |
 //! | [`report`](mod@report) | telling `polyrail run` that this process uses Polyrail |
 //! | `primitive` | atomics, shared bytes and barriers, which loom can take the place of |
 //!
@@ -29,6 +30,7 @@ pub mod atomic;
 pub mod config;
 pub mod discover;
 pub mod error;
+pub mod events;
 pub mod loopback;
 pub mod mailbox;
 pub mod named;
@@ -37,6 +39,7 @@ pub mod rail;
 pub mod report;
 pub mod shm;
 pub mod tcp;
+pub mod top;
 pub mod worker;
 
 pub use config::Config;

@@ -115,8 +115,7 @@ impl Report {
     fn of_this_process(what: &str) -> Self {
         let number = |name: &str| std::env::var(name).ok()?.parse().ok();
         Self {
-            host: std::fs::read_to_string("/proc/sys/kernel/hostname")
-                .map_or_else(|_| "unknown".into(), |name| name.trim().into()),
+            host: crate::events::host_name(),
             pid: std::process::id(),
             rank: RANK_AND_SIZE.iter().find_map(|(rank, size)| Some((number(rank)?, number(size)?))),
             what: what.into(),

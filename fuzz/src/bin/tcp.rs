@@ -61,7 +61,6 @@ impl Sink for Received {
         let bytes = self.memory.remove(&slot).expect("its memory");
         self.frames.push((frame, bytes));
     }
-    fn sent(&mut self, _: LinkId, _: Span) {}
     fn down(&mut self, _: LinkId, why: Down) {
         assert!(self.down.replace(why).is_none(), "a link ends once");
     }

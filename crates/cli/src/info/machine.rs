@@ -8,7 +8,7 @@ use polyrail_rails::discover::{self, Attach, Interface, Kind, Obstacle, Shm};
 use serde_json::{Value, json};
 
 use super::settings::{self, Setting};
-use super::table;
+use crate::table;
 use crate::run::environment::Provider;
 use crate::run::mpiexec::{self, Family, Mpiexec};
 

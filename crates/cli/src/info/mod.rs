@@ -3,7 +3,6 @@
 mod machine;
 mod peer;
 mod settings;
-mod table;
 
 use std::process::ExitCode;
 

@@ -1,9 +1,13 @@
 //! What would be used for a peer, and why.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use polyrail_rails::worker::host_id;
-use polyrail_rails::{Address, Config, Route, Scheme};
+use polyrail_rails::events::Side;
+use polyrail_rails::top::{self, Said};
+use polyrail_rails::worker::{WayReport, Ways, host_id};
+use polyrail_rails::{Address, Config, Route, Scheme, discover};
 use serde_json::{Value, json};
 
 use crate::bench::{self, Error, Point};
@@ -18,6 +22,10 @@ pub struct Found {
     route: Route,
     /// Why the peer's memory cannot be reached directly, if it was tried.
     direct_refused: Option<String>,
+    /// Where lanes would go, and why not elsewhere.
+    ways: Ways,
+    /// Of each pair, what a running program measures, in bytes per second.
+    measured: Vec<Option<u64>>,
     /// Half round trips of 8 bytes, or why they could not be measured.
     latency: Result<Point, String>,
 }
@@ -36,6 +44,13 @@ pub fn look(text: &str) -> Result<Found, Error> {
     let ours = host_id()?;
     let passed_over = session.worker().passed_over(peer).to_vec();
     let direct_refused = session.worker().direct_refused(peer).map(str::to_owned);
+    let mut ways = session.worker().ways(peer);
+    if !ways.pairs.is_empty() {
+        let all = discover::interfaces(&config.interfaces)?;
+        let left_out = all.into_iter().filter_map(|one| Some((one.name, one.obstacle?.to_string())));
+        ways.near_unused.extend(left_out);
+    }
+    let measured = measured(&ways.pairs);
     let why = match rail {
         "loopback" => "it is this process".to_owned(),
         "shm" => "it runs on this host, and shared memory is the fastest rail there".into(),
@@ -45,7 +60,44 @@ pub fn look(text: &str) -> Result<Found, Error> {
         _ => "it runs on this host, but shared memory failed".into(),
     };
     let latency = bench::round_trip(&mut session).map_err(|error| error.to_string());
-    Ok(Found { address, rail, why, passed_over, route, direct_refused, latency })
+    Ok(Found { address, rail, why, passed_over, route, direct_refused, ways, measured, latency })
+}
+
+/// What programs that are running measure on lanes between these addresses.
+fn measured(pairs: &[WayReport]) -> Vec<Option<u64>> {
+    if pairs.is_empty() {
+        return Vec::new();
+    }
+    let answers = top::ask(&top::endpoints().unwrap_or_default(), Duration::from_millis(300), false);
+    let lanes: Vec<&top::Lane> = answers
+        .iter()
+        .filter_map(|answer| match &answer.said {
+            Said::All(snapshot) => Some(snapshot),
+            _ => None,
+        })
+        .flat_map(|snapshot| snapshot.peers.iter().flat_map(|peer| &peer.lanes))
+        .filter(|lane| lane.measured)
+        .collect();
+    let is_of = |lane: &top::Lane, pair: &WayReport| {
+        // a lane's address has a port, a pair's has none
+        let ip = |side: &Option<Side>| {
+            side.as_ref()?.address.parse::<SocketAddr>().ok().map(|at| at.ip().to_string())
+        };
+        ip(&lane.near).as_ref() == Some(&pair.near.address)
+            && ip(&lane.far).as_ref() == Some(&pair.far.address)
+    };
+    let of = |pair: &WayReport| {
+        lanes.iter().filter(|lane| is_of(lane, pair)).filter_map(|lane| lane.rate_bytes_per_s).max()
+    };
+    pairs.iter().map(of).collect()
+}
+
+fn shown(side: &Side) -> String {
+    side.interface.as_ref().map_or(side.address.clone(), |name| format!("{name} {}", side.address))
+}
+
+fn unused<'a>(side: &'a str, all: &'a [(String, String)]) -> impl Iterator<Item = Value> + 'a {
+    all.iter().map(move |(name, why)| json!({ "side": side, "interface": name, "why": why }))
 }
 
 impl Found {
@@ -77,6 +129,21 @@ impl Found {
         }
         for (sizes, how) in self.protocols() {
             let _ = writeln!(text, "{sizes:<10} {how}");
+        }
+        for (at, (pair, measured)) in self.ways.pairs.iter().zip(&self.measured).enumerate() {
+            let head = if at == 0 { "lanes" } else { "" };
+            let routed = if pair.direct { "" } else { ", if a router joins them" };
+            let claimed = if pair.speed == 0 { "?".to_owned() } else { pair.speed.to_string() };
+            let measured = measured.map_or(String::new(), |rate| {
+                format!("; a running program measures {:.0}", rate as f64 * 8.0 / 1e6)
+            });
+            let (near, far) = (shown(&pair.near), shown(&pair.far));
+            let _ = writeln!(text, "{head:<10} {near} to {far}{routed}: {claimed} Mb/s claimed{measured}");
+        }
+        for (side, unused) in [("", &self.ways.near_unused), ("the peer's ", &self.ways.far_unused)] {
+            for (name, why) in unused {
+                let _ = writeln!(text, "no lane    {side}{name}: {why}");
+            }
         }
         let there_and_back = match &self.latency {
             Ok(Point { median, least, most, .. }) => {
@@ -111,6 +178,13 @@ impl Found {
             "rendezvous": scheme,
             "fragment_bytes": self.route.fragment,
             "direct_refused": self.direct_refused,
+            "lanes": self.ways.pairs.iter().zip(&self.measured).map(|(pair, measured)| json!({
+                "near": pair.near, "far": pair.far, "direct": pair.direct,
+                "speed_mbit_per_s": (pair.speed > 0).then_some(pair.speed),
+                "measured_bytes_per_s": measured,
+            })).collect::<Vec<_>>(),
+            "without_lane": unused("near", &self.ways.near_unused)
+                .chain(unused("far", &self.ways.far_unused)).collect::<Vec<_>>(),
             "round_trip_8_bytes": round_trip,
         })
     }

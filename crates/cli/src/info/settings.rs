@@ -3,7 +3,7 @@
 use polyrail_rails::config::SETTINGS;
 use serde_json::{Value, json};
 
-use super::table::aligned;
+use crate::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
 const OTHERS: [(&str, &str); 2] = [

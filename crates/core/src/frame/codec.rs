@@ -236,9 +236,7 @@ impl Frame {
                 Encoded::new(AM, 0, payload).order(order).pair(u32::from(id) | u32::from(header_len) << 16, 0)
             }
             Self::Bye => Encoded::new(BYE, 0, payload).u64(0),
-            Self::Got { lane, received } => {
-                Encoded::new(GOT, 0, payload).u64(u64::from(lane)).u64(received)
-            }
+            Self::Got { lane, received } => Encoded::new(GOT, 0, payload).u64(u64::from(lane)).u64(received),
             Self::Retire { lane, received } => {
                 Encoded::new(RETIRE, 0, payload).u64(u64::from(lane)).u64(received)
             }

@@ -49,24 +49,12 @@ pub enum SendEvent {
 
 /// A send, frequent steps first.
 pub const SEND: Machine<SendPhase, SendEvent> = {
-    use SendEvent::{
-        Ats, AtsFailed, EagerDone, EagerWait, Rtr, RtrWritable, RtsSent, WriteRefused, Written,
-    };
+    use SendEvent::{Ats, AtsFailed, EagerDone, EagerWait, Rtr, RtrWritable, RtsSent, WriteRefused, Written};
     use SendPhase::{AwaitAts, AwaitRtr, Done, Failed, Queued, Streaming, Writing};
     Machine {
         name: "send",
         states: &[Queued, AwaitAts, AwaitRtr, Writing, Streaming, Done, Failed],
-        events: &[
-            EagerDone,
-            EagerWait,
-            RtsSent,
-            RtrWritable,
-            Rtr,
-            Written,
-            WriteRefused,
-            Ats,
-            AtsFailed,
-        ],
+        events: &[EagerDone, EagerWait, RtsSent, RtrWritable, Rtr, Written, WriteRefused, Ats, AtsFailed],
         arcs: &[
             (&[Queued], EagerDone, Done),
             (&[Queued], RtsSent, AwaitRtr),

@@ -120,7 +120,9 @@ impl Next {
     #[inline]
     pub fn lasting(&self) -> Option<Span> {
         match (self.payload, self.frame) {
-            (_, Frame::Eager { ack: None, .. }) | (Out::Bytes(Span { place: Place::Stash(_), .. }), _) => None,
+            (_, Frame::Eager { ack: None, .. }) | (Out::Bytes(Span { place: Place::Stash(_), .. }), _) => {
+                None
+            }
             (Out::Bytes(span), _) => Some(span),
             _ => None,
         }

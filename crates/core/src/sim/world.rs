@@ -325,7 +325,10 @@ impl World {
         loop {
             let Some(link) = self.links.get(&ends(node, peer)) else { return };
             let bulk = link.wires.iter().any(|rail| rail[usize::from(node > peer)].wants_more());
-            let Some(next) = self.nodes[node].engine.poll_transmit(to, if bulk { usize::MAX } else { 0 }) else { return };
+            let Some(next) = self.nodes[node].engine.poll_transmit(to, if bulk { usize::MAX } else { 0 })
+            else {
+                return;
+            };
             let Some(payload) = self.nodes[node].load(to, &next) else { continue };
             match self.transmit(Way { from: node, to: peer }, &next, payload) {
                 true => self.nodes[node].engine.transmitted(to, &next),

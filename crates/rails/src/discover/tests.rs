@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 const LIST: &str = "Inter-|   Receive\n face |bytes    packets\n";
 
+fn names(list: &str) -> Names {
+    Names::parse(list).unwrap()
+}
+
 /// A tree as the kernel's, of files `interface/file` with a line each.
 struct Tree(PathBuf);
 
@@ -108,21 +112,21 @@ fn files_of_another_namespace_are_not_believed() {
 #[test]
 fn what_keeps_an_interface_from_being_used_is_said_with_a_remedy() {
     let good = up("10.0.0.1/24");
-    assert_eq!(good.judge(&[]), None);
-    assert_eq!(good.judge(&["eth7".into()]), None);
-    let why = |interface: Interface, chosen: &[String]| interface.judge(chosen).unwrap().to_string();
-    let left_out = why(good.clone(), &["eth0".into(), "eth1".into()]);
+    assert_eq!(good.judge(&Names::default()), None);
+    assert_eq!(good.judge(&names("eth7")), None);
+    let why = |interface: Interface, chosen: &Names| interface.judge(chosen).unwrap().to_string();
+    let left_out = why(good.clone(), &names("eth0,eth1"));
     assert!(
-        left_out.contains("POLYRAIL_INTERFACES=eth0,eth1") && left_out.contains("add eth7"),
+        left_out.contains("POLYRAIL_INTERFACES=eth0,eth1") && left_out.contains("let it have eth7"),
         "{left_out}"
     );
-    let down = why(Interface { state: State::Down, ..good.clone() }, &[]);
+    let down = why(Interface { state: State::Down, ..good.clone() }, &Names::default());
     assert!(down.contains("ip link set eth7 up"), "{down}");
-    let cut = why(Interface { state: State::NoCarrier, kind: Kind::Veth, ..good.clone() }, &[]);
+    let cut = why(Interface { state: State::NoCarrier, kind: Kind::Veth, ..good.clone() }, &Names::default());
     assert!(cut.contains("no carrier") && cut.contains("other end"), "{cut}");
-    let bare = why(Interface { nets: Vec::new(), ..good }, &[]);
+    let bare = why(Interface { nets: Vec::new(), ..good }, &Names::default());
     assert!(bare.contains("no IP address"), "{bare}");
-    assert!(why(up("0.0.0.0/0"), &[]).contains("nobody can connect"));
+    assert!(why(up("0.0.0.0/0"), &Names::default()).contains("nobody can connect"));
 }
 
 #[test]
@@ -145,9 +149,9 @@ fn peers_are_told_what_was_found() {
 
 #[test]
 fn this_machine_has_a_loopback() {
-    let all = interfaces(&[]).unwrap();
+    let all = interfaces(&Names::default()).unwrap();
     let loopback = all.iter().find(|one| one.kind == Kind::Loopback).unwrap();
     assert!(loopback.index > 0);
-    let chosen = interfaces(&["no such interface".into()]).unwrap();
+    let chosen = interfaces(&Names::parse("no such interface").unwrap()).unwrap();
     assert!(chosen.iter().all(|one| one.obstacle.is_some()));
 }

@@ -102,6 +102,14 @@ pub fn peer_pid(socket: BorrowedFd<'_>) -> io::Result<i32> {
     }
 }
 
+/// The user of the process at the other end, which connected or listened: the kernel's word, not the peer's.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn peer_uid(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    credentials(socket).map(|peer| peer.uid)
+}
+
 /// Room for the control message of [`MAX_FDS`] descriptors, aligned as the kernel wants it.
 #[repr(align(8))]
 struct Control([u8; Self::LEN]);

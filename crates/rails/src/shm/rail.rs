@@ -105,6 +105,14 @@ impl ShmRail {
         Ok(LinkId(id as u32))
     }
 
+    /// Bytes of the rings that frames to and from a peer took up to now.
+    pub fn traffic(&self, link: LinkId) -> (u64, u64) {
+        match self.links.get(link.0 as usize) {
+            Some(Some(link)) => (link.producer.sent(), link.consumer.received()),
+            _ => (0, 0),
+        }
+    }
+
     /// Looks whether peers have gone.
     pub(crate) fn look(&mut self) {
         self.empty_rounds = 0;

@@ -118,6 +118,11 @@ impl Producer {
         self.consumer.must_ring(&self.memory.consumer.0)
     }
 
+    /// Bytes of the ring that all frames up to now took.
+    pub fn sent(&self) -> u64 {
+        self.tail * size_of::<memory::Slot>() as u64 + self.bulk_tail
+    }
+
     /// Frames without bulk that can be sent now.
     pub fn room(&mut self) -> Result<usize, Corrupt> {
         self.reload()?;
@@ -313,6 +318,11 @@ impl Consumer {
         };
         self.peeked = Some(end);
         Some(Ok(Frame { header: &self.body.0[..header], payload: Payload { place } }))
+    }
+
+    /// Bytes of the ring that all frames released up to now took.
+    pub fn received(&self) -> u64 {
+        self.head * size_of::<memory::Slot>() as u64 + self.bulk_head
     }
 
     /// Frees the frame that was peeked last. Without one, does nothing.

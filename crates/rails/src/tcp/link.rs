@@ -76,6 +76,7 @@ pub(super) struct Shared {
 }
 
 /// A slot of the table of links.
+#[expect(clippy::large_enum_variant, reason = "nearly all are up, and looked at all the time")]
 pub(super) enum Slot {
     Free,
     Up(Link),

@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 use self::link::{Link, Remains, Shared, Slot};
 use self::rx::{Next, Turn};
 use self::store::Pool;
+pub use self::sys::Info;
 use self::tx::Outgoing;
 use crate::rail::{Full, LinkId, Memory, Parcel, Rail, RawIov, Sink, Span};
-pub use self::sys::Info;
 
 /// How the rail's sockets are set up.
 #[derive(Clone, Debug)]
@@ -292,6 +292,19 @@ impl TcpRail {
                 Some(info)
             }
             _ => None,
+        }
+    }
+
+    /// Sends no more by a link than so many bytes per second.
+    pub fn cap(&mut self, link: LinkId, rate: u64) {
+        if let Some(link) = self.link(link.0) {
+            // a kernel that knows no wider rate takes the narrow one; one that knows none sends as fast as it can
+            let wide =
+                sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate.to_ne_bytes());
+            if wide.is_err() {
+                let narrow = u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes();
+                let _ = sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &narrow);
+            }
         }
     }
 

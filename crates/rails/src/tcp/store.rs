@@ -62,7 +62,7 @@ pub(super) struct Store {
     next: usize,
     /// How many frames the peer is known to have, and how many were given.
     had: u64,
-    given: u64,
+    frames: u64,
 }
 
 impl Store {
@@ -106,7 +106,7 @@ impl Store {
         }
         self.bytes.extend_from_slice(header);
         self.end += header.len() as u64;
-        self.given += 1;
+        self.frames += 1;
         match span {
             Some(span) => {
                 self.lasting.push_back(Lasting { at: self.end, span, gone: false });
@@ -210,7 +210,7 @@ impl Store {
 
     /// The peer has had so many frames, if not more; false when so many were not written.
     pub(super) fn release(&mut self, frames: u64, pool: &mut Pool) -> bool {
-        if frames > self.given {
+        if frames > self.frames {
             return false;
         }
         while self.had < frames {

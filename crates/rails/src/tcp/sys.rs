@@ -118,15 +118,21 @@ pub struct Info {
     pub app_limited: bool,
     /// Congestion window, in packets.
     pub window: u32,
+    /// Bytes that the peer's kernel is ready to take; 0 also where this kernel does not tell.
+    pub peer_window: u32,
     /// Bytes given to the link and not acknowledged by the peer's kernel.
     pub queued: u64,
     /// Bytes that the peer's kernel has acknowledged, altogether.
     pub delivered: u64,
+    /// Bytes that came, altogether, those of wireup too.
+    pub received: u64,
+    /// Packets that count as lost at this moment.
+    pub lost: u32,
 }
 
 /// Asks the kernel; None when it does not answer.
 pub(super) fn info(fd: RawFd) -> Option<Info> {
-    let mut bytes = [0u8; 192];
+    let mut bytes = [0u8; 240];
     let mut len = bytes.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the array. libc's tcp_info ends before the fields of interest.
     let result = unsafe {
@@ -135,9 +141,7 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
     if result != 0 {
         return None;
     }
-    let word = |at: usize| {
-        bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word))
-    };
+    let word = |at: usize| bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
     let long = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
     Some(Info {
         retransmits: u32::from(bytes[2]),
@@ -151,6 +155,9 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
         segments: word(156),
         min_rtt: word(148),
         delivery_rate: long(160),
+        peer_window: word(228),
+        received: long(128),
+        lost: word(32),
         ..Info::default()
     })
 }

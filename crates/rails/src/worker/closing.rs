@@ -1,6 +1,7 @@
 //! The end of a peer, and of the endpoint.
 
 use super::buffers::scratch_place;
+use super::events::What;
 use super::handshake::Half;
 use super::inbound::RailId;
 use super::{PeerInfo, Worker};
@@ -15,9 +16,7 @@ impl Worker {
     pub(super) fn gone(&mut self, peer: PeerIdx, why: String) {
         let info = &mut self.core.peers[peer.0 as usize];
         let named = describe(info);
-        if std::env::var_os("POLYRAIL_DEBUG").is_some() {
-            eprintln!("{} gone {named}: {why}", std::process::id());
-        }
+        let told = why.clone();
         info.why = Some(format!("{named}: {why}"));
         info.pid = None;
         self.wireup.failed_at.insert(peer, Instant::now());
@@ -46,6 +45,7 @@ impl Worker {
         }
         self.blocked.retain(|p| *p != peer);
         self.core.engine.peer_down(peer);
+        self.event(peer, None, What::PeerGone(told));
         self.settle();
     }
 
@@ -132,12 +132,12 @@ impl Worker {
     pub(super) fn all_quiet(&self) -> bool {
         (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
             let info = &self.core.peers[peer.0 as usize];
-            let idle = info.lanes.as_ref().is_none_or(|lanes| {
-                lanes.is_quiet() && lanes.up.iter().all(|lane| self.tcp.idle(lane.link))
-            });
+            let idle = info
+                .lanes
+                .as_ref()
+                .is_none_or(|lanes| lanes.is_quiet() && lanes.up.iter().all(|lane| self.tcp.idle(lane.link)));
             let nowhere = info.lane.is_none() && info.lanes.is_none();
-            idle && (self.core.engine.is_quiet(peer)
-                || nowhere && !self.wireup.attempts.contains_key(&peer))
+            idle && (self.core.engine.is_quiet(peer) || nowhere && !self.wireup.attempts.contains_key(&peer))
         })
     }
 }

@@ -7,7 +7,9 @@
 use super::handshake::{Half, Handshake, Place, Stream, Turn};
 use super::inbound::{LinkInfo, RailId};
 use super::lanes::Lanes;
-use super::wireup::{Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_UNIX, random};
+use super::wireup::{
+    Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_TOP, TOKEN_UNIX, TOKEN_WATCHER, random,
+};
 use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
 use crate::rail::LinkId;
@@ -103,6 +105,8 @@ impl Worker {
             match event.u64 {
                 TOKEN_RAIL => {}
                 TOKEN_TIMER => self.wireup.rang(),
+                TOKEN_TOP => self.tell_watchers(),
+                TOKEN_WATCHER => self.wireup.top.push(),
                 TOKEN_TCP | TOKEN_UNIX => happened += self.accept(event.u64 == TOKEN_UNIX),
                 token => happened += self.shake(token),
             }
@@ -161,7 +165,9 @@ impl Worker {
         let turn = handshake.turn(self.shm.doorbell().as_fd());
         if handshake.reached && !reached {
             // from here on it only has to find the time
-            handshake.deadline = Instant::now() + self.config.answer_timeout;
+            let lane = matches!(handshake.half, Half::Lane(..));
+            let time = if lane { super::lanes::ANSWER } else { self.config.answer_timeout };
+            handshake.deadline = Instant::now() + time;
         }
         if let Some(peer) = handshake.ours()
             && handshake.proving
@@ -318,6 +324,8 @@ impl Worker {
         let route = self.route_for(peer, session, &costs, unix);
         let info = &mut self.core.peers[peer.0 as usize];
         info.passed_over = passed_over;
+        self.event_peer_up(peer, route, unix, session.offer.process.host);
+        let info = &mut self.core.peers[peer.0 as usize];
         if !unix {
             let theirs = session.offer.interfaces().to_vec();
             info.lanes = Some(Box::new(Lanes::new(session.id, opened, theirs)));
@@ -502,6 +510,7 @@ impl Worker {
         let now = Instant::now();
         self.wireup.catch_up(now);
         self.wireup.hear(now);
+        self.wireup.top.expire(now);
         let late: Vec<_> = self.wireup.handshakes.iter().filter(|(_, h)| h.deadline <= now).collect();
         let late: Vec<_> = late.into_iter().map(|(token, h)| (*token, h.reached)).collect();
         for (token, reached) in late {

@@ -1,8 +1,8 @@
 //! From a rail to the engine: frames, and where their payloads go.
 
 use super::buffers::{User, scratch_place};
-use super::ops::ATOMIC_MAX;
 use super::lanes::Resume;
+use super::ops::ATOMIC_MAX;
 use super::{Core, Event, EventKind};
 use crate::atomic;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};

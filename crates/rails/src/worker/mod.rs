@@ -6,11 +6,12 @@
 //!
 //! Files: `ops` what users ask; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
 //! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `sockets` and `timer` (who
-//! sleeps is woken by deadlines); `closing` the end of peers and of the endpoint; `idle` what polling in vain does.
+//! sleeps is woken by deadlines); `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint; `idle` what polling in vain does.
 
 mod buffers;
 mod closing;
 mod connect;
+mod events;
 mod handshake;
 mod idle;
 mod inbound;
@@ -19,11 +20,12 @@ mod ops;
 mod outbound;
 mod sockets;
 mod timer;
+mod top;
 mod wireup;
 
 pub use buffers::User;
 pub use idle::{Idle, Rest};
-pub use lanes::LaneReport;
+pub use lanes::{LaneReport, WayReport, Ways};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
 pub use wireup::{Strangers, host_id};
 
@@ -34,6 +36,7 @@ use crate::rail::{Down, LinkId, Payload, Rail, RawIov};
 use crate::shm::ShmRail;
 use crate::tcp::TcpRail;
 use buffers::Buffers;
+use events::Notes;
 use inbound::{Inbound, LinkInfo, RailId};
 use lanes::{Lanes, Resume};
 use polyrail_core::cost::Explanation;
@@ -156,6 +159,8 @@ struct PeerInfo {
     why: Option<String>,
     /// Bytes of its frames that came before their turn.
     held: usize,
+    /// Bytes that were read from its memory directly, and that were written to it.
+    direct: (u64, u64),
 }
 
 /// Rounds of progress between two looks at the clock for the lanes' sake.
@@ -256,6 +261,7 @@ pub struct Worker {
     zeros: Box<[u8]>,
     rounds: u64,
     idle: Idle,
+    notes: Notes,
     /// The zero of the clock by which lanes are measured.
     began: Instant,
     /// Peers that a network leads to, and when their lanes are looked at next.
@@ -312,6 +318,7 @@ impl Worker {
             netted: Vec::new(),
             next_look: Instant::now(),
             idle: Idle::new(config.yielding, config.sleep_after),
+            notes: Notes::new(config.log.as_ref()),
             config,
         };
         worker.connect_self();
@@ -406,6 +413,7 @@ impl Worker {
             passed_over: Vec::new(),
             why: None,
             held: 0,
+            direct: (0, 0),
         });
         self.by_id.insert(id, peer);
         peer

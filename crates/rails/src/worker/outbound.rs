@@ -170,7 +170,11 @@ impl Core {
         let done =
             unsafe { if read { cma::read(pid, &local, &remote) } else { cma::write(pid, &local, &remote) } };
         match done {
-            Ok(()) => true,
+            Ok(()) => {
+                let (got, given) = &mut self.peers[peer.0 as usize].direct;
+                *(if read { got } else { given }) += ours.len as u64;
+                true
+            }
             Err(why) => {
                 self.peers[peer.0 as usize].direct_refused = Some(why.to_string());
                 false

@@ -22,7 +22,7 @@ pub(super) fn unix_name(id: PeerId) -> Vec<u8> {
 /// The network interfaces; an error if one is asked for by name that is not there.
 pub(super) fn interfaces(config: &Config) -> Result<Vec<Interface>, Error> {
     let all = discover::interfaces(&config.interfaces)?;
-    match config.interfaces.iter().find(|name| all.iter().all(|interface| interface.name != **name)) {
+    match config.interfaces.wanted().find(|name| all.iter().all(|interface| interface.name != **name)) {
         Some(missing) => {
             let there: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
             let why = format!("no interface is called {missing:?}; there are {}", there.join(", "));

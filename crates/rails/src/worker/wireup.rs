@@ -3,6 +3,7 @@
 use super::handshake::{Half, Handshake, Place, Stream};
 use super::sockets::{connect_tcp, interfaces, listen, unix_name};
 use super::timer::Timer;
+use super::top::Top;
 use crate::config::{Config, Rendezvous};
 use crate::discover::{self, Interface};
 use crate::error::Error;
@@ -23,6 +24,8 @@ pub(super) const TOKEN_RAIL: u64 = u64::MAX;
 pub(super) const TOKEN_TCP: u64 = u64::MAX - 1;
 pub(super) const TOKEN_UNIX: u64 = u64::MAX - 2;
 pub(super) const TOKEN_TIMER: u64 = u64::MAX - 3;
+pub(super) const TOKEN_TOP: u64 = u64::MAX - 4;
+pub(super) const TOKEN_WATCHER: u64 = u64::MAX - 5;
 /// The layout of the segments that this side makes, as its offer tells it; who maps one checks the one in its header.
 const SHM_LAYOUT: u16 = 1;
 /// Connections that have said nothing yet, and such that know whom they want but have not proved the key, at once. Beyond
@@ -45,7 +48,8 @@ pub fn host_id() -> Result<HostId, Error> {
     let read = |path: &str, error| Error::system(format!("reading {path}"), error);
     let boot = "/proc/sys/kernel/random/boot_id";
     let boot_id = std::fs::read(boot).map_err(|e| read(boot, e))?;
-    let net = "/proc/self/ns/net";
+    // a thread may be in a namespace of its own, and so are its sockets
+    let net = "/proc/thread-self/ns/net";
     let inode = std::fs::metadata(net).map_err(|e| read(net, e))?.ino();
     let PeerId(id) = Key::derive(&boot_id, &inode.to_le_bytes()).id();
     let [a, b, c, d, e, f, g, h, ..] = id;
@@ -145,6 +149,7 @@ pub(super) struct Wireup {
     /// When peers failed last, so that those who cannot be reached are not tried again at once.
     pub failed_at: HashMap<PeerIdx, Instant>,
     pub strangers: Strangers,
+    pub top: Top,
     /// When deadlines were looked at last.
     looked: Instant,
     /// The worker's owner slept since then, to be woken by the next of them.
@@ -251,6 +256,7 @@ impl Wireup {
             closing: false,
             failed_at: HashMap::new(),
             strangers: Strangers::default(),
+            top: Top::open(id),
             looked: Instant::now(),
             dozed: false,
             timer,
@@ -262,6 +268,9 @@ impl Wireup {
         }
         if let Some(unix) = &wireup.unix {
             wireup.watch(unix.as_raw_fd(), TOKEN_UNIX)?;
+        }
+        if let Some(top) = wireup.top.fd() {
+            wireup.watch(top, TOKEN_TOP)?;
         }
         Ok((wireup, address))
     }
@@ -290,13 +299,16 @@ impl Wireup {
 
     /// Whether something is under way that has a deadline.
     fn waits(&self) -> bool {
-        !self.handshakes.is_empty() || !self.attempts.is_empty() || self.deaf_until.is_some()
+        !self.handshakes.is_empty()
+            || !self.attempts.is_empty()
+            || self.deaf_until.is_some()
+            || self.top.deadline().is_some()
     }
 
     fn deadline(&self) -> Option<Instant> {
         let handshakes = self.handshakes.values().map(|h| h.deadline);
         let attempts = self.attempts.values().filter_map(|a| a.resume);
-        handshakes.chain(attempts).chain(self.deaf_until).min()
+        handshakes.chain(attempts).chain(self.deaf_until).chain(self.top.deadline()).min()
     }
 
     /// The worker's owner will sleep: the descriptor wakes it in time for the next deadline, here or of the rails.
@@ -346,7 +358,8 @@ impl Wireup {
 
     fn listeners(&self) -> impl Iterator<Item = (RawFd, u64)> + use<> {
         let tcp = self.tcp.as_ref().map(|l| (l.as_raw_fd(), TOKEN_TCP));
-        tcp.into_iter().chain(self.unix.as_ref().map(|l| (l.as_raw_fd(), TOKEN_UNIX)))
+        let unix = self.unix.as_ref().map(|l| (l.as_raw_fd(), TOKEN_UNIX));
+        tcp.into_iter().chain(unix).chain(self.top.fd().map(|fd| (fd, TOKEN_TOP)))
     }
 
     /// What waits from now on was not waited for before.

@@ -2,6 +2,7 @@
 
 mod death;
 mod direct;
+mod lanes;
 mod limits;
 mod network;
 #[path = "../support/mod.rs"]

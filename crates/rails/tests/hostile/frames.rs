@@ -4,12 +4,12 @@ use crate::support::alone::alone;
 use crate::support::node::{Node, iov};
 use crate::support::puppet::{Puppet, settings};
 use crate::support::resident;
-use crate::support::stranger::{Noise, Shaken, beside, is_ended, shake};
+use crate::support::stranger::{Noise, Shaken, beside, identity, is_ended, shake, shake_lane};
 use polyrail_core::frame::{
     AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, Matching, OpId, Order, RemoteAddr, Status,
 };
 use polyrail_core::proto::Delivery;
-use polyrail_core::wire::Versions;
+use polyrail_core::wire::{Reject, SessionId, Versions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
@@ -99,7 +99,7 @@ impl Frames {
         let sizes = [0, 0, 1, 8, 16, 100, 5000, 70_000];
         let size = sizes[self.noise.below(8) as usize];
         let listed = if region { 16 * (1 + self.noise.below(8) as usize) } else { 0 };
-        let (frame, size) = match self.noise.below(17) {
+        let (frame, size) = match self.noise.below(20) {
             0 => {
                 let (order, matching) = (self.order(), self.matching());
                 (Frame::Eager { order, matching, data, ack: data.map(|_| op) }, size)
@@ -129,6 +129,9 @@ impl Frames {
             }
             14 => (Frame::AtomicData { op }, size),
             15 => (Frame::Credit { credit: self.number() as u32 }, 0),
+            16 => (Frame::Seen { seq: self.number() as u32 }, 0),
+            17 => (Frame::Got { lane: self.noise.below(3) as u16, received: self.number() }, 0),
+            18 => (Frame::Retire { lane: self.noise.below(3) as u16, received: self.noise.below(3) }, 0),
             _ => {
                 let header_len = (size as u16).min(40);
                 (Frame::Am { order: self.order(), id: self.noise.below(3) as u16, header_len }, size)
@@ -233,6 +236,53 @@ fn impossible_lengths_are_cut_at_once() {
         assert!(offer_bytes(&mut hostile.stream, &header));
         let why = victim.node.lost(peer, &hostile.address);
         assert!(why.contains("payload"), "{why}");
+    }
+    victim.node.converse(victim.to_good);
+}
+
+#[test]
+fn lies_about_lanes_end_the_session() {
+    let mut victim = Victim::new();
+    let lies = [
+        Frame::Got { lane: 0, received: 1000 },
+        Frame::Got { lane: 1, received: 0 },
+        Frame::Retire { lane: 0, received: 1000 },
+        Frame::Retire { lane: 7, received: 0 },
+        Frame::Seen { seq: 77 },
+    ];
+    for lie in lies {
+        let mut hostile = victim.hostile();
+        let peer = victim.node.peer(&hostile.address);
+        assert!(offer_bytes(&mut hostile.stream, &bytes(lie, &[])));
+        let why = victim.node.lost(peer, &hostile.address);
+        assert!(why.contains("broke the protocol"), "{lie:?}: {why}");
+    }
+    victim.node.converse(victim.to_good);
+}
+
+/// Whoever opens a lane must name the session, and may not open them without end.
+#[test]
+fn lanes_are_opened_by_who_knows_the_session_and_not_without_end() {
+    let mut victim = Victim::new();
+    let mut hostile = victim.hostile();
+    let session = hostile.outcome.as_ref().expect("a session").id;
+    let address = victim.address.clone();
+    let mut lane =
+        |own, session, number| beside(&mut victim.node, || shake_lane(&address, own, session, number));
+    let other = lane(identity(), session, 1).expect_err("somebody else's session");
+    assert_eq!(other, Reject::NoSession);
+    let guess = SessionId(session.0 ^ 1);
+    assert_eq!(lane(hostile.own, guess, 1).expect_err("a guess"), Reject::NoSession);
+    let open: Vec<_> = (1..16).map(|n| lane(hostile.own, session, n).expect("a lane")).collect();
+    assert_eq!(lane(hostile.own, session, 5).expect_err("used"), Reject::NoSession);
+    assert_eq!(lane(hostile.own, session, 16).expect_err("too many"), Reject::NoSession);
+    // they all carry frames, and all end together
+    let peer = victim.node.peer(&hostile.address);
+    victim.node.until("all lanes", |node| node.worker.lanes(peer).len() == 16);
+    assert!(offer_bytes(&mut hostile.stream, &bytes(Frame::Seen { seq: 9 }, &[])));
+    victim.node.lost(peer, &hostile.address);
+    for mut stream in open {
+        beside(&mut victim.node, || assert!(is_ended(&mut stream)));
     }
     victim.node.converse(victim.to_good);
 }

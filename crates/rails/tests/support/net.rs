@@ -69,3 +69,35 @@ pub fn mend(puppet: &Puppet) {
     run(&format!("ip neigh replace {THERE} lladdr {MAC_THERE} nud permanent dev v0"));
     there(puppet, &format!("ip neigh replace {HERE} lladdr {MAC_HERE} nud permanent dev v1"));
 }
+
+/// A puppet on another host, joined to this one by so many rails: r0, r1 ... on both, 10.78.N.1 here and 10.78.N.2 there.
+pub fn host_with_rails(count: usize) -> Puppet {
+    let puppet = Puppet::without_worker(|| unshare(libc::CLONE_NEWNET));
+    run("ip link set lo up");
+    there(&puppet, "ip link set lo up");
+    for n in 0..count {
+        run(&format!("ip link add r{n} type veth peer r{n} netns {}", puppet.pid()));
+        run(&format!("ip addr add 10.78.{n}.1/24 dev r{n}"));
+        there(&puppet, &format!("ip addr add 10.78.{n}.2/24 dev r{n}"));
+        run(&format!("ip link set r{n} up"));
+        there(&puppet, &format!("ip link set r{n} up"));
+    }
+    let pid = puppet.pid().to_string();
+    for n in 0..count {
+        let name = format!("r{n}");
+        wait_for_carrier(&["ip", "-o", "link", "show", &name]);
+        wait_for_carrier(&["nsenter", "-t", &pid, "-n", "ip", "-o", "link", "show", &name]);
+    }
+    puppet
+}
+
+/// Pulls a rail's cable, or puts it in again.
+pub fn rail(n: usize, up: bool) {
+    run(&format!("ip link set r{n} {}", if up { "up" } else { "down" }));
+}
+
+/// Resets all connections that run over a rail. False where the kernel or the system cannot.
+pub fn reset(n: usize) -> bool {
+    let done = Command::new("ss").args(["-K", "src", &format!("10.78.{n}.1")]).output();
+    done.is_ok_and(|output| output.status.success())
+}

@@ -225,6 +225,11 @@ impl Node {
         self.ops.get(&id).expect("an operation that was begun").end
     }
 
+    /// The first word of an operation's bytes: what was there before an atomic.
+    pub fn word(&self, id: u64) -> u64 {
+        self.ops[&id].bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+    }
+
     /// Who was at the other end of an operation that has ended.
     pub fn other(&self, id: u64) -> Option<PeerIdx> {
         self.ops[&id].peer

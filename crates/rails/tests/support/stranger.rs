@@ -2,7 +2,9 @@
 
 use super::node::Node;
 use polyrail_core::wire::offer::{Limits, Process};
-use polyrail_core::wire::{Address, Features, HandshakeError, HostId, Ip, Key, Kind, Nonce, Offer, Versions};
+use polyrail_core::wire::{
+    Address, Features, HandshakeError, HostId, Ip, Key, Kind, Nonce, Offer, Reject, SessionId, Versions,
+};
 use polyrail_core::wireup::{Initiate, Initiator, InitiatorEvent, Session};
 use polyrail_rails::shm::fdpass;
 use std::io::{ErrorKind, Read, Write};
@@ -41,7 +43,7 @@ pub fn is_ended(stream: &mut TcpStream) -> bool {
 }
 
 /// An identity of its own for each.
-fn identity() -> Key {
+pub fn identity() -> Key {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut key = [0xab; 16];
     key[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
@@ -61,6 +63,8 @@ pub struct Shaken {
     pub leftover: Vec<u8>,
     /// An address by which the worker may call it, though nobody listens there.
     pub address: Vec<u8>,
+    /// The key of that address.
+    pub own: Key,
 }
 
 /// Shakes hands with a worker as a peer would, in these versions.
@@ -74,10 +78,25 @@ pub fn shake(address: &[u8], versions: Versions) -> Shaken {
     let named = Address::new(&own, HostId(2), false, 9, ip).expect("an address").to_bytes().to_vec();
     let (from, kind) = (own.id(), Kind::Session);
     let args = Initiate { key, from, versions, features: Features(0), kind, nonce: Nonce(nonce) };
-    drive(stream, Initiator::new(args, offer()), named)
+    drive(stream, Initiator::new(args, offer()), named, own).expect("not rejected")
 }
 
-fn drive(mut stream: TcpStream, mut initiator: Initiator, address: Vec<u8>) -> Shaken {
+/// Opens a lane of a session, as the peer with this key.
+pub fn shake_lane(address: &[u8], own: Key, session: SessionId, lane: u16) -> Result<TcpStream, Reject> {
+    let key = Address::parse(address).expect("an address").key();
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce).expect("noise");
+    let (kind, versions) = (Kind::Lane { session, lane }, Versions::OURS);
+    let args = Initiate { key, from: own.id(), versions, features: Features(0), kind, nonce: Nonce(nonce) };
+    drive(connect(address), Initiator::new(args, offer()), Vec::new(), own).map(|shaken| shaken.stream)
+}
+
+fn drive(
+    mut stream: TcpStream,
+    mut initiator: Initiator,
+    address: Vec<u8>,
+    own: Key,
+) -> Result<Shaken, Reject> {
     let (mut wrote, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let mut record = Vec::new();
@@ -94,7 +113,7 @@ fn drive(mut stream: TcpStream, mut initiator: Initiator, address: Vec<u8>) -> S
         let taken = match initiator.handle_bytes(&buffer[..n]) {
             Ok(taken) => taken,
             Err(error) => {
-                return Shaken { stream, outcome: Err(error), wrote, leftover: Vec::new(), address };
+                return Ok(Shaken { stream, outcome: Err(error), wrote, leftover: Vec::new(), address, own });
             }
         };
         while let Some(event) = initiator.poll_event() {
@@ -102,9 +121,9 @@ fn drive(mut stream: TcpStream, mut initiator: Initiator, address: Vec<u8>) -> S
                 InitiatorEvent::Proving => {}
                 InitiatorEvent::Established(session) => {
                     let leftover = buffer[taken..n].to_vec();
-                    return Shaken { stream, outcome: Ok(session), wrote, leftover, address };
+                    return Ok(Shaken { stream, outcome: Ok(session), wrote, leftover, address, own });
                 }
-                InitiatorEvent::Rejected(reason) => panic!("rejected: {reason}"),
+                InitiatorEvent::Rejected(reason) => return Err(reason),
             }
         }
     }

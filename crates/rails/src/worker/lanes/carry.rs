@@ -5,11 +5,12 @@
 //! window takes the next, as long as what suits its speed, and no more than lets all lanes end together.
 
 use super::super::inbound::RailId;
-use super::{Lanes, Worker};
+use super::{Lane, Lanes, Worker};
 use crate::rail::{Full, LinkId, Rail, RawIov};
 use polyrail_core::frame::MAX_HEADER;
 use polyrail_core::lanes::{Load, fastest, next_part, preferred};
 use polyrail_core::proto::{Out, PeerIdx, REORDER_WINDOW};
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// Sequenced frames may change lanes while so many are not yet seen.
@@ -18,6 +19,15 @@ const MAY_CHANGE: u32 = REORDER_WINDOW / 2;
 const BUDGET: usize = 16 << 10;
 /// How often estimates are brought up to date while something is sent.
 const SAMPLE: Duration = Duration::from_millis(2);
+
+/// The lanes as short messages see them: those that the user does not mean for them get nothing through, unless no other is up.
+fn for_short<'a>(loads: &'a [Load], lanes: &[Lane]) -> Cow<'a, [Load]> {
+    if lanes.iter().all(|lane| lane.short) || lanes.iter().all(|lane| !lane.short) {
+        return Cow::Borrowed(loads);
+    }
+    let seen = |(load, lane): (&Load, &Lane)| if lane.short { *load } else { Load { rate: 0, ..*load } };
+    loads.iter().zip(lanes).map(seen).collect()
+}
 
 /// How full the lanes are.
 struct Fill {
@@ -43,18 +53,19 @@ impl Worker {
         let Some(lanes) = &mut info.lanes else { return };
         let lane = match &lanes.up[..] {
             [] => None,
-            [only] => Some(only.link),
+            [only] => Some((only.link, Vec::new())),
             several => {
                 let free = self.core.engine.unseen(peer) < MAY_CHANGE && lanes.resend.is_empty();
                 let stays = lanes.index(lanes.current);
                 let loads: Vec<_> =
                     several.iter().map(|lane| lane.load(self.tcp.queued(lane.link))).collect();
-                preferred(&loads, stays, free, 0).map(|at| several[at].link)
+                preferred(&for_short(&loads, several), stays, free, 0).map(|at| (several[at].link, loads))
             }
         };
-        lanes.current = lane.unwrap_or(LinkId(u32::MAX));
+        let (link, loads) = lane.unwrap_or((LinkId(u32::MAX), Vec::new()));
+        lanes.choose(link, &loads, 0);
         info.budget = if lanes.is_wide() { BUDGET as u32 } else { u32::MAX };
-        info.lane = lane.map(|link| (RailId::Tcp, link));
+        info.lane = lanes.index(link).map(|_| (RailId::Tcp, link));
     }
 
     /// Gives the lanes of a peer what waits for it.
@@ -79,7 +90,9 @@ impl Worker {
     /// What lanes that ended did not deliver, by one lane and so in its order. False: some of it waits.
     fn carry_parcels(&mut self, lanes: &mut Lanes, fill: &mut Fill) -> bool {
         while let Some(parcel) = lanes.resend.front() {
-            let Some(at) = lanes.index(lanes.current).or_else(|| fastest(&fill.loads, 0)) else { return false };
+            let Some(at) = lanes.index(lanes.current).or_else(|| fastest(&fill.loads, 0)) else {
+                return false;
+            };
             let (header, copied) = parcel.bytes.split_at(parcel.header);
             let mut iov = Vec::new();
             let len = match parcel.span {
@@ -100,8 +113,8 @@ impl Worker {
             if unsafe { self.tcp.send(link, header, &iov, parcel.span) }.is_err() {
                 return false;
             }
+            lanes.choose(link, &fill.loads, len);
             fill.sent(at, len);
-            lanes.current = link;
             lanes.resend.pop_front();
         }
         true
@@ -117,7 +130,8 @@ impl Worker {
             };
             let sequenced = next.frame.order().is_some();
             let free = !sequenced || self.core.engine.unseen(peer) < MAY_CHANGE;
-            let Some(at) = preferred(&fill.loads, lanes.index(lanes.current), free, len as u64) else {
+            let loads = for_short(&fill.loads, &lanes.up);
+            let Some(at) = preferred(&loads, lanes.index(lanes.current), free, len as u64) else {
                 return false;
             };
             // what is not urgent is not queued where it may have to wait for long
@@ -129,10 +143,10 @@ impl Worker {
             match self.transmit(RailId::Tcp, link, &next) {
                 Some(Ok(())) => {
                     self.core.engine.transmitted(peer, &next);
-                    fill.sent(at, len);
                     if sequenced {
-                        lanes.current = link;
+                        lanes.choose(link, &fill.loads, len);
                     }
+                    fill.sent(at, len);
                 }
                 Some(Err(Full)) => {
                     fill.full[at] = true;
@@ -151,12 +165,27 @@ impl Worker {
                 0 => 1 << 20,
                 left => left,
             };
+            let meant = lanes.up.iter().any(|lane| lane.long);
+            // who is not asked has no part: the others would wait for it
+            let mut loads = fill.loads.clone();
+            for (load, lane) in loads.iter_mut().zip(&lanes.up) {
+                load.rate = if lane.long || !meant { load.rate } else { 0 };
+            }
+            if left < self.config.stripe_min as u64
+                && let Some(only) = fastest(&loads, left)
+            {
+                loads
+                    .iter_mut()
+                    .enumerate()
+                    .filter(|(at, _)| *at != only)
+                    .for_each(|(_, load)| load.rate = 0);
+            }
             let room = |at: usize| {
                 let lane = &lanes.up[at];
-                let takes = !fill.full[at] && self.tcp.wants_more(lane.link);
+                let takes = loads[at].rate > 0 && !fill.full[at] && self.tcp.wants_more(lane.link);
                 if takes { lane.estimate.room(fill.loads[at].queued) } else { 0 }
             };
-            let Some((at, slice)) = next_part(&fill.loads, left, room) else { return false };
+            let Some((at, slice)) = next_part(&loads, left, room) else { return false };
             let Some(next) = self.core.engine.poll_transmit(peer, slice as usize) else { return true };
             let len = match next.payload {
                 Out::Bytes(span) => span.len,

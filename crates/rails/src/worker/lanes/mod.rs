@@ -5,12 +5,14 @@
 //! retired on both sides, and what it had not delivered travels again by the others: see `docs/wire-frames.md`.
 //!
 //! Files: here, what is known of a peer's lanes, and how they come and go; `carry` what travels by which; `watch` how they are
-//! doing; `open` where they may be and how they are opened.
+//! doing; `tell` what is said of them; `open` where they may be and how they are opened.
 
 mod carry;
 mod open;
+mod tell;
 mod watch;
 
+use super::events::{LaneName, Reason, What};
 use super::inbound::{Incoming, LinkInfo, RailId};
 use super::{Worker, handshake::Half};
 use crate::rail::{Down, LinkId, Parcel, Rail, Span};
@@ -18,13 +20,14 @@ use polyrail_core::frame::Frame;
 use polyrail_core::lanes::{Estimate, Load};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::SessionId;
+use polyrail_core::wire::offer::{Interface, MAX_LANES};
 use polyrail_core::wireup::PeerEvent;
-use polyrail_core::wire::offer::Interface;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-pub(super) use open::Way;
+pub(super) use open::{ANSWER, Way};
+pub use tell::{WayReport, Ways};
 pub use watch::LaneReport;
 
 /// How long a session whose last lane ended by a word of the peer's kernel waits for another.
@@ -40,12 +43,17 @@ pub(super) struct Lane {
     way: Option<usize>,
     near: Option<SocketAddr>,
     far: Option<SocketAddr>,
+    /// Whether the user wants short messages, and the parts of long ones, to go by its interface.
+    short: bool,
+    long: bool,
     /// Bytes that the peer's kernel had acknowledged, and those that had not been, at the last look.
     delivered: u64,
     queued: u64,
     retransmitted: u32,
     /// Since when nothing was acknowledged though something waits for it.
     stalled: Option<Instant>,
+    /// The rate that was told last, in bytes per second.
+    told: u64,
 }
 
 impl Lane {
@@ -58,6 +66,7 @@ impl Lane {
 struct Retiring {
     number: u16,
     link: LinkId,
+    name: LaneName,
 }
 
 /// A payload of which only a part had come when its lane ended. Its frame comes again by another lane.
@@ -90,6 +99,10 @@ pub(super) struct Lanes {
     /// The lane that carries sequenced frames now.
     current: LinkId,
     sampled: Instant,
+    /// Which lane small messages took when that was told last, and when it was.
+    told: Option<(u16, Instant)>,
+    /// Why the lane in use was chosen.
+    reason: Reason,
 }
 
 impl Lanes {
@@ -108,6 +121,8 @@ impl Lanes {
             parting: false,
             current: LinkId(u32::MAX),
             sampled: Instant::now(),
+            told: None,
+            reason: Reason::Ended,
         }
     }
 
@@ -118,7 +133,8 @@ impl Lanes {
 
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        self.session == session && !self.opens && !self.parting && !self.spent.contains(&number)
+        let fresh = !self.spent.contains(&number) && self.up.len() < MAX_LANES;
+        self.session == session && !self.opens && !self.parting && fresh
     }
 
     /// Whether nothing of what lanes did not deliver waits.
@@ -153,6 +169,14 @@ impl Worker {
         let rate = known.map(Estimate::rate).max().unwrap_or(u64::MAX).min(open::bytes_per_second(speed));
         let estimate = Estimate::new(rate, u64::from(info.rtt) * 1000);
         let (near, far) = ends.unzip();
+        let near_ip = near.map(|at| at.ip());
+        let ours = self.wireup.offer.interfaces();
+        let name = ours.iter().find(|one| one.nets.iter().any(|net| Some(net.ip()) == near_ip));
+        let name = name.map_or("", |one| one.name.as_str());
+        let (short, long) = (self.config.short_over.has(name), self.config.long_over.has(name));
+        if let Some(rate) = self.config.caps.of(name) {
+            self.tcp.cap(link, rate);
+        }
         lanes.up.push(Lane {
             number,
             link,
@@ -160,18 +184,22 @@ impl Worker {
             way,
             near,
             far,
+            short,
+            long,
             delivered: info.delivered,
             queued: 0,
             retransmitted: 0,
             stalled: None,
+            told: estimate.rate(),
         });
+        let name = lanes.name(lanes.up.len() - 1, self.wireup.offer.interfaces());
         lanes.spent.insert(number);
         lanes.lost = None;
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.opened(number);
         }
         let several = lanes.up.len() > 1;
-        self.log_lane(peer, number, "up", None);
+        self.event(peer, Some(name), What::LaneUp);
         self.choose_lane(peer);
         if several {
             self.core.engine.tell_seen(peer, true);
@@ -182,14 +210,18 @@ impl Worker {
     /// Ends a lane here: what it brought counts, the rest has to come by another, and the peer is told so.
     pub(super) fn retire_lane(&mut self, peer: PeerIdx, at: usize, why: &str) {
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let name = lanes.name(at, self.wireup.offer.interfaces());
         let Lane { number, link, way, .. } = lanes.up.remove(at);
-        lanes.retiring.push(Retiring { number, link });
+        lanes.retiring.push(Retiring { number, link, name });
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.ended();
         }
+        if lanes.up.is_empty() {
+            lanes.lost = Some((Instant::now() + GRACE.min(self.config.peer_timeout), why.to_owned()));
+        }
         let received = self.tcp.retire(link);
         self.forget_link(peer, link);
-        self.log_lane(peer, number, "down", Some(why));
+        self.event(peer, Some(name), What::LaneDown(why.to_owned()));
         self.core.engine.say(peer, Frame::Retire { lane: number, received });
         self.choose_lane(peer);
     }
@@ -246,12 +278,22 @@ impl Worker {
         }
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return Ok(()) };
         let Some(at) = lanes.retiring.iter().position(|lane| lane.number == number) else {
-            return Err(IMPOSSIBLE);
+            // the other side took a lane for open whose opening came to nothing here
+            let unopened = lanes.opens && received == 0 && lanes.spent.contains(&number);
+            if !unopened {
+                return Err(IMPOSSIBLE);
+            }
+            self.abandon_lane(peer, number);
+            self.core.engine.say(peer, Frame::Retire { lane: number, received: 0 });
+            return Ok(());
         };
-        let link = lanes.retiring.remove(at).link;
+        let Retiring { link, name, .. } = lanes.retiring.remove(at);
         let parcels = self.tcp.reclaim(link, received).ok_or(IMPOSSIBLE)?;
         self.tcp.close(link);
+        let bytes = parcels.iter().map(|one| one.bytes.len() + one.span.map_or(0, |span| span.len)).sum();
+        let again = What::LaneResend { frames: parcels.len(), bytes };
         lanes.resend.extend(parcels);
+        self.event(peer, Some(name), again);
         self.choose_lane(peer);
         self.pump(peer);
         Ok(())
@@ -273,7 +315,8 @@ impl Worker {
             }
         };
         let last = lanes.up.len() == 1;
-        let opening = self.wireup.handshakes.values().any(|h| matches!(h.half, Half::Lane(_, p, _) if p == peer));
+        let opening =
+            self.wireup.handshakes.values().any(|h| matches!(h.half, Half::Lane(_, p, _) if p == peer));
         let lanes = self.core.peers[peer.0 as usize].lanes.as_mut();
         let parting = lanes.is_some_and(|lanes| lanes.parting);
         if parting {
@@ -285,9 +328,12 @@ impl Worker {
             return self.gone(peer, text);
         }
         self.retire_lane(peer, at, &text);
-        if last && let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes {
-            let bound = if soon { GRACE.min(self.config.peer_timeout) } else { self.config.peer_timeout };
-            lanes.lost = Some((Instant::now() + bound, text));
+        if !soon
+            && let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes
+            && let Some((until, _)) = &mut lanes.lost
+        {
+            // the network is silent: it may take as long as any other silence
+            *until = Instant::now() + self.config.peer_timeout;
         }
         self.open_lanes(peer);
     }
@@ -295,8 +341,10 @@ impl Worker {
     /// The peer closes in good order, lane by lane.
     fn lane_closed(&mut self, peer: PeerIdx, at: usize, why: String) {
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let name = lanes.name(at, self.wireup.offer.interfaces());
         let lane = lanes.up.remove(at);
         let last = lanes.up.is_empty();
+        self.event(peer, Some(name), What::LaneDown(why.clone()));
         self.forget_link(peer, lane.link);
         self.core.peers[peer.0 as usize].resume.clear();
         self.tcp.close(lane.link);

@@ -1,5 +1,6 @@
 //! Where lanes may be, and how they are opened.
 
+use super::super::events::What;
 use super::super::handshake::{Half, Stream};
 use super::super::sockets;
 use super::super::wireup::random;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long the network may take to connect before another attempt is worth more.
 const CONNECT: Duration = Duration::from_secs(1);
+/// How long the peer's program may take to answer before another attempt is worth more.
+pub(in super::super) const ANSWER: Duration = Duration::from_secs(5);
 /// How long to wait before the next attempt where there was a lane before, at first and at most; and where there never was.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 const NEVER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -35,6 +38,8 @@ enum State {
 pub(in super::super) struct Way {
     pub pair: Pair,
     state: State,
+    /// The number of the lane that is being opened.
+    opening: u16,
     /// There was a lane before.
     worked: bool,
     retry: Instant,
@@ -45,7 +50,15 @@ pub(in super::super) struct Way {
 
 impl Way {
     fn new(pair: Pair) -> Self {
-        Self { pair, state: State::Idle, worked: false, retry: Instant::now(), pause: NEVER.0, why: None }
+        Self {
+            pair,
+            state: State::Idle,
+            opening: 0,
+            worked: false,
+            retry: Instant::now(),
+            pause: NEVER.0,
+            why: None,
+        }
     }
 
     pub(super) fn opened(&mut self, number: u16) {
@@ -75,7 +88,7 @@ impl Way {
     }
 }
 
-fn end(interface: &Interface) -> End<'_> {
+pub(super) fn end(interface: &Interface) -> End<'_> {
     let Interface { index, speed, flags, nets, .. } = interface;
     End { index: *index, speed: *speed, flags: *flags, nets }
 }
@@ -92,7 +105,8 @@ impl Worker {
         }
         let ours: Vec<_> = self.wireup.offer.interfaces().iter().map(end).collect();
         let theirs: Vec<_> = lanes.theirs.iter().map(end).collect();
-        lanes.ways = pairs(&ours, &theirs, MAX_LANES.min(self.config.lanes)).into_iter().map(Way::new).collect();
+        lanes.ways =
+            pairs(&ours, &theirs, MAX_LANES.min(self.config.lanes)).into_iter().map(Way::new).collect();
         // the lane that there is takes one of them
         for lane in &mut lanes.up {
             let at = lanes.ways.iter().position(|way| {
@@ -129,7 +143,9 @@ impl Worker {
         let (Some(address), Some(lanes)) = (info.address, &mut info.lanes) else { return Ok(()) };
         let pair = lanes.ways[at].pair;
         let scoped = |ip: IpAddr, port: u16| match ip {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => SocketAddrV6::new(v6, port, 0, pair.near.0).into(),
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+                SocketAddrV6::new(v6, port, 0, pair.near.0).into()
+            }
             ip => SocketAddr::new(ip, port),
         };
         let (near, far) = (scoped(pair.near.1, 0), scoped(pair.far.1, address.port()));
@@ -149,26 +165,33 @@ impl Worker {
             nonce: Nonce(random().map_err(|error| error.to_string())?),
         };
         let half = Half::Lane(Box::new(Initiator::new(args, self.wireup.offer.clone())), peer, at);
+        lanes.ways[at].opening = number;
         self.wireup
             .add(Stream::Tcp(stream), half, Instant::now() + CONNECT)
             .map(|_| ())
             .map_err(|error| error.to_string())
     }
 
+    /// A lane that is being opened is not to come about.
+    pub(super) fn abandon_lane(&mut self, peer: PeerIdx, number: u16) {
+        let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return };
+        let opening = |way: &Way| way.state == State::Opening && way.opening == number;
+        let Some(at) = lanes.ways.iter().position(opening) else { return };
+        self.wireup
+            .handshakes
+            .retain(|_, h| !matches!(h.half, Half::Lane(_, of, way) if of == peer && way == at));
+        self.lane_refused(peer, at, "the peer gave it up".into());
+    }
+
     /// An attempt to open a lane has come to nothing.
     pub(in super::super) fn lane_refused(&mut self, peer: PeerIdx, at: usize, why: String) {
-        let name = |worker: &Self, index: u32| {
-            let all = worker.wireup.offer.interfaces();
-            all.iter().find(|one| one.index == index).map_or("?", |one| one.name.as_str()).to_owned()
-        };
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let Some(way) = lanes.ways.get_mut(at) else { return };
         let news = way.why.as_deref() != Some(&why);
-        let pair = way.pair;
         way.failed(why.clone());
         if news {
-            let text = format!("{} to {}: {why}", name(self, pair.near.0), pair.far.1);
-            self.log_lane(peer, u16::MAX, "refused", Some(&text));
+            let name = lanes.way_name(at, self.wireup.offer.interfaces());
+            self.event(peer, Some(name), What::LaneRefused(why));
         }
     }
 }

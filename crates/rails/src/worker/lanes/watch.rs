@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked.
 const TICK: Duration = Duration::from_millis(5);
+/// A lane that holds so much, in bytes, has more to do than it can.
+const MANY: u64 = 64 << 10;
 /// How long the peer's kernel may owe an answer on one lane while another works: this, and so many round trips.
 const SILENT: (Duration, u32) = (Duration::from_millis(120), 3);
 
@@ -34,6 +36,12 @@ pub struct LaneReport {
     pub queued: u64,
     /// Packets that were sent again.
     pub retransmitted: u32,
+    /// Packets with data that were sent.
+    pub packets: u32,
+    /// Packets that count as lost at this moment.
+    pub lost: u32,
+    /// Bytes that came.
+    pub received: u64,
     /// Whether small messages go by it now.
     pub current: bool,
 }
@@ -48,8 +56,9 @@ impl Lane {
             rtt: u64::from(info.rtt) * 1000,
             min_rtt: u64::from(info.min_rtt) * 1000,
         });
-        // what the peer's program does not take is not owed by its kernel
-        let owed = info.unacked > 0 && info.delivered == self.delivered;
+        // what the peer's program does not take is not owed by its kernel; what cannot even be sent, for want of a route, is
+        let takes = info.unacked > 0 || info.peer_window > 0;
+        let owed = takes && info.queued > 0 && info.delivered == self.delivered;
         self.stalled = owed.then(|| self.stalled.unwrap_or(now));
         (self.delivered, self.queued, self.retransmitted) = (info.delivered, info.queued, info.retransmitted);
     }
@@ -73,6 +82,8 @@ impl Worker {
             self.watch_peer(peer, now);
         }
         self.netted.retain(|peer| self.core.peers[peer.0 as usize].lanes.is_some());
+        // rounds that move much are long: who connects, or asks, does not wait for many of them
+        self.wire_up();
         self.settle();
     }
 
@@ -95,17 +106,14 @@ impl Worker {
             let links = &self.core.links[RailId::Tcp as usize];
             links.get(link.0 as usize).and_then(Option::as_ref).is_some_and(|info| info.long)
         };
-        // more lanes are of use to who sends or receives long messages, or has one in doubt
-        let wanted = lanes.planned || lanes.up.iter().any(|lane| long(lane.link));
-        let moved = |lane: &Lane| lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued;
+        // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
+        let wanted = lanes.planned || lanes.up.iter().any(|lane| long(lane.link) || lane.queued >= MANY);
+        let moved =
+            |lane: &Lane| lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued;
         if lanes.up.iter().any(moved) {
             self.sample(&mut lanes);
         }
-        if std::env::var_os("POLYRAIL_DEBUG").is_some() && now.duration_since(self.began).as_millis() % 500 < 6 {
-            for l in &lanes.up {
-                eprintln!("{} lane {} rate {} rtt {} queued {} delivered {} window {} stalled {:?}", std::process::id(), l.number, l.estimate.rate(), l.estimate.rtt(), l.queued, l.delivered, l.estimate.window(), l.stalled.map(|s| now - s));
-            }
-        }
+        self.tell_changes(peer, &mut lanes, now);
         let silent = lanes.up.iter().position(|lane| lane.is_silent(now));
         let another = |at: usize| {
             let answers = |lane: &Lane| lane.stalled.is_none_or(|since| now - since < SILENT.0 / 2);
@@ -114,7 +122,8 @@ impl Worker {
         let retires = silent.filter(|at| another(*at));
         let lost = lanes.lost.as_ref().filter(|(until, _)| *until <= now).map(|(_, why)| why.clone());
         let opens = lanes.opens && (wanted || silent.is_some() || lanes.lost.is_some());
-        if opens && let Some(at) = silent.filter(|at| !another(*at))
+        if opens
+            && let Some(at) = silent.filter(|at| !another(*at))
             && let Some(way) = lanes.up[at].way.take().and_then(|way| lanes.ways.get_mut(way))
         {
             // a fresh connection goes on earlier than one that backs off
@@ -147,18 +156,14 @@ impl Worker {
                 delivered: info.delivered,
                 queued: info.queued,
                 retransmitted: info.retransmitted,
+                packets: info.segments,
+                lost: info.lost,
+                received: info.received,
                 current,
             }
         };
         lanes.map_or_else(Vec::new, |lanes| {
             lanes.up.iter().map(|lane| report(lane, lane.link == lanes.current)).collect()
         })
-    }
-
-    /// Notes what became of a lane.
-    pub(super) fn log_lane(&mut self, peer: PeerIdx, number: u16, what: &'static str, why: Option<&str>) {
-        if std::env::var_os("POLYRAIL_DEBUG").is_some() {
-            eprintln!("{:?} {} {peer} lane {number} {what} {}", std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map(|d| d.as_millis()), std::process::id(), why.unwrap_or(""));
-        }
     }
 }

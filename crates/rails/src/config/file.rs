@@ -1,0 +1,105 @@
+//! The configuration file: the same settings as in the environment, for all programs of a user or of a machine.
+//!
+//! TOML; keys are the settings' names in lower case, lists may be arrays: `interfaces = ["^docker*"]`, `peer_timeout = 10`. What
+//! the environment says counts more.
+
+use super::SETTINGS;
+use crate::error::Error;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Most bytes that a file may have.
+const MAX_LEN: u64 = 64 << 10;
+
+/// The settings in a file, by their names as in [`SETTINGS`].
+#[derive(Clone, Debug, Default)]
+pub struct File {
+    values: HashMap<String, String>,
+    /// Which file it is.
+    pub path: Option<PathBuf>,
+}
+
+impl File {
+    /// Where it is: what `POLYRAIL_CONFIG` says, else the user's, else the machine's; none if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the file cannot be read or used, with its path and what is wrong.
+    pub fn find() -> Result<Self, Error> {
+        if let Some(path) = std::env::var_os("POLYRAIL_CONFIG") {
+            return if path.is_empty() { Ok(Self::default()) } else { Self::read(Path::new(&path)) };
+        }
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let user =
+            std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home.map(|home| home.join(".config")));
+        let places = user.map(|dir| dir.join("polyrail/polyrail.toml")).into_iter();
+        let found = places.chain(["/etc/polyrail.toml".into()]).find(|path| path.exists());
+        found.map_or(Ok(Self::default()), |path| Self::read(&path))
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// As [`File::find`].
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let bad = |why: String| Error::Setting {
+            name: "POLYRAIL_CONFIG",
+            why: format!("{}: {why}", path.display()),
+        };
+        let len = std::fs::metadata(path).map_err(|e| bad(e.to_string()))?.len();
+        if len > MAX_LEN {
+            return Err(bad(format!("it has {len} bytes; a configuration has at most {MAX_LEN}")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+        Ok(Self { values: parse(&text).map_err(bad)?, path: Some(path.to_owned()) })
+    }
+
+    /// A setting's value.
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.values.get(name).cloned()
+    }
+}
+
+/// The settings in a text, by their names as in [`SETTINGS`].
+fn parse(text: &str) -> Result<HashMap<String, String>, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let mut values = HashMap::new();
+    for (key, value) in table {
+        let name = key.to_uppercase();
+        if !SETTINGS.iter().any(|(known, _)| *known == name) {
+            let known: Vec<String> = SETTINGS.iter().map(|(known, _)| known.to_lowercase()).collect();
+            return Err(format!("no setting is called {key:?}; there are {}", known.join(", ")));
+        }
+        let value = plain(&value)
+            .ok_or_else(|| format!("{key} is to be a text, a number, true, false, or a list"))?;
+        values.insert(name, value);
+    }
+    Ok(values)
+}
+
+fn plain(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(n) => Some(n.to_string()),
+        toml::Value::Boolean(yes) => Some(u8::from(*yes).to_string()),
+        toml::Value::Array(list) => {
+            let items: Option<Vec<String>> = list.iter().map(plain).collect();
+            items.map(|items| items.join(","))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_and_what_is_wrong_is_said() {
+        let values = parse("interfaces = [\"eth0\", \"eth1\"]\npeer_timeout = 10\nyield = false\n").unwrap();
+        assert_eq!(values["INTERFACES"], "eth0,eth1");
+        assert_eq!((&*values["PEER_TIMEOUT"], &*values["YIELD"]), ("10", "0"));
+        assert!(parse("interface = 1").unwrap_err().contains("interfaces"));
+        assert!(parse("interfaces = {}").unwrap_err().contains("list"));
+        assert!(parse("port = ").unwrap_err().contains("line 1"));
+    }
+}

@@ -1,0 +1,308 @@
+//! What a worker tells of itself: its last events, and the log.
+
+use super::Worker;
+use crate::events::{self, Kind, Level, Log, LogTo, Protocol, Record, Side, rfc3339, shortened};
+use polyrail_core::cost::Explanation;
+use polyrail_core::proto::{PeerIdx, Route, Scheme};
+use polyrail_core::wire::offer::{Interface, InterfaceName};
+use polyrail_core::wire::{HostId, PeerId};
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
+
+/// Events that are kept, and how many of them may be such as come by themselves all the time.
+const KEPT: usize = 64;
+const KEPT_DEBUG: usize = 32;
+
+/// One end of a lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    interface: Option<InterfaceName>,
+    ip: IpAddr,
+    port: Option<u16>,
+}
+
+impl End {
+    pub fn side(&self) -> Side {
+        let address = match self.port {
+            Some(port) => SocketAddr::new(self.ip, port).to_string(),
+            None => self.ip.to_string(),
+        };
+        Side { interface: self.interface.map(|name| name.to_string()), address }
+    }
+}
+
+/// Which of these interfaces an address belongs to.
+pub(super) fn interface_of(all: &[Interface], at: SocketAddr) -> End {
+    // a socket for both families has IPv4 addresses in IPv6's clothes
+    let ip = at.ip().to_canonical();
+    let found = all.iter().find(|one| one.nets.iter().any(|net| net.ip() == ip));
+    End { interface: found.map(|one| one.name), ip, port: Some(at.port()) }
+}
+
+/// An interface by its number, and one of its addresses.
+pub(super) fn numbered(all: &[Interface], (index, ip): (u32, IpAddr)) -> End {
+    End { interface: all.iter().find(|one| one.index == index).map(|one| one.name), ip, port: None }
+}
+
+/// How a lane is called.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LaneName {
+    /// None: it has not come to be.
+    pub number: Option<u16>,
+    pub near: Option<End>,
+    pub far: Option<End>,
+}
+
+/// Why small messages take another lane.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reason {
+    /// The one before has ended.
+    Ended,
+    /// A byte given to it arrives earlier: nanoseconds by it, and by the one before.
+    Earlier { now: u64, lane: u16, before: u64 },
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    PeerUp {
+        route: Route,
+        shm: bool,
+        why: String,
+    },
+    PeerGone(String),
+    LaneUp,
+    LaneDown(String),
+    LaneRefused(String),
+    LaneResend {
+        frames: usize,
+        bytes: usize,
+    },
+    ChoiceChanged {
+        from: u16,
+        why: Reason,
+    },
+    /// Bytes per second.
+    EstimateChanged {
+        from: u64,
+        to: u64,
+    },
+}
+
+impl What {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::PeerUp { .. } => Kind::PeerUp,
+            Self::PeerGone(_) => Kind::PeerGone,
+            Self::LaneUp => Kind::LaneUp,
+            Self::LaneDown(_) => Kind::LaneDown,
+            Self::LaneRefused(_) => Kind::LaneRefused,
+            Self::LaneResend { .. } => Kind::LaneResend,
+            Self::ChoiceChanged { .. } => Kind::ChoiceChanged,
+            Self::EstimateChanged { .. } => Kind::EstimateChanged,
+        }
+    }
+
+    fn describe(&self, record: &mut Record) {
+        let micros = |ns: u64| ns.div_ceil(1000);
+        let megabytes = |rate: u64| rate as f64 / 1e6;
+        let why = match self {
+            Self::PeerUp { route, shm, why } => {
+                record.rail = Some(if *shm { "shm" } else { "tcp" }.into());
+                record.protocols = protocols(route);
+                why.clone()
+            }
+            Self::PeerGone(why) | Self::LaneDown(why) | Self::LaneRefused(why) => why.clone(),
+            Self::LaneUp if record.lane == Some(0) => "it began the session".into(),
+            Self::LaneUp => "one more pair of interfaces reaches the peer".into(),
+            Self::LaneResend { frames, bytes } => {
+                (record.frames, record.bytes) = (Some(*frames as u64), Some(*bytes as u64));
+                "the lane ended before the peer had them".into()
+            }
+            Self::ChoiceChanged { from, why } => {
+                record.from_lane = Some(*from);
+                match why {
+                    Reason::Ended => "the lane before it has ended".into(),
+                    Reason::Earlier { now, lane, before } => format!(
+                        "a message is delivered in {} us by it, in {} us by lane {lane}",
+                        micros(*now),
+                        micros(*before)
+                    ),
+                }
+            }
+            Self::EstimateChanged { from, to } => {
+                (record.from_bytes_per_s, record.to_bytes_per_s) = (Some(*from), Some(*to));
+                let (from, to) = (megabytes(*from), megabytes(*to));
+                format!("by what the peer acknowledges it gets {to:.1} MB/s through, not {from:.1}")
+            }
+        };
+        record.why = shortened(why);
+    }
+}
+
+/// An event, not yet in words.
+struct Note {
+    at: SystemTime,
+    peer: PeerIdx,
+    lane: Option<LaneName>,
+    what: What,
+}
+
+/// A worker's last events, and its log.
+pub(super) struct Notes {
+    last: VecDeque<Note>,
+    log: Option<Log>,
+}
+
+impl Notes {
+    pub fn new(log: Option<&LogTo>) -> Self {
+        Self { last: VecDeque::new(), log: log.and_then(Log::open) }
+    }
+
+    fn keep(&mut self, note: Note) {
+        let is_debug = |note: &Note| note.what.kind().level() == Level::Debug;
+        let many = self.last.iter().filter(|note| is_debug(note)).count() >= KEPT_DEBUG;
+        let out = match (is_debug(&note) && many, self.last.len() >= KEPT) {
+            (true, _) => self.last.iter().position(is_debug),
+            // what matters stays longer
+            (false, true) => Some(self.last.iter().position(is_debug).unwrap_or(0)),
+            (false, false) => None,
+        };
+        out.map(|at| self.last.remove(at));
+        self.last.push_back(note);
+    }
+}
+
+/// How messages travel, size by size.
+pub(super) fn protocols(route: &Route) -> Vec<Protocol> {
+    let (name, fragment_bytes) = match route.scheme {
+        Scheme::Get => ("rget", None),
+        Scheme::Put => ("rput", None),
+        Scheme::Fragments => ("fragments", Some(route.fragment as u64)),
+    };
+    vec![
+        Protocol { up_to_bytes: Some(route.eager_max as u64), name: "eager".into(), fragment_bytes: None },
+        Protocol { up_to_bytes: None, name: name.into(), fragment_bytes },
+    ]
+}
+
+/// An identity in short.
+pub(super) fn short(id: PeerId) -> String {
+    id.0.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Worker {
+    /// Notes that something happened to a peer, or to one of its lanes.
+    pub(super) fn event(&mut self, peer: PeerIdx, lane: Option<LaneName>, what: What) {
+        let note = Note { at: SystemTime::now(), peer, lane, what };
+        if let Some(log) = &self.notes.log
+            && note.what.kind().level() <= log.level
+            && !log.write(&self.record(&note).line())
+        {
+            self.notes.log = None;
+        }
+        self.notes.keep(note);
+    }
+
+    /// Notes that a peer is connected, by which rail, and why so.
+    pub(super) fn event_peer_up(&mut self, peer: PeerIdx, route: Route, shm: bool, host: HostId) {
+        let info = &self.core.peers[peer.0 as usize];
+        let rail = match (shm, host == self.wireup.host) {
+            (true, _) => "it runs on this host".to_owned(),
+            (false, false) => "it runs on another host".into(),
+            (false, true) if !self.config.shm => "POLYRAIL_RAILS leaves shm out".into(),
+            (false, true) => "it runs on this host, but shared memory was not to be had".into(),
+        };
+        let protocols = info.explanation.as_ref().map(Explanation::to_string).unwrap_or_default();
+        let passed_over = info.passed_over.iter().map(String::as_str);
+        let why: Vec<&str> =
+            [rail.as_str()].into_iter().chain(passed_over).chain(protocols.lines().take(3)).collect();
+        let why = why.join("; ");
+        self.event(peer, None, What::PeerUp { route, shm, why });
+    }
+
+    /// The last events, oldest first.
+    pub(super) fn events(&self) -> Vec<Record> {
+        self.notes.last.iter().map(|note| self.record(note)).collect()
+    }
+
+    fn record(&self, note: &Note) -> Record {
+        let info = &self.core.peers[note.peer.0 as usize];
+        let sockets = info.address.iter().flat_map(|at| at.sockets().collect::<Vec<_>>());
+        let end = |end: Option<End>| end.map(|end| end.side());
+        let mut record = Record {
+            v: events::VERSION,
+            time: rfc3339(note.at),
+            level: note.what.kind().level(),
+            event: note.what.kind(),
+            pid: std::process::id(),
+            host: events::host_name(),
+            endpoint: short(self.wireup.id),
+            peer: short(info.id),
+            peer_addresses: sockets.map(|at| at.to_string()).collect(),
+            lane: note.lane.and_then(|lane| lane.number),
+            near: end(note.lane.and_then(|lane| lane.near)),
+            far: end(note.lane.and_then(|lane| lane.far)),
+            ..Record::default()
+        };
+        note.what.describe(&mut record);
+        record
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn note(at: u64, what: What) -> Note {
+        let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(at);
+        Note { at, peer: PeerIdx(0), lane: None, what }
+    }
+
+    #[test]
+    fn what_matters_is_kept_longest() {
+        let mut notes = Notes::new(None);
+        let seconds = |notes: &Notes, kind: Kind| {
+            let of_it = notes.last.iter().filter(|note| note.what.kind() == kind);
+            of_it
+                .map(|note| note.at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
+                .collect::<Vec<_>>()
+        };
+        for at in 0..1000 {
+            notes.keep(note(at, What::LaneUp));
+            for _ in 0..10 {
+                notes.keep(note(at, What::EstimateChanged { from: 1, to: 2 }));
+            }
+            if at == 20 {
+                assert_eq!(seconds(&notes, Kind::LaneUp), (0..=20).collect::<Vec<_>>());
+                assert_eq!(seconds(&notes, Kind::EstimateChanged).len(), KEPT_DEBUG);
+            }
+            assert!(notes.last.len() <= KEPT);
+        }
+        assert_eq!(seconds(&notes, Kind::LaneUp).last(), Some(&999));
+        assert!(seconds(&notes, Kind::LaneUp).len() >= KEPT - KEPT_DEBUG);
+    }
+
+    #[test]
+    fn each_event_has_its_reason() {
+        let ended = What::ChoiceChanged { from: 2, why: Reason::Ended };
+        let earlier =
+            What::ChoiceChanged { from: 2, why: Reason::Earlier { now: 90_000, lane: 2, before: 2_000_100 } };
+        for (what, why) in [
+            (What::LaneUp, "one more pair of interfaces reaches the peer"),
+            (What::LaneDown("it was cut".into()), "it was cut"),
+            (What::LaneResend { frames: 2, bytes: 100 }, "the lane ended before the peer had them"),
+            (ended, "the lane before it has ended"),
+            (earlier, "a message is delivered in 90 us by it, in 2001 us by lane 2"),
+            (
+                What::EstimateChanged { from: 125_000_000, to: 31_250_000 },
+                "by what the peer acknowledges it gets 31.2 MB/s through, not 125.0",
+            ),
+        ] {
+            let mut record = Record { lane: Some(1), ..Record::default() };
+            what.describe(&mut record);
+            assert_eq!(record.why, why);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Several rails to one host, and rails that fail while they are used.
+
+use crate::support::alone::{alone_in_net, pause};
+use crate::support::net::{host_with_rails, rail, reset};
+use crate::support::node::{End, GONE, Node};
+use crate::support::puppet::{Puppet, settings};
+use polyrail_core::proto::PeerIdx;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+const LARGE: usize = 32 << 20;
+const KEY: u64 = 7;
+const WORDS: u64 = 8;
+const CONSTANT: u64 = 9;
+
+/// A node and a puppet on two hosts that so many rails join, all of them in use; and the peers' numbers on either side.
+fn joined(rails: usize, more: &str) -> (Node, Puppet, PeerIdx, u64) {
+    let line = format!("RAILS=tcp {more}");
+    let mut puppet = host_with_rails(rails);
+    puppet.open(&line);
+    let mut node = Node::open(settings(&line));
+    let back = puppet.introduce(&mut node);
+    let peer = node.peer(&puppet.address);
+    node.meet(peer);
+    let there = puppet.number_beside(&mut node, &format!("recv {back} 1 {LARGE}"));
+    let here = node.send(peer, 1, LARGE);
+    assert_eq!(puppet.ask_beside(&mut node, &format!("wait {there}")), "Right");
+    assert_eq!(node.wait(here), End::Right);
+    node.until("all rails in use", |node| node.worker.lanes(peer).len() == rails);
+    for (key, len) in [(KEY, LARGE), (WORDS, 4096), (CONSTANT, LARGE / 8)] {
+        puppet.ask_beside(&mut node, &format!("region {key} {len}"));
+    }
+    (node, puppet, peer, back)
+}
+
+#[test]
+fn a_long_message_takes_all_rails() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, back) = joined(4, "");
+        let before: Vec<u64> = node.worker.lanes(peer).iter().map(|lane| lane.delivered).collect();
+        for tag in 10..20 {
+            let there = puppet.number_beside(&mut node, &format!("recv {back} {tag} {LARGE}"));
+            let here = node.send(peer, tag, LARGE);
+            assert_eq!(puppet.ask_beside(&mut node, &format!("wait {there}")), "Right");
+            assert_eq!(node.wait(here), End::Right);
+        }
+        for (lane, before) in node.worker.lanes(peer).iter().zip(before) {
+            assert!(lane.delivered - before > 1 << 20, "{lane:?} carried next to nothing");
+        }
+        // the other way: what is put, what is got
+        let ops = [node.put(peer, KEY, 99, LARGE), node.get_expecting(peer, KEY, 99, LARGE)];
+        assert!(ops.into_iter().all(|id| node.wait(id) == End::Right), "{}", node.why(peer));
+    });
+}
+
+/// Cuts, mends and resets one rail after the other, never all at once.
+struct Vandal {
+    rails: usize,
+    down: Option<usize>,
+    next: Instant,
+    turn: usize,
+}
+
+impl Vandal {
+    fn strike(&mut self) {
+        if Instant::now() < self.next {
+            return;
+        }
+        self.next = Instant::now() + Duration::from_millis(170);
+        self.turn += 1;
+        if let Some(n) = self.down.take() {
+            return rail(n, true);
+        }
+        let n = self.turn % self.rails;
+        if self.turn.is_multiple_of(3) {
+            reset(n);
+        } else {
+            rail(n, false);
+            self.down = Some(n);
+        }
+    }
+}
+
+#[test]
+fn rails_that_fail_in_turn_lose_nothing_and_repeat_nothing() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, back) = joined(3, "");
+        puppet.ask_beside(&mut node, "echo");
+        let _ = back;
+        let mut vandal = Vandal { rails: 3, down: None, next: Instant::now(), turn: 0 };
+        let (mut adds, mut last, mut waiting) = (0u64, None, VecDeque::new());
+        let (mut tag, mut put, mut echoed) = (100, 0, 0);
+        let mut answers: VecDeque<u64> = (0..64).map(|_| node.recv(Some(peer), None, 4096)).collect();
+        let end = Instant::now() + Duration::from_secs(12);
+        while Instant::now() < end || !waiting.is_empty() {
+            if Instant::now() < end {
+                vandal.strike();
+            }
+            while Instant::now() < end && waiting.len() < 48 {
+                // messages of all protocols, puts, gets, and additions that must each happen once and in order
+                let len = [0, 8, 1000, 20_000, 60_000, 300_000, 1 << 20][tag as usize % 7];
+                waiting.push_back((node.send(peer, tag, len), false));
+                waiting.push_back((node.add(peer, WORDS), true));
+                if tag.is_multiple_of(16) {
+                    let ids = [node.put(peer, KEY, tag, LARGE / 8), node.get(peer, CONSTANT, LARGE / 8)];
+                    waiting.extend(ids.map(|id| (id, false)));
+                    put = tag;
+                }
+                tag += 1;
+            }
+            node.progress();
+            while let Some(&(id, is_add)) = waiting.front()
+                && let Some(ended) = node.end(id)
+            {
+                assert_eq!(ended, End::Right, "{}", node.why(peer));
+                if is_add {
+                    let word = node.word(id);
+                    assert!(
+                        last.is_none_or(|last: u64| word == last.wrapping_add(1)),
+                        "{last:?}, then {word}"
+                    );
+                    last = Some(word);
+                    adds += 1;
+                }
+                node.wait(id);
+                waiting.pop_front();
+            }
+            while let Some(&id) = answers.front()
+                && let Some(ended) = node.end(id)
+            {
+                assert_eq!(ended, End::Right);
+                node.wait(id);
+                answers.pop_front();
+                answers.push_back(node.recv(Some(peer), None, 4096));
+                echoed += 1;
+            }
+        }
+        if let Some(n) = vandal.down {
+            rail(n, true);
+        }
+        assert!(adds > 100 && vandal.turn > 20, "{adds} additions, {} strokes", vandal.turn);
+        assert!(echoed > 0);
+        let last = node.get_expecting(peer, KEY, put, LARGE / 8);
+        assert_eq!(node.wait(last), End::Right, "puts took effect in order");
+        node.until("all rails in use again", |node| node.worker.lanes(peer).len() == 3);
+    });
+}
+
+#[test]
+fn without_any_rail_what_waits_ends_with_an_error_that_names_the_peer() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, back) = joined(2, "PEER_TIMEOUT=2");
+        let there = puppet.number_beside(&mut node, &format!("recv {back} 5 {LARGE}"));
+        let ids = [node.recv(Some(peer), Some(1), 8), node.send(peer, 5, LARGE), node.get(peer, KEY, LARGE)];
+        for n in 0..2 {
+            rail(n, false);
+        }
+        for id in ids {
+            assert_eq!(node.wait(id), GONE);
+        }
+        let why = node.lost(peer, &puppet.address);
+        assert!(why.contains("rail") || why.contains("lost"), "{why}");
+        assert_eq!(puppet.ask_beside(&mut node, &format!("wait {there}")), format!("{GONE:?}"));
+    });
+}
+
+#[test]
+fn a_killed_process_is_noticed_on_all_its_rails() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, _) = joined(4, "");
+        let waits = node.recv(Some(peer), Some(1), 8);
+        puppet.kill();
+        assert_eq!(node.wait(waits), GONE);
+        node.lost(peer, &puppet.address.clone());
+        pause(1);
+    });
+}
