@@ -5,10 +5,11 @@
 //! window takes the next, as long as what suits its speed, and no more than lets all lanes end together.
 
 use super::super::inbound::RailId;
+use super::watch::HICCUP;
 use super::{Lane, Lanes, Worker};
 use crate::rail::{Full, LinkId, Rail, RawIov};
 use polyrail_core::frame::MAX_HEADER;
-use polyrail_core::lanes::{Load, fastest, next_part, preferred};
+use polyrail_core::lanes::{Load, fastest, is_late, next_part, preferred};
 use polyrail_core::proto::{Out, PeerIdx, REORDER_WINDOW};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -211,6 +212,11 @@ impl Worker {
         for lane in &mut lanes.up {
             let Some(info) = self.tcp.info(lane.link) else { continue };
             lane.observe(now, clock, &info);
+        }
+        let loads: Vec<_> = lanes.up.iter().map(|lane| lane.estimate.load(lane.queued)).collect();
+        for (at, lane) in lanes.up.iter_mut().enumerate() {
+            let moves = lane.stalled.is_none_or(|since| now - since < HICCUP);
+            lane.late = (moves && is_late(&loads, at)).then(|| lane.late.unwrap_or(now));
         }
     }
 }
