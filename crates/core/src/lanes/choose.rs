@@ -1,9 +1,13 @@
 //! Which lane takes what is next.
 
-use super::share::{Load, fastest, share};
+use super::MS;
+use super::estimate::LEAST_SLICE;
+use super::share::{Load, fastest, finish};
 
 /// A lane whose part is less than this leaves it to the others, in bytes.
 const LEAST_PART: u64 = 8 << 10;
+/// A lane that holds at least so many bytes, and needs longer than so many nanoseconds for them, is late if another can do better.
+const LATE: (u64, u64) = (2 * LEAST_SLICE, 250 * MS);
 /// Another lane is chosen if it delivers earlier by this much: one part in so many, and nanoseconds.
 const BETTER: (u64, u64) = (8, 20_000);
 
@@ -19,18 +23,32 @@ pub fn preferred(loads: &[Load], stays: Option<usize>, free: bool, len: u64) -> 
 /// Which lane takes the next fragment of a long message of which `left` bytes have not been given to any, and how many bytes it
 /// takes. `room` says how many a lane takes at most now ([`Estimate::room`](super::Estimate::room)). None: better wait.
 pub fn next_part(loads: &[Load], left: u64, room: impl Fn(usize) -> u64) -> Option<(usize, u64)> {
-    let rooms = (0..loads.len()).map(|at| (at, room(at))).filter(|(_, room)| *room > 0);
-    rooms
-        .map(|(at, room)| (at, share(loads, at, left), room))
-        .filter(|(_, part, _)| *part >= LEAST_PART)
-        .min_by_key(|(at, ..)| loads[*at].arrival(0))
-        .map(|(at, part, room)| (at, part.min(room)))
+    let end = finish(loads, left);
+    let part = |at: usize| loads[at].share(end).min(left);
+    if (0..loads.len()).all(|at| part(at) < LEAST_PART) {
+        // the last bytes are hardly worth dividing
+        let at = fastest(loads, LEAST_PART.min(left))?;
+        let len = LEAST_PART.min(left).min(room(at));
+        return (len > 0).then_some((at, len));
+    }
+    let rooms = (0..loads.len()).map(|at| (at, part(at).min(room(at))));
+    rooms.filter(|(at, len)| *len > 0 && part(*at) >= LEAST_PART).min_by_key(|(at, _)| loads[*at].arrival(0))
+}
+
+/// Whether a lane has become so slow that what it holds should rather go by the others: it needs too long for that, and they, with
+/// what they hold, would be through with it in a fourth of the time.
+pub fn is_late(loads: &[Load], at: usize) -> bool {
+    let lane = loads[at];
+    let takes = lane.arrival(0);
+    let others = loads.iter().enumerate().filter(|(i, _)| *i != at);
+    lane.queued >= LATE.0
+        && takes > LATE.1 + 8 * lane.latency
+        && others.into_iter().any(|(_, other)| other.arrival(lane.queued) < takes / 4)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lanes::MS;
 
     const GIGABIT: u64 = 125_000_000;
 
@@ -58,6 +76,25 @@ mod tests {
         assert_eq!(next_part(&loads, 1 << 30, room), Some((1, 125_000)));
         assert_eq!(next_part(&loads, 1 << 30, |_| 0), None);
         assert_eq!(next_part(&[], 1 << 30, |_| 1), None);
+    }
+
+    #[test]
+    fn the_last_bytes_go_by_the_lane_that_is_first_and_it_is_waited_for() {
+        let loads = [lane(GIGABIT / 4, 0, 0), lane(GIGABIT, 0, 0), lane(GIGABIT, 0, 0)];
+        assert_eq!(next_part(&loads, 10_000, |_| 16 << 10), Some((1, 8 << 10)));
+        assert_eq!(next_part(&loads, 1, |_| 16 << 10), Some((1, 1)));
+        assert_eq!(next_part(&loads, 1, |at| [16 << 10, 0, 16 << 10][at]), None);
+    }
+
+    #[test]
+    fn a_lane_is_late_if_it_needs_long_and_another_does_not() {
+        let slow = lane(GIGABIT / 100, 0, 1 << 20);
+        assert!(is_late(&[lane(GIGABIT, 0, 1 << 20), slow], 1));
+        assert!(!is_late(&[lane(GIGABIT, 0, 1 << 20), slow], 0));
+        assert!(!is_late(&[slow, slow], 1), "the other is no better");
+        assert!(!is_late(&[slow], 0), "there is no other");
+        assert!(!is_late(&[lane(GIGABIT, 0, 0), lane(10_000, 0, 10_000)], 1), "it holds hardly anything");
+        assert!(!is_late(&[lane(GIGABIT, 0, 0), lane(GIGABIT / 100, 0, 100 << 10)], 1), "it is soon through");
     }
 
     #[test]

@@ -23,10 +23,15 @@ impl Load {
     pub fn arrival(&self, len: u64) -> u64 {
         self.latency.saturating_add(time(self.queued.saturating_add(len), self.rate))
     }
+
+    /// How many more bytes can have arrived at `end`, in nanoseconds from now.
+    pub fn share(&self, end: u64) -> u64 {
+        bytes(end.saturating_sub(self.latency), self.rate).saturating_sub(self.queued)
+    }
 }
 
 /// Nanoseconds for so many bytes.
-fn time(bytes: u64, rate: u64) -> u64 {
+pub(super) fn time(bytes: u64, rate: u64) -> u64 {
     match rate {
         0 => u64::MAX,
         _ => u64::try_from(u128::from(bytes) * u128::from(S) / u128::from(rate)).unwrap_or(u64::MAX),
@@ -34,7 +39,7 @@ fn time(bytes: u64, rate: u64) -> u64 {
 }
 
 /// Bytes in so many nanoseconds.
-fn bytes(time: u64, rate: u64) -> u64 {
+pub(super) fn bytes(time: u64, rate: u64) -> u64 {
     u64::try_from(u128::from(time) * u128::from(rate) / u128::from(S)).unwrap_or(u64::MAX)
 }
 
@@ -68,9 +73,7 @@ pub fn finish(loads: &[Load], left: u64) -> u64 {
 
 /// How many of `left` bytes lane `which` is to carry, if all lanes are to end together.
 pub fn share(loads: &[Load], which: usize, left: u64) -> u64 {
-    let Some(lane) = loads.get(which) else { return 0 };
-    let end = finish(loads, left);
-    bytes(end.saturating_sub(lane.latency), lane.rate).saturating_sub(lane.queued).min(left)
+    loads.get(which).map_or(0, |lane| lane.share(finish(loads, left)).min(left))
 }
 
 #[cfg(test)]

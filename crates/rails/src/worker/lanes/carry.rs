@@ -5,10 +5,11 @@
 //! window takes the next, as long as what suits its speed, and no more than lets all lanes end together.
 
 use super::super::inbound::RailId;
+use super::watch::HICCUP;
 use super::{Lane, Lanes, Worker};
 use crate::rail::{Full, LinkId, Parcel, Rail, RawIov};
 use polyrail_core::frame::MAX_HEADER;
-use polyrail_core::lanes::{Load, fastest, next_part, preferred};
+use polyrail_core::lanes::{Load, fastest, is_late, next_part, preferred};
 use polyrail_core::proto::{Out, PeerIdx, REORDER_WINDOW};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -205,17 +206,32 @@ impl Worker {
     /// Long messages. False: some wait for room.
     fn carry_bulk(&mut self, peer: PeerIdx, lanes: &mut Lanes, fill: &mut Fill) -> bool {
         while self.core.engine.queued(peer) > 0 {
-            // a long put is no stream; it is divided as if as much again were to come
-            let left = self.core.engine.bulk_left(peer).max(1 << 20);
+            // a long put is no stream, and is divided as if it were so long
+            let left = match self.core.engine.bulk_left(peer) {
+                0 => 1 << 20,
+                left => left,
+            };
             let meant = lanes.up.iter().any(|lane| lane.long);
-            let only = (left < self.config.stripe_min as u64).then(|| fastest(&fill.loads, left)).flatten();
+            // who is not asked has no part: the others would wait for it
+            let mut loads = fill.loads.clone();
+            for (load, lane) in loads.iter_mut().zip(&lanes.up) {
+                load.rate = if lane.long || !meant { load.rate } else { 0 };
+            }
+            if left < self.config.stripe_min as u64
+                && let Some(only) = fastest(&loads, left)
+            {
+                loads
+                    .iter_mut()
+                    .enumerate()
+                    .filter(|(at, _)| *at != only)
+                    .for_each(|(_, load)| load.rate = 0);
+            }
             let room = |at: usize| {
                 let lane = &lanes.up[at];
-                let asked = (lane.long || !meant) && only.is_none_or(|only| only == at);
-                let takes = asked && !fill.full[at] && self.tcp.wants_more(lane.link);
+                let takes = loads[at].rate > 0 && !fill.full[at] && self.tcp.wants_more(lane.link);
                 if takes { lane.estimate.room(fill.loads[at].queued) } else { 0 }
             };
-            let Some((at, slice)) = next_part(&fill.loads, left, room) else { return false };
+            let Some((at, slice)) = next_part(&loads, left, room) else { return false };
             let Some(next) = self.core.engine.poll_transmit(peer, slice as usize) else { return true };
             let len = match next.payload {
                 Out::Bytes(span) => span.len,
@@ -249,6 +265,11 @@ impl Worker {
         for lane in &mut lanes.up {
             let Some(info) = self.tcp.info(lane.link) else { continue };
             lane.observe(now, clock, &info);
+        }
+        let loads: Vec<_> = lanes.up.iter().map(|lane| lane.estimate.load(lane.queued)).collect();
+        for (at, lane) in lanes.up.iter_mut().enumerate() {
+            let moves = lane.stalled.is_none_or(|since| now - since < HICCUP);
+            lane.late = (moves && is_late(&loads, at)).then(|| lane.late.unwrap_or(now));
         }
     }
 }

@@ -22,8 +22,8 @@ use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::SessionId;
 use polyrail_core::wire::offer::{Interface, MAX_LANES};
 use polyrail_core::wireup::PeerEvent;
-use std::collections::{BTreeSet, VecDeque};
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 pub(super) use open::{ANSWER, Way};
@@ -52,6 +52,8 @@ pub(super) struct Lane {
     retransmitted: u32,
     /// Since when nothing was acknowledged though something waits for it.
     stalled: Option<Instant>,
+    /// Since when another lane would be through with what it holds much earlier.
+    late: Option<Instant>,
     /// The rate that was told last, in bytes per second.
     told: u64,
 }
@@ -113,6 +115,8 @@ pub(super) struct Lanes {
     opens: bool,
     pub up: Vec<Lane>,
     retiring: Vec<Retiring>,
+    /// What was learnt of lanes that have ended, by both ends: what takes their place knows it.
+    past: BTreeMap<(Option<IpAddr>, Option<IpAddr>), Estimate>,
     /// What ended lanes did not deliver: it leaves before anything else, sequenced frames in their order.
     resend: Resend,
     theirs: Vec<Interface>,
@@ -141,6 +145,7 @@ impl Lanes {
             opens,
             up: Vec::new(),
             retiring: Vec::new(),
+            past: BTreeMap::new(),
             resend: Resend::default(),
             theirs,
             ways: Vec::new(),
@@ -197,9 +202,11 @@ impl Worker {
         // what interfaces claim counts for less than what others of the same pair of hosts do
         let known = lanes.up.iter().map(|lane| &lane.estimate).filter(|one| one.is_measured());
         let rate = known.map(Estimate::rate).max().unwrap_or(u64::MAX).min(open::bytes_per_second(speed));
-        let estimate = Estimate::new(rate, u64::from(info.rtt) * 1000);
         let (near, far) = ends.unzip();
         let near_ip = near.map(|at| at.ip());
+        let rtt = u64::from(info.rtt) * 1000;
+        let past = lanes.past.get(&(near_ip, far.map(|at| at.ip())));
+        let estimate = past.map_or_else(|| Estimate::new(rate, rtt), |past| past.again(rtt));
         let ours = self.wireup.offer.interfaces();
         let name = ours.iter().find(|one| one.nets.iter().any(|net| Some(net.ip()) == near_ip));
         let name = name.map_or("", |one| one.name.as_str());
@@ -220,6 +227,7 @@ impl Worker {
             queued: 0,
             retransmitted: 0,
             stalled: None,
+            late: None,
             told: estimate.rate(),
         });
         let name = lanes.name(lanes.up.len() - 1, self.wireup.offer.interfaces());
@@ -240,7 +248,8 @@ impl Worker {
     pub(super) fn retire_lane(&mut self, peer: PeerIdx, at: usize, why: &str) {
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let name = lanes.name(at, self.wireup.offer.interfaces());
-        let Lane { number, link, way, .. } = lanes.up.remove(at);
+        let Lane { number, link, way, estimate, near, far, .. } = lanes.up.remove(at);
+        lanes.past.insert((near.map(|at| at.ip()), far.map(|at| at.ip())), estimate);
         lanes.retiring.push(Retiring { number, link, name });
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.ended();

@@ -15,6 +15,9 @@ const MANY: u64 = 64 << 10;
 /// How long the peer's kernel may owe an answer on one lane while another works: this, and so many round trips.
 const SILENT: (Duration, u32) = (Duration::from_millis(120), 3);
 
+/// A lane that has not moved for so long is not slow: it repairs a loss, or is silent.
+pub(super) const HICCUP: Duration = Duration::from_millis(50);
+
 /// A lane as it is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneReport {
@@ -65,7 +68,10 @@ impl Lane {
 
     fn is_silent(&self, now: Instant) -> bool {
         let bound = SILENT.0 + SILENT.1 * Duration::from_nanos(self.estimate.rtt());
+        // one that others would have overtaken long ago is no better, as long as it is known how slow it is
+        let late = SILENT.0 + SILENT.1 * Duration::from_nanos(self.estimate.min_rtt());
         self.stalled.is_some_and(|since| now - since > bound)
+            || self.late.is_some_and(|since| now - since > late)
     }
 }
 

@@ -99,7 +99,8 @@ fn a_running_pair_tells_what_it_carries() {
     );
     assert_eq!(first.peers[0].protocols.len(), 2);
     let kinds: Vec<&str> = first.events.iter().map(|event| event.event.name()).collect();
-    assert_eq!(kinds, ["peer_up", "lane_up"]);
+    // how fast it is may be known by then
+    assert_eq!(kinds[..2], ["peer_up", "lane_up"]);
     let parsed = first.events.iter().all(|event| event.peer == first.peers[0].id && !event.why.is_empty());
     assert!(parsed, "{:?}", first.events);
 }
