@@ -61,7 +61,8 @@ fn speed(near: u32, far: u32) -> u32 {
 }
 
 /// The pairs to try, best first, at most `most` of them: so many that every interface that may reach the other side is in one.
-pub fn pairs(near: &[End<'_>], far: &[End<'_>], most: usize) -> Vec<Pair> {
+/// `vain` are those that were tried in vain, by both interfaces' numbers.
+pub fn pairs(near: &[End<'_>], far: &[End<'_>], vain: &[(u32, u32)], most: usize) -> Vec<Pair> {
     let here = |ip: IpAddr| near.iter().any(|end| end.nets.iter().any(|net| net.ip() == ip));
     let mut all = Vec::new();
     for (i, a) in near.iter().enumerate().filter(|(_, end)| !end.flags.has(InterfaceFlags::LOOPBACK)) {
@@ -71,7 +72,7 @@ pub fn pairs(near: &[End<'_>], far: &[End<'_>], most: usize) -> Vec<Pair> {
                 .filter(|(_, y)| !here(y.ip()))
                 .filter_map(|(x, y)| Some((distance(x, y)?, x, y)))
                 .min_by_key(|(distance, ..)| *distance);
-            if let Some((distance, x, y)) = best {
+            if let Some((distance, x, y)) = best.filter(|_| !vain.contains(&(a.index, b.index))) {
                 let speed = speed(a.speed, b.speed);
                 let pair =
                     Pair { near: (a.index, x.ip()), far: (b.index, y.ip()), direct: distance < 2, speed };
@@ -119,6 +120,10 @@ mod tests {
     }
 
     fn shown(near: &[&[&str]], far: &[&[&str]]) -> Vec<alloc::string::String> {
+        shown_after(near, far, &[])
+    }
+
+    fn shown_after(near: &[&[&str]], far: &[&[&str]], vain: &[(u32, u32)]) -> Vec<alloc::string::String> {
         let both = [near, far].map(|side| side.iter().map(|texts| nets(texts)).collect::<Vec<_>>());
         let [near, far] = both.each_ref().map(|side| {
             let end = |(i, nets)| End { index: i as u32 + 1, speed: 0, flags: InterfaceFlags(0), nets };
@@ -127,7 +132,7 @@ mod tests {
                 .map(|(i, nets): (usize, &Vec<Net>)| end((i, &nets[..])))
                 .collect::<Vec<_>>()
         });
-        pairs(&near, &far, 16).iter().map(|p| alloc::format!("{} {}", p.near.1, p.far.1)).collect()
+        pairs(&near, &far, vain, 16).iter().map(|p| alloc::format!("{} {}", p.near.1, p.far.1)).collect()
     }
 
     #[test]
@@ -143,6 +148,19 @@ mod tests {
         assert_eq!(shown(near, &[&["10.0.0.9/24"]]), ["10.0.0.1 10.0.0.9", "10.0.0.2 10.0.0.9"]);
         let far: &[&[&str]] = &[&["10.0.0.8/24"], &["10.0.0.9/24"]];
         assert_eq!(shown(near, far), ["10.0.0.1 10.0.0.8", "10.0.0.2 10.0.0.9"], "and no more than needed");
+    }
+
+    #[test]
+    fn other_pairs_are_tried_where_some_were_tried_in_vain() {
+        let near: &[&[&str]] = &[&["10.0.0.1/24"], &["10.0.0.2/24"]];
+        let far: &[&[&str]] = &[&["10.0.0.8/24"], &["10.0.0.9/24"]];
+        let crossed = ["10.0.0.1 10.0.0.9", "10.0.0.2 10.0.0.8"];
+        assert_eq!(shown_after(near, far, &[(1, 1), (2, 2)]), crossed);
+        assert_eq!(
+            shown_after(near, far, &[(2, 2)]),
+            ["10.0.0.1 10.0.0.8", "10.0.0.1 10.0.0.9", "10.0.0.2 10.0.0.8"]
+        );
+        assert!(shown_after(near, far, &[(1, 1), (2, 2), (1, 2), (2, 1)]).is_empty());
     }
 
     #[test]

@@ -286,7 +286,7 @@ impl Worker {
                 self.lane_up(peer, lane, link, way);
                 self.settle();
             }
-            (Err(why), Some(way)) => self.lane_refused(peer, way, why.to_string()),
+            (Err(why), Some(way)) => self.lane_refused(peer, way, why.to_string(), false),
             (Err(_), None) => {}
         }
     }
@@ -409,7 +409,7 @@ impl Worker {
         let (peer, place) = match self.wireup.handshakes.remove(&token).map(|handshake| handshake.half) {
             Some(Half::Ours(_, peer, place)) => (peer, place),
             Some(Half::Lane(_, peer, way)) => {
-                self.lane_refused(peer, way, format!("it refused: {reason}"));
+                self.lane_refused(peer, way, format!("it refused: {reason}"), false);
                 // the peer has forgotten the session
                 if reason == Reject::NoSession && self.core.lane(peer).is_none() {
                     self.gone(peer, "it no longer knows the session".into());
@@ -453,7 +453,7 @@ impl Worker {
                 }
                 self.try_next(peer, format!("{place}: {why}"));
             }
-            Half::Lane(_, peer, way) => self.lane_refused(peer, way, why.to_owned()),
+            Half::Lane(_, peer, way) => self.lane_refused(peer, way, why.to_owned(), !handshake.reached),
             Half::Theirs(_, Some((_, session))) if session.kind != Kind::Session => {}
             Half::Theirs(_, Some((peer, _))) => {
                 let lost = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Lost));

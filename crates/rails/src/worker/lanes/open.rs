@@ -20,6 +20,8 @@ pub(in super::super) const ANSWER: Duration = Duration::from_secs(5);
 /// How long to wait before the next attempt where there was a lane before, at first and at most; and where there never was.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 const NEVER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Most pairs that are tried for one peer.
+const MAX_WAYS: usize = 64;
 /// What an interface is thought to do that does not say: 1 Gb/s, in Mb/s.
 const UNKNOWN_SPEED: u32 = 1000;
 
@@ -42,6 +44,8 @@ pub(in super::super) struct Way {
     opening: u16,
     /// There was a lane before.
     worked: bool,
+    /// Nobody was reached: the interfaces may not be of one network after all.
+    vain: bool,
     retry: Instant,
     pause: Duration,
     /// Why there is none.
@@ -55,6 +59,7 @@ impl Way {
             state: State::Idle,
             opening: 0,
             worked: false,
+            vain: false,
             retry: Instant::now(),
             pause: NEVER.0,
             why: None,
@@ -106,7 +111,7 @@ impl Worker {
         let ours: Vec<_> = self.wireup.offer.interfaces().iter().map(end).collect();
         let theirs: Vec<_> = lanes.theirs.iter().map(end).collect();
         lanes.ways =
-            pairs(&ours, &theirs, MAX_LANES.min(self.config.lanes)).into_iter().map(Way::new).collect();
+            pairs(&ours, &theirs, &[], MAX_LANES.min(self.config.lanes)).into_iter().map(Way::new).collect();
         // the lane that there is takes one of them
         for lane in &mut lanes.up {
             let at = lanes.ways.iter().position(|way| {
@@ -117,6 +122,22 @@ impl Worker {
             lane.way = at;
             if let Some(way) = at.and_then(|at| lanes.ways.get_mut(at)) {
                 way.opened(lane.number);
+            }
+        }
+    }
+
+    /// Finds other pairs for interfaces that do not reach those they were to go with.
+    fn plan_others(&mut self, peer: PeerIdx) {
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+        let key = |pair: &Pair| (pair.near.0, pair.far.0);
+        let in_vain = |way: &&Way| way.is_idle() && way.vain;
+        let vain: Vec<_> = lanes.ways.iter().filter(in_vain).map(|way| key(&way.pair)).collect();
+        let ours: Vec<_> = self.wireup.offer.interfaces().iter().map(end).collect();
+        let theirs: Vec<_> = lanes.theirs.iter().map(end).collect();
+        for pair in pairs(&ours, &theirs, &vain, MAX_LANES.min(self.config.lanes)) {
+            let known = lanes.ways.iter().any(|way| key(&way.pair) == key(&pair));
+            if !known && lanes.ways.len() < MAX_WAYS {
+                lanes.ways.push(Way::new(pair));
             }
         }
     }
@@ -133,7 +154,7 @@ impl Worker {
         let due: Vec<usize> = (0..lanes.ways.len()).filter(|at| due(&lanes.ways[*at])).collect();
         for at in due {
             if let Err(why) = self.open_lane(peer, at) {
-                self.lane_refused(peer, at, why);
+                self.lane_refused(peer, at, why, true);
             }
         }
     }
@@ -180,15 +201,20 @@ impl Worker {
         self.wireup
             .handshakes
             .retain(|_, h| !matches!(h.half, Half::Lane(_, of, way) if of == peer && way == at));
-        self.lane_refused(peer, at, "the peer gave it up".into());
+        self.lane_refused(peer, at, "the peer gave it up".into(), false);
     }
 
-    /// An attempt to open a lane has come to nothing.
-    pub(in super::super) fn lane_refused(&mut self, peer: PeerIdx, at: usize, why: String) {
+    /// An attempt to open a lane has come to nothing; `vain`: nobody was reached.
+    pub(in super::super) fn lane_refused(&mut self, peer: PeerIdx, at: usize, why: String, vain: bool) {
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let Some(way) = lanes.ways.get_mut(at) else { return };
         let news = way.why.as_deref() != Some(&why);
         way.failed(why.clone());
+        way.vain = vain && !way.worked;
+        if way.vain {
+            self.plan_others(peer);
+        }
+        let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return };
         if news {
             let name = lanes.way_name(at, self.wireup.offer.interfaces());
             self.event(peer, Some(name), What::LaneRefused(why));

@@ -121,7 +121,7 @@ impl Worker {
         let (ours, theirs, most) =
             (self.wireup.offer.interfaces(), &lanes.theirs, MAX_LANES.min(self.config.lanes));
         let ends = [ours, theirs].map(|side| side.iter().map(end).collect::<Vec<_>>());
-        let found = pairs(&ends[0], &ends[1], most);
+        let found = pairs(&ends[0], &ends[1], &[], most);
         let (near, far): (Vec<u32>, Vec<u32>) = found.iter().map(|pair| (pair.near.0, pair.far.0)).unzip();
         let way = |pair: &Pair| WayReport {
             near: numbered(ours, pair.near).side(),
