@@ -4,7 +4,7 @@
 //! - [`pair`]: which interface of this side with which of the other's.
 //! - [`estimate`]: how fast a lane is and how long it takes, from what has been acknowledged.
 //! - [`choose`]: which lane takes what is next.
-//! - [`share`]: the lane that delivers a message first, and how much of a long one each lane is to carry so that all of them
+//! - [`mod@share`]: the lane that delivers a message first, and how much of a long one each lane is to carry so that all of them
 //!   end together.
 
 pub mod choose;
