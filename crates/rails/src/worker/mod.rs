@@ -268,6 +268,8 @@ pub struct Worker {
     began: Instant,
     /// Peers that a network leads to, and when their lanes are looked at next.
     netted: Vec<PeerIdx>,
+    /// Those of them that several lanes lead to.
+    wide: Vec<PeerIdx>,
     next_look: Instant,
 }
 
@@ -319,6 +321,7 @@ impl Worker {
             rounds: 0,
             began: Instant::now(),
             netted: Vec::new(),
+            wide: Vec::new(),
             next_look: Instant::now(),
             idle: Idle::new(config.yielding, config.sleep_after),
             notes: Notes::new(config.log.as_ref()),
@@ -598,11 +601,14 @@ impl Worker {
 
     /// Tells the peers that several lanes lead to what was seen of their order.
     fn tell_seen(&mut self) {
-        for peer in &self.netted {
-            if self.core.peers[peer.0 as usize].budget != u32::MAX {
-                self.core.engine.tell_seen(*peer, false);
+        let core = &mut self.core;
+        self.wide.retain(|peer| {
+            let wide = core.peers[peer.0 as usize].budget != u32::MAX;
+            if wide {
+                core.engine.tell_seen(*peer, false);
             }
-        }
+            wide
+        });
     }
 
     /// The next event, oldest first.

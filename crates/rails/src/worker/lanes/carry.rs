@@ -86,10 +86,18 @@ impl Worker {
             lanes.scattered = self.core.engine.next_seq(peer);
         }
         lanes.choose(link, &loads, 0);
+        self.put_back(peer, lanes);
+    }
+
+    /// Notes by which lane short messages go, and how much may before that is thought over.
+    fn put_back(&mut self, peer: PeerIdx, lanes: Box<Lanes>) {
         let budget = self.budget(peer, &lanes);
         let info = &mut self.core.peers[peer.0 as usize];
+        if budget != u32::MAX && info.budget == u32::MAX && !self.wide.contains(&peer) {
+            self.wide.push(peer);
+        }
         info.budget = budget;
-        info.lane = lanes.index(link).map(|_| (RailId::Tcp, link));
+        info.lane = lanes.index(lanes.current).map(|_| (RailId::Tcp, lanes.current));
         info.lanes = Some(lanes);
     }
 
@@ -103,11 +111,7 @@ impl Worker {
         let waits = !self.carry_parcels(peer, &mut lanes, &mut fill)
             || !self.carry_frames(peer, &mut lanes, &mut fill)
             || !self.carry_bulk(peer, &mut lanes, &mut fill);
-        let budget = self.budget(peer, &lanes);
-        let info = &mut self.core.peers[peer.0 as usize];
-        info.budget = budget;
-        info.lane = lanes.index(lanes.current).map(|_| (RailId::Tcp, lanes.current));
-        info.lanes = Some(lanes);
+        self.put_back(peer, lanes);
         if waits {
             self.wait_for_room(peer);
         }
