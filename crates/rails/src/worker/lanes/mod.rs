@@ -350,7 +350,8 @@ impl Worker {
             }
             Down::Protocol(what) => return self.gone(peer, what.clone()),
             Down::Lost(error) => {
-                let told = !matches!(error.raw_os_error(), Some(libc::ETIMEDOUT));
+                let by_peer = [libc::ECONNRESET, libc::ECONNABORTED, libc::EPIPE];
+                let told = error.raw_os_error().is_none_or(|code| by_peer.contains(&code));
                 (format!("the connection was lost: {error}"), told)
             }
         };

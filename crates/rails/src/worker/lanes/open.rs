@@ -41,7 +41,7 @@ pub(in super::super) struct Way {
     pub pair: Pair,
     state: State,
     /// The number of the lane that is being opened.
-    opening: u16,
+    opening: Option<u16>,
     /// There was a lane before.
     worked: bool,
     /// Nobody was reached: the interfaces may not be of one network after all.
@@ -57,7 +57,7 @@ impl Way {
         Self {
             pair,
             state: State::Idle,
-            opening: 0,
+            opening: None,
             worked: false,
             vain: false,
             retry: Instant::now(),
@@ -68,6 +68,7 @@ impl Way {
 
     pub(super) fn opened(&mut self, number: u16) {
         (self.state, self.worked, self.pause, self.why) = (State::Up(number), true, AGAIN.0, None);
+        self.opening = None;
     }
 
     pub(super) fn ended(&mut self) {
@@ -186,7 +187,7 @@ impl Worker {
             nonce: Nonce(random().map_err(|error| error.to_string())?),
         };
         let half = Half::Lane(Box::new(Initiator::new(args, self.wireup.offer.clone())), peer, at);
-        lanes.ways[at].opening = number;
+        lanes.ways[at].opening = Some(number);
         self.wireup
             .add(Stream::Tcp(stream), half, Instant::now() + CONNECT)
             .map(|_| ())
@@ -196,7 +197,7 @@ impl Worker {
     /// A lane that is being opened is not to come about.
     pub(super) fn abandon_lane(&mut self, peer: PeerIdx, number: u16) {
         let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return };
-        let opening = |way: &Way| way.state == State::Opening && way.opening == number;
+        let opening = |way: &Way| way.state == State::Opening && way.opening == Some(number);
         let Some(at) = lanes.ways.iter().position(opening) else { return };
         self.wireup
             .handshakes
@@ -211,6 +212,10 @@ impl Worker {
         let news = way.why.as_deref() != Some(&why);
         way.failed(why.clone());
         way.vain = vain && !way.worked;
+        if let Some(number) = way.opening.take().filter(|_| vain) {
+            // nobody has heard of it
+            lanes.spent.remove(&number);
+        }
         if way.vain {
             self.plan_others(peer);
         }

@@ -95,15 +95,17 @@ impl Worker {
 
     /// Until when a look is due even if nothing happens; none while there is nothing to see.
     pub(in super::super) fn lanes_due(&self) -> Option<Instant> {
-        let busy = |peer: &PeerIdx| {
-            let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
-            lanes.is_some_and(|lanes| {
-                lanes.lost.is_some()
-                    || lanes.up.iter().any(|lane| lane.queued > 0 || lane.stalled.is_some())
-                    || lanes.opens && lanes.planned && lanes.ways.iter().any(|way| way.is_idle())
-            })
+        let due = |peer: &PeerIdx| {
+            let lanes = self.core.peers[peer.0 as usize].lanes.as_ref()?;
+            let busy =
+                lanes.lost.is_some() || lanes.up.iter().any(|lane| lane.queued > 0 || lane.stalled.is_some());
+            if busy {
+                return Some(self.next_look);
+            }
+            let retries = lanes.ways.iter().filter_map(super::Way::retry);
+            retries.filter(|_| lanes.opens).min().map(|at| at.max(self.next_look))
         };
-        self.netted.iter().any(busy).then_some(self.next_look)
+        self.netted.iter().filter_map(due).min()
     }
 
     fn watch_peer(&mut self, peer: PeerIdx, now: Instant) {
