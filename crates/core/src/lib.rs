@@ -9,6 +9,7 @@
 //! | [`proto`] | what is sent, when, and what arriving frames mean: the [`Engine`](proto::Engine) |
 //! | [`matching`] | which receive takes which message |
 //! | [`cost`] | which protocol for which size, and why |
+//! | [`lanes`] | several connections to a peer: which to open, how fast they are, who carries what |
 //! | [`state`], [`slab`] | state machines as data; operations by slot and generation |
 //! | [`sim`] | a network of engines in one thread, with a clock of its own, for tests |
 //!

@@ -38,7 +38,7 @@ pub struct Config {
     pub long_over: Names,
     /// Most that may be sent by an interface.
     pub caps: Caps,
-    /// Messages shorter than this take one lane, in bytes.
+    /// When less than this of long messages waits for a peer, one lane takes it, in bytes.
     pub stripe_min: usize,
     /// Port of the listener; 0: a free one.
     pub port: u16,
@@ -126,7 +126,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "STRIPE_MIN",
-        "bytes from which on a message may take several interfaces at once (default 0: where it helps)",
+        "bytes of long messages waiting for a peer below which one interface takes them (default 0: shared where it helps)",
     ),
     ("PORT", "port of the listener (default: a free one)"),
     (

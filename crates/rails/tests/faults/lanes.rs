@@ -1,6 +1,6 @@
 //! Several rails to one host, and rails that fail while they are used.
 
-use crate::support::alone::{alone_in_net, pause};
+use crate::support::alone::alone_in_net;
 use crate::support::net::{host_with_rails, rail, reset};
 use crate::support::node::{End, GONE, Node};
 use crate::support::puppet::{Puppet, settings};
@@ -84,9 +84,8 @@ impl Vandal {
 #[test]
 fn rails_that_fail_in_turn_lose_nothing_and_repeat_nothing() {
     alone_in_net(|| {
-        let (mut node, mut puppet, peer, back) = joined(3, "");
+        let (mut node, mut puppet, peer, _) = joined(3, "");
         puppet.ask_beside(&mut node, "echo");
-        let _ = back;
         let mut vandal = Vandal { rails: 3, down: None, next: Instant::now(), turn: 0 };
         let (mut adds, mut last, mut waiting) = (0u64, None, VecDeque::new());
         let (mut tag, mut put, mut echoed) = (100, 0, 0);
@@ -196,6 +195,5 @@ fn a_killed_process_is_noticed_on_all_its_rails() {
         puppet.kill();
         assert_eq!(node.wait(waits), GONE);
         node.lost(peer, &puppet.address.clone());
-        pause(1);
     });
 }
