@@ -115,6 +115,15 @@ pub struct Next {
 }
 
 impl Next {
+    /// How many bytes of an operation's memory follow the header.
+    #[inline]
+    pub fn payload_len(&self) -> usize {
+        match self.payload {
+            Out::Bytes(span) => span.len,
+            _ => 0,
+        }
+    }
+
     /// Its payload's bytes, if their operation lives until the peer has answered for them: a rail need not copy those. What
     /// completes when it was sent, and results that are forgotten then, a rail copies if it may have to send them again.
     #[inline]

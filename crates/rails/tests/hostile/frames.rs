@@ -6,9 +6,10 @@ use crate::support::puppet::{Puppet, settings};
 use crate::support::resident;
 use crate::support::stranger::{Noise, Shaken, beside, identity, is_ended, shake, shake_lane};
 use polyrail_core::frame::{
-    AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, Matching, OpId, Order, RemoteAddr, Status,
+    AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, Matching, OpId, Order, PREFIX, RemoteAddr, Status,
+    peek_lengths,
 };
-use polyrail_core::proto::Delivery;
+use polyrail_core::proto::{Delivery, REORDER_WINDOW};
 use polyrail_core::wire::{Reject, SessionId, Versions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -284,6 +285,48 @@ fn lanes_are_opened_by_who_knows_the_session_and_not_without_end() {
     for mut stream in open {
         beside(&mut victim.node, || assert!(is_ended(&mut stream)));
     }
+    victim.node.converse(victim.to_good);
+}
+
+/// The next frame of a stream.
+fn read_frame(stream: &mut impl Read) -> (Frame, Vec<u8>) {
+    let mut prefix = [0; PREFIX];
+    stream.read_exact(&mut prefix).expect("a frame");
+    let (header, payload) = peek_lengths(&prefix).expect("a frame");
+    let mut rest = vec![0; header + payload - PREFIX];
+    stream.read_exact(&mut rest).expect("the rest of it");
+    let all = [&prefix[..], &rest].concat();
+    (Frame::parse(&all[..header]).expect("a header").0, all[header..].to_vec())
+}
+
+/// A lane ends of whose many messages nobody has said yet that they were seen; the word comes only after the peer's own that it
+/// gives the lane up too, as when it was lost with the lane. What is to come again waits for it; answers do not.
+#[test]
+fn a_lane_is_given_up_before_it_is_known_what_was_seen() {
+    const COUNT: u64 = REORDER_WINDOW as u64 + 1000;
+    let mut victim = Victim::new();
+    let mut odd = victim.hostile();
+    let peer = victim.node.peer(&odd.address);
+    for tag in 0..COUNT {
+        assert!(victim.node.inject(peer, tag, 8), "{}", victim.node.why(peer));
+    }
+    let session = odd.outcome.as_ref().expect("a session").id;
+    let mut other = beside(&mut victim.node, || {
+        let mut first = odd.leftover.chain(&mut odd.stream);
+        (0..COUNT).for_each(|_| drop(read_frame(&mut first)));
+        shake_lane(&victim.address, odd.own, session, 1).expect("a lane")
+    });
+    victim.node.until("both lanes", |node| node.worker.lanes(peer).len() == 2);
+    let (seen, lane) = (COUNT as u32 - 1, 0);
+    beside(&mut victim.node, || {
+        assert!(offer_bytes(&mut other, &bytes(Frame::Retire { lane, received: COUNT - 1 }, &[])));
+        other.set_nonblocking(false).expect("a socket");
+        assert_eq!(read_frame(&mut other).0, Frame::Retire { lane, received: 0 });
+        assert!(offer_bytes(&mut other, &bytes(Frame::Seen { seq: seen }, &[])));
+        other.set_nonblocking(false).expect("a socket");
+        let (again, _) = read_frame(&mut other);
+        assert!(again.order().is_some_and(|order| order.seq == seen), "{again:?}");
+    });
     victim.node.converse(victim.to_good);
 }
 

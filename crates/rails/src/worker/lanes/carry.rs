@@ -10,7 +10,7 @@ use super::{Lane, Lanes, Worker};
 use crate::rail::{Full, LinkId, Parcel, Rail, RawIov};
 use polyrail_core::frame::MAX_HEADER;
 use polyrail_core::lanes::{Load, fastest, is_late, next_part, preferred};
-use polyrail_core::proto::{Out, PeerIdx, REORDER_WINDOW};
+use polyrail_core::proto::{Next, PeerIdx, REORDER_WINDOW};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,17 @@ fn for_short<'a>(loads: &'a [Load], lanes: &[Lane]) -> Cow<'a, [Load]> {
 struct Fill {
     loads: Vec<Load>,
     full: Vec<bool>,
+}
+
+/// What became of a frame that was to leave.
+enum Carried {
+    Away,
+    /// The lane is full.
+    Full,
+    /// Too many before it are not yet seen.
+    TooEarly,
+    /// The engine has another in its place.
+    Otherwise,
 }
 
 impl Fill {
@@ -76,8 +87,7 @@ impl Worker {
             several => {
                 let free = self.core.engine.unseen(peer) < MAY_CHANGE && lanes.resend.is_empty();
                 let stays = lanes.index(lanes.current);
-                let loads: Vec<_> =
-                    several.iter().map(|lane| lane.load(self.tcp.queued(lane.link))).collect();
+                let loads = self.fill(&lanes).loads;
                 preferred(&for_short(&loads, several), stays, free, 0).map(|at| (several[at].link, loads))
             }
         };
@@ -108,8 +118,9 @@ impl Worker {
             self.sample(&mut lanes);
         }
         let mut fill = self.fill(&lanes);
-        let waits = !self.carry_parcels(peer, &mut lanes, &mut fill)
-            || !self.carry_frames(peer, &mut lanes, &mut fill)
+        // answers go past what has to wait for its turn: it may be one of them that the peer waits for
+        let again = self.carry_parcels(peer, &mut lanes, &mut fill);
+        let waits = !self.carry_frames(peer, &mut lanes, &mut fill, again)
             || !self.carry_bulk(peer, &mut lanes, &mut fill);
         self.put_back(peer, lanes);
         if waits {
@@ -164,16 +175,35 @@ impl Worker {
         Some(len)
     }
 
-    /// Control frames and messages. False: some wait for room.
-    fn carry_frames(&mut self, peer: PeerIdx, lanes: &mut Lanes, fill: &mut Fill) -> bool {
+    /// Gives a frame to a lane.
+    fn carry_frame(&mut self, peer: PeerIdx, lanes: &mut Lanes, link: LinkId, next: &Next) -> Carried {
+        let sequenced = next.frame.order().is_some();
+        if sequenced && !self.in_order(peer, lanes) {
+            return Carried::TooEarly;
+        }
+        match self.transmit(RailId::Tcp, link, next) {
+            Some(Ok(())) => {
+                self.core.engine.transmitted(peer, next);
+                if sequenced && lanes.current != link {
+                    lanes.scattered = self.core.engine.next_seq(peer);
+                }
+                Carried::Away
+            }
+            Some(Err(Full)) => Carried::Full,
+            None => {
+                self.core.engine.unlisted(peer, next);
+                Carried::Otherwise
+            }
+        }
+    }
+
+    /// Control frames and, if they have their turn, messages. False: some wait for room.
+    fn carry_frames(&mut self, peer: PeerIdx, lanes: &mut Lanes, fill: &mut Fill, turn: bool) -> bool {
         loop {
-            let Some(next) = self.core.engine.poll_transmit(peer, 0) else { return true };
-            let len = match next.payload {
-                Out::Bytes(span) => span.len,
-                _ => 0,
-            };
+            let Some(next) = self.core.engine.poll_transmit(peer, 0) else { return turn };
+            let len = next.payload_len();
             let sequenced = next.frame.order().is_some();
-            if sequenced && !self.in_order(peer, lanes) {
+            if sequenced && !turn {
                 return false;
             }
             let free = !sequenced || self.core.engine.unseen(peer) < MAY_CHANGE;
@@ -182,28 +212,16 @@ impl Worker {
                 return false;
             };
             // what is not urgent is not queued where it may have to wait for long
-            let lane = &lanes.up[at];
-            if fill.full[at] || len > 0 && fill.loads[at].queued > lane.estimate.window() {
+            if len > 0 && fill.loads[at].queued > lanes.up[at].estimate.window() {
                 return false;
             }
-            let link = lane.link;
-            match self.transmit(RailId::Tcp, link, &next) {
-                Some(Ok(())) => {
-                    self.core.engine.transmitted(peer, &next);
-                    if sequenced {
-                        if lanes.current != link {
-                            lanes.scattered = self.core.engine.next_seq(peer);
-                        }
-                        lanes.choose(link, &fill.loads, len);
-                    }
-                    fill.sent(at, len);
-                }
-                Some(Err(Full)) => {
-                    fill.full[at] = true;
-                    return false;
-                }
-                None => self.core.engine.unlisted(peer, &next),
+            match self.carry_frame(peer, lanes, lanes.up[at].link, &next) {
+                Carried::Away if sequenced => lanes.choose(lanes.up[at].link, &fill.loads, len),
+                Carried::Away => {}
+                Carried::Otherwise => continue,
+                Carried::Full | Carried::TooEarly => return false,
             }
+            fill.sent(at, len);
         }
     }
 
@@ -237,25 +255,12 @@ impl Worker {
             };
             let Some((at, slice)) = next_part(&loads, left, room) else { return false };
             let Some(next) = self.core.engine.poll_transmit(peer, slice as usize) else { return true };
-            let len = match next.payload {
-                Out::Bytes(span) => span.len,
-                _ => 0,
-            };
-            // a part of a long put
-            let sequenced = next.frame.order().is_some();
-            if sequenced && !self.in_order(peer, lanes) {
-                return false;
-            }
-            match self.transmit(RailId::Tcp, lanes.up[at].link, &next) {
-                Some(Ok(())) => {
-                    self.core.engine.transmitted(peer, &next);
-                    if sequenced {
-                        lanes.scattered = self.core.engine.next_seq(peer);
-                    }
-                    fill.sent(at, len);
-                }
-                Some(Err(Full)) => fill.full[at] = true,
-                None => self.core.engine.unlisted(peer, &next),
+            match self.carry_frame(peer, lanes, lanes.up[at].link, &next) {
+                Carried::Away => fill.sent(at, next.payload_len()),
+                Carried::Otherwise => {}
+                Carried::Full => fill.full[at] = true,
+                // a part of a long put
+                Carried::TooEarly => return false,
             }
         }
         true

@@ -261,6 +261,8 @@ impl Worker {
         self.forget_link(peer, link);
         self.event(peer, Some(name), What::LaneDown(why.to_owned()));
         self.core.engine.say(peer, Frame::Retire { lane: number, received });
+        // what is to come again may have to wait until the peer knows this
+        self.core.engine.tell_seen(peer, true);
         self.choose_lane(peer);
     }
 
