@@ -10,13 +10,17 @@ const LEAST_PART: u64 = 8 << 10;
 const LATE: (u64, u64) = (2 * LEAST_SLICE, 250 * MS);
 /// Another lane is chosen if it delivers earlier by this much: one part in so many, and nanoseconds.
 const BETTER: (u64, u64) = (8, 20_000);
+/// Nor does it count if the lane in use holds so much, in nanoseconds: a stream of small messages always leaves some behind, and
+/// each that changes lanes is one for which the receiver has to restore the order.
+const USUAL: u64 = 100_000;
 
 /// The lane that delivers `len` bytes first; the one in use, `stays`, unless another is clearly better and may be taken (`free`).
 pub fn preferred(loads: &[Load], stays: Option<usize>, free: bool, len: u64) -> Option<usize> {
     let best = fastest(loads, len)?;
     let Some(at) = stays.filter(|at| *at != best) else { return Some(best) };
     let (now, then) = (loads[at].arrival(len), loads[best].arrival(len));
-    let better = now.saturating_sub(then) > then / BETTER.0 + BETTER.1;
+    let usual = USUAL.min(now - loads[at].latency);
+    let better = now.saturating_sub(then) > then / BETTER.0 + BETTER.1 + usual;
     Some(if free && better { best } else { at })
 }
 
@@ -66,6 +70,9 @@ mod tests {
             preferred(&[lane(GIGABIT, MS, 0), lane(GIGABIT, MS - MS / 20, 0)], Some(0), true, 0),
             Some(0)
         );
+        let queued = |bytes| [lane(GIGABIT, MS / 10, bytes), lane(GIGABIT, MS / 10, 0)];
+        assert_eq!(preferred(&queued(10_000), Some(0), true, 0), Some(0), "it is through at once");
+        assert_eq!(preferred(&queued(30_000), Some(0), true, 0), Some(1));
         assert_eq!(preferred(&[], Some(0), true, 0), None);
     }
 

@@ -245,12 +245,14 @@ impl TcpRail {
         (self.up > 0 && !self.config.silence.is_zero()).then(|| self.watched + self.config.silence / WATCHES)
     }
 
-    /// A link whose peer is to be told how many frames have come by it, and how many; it counts as told.
-    pub fn next_owed(&mut self) -> Option<(LinkId, u64)> {
+    /// A link whose peer is to be told how many frames have come by it; how many, and whether they were much lately. It counts as
+    /// told.
+    pub fn next_owed(&mut self) -> Option<(LinkId, u64, bool)> {
         while let Some(id) = self.owing.pop() {
             if let Some(link) = self.link(id) {
                 link.owing = false;
-                return Some((LinkId(id), link.rx.tell()));
+                let much = link.rx.owes();
+                return Some((LinkId(id), link.rx.tell(), much));
             }
         }
         None

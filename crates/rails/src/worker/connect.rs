@@ -396,7 +396,7 @@ impl Worker {
         if links.len() <= link.0 as usize {
             links.resize_with(link.0 as usize + 1, || None);
         }
-        links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, long: false });
+        links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, much: false });
         let info = &mut self.core.peers[peer.0 as usize];
         info.lane = Some((rail, link));
         info.budget = u32::MAX;

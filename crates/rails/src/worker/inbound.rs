@@ -36,8 +36,8 @@ pub(crate) struct LinkInfo {
     pub peer: PeerIdx,
     /// What is coming in pieces, its frame and payload's length, and where it goes.
     pub incoming: Option<(Incoming, Frame, usize, Span)>,
-    /// It has carried a long message.
-    pub long: bool,
+    /// It has carried a long message, or many: more lanes are of use.
+    pub much: bool,
 }
 
 /// A [`Sink`] for one rail.
@@ -237,7 +237,7 @@ impl Sink for Inbound<'_> {
         };
         if let Some(info) = self.core.link(self.rail, link) {
             info.incoming = Some((incoming, frame, len, place));
-            info.long = true;
+            info.much = true;
         }
         span
     }

@@ -592,8 +592,10 @@ impl Worker {
 
     /// Tells peers what came.
     fn acknowledge(&mut self) {
-        while let Some((link, received)) = self.tcp.next_owed() {
-            let Some(peer) = self.core.link(RailId::Tcp, link).map(|info| info.peer) else { continue };
+        while let Some((link, received, much)) = self.tcp.next_owed() {
+            let Some(info) = self.core.link(RailId::Tcp, link) else { continue };
+            info.much |= much;
+            let peer = info.peer;
             self.tell_got(peer, link, received);
         }
         self.tell_seen();

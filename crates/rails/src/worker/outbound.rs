@@ -110,7 +110,7 @@ const LONG: usize = 8 << 10;
 impl Core {
     fn carried_long(&mut self, rail: RailId, link: LinkId) {
         if let Some(info) = self.link(rail, link) {
-            info.long = true;
+            info.much = true;
         }
     }
 

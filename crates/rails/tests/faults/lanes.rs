@@ -13,8 +13,8 @@ const KEY: u64 = 7;
 const WORDS: u64 = 8;
 const CONSTANT: u64 = 9;
 
-/// A node and a puppet on two hosts that so many rails join, all of them in use; and the peers' numbers on either side.
-fn joined(rails: usize, more: &str) -> (Node, Puppet, PeerIdx, u64) {
+/// A node and a puppet on two hosts that so many rails join; and the peers' numbers on either side.
+fn met(rails: usize, more: &str) -> (Node, Puppet, PeerIdx, u64) {
     let line = format!("RAILS=tcp {more}");
     let mut puppet = host_with_rails(rails);
     puppet.open(&line);
@@ -22,6 +22,12 @@ fn joined(rails: usize, more: &str) -> (Node, Puppet, PeerIdx, u64) {
     let back = puppet.introduce(&mut node);
     let peer = node.peer(&puppet.address);
     node.meet(peer);
+    (node, puppet, peer, back)
+}
+
+/// The same, with all rails in use and some regions there.
+fn joined(rails: usize, more: &str) -> (Node, Puppet, PeerIdx, u64) {
+    let (mut node, mut puppet, peer, back) = met(rails, more);
     let there = puppet.number_beside(&mut node, &format!("recv {back} 1 {LARGE}"));
     let here = node.send(peer, 1, LARGE);
     assert_eq!(puppet.ask_beside(&mut node, &format!("wait {there}")), "Right");
@@ -50,6 +56,16 @@ fn a_long_message_takes_all_rails() {
         // the other way: what is put, what is got
         let ops = [node.put(peer, KEY, 99, LARGE), node.get_expecting(peer, KEY, 99, LARGE)];
         assert!(ops.into_iter().all(|id| node.wait(id) == End::Right), "{}", node.why(peer));
+    });
+}
+
+/// Whoever of the two opens rails, and whoever sends.
+#[test]
+fn many_short_messages_take_all_rails() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, back) = met(3, "");
+        assert_eq!(puppet.ask_beside(&mut node, &format!("inject {back} 2000 64")), "0");
+        node.until("all rails in use", |node| node.worker.lanes(peer).len() == 3);
     });
 }
 

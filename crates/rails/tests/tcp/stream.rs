@@ -112,7 +112,7 @@ fn check(side: &mut Side, way: &mut Way, arrived: &mut u64) {
 
 /// Tells the sender what came, where the rail says that it is time.
 fn tell(receiver: &mut Side, sender: &mut Side, link: LinkId) {
-    while let Some((_, received)) = receiver.rail.next_owed() {
+    while let Some((_, received, _)) = receiver.rail.next_owed() {
         assert!(sender.rail.release(link, received), "{received} frames came");
     }
 }

@@ -196,7 +196,7 @@ impl Worker {
         if links.len() <= link.0 as usize {
             links.resize_with(link.0 as usize + 1, || None);
         }
-        links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, long: false });
+        links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, much: false });
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let speed = way.and_then(|way| lanes.ways.get(way)).map_or(0, |way| way.pair.speed);
         // what interfaces claim counts for less than what others of the same pair of hosts do

@@ -110,12 +110,12 @@ impl Worker {
 
     fn watch_peer(&mut self, peer: PeerIdx, now: Instant) {
         let Some(mut lanes) = self.core.peers[peer.0 as usize].lanes.take() else { return };
-        let long = |link: crate::rail::LinkId| {
+        let much = |link: crate::rail::LinkId| {
             let links = &self.core.links[RailId::Tcp as usize];
-            links.get(link.0 as usize).and_then(Option::as_ref).is_some_and(|info| info.long)
+            links.get(link.0 as usize).and_then(Option::as_ref).is_some_and(|info| info.much)
         };
         // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
-        let wanted = lanes.planned || lanes.up.iter().any(|lane| long(lane.link) || lane.queued >= MANY);
+        let wanted = lanes.planned || lanes.up.iter().any(|lane| much(lane.link) || lane.queued >= MANY);
         let moved =
             |lane: &Lane| lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued;
         if lanes.up.iter().any(moved) {
