@@ -169,7 +169,7 @@ impl Estimate {
         self.rate = u64::try_from(mixed).unwrap_or(u64::MAX).max(LEAST_RATE);
     }
 
-    /// The lane as [`super::share()`] sees it, with so much in it. What has left and is only not acknowledged yet is nothing that
+    /// The lane as [`super::share`] sees it, with so much in it. What has left and is only not acknowledged yet is nothing that
     /// the next byte has to wait for.
     pub fn load(&self, queued: u64) -> Load {
         Load { rate: self.rate, latency: self.min_rtt / 2, queued: queued.saturating_sub(self.left) }

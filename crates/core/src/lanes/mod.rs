@@ -4,7 +4,7 @@
 //! - [`pair`]: which interface of this side with which of the other's.
 //! - [`estimate`]: how fast a lane is and how long it takes, from what has been acknowledged.
 //! - [`choose`]: which lane takes what is next.
-//! - [`mod@share`]: the lane that delivers a message first, and how much of a long one each lane is to carry so that all of them
+//! - [`share`]: the lane that delivers a message first, and how much of a long one each lane is to carry so that all of them
 //!   end together.
 
 pub mod choose;
@@ -15,7 +15,7 @@ pub mod share;
 pub use choose::{is_late, next_part, preferred};
 pub use estimate::{Estimate, Sample};
 pub use pair::{End, Pair, pairs};
-pub use share::{Load, fastest, finish, share};
+pub use share::{Load, fastest, finish};
 
 /// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;

@@ -71,11 +71,6 @@ pub fn finish(loads: &[Load], left: u64) -> u64 {
     best
 }
 
-/// How many of `left` bytes lane `which` is to carry, if all lanes are to end together.
-pub fn share(loads: &[Load], which: usize, left: u64) -> u64 {
-    loads.get(which).map_or(0, |lane| lane.share(finish(loads, left)).min(left))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +82,10 @@ mod tests {
 
     fn lane(rate: u64, latency: u64, queued: u64) -> Load {
         Load { rate, latency, queued }
+    }
+
+    fn share(lanes: &[Load], which: usize, left: u64) -> u64 {
+        lanes[which].share(finish(lanes, left)).min(left)
     }
 
     #[test]

@@ -57,7 +57,9 @@ impl Link {
     /// Both ends' addresses.
     pub(super) fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
         let socket = TcpStream::from(self.socket.try_clone().ok()?);
-        Some((socket.local_addr().ok()?, socket.peer_addr().ok()?))
+        // a socket for both families has IPv4 addresses in IPv6's clothes
+        let plain = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
+        Some((plain(socket.local_addr().ok()?), plain(socket.peer_addr().ok()?)))
     }
 
     pub(super) fn fd(&self) -> RawFd {

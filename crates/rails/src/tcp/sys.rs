@@ -102,8 +102,6 @@ pub struct Info {
     pub min_rtt: u32,
     /// Packets on their way.
     pub unacked: u32,
-    /// Whether a packet is sent again because nothing was acknowledged for a while: how often in a row.
-    pub retransmits: u32,
     /// Probes of a silent peer that were not answered.
     pub probes: u32,
     /// Milliseconds since the peer's kernel acknowledged something last.
@@ -112,12 +110,6 @@ pub struct Info {
     pub retransmitted: u32,
     /// Packets sent, altogether.
     pub segments: u32,
-    /// Bytes per second that were acknowledged lately.
-    pub delivery_rate: u64,
-    /// Whether that was limited by how much there was to send.
-    pub app_limited: bool,
-    /// Congestion window, in packets.
-    pub window: u32,
     /// Bytes that the peer's kernel is ready to take; 0 also where this kernel does not tell.
     pub peer_window: u32,
     /// Bytes given to the link and not acknowledged by the peer's kernel.
@@ -144,17 +136,13 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
     let word = |at: usize| bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
     let long = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
     Some(Info {
-        retransmits: u32::from(bytes[2]),
         probes: u32::from(bytes[3]),
-        app_limited: bytes[7] & 1 != 0,
         unacked: word(24),
         last_ack: word(56),
         rtt: word(68),
-        window: word(80),
         retransmitted: word(100),
         segments: word(156),
         min_rtt: word(148),
-        delivery_rate: long(160),
         peer_window: word(228),
         received: long(128),
         lost: word(32),

@@ -19,7 +19,7 @@ use crate::shm::{cma, fdpass};
 use polyrail_core::cost::{self, DirectCosts, Limits, RailCosts};
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
-use polyrail_core::wire::{Features, Kind, Nonce, Reject, SessionId, Versions};
+use polyrail_core::wire::{Features, Kind, Nonce, Reject, Versions};
 use polyrail_core::wireup::{
     Incoming, Peer, PeerEvent, PeerState, Respond, Responder, ResponderPhase, Session,
 };
@@ -28,7 +28,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 /// How long a stranger may take to say whom it wants, and how long what this side has to say may take to leave.
-const STRANGER_TIME: Duration = Duration::from_secs(5);
+pub(super) const STRANGER_TIME: Duration = Duration::from_secs(5);
 /// Shared-memory fragments: what one slot's bulk payload takes.
 const SHM_FRAGMENT: usize = 32 << 10;
 /// TCP fragments, in place of 256 KiB: 1.3 times the bandwidth between two hosts whose link is not the limit.
@@ -54,7 +54,8 @@ impl Worker {
             window,
             immediate: true,
         };
-        self.up(me, RailId::Loopback, crate::loopback::Loopback::LINK, route);
+        self.enter(me, RailId::Loopback, crate::loopback::Loopback::LINK);
+        self.connected(me, route);
     }
 
     /// Whether this process may read its own memory as if it were another's.
@@ -159,7 +160,7 @@ impl Worker {
         }
     }
 
-    fn shake(&mut self, token: u64) -> usize {
+    pub(super) fn shake(&mut self, token: u64) -> usize {
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return 0 };
         let reached = handshake.reached;
         let turn = handshake.turn(self.shm.doorbell().as_fd());
@@ -238,59 +239,6 @@ impl Worker {
         self.shake(token);
     }
 
-    /// A peer has proved the key on a connection that is to be one more lane.
-    fn decide_lane(&mut self, token: u64, session: Session, id: SessionId, lane: u16) {
-        let peer = self.by_id.get(&session.peer).copied();
-        let lanes = peer.and_then(|peer| self.core.peers[peer.0 as usize].lanes.as_ref());
-        let expected = lanes.is_some_and(|lanes| lanes.expects(id, lane));
-        let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
-        let Half::Theirs(responder, decided) = &mut handshake.half else { return };
-        let reason = match (self.wireup.closing, expected) {
-            (true, _) => Some(Reject::Closing),
-            (false, false) => Some(Reject::NoSession),
-            (false, true) => None,
-        };
-        if let Some(reason) = reason {
-            let _ = responder.reject(reason);
-            handshake.flush();
-            self.wireup.handshakes.remove(&token);
-            return;
-        }
-        *decided = peer.map(|peer| (peer, session));
-        let _ = responder.accept(&self.wireup.offer);
-        handshake.deadline = Instant::now() + STRANGER_TIME;
-        self.shake(token);
-    }
-
-    /// A connection has become one more lane.
-    fn lane_established(&mut self, handshake: Handshake, session: &Session, leftover: &[u8]) {
-        let Kind::Lane { session: id, lane } = session.kind else { return };
-        let Some(&peer) = self.by_id.get(&session.peer) else { return };
-        let way = match handshake.half {
-            Half::Lane(_, _, way) => Some(way),
-            _ => None,
-        };
-        let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
-        if !lanes.is_some_and(|lanes| lanes.session == id) {
-            return; // the session has ended in the meantime
-        }
-        if way.is_none()
-            && let Ok(near) = handshake.stream.local_ip()
-            && let Some(one) =
-                self.wireup.offer.interfaces().iter().find(|one| one.nets.iter().any(|net| net.ip() == near))
-        {
-            sockets::keep_to(&handshake.stream.fd(), one.name.as_str());
-        }
-        match (self.tcp.adopt(handshake.stream.into_fd(), leftover), way) {
-            (Ok(link), way) => {
-                self.lane_up(peer, lane, link, way);
-                self.settle();
-            }
-            (Err(why), Some(way)) => self.lane_refused(peer, way, why.to_string(), false),
-            (Err(_), None) => {}
-        }
-    }
-
     /// Both sides agree: the connection becomes a link.
     fn established(&mut self, token: u64, session: &Session, leftover: &[u8]) {
         let Some(mut handshake) = self.wireup.handshakes.remove(&token) else { return };
@@ -326,7 +274,9 @@ impl Worker {
         info.passed_over = passed_over;
         self.event_peer_up(peer, route, unix, session.offer.process.host);
         let info = &mut self.core.peers[peer.0 as usize];
-        if !unix {
+        if unix {
+            self.enter(peer, RailId::Shm, link);
+        } else {
             let theirs = session.offer.interfaces().to_vec();
             info.lanes = Some(Box::new(Lanes::new(session.id, opened, theirs)));
             if !self.netted.contains(&peer) {
@@ -334,7 +284,7 @@ impl Worker {
             }
             self.lane_up(peer, 0, link, None);
         }
-        self.up(peer, if unix { RailId::Shm } else { RailId::Tcp }, link, route);
+        self.connected(peer, route);
     }
 
     fn link_shm(
@@ -391,16 +341,19 @@ impl Worker {
         }
     }
 
-    fn up(&mut self, peer: PeerIdx, rail: RailId, link: LinkId, route: Route) {
+    /// A link leads to this peer, and short messages take it.
+    pub(super) fn enter(&mut self, peer: PeerIdx, rail: RailId, link: LinkId) {
         let links = &mut self.core.links[rail as usize];
         if links.len() <= link.0 as usize {
             links.resize_with(link.0 as usize + 1, || None);
         }
         links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, much: false });
         let info = &mut self.core.peers[peer.0 as usize];
-        info.lane = Some((rail, link));
-        info.budget = u32::MAX;
-        info.why = None;
+        (info.lane, info.budget) = (Some((rail, link)), u32::MAX);
+    }
+
+    fn connected(&mut self, peer: PeerIdx, route: Route) {
+        self.core.peers[peer.0 as usize].why = None;
         self.core.engine.connected(peer, route);
         self.settle();
     }

@@ -33,11 +33,14 @@ impl End {
 }
 
 /// Which of these interfaces an address belongs to.
-pub(super) fn interface_of(all: &[Interface], at: SocketAddr) -> End {
-    // a socket for both families has IPv4 addresses in IPv6's clothes
-    let ip = at.ip().to_canonical();
-    let found = all.iter().find(|one| one.nets.iter().any(|net| net.ip() == ip));
-    End { interface: found.map(|one| one.name), ip, port: Some(at.port()) }
+pub(super) fn interface_of(all: &[Interface], ip: IpAddr) -> Option<&Interface> {
+    all.iter().find(|one| one.nets.iter().any(|net| net.ip() == ip))
+}
+
+/// A connection's end at an address.
+pub(super) fn end_at(all: &[Interface], at: SocketAddr) -> End {
+    let interface = interface_of(all, at.ip()).map(|one| one.name);
+    End { interface, ip: at.ip(), port: Some(at.port()) }
 }
 
 /// An interface by its number, and one of its addresses.

@@ -41,7 +41,7 @@ impl Stream {
     /// This side's address.
     pub fn local_ip(&self) -> io::Result<IpAddr> {
         match self {
-            Self::Tcp(stream) => stream.local_addr().map(|at| at.ip()),
+            Self::Tcp(stream) => stream.local_addr().map(|at| at.ip().to_canonical()),
             Self::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }

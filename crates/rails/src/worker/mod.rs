@@ -4,7 +4,7 @@
 //! where the settings let it sleep. Who has several threads puts a lock around it. Nothing moves unless [`Worker::progress`] is
 //! called; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
-//! Files: `ops` what users ask; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
+//! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
 //! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `sockets` and `timer` (who
 //! sleeps is woken by deadlines); `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint; `idle` what polling in vain does.
 
@@ -18,7 +18,9 @@ mod inbound;
 mod lanes;
 mod ops;
 mod outbound;
+mod outcome;
 mod sockets;
+mod state;
 mod timer;
 mod top;
 mod wireup;
@@ -27,226 +29,34 @@ pub use buffers::User;
 pub use idle::{Idle, Rest};
 pub use lanes::{LaneReport, WayReport, Ways};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
+pub use outcome::{Counts, Event, EventKind, Issued, Refused};
 pub use wireup::{Strangers, host_id};
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::loopback::Loopback;
-use crate::rail::{Down, LinkId, Payload, Rail, RawIov};
+use crate::rail::{LinkId, Rail, RawIov};
 use crate::shm::ShmRail;
 use crate::tcp::TcpRail;
 use buffers::Buffers;
 use events::Notes;
-use inbound::{Inbound, LinkInfo, RailId};
-use lanes::{Lanes, Resume};
+use inbound::{Inbound, RailId};
 use polyrail_core::cost::Explanation;
-use polyrail_core::frame::{Frame, MAX_PAYLOAD, Matching, OpId};
-use polyrail_core::proto::{self, Engine, Failure, PeerIdx};
+use polyrail_core::frame::MAX_PAYLOAD;
+use polyrail_core::proto::{self, Engine, PeerIdx};
 use polyrail_core::wire::{Address, PeerId};
+use state::{Core, PeerInfo};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 use wireup::Wireup;
 
-/// How an operation was begun.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Issued {
-    /// It is complete; no event follows.
-    Done,
-    /// An event will end it.
-    Pending(OpId),
-}
-
-/// Why an operation was not begun. Nothing has happened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
-    /// No room, or not connected yet: make progress, then try again.
-    Again,
-    /// The peer cannot be reached; [`Worker::why`] says why.
-    Gone,
-}
-
-/// What kind of operation an event ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum EventKind {
-    /// A send.
-    Send,
-    /// A receive.
-    Recv,
-    /// A put.
-    Put,
-    /// A get.
-    Get,
-    /// An atomic.
-    Atomic,
-    /// A peer wrote to a region of this process; `data` is there if it sent some.
-    RemoteWrite,
-    /// A peer read from a region of this process.
-    RemoteRead,
-}
-
-/// The end of an operation.
-#[derive(Clone, Debug)]
-pub struct Event {
-    /// Of which kind.
-    pub kind: EventKind,
-    /// What the caller gave along.
-    pub user: User,
-    /// Who was at the other end.
-    pub peer: Option<PeerIdx>,
-    /// The message's tag, of a receive.
-    pub matching: Matching,
-    /// Immediate data that came with it.
-    pub data: Option<u64>,
-    /// Bytes that were sent.
-    pub len: u64,
-    /// Bytes that were placed: fewer than `len` when the message was truncated.
-    pub got: u64,
-    /// Where in a multi-receive buffer.
-    pub offset: u64,
-    /// Whether the buffer is the caller's again.
-    pub released: bool,
-    /// Why it failed, if it did.
-    pub error: Option<Failure>,
-    /// The region, of remote events.
-    pub key: u64,
-}
-
-impl Event {
-    fn of(kind: EventKind, user: User) -> Self {
-        let matching = Matching::Message;
-        Self {
-            kind,
-            user,
-            peer: None,
-            matching,
-            data: None,
-            len: 0,
-            got: 0,
-            offset: 0,
-            released: true,
-            error: None,
-            key: 0,
-        }
-    }
-}
-
 /// A function that active messages are given to: sender, header, payload. It runs during progress and to completion; it
 /// cannot call the worker.
 pub type Handler = Box<dyn FnMut(PeerIdx, &[u8], &[u8]) + Send>;
 
-/// What is known of a peer besides what the engine knows.
-struct PeerInfo {
-    id: PeerId,
-    address: Option<Address>,
-    /// The lane that short messages take.
-    lane: Option<(RailId, LinkId)>,
-    /// Bytes that may take it before that is thought over.
-    budget: u32,
-    /// All lanes, where a network leads to it.
-    lanes: Option<Box<Lanes>>,
-    /// Payloads of which only a part came.
-    resume: Vec<Resume>,
-    /// Its process, where memory may be reached directly.
-    pid: Option<i32>,
-    /// Why direct access failed, when it was tried and failed.
-    direct_refused: Option<String>,
-    /// Why messages travel as they do.
-    explanation: Option<Explanation>,
-    /// What was tried before the lane was found, and why it failed.
-    passed_over: Vec<String>,
-    /// Why the last session or attempt failed.
-    why: Option<String>,
-    /// Bytes of its frames that came before their turn.
-    held: usize,
-    /// Bytes that were read from its memory directly, and that were written to it.
-    direct: (u64, u64),
-}
-
 /// Rounds of progress between two looks at the clock for the lanes' sake.
 const LOOK_ROUNDS: u64 = 16;
-
-/// Most bytes of one peer's frames that are kept because they came before their turn.
-const HELD_MAX: usize = 64 << 20;
-
-/// Counts of what was done; for reports and tests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Direct writes into a peer's memory.
-    pub direct_writes: u64,
-}
-
-/// All that frames act on: apart from the rails, so that a rail can make progress into it.
-pub(crate) struct Core {
-    engine: Engine,
-    bufs: Buffers,
-    links: [Vec<Option<LinkInfo>>; 3],
-    peers: Vec<PeerInfo>,
-    events: VecDeque<Event>,
-    rma_kinds: HashMap<OpId, EventKind>,
-    held: HashMap<(PeerIdx, u32), (Frame, Vec<u8>)>,
-    due: Vec<(PeerIdx, u32)>,
-    /// Frames that were held have taken effect.
-    redelivered: bool,
-    cut: Vec<(RailId, LinkId, &'static str)>,
-    downs: Vec<(RailId, LinkId, Down)>,
-    /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
-    lane_news: Vec<(PeerIdx, u16, u64, bool)>,
-    handlers: HashMap<u16, Handler>,
-    counts: Counts,
-}
-
-impl Core {
-    #[inline]
-    fn link(&mut self, rail: RailId, link: LinkId) -> Option<&mut LinkInfo> {
-        self.links[rail as usize].get_mut(link.0 as usize)?.as_mut()
-    }
-
-    #[inline]
-    fn lane(&self, peer: PeerIdx) -> Option<(RailId, LinkId)> {
-        self.peers[peer.0 as usize].lane
-    }
-
-    fn active(&mut self, peer: PeerIdx, id: u16, header_len: u16, payload: Payload) {
-        let bytes = payload.to_vec();
-        if let Some(handler) = self.handlers.get_mut(&id) {
-            let (header, body) = bytes.split_at(usize::from(header_len).min(bytes.len()));
-            handler(peer, header, body);
-        }
-    }
-
-    /// The lane for a short message of so many bytes; none where that is to be thought over.
-    #[inline]
-    fn lane_for(&mut self, peer: PeerIdx, len: u64) -> Option<(RailId, LinkId)> {
-        let info = &mut self.peers[peer.0 as usize];
-        if info.budget != u32::MAX {
-            info.budget = info.budget.checked_sub(len as u32 + 64)?;
-        }
-        info.lane
-    }
-
-    /// Keeps a frame that came before its turn; false when the peer has too many of them.
-    fn hold(&mut self, peer: PeerIdx, seq: u32, frame: Frame, bytes: Vec<u8>) -> bool {
-        let held = &mut self.peers[peer.0 as usize].held;
-        *held += bytes.len();
-        let room = *held <= HELD_MAX;
-        self.held.insert((peer, seq), (frame, bytes));
-        room
-    }
-
-    fn release(&mut self, peer: PeerIdx, seq: u32) -> Option<(Frame, Vec<u8>)> {
-        let (frame, bytes) = self.held.remove(&(peer, seq))?;
-        self.peers[peer.0 as usize].held -= bytes.len();
-        Some((frame, bytes))
-    }
-
-    /// A frame that was held is complete: if its turn came before that, it is due now.
-    fn redeliver_if_due(&mut self, peer: PeerIdx, seq: u32) {
-        if self.engine.is_due(peer, seq) {
-            self.due.push((peer, seq));
-        }
-    }
-}
 
 /// One endpoint. See the module's documentation.
 pub struct Worker {

@@ -1,7 +1,7 @@
 //! Several connections to one peer, used as one.
 //!
 //! The connection that began the session is lane 0. The side that opened it opens the others, one for each pair of interfaces
-//! that reach each other, when there is something for them to do: a long message, or a lane in doubt. A lane that fails is
+//! that reach each other, when there is something for them to do: a long message, many short ones, or a lane in doubt. A lane that fails is
 //! retired on both sides, and what it had not delivered travels again by the others: see `docs/wire-frames.md`.
 //!
 //! Files: here, what is known of a peer's lanes, and how they come and go; `carry` what travels by which; `watch` how they are
@@ -12,8 +12,8 @@ mod open;
 mod tell;
 mod watch;
 
-use super::events::{LaneName, Reason, What};
-use super::inbound::{Incoming, LinkInfo, RailId};
+use super::events::{LaneName, Reason, What, interface_of};
+use super::inbound::{Incoming, RailId};
 use super::{Worker, handshake::Half};
 use crate::rail::{Down, LinkId, Parcel, Rail, Span};
 use polyrail_core::frame::Frame;
@@ -32,6 +32,9 @@ pub use watch::LaneReport;
 
 /// How long a session whose last lane ended by a word of the peer's kernel waits for another.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Of so many ended lanes it is remembered how they did.
+const PAST_MAX: usize = 256;
 
 /// One connection.
 pub(super) struct Lane {
@@ -192,11 +195,7 @@ impl Worker {
     pub(super) fn lane_up(&mut self, peer: PeerIdx, number: u16, link: LinkId, way: Option<usize>) {
         let ends = self.tcp.ends(link);
         let info = self.tcp.info(link).unwrap_or_default();
-        let links = &mut self.core.links[RailId::Tcp as usize];
-        if links.len() <= link.0 as usize {
-            links.resize_with(link.0 as usize + 1, || None);
-        }
-        links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, much: false });
+        self.enter(peer, RailId::Tcp, link);
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let speed = way.and_then(|way| lanes.ways.get(way)).map_or(0, |way| way.pair.speed);
         // what interfaces claim counts for less than what others of the same pair of hosts do
@@ -207,9 +206,8 @@ impl Worker {
         let rtt = u64::from(info.rtt) * 1000;
         let past = lanes.past.get(&(near_ip, far.map(|at| at.ip())));
         let estimate = past.map_or_else(|| Estimate::new(rate, rtt), |past| past.again(rtt));
-        let ours = self.wireup.offer.interfaces();
-        let name = ours.iter().find(|one| one.nets.iter().any(|net| Some(net.ip()) == near_ip));
-        let name = name.map_or("", |one| one.name.as_str());
+        let interface = near_ip.and_then(|ip| interface_of(self.wireup.offer.interfaces(), ip));
+        let name = interface.map_or("", |one| one.name.as_str());
         let (short, long) = (self.config.short_over.has(name), self.config.long_over.has(name));
         if let Some(rate) = self.config.caps.of(name) {
             self.tcp.cap(link, rate);
@@ -249,6 +247,9 @@ impl Worker {
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let name = lanes.name(at, self.wireup.offer.interfaces());
         let Lane { number, link, way, estimate, near, far, .. } = lanes.up.remove(at);
+        if lanes.past.len() >= PAST_MAX {
+            lanes.past.clear();
+        }
         lanes.past.insert((near.map(|at| at.ip()), far.map(|at| at.ip())), estimate);
         lanes.retiring.push(Retiring { number, link, name });
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {

@@ -1,15 +1,16 @@
 //! Where lanes may be, and how they are opened.
 
-use super::super::events::What;
-use super::super::handshake::{Half, Stream};
+use super::super::connect::STRANGER_TIME;
+use super::super::events::{What, interface_of};
+use super::super::handshake::{Half, Handshake, Stream};
 use super::super::sockets;
 use super::super::wireup::random;
 use super::Worker;
 use polyrail_core::lanes::{End, Pair, pairs};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Interface, MAX_LANES};
-use polyrail_core::wire::{Features, Kind, Nonce, Versions};
-use polyrail_core::wireup::{Initiate, Initiator};
+use polyrail_core::wire::{Features, Kind, Nonce, Reject, SessionId, Versions};
+use polyrail_core::wireup::{Initiate, Initiator, Session};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
 
@@ -223,6 +224,63 @@ impl Worker {
         if news {
             let name = lanes.way_name(at, self.wireup.offer.interfaces());
             self.event(peer, Some(name), What::LaneRefused(why));
+        }
+    }
+
+    /// A peer has proved the key on a connection that is to be one more lane.
+    pub(in super::super) fn decide_lane(&mut self, token: u64, session: Session, id: SessionId, lane: u16) {
+        let peer = self.by_id.get(&session.peer).copied();
+        let lanes = peer.and_then(|peer| self.core.peers[peer.0 as usize].lanes.as_ref());
+        let expected = lanes.is_some_and(|lanes| lanes.expects(id, lane));
+        let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
+        let Half::Theirs(responder, decided) = &mut handshake.half else { return };
+        let reason = match (self.wireup.closing, expected) {
+            (true, _) => Some(Reject::Closing),
+            (false, false) => Some(Reject::NoSession),
+            (false, true) => None,
+        };
+        if let Some(reason) = reason {
+            let _ = responder.reject(reason);
+            handshake.flush();
+            self.wireup.handshakes.remove(&token);
+            return;
+        }
+        *decided = peer.map(|peer| (peer, session));
+        let _ = responder.accept(&self.wireup.offer);
+        handshake.deadline = Instant::now() + STRANGER_TIME;
+        self.shake(token);
+    }
+
+    /// A connection has become one more lane.
+    pub(in super::super) fn lane_established(
+        &mut self,
+        handshake: Handshake,
+        session: &Session,
+        leftover: &[u8],
+    ) {
+        let Kind::Lane { session: id, lane } = session.kind else { return };
+        let Some(&peer) = self.by_id.get(&session.peer) else { return };
+        let way = match handshake.half {
+            Half::Lane(_, _, way) => Some(way),
+            _ => None,
+        };
+        let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
+        if !lanes.is_some_and(|lanes| lanes.session == id) {
+            return; // the session has ended in the meantime
+        }
+        if way.is_none()
+            && let Ok(near) = handshake.stream.local_ip()
+            && let Some(one) = interface_of(self.wireup.offer.interfaces(), near)
+        {
+            sockets::keep_to(&handshake.stream.fd(), one.name.as_str());
+        }
+        match (self.tcp.adopt(handshake.stream.into_fd(), leftover), way) {
+            (Ok(link), way) => {
+                self.lane_up(peer, lane, link, way);
+                self.settle();
+            }
+            (Err(why), Some(way)) => self.lane_refused(peer, way, why.to_string(), false),
+            (Err(_), None) => {}
         }
     }
 }

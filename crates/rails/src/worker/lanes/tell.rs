@@ -1,6 +1,6 @@
 //! What is told of lanes: their names, and what changes of itself.
 
-use super::super::events::{LaneName, Reason, What, interface_of, numbered};
+use super::super::events::{LaneName, Reason, What, end_at, numbered};
 use super::open::end;
 use super::{Lanes, Worker};
 use crate::events::Side;
@@ -21,8 +21,8 @@ impl Lanes {
         let lane = &self.up[at];
         LaneName {
             number: Some(lane.number),
-            near: lane.near.map(|at| interface_of(ours, at)),
-            far: lane.far.map(|at| interface_of(&self.theirs, at)),
+            near: lane.near.map(|at| end_at(ours, at)),
+            far: lane.far.map(|at| end_at(&self.theirs, at)),
         }
     }
 

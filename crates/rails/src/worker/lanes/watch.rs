@@ -66,12 +66,18 @@ impl Lane {
         (self.delivered, self.queued, self.retransmitted) = (info.delivered, info.queued, info.retransmitted);
     }
 
-    fn is_silent(&self, now: Instant) -> bool {
+    /// Why it is of no use now, if it is not.
+    fn fails(&self, now: Instant) -> Option<&'static str> {
         let bound = SILENT.0 + SILENT.1 * Duration::from_nanos(self.estimate.rtt());
         // one that others would have overtaken long ago is no better, as long as it is known how slow it is
         let late = SILENT.0 + SILENT.1 * Duration::from_nanos(self.estimate.min_rtt());
-        self.stalled.is_some_and(|since| now - since > bound)
-            || self.late.is_some_and(|since| now - since > late)
+        if self.stalled.is_some_and(|since| now - since > bound) {
+            Some("the peer's side does not answer on it")
+        } else if self.late.is_some_and(|since| now - since > late) {
+            Some("others would be through with what it holds long before it")
+        } else {
+            None
+        }
     }
 }
 
@@ -122,16 +128,16 @@ impl Worker {
             self.sample(&mut lanes);
         }
         self.tell_changes(peer, &mut lanes, now);
-        let silent = lanes.up.iter().position(|lane| lane.is_silent(now));
+        let failing = lanes.up.iter().enumerate().find_map(|(at, lane)| Some((at, lane.fails(now)?)));
         let another = |at: usize| {
             let answers = |lane: &Lane| lane.stalled.is_none_or(|since| now - since < SILENT.0 / 2);
             lanes.up.iter().enumerate().any(|(i, lane)| i != at && answers(lane))
         };
-        let retires = silent.filter(|at| another(*at));
+        let retires = failing.filter(|(at, _)| another(*at));
         let lost = lanes.lost.as_ref().filter(|(until, _)| *until <= now).map(|(_, why)| why.clone());
-        let opens = lanes.opens && (wanted || silent.is_some() || lanes.lost.is_some());
+        let opens = lanes.opens && (wanted || failing.is_some() || lanes.lost.is_some());
         if opens
-            && let Some(at) = silent.filter(|at| !another(*at))
+            && let Some((at, _)) = failing.filter(|(at, _)| !another(*at))
             && let Some(way) = lanes.up[at].way.take().and_then(|way| lanes.ways.get_mut(way))
         {
             // a fresh connection goes on earlier than one that backs off
@@ -141,8 +147,8 @@ impl Worker {
         if let Some(why) = lost {
             return self.gone(peer, format!("no rail to it is left ({why})"));
         }
-        if let Some(at) = retires {
-            self.retire_lane(peer, at, "the peer's side does not answer on it");
+        if let Some((at, why)) = retires {
+            self.retire_lane(peer, at, why);
         }
         if opens {
             self.open_lanes(peer);

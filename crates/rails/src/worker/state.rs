@@ -1,0 +1,115 @@
+//! What frames act on.
+
+use super::buffers::Buffers;
+use super::inbound::{LinkInfo, RailId};
+use super::lanes::{Lanes, Resume};
+use super::{Counts, Event, EventKind, Handler};
+use crate::rail::{Down, LinkId, Payload};
+use polyrail_core::cost::Explanation;
+use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::proto::{Engine, PeerIdx};
+use polyrail_core::wire::{Address, PeerId};
+use std::collections::{HashMap, VecDeque};
+
+/// What is known of a peer besides what the engine knows.
+pub(super) struct PeerInfo {
+    pub(super) id: PeerId,
+    pub(super) address: Option<Address>,
+    /// The lane that short messages take.
+    pub(super) lane: Option<(RailId, LinkId)>,
+    /// Bytes that may take it before that is thought over.
+    pub(super) budget: u32,
+    /// All lanes, where a network leads to it.
+    pub(super) lanes: Option<Box<Lanes>>,
+    /// Payloads of which only a part came.
+    pub(super) resume: Vec<Resume>,
+    /// Its process, where memory may be reached directly.
+    pub(super) pid: Option<i32>,
+    /// Why direct access failed, when it was tried and failed.
+    pub(super) direct_refused: Option<String>,
+    /// Why messages travel as they do.
+    pub(super) explanation: Option<Explanation>,
+    /// What was tried before the lane was found, and why it failed.
+    pub(super) passed_over: Vec<String>,
+    /// Why the last session or attempt failed.
+    pub(super) why: Option<String>,
+    /// Bytes of its frames that came before their turn.
+    pub(super) held: usize,
+    /// Bytes that were read from its memory directly, and that were written to it.
+    pub(super) direct: (u64, u64),
+}
+
+/// Most bytes of one peer's frames that are kept because they came before their turn.
+const HELD_MAX: usize = 64 << 20;
+
+/// All that frames act on: apart from the rails, so that a rail can make progress into it.
+pub(crate) struct Core {
+    pub(super) engine: Engine,
+    pub(super) bufs: Buffers,
+    pub(super) links: [Vec<Option<LinkInfo>>; 3],
+    pub(super) peers: Vec<PeerInfo>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) rma_kinds: HashMap<OpId, EventKind>,
+    pub(super) held: HashMap<(PeerIdx, u32), (Frame, Vec<u8>)>,
+    pub(super) due: Vec<(PeerIdx, u32)>,
+    /// Frames that were held have taken effect.
+    pub(super) redelivered: bool,
+    pub(super) cut: Vec<(RailId, LinkId, &'static str)>,
+    pub(super) downs: Vec<(RailId, LinkId, Down)>,
+    /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
+    pub(super) lane_news: Vec<(PeerIdx, u16, u64, bool)>,
+    pub(super) handlers: HashMap<u16, Handler>,
+    pub(super) counts: Counts,
+}
+
+impl Core {
+    #[inline]
+    pub(super) fn link(&mut self, rail: RailId, link: LinkId) -> Option<&mut LinkInfo> {
+        self.links[rail as usize].get_mut(link.0 as usize)?.as_mut()
+    }
+
+    #[inline]
+    pub(super) fn lane(&self, peer: PeerIdx) -> Option<(RailId, LinkId)> {
+        self.peers[peer.0 as usize].lane
+    }
+
+    pub(super) fn active(&mut self, peer: PeerIdx, id: u16, header_len: u16, payload: Payload) {
+        let bytes = payload.to_vec();
+        if let Some(handler) = self.handlers.get_mut(&id) {
+            let (header, body) = bytes.split_at(usize::from(header_len).min(bytes.len()));
+            handler(peer, header, body);
+        }
+    }
+
+    /// The lane for a short message of so many bytes; none where that is to be thought over.
+    #[inline]
+    pub(super) fn lane_for(&mut self, peer: PeerIdx, len: u64) -> Option<(RailId, LinkId)> {
+        let info = &mut self.peers[peer.0 as usize];
+        if info.budget != u32::MAX {
+            info.budget = info.budget.checked_sub(len as u32 + 64)?;
+        }
+        info.lane
+    }
+
+    /// Keeps a frame that came before its turn; false when the peer has too many of them.
+    pub(super) fn hold(&mut self, peer: PeerIdx, seq: u32, frame: Frame, bytes: Vec<u8>) -> bool {
+        let held = &mut self.peers[peer.0 as usize].held;
+        *held += bytes.len();
+        let room = *held <= HELD_MAX;
+        self.held.insert((peer, seq), (frame, bytes));
+        room
+    }
+
+    pub(super) fn release(&mut self, peer: PeerIdx, seq: u32) -> Option<(Frame, Vec<u8>)> {
+        let (frame, bytes) = self.held.remove(&(peer, seq))?;
+        self.peers[peer.0 as usize].held -= bytes.len();
+        Some((frame, bytes))
+    }
+
+    /// A frame that was held is complete: if its turn came before that, it is due now.
+    pub(super) fn redeliver_if_due(&mut self, peer: PeerIdx, seq: u32) {
+        if self.engine.is_due(peer, seq) {
+            self.due.push((peer, seq));
+        }
+    }
+}
