@@ -139,16 +139,17 @@ mod wide {
     ///
     /// # Safety
     /// The instruction exists; `at` is aligned and valid for writes.
+    // The registers are named because one that the compiler may choose can be rbx itself.
     unsafe fn exchange(at: *mut u128, old: u128, new: u128) -> u128 {
         let (mut low, mut high) = (old as u64, (old >> 64) as u64);
         // SAFETY: by the caller's promise; rbx, which the compiler keeps for itself, is as before.
         unsafe {
             asm!(
-                "xchg {new_low}, rbx",
-                "lock cmpxchg16b [{at}]",
-                "mov rbx, {new_low}",
-                at = in(reg) at,
-                new_low = inout(reg) new as u64 => _,
+                "xchg rsi, rbx",
+                "lock cmpxchg16b [rdi]",
+                "mov rbx, rsi",
+                in("rdi") at,
+                inout("rsi") new as u64 => _,
                 in("rcx") (new >> 64) as u64,
                 inout("rax") low,
                 inout("rdx") high,
