@@ -159,6 +159,8 @@ pub struct Interface {
     pub nets: Vec<Net>,
     /// What keeps it from being used; none: nothing.
     pub obstacle: Option<Obstacle>,
+    /// Whether that is only that it is down, or has no carrier: it is used as soon as it comes up.
+    pub dormant: bool,
 }
 
 impl Interface {
@@ -173,29 +175,45 @@ impl Interface {
             name: InterfaceName::new(&self.name)?,
             index: self.index,
             speed: self.speed,
-            flags: self.kind.flags(),
+            flags: InterfaceFlags(
+                self.kind.flags().0 | if self.dormant { InterfaceFlags::DOWN.0 } else { 0 },
+            ),
             nets: self.nets.clone(),
         })
     }
 
-    fn judge(&self, chosen: &Names) -> Option<Obstacle> {
+    fn judge(&mut self, chosen: &Names) {
+        self.obstacle = self.unfit(chosen);
+        if self.obstacle.is_none() {
+            self.obstacle = self.idle();
+            self.dormant = self.obstacle.is_some();
+        }
+    }
+
+    /// Why it cannot move packets now.
+    fn idle(&self) -> Option<Obstacle> {
+        let name = &self.name;
+        match self.state {
+            State::Up => None,
+            State::Down => Some(Obstacle::new("it is down", format!("ip link set {name} up"))),
+            State::NoCarrier => {
+                let remedy = match self.kind {
+                    Kind::Veth => "set its other end up",
+                    _ => "look at the cable, or at what is at its other end",
+                };
+                Some(Obstacle::new("it has no carrier", remedy))
+            }
+        }
+    }
+
+    /// Why it would be of no use though it moved packets.
+    fn unfit(&self, chosen: &Names) -> Option<Obstacle> {
         let name = &self.name;
         if !chosen.has(name) {
             return Some(Obstacle::new(
                 format!("POLYRAIL_INTERFACES={chosen} leaves it out"),
                 format!("let it have {name}"),
             ));
-        }
-        match self.state {
-            State::Up => {}
-            State::Down => return Some(Obstacle::new("it is down", format!("ip link set {name} up"))),
-            State::NoCarrier => {
-                let remedy = match self.kind {
-                    Kind::Veth => "set its other end up",
-                    _ => "look at the cable, or at what is at its other end",
-                };
-                return Some(Obstacle::new("it has no carrier", remedy));
-            }
         }
         if self.nets.is_empty() {
             return Some(Obstacle::new(
@@ -244,7 +262,7 @@ fn interfaces_in(sysfs: &Sysfs, chosen: &Names) -> Result<Vec<Interface>, Error>
                 found.state = State::Down;
             }
             found.nets = of_it.iter().filter_map(|address| net(&address.addr)).collect();
-            found.obstacle = found.judge(chosen);
+            found.judge(chosen);
             found
         })
         .collect();

@@ -132,7 +132,11 @@ impl Found {
         }
         for (at, (pair, measured)) in self.ways.pairs.iter().zip(&self.measured).enumerate() {
             let head = if at == 0 { "lanes" } else { "" };
-            let routed = if pair.direct { "" } else { ", if a router joins them" };
+            let routed = match (pair.down, pair.direct) {
+                (true, _) => ", as soon as both are up",
+                (false, true) => "",
+                (false, false) => ", if a router joins them",
+            };
             let claimed = if pair.speed == 0 { "?".to_owned() } else { pair.speed.to_string() };
             let measured = measured.map_or(String::new(), |rate| {
                 format!("; a running program measures {:.0}", rate as f64 * 8.0 / 1e6)
@@ -179,7 +183,7 @@ impl Found {
             "fragment_bytes": self.route.fragment,
             "direct_refused": self.direct_refused,
             "lanes": self.ways.pairs.iter().zip(&self.measured).map(|(pair, measured)| json!({
-                "near": pair.near, "far": pair.far, "direct": pair.direct,
+                "near": pair.near, "far": pair.far, "direct": pair.direct, "down": pair.down,
                 "speed_mbit_per_s": (pair.speed > 0).then_some(pair.speed),
                 "measured_bytes_per_s": measured,
             })).collect::<Vec<_>>(),

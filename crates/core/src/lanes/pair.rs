@@ -2,7 +2,7 @@
 //!
 //! Interfaces of one network reach each other, most likely; those of different networks may, through a router. Every interface is
 //! to have a lane, on either side, and as few as possible more than one: so pairs of interfaces that have none come first, those
-//! of one network before others. Whether a pair works is found out by trying.
+//! of one network before others, and those that are up before those that may come up. Whether a pair works is found out by trying.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -33,6 +33,8 @@ pub struct Pair {
     pub direct: bool,
     /// The lesser of both speeds, in Mb/s; 0: unknown.
     pub speed: u32,
+    /// Whether one of the two was down when it was told of.
+    pub down: bool,
 }
 
 /// How good a pair of addresses is; less is better. None: no connection.
@@ -74,8 +76,9 @@ pub fn pairs(near: &[End<'_>], far: &[End<'_>], vain: &[(u32, u32)], most: usize
                 .min_by_key(|(distance, ..)| *distance);
             if let Some((distance, x, y)) = best.filter(|_| !vain.contains(&(a.index, b.index))) {
                 let speed = speed(a.speed, b.speed);
-                let pair =
-                    Pair { near: (a.index, x.ip()), far: (b.index, y.ip()), direct: distance < 2, speed };
+                let down = [a.flags, b.flags].iter().any(|flags| flags.has(InterfaceFlags::DOWN));
+                let (near, far) = ((a.index, x.ip()), (b.index, y.ip()));
+                let pair = Pair { near, far, direct: distance < 2, speed, down };
                 all.push((distance, pair, i, j));
             }
         }
@@ -89,7 +92,7 @@ pub fn pairs(near: &[End<'_>], far: &[End<'_>], vain: &[(u32, u32)], most: usize
             .enumerate()
             .filter(|(_, (.., i, j))| uses.0[*i] == 0 || uses.1[*j] == 0)
             .min_by_key(|(at, (distance, pair, i, j))| {
-                (uses.0[*i] + uses.1[*j], *distance, u32::MAX - pair.speed, *at)
+                (uses.0[*i] + uses.1[*j], pair.down, *distance, u32::MAX - pair.speed, *at)
             })
             .map(|(at, _)| at);
         let Some(at) = next else { break };

@@ -115,6 +115,8 @@ impl InterfaceFlags {
     pub const VIRTUAL: Self = Self(2);
     /// Wireless.
     pub const WIRELESS: Self = Self(4);
+    /// Moves no packets when it is told of: switched off, or nothing is at its other end. It may come up.
+    pub const DOWN: Self = Self(8);
 
     /// Whether all of `other` are set.
     pub const fn has(self, other: Self) -> bool {
@@ -122,7 +124,7 @@ impl InterfaceFlags {
     }
 }
 
-/// A network interface that is up.
+/// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     /// Its name.

@@ -48,6 +48,7 @@ impl Sysfs {
             mtu: 0,
             nets: Vec::new(),
             obstacle: None,
+            dormant: false,
         };
         // an index that differs: these files describe another namespace's interface of the same name
         if told.is_some() && (index.is_none() || index == told) {

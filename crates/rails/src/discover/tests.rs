@@ -44,6 +44,7 @@ fn up(net: &str) -> Interface {
         mtu: 1500,
         nets: vec![Net::new(ip.parse().unwrap(), prefix.parse().unwrap()).unwrap()],
         obstacle: None,
+        dormant: false,
     }
 }
 

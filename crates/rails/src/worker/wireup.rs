@@ -236,7 +236,8 @@ impl Wireup {
         }
         offer.shm = config.shm.then_some(SHM_LAYOUT);
         let timer = Timer::new().map_err(|e| Error::system("opening a timer", e))?;
-        for interface in interfaces.iter().filter(|one| one.obstacle.is_none()).filter_map(Interface::offer) {
+        let offered = interfaces.iter().filter(|one| one.obstacle.is_none() || one.dormant);
+        for interface in offered.filter_map(Interface::offer) {
             // the best come first: what there is no room for is left out
             let _ = offer.push_interface(interface);
         }

@@ -69,6 +69,26 @@ fn many_short_messages_take_all_rails() {
     });
 }
 
+/// Interfaces that are down when a program starts are used as soon as they come up.
+#[test]
+fn a_rail_that_was_down_at_first_is_used_later() {
+    alone_in_net(|| {
+        let mut puppet = host_with_rails(2);
+        rail(1, false);
+        puppet.open("RAILS=tcp");
+        let mut node = Node::open(settings("RAILS=tcp"));
+        let back = puppet.introduce(&mut node);
+        let peer = node.peer(&puppet.address);
+        node.meet(peer);
+        assert_eq!(puppet.ask_beside(&mut node, &format!("inject {back} 2000 64")), "0");
+        let later = Instant::now() + Duration::from_millis(300);
+        node.until("an attempt in vain", |_| Instant::now() > later);
+        assert_eq!(node.worker.lanes(peer).len(), 1);
+        rail(1, true);
+        node.until("both rails in use", |node| node.worker.lanes(peer).len() == 2);
+    });
+}
+
 /// Cuts, mends and resets one rail after the other, never all at once.
 struct Vandal {
     rails: usize,

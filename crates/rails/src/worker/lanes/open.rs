@@ -21,6 +21,8 @@ pub(in super::super) const ANSWER: Duration = Duration::from_secs(5);
 /// How long to wait before the next attempt where there was a lane before, at first and at most; and where there never was.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(500));
 const NEVER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// ... at most, where an interface was down: it costs nothing to try.
+const ASLEEP: Duration = Duration::from_secs(1);
 /// Most pairs that are tried for one peer.
 const MAX_WAYS: usize = 64;
 /// What an interface is thought to do that does not say: 1 Gb/s, in Mb/s.
@@ -81,7 +83,11 @@ impl Way {
     fn failed(&mut self, why: String) {
         self.state = State::Idle;
         self.retry = Instant::now() + self.pause;
-        self.pause = (2 * self.pause).min(if self.worked { AGAIN.1 } else { NEVER.1 });
+        self.pause = (2 * self.pause).min(match self.worked {
+            true => AGAIN.1,
+            false if self.pair.down => ASLEEP,
+            false => NEVER.1,
+        });
         self.why = Some(why);
     }
 

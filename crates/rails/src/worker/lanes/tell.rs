@@ -77,6 +77,8 @@ pub struct WayReport {
     pub direct: bool,
     /// The lesser of the speeds that both claim, in Mb/s; 0: unknown.
     pub speed: u32,
+    /// Whether one of the two was down, or without carrier, when this side or the other looked.
+    pub down: bool,
 }
 
 /// Where lanes to a peer go or would go, and which interfaces are left out.
@@ -128,6 +130,7 @@ impl Worker {
             far: numbered(theirs, pair.far).side(),
             direct: pair.direct,
             speed: pair.speed,
+            down: pair.down,
         };
         Ways {
             pairs: found.iter().map(way).collect(),
