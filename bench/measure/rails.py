@@ -62,16 +62,17 @@ SETTINGS = [
 
 @dataclass(frozen=True)
 class Contender:
-    """An MPI over some way to use rails: how a program of two ranks, one on each host, is started."""
+    """An MPI over some way to use rails: how a program is started, half of its ranks on each host."""
 
     name: str
     family: str
     env: dict[str, str]
     arguments: list[str] = field(default_factory=list)
     ours: bool = False
+    ranks: int = 2
 
     def command(self, program: Path, *words: object) -> list[str]:
-        launch = [*mpi.launch(self.family, 2, "two"), *self.arguments]
+        launch = [*mpi.launch(self.family, self.ranks, "two"), *self.arguments]
         before = [str(POLYRAIL), "run", *launch, "--"] if self.ours else [mpi.mpiexec(program), *launch]
         environment = (f"{name}={value}" for name, value in {**mpi.OPEN_MPI_ROOT, **self.env}.items())
         return ["env", *environment, *before, str(program), *map(str, words)]
