@@ -8,7 +8,7 @@ import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from . import mpi
@@ -44,6 +44,10 @@ class Setting:
     # latency and CPU of all rails against those of one, too
     against_one: bool = False
 
+    def only(self, parts: list[str]) -> Setting:
+        """The same rails with these PARTS alone, as they are measured anywhere."""
+        return Setting(self.rails, **{part: getattr(self, part) or getattr(ANY, part) for part in parts}) if parts else self
+
     def count(self) -> int:
         return len(self.rails.split())
 
@@ -58,6 +62,9 @@ class Setting:
         return f"Rails of {' + '.join(self.rails.split())} Mbit/s"
 
 
+# What is measured of a part over rails that are in no setting with it.
+ANY = Setting("", LARGE, LARGE, LARGE, LARGE, (8, 8 * K), True)
+PARTS = [part.name for part in fields(Setting) if part.name != "rails"]
 SETTINGS = [
     *(Setting(" ".join(["1000"] * count), ALL, ALL) for count in (1, 2, 3)),
     Setting("1000 1000 1000 1000", ALL, ALL, TO_64M, TO_64M, against_one=True),
@@ -222,11 +229,16 @@ def mptcp_missing() -> str:
     return iperf_missing() or ("" if shutil.which("mptcpize") else "install mptcpize (Debian: mptcpize)")
 
 
-def tables(rounds: int, rails: str) -> list[Table]:
+def chosen(parts: list[str]) -> list[str]:
+    """The rails of the settings that have any of these PARTS; all of them if there are none."""
+    return [setting.rails for setting in SETTINGS if not parts or any(getattr(setting, part) for part in parts)]
+
+
+def tables(rounds: int, rails: str, only: list[str]) -> list[Table]:
     """Inside scripts/lab with these rails."""
-    setting = next((known for known in SETTINGS if known.rails == rails), Setting(rails, LARGE))
+    setting = next((known for known in SETTINGS if known.rails == rails), Setting(rails, LARGE)).only(only)
     found = []
-    if setting.one_way:
+    if setting.latency or any(sizes for _, sizes in setting.sizes()):
         columns = [Column("line rate", line_rate(setting), iperf_missing(), limit=True)]
         for each in contenders(setting.count()):
             columns.append(Column(each.name, parts(each, setting), each.missing(), each.ours))
