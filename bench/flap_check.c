@@ -2,7 +2,8 @@
 //
 //   flap_check SECONDS
 //
-// Rank 0 prints the rounds done and the largest resident memory of all ranks, in MB, every ten seconds and at the end.
+// Rank 0 prints the rounds done, the largest resident memory of all ranks in MB, and the words that were wrong: after one
+// second, every ten seconds from then on, and at the end.
 // Exit status 1 if anything was wrong.
 #include <mpi.h>
 #include <stdint.h>
@@ -29,7 +30,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    double seconds = argc > 1 ? atof(argv[1]) : 10, begin = MPI_Wtime(), told = begin;
+    double seconds = argc > 1 ? atof(argv[1]) : 10, begin = MPI_Wtime(), told = begin - EVERY + 1;
     static uint64_t out[2][HALO], in[2][HALO];
     static int64_t mine[SUMS], all[SUMS];
     int side[2] = {(rank + ranks - 1) % ranks, (rank + 1) % ranks};

@@ -97,7 +97,7 @@ class Output:
 
     def reason(self) -> str:
         """Its last words."""
-        lines = [line.strip() for line in (self.errors + "\n" + self.text).splitlines() if line.strip()]
+        lines = [line.strip() for line in (self.errors + "\n" + self.text).splitlines() if any(map(str.isalnum, line))]
         return f"status {self.status}: " + (lines[-1] if lines else "no output")
 
 

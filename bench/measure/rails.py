@@ -8,14 +8,14 @@ import re
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from . import mpi
 from .figures import CPU, Column, Failed, Figure, Parts, Sample, Table, alternate, size_name
 from .programs import POLYRAIL, ROOT, Output, Place, alone, fresh_port, pair, provider_missing
 
-ONE_WAY, BOTH_WAYS = Figure("osu_bw", "MB/s", False), Figure("osu_bibw", "MB/s", False)
+ONE_WAY, BOTH_WAYS, PUT, GET = (Figure(f"osu_{name}", "MB/s", False) for name in ("bw", "bibw", "put_bw", "get_bw"))
 LATENCY, STREAM = Figure("osu_latency", "us", True), Figure("a stream", "MB/s", False)
 HOSTS = (Place("a"), Place("b"))
 
@@ -23,6 +23,7 @@ K, M = 1 << 10, 1 << 20
 # A window holds enough to keep the wires busy between two windows; at 256 MB one message must do that by itself.
 WINDOWS = {64 * K: 64, M: 16, 4 * M: 8, 16 * M: 4, 64 * M: 2, 256 * M: 1}
 ALL, LARGE, HUGE = list(WINDOWS), [16 * M, 64 * M, 256 * M], [64 * M, 256 * M]
+TO_64M = ALL[:-1]
 # So long does a cell take that gets all of the wires, apart from its start and its one window to warm up.
 CELL_SECONDS = 1.5
 CPU_SIZE, CPU_SECONDS = 16 * M, 3
@@ -36,10 +37,16 @@ class Setting:
     rails: str
     one_way: list[int] = field(default_factory=list)
     both_ways: list[int] = field(default_factory=list)
+    put: list[int] = field(default_factory=list)
+    get: list[int] = field(default_factory=list)
     # least and most bytes
     latency: tuple[int, int] | None = None
     # latency and CPU of all rails against those of one, too
     against_one: bool = False
+
+    def only(self, parts: list[str]) -> Setting:
+        """The same rails with these PARTS alone, as they are measured anywhere."""
+        return Setting(self.rails, **{part: getattr(self, part) or getattr(ANY, part) for part in parts}) if parts else self
 
     def count(self) -> int:
         return len(self.rails.split())
@@ -47,12 +54,20 @@ class Setting:
     def bytes_per_second(self) -> float:
         return sum(int(rate) for rate in re.findall(r"(?:^|[ :])(\d+)", self.rails)) * 1e6 / 8
 
+    def sizes(self) -> list[tuple[Figure, list[int]]]:
+        """Of every figure that is a bandwidth."""
+        return [(ONE_WAY, self.one_way), (BOTH_WAYS, self.both_ways), (PUT, self.put), (GET, self.get)]
+
     def title(self) -> str:
         return f"Rails of {' + '.join(self.rails.split())} Mbit/s"
 
 
+# What is measured of a part over rails that are in no setting with it.
+ANY = Setting("", LARGE, LARGE, LARGE, LARGE, (8, 8 * K), True)
+PARTS = [part.name for part in fields(Setting) if part.name != "rails"]
 SETTINGS = [
-    *(Setting(" ".join(["1000"] * count), ALL, ALL, against_one=count == 4) for count in (1, 2, 3, 4)),
+    *(Setting(" ".join(["1000"] * count), ALL, ALL) for count in (1, 2, 3)),
+    Setting("1000 1000 1000 1000", ALL, ALL, TO_64M, TO_64M, against_one=True),
     *(Setting(rails, LARGE) for rails in ("1000 250", "1000 100", "1000 500 250 125")),
     Setting("1000 relay:1000,delay=10ms", HUGE, latency=(8, 8)),
     # unshaped: processors that have nothing to wait for show what each byte costs them
@@ -62,16 +77,17 @@ SETTINGS = [
 
 @dataclass(frozen=True)
 class Contender:
-    """An MPI over some way to use rails: how a program of two ranks, one on each host, is started."""
+    """An MPI over some way to use rails: how a program is started, half of its ranks on each host."""
 
     name: str
     family: str
     env: dict[str, str]
     arguments: list[str] = field(default_factory=list)
     ours: bool = False
+    ranks: int = 2
 
     def command(self, program: Path, *words: object) -> list[str]:
-        launch = [*mpi.launch(self.family, 2, "two"), *self.arguments]
+        launch = [*mpi.launch(self.family, self.ranks, "two"), *self.arguments]
         before = [str(POLYRAIL), "run", *launch, "--"] if self.ours else [mpi.mpiexec(program), *launch]
         environment = (f"{name}={value}" for name, value in {**mpi.OPEN_MPI_ROOT, **self.env}.items())
         return ["env", *environment, *before, str(program), *map(str, words)]
@@ -79,15 +95,16 @@ class Contender:
     def run(self, program: Path, *words: object) -> Output:
         return alone(self.command(program, *words))
 
-    def osu(self) -> Path:
+    def osu(self, figure: Figure) -> Path:
+        """The program that measures it."""
         variable = "OSU_MPICH" if self.family == "mpich" else "OSU_OMPI"
         if directory := mpi.osu_directory(variable):
-            return directory / "pt2pt"
+            return directory / ("one-sided" if figure in (PUT, GET) else "pt2pt") / figure.name
         raise Failed(mpi.OSU.format(variable))
 
     def missing(self) -> str:
         try:
-            self.osu()
+            self.osu(ONE_WAY)
         except Failed as why:
             return str(why)
         return provider_missing() if self.ours else ""
@@ -134,10 +151,10 @@ def parts(contender: Contender, setting: Setting) -> Parts:
         window = WINDOWS[size]
         count = max(2, round(CELL_SECONDS * setting.bytes_per_second() / (size * window)))
         words = ["-m", f"{size}:{size}", "-W", window, "-x", 1, "-i", count]
-        return mpi.read(contender.run(contender.osu() / figure.name, *words), [figure])
+        return mpi.read(contender.run(contender.osu(figure), *words), [figure])
 
     found: Parts = {}
-    for figure, sizes in ((ONE_WAY, setting.one_way), (BOTH_WAYS, setting.both_ways)):
+    for figure, sizes in setting.sizes():
         for size in sizes:
             found[f"{figure.name} {size_name(size)}"] = lambda figure=figure, size=size: bandwidth(figure, size)
     if setting.latency:
@@ -146,7 +163,7 @@ def parts(contender: Contender, setting: Setting) -> Parts:
 
 
 def latency(contender: Contender, least: int, most: int) -> Sample:
-    return mpi.read(contender.run(contender.osu() / LATENCY.name, "-m", f"{least}:{most}", "-x", 200, "-i", 2000), [LATENCY])
+    return mpi.read(contender.run(contender.osu(LATENCY), "-m", f"{least}:{most}", "-x", 200, "-i", 2000), [LATENCY])
 
 
 def processors(contender: Contender) -> Sample:
@@ -178,9 +195,11 @@ def line_rate(setting: Setting) -> Parts:
             rates = pool.map(lambda rail: iperf(rail, *words, server=("-B", f"10.77.{rail}.2")), range(setting.count()))
             return dict.fromkeys(keys, sum(rates) / 1e6)
 
-    found: Parts = {"a stream": lambda: measure([*((ONE_WAY, size) for size in setting.one_way), (STREAM, None)])}
-    if setting.both_ways:
-        found["streams both ways"] = lambda: measure([(BOTH_WAYS, size) for size in setting.both_ways], "--bidir")
+    keys = [(figure, size) for figure, sizes in setting.sizes() for size in sizes]
+    both_ways = [key for key in keys if key[0] == BOTH_WAYS]
+    found: Parts = {"a stream": lambda: measure([*(key for key in keys if key not in both_ways), (STREAM, None)])}
+    if both_ways:
+        found["streams both ways"] = lambda: measure(both_ways, "--bidir")
     return found
 
 
@@ -210,11 +229,16 @@ def mptcp_missing() -> str:
     return iperf_missing() or ("" if shutil.which("mptcpize") else "install mptcpize (Debian: mptcpize)")
 
 
-def tables(rounds: int, rails: str) -> list[Table]:
+def chosen(parts: list[str]) -> list[str]:
+    """The rails of the settings that have any of these PARTS; all of them if there are none."""
+    return [setting.rails for setting in SETTINGS if not parts or any(getattr(setting, part) for part in parts)]
+
+
+def tables(rounds: int, rails: str, only: list[str]) -> list[Table]:
     """Inside scripts/lab with these rails."""
-    setting = next((known for known in SETTINGS if known.rails == rails), Setting(rails, LARGE))
+    setting = next((known for known in SETTINGS if known.rails == rails), Setting(rails, LARGE)).only(only)
     found = []
-    if setting.one_way:
+    if setting.latency or any(sizes for _, sizes in setting.sizes()):
         columns = [Column("line rate", line_rate(setting), iperf_missing(), limit=True)]
         for each in contenders(setting.count()):
             columns.append(Column(each.name, parts(each, setting), each.missing(), each.ours))
