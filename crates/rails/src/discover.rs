@@ -182,12 +182,8 @@ impl Interface {
         })
     }
 
-    fn judge(&mut self, chosen: &Names) {
-        self.obstacle = self.unfit(chosen);
-        if self.obstacle.is_none() {
-            self.obstacle = self.idle();
-            self.dormant = self.obstacle.is_some();
-        }
+    fn judge(&self, chosen: &Names) -> Option<Obstacle> {
+        self.unfit(chosen).or_else(|| self.idle())
     }
 
     /// Why it cannot move packets now.
@@ -262,7 +258,8 @@ fn interfaces_in(sysfs: &Sysfs, chosen: &Names) -> Result<Vec<Interface>, Error>
                 found.state = State::Down;
             }
             found.nets = of_it.iter().filter_map(|address| net(&address.addr)).collect();
-            found.judge(chosen);
+            found.obstacle = found.judge(chosen);
+            found.dormant = found.state != State::Up && found.unfit(chosen).is_none();
             found
         })
         .collect();

@@ -124,7 +124,7 @@ impl Worker {
             let stream = if unix {
                 self.wireup.unix.as_ref().map(|l| fdpass::accept(l.as_fd()).map(Stream::Unix))
             } else {
-                self.wireup.tcp.as_ref().map(|l| l.accept().map(|(s, _)| Stream::Tcp(s)))
+                self.wireup.accept_tcp()
             };
             let Some(stream) = stream else { break };
             accepted += 1;

@@ -1,7 +1,7 @@
 //! Sockets of the control channel: where to listen, where a peer may be, and how to connect without waiting.
 
 use crate::config::Config;
-use crate::discover::{self, Interface};
+use crate::discover::{self, Interface, Kind};
 use crate::error::Error;
 use polyrail_core::wire::{Address, HostId, PeerId};
 use std::io;
@@ -107,9 +107,61 @@ fn socket(at: SocketAddr) -> io::Result<OwnedFd> {
     }
 }
 
-/// A nonblocking listener. On the unspecified IPv6 it takes IPv4 too, whatever the system's default.
-pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+/// Nonblocking listeners on one port, which they may choose (0), of an address or of all, and that port.
+///
+/// Where several interfaces are in one network, the kernel would answer all calls by the first of them, and each caller expects
+/// the answer where it called: there each interface has a listener of its own, with which the connections stay.
+pub(super) fn listeners(
+    at: Option<IpAddr>,
+    port: u16,
+    all: &[Interface],
+) -> io::Result<(Vec<TcpListener>, u16)> {
+    if at.is_none() && all.iter().any(|one| is_crowded(one, all)) {
+        // that some other program has a port that the first got on the interface of another is chance
+        let each = (0..8).find_map(|_| listen_on_each(port, all).ok());
+        // where the kernel does not let it, the first interfaces alone are of use
+        if let Some(each) = each {
+            return Ok(each);
+        }
+    }
+    let one = at.map_or_else(|| listen_anywhere(port, None), |ip| listen(SocketAddr::new(ip, port), None))?;
+    let port = one.local_addr()?.port();
+    Ok((vec![one], port))
+}
+
+fn listen_on_each(mut port: u16, all: &[Interface]) -> io::Result<(Vec<TcpListener>, u16)> {
+    let mut each = Vec::new();
+    for one in all {
+        let listener = listen_anywhere(port, Some(&one.name))?;
+        port = listener.local_addr()?.port();
+        each.push(listener);
+    }
+    Ok((each, port))
+}
+
+/// A listener on all addresses: one socket for both families where there is IPv6, else IPv4 alone.
+fn listen_anywhere(port: u16, device: Option<&str>) -> io::Result<TcpListener> {
+    let (v4, v6) = (IpAddr::from([0, 0, 0, 0]), IpAddr::from([0; 16]));
+    listen(SocketAddr::new(v6, port), device).or_else(|error| match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL) => listen(SocketAddr::new(v4, port), device),
+        _ => Err(error),
+    })
+}
+
+/// Whether another interface is in the same network.
+fn is_crowded(one: &Interface, all: &[Interface]) -> bool {
+    let others = all.iter().filter(|other| other.index != one.index && other.kind != Kind::Loopback);
+    let nets: Vec<_> = others.flat_map(|other| &other.nets).collect();
+    let mut told = one.nets.iter().filter(|net| !is_link_local(net.ip()));
+    one.kind != Kind::Loopback && told.any(|net| nets.iter().any(|other| other.contains(net.ip())))
+}
+
+/// A nonblocking listener, perhaps of one device. On the unspecified IPv6 it takes IPv4 too, whatever the system's default.
+fn listen(at: SocketAddr, device: Option<&str>) -> io::Result<TcpListener> {
     let fd = socket(at)?;
+    if let Some(device) = device {
+        bind_to(&fd, device)?;
+    }
     let set = |level, name, value: libc::c_int| {
         let len = size_of_val(&value) as libc::socklen_t;
         // SAFETY: the option's value is an int.
@@ -128,14 +180,31 @@ pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(fd.into())
 }
 
-/// Keeps a connection to one interface, so that it takes the way that it is there for: routes know destinations only. Where the
-/// kernel does not allow it, the address alone decides.
+/// Keeps a connection to one interface, so that it takes the way that it is there for: routes know destinations only. One that a
+/// listener of an interface took stays with that. Where the kernel does not allow it, the address alone decides.
 pub(super) fn keep_to(fd: &impl AsRawFd, device: &str) {
-    // SAFETY: the option's value is the name's bytes. A refusal changes nothing.
-    unsafe {
-        let (name, len) = (device.as_ptr().cast(), device.len() as libc::socklen_t);
-        libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name, len);
+    if !is_bound(fd) {
+        let _ = bind_to(fd, device);
     }
+}
+
+fn bind_to(fd: &impl AsRawFd, device: &str) -> io::Result<()> {
+    let (name, len) = (device.as_ptr().cast(), device.len() as libc::socklen_t);
+    // SAFETY: the option's value is the name's bytes.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, name, len) })?;
+    Ok(())
+}
+
+/// Whether a socket keeps to some interface.
+fn is_bound(fd: &impl AsRawFd) -> bool {
+    let mut name = [0u8; libc::IF_NAMESIZE];
+    let mut len = name.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes.
+    let result = unsafe {
+        let out = name.as_mut_ptr().cast();
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTODEVICE, out, &mut len)
+    };
+    result == 0 && len > 0
 }
 
 /// Begins a connection from one of this side's addresses, over its interface.

@@ -1,7 +1,7 @@
 //! The control channel's state: listeners, handshakes under way, and where peers are still to be tried.
 
 use super::handshake::{Half, Handshake, Place, Stream};
-use super::sockets::{connect_tcp, interfaces, listen, unix_name};
+use super::sockets::{connect_tcp, interfaces, listeners, unix_name};
 use super::timer::Timer;
 use super::top::Top;
 use crate::config::{Config, Rendezvous};
@@ -16,7 +16,7 @@ use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, Offer
 use polyrail_core::wireup::{Initiate, Initiator, Peer, ResponderPhase};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -136,7 +136,8 @@ pub(super) struct Wireup {
     pub id: PeerId,
     pub host: HostId,
     pub epoll: OwnedFd,
-    pub tcp: Option<TcpListener>,
+    /// Where peers on other hosts connect: one for all interfaces, or one each.
+    pub tcp: Vec<TcpListener>,
     pub unix: Option<OwnedFd>,
     pub handshakes: HashMap<u64, Handshake>,
     pub next: u64,
@@ -189,28 +190,18 @@ impl Wireup {
         let id = key.id();
         let host = host_id()?;
         let port = config.named.map_or(config.port, |at| at.port());
-        let (v4, v6) = (IpAddr::from([0, 0, 0, 0]), IpAddr::from([0; 16]));
         let wanted = config.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
-        let listener = match wanted {
-            Some(ip) => listen(SocketAddr::new(ip, port)),
-            // one socket for both families where there is IPv6, else IPv4 alone
-            None => listen(SocketAddr::new(v6, port)).or_else(|error| match error.raw_os_error() {
-                Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL) => listen(SocketAddr::new(v4, port)),
-                _ => Err(error),
-            }),
-        };
-        let tcp = listener.map_err(|e| {
+        let interfaces = interfaces(config)?;
+        let (tcp, port) = listeners(wanted, port, &interfaces).map_err(|e| {
             let of = wanted.map_or(String::new(), |ip| format!(" of {ip}"));
             Error::system(format!("listening on TCP port {port}{of}"), e)
         })?;
-        let port = tcp.local_addr().map_err(|e| Error::system("the listener's port", e))?.port();
         let unix = match config.shm {
             true => Some(
                 fdpass::listen(&unix_name(id)).map_err(|e| Error::system("listening on a Unix socket", e))?,
             ),
             false => None,
         };
-        let interfaces = interfaces(config)?;
         let ips = match wanted {
             Some(ip) => Ip::new(ip, 0).into_iter().collect(),
             None => discover::ips(&interfaces),
@@ -246,7 +237,7 @@ impl Wireup {
             id,
             host,
             epoll,
-            tcp: Some(tcp),
+            tcp,
             unix,
             handshakes: HashMap::new(),
             next: 0,
@@ -264,14 +255,8 @@ impl Wireup {
             deaf_until: None,
         };
         wireup.watch(wireup.timer.fd(), TOKEN_TIMER)?;
-        if let Some(tcp) = &wireup.tcp {
-            wireup.watch(tcp.as_raw_fd(), TOKEN_TCP)?;
-        }
-        if let Some(unix) = &wireup.unix {
-            wireup.watch(unix.as_raw_fd(), TOKEN_UNIX)?;
-        }
-        if let Some(top) = wireup.top.fd() {
-            wireup.watch(top, TOKEN_TOP)?;
+        for (fd, token) in wireup.listeners() {
+            wireup.watch(fd, token)?;
         }
         Ok((wireup, address))
     }
@@ -357,10 +342,21 @@ impl Wireup {
         }
     }
 
-    fn listeners(&self) -> impl Iterator<Item = (RawFd, u64)> + use<> {
-        let tcp = self.tcp.as_ref().map(|l| (l.as_raw_fd(), TOKEN_TCP));
+    /// The next connection from another host; none that waits is `EAGAIN`.
+    pub fn accept_tcp(&self) -> Option<io::Result<Stream>> {
+        let accept = |listener: &TcpListener| listener.accept().map(|(stream, _)| Stream::Tcp(stream));
+        let none_yet = |tried: &io::Result<Stream>| {
+            tried.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        let mut tried = self.tcp.iter().map(accept);
+        let first = tried.next()?;
+        Some(if none_yet(&first) { tried.find(|next| !none_yet(next)).unwrap_or(first) } else { first })
+    }
+
+    fn listeners(&self) -> impl Iterator<Item = (RawFd, u64)> {
+        let tcp = self.tcp.iter().map(|l| (l.as_raw_fd(), TOKEN_TCP));
         let unix = self.unix.as_ref().map(|l| (l.as_raw_fd(), TOKEN_UNIX));
-        tcp.into_iter().chain(unix).chain(self.top.fd().map(|fd| (fd, TOKEN_TOP)))
+        tcp.chain(unix).chain(self.top.fd().map(|fd| (fd, TOKEN_TOP)))
     }
 
     /// What waits from now on was not waited for before.

@@ -1,7 +1,7 @@
 //! Several rails to one host, and rails that fail while they are used.
 
-use crate::support::alone::alone_in_net;
-use crate::support::net::{host_with_rails, rail, reset};
+use crate::support::alone::{alone_in_net, run};
+use crate::support::net::{host_with_rails, rail, reset, there};
 use crate::support::node::{End, GONE, Node};
 use crate::support::puppet::{Puppet, settings};
 use polyrail_core::proto::PeerIdx;
@@ -86,6 +86,43 @@ fn a_rail_that_was_down_at_first_is_used_later() {
         assert_eq!(node.worker.lanes(peer).len(), 1);
         rail(1, true);
         node.until("both rails in use", |node| node.worker.lanes(peer).len() == 2);
+    });
+}
+
+/// Two cards of each host are in one network; the kernel's routes know only the first of each.
+#[test]
+fn two_rails_in_one_network_are_both_used() {
+    alone_in_net(|| {
+        let mut puppet = host_with_rails(2);
+        for n in 0..2 {
+            run(&format!("ip addr flush dev r{n}"));
+            run(&format!("ip addr add 10.79.0.{}/24 dev r{n}", 1 + 2 * n));
+            there(&puppet, &format!("ip addr flush dev r{n}"));
+            there(&puppet, &format!("ip addr add 10.79.0.{}/24 dev r{n}", 2 + 2 * n));
+        }
+        puppet.open("RAILS=tcp");
+        let mut node = Node::open(settings("RAILS=tcp"));
+        let back = puppet.introduce(&mut node);
+        let peer = node.peer(&puppet.address);
+        node.meet(peer);
+        let both = |node: &mut Node| node.worker.lanes(peer).len() == 2;
+        assert_eq!(puppet.ask_beside(&mut node, &format!("inject {back} 2000 64")), "0");
+        node.until("both rails in use", both);
+        let carried = |n: usize| {
+            let text = std::fs::read_to_string("/proc/net/dev").expect("the interfaces' counters");
+            let line = text.lines().find(|line| line.trim_start().starts_with(&format!("r{n}:")));
+            let fields = line.expect("the interface").split_whitespace().map(str::to_owned);
+            fields.skip(9).next().and_then(|bytes| bytes.parse::<u64>().ok()).expect("bytes sent")
+        };
+        let before = [carried(0), carried(1)];
+        let there = puppet.number_beside(&mut node, &format!("recv {back} 1 {LARGE}"));
+        let here = node.send(peer, 1, LARGE);
+        assert_eq!(puppet.ask_beside(&mut node, &format!("wait {there}")), "Right");
+        assert_eq!(node.wait(here), End::Right);
+        for (n, before) in before.into_iter().enumerate() {
+            assert!(carried(n) - before > 1 << 20, "r{n} carried next to nothing");
+        }
+        assert!(both(&mut node));
     });
 }
 
