@@ -86,6 +86,12 @@ impl Estimate {
         Self { rtt, min_rtt: rtt, busy_since: 0, left: 0, last: Sample::default(), ..*self }
     }
 
+    /// The lane begins at `now`, in nanoseconds, when so many bytes count as delivered: what was before says nothing of its speed.
+    #[must_use]
+    pub fn from(self, now: u64, delivered: u64) -> Self {
+        Self { last: Sample { now, delivered, ..self.last }, busy_since: now, ..self }
+    }
+
     /// Bytes per second.
     pub fn rate(&self) -> u64 {
         self.rate
@@ -227,6 +233,13 @@ mod tests {
 
     fn near(rate: u64, to: u64) -> bool {
         rate.abs_diff(to) < to / 20
+    }
+
+    #[test]
+    fn a_lane_that_comes_late_is_not_slow_for_that() {
+        let mut lane = Estimate::new(GIGABIT, MS).from(60 * MS, 500);
+        lane.sample(Sample { now: 61 * MS, delivered: 65_500, queued: 0, rtt: MS, min_rtt: MS });
+        assert!(lane.rate() > GIGABIT / 4, "{}", lane.rate());
     }
 
     #[test]

@@ -206,6 +206,7 @@ impl Worker {
         let rtt = u64::from(info.rtt) * 1000;
         let past = lanes.past.get(&(near_ip, far.map(|at| at.ip())));
         let estimate = past.map_or_else(|| Estimate::new(rate, rtt), |past| past.again(rtt));
+        let estimate = estimate.from(self.began.elapsed().as_nanos() as u64, info.delivered);
         let interface = near_ip.and_then(|ip| interface_of(self.wireup.offer.interfaces(), ip));
         let name = interface.map_or("", |one| one.name.as_str());
         let (short, long) = (self.config.short_over.has(name), self.config.long_over.has(name));
