@@ -330,6 +330,40 @@ fn a_lane_is_given_up_before_it_is_known_what_was_seen() {
     victim.node.converse(victim.to_good);
 }
 
+/// What a frame's header says takes effect before its payload is whole: a lane may end between the two. The frame comes again
+/// though it was seen.
+#[test]
+fn a_frame_that_was_seen_and_is_not_whole_comes_again() {
+    let mut victim = Victim::new();
+    let mut odd = victim.hostile();
+    let peer = victim.node.peer(&odd.address);
+    for tag in 0..3 {
+        assert!(victim.node.inject(peer, tag, 10_000), "{}", victim.node.why(peer));
+    }
+    let session = odd.outcome.as_ref().expect("a session").id;
+    let mut other = beside(&mut victim.node, || {
+        let mut first = odd.leftover.chain(&mut odd.stream);
+        (0..3).for_each(|_| drop(read_frame(&mut first)));
+        shake_lane(&victim.address, odd.own, session, 1).expect("a lane")
+    });
+    victim.node.until("both lanes", |node| node.worker.lanes(peer).len() == 2);
+    beside(&mut victim.node, || {
+        // of the second message only a part has come
+        let words = [bytes(Frame::Seen { seq: 2 }, &[]), bytes(Frame::Retire { lane: 0, received: 1 }, &[])];
+        assert!(offer_unread(&mut other, &words.concat()));
+        let mut again = std::iter::from_fn(|| Some(read_frame(&mut other)))
+            .filter_map(|(frame, payload)| Some((frame.order()?.seq, payload.len())));
+        assert_eq!((again.next(), again.next()), (Some((1, 10_000)), Some((2, 10_000))));
+    });
+    victim.node.converse(victim.to_good);
+}
+
+/// Writes all of it, and reads nothing.
+fn offer_unread(stream: &mut TcpStream, bytes: &[u8]) -> bool {
+    stream.set_nonblocking(false).expect("a socket");
+    stream.write_all(bytes).is_ok()
+}
+
 /// How many bytes the worker's process grows by while it is flooded, and why it ends the connection.
 fn flood(mut next: impl FnMut(u32) -> Option<Vec<u8>> + Send) -> (usize, String) {
     let mut victim = Victim::new();

@@ -80,6 +80,12 @@ pub(crate) struct Resume {
     pub span: Span,
 }
 
+/// How far a sequenced frame is ahead of the one that the peer waits for. One that it has seen, but of which only a part came
+/// before its lane ended, lies before that.
+fn ahead(seq: u32, seen: u32) -> i32 {
+    seq.wrapping_sub(seen).cast_signed()
+}
+
 /// Frames that are to be sent again.
 #[derive(Default)]
 struct Resend {
@@ -104,7 +110,7 @@ impl Resend {
             }
         }
         // lanes end in any order, perhaps again before all of an earlier one has left
-        self.sequenced.make_contiguous().sort_by_key(|(seq, _)| seq.wrapping_sub(seen));
+        self.sequenced.make_contiguous().sort_by_key(|(seq, _)| ahead(*seq, seen));
     }
 }
 
