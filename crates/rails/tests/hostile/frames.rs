@@ -4,7 +4,9 @@ use crate::support::alone::alone;
 use crate::support::node::{Node, iov};
 use crate::support::puppet::{Puppet, settings};
 use crate::support::resident;
-use crate::support::stranger::{Noise, Shaken, beside, identity, is_ended, shake, shake_lane};
+use crate::support::stranger::{
+    Noise, Shaken, beside, identity, is_ended, shake, shake_lane, shake_lane_for_all,
+};
 use polyrail_core::frame::{
     AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, Matching, OpId, Order, PREFIX, RemoteAddr, Status,
     peek_lengths,
@@ -13,6 +15,7 @@ use polyrail_core::proto::{Delivery, REORDER_WINDOW};
 use polyrail_core::wire::{Reject, SessionId, Versions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 
 const KEY: u64 = 5;
 const REGION: usize = 300_000;
@@ -356,6 +359,60 @@ fn a_frame_that_was_seen_and_is_not_whole_comes_again() {
         assert_eq!((again.next(), again.next()), (Some((1, 10_000)), Some((2, 10_000))));
     });
     victim.node.converse(victim.to_good);
+}
+
+/// Two lanes fail at once, and either side loses its word of the one with the other. The word is given again: else both would
+/// wait for each other.
+#[test]
+fn the_end_of_a_lane_is_told_again_when_the_word_was_lost_with_another() {
+    let mut victim = Victim::new();
+    for in_order in [false, true] {
+        let Shaken { mut stream, outcome, leftover, own, address, .. } = victim.hostile();
+        let peer = victim.node.peer(&address);
+        let session = outcome.expect("a session").id;
+        let node = &mut victim.node;
+        let open = |number| shake_lane(&victim.address, own, session, number).expect("a lane");
+        let second = beside(node, || open(1));
+        node.until("both lanes", |node| node.worker.lanes(peer).len() == 2);
+        reset_connection(second);
+        let word = beside(node, || read_frame(&mut leftover.chain(&mut stream)).0);
+        assert_eq!(word, Frame::Retire { lane: 1, received: 0 });
+        // it came, but this side had given lane 0 up before
+        if in_order {
+            drop(stream)
+        } else {
+            reset_connection(stream)
+        }
+        node.until("the loss of both", |node| node.worker.lanes(peer).is_empty());
+        let told = beside(node, || {
+            let all = shake_lane_for_all(&victim.address, own, session, 2);
+            let Shaken { stream: mut third, leftover, .. } = all.expect("a lane");
+            // and the word of that went by lane 1: it waits until lane 1 is known to have ended on both sides
+            assert!(offer_unread(&mut third, &bytes(Frame::Retire { lane: 1, received: 0 }, &[])));
+            let mut third = leftover.chain(&mut third);
+            let mut words = [read_frame(&mut third).0, read_frame(&mut third).0];
+            words.sort_by_key(|word| if let Frame::Retire { lane, .. } = word { *lane } else { u16::MAX });
+            words
+        });
+        assert_eq!(told, [0, 1].map(|lane| Frame::Retire { lane, received: 0 }));
+    }
+    victim.node.converse(victim.to_good);
+}
+
+/// Ends a connection by a reset.
+fn reset_connection(stream: TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the option is read, and is of the length that is named.
+    let set = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(set, 0);
 }
 
 /// Writes all of it, and reads nothing.
