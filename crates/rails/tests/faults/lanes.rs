@@ -6,6 +6,7 @@ use crate::support::node::{End, GONE, Node};
 use crate::support::puppet::{Puppet, settings};
 use polyrail_core::proto::PeerIdx;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 const LARGE: usize = 32 << 20;
@@ -196,4 +197,52 @@ fn a_killed_process_is_noticed_on_all_its_rails() {
         assert_eq!(node.wait(waits), GONE);
         node.lost(peer, &puppet.address.clone());
     });
+}
+
+/// Who sleeps after each message hears in time that its rail was cut.
+#[test]
+fn a_rail_that_is_cut_is_given_up_by_who_sleeps() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, _) = joined(2, "");
+        puppet.ask_beside(&mut node, "echo");
+        // the first is the answer to what they met by
+        node.converse(peer);
+        let mut back = node.recv(Some(peer), None, 1 << 20);
+        node.wait(back);
+        back = node.recv(Some(peer), None, 1 << 20);
+        let mut tell = |node: &mut Node, tag| {
+            let there = node.send(peer, tag, 64);
+            let ends = (node.wait(there), sleep_until(node, back));
+            back = node.recv(Some(peer), None, 1 << 20);
+            ends
+        };
+        for n in 0..2 {
+            let lanes = node.worker.lanes(peer);
+            let used =
+                lanes.iter().find(|lane| lane.current).and_then(|lane| lane.near).expect("one is in use");
+            let IpAddr::V4(ip) = used.ip().to_canonical() else { panic!("{used}") };
+            let used = usize::from(ip.octets()[2]);
+            rail(used, false);
+            let (end, took) = tell(&mut node, 51 + n);
+            assert_eq!(end, End::Right);
+            assert!(took < Duration::from_secs(2), "{took:?}");
+            rail(used, true);
+            node.until("all rails in use again", |node| node.worker.lanes(peer).len() == 2);
+        }
+    });
+}
+
+/// Sleeps until an operation has ended, as a program does that waits for the descriptor alone; how long it took.
+fn sleep_until(node: &mut Node, id: u64) -> Duration {
+    let start = Instant::now();
+    while node.end(id).is_none() && start.elapsed() < Duration::from_secs(30) {
+        node.progress();
+        if node.end(id).is_none() && node.worker.arm() {
+            let mut poll = libc::pollfd { fd: node.worker.wait_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry.
+            unsafe { libc::poll(&mut poll, 1, 10_000) };
+        }
+    }
+    assert_eq!(node.end(id), Some(End::Right));
+    start.elapsed()
 }

@@ -97,8 +97,8 @@ impl Worker {
     pub(in super::super) fn lanes_due(&self) -> Option<Instant> {
         let due = |peer: &PeerIdx| {
             let lanes = self.core.peers[peer.0 as usize].lanes.as_ref()?;
-            let busy =
-                lanes.lost.is_some() || lanes.up.iter().any(|lane| lane.queued > 0 || lane.stalled.is_some());
+            let busy = lanes.lost.is_some()
+                || lanes.up.iter().any(|lane| lane.stalled.is_some() || self.moves(lane));
             if busy {
                 return Some(self.next_look);
             }
@@ -106,6 +106,11 @@ impl Worker {
             retries.filter(|_| lanes.opens).min().map(|at| at.max(self.next_look))
         };
         self.netted.iter().filter_map(due).min()
+    }
+
+    /// Whether a lane had something on its way at the last look, or was given something since.
+    fn moves(&self, lane: &Lane) -> bool {
+        lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued
     }
 
     fn watch_peer(&mut self, peer: PeerIdx, now: Instant) {
@@ -116,9 +121,7 @@ impl Worker {
         };
         // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
         let wanted = lanes.planned || lanes.up.iter().any(|lane| long(lane.link) || lane.queued >= MANY);
-        let moved =
-            |lane: &Lane| lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued;
-        if lanes.up.iter().any(moved) {
+        if lanes.up.iter().any(|lane| self.moves(lane)) {
             self.sample(&mut lanes);
         }
         self.tell_changes(peer, &mut lanes, now);
