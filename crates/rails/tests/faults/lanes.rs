@@ -199,6 +199,78 @@ fn a_killed_process_is_noticed_on_all_its_rails() {
     });
 }
 
+/// The only connection there is is reset, and a fresh one takes its place: all that was lost comes again by it, however much.
+#[test]
+fn a_flood_of_short_messages_goes_on_by_the_only_rail() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, _) = joined(1, "");
+        let count = 40_000;
+        puppet.ask_beside(&mut node, &format!("drain {count}"));
+        rail(0, false);
+        for tag in 1..count {
+            assert!(node.inject(peer, tag, 8), "{}", node.why(peer));
+            if tag == count / 2 {
+                rail(0, true);
+                if !reset(0) {
+                    return eprintln!("this kernel resets no connections");
+                }
+            }
+        }
+        node.until("all have come", |node| puppet.ask_beside(node, "drained") == "all");
+    });
+}
+
+/// Two of three rails are cut at once while both sides send: either side may tell of the one by the other.
+#[test]
+fn two_rails_that_are_cut_at_once_are_given_up_on_both_sides() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, _) = joined(3, "");
+        puppet.ask_beside(&mut node, "echo");
+        let mut answers: VecDeque<u64> = (0..64).map(|_| node.recv(Some(peer), None, 4096)).collect();
+        let mut tag = 100;
+        for round in 0..8 {
+            let (cut, end) =
+                (Instant::now() + Duration::from_millis(50), Instant::now() + Duration::from_millis(150));
+            let mut whole = true;
+            let mut waiting = VecDeque::new();
+            while Instant::now() < end || !waiting.is_empty() {
+                if whole && Instant::now() > cut {
+                    (1..3).for_each(|n| rail((round + n) % 3, false));
+                    whole = false;
+                }
+                while Instant::now() < end && waiting.len() < 32 {
+                    waiting.push_back(node.send(peer, tag, [8, 20_000, 300_000, 1 << 20][tag as usize % 4]));
+                    tag += 1;
+                    waiting.push_back(node.get(peer, CONSTANT, LARGE / 8));
+                }
+                node.progress();
+                while let Some(&id) = waiting.front()
+                    && let Some(ended) = node.end(id)
+                {
+                    assert_eq!(ended, End::Right, "round {round}: {}", node.why(peer));
+                    node.wait(id);
+                    waiting.pop_front();
+                }
+                while let Some(&id) = answers.front()
+                    && let Some(ended) = node.end(id)
+                {
+                    assert_eq!(ended, End::Right);
+                    node.wait(id);
+                    answers.pop_front();
+                    answers.push_back(node.recv(Some(peer), None, 4096));
+                }
+                assert!(
+                    end.elapsed() < Duration::from_secs(20),
+                    "round {round}: {:?}",
+                    node.worker.lanes(peer)
+                );
+            }
+            (1..3).for_each(|n| rail((round + n) % 3, true));
+            node.until("all rails in use again", |node| node.worker.lanes(peer).len() == 3);
+        }
+    });
+}
+
 /// Who sleeps after each message hears in time that its rail was cut.
 #[test]
 fn a_rail_that_is_cut_is_given_up_by_who_sleeps() {

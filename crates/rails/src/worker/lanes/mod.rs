@@ -176,6 +176,11 @@ impl Lanes {
         self.up.len() > 1 || !self.is_quiet()
     }
 
+    /// Whether there has been more than the lane that began the session, or is to be another in its place.
+    pub fn had_several(&self) -> bool {
+        self.spent.len() > 1 || self.is_wide()
+    }
+
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
         let fresh = !self.spent.contains_key(&number) && self.up.len() < MAX_LANES;
