@@ -220,6 +220,27 @@ fn a_flood_of_short_messages_goes_on_by_the_only_rail() {
     });
 }
 
+/// A rail is cut under long puts: what comes before its turn meanwhile is no more than the other side keeps.
+#[test]
+fn long_puts_go_on_when_a_rail_is_cut() {
+    alone_in_net(|| {
+        let (mut node, _puppet, peer, _) = joined(4, "");
+        for round in 0..6 {
+            let mut puts: VecDeque<u64> = (0..24).map(|n| node.put(peer, KEY, n, LARGE)).collect();
+            let cut = Instant::now() + Duration::from_millis(100);
+            while Instant::now() < cut {
+                node.progress();
+            }
+            rail(round % 4, false);
+            while let Some(id) = puts.pop_front() {
+                assert_eq!(node.wait(id), End::Right, "round {round}: {}", node.why(peer));
+            }
+            rail(round % 4, true);
+            node.until("all rails in use again", |node| node.worker.lanes(peer).len() == 4);
+        }
+    });
+}
+
 /// Two of three rails are cut at once while both sides send: either side may tell of the one by the other.
 #[test]
 fn two_rails_that_are_cut_at_once_are_given_up_on_both_sides() {
