@@ -488,3 +488,38 @@ fn an_atomic_returns_no_more_than_a_frame_carries() {
     assert_eq!(answer, Ok((Frame::Ack { op, status: Status::Unsupported }, 0)));
     node.worker.deregister(KEY);
 }
+
+/// A peer that never says what it has had: what is kept for it to be sent again has a bound.
+#[test]
+fn answers_that_are_never_confirmed_are_not_kept_without_bound() {
+    alone(|| {
+        let mut victim = Victim::new();
+        let mut hostile = victim.hostile();
+        // FI_ATOMIC_READ = 10, 16 KiB of FI_UINT64 = 7
+        let code = AtomicCode { datatype: 7, op: 10, kind: AtomicKind::Fetch, count: 2048 };
+        let (op, at) = (OpId { slot: 3, generation: 1 }, RemoteAddr { key: KEY, addr: 0 });
+        let (count, before) = (20_000, resident());
+        let most = beside(&mut victim.node, || {
+            let mut answers = hostile.stream.try_clone().expect("a descriptor");
+            let reading = std::thread::spawn(move || {
+                let mut most = 0;
+                for n in 0..count {
+                    let mut answer = vec![0; 16 + (16 << 10)];
+                    if answers.read_exact(&mut answer).is_err() {
+                        break;
+                    }
+                    most = if n % 100 == 0 { resident().max(most) } else { most };
+                }
+                most
+            });
+            (0..count).all(|seq| {
+                let frame = Frame::Atomic { order: Order { seq, credit: 0 }, op, at, code };
+                hostile.stream.write_all(&bytes(frame, &[])).is_ok()
+            });
+            reading.join().expect("it reads")
+        });
+        let grown = most.saturating_sub(before);
+        assert!(grown < 128 << 20, "{} MiB", grown >> 20);
+        victim.node.converse(victim.to_good);
+    });
+}
