@@ -13,6 +13,7 @@ use polyrail_core::frame::{
 };
 use polyrail_core::proto::{Delivery, REORDER_WINDOW};
 use polyrail_core::wire::{Reject, SessionId, Versions};
+use polyrail_rails::EventKind;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
@@ -522,4 +523,47 @@ fn answers_that_are_never_confirmed_are_not_kept_without_bound() {
         assert!(grown < 128 << 20, "{} MiB", grown >> 20);
         victim.node.converse(victim.to_good);
     });
+}
+
+/// Memory that was read, as the event says, may be written: the peer gets what was there before, however late it takes it.
+#[test]
+fn what_was_read_is_not_looked_at_again() {
+    const LEN: usize = 16 << 20;
+    let mut node = Node::open(settings("RAILS=tcp"));
+    let mut memory = vec![1u8; LEN];
+    let access = polyrail_core::proto::Access { read: true, write: true };
+    // SAFETY: the memory outlives the worker's use of it: it is deregistered below.
+    unsafe { node.worker.register(KEY, iov(&mut memory), 0, access).expect("a free key") };
+    let address = node.worker.address().to_vec();
+    let mut slow = beside(&mut node, || shake(&address, Versions::OURS));
+    let (op, from) = (OpId { slot: 3, generation: 1 }, RemoteAddr { key: KEY, addr: 0 });
+    let get = Frame::Get { order: Order { seq: 0, credit: 0 }, op, from, len: LEN as u64, writable: false };
+    slow.stream.write_all(&bytes(get, &[])).expect("room");
+    let mut got = Vec::new();
+    let mut buffer = vec![0; 16 << 10];
+    slow.stream.set_nonblocking(true).expect("a socket");
+    loop {
+        node.worker.progress();
+        if let Some(event) = node.worker.next_event() {
+            assert_eq!(event.kind, EventKind::RemoteRead);
+            break;
+        }
+        if let Ok(n) = slow.stream.read(&mut buffer) {
+            got.extend_from_slice(&buffer[..n]);
+        }
+    }
+    memory.fill(2);
+    beside(&mut node, || {
+        slow.stream.set_nonblocking(false).expect("a socket");
+        while got.len() < LEN + LEN / MAX_PAYLOAD * 24 {
+            let n = slow.stream.read(&mut buffer).expect("the rest");
+            got.extend_from_slice(&buffer[..n]);
+        }
+    });
+    let mut all = &got[..];
+    while !all.is_empty() {
+        let (frame, payload) = read_frame(&mut all);
+        assert!(payload.iter().all(|byte| *byte == 1), "{frame:?} brings what was written later");
+    }
+    node.worker.deregister(KEY);
 }
