@@ -100,6 +100,8 @@ pub struct Info {
     pub rtt: u32,
     /// The shortest round trip that was seen, in microseconds.
     pub min_rtt: u32,
+    /// Most bytes that a packet holds.
+    pub packet: u32,
     /// Packets on their way.
     pub unacked: u32,
     /// Whether a packet is sent again because nothing was acknowledged for a while: how often in a row.
@@ -147,6 +149,7 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
         retransmits: u32::from(bytes[2]),
         probes: u32::from(bytes[3]),
         app_limited: bytes[7] & 1 != 0,
+        packet: word(16),
         unacked: word(24),
         last_ack: word(56),
         rtt: word(68),

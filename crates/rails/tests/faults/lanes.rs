@@ -339,3 +339,26 @@ fn sleep_until(node: &mut Node, id: u64) -> Duration {
     assert_eq!(node.end(id), Some(End::Right));
     start.elapsed()
 }
+
+/// Who computes takes nothing for a while: that is no fault of the rails.
+#[test]
+fn rails_to_a_program_that_computes_are_not_given_up() {
+    alone_in_net(|| {
+        let (mut node, puppet, peer, _) = joined(2, "");
+        for _ in 0..5 {
+            puppet.stop();
+            let puts: Vec<u64> = (0..8).map(|n| node.put(peer, KEY, n, LARGE)).collect();
+            let end = Instant::now() + Duration::from_millis(1500);
+            while Instant::now() < end {
+                node.progress();
+            }
+            puppet.signal(libc::SIGCONT);
+            for id in puts {
+                assert_eq!(node.wait(id), End::Right, "{}", node.why(peer));
+            }
+        }
+        // one may be taken for silent just when it is no longer taken from
+        let last = node.worker.lanes(peer).iter().map(|lane| lane.number).max();
+        assert!(last <= Some(2), "{last:?}");
+    });
+}

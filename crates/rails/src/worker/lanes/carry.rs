@@ -277,7 +277,7 @@ impl Worker {
         }
         let loads: Vec<_> = lanes.up.iter().map(|lane| lane.estimate.load(lane.queued)).collect();
         for (at, lane) in lanes.up.iter_mut().enumerate() {
-            let moves = lane.stalled.is_none_or(|since| now - since < HICCUP);
+            let moves = !lane.shut && lane.stalled.is_none_or(|since| now - since < HICCUP);
             lane.late = (moves && is_late(&loads, at)).then(|| lane.late.unwrap_or(now));
         }
     }

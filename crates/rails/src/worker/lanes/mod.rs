@@ -50,6 +50,8 @@ pub(super) struct Lane {
     delivered: u64,
     queued: u64,
     retransmitted: u32,
+    /// The peer's program does not take what waits.
+    shut: bool,
     /// Since when nothing was acknowledged though something waits for it.
     stalled: Option<Instant>,
     /// Since when another lane would be through with what it holds much earlier.
@@ -241,6 +243,7 @@ impl Worker {
             delivered: info.delivered,
             queued: 0,
             retransmitted: 0,
+            shut: false,
             stalled: None,
             late: None,
             told: estimate.rate(),

@@ -52,16 +52,18 @@ pub struct LaneReport {
 impl Lane {
     /// Takes in what the kernel tells.
     pub(super) fn observe(&mut self, now: Instant, clock: u64, info: &Info) {
+        // what the peer's program does not take is not owed by its kernel, and says nothing of the lane; what cannot even be sent,
+        // for want of a route, is. No packet is sent into less room than a whole one needs.
+        let takes = info.unacked > 0 || info.peer_window > 0 && info.peer_window >= info.packet;
+        self.shut = info.queued > 0 && !takes;
         self.estimate.sample(Sample {
             now: clock,
             delivered: info.delivered,
-            queued: info.queued,
+            queued: if self.shut { 0 } else { info.queued },
             rtt: u64::from(info.rtt) * 1000,
             min_rtt: u64::from(info.min_rtt) * 1000,
         });
-        // what the peer's program does not take is not owed by its kernel; what cannot even be sent, for want of a route, is
-        let takes = info.unacked > 0 || info.peer_window > 0;
-        let owed = takes && info.queued > 0 && info.delivered == self.delivered;
+        let owed = !self.shut && info.queued > 0 && info.delivered == self.delivered;
         self.stalled = owed.then(|| self.stalled.unwrap_or(now));
         (self.delivered, self.queued, self.retransmitted) = (info.delivered, info.queued, info.retransmitted);
     }
