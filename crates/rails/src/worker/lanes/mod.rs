@@ -352,8 +352,9 @@ impl Worker {
             return Ok(());
         };
         let Retiring { link, name, .. } = lanes.retiring.remove(at);
-        let parcels = self.tcp.reclaim(link, received).ok_or(IMPOSSIBLE)?;
+        let parcels = self.tcp.reclaim(link, received);
         self.tcp.close(link);
+        let parcels = parcels.ok_or(IMPOSSIBLE)?;
         let bytes = parcels.iter().map(|one| one.bytes.len() + one.span.map_or(0, |span| span.len)).sum();
         let frames = parcels.len();
         lanes.resend.add(parcels, self.core.engine.seen(peer));
