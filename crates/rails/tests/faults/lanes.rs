@@ -1,10 +1,10 @@
 //! Several rails to one host, and rails that fail while they are used.
 
 use crate::support::alone::alone_in_net;
-use crate::support::net::{host_with_rails, rail, reset};
+use crate::support::net::{host_with_rails, rail, reset, there};
 use crate::support::node::{End, GONE, Node};
 use crate::support::puppet::{Puppet, settings};
-use polyrail_core::proto::PeerIdx;
+use polyrail_core::proto::{Delivery, PeerIdx};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -360,5 +360,30 @@ fn rails_to_a_program_that_computes_are_not_given_up() {
         // one may be taken for silent just when it is no longer taken from
         let last = node.worker.lanes(peer).iter().map(|lane| lane.number).max();
         assert!(last <= Some(2), "{last:?}");
+    });
+}
+
+/// A message that meets a goodbye on its way is not answered any more: nothing may follow a goodbye.
+#[test]
+fn a_peer_that_closes_says_nothing_after_its_goodbye() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, back) = joined(1, "");
+        puppet.ask_beside(&mut node, &format!("recv {back} 5 8"));
+        let wait = |node: &mut Node, milliseconds| {
+            let end = Instant::now() + Duration::from_millis(milliseconds);
+            while Instant::now() < end {
+                node.progress();
+            }
+        };
+        wait(&mut node, 50);
+        // what the puppet sends is lost for a while, what it is sent is not
+        there(&puppet, "ip neigh replace 10.78.0.1 lladdr 02:00:00:00:00:99 nud permanent dev r0");
+        puppet.say("close");
+        wait(&mut node, 50);
+        node.send_until(peer, 5, 8, Delivery::Delivered);
+        wait(&mut node, 50);
+        there(&puppet, "ip neigh del 10.78.0.1 dev r0");
+        let why = node.lost(peer, &puppet.address);
+        assert!(why.contains("closed its endpoint"), "{why}");
     });
 }
