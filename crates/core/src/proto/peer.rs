@@ -144,14 +144,12 @@ impl Peer {
     /// Takes word of what the peer has seen; false when that was never sent.
     pub fn take_seen(&mut self, seq: u32) -> bool {
         let fresh = seq.wrapping_sub(self.seen);
-        if fresh > u32::MAX / 2 {
-            return true; // overtaken on another rail
-        }
-        let possible = fresh <= self.next_seq.wrapping_sub(self.seen);
-        if possible {
+        // nothing may have been said for half of all numbers, where one lane was enough
+        if fresh <= self.next_seq.wrapping_sub(self.seen) {
             self.seen = seq;
+            return true;
         }
-        possible
+        fresh > u32::MAX / 2 // overtaken on another rail
     }
 
     /// An eager message of `len` bytes has come; false when the peer had no credit for it.
@@ -202,5 +200,23 @@ impl Peer {
 impl core::fmt::Display for PeerIdx {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "peer {}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_seen_counts_however_long_nothing_was_said() {
+        for sent in [1, 5000, (1 << 31) + 5, u32::MAX - 9] {
+            let mut peer = Peer { next_seq: sent, ..Peer::default() };
+            assert!(peer.take_seen(sent - 1) && peer.seen == sent - 1, "{sent}");
+            assert!(peer.take_seen(sent) && peer.seen == sent, "{sent}");
+            assert!(peer.take_seen(sent - 1) && peer.seen == sent, "{sent}: overtaken");
+            peer.next_seq = sent.wrapping_add(100);
+            assert!(peer.take_seen(sent.wrapping_add(99)), "{sent}");
+            assert!(!peer.take_seen(sent.wrapping_add(101)), "{sent}: it was not sent");
+        }
     }
 }

@@ -25,10 +25,11 @@ use std::time::{Duration, Instant};
 
 use self::link::{Link, Remains, Shared, Slot};
 use self::rx::{Next, Turn};
-use self::store::Pool;
+use self::store::{Pool, Store};
 pub use self::sys::Info;
 use self::tx::Outgoing;
 use crate::rail::{Full, LinkId, Memory, Parcel, Rail, RawIov, Sink, Span};
+use polyrail_core::frame::Frame;
 
 /// How the rail's sockets are set up.
 #[derive(Clone, Debug)]
@@ -271,6 +272,16 @@ impl TcpRail {
             Some(Slot::Down(remains)) => remains.received,
             _ => 0,
         }
+    }
+
+    /// The frames that an ended link may not have delivered, oldest first.
+    pub fn kept(&self, link: LinkId) -> impl Iterator<Item = Frame> {
+        let store = match self.slots.get(link.0 as usize) {
+            Some(Slot::Down(remains)) => Some(&remains.store),
+            _ => None,
+        };
+        let headers = store.into_iter().flat_map(Store::headers);
+        headers.filter_map(|header| Frame::parse(header).ok()).map(|(frame, _)| frame)
     }
 
     /// What a link that ended did not deliver, if the peer had so many frames; None when that cannot be.

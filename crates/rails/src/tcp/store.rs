@@ -208,6 +208,21 @@ impl Store {
         Some((from..from + stored, header, span))
     }
 
+    /// The headers of the frames kept, oldest first.
+    pub(super) fn headers(&self) -> impl Iterator<Item = &[u8]> {
+        let (mut from, mut place) = (self.head, self.kept);
+        let mut lasting = self.lasting.iter().peekable();
+        std::iter::from_fn(move || {
+            let prefix: &[u8; PREFIX] = self.bytes[from..].first_chunk()?;
+            let (header, payload) = peek_lengths(prefix).ok()?;
+            let found = &self.bytes[from..from + header];
+            let copied = lasting.next_if(|lasting| lasting.at == place + header as u64).is_none();
+            from += if copied { header + payload } else { header };
+            place += (header + payload) as u64;
+            Some(found)
+        })
+    }
+
     /// The peer has had so many frames, if not more; false when so many were not written.
     pub(super) fn release(&mut self, frames: u64, pool: &mut Pool) -> bool {
         if frames > self.frames {

@@ -100,6 +100,8 @@ pub struct Info {
     pub rtt: u32,
     /// The shortest round trip that was seen, in microseconds.
     pub min_rtt: u32,
+    /// Most bytes that a packet holds.
+    pub packet: u32,
     /// Packets on their way.
     pub unacked: u32,
     /// Probes of a silent peer that were not answered.
@@ -137,6 +139,7 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
     let long = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
     Some(Info {
         probes: u32::from(bytes[3]),
+        packet: word(16),
         unacked: word(24),
         last_ack: word(56),
         rtt: word(68),

@@ -78,7 +78,7 @@ pub struct Worker {
     began: Instant,
     /// Peers that a network leads to, and when their lanes are looked at next.
     netted: Vec<PeerIdx>,
-    /// Those of them that several lanes lead to.
+    /// Those of them that several lanes lead to, or have led to in this session.
     wide: Vec<PeerIdx>,
     next_look: Instant,
 }
@@ -411,11 +411,13 @@ impl Worker {
         self.tell_seen();
     }
 
-    /// Tells the peers that several lanes lead to what was seen of their order.
+    /// Tells the peers that several lanes lead to, or have led to, what was seen of their order: what an ended lane did not
+    /// deliver comes again by those that are left, if only one, and more of it than the peer may send without a word.
     fn tell_seen(&mut self) {
         let core = &mut self.core;
         self.wide.retain(|peer| {
-            let wide = core.peers[peer.0 as usize].budget != u32::MAX;
+            let lanes = &core.peers[peer.0 as usize].lanes;
+            let wide = lanes.as_ref().is_some_and(|lanes| lanes.had_several());
             if wide {
                 core.engine.tell_seen(*peer, false);
             }

@@ -31,8 +31,11 @@ impl Worker {
         }
     }
 
-    /// Gives a peer's rail as many waiting frames as it takes.
+    /// Gives a peer's rail as many waiting frames as it takes; none once goodbye was said.
     pub(super) fn pump(&mut self, peer: PeerIdx) {
+        if self.wireup.closing {
+            return;
+        }
         let info = &self.core.peers[peer.0 as usize];
         if info.lanes.as_ref().is_some_and(|lanes| lanes.is_wide()) {
             return self.carry(peer);

@@ -4,8 +4,9 @@ use crate::support::alone::{alone_in_net, run};
 use crate::support::net::{host_with_rails, rail, reset, there};
 use crate::support::node::{End, GONE, Node};
 use crate::support::puppet::{Puppet, settings};
-use polyrail_core::proto::PeerIdx;
+use polyrail_core::proto::{Delivery, PeerIdx};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 const LARGE: usize = 32 << 20;
@@ -269,5 +270,194 @@ fn a_killed_process_is_noticed_on_all_its_rails() {
         puppet.kill();
         assert_eq!(node.wait(waits), GONE);
         node.lost(peer, &puppet.address.clone());
+    });
+}
+
+/// The only connection there is is reset, and a fresh one takes its place: all that was lost comes again by it, however much.
+#[test]
+fn a_flood_of_short_messages_goes_on_by_the_only_rail() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, _) = joined(1, "");
+        let count = 40_000;
+        puppet.ask_beside(&mut node, &format!("drain {count}"));
+        rail(0, false);
+        for tag in 1..count {
+            assert!(node.inject(peer, tag, 8), "{}", node.why(peer));
+            if tag == count / 2 {
+                rail(0, true);
+                if !reset(0) {
+                    return eprintln!("this kernel resets no connections");
+                }
+            }
+        }
+        node.until("all have come", |node| puppet.ask_beside(node, "drained") == "all");
+    });
+}
+
+/// A rail is cut under long puts: what comes before its turn meanwhile is no more than the other side keeps.
+#[test]
+fn long_puts_go_on_when_a_rail_is_cut() {
+    alone_in_net(|| {
+        let (mut node, _puppet, peer, _) = joined(4, "");
+        for round in 0..6 {
+            let mut puts: VecDeque<u64> = (0..24).map(|n| node.put(peer, KEY, n, LARGE)).collect();
+            let cut = Instant::now() + Duration::from_millis(100);
+            while Instant::now() < cut {
+                node.progress();
+            }
+            rail(round % 4, false);
+            while let Some(id) = puts.pop_front() {
+                assert_eq!(node.wait(id), End::Right, "round {round}: {}", node.why(peer));
+            }
+            rail(round % 4, true);
+            node.until("all rails in use again", |node| node.worker.lanes(peer).len() == 4);
+        }
+    });
+}
+
+/// Two of three rails are cut at once while both sides send: either side may tell of the one by the other.
+#[test]
+fn two_rails_that_are_cut_at_once_are_given_up_on_both_sides() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, _) = joined(3, "");
+        puppet.ask_beside(&mut node, "echo");
+        let mut answers: VecDeque<u64> = (0..64).map(|_| node.recv(Some(peer), None, 4096)).collect();
+        let mut tag = 100;
+        for round in 0..8 {
+            let (cut, end) =
+                (Instant::now() + Duration::from_millis(50), Instant::now() + Duration::from_millis(150));
+            let mut whole = true;
+            let mut waiting = VecDeque::new();
+            while Instant::now() < end || !waiting.is_empty() {
+                if whole && Instant::now() > cut {
+                    (1..3).for_each(|n| rail((round + n) % 3, false));
+                    whole = false;
+                }
+                while Instant::now() < end && waiting.len() < 32 {
+                    waiting.push_back(node.send(peer, tag, [8, 20_000, 300_000, 1 << 20][tag as usize % 4]));
+                    tag += 1;
+                    waiting.push_back(node.get(peer, CONSTANT, LARGE / 8));
+                }
+                node.progress();
+                while let Some(&id) = waiting.front()
+                    && let Some(ended) = node.end(id)
+                {
+                    assert_eq!(ended, End::Right, "round {round}: {}", node.why(peer));
+                    node.wait(id);
+                    waiting.pop_front();
+                }
+                while let Some(&id) = answers.front()
+                    && let Some(ended) = node.end(id)
+                {
+                    assert_eq!(ended, End::Right);
+                    node.wait(id);
+                    answers.pop_front();
+                    answers.push_back(node.recv(Some(peer), None, 4096));
+                }
+                assert!(
+                    end.elapsed() < Duration::from_secs(20),
+                    "round {round}: {:?}",
+                    node.worker.lanes(peer)
+                );
+            }
+            (1..3).for_each(|n| rail((round + n) % 3, true));
+            node.until("all rails in use again", |node| node.worker.lanes(peer).len() == 3);
+        }
+    });
+}
+
+/// Who sleeps after each message hears in time that its rail was cut.
+#[test]
+fn a_rail_that_is_cut_is_given_up_by_who_sleeps() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, _) = joined(2, "");
+        puppet.ask_beside(&mut node, "echo");
+        // the first is the answer to what they met by
+        node.converse(peer);
+        let mut back = node.recv(Some(peer), None, 1 << 20);
+        node.wait(back);
+        back = node.recv(Some(peer), None, 1 << 20);
+        let mut tell = |node: &mut Node, tag| {
+            let there = node.send(peer, tag, 64);
+            let ends = (node.wait(there), sleep_until(node, back));
+            back = node.recv(Some(peer), None, 1 << 20);
+            ends
+        };
+        for n in 0..2 {
+            let lanes = node.worker.lanes(peer);
+            let used =
+                lanes.iter().find(|lane| lane.current).and_then(|lane| lane.near).expect("one is in use");
+            let IpAddr::V4(ip) = used.ip().to_canonical() else { panic!("{used}") };
+            let used = usize::from(ip.octets()[2]);
+            rail(used, false);
+            let (end, took) = tell(&mut node, 51 + n);
+            assert_eq!(end, End::Right);
+            assert!(took < Duration::from_secs(2), "{took:?}");
+            rail(used, true);
+            node.until("all rails in use again", |node| node.worker.lanes(peer).len() == 2);
+        }
+    });
+}
+
+/// Sleeps until an operation has ended, as a program does that waits for the descriptor alone; how long it took.
+fn sleep_until(node: &mut Node, id: u64) -> Duration {
+    let start = Instant::now();
+    while node.end(id).is_none() && start.elapsed() < Duration::from_secs(30) {
+        node.progress();
+        if node.end(id).is_none() && node.worker.arm() {
+            let mut poll = libc::pollfd { fd: node.worker.wait_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one entry.
+            unsafe { libc::poll(&mut poll, 1, 10_000) };
+        }
+    }
+    assert_eq!(node.end(id), Some(End::Right));
+    start.elapsed()
+}
+
+/// Who computes takes nothing for a while: that is no fault of the rails.
+#[test]
+fn rails_to_a_program_that_computes_are_not_given_up() {
+    alone_in_net(|| {
+        let (mut node, puppet, peer, _) = joined(2, "");
+        for _ in 0..5 {
+            puppet.stop();
+            let puts: Vec<u64> = (0..8).map(|n| node.put(peer, KEY, n, LARGE)).collect();
+            let end = Instant::now() + Duration::from_millis(1500);
+            while Instant::now() < end {
+                node.progress();
+            }
+            puppet.signal(libc::SIGCONT);
+            for id in puts {
+                assert_eq!(node.wait(id), End::Right, "{}", node.why(peer));
+            }
+        }
+        // one may be taken for silent just when it is no longer taken from
+        let last = node.worker.lanes(peer).iter().map(|lane| lane.number).max();
+        assert!(last <= Some(2), "{last:?}");
+    });
+}
+
+/// A message that meets a goodbye on its way is not answered any more: nothing may follow a goodbye.
+#[test]
+fn a_peer_that_closes_says_nothing_after_its_goodbye() {
+    alone_in_net(|| {
+        let (mut node, mut puppet, peer, back) = joined(1, "");
+        puppet.ask_beside(&mut node, &format!("recv {back} 5 8"));
+        let wait = |node: &mut Node, milliseconds| {
+            let end = Instant::now() + Duration::from_millis(milliseconds);
+            while Instant::now() < end {
+                node.progress();
+            }
+        };
+        wait(&mut node, 50);
+        // what the puppet sends is lost for a while, what it is sent is not
+        there(&puppet, "ip neigh replace 10.78.0.1 lladdr 02:00:00:00:00:99 nud permanent dev r0");
+        puppet.say("close");
+        wait(&mut node, 50);
+        node.send_until(peer, 5, 8, Delivery::Delivered);
+        wait(&mut node, 50);
+        there(&puppet, "ip neigh del 10.78.0.1 dev r0");
+        let why = node.lost(peer, &puppet.address);
+        assert!(why.contains("closed its endpoint"), "{why}");
     });
 }

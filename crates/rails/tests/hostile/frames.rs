@@ -4,15 +4,19 @@ use crate::support::alone::alone;
 use crate::support::node::{Node, iov};
 use crate::support::puppet::{Puppet, settings};
 use crate::support::resident;
-use crate::support::stranger::{Noise, Shaken, beside, identity, is_ended, shake, shake_lane};
+use crate::support::stranger::{
+    Noise, Shaken, beside, identity, is_ended, shake, shake_lane, shake_lane_for_all,
+};
 use polyrail_core::frame::{
     AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, Matching, OpId, Order, PREFIX, RemoteAddr, Status,
     peek_lengths,
 };
 use polyrail_core::proto::{Delivery, REORDER_WINDOW};
 use polyrail_core::wire::{Reject, SessionId, Versions};
+use polyrail_rails::EventKind;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 
 const KEY: u64 = 5;
 const REGION: usize = 300_000;
@@ -330,6 +334,94 @@ fn a_lane_is_given_up_before_it_is_known_what_was_seen() {
     victim.node.converse(victim.to_good);
 }
 
+/// What a frame's header says takes effect before its payload is whole: a lane may end between the two. The frame comes again
+/// though it was seen.
+#[test]
+fn a_frame_that_was_seen_and_is_not_whole_comes_again() {
+    let mut victim = Victim::new();
+    let mut odd = victim.hostile();
+    let peer = victim.node.peer(&odd.address);
+    for tag in 0..3 {
+        assert!(victim.node.inject(peer, tag, 10_000), "{}", victim.node.why(peer));
+    }
+    let session = odd.outcome.as_ref().expect("a session").id;
+    let mut other = beside(&mut victim.node, || {
+        let mut first = odd.leftover.chain(&mut odd.stream);
+        (0..3).for_each(|_| drop(read_frame(&mut first)));
+        shake_lane(&victim.address, odd.own, session, 1).expect("a lane")
+    });
+    victim.node.until("both lanes", |node| node.worker.lanes(peer).len() == 2);
+    beside(&mut victim.node, || {
+        // of the second message only a part has come
+        let words = [bytes(Frame::Seen { seq: 2 }, &[]), bytes(Frame::Retire { lane: 0, received: 1 }, &[])];
+        assert!(offer_unread(&mut other, &words.concat()));
+        let mut again = std::iter::from_fn(|| Some(read_frame(&mut other)))
+            .filter_map(|(frame, payload)| Some((frame.order()?.seq, payload.len())));
+        assert_eq!((again.next(), again.next()), (Some((1, 10_000)), Some((2, 10_000))));
+    });
+    victim.node.converse(victim.to_good);
+}
+
+/// Two lanes fail at once, and either side loses its word of the one with the other. The word is given again: else both would
+/// wait for each other.
+#[test]
+fn the_end_of_a_lane_is_told_again_when_the_word_was_lost_with_another() {
+    let mut victim = Victim::new();
+    for in_order in [false, true] {
+        let Shaken { mut stream, outcome, leftover, own, address, .. } = victim.hostile();
+        let peer = victim.node.peer(&address);
+        let session = outcome.expect("a session").id;
+        let node = &mut victim.node;
+        let open = |number| shake_lane(&victim.address, own, session, number).expect("a lane");
+        let second = beside(node, || open(1));
+        node.until("both lanes", |node| node.worker.lanes(peer).len() == 2);
+        reset_connection(second);
+        let word = beside(node, || read_frame(&mut leftover.chain(&mut stream)).0);
+        assert_eq!(word, Frame::Retire { lane: 1, received: 0 });
+        // it came, but this side had given lane 0 up before
+        if in_order {
+            drop(stream)
+        } else {
+            reset_connection(stream)
+        }
+        node.until("the loss of both", |node| node.worker.lanes(peer).is_empty());
+        let told = beside(node, || {
+            let all = shake_lane_for_all(&victim.address, own, session, 2);
+            let Shaken { stream: mut third, leftover, .. } = all.expect("a lane");
+            // and the word of that went by lane 1: it waits until lane 1 is known to have ended on both sides
+            assert!(offer_unread(&mut third, &bytes(Frame::Retire { lane: 1, received: 0 }, &[])));
+            let mut third = leftover.chain(&mut third);
+            let mut words = [read_frame(&mut third).0, read_frame(&mut third).0];
+            words.sort_by_key(|word| if let Frame::Retire { lane, .. } = word { *lane } else { u16::MAX });
+            words
+        });
+        assert_eq!(told, [0, 1].map(|lane| Frame::Retire { lane, received: 0 }));
+    }
+    victim.node.converse(victim.to_good);
+}
+
+/// Ends a connection by a reset.
+fn reset_connection(stream: TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the option is read, and is of the length that is named.
+    let set = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of::<libc::linger>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(set, 0);
+}
+
+/// Writes all of it, and reads nothing.
+fn offer_unread(stream: &mut TcpStream, bytes: &[u8]) -> bool {
+    stream.set_nonblocking(false).expect("a socket");
+    stream.write_all(bytes).is_ok()
+}
+
 /// How many bytes the worker's process grows by while it is flooded, and why it ends the connection.
 fn flood(mut next: impl FnMut(u32) -> Option<Vec<u8>> + Send) -> (usize, String) {
     let mut victim = Victim::new();
@@ -395,5 +487,83 @@ fn an_atomic_returns_no_more_than_a_frame_carries() {
         Frame::parse(&header)
     });
     assert_eq!(answer, Ok((Frame::Ack { op, status: Status::Unsupported }, 0)));
+    node.worker.deregister(KEY);
+}
+
+/// A peer that never says what it has had: what is kept for it to be sent again has a bound.
+#[test]
+fn answers_that_are_never_confirmed_are_not_kept_without_bound() {
+    alone(|| {
+        let mut victim = Victim::new();
+        let mut hostile = victim.hostile();
+        // FI_ATOMIC_READ = 10, 16 KiB of FI_UINT64 = 7
+        let code = AtomicCode { datatype: 7, op: 10, kind: AtomicKind::Fetch, count: 2048 };
+        let (op, at) = (OpId { slot: 3, generation: 1 }, RemoteAddr { key: KEY, addr: 0 });
+        let (count, before) = (20_000, resident());
+        let most = beside(&mut victim.node, || {
+            let mut answers = hostile.stream.try_clone().expect("a descriptor");
+            let reading = std::thread::spawn(move || {
+                let mut most = 0;
+                for n in 0..count {
+                    let mut answer = vec![0; 16 + (16 << 10)];
+                    if answers.read_exact(&mut answer).is_err() {
+                        break;
+                    }
+                    most = if n % 100 == 0 { resident().max(most) } else { most };
+                }
+                most
+            });
+            (0..count).all(|seq| {
+                let frame = Frame::Atomic { order: Order { seq, credit: 0 }, op, at, code };
+                hostile.stream.write_all(&bytes(frame, &[])).is_ok()
+            });
+            reading.join().expect("it reads")
+        });
+        let grown = most.saturating_sub(before);
+        assert!(grown < 128 << 20, "{} MiB", grown >> 20);
+        victim.node.converse(victim.to_good);
+    });
+}
+
+/// Memory that was read, as the event says, may be written: the peer gets what was there before, however late it takes it.
+#[test]
+fn what_was_read_is_not_looked_at_again() {
+    const LEN: usize = 16 << 20;
+    let mut node = Node::open(settings("RAILS=tcp"));
+    let mut memory = vec![1u8; LEN];
+    let access = polyrail_core::proto::Access { read: true, write: true };
+    // SAFETY: the memory outlives the worker's use of it: it is deregistered below.
+    unsafe { node.worker.register(KEY, iov(&mut memory), 0, access).expect("a free key") };
+    let address = node.worker.address().to_vec();
+    let mut slow = beside(&mut node, || shake(&address, Versions::OURS));
+    let (op, from) = (OpId { slot: 3, generation: 1 }, RemoteAddr { key: KEY, addr: 0 });
+    let get = Frame::Get { order: Order { seq: 0, credit: 0 }, op, from, len: LEN as u64, writable: false };
+    slow.stream.write_all(&bytes(get, &[])).expect("room");
+    let mut got = Vec::new();
+    let mut buffer = vec![0; 16 << 10];
+    slow.stream.set_nonblocking(true).expect("a socket");
+    loop {
+        node.worker.progress();
+        if let Some(event) = node.worker.next_event() {
+            assert_eq!(event.kind, EventKind::RemoteRead);
+            break;
+        }
+        if let Ok(n) = slow.stream.read(&mut buffer) {
+            got.extend_from_slice(&buffer[..n]);
+        }
+    }
+    memory.fill(2);
+    beside(&mut node, || {
+        slow.stream.set_nonblocking(false).expect("a socket");
+        while got.len() < LEN + LEN / MAX_PAYLOAD * 24 {
+            let n = slow.stream.read(&mut buffer).expect("the rest");
+            got.extend_from_slice(&buffer[..n]);
+        }
+    });
+    let mut all = &got[..];
+    while !all.is_empty() {
+        let (frame, payload) = read_frame(&mut all);
+        assert!(payload.iter().all(|byte| *byte == 1), "{frame:?} brings what was written later");
+    }
     node.worker.deregister(KEY);
 }

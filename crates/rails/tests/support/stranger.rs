@@ -83,12 +83,17 @@ pub fn shake(address: &[u8], versions: Versions) -> Shaken {
 
 /// Opens a lane of a session, as the peer with this key.
 pub fn shake_lane(address: &[u8], own: Key, session: SessionId, lane: u16) -> Result<TcpStream, Reject> {
+    shake_lane_for_all(address, own, session, lane).map(|shaken| shaken.stream)
+}
+
+/// The same, where what the worker says at once is not to be lost.
+pub fn shake_lane_for_all(address: &[u8], own: Key, session: SessionId, lane: u16) -> Result<Shaken, Reject> {
     let key = Address::parse(address).expect("an address").key();
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).expect("noise");
     let (kind, versions) = (Kind::Lane { session, lane }, Versions::OURS);
     let args = Initiate { key, from: own.id(), versions, features: Features(0), kind, nonce: Nonce(nonce) };
-    drive(connect(address), Initiator::new(args, offer()), Vec::new(), own).map(|shaken| shaken.stream)
+    drive(connect(address), Initiator::new(args, offer()), Vec::new(), own)
 }
 
 fn drive(

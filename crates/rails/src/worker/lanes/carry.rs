@@ -6,7 +6,7 @@
 
 use super::super::inbound::RailId;
 use super::watch::HICCUP;
-use super::{Lane, Lanes, Worker};
+use super::{Lane, Lanes, Worker, ahead};
 use crate::rail::{Full, LinkId, Parcel, Rail, RawIov};
 use polyrail_core::frame::MAX_HEADER;
 use polyrail_core::lanes::{Load, fastest, is_late, next_part, preferred};
@@ -137,7 +137,7 @@ impl Worker {
             lanes.resend.free.pop_front();
         }
         while let Some((seq, parcel)) = lanes.resend.sequenced.front() {
-            if seq.wrapping_sub(self.core.engine.seen(peer)) >= MAY_WAIT {
+            if ahead(*seq, self.core.engine.seen(peer)) >= MAY_WAIT.cast_signed() {
                 return false;
             }
             let Some(at) = lanes.index(lanes.current).or_else(|| fastest(&fill.loads, 0)) else {
@@ -277,7 +277,7 @@ impl Worker {
         }
         let loads: Vec<_> = lanes.up.iter().map(|lane| lane.estimate.load(lane.queued)).collect();
         for (at, lane) in lanes.up.iter_mut().enumerate() {
-            let moves = lane.stalled.is_none_or(|since| now - since < HICCUP);
+            let moves = !lane.shut && lane.stalled.is_none_or(|since| now - since < HICCUP);
             lane.late = (moves && is_late(&loads, at)).then(|| lane.late.unwrap_or(now));
         }
     }

@@ -22,7 +22,7 @@ use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::SessionId;
 use polyrail_core::wire::offer::{Interface, MAX_LANES};
 use polyrail_core::wireup::PeerEvent;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,8 @@ pub(super) struct Lane {
     delivered: u64,
     queued: u64,
     retransmitted: u32,
+    /// The peer's program does not take what waits.
+    shut: bool,
     /// Since when nothing was acknowledged though something waits for it.
     stalled: Option<Instant>,
     /// Since when another lane would be through with what it holds much earlier.
@@ -72,6 +74,8 @@ struct Retiring {
     number: u16,
     link: LinkId,
     name: LaneName,
+    /// The peer closed it, and no word came before.
+    closed: bool,
 }
 
 /// A payload of which only a part had come when its lane ended. Its frame comes again by another lane.
@@ -81,6 +85,12 @@ pub(crate) struct Resume {
     pub len: usize,
     pub incoming: Incoming,
     pub span: Span,
+}
+
+/// How far a sequenced frame is ahead of the one that the peer waits for. One that it has seen, but of which only a part came
+/// before its lane ended, lies before that.
+fn ahead(seq: u32, seen: u32) -> i32 {
+    seq.wrapping_sub(seen).cast_signed()
 }
 
 /// Frames that are to be sent again.
@@ -99,15 +109,17 @@ impl Resend {
     /// Adds what a lane did not deliver; the peer has seen all before `seen`.
     fn add(&mut self, parcels: VecDeque<Parcel>, seen: u32) {
         for parcel in parcels {
-            let order =
-                Frame::parse(&parcel.bytes[..parcel.header]).ok().and_then(|(frame, _)| frame.order());
-            match order {
-                Some(order) => self.sequenced.push_back((order.seq, parcel)),
-                None => self.free.push_back(parcel),
+            match Frame::parse(&parcel.bytes[..parcel.header]) {
+                // said again when the lane that carried it ended
+                Ok((Frame::Retire { .. }, _)) => {}
+                Ok((frame, _)) if let Some(order) = frame.order() => {
+                    self.sequenced.push_back((order.seq, parcel));
+                }
+                _ => self.free.push_back(parcel),
             }
         }
         // lanes end in any order, perhaps again before all of an earlier one has left
-        self.sequenced.make_contiguous().sort_by_key(|(seq, _)| seq.wrapping_sub(seen));
+        self.sequenced.make_contiguous().sort_by_key(|(seq, _)| ahead(*seq, seen));
     }
 }
 
@@ -125,8 +137,8 @@ pub(super) struct Lanes {
     theirs: Vec<Interface>,
     ways: Vec<Way>,
     planned: bool,
-    /// The numbers that lanes have had; a number is used once.
-    spent: BTreeSet<u16>,
+    /// The numbers that lanes have had, and whether they came about; a number is used once.
+    spent: BTreeMap<u16, bool>,
     /// Until when there must be a lane again, if there is none, and why there is none.
     lost: Option<(Instant, String)>,
     /// The peer says goodbye on one lane after the other.
@@ -153,7 +165,7 @@ impl Lanes {
             theirs,
             ways: Vec::new(),
             planned: false,
-            spent: BTreeSet::new(),
+            spent: BTreeMap::new(),
             lost: None,
             parting: false,
             current: LinkId(u32::MAX),
@@ -169,9 +181,14 @@ impl Lanes {
         self.up.len() > 1 || !self.is_quiet()
     }
 
+    /// Whether there has been more than the lane that began the session, or is to be another in its place.
+    pub fn had_several(&self) -> bool {
+        self.spent.len() > 1 || self.is_wide()
+    }
+
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        let fresh = !self.spent.contains(&number) && self.up.len() < MAX_LANES;
+        let fresh = !self.spent.contains_key(&number) && self.up.len() < MAX_LANES;
         self.session == session && !self.opens && !self.parting && fresh
     }
 
@@ -225,12 +242,13 @@ impl Worker {
             delivered: info.delivered,
             queued: 0,
             retransmitted: 0,
+            shut: false,
             stalled: None,
             late: None,
             told: estimate.rate(),
         });
         let name = lanes.name(lanes.up.len() - 1, self.wireup.offer.interfaces());
-        lanes.spent.insert(number);
+        lanes.spent.insert(number, true);
         lanes.lost = None;
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.opened(number);
@@ -252,7 +270,7 @@ impl Worker {
             lanes.past.clear();
         }
         lanes.past.insert((near.map(|at| at.ip()), far.map(|at| at.ip())), estimate);
-        lanes.retiring.push(Retiring { number, link, name });
+        lanes.retiring.push(Retiring { number, link, name, closed: false });
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.ended();
         }
@@ -260,6 +278,10 @@ impl Worker {
             lanes.lost = Some((Instant::now() + GRACE.min(self.config.peer_timeout), why.to_owned()));
         }
         let received = self.tcp.retire(link);
+        // the peer sends nothing again that it lost until it hears of that loss from us: it has to hear it by another lane
+        for frame in self.tcp.kept(link).filter(|frame| matches!(frame, Frame::Retire { .. })) {
+            self.core.engine.say(peer, frame);
+        }
         self.forget_link(peer, link);
         self.event(peer, Some(name), What::LaneDown(why.to_owned()));
         self.core.engine.say(peer, Frame::Retire { lane: number, received });
@@ -311,7 +333,7 @@ impl Worker {
             // of a lane that ended in the meantime the last word is still to come
             return match up {
                 Some(at) if !self.tcp.release(lanes.up[at].link, received) => Err(IMPOSSIBLE),
-                None if !lanes.spent.contains(&number) => Err(IMPOSSIBLE),
+                None if !lanes.spent.contains_key(&number) => Err(IMPOSSIBLE),
                 _ => Ok(()),
             };
         }
@@ -320,18 +342,21 @@ impl Worker {
         }
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return Ok(()) };
         let Some(at) = lanes.retiring.iter().position(|lane| lane.number == number) else {
-            // the other side took a lane for open whose opening came to nothing here
-            let unopened = lanes.opens && received == 0 && lanes.spent.contains(&number);
-            if !unopened {
-                return Err(IMPOSSIBLE);
+            match lanes.spent.get(&number) {
+                // said again
+                Some(true) => return Ok(()),
+                // the other side took a lane for open whose opening came to nothing here
+                Some(false) if received == 0 => {}
+                _ => return Err(IMPOSSIBLE),
             }
             self.abandon_lane(peer, number);
             self.core.engine.say(peer, Frame::Retire { lane: number, received: 0 });
             return Ok(());
         };
         let Retiring { link, name, .. } = lanes.retiring.remove(at);
-        let parcels = self.tcp.reclaim(link, received).ok_or(IMPOSSIBLE)?;
+        let parcels = self.tcp.reclaim(link, received);
         self.tcp.close(link);
+        let parcels = parcels.ok_or(IMPOSSIBLE)?;
         let bytes = parcels.iter().map(|one| one.bytes.len() + one.span.map_or(0, |span| span.len)).sum();
         let frames = parcels.len();
         lanes.resend.add(parcels, self.core.engine.seen(peer));
@@ -362,23 +387,25 @@ impl Worker {
         let last = lanes.up.len() == 1;
         let opening =
             self.wireup.handshakes.values().any(|h| matches!(h.half, Half::Lane(_, p, _) if p == peer));
-        let lanes = self.core.peers[peer.0 as usize].lanes.as_mut();
-        let parting = lanes.is_some_and(|lanes| lanes.parting);
-        if parting {
+        let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return };
+        if lanes.parting {
             return self.lane_closed(peer, at, text);
         }
-        // a process that ends closes all its connections; one that retires a lane has another
+        let crossed = lanes.retiring.iter().any(|lane| !lane.closed);
+        // a process that ends closes all its connections; one that retires a lane has another, unless this side just retired that
         let closed = matches!(why, Down::Lost(e) if e.kind() == std::io::ErrorKind::UnexpectedEof);
-        if last && closed && !opening {
+        if last && closed && !opening && !crossed {
             return self.gone(peer, text);
         }
         self.retire_lane(peer, at, &text);
-        if !soon
-            && let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes
-            && let Some((until, _)) = &mut lanes.lost
-        {
-            // the network is silent: it may take as long as any other silence
-            *until = Instant::now() + self.config.peer_timeout;
+        if let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes {
+            if let Some(retiring) = lanes.retiring.last_mut() {
+                retiring.closed = closed;
+            }
+            if let Some((until, _)) = lanes.lost.as_mut().filter(|_| !soon) {
+                // the network is silent: it may take as long as any other silence
+                *until = Instant::now() + self.config.peer_timeout;
+            }
         }
         self.open_lanes(peer);
     }

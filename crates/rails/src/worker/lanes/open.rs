@@ -181,9 +181,9 @@ impl Worker {
         let device = self.wireup.offer.interfaces().iter().find(|one| one.index == pair.near.0);
         let stream = sockets::connect_from(near, device.map(|one| one.name.as_str()), far)
             .map_err(|error| error.to_string())?;
-        let next = lanes.spent.last().map_or(Some(0), |last| last.checked_add(1));
+        let next = lanes.spent.last_key_value().map_or(Some(0), |(last, _)| last.checked_add(1));
         let number = next.ok_or("the session has had too many lanes")?;
-        lanes.spent.insert(number);
+        lanes.spent.insert(number, false);
         lanes.ways[at].state = State::Opening;
         let args = Initiate {
             key: address.key(),

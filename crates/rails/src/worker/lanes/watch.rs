@@ -52,16 +52,18 @@ pub struct LaneReport {
 impl Lane {
     /// Takes in what the kernel tells.
     pub(super) fn observe(&mut self, now: Instant, clock: u64, info: &Info) {
+        // what the peer's program does not take is not owed by its kernel, and says nothing of the lane; what cannot even be sent,
+        // for want of a route, is. No packet is sent into less room than a whole one needs.
+        let takes = info.unacked > 0 || info.peer_window > 0 && info.peer_window >= info.packet;
+        self.shut = info.queued > 0 && !takes;
         self.estimate.sample(Sample {
             now: clock,
             delivered: info.delivered,
-            queued: info.queued,
+            queued: if self.shut { 0 } else { info.queued },
             rtt: u64::from(info.rtt) * 1000,
             min_rtt: u64::from(info.min_rtt) * 1000,
         });
-        // what the peer's program does not take is not owed by its kernel; what cannot even be sent, for want of a route, is
-        let takes = info.unacked > 0 || info.peer_window > 0;
-        let owed = takes && info.queued > 0 && info.delivered == self.delivered;
+        let owed = !self.shut && info.queued > 0 && info.delivered == self.delivered;
         self.stalled = owed.then(|| self.stalled.unwrap_or(now));
         (self.delivered, self.queued, self.retransmitted) = (info.delivered, info.queued, info.retransmitted);
     }
@@ -103,8 +105,8 @@ impl Worker {
     pub(in super::super) fn lanes_due(&self) -> Option<Instant> {
         let due = |peer: &PeerIdx| {
             let lanes = self.core.peers[peer.0 as usize].lanes.as_ref()?;
-            let busy =
-                lanes.lost.is_some() || lanes.up.iter().any(|lane| lane.queued > 0 || lane.stalled.is_some());
+            let busy = lanes.lost.is_some()
+                || lanes.up.iter().any(|lane| lane.stalled.is_some() || self.moves(lane));
             if busy {
                 return Some(self.next_look);
             }
@@ -112,6 +114,11 @@ impl Worker {
             retries.filter(|_| lanes.opens).min().map(|at| at.max(self.next_look))
         };
         self.netted.iter().filter_map(due).min()
+    }
+
+    /// Whether a lane had something on its way at the last look, or was given something since.
+    fn moves(&self, lane: &Lane) -> bool {
+        lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued
     }
 
     fn watch_peer(&mut self, peer: PeerIdx, now: Instant) {
@@ -122,9 +129,7 @@ impl Worker {
         };
         // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
         let wanted = lanes.planned || lanes.up.iter().any(|lane| much(lane.link) || lane.queued >= MANY);
-        let moved =
-            |lane: &Lane| lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued;
-        if lanes.up.iter().any(moved) {
+        if lanes.up.iter().any(|lane| self.moves(lane)) {
             self.sample(&mut lanes);
         }
         self.tell_changes(peer, &mut lanes, now);
