@@ -41,7 +41,7 @@ struct Region {
 pub struct Regions {
     by_key: HashMap<u64, Region>,
     /// Whether any region has ever had a counter.
-    counted: bool,
+    pub counted: bool,
 }
 
 impl Regions {
@@ -247,6 +247,9 @@ unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int {
     let mut state = ours.member.lock();
     let state = &mut *state;
     state.regions.counted = true;
+    for worker in state.endpoints.values_mut().filter_map(|endpoint| endpoint.worker.as_mut()) {
+        worker.tell_reads(true);
+    }
     let Some(region) = state.regions.by_key.get_mut(&ours.key) else { return -FI_EINVAL };
     for (slot, flag) in region.counters.iter_mut().zip([FI_REMOTE_READ, FI_REMOTE_WRITE]) {
         if flags & flag != 0 {

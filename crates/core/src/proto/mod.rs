@@ -33,7 +33,7 @@ mod send;
 mod target;
 mod types;
 
-pub use peer::{CREDIT_UNIT, REORDER_WINDOW, Route, Scheme};
+pub use peer::{CREDIT_UNIT, REORDER_BYTES, REORDER_WINDOW, Route, Scheme};
 pub use region::{Access, KeyTaken, Regions, Registered};
 pub use rma::{PartSpec, RmaKind};
 pub use types::*;
@@ -163,6 +163,11 @@ impl Engine {
         p.next_seq.wrapping_sub(p.seen)
     }
 
+    /// Bytes of those of them that are parts of puts.
+    pub fn unseen_bytes(&self, peer: PeerIdx) -> u64 {
+        self.peers[peer.0 as usize].long_bytes
+    }
+
     /// The sequenced frame that a peer waits for, as far as it has said.
     pub fn seen(&self, peer: PeerIdx) -> u32 {
         self.peers[peer.0 as usize].seen
@@ -173,13 +178,13 @@ impl Engine {
         self.peers[peer.0 as usize].next_seq
     }
 
-    /// Tells a peer what was seen of its sequenced frames if `now`, or if a quarter of the reorder window has gathered. The
+    /// Tells a peer what was seen of its sequenced frames if `now`, or if a part of the reorder window has gathered. The
     /// driver calls this, after frames have come, where several lanes lead to the peer.
     pub fn tell_seen(&mut self, peer: PeerIdx, now: bool) {
         let p = &mut self.peers[peer.0 as usize];
         let fresh = p.expect_seq.wrapping_sub(p.told);
-        if fresh >= REORDER_WINDOW / 4 || now && fresh > 0 {
-            p.told = p.expect_seq;
+        if fresh >= REORDER_WINDOW / 4 || fresh > 0 && (now || p.came >= REORDER_BYTES / 8) {
+            (p.told, p.came) = (p.expect_seq, 0);
             let seq = p.told;
             self.control(peer, Frame::Seen { seq }, Out::Nothing);
         }
@@ -266,6 +271,7 @@ impl Engine {
             }
             match turn {
                 Turn::Now(_) => {
+                    p.came += payload as u64;
                     if !p.held.is_empty() && p.held.contains(&p.expect_seq) {
                         self.actions.push_back(Action::Redeliver(peer, p.expect_seq));
                     }

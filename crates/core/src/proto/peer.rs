@@ -62,6 +62,9 @@ pub(super) enum StreamKind {
 /// How many frames may arrive ahead of their turn. Beyond that the peer is broken, not reordered.
 pub const REORDER_WINDOW: u32 = 4096;
 
+/// How many bytes of the parts of long puts may arrive ahead of their turn: what senders keep to. Messages have credit.
+pub const REORDER_BYTES: u64 = 32 << 20;
+
 /// One credit unit, in bytes.
 pub const CREDIT_UNIT: u64 = 64;
 
@@ -88,6 +91,11 @@ pub(super) struct Peer {
     /// Up to where the peer has seen our sequenced frames, and up to where it was told that we have seen its own.
     pub seen: u32,
     pub told: u32,
+    /// Long sequenced frames that the peer is not known to have seen, by number and length, and their bytes.
+    pub long: VecDeque<(u32, u64)>,
+    pub long_bytes: u64,
+    /// Bytes of sequenced frames that were seen since the peer was told.
+    pub came: u64,
     /// Frames that came before their turn and have not been fed again.
     pub held: BTreeSet<u32>,
     /// Credit units that the peer has used, and those that are free again.
@@ -122,6 +130,18 @@ impl Peer {
         self.reported = self.consumed;
     }
 
+    /// The sequenced frame that left last was one of so many bytes. Of these no more are counted than the reorder window holds: while
+    /// one lane is enough nobody says that they were seen.
+    pub fn sequenced_long(&mut self, len: u64) {
+        if self.long.len() >= REORDER_WINDOW as usize
+            && let Some((_, len)) = self.long.pop_front()
+        {
+            self.long_bytes -= len;
+        }
+        self.long.push_back((self.next_seq.wrapping_sub(1), len));
+        self.long_bytes += len;
+    }
+
     #[inline]
     pub fn has_credit(&self, len: u64) -> bool {
         self.spent.wrapping_sub(self.returned).saturating_add(units(len)) <= self.route.window
@@ -147,6 +167,12 @@ impl Peer {
         // nothing may have been said for half of all numbers, where one lane was enough
         if fresh <= self.next_seq.wrapping_sub(self.seen) {
             self.seen = seq;
+            while let Some(&(first, len)) = self.long.front()
+                && seq.wrapping_sub(first).wrapping_sub(1) < u32::MAX / 2
+            {
+                self.long.pop_front();
+                self.long_bytes -= len;
+            }
             return true;
         }
         fresh > u32::MAX / 2 // overtaken on another rail

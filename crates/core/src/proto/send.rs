@@ -203,7 +203,12 @@ impl Engine {
                         p.ordered.pop_front();
                         self.send_left(op, &next.frame);
                     }
-                    Some(Item::Rma(part)) => self.rma_left(peer, part, next),
+                    Some(Item::Rma(part)) => {
+                        if let Out::Bytes(span) = next.payload {
+                            p.sequenced_long(span.len as u64);
+                        }
+                        self.rma_left(peer, part, next);
+                    }
                     None => {}
                 }
             }

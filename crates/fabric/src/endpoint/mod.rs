@@ -36,7 +36,7 @@ use crate::info::hints::Hints;
 use crate::info::offer::MSG_MAX;
 use crate::lock::Guard;
 use crate::object::{self, Object, Slab, head};
-use crate::progress::Sinks;
+use crate::progress::{Class, Sinks};
 use crate::provider::log;
 
 /// An endpoint, or an alias of one, as C has it.
@@ -168,6 +168,7 @@ impl Endpoint {
             -errno.unwrap_or(FI_EIO)
         })?;
         sinks.regions.offer(&mut worker);
+        worker.tell_reads(sinks.regions.counted || self.counter[Class::RemoteRead as usize].is_some());
         if let Err(why) = polyrail_rails::report("libfabric provider") {
             log!(
                 FI_LOG_WARN,

@@ -345,6 +345,14 @@ impl TcpRail {
         }
     }
 
+    /// Bytes that are kept in copy because the peer has not said that it has them.
+    pub fn copied(&self, link: LinkId) -> usize {
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Up(link)) => link.tx.store.copied(),
+            _ => 0,
+        }
+    }
+
     /// Looks, every now and then, which peers' kernels owe an answer and are silent.
     fn watch(&mut self) {
         let now = Instant::now();

@@ -81,6 +81,11 @@ impl Store {
         self.bytes.len() - self.head - self.at
     }
 
+    /// Copied bytes that the peer may not have.
+    pub(super) fn copied(&self) -> usize {
+        self.bytes.len() - self.head
+    }
+
     /// Payloads under a span's name that are not yet written whole.
     pub(super) fn spans(&self) -> usize {
         self.lasting.len() - self.next

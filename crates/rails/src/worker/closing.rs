@@ -24,6 +24,9 @@ impl Worker {
         if let Some(lanes) = info.lanes.take() {
             info.lane = None;
             for link in lanes.links() {
+                // whoever has its number next is another
+                self.core.cut.retain(|(rail, cut, _)| (*rail, *cut) != (RailId::Tcp, link));
+                self.core.downs.retain(|(rail, down, _)| (*rail, *down) != (RailId::Tcp, link));
                 if let Some(slot) = self.core.links[RailId::Tcp as usize].get_mut(link.0 as usize) {
                     *slot = None;
                 }
@@ -44,6 +47,8 @@ impl Worker {
             }
         }
         self.blocked.retain(|p| *p != peer);
+        self.core.lane_news.retain(|(of, ..)| *of != peer);
+        self.core.due.retain(|(of, _)| *of != peer);
         self.core.engine.peer_down(peer);
         self.event(peer, None, What::PeerGone(told));
         self.settle();

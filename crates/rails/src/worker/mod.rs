@@ -81,6 +81,8 @@ pub struct Worker {
     /// Those of them that several lanes lead to, or have led to in this session.
     wide: Vec<PeerIdx>,
     next_look: Instant,
+    /// The caller may have slept until then.
+    slept: bool,
 }
 
 impl Worker {
@@ -118,6 +120,7 @@ impl Worker {
                 downs: Vec::new(),
                 lane_news: Vec::new(),
                 handlers: HashMap::new(),
+                reads_told: true,
                 counts: Counts::default(),
             },
             loopback: Loopback::default(),
@@ -133,6 +136,7 @@ impl Worker {
             netted: Vec::new(),
             wide: Vec::new(),
             next_look: Instant::now(),
+            slept: false,
             idle: Idle::new(config.yielding, config.sleep_after),
             notes: Notes::new(config.log.as_ref()),
             config,
@@ -240,6 +244,12 @@ impl Worker {
         self.core.handlers.insert(id, handler);
     }
 
+    /// Whether [`EventKind::RemoteRead`] is asked for, as at first. Who hears that memory was read may write to it, so what leaves by
+    /// a network is then copied, because it may have to be sent again.
+    pub fn tell_reads(&mut self, told: bool) {
+        self.core.reads_told = told;
+    }
+
     /// Sends an active message: `header` (at most 64 KiB) and `payload` arrive together at the peer's handler `id`, in order
     /// with messages. Both are copied.
     ///
@@ -310,7 +320,9 @@ impl Worker {
                 self.acknowledge();
             }
         }
-        if self.rounds.is_multiple_of(LOOK_ROUNDS) && !self.netted.is_empty() {
+        let looks = self.rounds.is_multiple_of(LOOK_ROUNDS) || self.slept;
+        if looks && !self.netted.is_empty() {
+            self.slept = false;
             self.watch_lanes();
         }
         if self.wireup.busy() || self.rounds.is_multiple_of(256) {
@@ -456,6 +468,7 @@ impl Worker {
         let nothing = self.core.events.is_empty() && self.loopback.arm() && !self.core.engine.has_work();
         let sleeps = nothing && self.shm.arm() && self.tcp.arm();
         if sleeps {
+            self.slept = true;
             self.idle.sleeps();
             self.wireup.doze(self.tcp.due().into_iter().chain(self.lanes_due()).min());
         }

@@ -7,7 +7,7 @@ use super::{Counts, Event, EventKind, Handler};
 use crate::rail::{Down, LinkId, Payload};
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::{Frame, OpId};
-use polyrail_core::proto::{Engine, PeerIdx};
+use polyrail_core::proto::{Engine, PeerIdx, REORDER_BYTES};
 use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
 
@@ -40,7 +40,7 @@ pub(super) struct PeerInfo {
 }
 
 /// Most bytes of one peer's frames that are kept because they came before their turn.
-const HELD_MAX: usize = 64 << 20;
+const HELD_MAX: usize = 2 * REORDER_BYTES as usize;
 
 /// All that frames act on: apart from the rails, so that a rail can make progress into it.
 pub(crate) struct Core {
@@ -59,6 +59,8 @@ pub(crate) struct Core {
     /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
     pub(super) lane_news: Vec<(PeerIdx, u16, u64, bool)>,
     pub(super) handlers: HashMap<u16, Handler>,
+    /// The user is told what peers have read.
+    pub(super) reads_told: bool,
     pub(super) counts: Counts,
 }
 

@@ -499,7 +499,7 @@ fn answers_that_are_never_confirmed_are_not_kept_without_bound() {
         // FI_ATOMIC_READ = 10, 16 KiB of FI_UINT64 = 7
         let code = AtomicCode { datatype: 7, op: 10, kind: AtomicKind::Fetch, count: 2048 };
         let (op, at) = (OpId { slot: 3, generation: 1 }, RemoteAddr { key: KEY, addr: 0 });
-        let (count, before) = (20_000, resident());
+        let (count, before) = (60_000, resident());
         let most = beside(&mut victim.node, || {
             let mut answers = hostile.stream.try_clone().expect("a descriptor");
             let reading = std::thread::spawn(move || {
@@ -520,7 +520,8 @@ fn answers_that_are_never_confirmed_are_not_kept_without_bound() {
             reading.join().expect("it reads")
         });
         let grown = most.saturating_sub(before);
-        assert!(grown < 128 << 20, "{} MiB", grown >> 20);
+        // what one round asks for, 160 MiB, is answered in any case
+        assert!(grown < 400 << 20, "{} MiB", grown >> 20);
         victim.node.converse(victim.to_good);
     });
 }

@@ -10,7 +10,7 @@ use super::{Lane, Lanes, Worker, ahead};
 use crate::rail::{Full, LinkId, Parcel, Rail, RawIov};
 use polyrail_core::frame::MAX_HEADER;
 use polyrail_core::lanes::{Load, fastest, is_late, next_part, preferred};
-use polyrail_core::proto::{Next, PeerIdx, REORDER_WINDOW};
+use polyrail_core::proto::{Next, PeerIdx, REORDER_BYTES, REORDER_WINDOW};
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ impl Worker {
         let unseen = self.core.engine.unseen(peer);
         // all that is not seen went by this lane
         let alone = self.core.engine.next_seq(peer).wrapping_sub(lanes.scattered) >= unseen;
-        unseen < MAY_WAIT || alone
+        unseen < MAY_WAIT && self.core.engine.unseen_bytes(peer) < REORDER_BYTES || alone
     }
 
     /// What may go by the lane in use before that is thought over.

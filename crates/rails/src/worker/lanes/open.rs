@@ -286,7 +286,12 @@ impl Worker {
                 self.settle();
             }
             (Err(why), Some(way)) => self.lane_refused(peer, way, why.to_string(), false),
-            (Err(_), None) => {}
+            (Err(_), None) => {
+                // the other side has it, and will hear that it came to nothing
+                if let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes {
+                    lanes.spent.insert(lane, false);
+                }
+            }
         }
     }
 }
