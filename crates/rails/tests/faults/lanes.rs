@@ -112,8 +112,8 @@ fn two_rails_in_one_network_are_both_used() {
         let carried = |n: usize| {
             let text = std::fs::read_to_string("/proc/net/dev").expect("the interfaces' counters");
             let line = text.lines().find(|line| line.trim_start().starts_with(&format!("r{n}:")));
-            let fields = line.expect("the interface").split_whitespace().map(str::to_owned);
-            fields.skip(9).next().and_then(|bytes| bytes.parse::<u64>().ok()).expect("bytes sent")
+            let mut fields = line.expect("the interface").split_whitespace().map(str::to_owned);
+            fields.nth(9).and_then(|bytes| bytes.parse::<u64>().ok()).expect("bytes sent")
         };
         let before = [carried(0), carried(1)];
         let there = puppet.number_beside(&mut node, &format!("recv {back} 1 {LARGE}"));

@@ -137,8 +137,9 @@ pub(super) struct Lanes {
     theirs: Vec<Interface>,
     ways: Vec<Way>,
     planned: bool,
-    /// The numbers that lanes have had, and whether they came about; a number is used once.
+    /// The numbers that lanes have had lately, and whether they came about; and the next.
     spent: BTreeMap<u16, bool>,
+    next: u16,
     /// Until when there must be a lane again, if there is none, and why there is none.
     lost: Option<(Instant, String)>,
     /// The peer says goodbye on one lane after the other.
@@ -166,6 +167,7 @@ impl Lanes {
             ways: Vec::new(),
             planned: false,
             spent: BTreeMap::new(),
+            next: 0,
             lost: None,
             parting: false,
             current: LinkId(u32::MAX),
@@ -186,9 +188,27 @@ impl Lanes {
         self.spent.len() > 1 || self.is_wide()
     }
 
+    /// A lane's number is used up: it is not used again before half of all have been.
+    fn spend(&mut self, number: u16, came: bool) {
+        self.spent.remove(&number.wrapping_add(1 << 15));
+        self.spent.insert(number, came);
+        self.next = number.wrapping_add(1);
+    }
+
+    /// A number for one more lane.
+    fn next_number(&self) -> u16 {
+        (0..=u16::MAX).map(|n| self.next.wrapping_add(n)).find(|n| self.is_free(*n)).unwrap_or(self.next)
+    }
+
+    fn is_free(&self, number: u16) -> bool {
+        let numbers =
+            self.up.iter().map(|lane| lane.number).chain(self.retiring.iter().map(|lane| lane.number));
+        !self.spent.contains_key(&number) && !numbers.into_iter().any(|other| other == number)
+    }
+
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        let fresh = !self.spent.contains_key(&number) && self.up.len() < MAX_LANES;
+        let fresh = self.is_free(number) && self.up.len() < MAX_LANES;
         self.session == session && !self.opens && !self.parting && fresh
     }
 
@@ -248,7 +268,7 @@ impl Worker {
             told: estimate.rate(),
         });
         let name = lanes.name(lanes.up.len() - 1, self.wireup.offer.interfaces());
-        lanes.spent.insert(number, true);
+        lanes.spend(number, true);
         lanes.lost = None;
         if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
             way.opened(number);

@@ -181,9 +181,8 @@ impl Worker {
         let device = self.wireup.offer.interfaces().iter().find(|one| one.index == pair.near.0);
         let stream = sockets::connect_from(near, device.map(|one| one.name.as_str()), far)
             .map_err(|error| error.to_string())?;
-        let next = lanes.spent.last_key_value().map_or(Some(0), |(last, _)| last.checked_add(1));
-        let number = next.ok_or("the session has had too many lanes")?;
-        lanes.spent.insert(number, false);
+        let number = lanes.next_number();
+        lanes.spend(number, false);
         lanes.ways[at].state = State::Opening;
         let args = Initiate {
             key: address.key(),
@@ -289,7 +288,7 @@ impl Worker {
             (Err(_), None) => {
                 // the other side has it, and will hear that it came to nothing
                 if let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes {
-                    lanes.spent.insert(lane, false);
+                    lanes.spend(lane, false);
                 }
             }
         }
