@@ -52,7 +52,6 @@ pub(super) struct Lane {
     /// Bytes that the peer's kernel had acknowledged, and those that had not been, at the last look.
     delivered: u64,
     queued: u64,
-    retransmitted: u32,
     /// The peer's program does not take what waits.
     shut: bool,
     /// Since when nothing was acknowledged though something waits for it.
@@ -109,13 +108,12 @@ impl Resend {
     /// Adds what a lane did not deliver; the peer has seen all before `seen`.
     fn add(&mut self, parcels: VecDeque<Parcel>, seen: u32) {
         for parcel in parcels {
-            match Frame::parse(&parcel.bytes[..parcel.header]) {
+            let frame = Frame::parse(&parcel.bytes[..parcel.header]).map(|(frame, _)| frame).ok();
+            match frame.and_then(|frame| frame.order()) {
+                Some(order) => self.sequenced.push_back((order.seq, parcel)),
                 // said again when the lane that carried it ended
-                Ok((Frame::Retire { .. }, _)) => {}
-                Ok((frame, _)) if let Some(order) = frame.order() => {
-                    self.sequenced.push_back((order.seq, parcel));
-                }
-                _ => self.free.push_back(parcel),
+                None if matches!(frame, Some(Frame::Retire { .. })) => {}
+                None => self.free.push_back(parcel),
             }
         }
         // lanes end in any order, perhaps again before all of an earlier one has left
@@ -261,7 +259,6 @@ impl Worker {
             long,
             delivered: info.delivered,
             queued: 0,
-            retransmitted: 0,
             shut: false,
             stalled: None,
             late: None,

@@ -65,7 +65,7 @@ impl Lane {
         });
         let owed = !self.shut && info.queued > 0 && info.delivered == self.delivered;
         self.stalled = owed.then(|| self.stalled.unwrap_or(now));
-        (self.delivered, self.queued, self.retransmitted) = (info.delivered, info.queued, info.retransmitted);
+        (self.delivered, self.queued) = (info.delivered, info.queued);
     }
 
     /// Why it is of no use now, if it is not.
