@@ -18,7 +18,7 @@ pub enum Issued {
 pub enum Refused {
     /// No room, or not connected yet: make progress, then try again.
     Again,
-    /// The peer cannot be reached; [`Worker::why`] says why.
+    /// The peer cannot be reached; [`super::Worker::why`] says why.
     Gone,
 }
 
