@@ -11,6 +11,7 @@
 //! | [`cost`] | which protocol for which size, and why |
 //! | [`lanes`] | several connections to a peer: which to open, how fast they are, who carries what |
 //! | [`state`], [`slab`] | state machines as data; operations by slot and generation |
+//! | [`trace`] | how recorded calls look as bytes (`docs/trace-format.md`) |
 //! | [`sim`] | a network of engines in one thread, with a clock of its own, for tests |
 //!
 //! Invariants:
@@ -31,5 +32,6 @@ pub mod proto;
 pub mod sim;
 pub mod slab;
 pub mod state;
+pub mod trace;
 pub mod wire;
 pub mod wireup;

@@ -1,0 +1,65 @@
+//! A thread's ring: a file in the session's directory in shared memory. One page of header, then [`SLOTS`] records.
+//! The thread writes records and then `head`; the collector reads up to `head` and then writes `tail`. Both only grow, and
+//! count records since the ring was made. A ring without room loses the new record and counts it in `lost`.
+//!
+//! The `session` file in the same directory is one page; [`session`] says what stands where.
+
+/// `head` starts a ring's name and says what it is and which version (little-endian).
+pub const MAGIC: u64 = u64::from_le_bytes(*b"PRRING1\0");
+/// Bytes before the records.
+pub const HEADER: usize = 4096;
+/// Records that a ring holds: 1 MiB of them.
+pub const SLOTS: usize = 1 << 15;
+
+/// u64: [`MAGIC`].
+pub const AT_MAGIC: usize = 0;
+/// u32: records that it holds, a power of two.
+pub const AT_SLOTS: usize = 8;
+/// u32: process id, as the process itself sees it.
+pub const AT_PID: usize = 12;
+/// u32: thread id, likewise.
+pub const AT_TID: usize = 16;
+/// u32: id of the parent process.
+pub const AT_PPID: usize = 20;
+/// u64: inode of the namespace of process ids.
+pub const AT_PID_NAMESPACE: usize = 24;
+/// u64: when the ring was made, in ticks.
+pub const AT_TICKS: usize = 32;
+/// 16 bytes: the thread's name, ended by a zero.
+pub const AT_NAME: usize = 40;
+/// u64: number of the process in the session, counted from 1; unlike its id it is never given again.
+pub const AT_PROCESS: usize = 56;
+/// u64: records written. A cache line of the thread's own.
+pub const AT_HEAD: usize = 128;
+/// u64: records lost for want of room.
+pub const AT_LOST: usize = 136;
+/// u32: 1 when the thread has ended.
+pub const AT_CLOSED: usize = 144;
+/// u64: records read. A cache line of the collector's own.
+pub const AT_TAIL: usize = 192;
+
+/// Where things stand in the page that all processes of a session on a host share.
+pub mod session {
+    /// `b"PRSESS1\0"` as a number: what a session page begins with.
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"PRSESS1\0");
+    /// u64: [`MAGIC`], written last.
+    pub const AT_MAGIC: usize = 0;
+    /// u32: 1 when nothing is to be recorded any more.
+    pub const AT_STOP: usize = 8;
+    /// u32: the clock: 1 the processor's counter, 2 `CLOCK_MONOTONIC` in nanoseconds.
+    pub const AT_CLOCK: usize = 12;
+    /// u64: processes that have begun.
+    pub const AT_PROCESSES: usize = 16;
+    /// u64: rings that could not be made.
+    pub const AT_FAILED: usize = 24;
+    /// u64: calls not recorded because they were made in a signal handler that interrupted the recorder.
+    pub const AT_NESTED: usize = 32;
+    /// u32: [option bits](OPTION_EVERY_CALL).
+    pub const AT_OPTIONS: usize = 40;
+    /// Option: write each call, also the ones that found nothing.
+    pub const OPTION_EVERY_CALL: u32 = 1;
+    /// Option: do not record MPI calls.
+    pub const OPTION_NO_MPI: u32 = 2;
+    /// Bytes of the page.
+    pub const SIZE: usize = 4096;
+}
