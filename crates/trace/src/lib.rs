@@ -11,4 +11,9 @@
 //! - Files are bytes of another process: bounded, checked, fuzzed.
 #![forbid(unsafe_code)]
 
+pub mod collect;
+pub mod file;
+pub mod host;
 pub mod model;
+mod notes;
+mod tcp;

@@ -29,6 +29,8 @@ pub const AT_TICKS: usize = 32;
 pub const AT_NAME: usize = 40;
 /// u64: number of the process in the session, counted from 1; unlike its id it is never given again.
 pub const AT_PROCESS: usize = 56;
+/// u64: inode of the network namespace.
+pub const AT_NETWORK: usize = 64;
 /// u64: records written. A cache line of the thread's own.
 pub const AT_HEAD: usize = 128;
 /// u64: records lost for want of room.
