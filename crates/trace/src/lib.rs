@@ -3,6 +3,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`diag`] | the state of TCP connections, by inet_diag |
 //! | [`model`] | what a recorded run is: hosts, processes, sockets, and a stream of events |
 //!
 //! Invariants:
@@ -11,4 +12,5 @@
 //! - Files are bytes of another process: bounded, checked, fuzzed.
 #![forbid(unsafe_code)]
 
+pub mod diag;
 pub mod model;
