@@ -137,7 +137,7 @@ fn record(args: &Args) -> Result<u8, Error> {
         return Err(Error::Recorded(run));
     }
     let directory = session_directory();
-    let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::default()).map_err(Error::Begin)?;
+    let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::new(!args.no_kernel)).map_err(Error::Begin)?;
     let mut words = CommandBlock {
         words: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         date: realtime(),
@@ -233,7 +233,7 @@ fn wait_for_others(run: &Path, own: &Path) {
 
 /// A collector that recorders of this host have started.
 fn collect(session: &Path, run: &Path) -> Result<u8, Error> {
-    let mut collector = Collector::begin(session, run, 0, Tcp::default()).map_err(Error::Begin)?;
+    let mut collector = Collector::begin(session, run, 0, Tcp::new(true)).map_err(Error::Begin)?;
     let mut idle_since = Instant::now();
     while idle_since.elapsed() < LINGER {
         collector.round();

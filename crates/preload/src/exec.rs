@@ -169,10 +169,10 @@ fn announce(name: &CStr, becomes: bool) {
         return;
     }
     let mut payload = Text::<1100>::new();
+    // SAFETY: takes nothing
+    let pid = unsafe { libc::getpid() } as u32;
+    let mut bytes = [0; 8];
     if let Some(reason) = unseen_reason(path.c(), 3) {
-        // SAFETY: takes nothing
-        let pid = unsafe { libc::getpid() } as u32;
-        let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&(if becomes { pid } else { 0 }).to_le_bytes());
         bytes[4..].copy_from_slice(&reason.to_le_bytes());
         payload.push(&bytes).push(path.bytes());
@@ -184,7 +184,8 @@ fn announce(name: &CStr, becomes: bool) {
             file.write(text.number(u64::from(pid)).push(b"\n").bytes());
         }
     } else if becomes {
-        payload.push(&[0; 8]).push(path.bytes());
+        bytes[..4].copy_from_slice(&pid.to_le_bytes());
+        payload.push(&bytes).push(path.bytes());
         recorder::tell(note::EXEC, payload.bytes());
     }
     if becomes && !recorder::borrowed() {

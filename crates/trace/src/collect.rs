@@ -34,6 +34,8 @@ pub struct ThreadBlock {
     pub tid: u32,
     /// Process id of the parent.
     pub parent: u32,
+    /// Inode of the namespace of these ids.
+    pub pids: u64,
     /// Inode of its network namespace.
     pub network: u64,
     /// Its name.
@@ -63,6 +65,7 @@ struct Ring {
     pid: u32,
     /// Whether process ids mean the same to that process and to us.
     our_pids: bool,
+    network: u64,
 }
 
 /// What the collector knows about time.
@@ -131,7 +134,7 @@ impl Collector {
     ///
     /// # Errors
     /// One of them cannot be made or written to; the message names it.
-    pub fn begin(directory: &Path, run: &Path, options: u32, mut tcp: Tcp) -> io::Result<Collector> {
+    pub fn begin(directory: &Path, run: &Path, options: u32, tcp: Tcp) -> io::Result<Collector> {
         let named = |path: &Path, why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
         fs::create_dir_all(run).map_err(|why| named(run, why))?;
         if let Err(why) = DirBuilder::new().mode(0o700).create(directory)
@@ -244,21 +247,30 @@ impl Collector {
         }
         self.listed = Some((changed.0, changed.1, Instant::now()));
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let mut new = Vec::new();
         for entry in entries.flatten() {
             let name = entry.file_name();
             if name.as_encoded_bytes().ends_with(b".ring")
                 && !self.rings.contains_key(&name)
                 && let Some((ring, block)) = self.open_ring(&entry.path())
             {
-                self.idle = false;
-                self.writer.json(kind::THREAD, ring.stream, Clocks::monotonic(), &block);
-                self.rings.insert(name, ring);
+                new.push((name, ring, block));
             }
+        }
+        // parents before their children, programs before what they became
+        new.sort_by_key(|(_, _, block)| block.process);
+        for (name, mut ring, block) in new {
+            self.idle = false;
+            self.streams += 1;
+            ring.stream = self.streams;
+            self.tcp.process(block.pid, block.network);
+            self.writer.json(kind::THREAD, ring.stream, Clocks::monotonic(), &block);
+            self.rings.insert(name, ring);
         }
     }
 
     /// `None`: it is no ring, or is not finished yet.
-    fn open_ring(&mut self, path: &Path) -> Option<(Ring, ThreadBlock)> {
+    fn open_ring(&self, path: &Path) -> Option<(Ring, ThreadBlock)> {
         let file = File::options().read(true).write(true).open(path).ok()?;
         let mut page = [0; ring::AT_TAIL + 8];
         file.read_exact_at(&mut page, 0).ok()?;
@@ -270,25 +282,25 @@ impl Collector {
         }
         let name = &page[ring::AT_NAME..ring::AT_NAME + 16];
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        self.streams += 1;
         let block = ThreadBlock {
             process: word64(ring::AT_PROCESS),
             pid: word32(ring::AT_PID),
             tid: word32(ring::AT_TID),
             parent: word32(ring::AT_PPID),
+            pids: word64(ring::AT_PID_NAMESPACE),
             network: word64(ring::AT_NETWORK),
             name: String::from_utf8_lossy(name).into_owned(),
         };
-        self.tcp.process(block.pid, block.network);
         let ring = Ring {
             path: path.into(),
             file,
-            stream: self.streams,
+            stream: 0,
             slots: u64::from(slots),
             tail: word64(ring::AT_TAIL),
             lost: 0,
             pid: block.pid,
-            our_pids: word64(ring::AT_PID_NAMESPACE) == self.pids,
+            our_pids: block.pids == self.pids,
+            network: block.network,
         };
         Some((ring, block))
     }
@@ -315,7 +327,7 @@ impl Collector {
             let place = |slot: u64| (ring::HEADER + (slot % ring.slots) as usize * RECORD) as u64;
             let (one, two) = self.buffer.split_at_mut(first);
             if ring.file.read_exact_at(one, place(ring.tail)).is_ok() && ring.file.read_exact_at(two, ring::HEADER as u64).is_ok() {
-                self.tcp.learn(ring.stream, ring.pid, &self.buffer);
+                self.tcp.learn(ring.pid, ring.network, &self.buffer);
                 self.writer.block(kind::RECORDS, ring.stream, at, &self.buffer);
                 self.records += new;
             } else {
@@ -335,7 +347,6 @@ impl Collector {
         // once more: it may have written between the last look and its end
         self.empty(name);
         if let Some(ring) = self.rings.remove(name) {
-            self.tcp.ended(ring.stream);
             let _ = fs::remove_file(&ring.path);
         }
     }
@@ -358,7 +369,9 @@ impl Collector {
         let _ = self.session.write_all_at(&1u32.to_le_bytes(), session::AT_STOP as u64);
         let names: Vec<OsString> = self.rings.keys().cloned().collect();
         names.iter().for_each(|name| self.remove(name));
+        let known = self.tcp.warnings().len();
         self.tcp.finish(&mut self.writer);
+        warnings.extend(self.tcp.warnings()[known..].iter().cloned());
 
         let mut words = [0; 24];
         let _ = self.session.read_exact_at(&mut words, session::AT_PROCESSES as u64);

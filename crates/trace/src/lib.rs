@@ -3,6 +3,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`diag`] | the state of TCP connections, by inet_diag |
 //! | [`model`] | what a recorded run is: hosts, processes, sockets, and a stream of events |
 //!
 //! Invariants:
@@ -12,8 +13,12 @@
 #![forbid(unsafe_code)]
 
 pub mod collect;
+pub mod diag;
 pub mod file;
 pub mod host;
 pub mod model;
 mod notes;
-mod tcp;
+mod read;
+pub mod tcp;
+
+pub use read::{Error, Recorded, open};
