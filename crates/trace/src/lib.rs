@@ -4,6 +4,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`diag`] | the state of TCP connections, by inet_diag |
+//! | [`kernel`] | what the kernel does to them, by its tracepoints, as root |
 //! | [`model`] | what a recorded run is: hosts, processes, sockets, and a stream of events |
 //!
 //! Invariants:
@@ -13,4 +14,5 @@
 #![forbid(unsafe_code)]
 
 pub mod diag;
+pub mod kernel;
 pub mod model;
