@@ -124,7 +124,10 @@ impl Kernel {
         ahead.sort_by_key(|raw| raw.at);
         let complete = ahead.partition_point(|raw| raw.at < now);
         for raw in ahead.drain(..complete) {
-            if raw.cookie != 0 && !matcher.wants(raw.cookie) && (busy.len() < 4096 || busy.contains_key(&raw.cookie)) {
+            if raw.cookie != 0
+                && !matcher.wants(raw.cookie)
+                && (busy.len() < 4096 || busy.contains_key(&raw.cookie))
+            {
                 *busy.entry(raw.cookie).or_default() += 1;
             }
             matcher.handle(raw);
@@ -139,8 +142,12 @@ impl Kernel {
     /// Keeps the busiest connections of others out of the ring.
     fn look(&mut self) {
         let enough = BUSY * LOOK.as_secs() as u32;
-        let mut busiest: Vec<(u32, u64)> =
-            self.busy.drain().filter(|(_, count)| *count >= enough).map(|(cookie, count)| (count, cookie)).collect();
+        let mut busiest: Vec<(u32, u64)> = self
+            .busy
+            .drain()
+            .filter(|(_, count)| *count >= enough)
+            .map(|(cookie, count)| (count, cookie))
+            .collect();
         self.looked = Instant::now();
         if busiest.is_empty() {
             return;
@@ -154,7 +161,8 @@ impl Kernel {
 
     /// Failure leaves the filter as it was or off; both are right, and only slower.
     fn filter(&self) {
-        let terms: Vec<String> = self.filtered.iter().map(|cookie| format!("sock_cookie != {cookie}")).collect();
+        let terms: Vec<String> =
+            self.filtered.iter().map(|cookie| format!("sock_cookie != {cookie}")).collect();
         let text = if terms.is_empty() { "0".into() } else { terms.join(" && ") };
         let _ = self.instance.write(&format!("events/{}/filter", tcp::PROBE), &text);
     }

@@ -205,7 +205,10 @@ impl Matcher {
     /// The cookie of the wanted socket that this is about.
     fn whose(&self, held: &Held) -> Option<u64> {
         let sock = self.socks.get(&held.sk).filter(|sock| sock.life == held.life);
-        let known = Some(held.record.cookie).filter(|cookie| *cookie != 0).or_else(|| Some(sock?.cookie)).unwrap_or(0);
+        let known = Some(held.record.cookie)
+            .filter(|cookie| *cookie != 0)
+            .or_else(|| Some(sock?.cookie))
+            .unwrap_or(0);
         match known {
             // What ended before somebody asked for its addresses may be another socket that had them.
             0 if held.sk != 0 && sock.is_none_or(|sock| sock.closed) => None,
@@ -276,7 +279,15 @@ mod tests {
     }
 
     fn probe(snd_una: u32) -> What {
-        What::Probe { length: 0, snd_nxt: snd_una.wrapping_add(10), snd_una, cwnd: 10, ssthresh: 1, snd_wnd: 1, rtt: 1 }
+        What::Probe {
+            length: 0,
+            snd_nxt: snd_una.wrapping_add(10),
+            snd_una,
+            cwnd: 10,
+            ssthresh: 1,
+            snd_wnd: 1,
+            rtt: 1,
+        }
     }
 
     fn raw(at: u64, sk: u64, cookie: u64, pair: Option<Pair>, what: What) -> Raw {
@@ -329,7 +340,10 @@ mod tests {
         matcher.forget(1);
         assert_eq!(released(&mut matcher, 7).len(), 0, "looked at already");
         matcher.handle(raw(8, 0xb, 0, Some(pair(1)), What::Congestion { state: 0 }));
-        assert_eq!(released(&mut matcher, 9).iter().map(|o| (o.0, o.1)).collect::<Vec<_>>(), [(5, 2), (8, 2)]);
+        assert_eq!(
+            released(&mut matcher, 9).iter().map(|o| (o.0, o.1)).collect::<Vec<_>>(),
+            [(5, 2), (8, 2)]
+        );
     }
 
     #[test]
@@ -337,7 +351,11 @@ mod tests {
         let mut matcher = Matcher::default();
         matcher.want(&wanted(1, 1));
         let again = What::Retransmit { timeout: false };
-        for (at, what) in [again, What::Congestion { state: LOSS }, again, What::Congestion { state: 0 }, again].into_iter().enumerate() {
+        for (at, what) in
+            [again, What::Congestion { state: LOSS }, again, What::Congestion { state: 0 }, again]
+                .into_iter()
+                .enumerate()
+        {
             matcher.handle(raw(at as u64, 0xa, 0, Some(pair(1)), what));
         }
         let timeouts: Vec<bool> = released(&mut matcher, 9)

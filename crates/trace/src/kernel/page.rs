@@ -32,7 +32,12 @@ impl Layout {
         if !(64..=1 << 20).contains(&size) {
             return None;
         }
-        Some(Layout { timestamp: format.field("timestamp")?, commit: format.field("commit")?, data: data.offset, size })
+        Some(Layout {
+            timestamp: format.field("timestamp")?,
+            commit: format.field("commit")?,
+            data: data.offset,
+            size,
+        })
     }
 
     /// Whether events were lost before this page.
@@ -72,8 +77,11 @@ impl<'a> Iterator for Events<'a> {
         loop {
             let head = self.word()?;
             // The order of bits is that of bytes.
-            let (kind, delta) =
-                if cfg!(target_endian = "big") { (head >> 27, head & (1 << 27) - 1) } else { (head & 31, head >> 5) };
+            let (kind, delta) = if cfg!(target_endian = "big") {
+                (head >> 27, head & (1 << 27) - 1)
+            } else {
+                (head & 31, head >> 5)
+            };
             let delta = u64::from(delta);
             let length = match kind {
                 TIME_EXTEND => {
@@ -127,22 +135,40 @@ mod tests {
         let layout = Layout::parse(HEADER).expect("a layout");
         assert_eq!(layout.size, 4096);
         let words = [
-            head(2, 5), 0x11, 0x12,          // two words
-            head(0, 6), 12, 0x21, 0x22,      // a length apart, which counts itself
-            head(TIME_EXTEND, 7), 1,         // 2^27 + 7 later
-            head(1, 0), 0x31,
-            head(PADDING, 9), 8, 0xdead,     // given up
-            head(1, 1), 0x41,
-            head(TIME_STAMP, 3), 2,          // absolute: 2^28 + 3
-            head(1, 0), 0x51,
-            head(PADDING, 0), 0xffff_ffff,   // the end
+            head(2, 5),
+            0x11,
+            0x12, // two words
+            head(0, 6),
+            12,
+            0x21,
+            0x22, // a length apart, which counts itself
+            head(TIME_EXTEND, 7),
+            1, // 2^27 + 7 later
+            head(1, 0),
+            0x31,
+            head(PADDING, 9),
+            8,
+            0xdead, // given up
+            head(1, 1),
+            0x41,
+            head(TIME_STAMP, 3),
+            2, // absolute: 2^28 + 3
+            head(1, 0),
+            0x51,
+            head(PADDING, 0),
+            0xffff_ffff, // the end
         ];
         let page = page(1000, MISSED, &words);
         assert!(layout.missed(&page));
         let events: Vec<_> = layout.events(&page).map(|(at, data)| (at, data.len(), data[0])).collect();
         let later = 1011 + (1 << 27) + 7;
-        let expected =
-            [(1005, 8, 0x11), (1011, 8, 0x21), (later, 4, 0x31), (later + 10, 4, 0x41), ((1 << 28) + 3, 4, 0x51)];
+        let expected = [
+            (1005, 8, 0x11),
+            (1011, 8, 0x21),
+            (later, 4, 0x31),
+            (later + 10, 4, 0x41),
+            ((1 << 28) + 3, 4, 0x51),
+        ];
         assert_eq!(events, expected);
         assert!(!layout.missed(&page[..8]));
     }

@@ -86,12 +86,19 @@ mod tests {
 
     #[test]
     fn golden_bytes() {
-        let what =
-            KernelEventKind::Probe { length: 0x0102, snd_nxt: 3, snd_una: 4, cwnd: 5, ssthresh: 6, snd_wnd: 7, rtt: 0x0a0b_0c0d };
+        let what = KernelEventKind::Probe {
+            length: 0x0102,
+            snd_nxt: 3,
+            snd_una: 4,
+            cwnd: 5,
+            ssthresh: 6,
+            snd_wnd: 7,
+            rtt: 0x0a0b_0c0d,
+        };
         let bytes = KernelRecord { at: 0x0102_0304_0506_0708, cookie: 9, what }.to_bytes();
         let expected = [
-            8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 1, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0,
-            0, 13, 12, 11, 10, 0, 0, 0, 0,
+            8, 7, 6, 5, 4, 3, 2, 1, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 1, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0,
+            6, 0, 0, 0, 7, 0, 0, 0, 13, 12, 11, 10, 0, 0, 0, 0,
         ];
         assert_eq!(bytes, expected);
         let start = |what| KernelRecord { at: 0, cookie: 0, what }.to_bytes()[16..20].to_vec();

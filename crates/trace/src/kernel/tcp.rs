@@ -66,7 +66,11 @@ enum Kind {
     /// Data length, next, unacknowledged, window, threshold, peer's window, round trip, cookie.
     Probe([Field; 8]),
     Retransmit,
-    State { old: Field, new: Field, protocol: Field },
+    State {
+        old: Field,
+        new: Field,
+        protocol: Field,
+    },
     Congestion(Field),
 }
 
@@ -80,7 +84,9 @@ impl Decoder {
     /// Of the events that this kernel has; their names too.
     pub fn new(instance: &Instance) -> (Decoder, Vec<&'static str>) {
         let mut decoder = Decoder::default();
-        let names = EVENTS.into_iter().filter(|name| instance.format(name).is_some_and(|f| decoder.add(name, &f).is_some()));
+        let names = EVENTS
+            .into_iter()
+            .filter(|name| instance.format(name).is_some_and(|f| decoder.add(name, &f).is_some()));
         let names = names.collect();
         (decoder, names)
     }
@@ -102,7 +108,9 @@ impl Decoder {
                 field("sock_cookie")?,
             ]),
             RETRANSMIT => Kind::Retransmit,
-            STATE => Kind::State { old: field("oldstate")?, new: field("newstate")?, protocol: field("protocol")? },
+            STATE => {
+                Kind::State { old: field("oldstate")?, new: field("newstate")?, protocol: field("protocol")? }
+            }
             CONGESTION => Kind::Congestion(field("cong_state")?),
             _ => return None,
         };

@@ -19,7 +19,9 @@ pub enum Unavailable {
     #[error("kernel events need root; TCP_INFO is sampled instead")]
     Root,
     /// There is no tracing file system, and it could not be mounted.
-    #[error("no kernel events: tracefs is not mounted at /sys/kernel/tracing and cannot be mounted here ({0}); TCP_INFO is sampled instead")]
+    #[error(
+        "no kernel events: tracefs is not mounted at /sys/kernel/tracing and cannot be mounted here ({0}); TCP_INFO is sampled instead"
+    )]
     NoTracefs(io::Error),
     /// The kernel has none of the events that were asked for.
     #[error("no kernel events: this kernel has none of {0}; TCP_INFO is sampled instead")]
@@ -56,7 +58,9 @@ impl Tracefs {
         for path in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
             match fs::metadata(Path::new(path).join("instances")) {
                 Ok(_) => return Ok(Tracefs { path: path.into(), _mounted: None }),
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(Unavailable::Root),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(Unavailable::Root);
+                }
                 Err(_) => {}
             }
         }
@@ -122,11 +126,12 @@ impl Instance {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = instances.join(format!("{PREFIX}{}-{number}", std::process::id()));
         fs::create_dir(&path).map_err(|error| Unavailable::file(&path, error))?;
-        let layout = fs::read_to_string(tracefs.path.join("events/header_page")).ok();
-        let layout = layout.and_then(|text| Layout::parse(&text)).ok_or_else(|| {
-            let _ = fs::remove_dir(&path);
-            Unavailable::file(&tracefs.path.join("events/header_page"), io::ErrorKind::InvalidData.into())
-        })?;
+        let layout = text(&tracefs.path.join("events/header_page"))
+            .and_then(|text| Layout::parse(&text))
+            .ok_or_else(|| {
+                let _ = fs::remove_dir(&path);
+                Unavailable::file(&tracefs.path.join("events/header_page"), io::ErrorKind::InvalidData.into())
+            })?;
         let page = vec![0; layout.size];
         let mut instance = Instance { path, rings: Vec::new(), layout, page, _tracefs: tracefs };
         instance.write("trace_clock", "mono")?;
@@ -163,8 +168,8 @@ impl Instance {
 
     /// The layout of an event (`tcp/tcp_probe`), where the kernel has it.
     pub fn format(&self, event: &str) -> Option<Format> {
-        let text = fs::read_to_string(self.path.join("events").join(event).join("format")).ok()?;
-        Some(Format::parse(&text)).filter(|format| format.id != 0)
+        let format = text(&self.path.join("events").join(event).join("format"))?;
+        Some(Format::parse(&format)).filter(|format| format.id != 0)
     }
 
     /// Reads at most `pages` pages of each processor, and calls `each` with each event's time and data; of each processor in
@@ -197,11 +202,12 @@ impl Instance {
     pub fn lost(&self) -> u64 {
         let lost = |text: String| -> u64 {
             let lines = text.lines().filter_map(|line| line.split_once(": "));
-            lines.filter(|(key, _)| ["overrun", "commit overrun", "dropped events"].contains(key))
+            lines
+                .filter(|(key, _)| ["overrun", "commit overrun", "dropped events"].contains(key))
                 .filter_map(|(_, value)| value.trim().parse::<u64>().ok())
                 .sum()
         };
-        self.rings.iter().filter_map(|ring| fs::read_to_string(&ring.stats).ok()).map(lost).sum()
+        self.rings.iter().filter_map(|ring| text(&ring.stats)).map(lost).sum()
     }
 }
 
@@ -211,6 +217,23 @@ impl Drop for Instance {
         self.rings.clear();
         let _ = fs::remove_dir(&self.path);
     }
+}
+
+/// A file of tracefs. Some of them give only as much as the first read asks for, so it asks for much.
+fn text(path: &Path) -> Option<String> {
+    let mut bytes = vec![0; 64 << 10];
+    let mut file = File::open(path).ok()?;
+    let mut length = 0;
+    loop {
+        match file.read(&mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    bytes.truncate(length);
+    String::from_utf8(bytes).ok()
 }
 
 /// The kernel refuses to remove an instance whose rings somebody has open, so the ones of living processes stay, also those
