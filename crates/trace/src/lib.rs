@@ -4,6 +4,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`diag`] | the state of TCP connections, by inet_diag |
+//! | [`kernel`] | what the kernel does to them, by its tracepoints, as root |
 //! | [`model`] | what a recorded run is: hosts, processes, sockets, and a stream of events |
 //!
 //! Invariants:
@@ -16,9 +17,11 @@ pub mod collect;
 pub mod diag;
 pub mod file;
 pub mod host;
+pub mod kernel;
 pub mod model;
 mod notes;
 mod read;
+mod records;
 pub mod tcp;
 
 pub use read::{Error, Recorded, open};
