@@ -7,6 +7,7 @@
 //! | [`recorder`] | rings, runs of calls that found nothing, forks |
 //! | [`sockets`] | which descriptor is which socket |
 //! | [`open`], [`io`], [`wait`] | the socket calls |
+//! | [`mpi`] | MPI's functions, by its profiling interface |
 //! | [`exec`] | programs that this one starts are recorded too |
 //! | [`next`], [`sys`] | the real functions; system calls of our own |
 //!
@@ -20,6 +21,7 @@
 
 mod exec;
 mod io;
+mod mpi;
 mod next;
 mod open;
 mod recorder;

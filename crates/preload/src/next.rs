@@ -47,6 +47,7 @@ macro_rules! next {
             $crate::sys::set_errno(libc::ENOSYS);
             return -1 as _;
         }
+        #[allow(unused_unsafe, reason = "used inside unsafe blocks too")]
         // SAFETY: the symbol of this name in the C library has this signature
         unsafe { std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn($($argument),*) -> $result>(address) }
     }};
