@@ -182,6 +182,8 @@ pub struct Thread {
     /// MPI functions that are running, one inside the other.
     in_mpi: Cell<u32>,
     tid: Cell<i32>,
+    /// How often making a ring was asked for in vain.
+    tries: Cell<u32>,
     /// Which of `runs` hold something, by bit.
     open_runs: Cell<u8>,
     runs: UnsafeCell<[Run; RUNS]>,
@@ -199,6 +201,7 @@ thread_local! {
             busy: Cell::new(false),
             in_mpi: Cell::new(0),
             tid: Cell::new(0),
+            tries: Cell::new(0),
             open_runs: Cell::new(0),
             runs: UnsafeCell::new([NO_RUN; RUNS]),
             told: UnsafeCell::new([0; 64]),
@@ -206,18 +209,18 @@ thread_local! {
     };
 }
 
-/// Does `work` with the thread's ring, which is made if there is none yet. `None`: nothing can be recorded now.
+/// Does `work` with the thread's ring, which is made if there is none yet. When nothing can be recorded now: the counter of the session
+/// that says so.
 #[inline(always)]
-fn with<T>(work: impl FnOnce(&Thread) -> T) -> Option<T> {
+fn with<T>(work: impl FnOnce(&Thread) -> T) -> Result<T, usize> {
     THREAD.with(|thread| {
         if thread.busy.get() {
-            count(session::AT_NESTED);
-            return None;
+            return Err(session::AT_NESTED);
         }
         thread.busy.set(true);
         compiler_fence(Ordering::SeqCst);
         let ready = (!thread.ring.get().is_null() && alive()) || quietly(|| thread.begin());
-        let result = ready.then(|| work(thread));
+        let result = if ready { Ok(work(thread)) } else { Err(session::AT_FAILED) };
         compiler_fence(Ordering::SeqCst);
         thread.busy.set(false);
         result
@@ -229,7 +232,7 @@ fn with<T>(work: impl FnOnce(&Thread) -> T) -> Option<T> {
 pub fn call(call: Call, start: u64, nothing: bool, fields: SocketFields) {
     let end = now();
     let took = end.saturating_sub(start);
-    with(|thread| {
+    let outcome = with(|thread| {
         let bits = if thread.in_mpi.get() > 0 { flags::IN_MPI } else { 0 };
         if nothing && took < SHORT && thread.join_run(call, bits, start, end, fields) {
             return;
@@ -237,11 +240,14 @@ pub fn call(call: Call, start: u64, nothing: bool, fields: SocketFields) {
         thread.close_runs();
         thread.put(Record::socket(start, Span::from_ticks(took), call, bits, fields));
     });
+    if let Err(at) = outcome {
+        count(at);
+    }
 }
 
 /// Records an MPI call; `nothing` as for [`call`].
 pub fn mpi(record: Record, nothing: bool) {
-    with(|thread| {
+    let outcome = with(|thread| {
         let end = record.start + record.took.ticks();
         if nothing && record.took.ticks() < SHORT {
             let fields = Record { ..record }.socket_fields();
@@ -254,6 +260,9 @@ pub fn mpi(record: Record, nothing: bool) {
         thread.close_runs();
         thread.put(record);
     });
+    if let Err(at) = outcome {
+        count(at);
+    }
 }
 
 /// An MPI function begins (`+1`) or ends (`-1`) in this thread; how many now run.
@@ -277,7 +286,7 @@ pub fn tell_address(address: &Address) -> u32 {
         return 0;
     }
     let number = address.number();
-    with(|thread| {
+    let _ = with(|thread| {
         // SAFETY: `busy` keeps everyone else off, also signal handlers
         let told = unsafe { &mut (&mut *thread.told.get())[number as usize % 64] };
         if *told != number {
@@ -303,7 +312,7 @@ pub fn borrowed() -> bool {
 
 /// Writes out what is held back. At the end of a process or thread.
 pub fn flush() {
-    with(|thread| thread.close_runs());
+    let _ = with(|thread| thread.close_runs());
 }
 
 extern "C" fn thread_ends(_: *mut libc::c_void) {
@@ -351,10 +360,14 @@ impl Thread {
         }
         // SAFETY: the buffer is this thread's, and nobody else is in `with`
         unsafe { *self.told.get() = [0; 64] };
-        let Some(ring) = self.make_ring() else {
-            count(session::AT_FAILED);
+        // where it cannot be made now it will hardly be possible at the next call; a process may still come to where it is (nsenter)
+        let tries = self.tries.get();
+        self.tries.set(tries.saturating_add(1));
+        if tries > 4 && !tries.is_multiple_of(1 << 10) {
             return false;
-        };
+        }
+        let Some(ring) = self.make_ring() else { return false };
+        self.tries.set(0);
         self.ring.set(ring);
         self.head.set(0);
         self.room.set(ring::SLOTS as u64);

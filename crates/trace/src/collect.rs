@@ -111,6 +111,7 @@ pub struct Collector {
     listed: Option<(i64, i64, Instant)>,
     looked_for_dead: Instant,
     clocked: Instant,
+    begun: Instant,
     idle: bool,
     records: u64,
     buffer: Vec<u8>,
@@ -172,6 +173,7 @@ impl Collector {
             listed: None,
             looked_for_dead: now,
             clocked: now,
+            begun: now,
             idle: false,
             records: 0,
             buffer: Vec::new(),
@@ -220,7 +222,7 @@ impl Collector {
             self.clocked = Instant::now();
             self.write_clock();
         }
-        if self.rings.is_empty() && !self.idle {
+        if self.rings.is_empty() && !self.idle && (self.streams > 0 || self.begun.elapsed() > Duration::from_secs(1)) {
             self.idle = true;
             self.write_clock();
             self.writer.block(kind::IDLE, 0, Clocks::monotonic(), &[]);
@@ -259,13 +261,18 @@ impl Collector {
         }
         // parents before their children, programs before what they became
         new.sort_by_key(|(_, _, block)| block.process);
+        let any = !new.is_empty();
         for (name, mut ring, block) in new {
-            self.idle = false;
             self.streams += 1;
             ring.stream = self.streams;
             self.tcp.process(block.pid, block.network);
             self.writer.json(kind::THREAD, ring.stream, Clocks::monotonic(), &block);
             self.rings.insert(name, ring);
+        }
+        if any {
+            // whoever waits for this host sees that it is not idle any more
+            self.idle = false;
+            self.writer.flush();
         }
     }
 
@@ -379,7 +386,7 @@ impl Collector {
         let (processes, failed, nested) = (number(0), number(8), number(16));
         if failed > 0 {
             warnings.push(format!(
-                "{failed} threads could not record: no room in shared memory, or a process that has lost sight of it (chroot, another user)"
+                "{failed} calls were not recorded: there was no room in shared memory, or a process had lost sight of it (chroot, another user)"
             ));
         }
         if nested > 0 {

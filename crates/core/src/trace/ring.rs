@@ -52,7 +52,7 @@ pub mod session {
     pub const AT_CLOCK: usize = 12;
     /// u64: processes that have begun.
     pub const AT_PROCESSES: usize = 16;
-    /// u64: rings that could not be made.
+    /// u64: calls that were not recorded because their thread could not have a ring.
     pub const AT_FAILED: usize = 24;
     /// u64: calls not recorded because they were made in a signal handler that interrupted the recorder.
     pub const AT_NESTED: usize = 32;
