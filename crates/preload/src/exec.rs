@@ -52,20 +52,28 @@ impl Variables {
             *place = entry;
             for (which, variable) in ours.iter().enumerate() {
                 let variable = variable.bytes();
-                let name = variable.iter().position(|byte| *byte == b'=').map_or(variable, |end| &variable[..=end]);
+                let name =
+                    variable.iter().position(|byte| *byte == b'=').map_or(variable, |end| &variable[..=end]);
                 if !bytes.starts_with(name) {
                     continue;
                 }
                 have |= 1 << which;
                 let library = &variable[name.len()..];
                 // another preloading list keeps its entries, behind ours
-                if which == 0 && !bytes.windows(library.len().max(1)).any(|part| part == library) && bytes.len() < 2800 {
+                if which == 0
+                    && !bytes.windows(library.len().max(1)).any(|part| part == library)
+                    && bytes.len() < 2800
+                {
                     let mut joined = Text::<4200>::new();
                     joined.push(variable).push(b":").push(&bytes[name.len()..]);
                     // SAFETY: both lengths together stay below `room`
                     unsafe {
                         let copy = text.add(used);
-                        std::ptr::copy_nonoverlapping(joined.c().as_ptr().cast(), copy, joined.bytes().len() + 1);
+                        std::ptr::copy_nonoverlapping(
+                            joined.c().as_ptr().cast(),
+                            copy,
+                            joined.bytes().len() + 1,
+                        );
                         *place = copy.cast();
                     }
                     used += joined.bytes().len() + 1;
@@ -255,7 +263,11 @@ executing_here! {
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: *const *const c_char, variables: *const *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn fexecve(
+    fd: c_int,
+    arguments: *const *const c_char,
+    variables: *const *const c_char,
+) -> c_int {
     let next = next!(fexecve: fn(c_int, *const *const c_char, *const *const c_char) -> c_int);
     if !recorder::on() {
         // SAFETY: the program's own call

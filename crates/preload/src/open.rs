@@ -38,7 +38,12 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int {
+pub unsafe extern "C-unwind" fn socketpair(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+    pair: *mut c_int,
+) -> c_int {
     let next = next!(socketpair: fn(c_int, c_int, c_int, *mut c_int) -> c_int);
     let start = now();
     // SAFETY: the program's own call
@@ -202,7 +207,14 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
         sockets::forget_range(first.max(0) as c_uint, c_uint::MAX);
     }
     // SAFETY: numbers only; what closefrom does
-    unsafe { libc::syscall(libc::SYS_close_range, first.max(0) as libc::c_long, libc::c_long::from(u32::MAX), 0 as libc::c_long) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first.max(0) as libc::c_long,
+            libc::c_long::from(u32::MAX),
+            0 as libc::c_long,
+        )
+    };
 }
 
 macro_rules! duplicating {

@@ -111,12 +111,16 @@ pub fn begin(file: &File) -> bool {
 fn process_begins(page: *mut u8) {
     // SAFETY: the session page and the word that forks wipe stay mapped
     unsafe {
-        PROCESS.store(word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        PROCESS.store(
+            word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1,
+            Ordering::Relaxed,
+        );
         (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Relaxed);
     }
     let mut command = [0; 8 + 1500];
     command[..4].copy_from_slice(&parent().to_le_bytes());
-    let got = File::open(c"/proc/self/cmdline", libc::O_RDONLY, 0).map_or(0, |file| file.read_at(&mut command[8..], 0));
+    let got = File::open(c"/proc/self/cmdline", libc::O_RDONLY, 0)
+        .map_or(0, |file| file.read_at(&mut command[8..], 0));
     tell(note::PROCESS, &command[..8 + got]);
 }
 
@@ -354,7 +358,10 @@ impl Thread {
             GENERATION.store(next.max(1), Ordering::Relaxed);
             // SAFETY: as above; and the word that forks wipe stays mapped
             unsafe {
-                PROCESS.store(word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                PROCESS.store(
+                    word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1,
+                    Ordering::Relaxed,
+                );
                 (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Relaxed);
             }
         }
@@ -440,7 +447,8 @@ impl Thread {
     #[cold]
     fn look_for_room(&self, records: u64) -> bool {
         // SAFETY: the ring is mapped while `ring` is not null, which `with` has made sure of
-        let (tail, lost) = unsafe { (word64(self.ring.get(), ring::AT_TAIL), word64(self.ring.get(), ring::AT_LOST)) };
+        let (tail, lost) =
+            unsafe { (word64(self.ring.get(), ring::AT_TAIL), word64(self.ring.get(), ring::AT_LOST)) };
         let (tail, slots) = (tail.load(Ordering::Acquire), ring::SLOTS as u64);
         // a tail that cannot be right gives no room
         let held = self.head.get().wrapping_sub(tail);
@@ -460,7 +468,9 @@ impl Thread {
         let slot = self.head.get() as usize % ring::SLOTS;
         // SAFETY: the ring has SLOTS records behind its header, and 32-byte records at such offsets are aligned for u64; the collector
         // does not read a slot before `head` is past it, nor does this thread write one that was not acknowledged
-        unsafe { self.ring.get().add(ring::HEADER + slot * RECORD).cast::<[u64; 4]>().write(words.map(u64::to_le)) };
+        unsafe {
+            self.ring.get().add(ring::HEADER + slot * RECORD).cast::<[u64; 4]>().write(words.map(u64::to_le))
+        };
         self.head.set(self.head.get() + 1);
     }
 
@@ -540,7 +550,8 @@ impl Thread {
 
     fn write_run(&self, run: &Run) {
         let Run { call, flags: bits, fields, start, end, inside, calls } = *run;
-        let mut record = Record::socket(start, Span::from_ticks(end.saturating_sub(start)), call, bits, fields);
+        let mut record =
+            Record::socket(start, Span::from_ticks(end.saturating_sub(start)), call, bits, fields);
         if calls > 1 {
             record.flags |= flags::RUN;
             record.rest[2] = Span::from_ticks(inside).0;

@@ -65,7 +65,9 @@ fn library() -> &'static [u8] {
     let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: an address in this library, and a place for the answer
     unsafe {
-        if libc::dladdr(begin as *const c_void, about.as_mut_ptr()) == 0 || (*about.as_ptr()).dli_fname.is_null() {
+        if libc::dladdr(begin as *const c_void, about.as_mut_ptr()) == 0
+            || (*about.as_ptr()).dli_fname.is_null()
+        {
             return b"";
         }
         CStr::from_ptr((*about.as_ptr()).dli_fname).to_bytes()
@@ -85,7 +87,8 @@ extern "C" fn begin() {
 
 fn begin_in(directory: &[u8]) {
     let _ = ENVIRONMENT.set({
-        let mut all = Environment { directory: Text::new(), variables: [const { Text::new() }; 5], pids: Text::new() };
+        let mut all =
+            Environment { directory: Text::new(), variables: [const { Text::new() }; 5], pids: Text::new() };
         all.directory.push(directory);
         all.pids.push(variable(UNSEEN));
         all.variables[0].push(b"LD_PRELOAD=").push(library());
@@ -157,7 +160,8 @@ fn start_collector() -> bool {
         run.c().as_ptr(),
         std::ptr::null(),
     ];
-    let variables = [c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".as_ptr(), std::ptr::null()];
+    let variables =
+        [c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".as_ptr(), std::ptr::null()];
     // SAFETY: the process is still in the loader and has one thread; the children only make system calls, the arrays live until
     // after them and are ended by null
     unsafe {

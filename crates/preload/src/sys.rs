@@ -28,7 +28,9 @@ pub fn counter() -> u64 {
     {
         let ticks: u64;
         // SAFETY: Linux lets user code read the virtual counter
-        unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+        unsafe {
+            core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+        };
         ticks
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -59,7 +61,9 @@ impl File {
     pub fn open(path: &CStr, flags: c_int, mode: libc::mode_t) -> Option<File> {
         let flags = flags | libc::O_CLOEXEC;
         // SAFETY: a C string and numbers
-        let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags as c_long, mode as c_long) };
+        let fd = unsafe {
+            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags as c_long, mode as c_long)
+        };
         (fd >= 0).then_some(File(fd as c_int))
     }
 
@@ -73,7 +77,9 @@ impl File {
     pub fn map(&self, length: usize) -> *mut u8 {
         let flags = libc::MAP_SHARED;
         // SAFETY: a new mapping at a place that the kernel chooses
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, self.0, 0) };
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, self.0, 0)
+        };
         if at == libc::MAP_FAILED { std::ptr::null_mut() } else { at.cast() }
     }
 
@@ -81,7 +87,13 @@ impl File {
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         // SAFETY: the buffer is writable for its length
         let got = unsafe {
-            libc::syscall(libc::SYS_pread64, self.0 as c_long, buffer.as_mut_ptr(), buffer.len(), offset as c_long)
+            libc::syscall(
+                libc::SYS_pread64,
+                self.0 as c_long,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                offset as c_long,
+            )
         };
         got.max(0) as usize
     }
@@ -89,7 +101,10 @@ impl File {
     /// Appends; whether all was written.
     pub fn write(&self, bytes: &[u8]) -> bool {
         // SAFETY: the buffer is readable for its length
-        unsafe { libc::syscall(libc::SYS_write, self.0 as c_long, bytes.as_ptr(), bytes.len()) == bytes.len() as c_long }
+        unsafe {
+            libc::syscall(libc::SYS_write, self.0 as c_long, bytes.as_ptr(), bytes.len())
+                == bytes.len() as c_long
+        }
     }
 
     /// Mode, with the setuid bits.
@@ -150,7 +165,9 @@ pub fn socket_name(call: c_long, fd: c_int) -> Address {
     let mut address = Address::default();
     let mut length = address.0.len() as libc::socklen_t;
     // SAFETY: the buffer is writable for the length given
-    let result = unsafe { libc::syscall(call, fd as c_long, address.0.as_mut_ptr(), &mut length as *mut libc::socklen_t) };
+    let result = unsafe {
+        libc::syscall(call, fd as c_long, address.0.as_mut_ptr(), &mut length as *mut libc::socklen_t)
+    };
     if result != 0 { Address::default() } else { address }
 }
 
@@ -180,7 +197,10 @@ impl Address {
 
     /// A number that stands for it in records, never 0 (FNV-1a).
     pub fn number(&self) -> u32 {
-        let hash = self.0.iter().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        let hash = self
+            .0
+            .iter()
+            .fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
         hash.max(1)
     }
 }

@@ -76,7 +76,8 @@ struct Clocks {
 
 impl Clocks {
     fn monotonic() -> u64 {
-        let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+        let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+            .map_or(Duration::ZERO, Duration::from);
         time.as_nanos() as u64
     }
 
@@ -136,7 +137,8 @@ impl Collector {
     /// # Errors
     /// One of them cannot be made or written to; the message names it.
     pub fn begin(directory: &Path, run: &Path, options: u32, tcp: Tcp) -> io::Result<Collector> {
-        let named = |path: &Path, why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
+        let named =
+            |path: &Path, why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
         fs::create_dir_all(run).map_err(|why| named(run, why))?;
         if let Err(why) = DirBuilder::new().mode(0o700).create(directory)
             && why.kind() != io::ErrorKind::AlreadyExists
@@ -160,7 +162,8 @@ impl Collector {
         let (new, place) = (directory.join("session.new"), directory.join("session"));
         fs::write(&new, &page).map_err(|why| named(&new, why))?;
         fs::rename(&new, &place).map_err(|why| named(&place, why))?;
-        let session = File::options().read(true).write(true).open(&place).map_err(|why| named(&place, why))?;
+        let session =
+            File::options().read(true).write(true).open(&place).map_err(|why| named(&place, why))?;
         let now = Instant::now();
         let mut collector = Collector {
             directory: directory.into(),
@@ -195,9 +198,9 @@ impl Collector {
         self.rings.is_empty()
     }
 
-    /// Connections that are open, for the live view.
-    pub fn connections(&self) -> &Tcp {
-        &self.tcp
+    /// Hands what was written so far to the kernel, for whoever reads along.
+    pub fn flush(&mut self) {
+        self.writer.flush();
     }
 
     /// Looks at all rings once; how many records there were.
@@ -222,7 +225,10 @@ impl Collector {
             self.clocked = Instant::now();
             self.write_clock();
         }
-        if self.rings.is_empty() && !self.idle && (self.streams > 0 || self.begun.elapsed() > Duration::from_secs(1)) {
+        if self.rings.is_empty()
+            && !self.idle
+            && (self.streams > 0 || self.begun.elapsed() > Duration::from_secs(1))
+        {
             self.idle = true;
             self.write_clock();
             self.writer.block(kind::IDLE, 0, Clocks::monotonic(), &[]);
@@ -333,8 +339,10 @@ impl Collector {
             let first = (ring.slots - ring.tail % ring.slots).min(new) as usize * RECORD;
             let place = |slot: u64| (ring::HEADER + (slot % ring.slots) as usize * RECORD) as u64;
             let (one, two) = self.buffer.split_at_mut(first);
-            if ring.file.read_exact_at(one, place(ring.tail)).is_ok() && ring.file.read_exact_at(two, ring::HEADER as u64).is_ok() {
-                self.tcp.learn(ring.pid, ring.network, &self.buffer);
+            if ring.file.read_exact_at(one, place(ring.tail)).is_ok()
+                && ring.file.read_exact_at(two, ring::HEADER as u64).is_ok()
+            {
+                self.tcp.learn(ring.network, &self.buffer);
                 self.writer.block(kind::RECORDS, ring.stream, at, &self.buffer);
                 self.records += new;
             } else {
@@ -362,8 +370,12 @@ impl Collector {
     pub fn end(mut self) -> Totals {
         let mut warnings = Vec::new();
         self.find_rings();
-        let running: std::collections::BTreeSet<u32> =
-            self.rings.values().filter(|ring| ring.our_pids && alive(ring.pid)).map(|ring| ring.pid).collect();
+        let running: std::collections::BTreeSet<u32> = self
+            .rings
+            .values()
+            .filter(|ring| ring.our_pids && alive(ring.pid))
+            .map(|ring| ring.pid)
+            .collect();
         if !running.is_empty() {
             let list: Vec<String> = running.iter().take(8).map(u32::to_string).collect();
             warnings.push(format!(
@@ -390,7 +402,9 @@ impl Collector {
             ));
         }
         if nested > 0 {
-            warnings.push(format!("{nested} calls in signal handlers were not recorded, because they interrupted the recorder"));
+            warnings.push(format!(
+                "{nested} calls in signal handlers were not recorded, because they interrupted the recorder"
+            ));
         }
         self.write_clock();
         let at = Clocks::monotonic();
@@ -411,12 +425,18 @@ impl Collector {
 
 fn alive(pid: u32) -> bool {
     // a process of another user is there as well
-    !matches!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), None), Err(nix::errno::Errno::ESRCH))
+    !matches!(
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), None),
+        Err(nix::errno::Errno::ESRCH)
+    )
 }
 
 /// A host's name as part of a file's.
 fn file_name(name: &str) -> String {
-    let safe: String =
-        name.chars().take(64).map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
+    let safe: String = name
+        .chars()
+        .take(64)
+        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
+        .collect();
     if safe.is_empty() || safe.starts_with('.') { format!("host{safe}") } else { safe }
 }

@@ -173,7 +173,7 @@ impl Diag {
 }
 
 /// The host's monotonic clock in nanoseconds, which the kernel's traces use too.
-pub(crate) fn monotonic() -> io::Result<u64> {
+pub fn monotonic() -> io::Result<u64> {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }

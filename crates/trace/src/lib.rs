@@ -18,6 +18,7 @@ pub mod diag;
 pub mod file;
 pub mod host;
 pub mod kernel;
+pub mod live;
 pub mod model;
 mod notes;
 mod read;

@@ -15,10 +15,11 @@ use crate::collect::{CommandBlock, ThreadBlock};
 use crate::diag::{SAMPLE_BYTES, Sample, tcp_info};
 use crate::file::{Block, Next, Reader, kind};
 use crate::host::HostBlock;
-use crate::model::{
-    CallEvent, Event, Events, Host, KernelEvent, Kind, MpiEvent, MpiWorld, Process, Run, Socket, TcpSample, Thread,
-};
 use crate::kernel::{KERNEL_BYTES, KernelRecord};
+use crate::model::{
+    CallEvent, Event, Events, Host, KernelEvent, Kind, MpiEvent, MpiWorld, Process, Run, Socket, TcpSample,
+    Thread,
+};
 use crate::notes::{self, u32_at, u64_at};
 use crate::records::Records;
 
@@ -174,7 +175,8 @@ impl Opening {
             }
             kind::COMMAND => {
                 if let Ok(command) = serde_json::from_slice::<CommandBlock>(payload) {
-                    (self.run.command, self.run.date, self.run.status) = (command.words, command.date, command.status);
+                    (self.run.command, self.run.date, self.run.status) =
+                        (command.words, command.date, command.status);
                     self.command = Some(at);
                 }
             }
@@ -255,7 +257,13 @@ impl Opening {
                     let is_parent = |process: &Process| process.host == host && process.pid == block.parent;
                     let parent = self.run.processes.iter().rposition(is_parent).map(|index| index as u32);
                     let command = vec![block.name.clone()];
-                    self.run.processes.push(Process { host, pid: block.pid, parent, command, ..Process::default() });
+                    self.run.processes.push(Process {
+                        host,
+                        pid: block.pid,
+                        parent,
+                        command,
+                        ..Process::default()
+                    });
                     self.run.processes.len() as u32 - 1
                 });
                 self.pids.insert((at, block.pid, block.pids), process);
@@ -267,14 +275,22 @@ impl Opening {
         };
         let thread = self.run.threads.len() as u32;
         let process = self.sources[at].programs[program].process;
-        self.run.threads.push(Thread { process, tid: block.tid, name: block.name.clone(), records: 0, lost: 0 });
+        self.run.threads.push(Thread {
+            process,
+            tid: block.tid,
+            name: block.name.clone(),
+            records: 0,
+            lost: 0,
+        });
         self.thread_ticks.push((u64::MAX, 0));
         self.sources[at].streams.insert(stream, Stream { thread, program });
     }
 
     fn records(&mut self, stream: u32, payload: &[u8]) {
         let at = self.sources.len() - 1;
-        let Some((thread, program)) = self.sources[at].streams.get(&stream).map(|known| (known.thread, known.program)) else {
+        let Some((thread, program)) =
+            self.sources[at].streams.get(&stream).map(|known| (known.thread, known.program))
+        else {
             return;
         };
         let mut count = 0;
@@ -338,7 +354,12 @@ impl Opening {
         let at = self.sources.len() - 1;
         let known = (told.cookie != 0).then(|| self.sources[at].cookies.get(&told.cookie).copied()).flatten();
         let socket = known.unwrap_or_else(|| {
-            self.run.sockets.push(Socket { cookie: told.cookie, kind: told.kind, process: index, ..Socket::default() });
+            self.run.sockets.push(Socket {
+                cookie: told.cookie,
+                kind: told.kind,
+                process: index,
+                ..Socket::default()
+            });
             self.socket_ticks.push((at, ticks, ticks));
             self.run.sockets.len() as u32 - 1
         });
@@ -513,7 +534,11 @@ impl Events for Recorded {
                 for bytes in block.payload.as_chunks::<SAMPLE_BYTES>().0 {
                     let Sample { cookie, tcp } = Sample::from_bytes(bytes);
                     if let Some(socket) = source.cookies.get(&cookie) {
-                        each(&Event::Tcp(TcpSample { socket: *socket, at: source.aligned.time(tcp.at), ..tcp }));
+                        each(&Event::Tcp(TcpSample {
+                            socket: *socket,
+                            at: source.aligned.time(tcp.at),
+                            ..tcp
+                        }));
                     }
                 }
             }
@@ -522,7 +547,11 @@ impl Events for Recorded {
                     if let Some(KernelRecord { at, cookie, what }) = KernelRecord::from_bytes(bytes)
                         && let Some(socket) = source.cookies.get(&cookie)
                     {
-                        each(&Event::Kernel(KernelEvent { socket: *socket, at: source.aligned.time(at), what }));
+                        each(&Event::Kernel(KernelEvent {
+                            socket: *socket,
+                            at: source.aligned.time(at),
+                            what,
+                        }));
                     }
                 }
             }
@@ -577,7 +606,11 @@ impl Source {
             result: fields.result,
             bytes,
             asked: if run { 0 } else { fields.arg },
-            to: if moves && !run && fields.arg2 != 0 { self.addresses.get(&fields.arg2).copied() } else { None },
+            to: if moves && !run && fields.arg2 != 0 {
+                self.addresses.get(&fields.arg2).copied()
+            } else {
+                None
+            },
             in_mpi: record.flags & flags::IN_MPI != 0,
         }))
     }

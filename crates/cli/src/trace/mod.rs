@@ -4,9 +4,13 @@
 //! is collected here, into files of the run's directory, while the program runs. Processes on other hosts start a collector there by
 //! themselves (`--collect`).
 
+mod live;
+
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::ring::session;
@@ -46,7 +50,8 @@ pub struct Args {
     /// Leave kernel events out (they are recorded where root allows)
     #[arg(long)]
     no_kernel: bool,
-    /// Show connections while the program runs, on the terminal; its own output is hidden meanwhile
+    /// Show connections on the terminal while the command runs: by rate, with window and retransmissions. What the command prints goes to
+    /// the files stdout and stderr in the directory, and is shown when it has ended
     #[arg(long)]
     live: bool,
     /// Collect for recorders that have found no collector on this host (they start this themselves)
@@ -75,11 +80,13 @@ enum Error {
     #[error("{} holds a recording already; remove it or choose another directory by -o", .0.display())]
     Recorded(PathBuf),
     #[error("nothing can be recorded: {0}")]
-    Begin(std::io::Error),
+    Begin(io::Error),
+    #[error("--live needs a terminal: {0}")]
+    Live(io::Error),
     #[error("signals cannot be handed on: {0}")]
-    Signals(std::io::Error),
+    Signals(io::Error),
     #[error("{}: {source}", .command.display())]
-    Start { command: OsString, source: std::io::Error },
+    Start { command: OsString, source: io::Error },
 }
 
 fn list(paths: &[PathBuf]) -> String {
@@ -137,7 +144,8 @@ fn record(args: &Args) -> Result<u8, Error> {
         return Err(Error::Recorded(run));
     }
     let directory = session_directory();
-    let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::new(!args.no_kernel)).map_err(Error::Begin)?;
+    let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::new(!args.no_kernel))
+        .map_err(Error::Begin)?;
     let mut words = CommandBlock {
         words: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         date: realtime(),
@@ -145,7 +153,10 @@ fn record(args: &Args) -> Result<u8, Error> {
     };
     collector.command(&words);
 
-    let held = signals::hold().map_err(Error::Signals)?;
+    let held = match signals::hold() {
+        Ok(held) => held,
+        Err(why) => return Err(abandon(collector, Error::Signals(why))),
+    };
     let mut command = Command::new(program);
     command.args(arguments).env(DIRECTORY, &directory).env(RUN, &run);
     if let Ok(program) = std::env::current_exe() {
@@ -160,29 +171,25 @@ fn record(args: &Args) -> Result<u8, Error> {
     // Open MPI hands on to other hosts only what it is told to
     command.env("OMPI_MCA_mca_base_env_list", handed_on());
 
-    let started = command.spawn();
-    let mut child = match started {
+    let mut screen = None;
+    if args.live {
+        match take_terminal(&mut command, &run) {
+            Ok(taken) => screen = Some(taken),
+            Err(why) => return Err(abandon(collector, Error::Live(why))),
+        }
+    }
+    let mut child = match command.spawn() {
         Ok(child) => child,
         Err(source) => {
-            let _ = std::fs::remove_file(&collector.path);
-            collector.end();
-            return Err(Error::Start { command: program.clone(), source });
+            drop(screen);
+            return Err(abandon(collector, Error::Start { command: program.clone(), source }));
         }
     };
     held.forward_to(child.id());
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break exit_code(status),
-            Ok(None) => {}
-            Err(why) => {
-                eprintln!("polyrail trace: the command cannot be waited for: {why}");
-                break 1;
-            }
-        }
-        collector.round();
-        std::thread::sleep(PERIOD);
-    };
-    collector.round();
+    let status = follow(&mut child, &mut collector, screen.as_mut());
+    if screen.take().is_some() {
+        show_output(&run);
+    }
     words.status = Some(i32::from(status));
     collector.command(&words);
     let own = collector.path.clone();
@@ -207,10 +214,64 @@ fn record(args: &Args) -> Result<u8, Error> {
     Ok(status)
 }
 
+/// Leaves nothing behind of a recording that did not begin.
+fn abandon(collector: Collector, why: Error) -> Error {
+    let _ = std::fs::remove_file(&collector.path);
+    collector.end();
+    why
+}
+
+/// Collects until the command ends; its exit status.
+fn follow(child: &mut Child, collector: &mut Collector, mut screen: Option<&mut live::Screen>) -> u8 {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => {
+                collector.round();
+                return exit_code(status);
+            }
+            Ok(None) => {}
+            Err(why) => {
+                eprintln!("polyrail trace: the command cannot be waited for: {why}");
+                return 1;
+            }
+        }
+        collector.round();
+        if let Some(screen) = screen.as_mut().filter(|screen| screen.is_due()) {
+            collector.flush();
+            // a terminal that is gone ends the picture, not the recording
+            let _ = screen.draw();
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// The terminal becomes the live picture's; what the command prints goes to files.
+fn take_terminal(command: &mut Command, run: &Path) -> io::Result<live::Screen> {
+    if !io::stdout().is_terminal() {
+        return Err(io::Error::other("the standard output is none"));
+    }
+    command.stdin(Stdio::null());
+    command.stdout(File::create(run.join("stdout"))?).stderr(File::create(run.join("stderr"))?);
+    live::Screen::open(run)
+}
+
+/// What the command has printed meanwhile.
+fn show_output(run: &Path) {
+    // who reads this may have had enough
+    let copy = |name: &str, to: &mut dyn io::Write| {
+        File::open(run.join(name)).and_then(|mut file| io::copy(&mut file, to))
+    };
+    let _ = copy("stdout", &mut io::stdout());
+    let _ = copy("stderr", &mut io::stderr());
+}
+
 /// For Open MPI's list of variables that all hosts get.
 fn handed_on() -> String {
-    let mut list: Vec<String> =
-        std::env::var("OMPI_MCA_mca_base_env_list").ok().filter(|list| !list.is_empty()).into_iter().collect();
+    let mut list: Vec<String> = std::env::var("OMPI_MCA_mca_base_env_list")
+        .ok()
+        .filter(|list| !list.is_empty())
+        .into_iter()
+        .collect();
     list.extend(["LD_PRELOAD", DIRECTORY, RUN, PROGRAM, PIDS].map(String::from));
     list.join(";")
 }
@@ -220,10 +281,11 @@ fn wait_for_others(run: &Path, own: &Path) {
     let until = Instant::now() + Duration::from_secs(3);
     let busy = || {
         std::fs::read_dir(run).is_ok_and(|entries| {
-            entries
-                .flatten()
-                .map(|entry| entry.path())
-                .any(|path| path != own && path.extension().is_some_and(|end| end == "trace") && !polyrail_trace::file::is_idle(&path))
+            entries.flatten().map(|entry| entry.path()).any(|path| {
+                path != own
+                    && path.extension().is_some_and(|end| end == "trace")
+                    && !polyrail_trace::file::is_idle(&path)
+            })
         })
     };
     while busy() && Instant::now() < until {
