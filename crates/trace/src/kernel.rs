@@ -7,6 +7,8 @@
 //! | `tcp` | what the tracepoints say |
 //! | `matcher` | whose an event is, and sequence numbers from the first byte on |
 //! | `record` | how an event is kept in a file |
+//! | `syscalls` | socket calls of programs that preloading cannot see, by tracepoints too |
+//! | `descriptors` | which of their descriptors are sockets |
 //!
 //! Events are the whole machine's, all network namespaces included. The traced sockets' are picked out here; in the kernel only the
 //! busiest connections that are *not* traced are kept out of the ring, by a filter on their cookies. A filter on the traced
@@ -20,17 +22,21 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+mod descriptors;
 mod format;
 mod matcher;
 mod page;
 mod record;
+mod syscalls;
 mod tcp;
 mod tracefs;
 
+pub use descriptors::Named;
 pub use format::{Field, Format};
 pub use matcher::Counts;
 pub use page::{Events, Layout};
 pub use record::{KERNEL_BYTES, KernelRecord};
+pub use syscalls::{SyscallEvent, Syscalls};
 pub use tracefs::{Instance, Unavailable};
 
 use crate::diag::{Wanted, monotonic};
