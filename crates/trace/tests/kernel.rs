@@ -6,11 +6,18 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use polyrail_trace::diag::{Diag, Sample, Wanted};
 use polyrail_trace::kernel::{Kernel, KernelRecord, Unavailable};
 use polyrail_trace::model::KernelEventKind as What;
+
+/// Events are the machine's: tests that fill rings would disturb the others.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn root() -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0);
@@ -51,6 +58,7 @@ fn drain_for(kernel: &mut Kernel, time: Duration, records: &mut Vec<KernelRecord
 
 #[test]
 fn a_connection_is_seen_from_beginning_to_end_and_others_are_not() {
+    let _alone = alone();
     let Some(mut kernel) = open() else { return };
     let path = kernel.path().to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -108,6 +116,84 @@ fn a_connection_is_seen_from_beginning_to_end_and_others_are_not() {
     assert!(!path.exists());
 }
 
+/// Both ends of a connection talk: `count` times eight bytes there and back.
+fn ping(ends: &mut (TcpStream, TcpStream), count: usize) {
+    let mut eight = [0; 8];
+    for _ in 0..count {
+        ends.0.write_all(&eight).unwrap();
+        ends.1.read_exact(&mut eight).unwrap();
+        ends.1.write_all(&eight).unwrap();
+        ends.0.read_exact(&mut eight).unwrap();
+    }
+}
+
+fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
+}
+
+#[test]
+fn what_is_not_read_in_time_is_counted() {
+    let _alone = alone();
+    let Some(mut kernel) = open() else { return };
+    let mut ends = pair();
+    let wanted = wanted(&ends.0);
+    kernel.want(&wanted);
+    assert_eq!(kernel.lost(), 0);
+    // Two segments each, 136 bytes of event for each: several times what the rings hold.
+    ping(&mut ends, 20_000);
+    let lost = kernel.lost();
+    assert!(lost > 1000, "{lost}");
+    let mut records = Vec::new();
+    drain_for(&mut kernel, Duration::from_millis(30), &mut records);
+    let probe = |record: &&KernelRecord| matches!(record.what, What::Probe { .. });
+    let kept = records.iter().filter(probe).count() as u64;
+    assert!(kept > 0 && kept <= 20_000);
+    // What is left is the newest, and what comes now is not lost.
+    records.clear();
+    ping(&mut ends, 100);
+    drain_for(&mut kernel, Duration::from_millis(30), &mut records);
+    assert!(records.iter().filter(probe).count() >= 100);
+    assert_eq!(kernel.lost(), lost);
+}
+
+#[test]
+fn the_busiest_connection_of_others_is_kept_out_until_it_is_wanted() {
+    let _alone = alone();
+    let Some(mut kernel) = open() else { return };
+    let filter = kernel.path().join("events/tcp/tcp_probe/filter");
+    let (mut busy, mut ours) = (pair(), pair());
+    let (busy_end, ours_end) = (wanted(&busy.0), wanted(&ours.0));
+    kernel.want(&ours_end);
+    let mut records = Vec::new();
+    let begin = Instant::now();
+    let term = format!("sock_cookie != {}", busy_end.cookie);
+    let filtered = || std::fs::read_to_string(&filter).unwrap();
+    while !filtered().contains(&term) {
+        ping(&mut busy, 200);
+        ping(&mut ours, 1);
+        kernel.drain(&mut |record| records.push(record)).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(30), "{}", filtered());
+    }
+    assert!(!filtered().contains(&ours_end.cookie.to_string()));
+    drain_for(&mut kernel, Duration::from_millis(150), &mut records);
+    let others = kernel.counts().others;
+    ping(&mut busy, 500);
+    ping(&mut ours, 10);
+    records.clear();
+    drain_for(&mut kernel, Duration::from_millis(150), &mut records);
+    assert!(records.len() >= 10 && records.iter().all(|record| record.cookie == ours_end.cookie));
+    // Other tests' connections are others too.
+    assert!(kernel.counts().others < others + 500, "{:?} {others}", kernel.counts());
+    kernel.want(&busy_end);
+    assert!(!filtered().contains(&term));
+    records.clear();
+    ping(&mut busy, 10);
+    drain_for(&mut kernel, Duration::from_millis(30), &mut records);
+    assert!(records.iter().any(|record| record.cookie == busy_end.cookie));
+}
+
 /// This program again, for one test in another setting.
 fn again(test: &str, setting: &[&str], role: &str) -> std::process::Output {
     let me = std::env::current_exe().unwrap();
@@ -122,6 +208,7 @@ fn role() -> String {
 
 #[test]
 fn tracefs_is_mounted_where_it_is_not_and_nothing_stays_of_it() {
+    let _alone = alone();
     if role() == "unmounted" {
         assert!(!PathBuf::from("/sys/kernel/tracing/instances").exists());
         let kernel = Kernel::open().expect("mounted for us alone");
@@ -156,6 +243,7 @@ fn tracefs_is_mounted_where_it_is_not_and_nothing_stays_of_it() {
 
 #[test]
 fn without_root_one_sentence_says_why_not() {
+    let _alone = alone();
     if role() == "nobody" {
         let why = Kernel::open().expect_err("not root");
         assert!(matches!(why, Unavailable::Root), "{why:?}");
@@ -178,6 +266,7 @@ fn without_root_one_sentence_says_why_not() {
 
 #[test]
 fn an_instance_that_a_crash_left_is_removed_but_not_one_in_use() {
+    let _alone = alone();
     let Some(kernel) = open() else { return };
     let instances = kernel.path().parent().unwrap();
     let stale = instances.join("polyrail-999999999-0");
@@ -203,6 +292,7 @@ const BYTES: usize = 4 << 20;
 
 #[test]
 fn retransmissions_are_as_many_as_the_kernel_counts() {
+    let _alone = alone();
     let server: SocketAddr = "10.77.0.2:7777".parse().unwrap();
     match role().as_str() {
         "b" => {
@@ -301,6 +391,7 @@ fn lossy_client(server: SocketAddr) {
 #[test]
 #[ignore = "a measurement"]
 fn what_tcp_probe_costs() {
+    let _alone = alone();
     let server: SocketAddr = "10.77.0.2:7778".parse().unwrap();
     match role().as_str() {
         "b" => {
