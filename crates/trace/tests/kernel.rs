@@ -320,7 +320,10 @@ fn retransmissions_are_as_many_as_the_kernel_counts() {
         return;
     }
     let host = |name| format!("POLYRAIL_TEST_ROLE={name} nsenter -t $(<$POLYRAIL_LAB/{name}/pid) -n \"$@\"");
-    let both = format!("{} & sleep 0.3; {}; status=$?; wait; exit $status", host("b"), host("a"));
+    // Ordinary loss, and a while in which nothing arrives, for the timer.
+    let lab = scripts.display();
+    let hole = format!("(sleep 2; {lab} blackhole 0 on; sleep 0.7; {lab} blackhole 0 off) &");
+    let both = format!("{hole} {} & sleep 0.3; {}; status=$?; wait; exit $status", host("b"), host("a"));
     let lab = [
         scripts.to_str().unwrap(),
         "run",
@@ -384,6 +387,10 @@ fn lossy_client(server: SocketAddr) {
     assert_eq!(last.bytes_acked, sent as u64 + 1, "all bytes and the SYN");
     let recoveries = records.iter().filter(|r| matches!(r.what, What::Congestion { state: 3 })).count();
     assert!(recoveries > 0);
+    let timeouts = records.iter().filter(|r| matches!(r.what, What::Retransmit { timeout: true })).count();
+    println!("{timeouts} of them in the loss state; total_rto {}", last.total_rto);
+    assert!(timeouts >= last.total_rto as usize && timeouts < events, "{timeouts} {}", last.total_rto);
+    assert!(last.total_rto > 0);
 }
 
 /// `cargo test --release -p polyrail-trace --test kernel -- --ignored --nocapture`: what `tcp_probe` costs a stream of 16 KB
