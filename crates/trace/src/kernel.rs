@@ -14,8 +14,16 @@
 //! busiest connections that are *not* traced are kept out of the ring, by a filter on their cookies. A filter on the traced
 //! ones would be shorter and would lose the beginning of every connection, since it is set after the connection is known.
 //!
+//! `tcp_probe` costs some 0.3 us for each segment of the machine that arrives, 0.2 us where a filter keeps it out, and reading
+//! it 0.3 us more in this thread (`tests/kernel.rs` measures it). The other events are rare.
+//!
+//! Sequence numbers are counted from the first byte of a connection whose way into the established state was seen: the first
+//! probe after that tells the state before any acknowledgement, so its first unacknowledged byte is the first one. They wrap at 4 GiB.
+//! Of other connections they are the kernel's.
+//!
 //! `tcp_retransmit_skb` is one event for each packet that the sender queued, up to 64 KB: `TcpRetransSegs` and
-//! `tcpi_total_retrans` count the segments in it.
+//! `tcpi_total_retrans` count the segments in it, and so are never less. (Seen: 33 events, 36 segments.) A retransmission
+//! counts as one by the timer while the congestion state is 4 (loss), which the timer alone brings about.
 
 use std::collections::HashMap;
 use std::io;
