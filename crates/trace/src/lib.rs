@@ -3,7 +3,11 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`analysis`] | what the events say: messages, who talks to whom and waits for whom, what TCP did |
+//! | [`classify`] | what kind of program it is on the network, and what would help it |
 //! | [`model`] | what a recorded run is: hosts, processes, sockets, and a stream of events |
+//! | [`parquet`], [`perfetto`] | the same for notebooks and for the viewer of time lines |
+//! | [`report`] | the page, the files and the text of `polyrail report` |
 //!
 //! Invariants:
 //! - No unsafe code. Rings are read and acknowledged as files.
@@ -11,4 +15,10 @@
 //! - Files are bytes of another process: bounded, checked, fuzzed.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod classify;
 pub mod model;
+pub mod parquet;
+pub mod perfetto;
+pub mod report;
+mod units;
