@@ -173,7 +173,9 @@ struct DirectionData<'a> {
     congestion: &'a str,
     mean_rtt: Option<f64>,
     mss: u32,
-    restarts: u64,
+    collapses: u64,
+    /// When, after how long a pause, from and to how many segments, and ns lost.
+    restarts: Vec<(f64, u64, u32, u32, u64)>,
     full: Option<f64>,
     series: Option<Series>,
 }
@@ -422,7 +424,11 @@ fn direction<'a>(run: &Run, direction: &Direction<'a>) -> DirectionData<'a> {
         congestion: tcp.map_or("", |tcp| &tcp.congestion),
         mean_rtt: tcp.and_then(|tcp| tcp.mean_rtt()),
         mss: tcp.map_or(0, |tcp| tcp.mss()),
-        restarts: tcp.map_or(0, |tcp| tcp.restarted.0),
+        collapses: tcp.map_or(0, |tcp| tcp.restarted.0),
+        restarts: tcp.map_or_else(Vec::new, |tcp| {
+            let data = |r: &crate::analysis::tcp::Restart| (since(run, r.at), r.idle, r.window.0, r.window.1, r.lost);
+            tcp.restarts.iter().map(data).collect()
+        }),
         full: tcp.filter(|tcp| tcp.full.1 > 0).map(|tcp| tcp.full.0 as f64 / tcp.full.1 as f64),
         series: tcp.filter(|tcp| !tcp.points.is_empty()).map(|tcp| {
             let each = || tcp.points.iter();
