@@ -7,7 +7,9 @@ use polyrail_trace::report::{self, Options};
 
 /// Makes an HTML page, tables (Parquet) and a Perfetto trace of a recording, and says what kind of program it was.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status: 0; 1 if there is nothing that can be read, or the report could not be written.")]
+#[command(
+    after_help = "Exit status: 0; 1 if there is nothing that can be read, or the report could not be written."
+)]
 pub struct Args {
     /// Directories with recordings of one run: more than one where hosts do not share files
     #[arg(required = true, value_name = "DIRECTORY")]

@@ -185,11 +185,8 @@ fn announce(name: &CStr, becomes: bool) {
         bytes[4..].copy_from_slice(&reason.to_le_bytes());
         payload.push(&bytes).push(path.bytes());
         recorder::tell(note::UNSEEN, payload.bytes());
-        if !environment().pids().is_empty()
-            && let Some(file) = File::open(environment().pids(), libc::O_WRONLY | libc::O_APPEND, 0)
-        {
-            let mut text = Text::<24>::new();
-            file.write(text.number(u64::from(pid)).push(b"\n").bytes());
+        if environment().kernel() {
+            await_kernel(becomes);
         }
     } else if becomes {
         bytes[..4].copy_from_slice(&pid.to_le_bytes());
@@ -200,6 +197,29 @@ fn announce(name: &CStr, becomes: bool) {
         sockets::last_words();
         recorder::flush();
     }
+}
+
+/// The kernel can record what preloading does not see, if the collector asks it to before the program begins: a file with this
+/// thread's number asks the collector, and is gone when that is done. Half a second at most.
+fn await_kernel(becomes: bool) {
+    let mut path = Text::<400>::new();
+    // SAFETY: takes nothing
+    let tid = unsafe { libc::gettid() } as u64;
+    path.push(environment().directory()).push(b"/").number(tid);
+    path.push(if becomes { b".exec" } else { b".spawn" });
+    if File::open(path.c(), libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600).is_none() {
+        return;
+    }
+    for _ in 0..250 {
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+        // SAFETY: a time, and nowhere to tell what remained of it
+        unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };
+        if File::open(path.c(), libc::O_RDONLY, 0).is_none() {
+            return;
+        }
+    }
+    // SAFETY: a C string
+    unsafe { libc::unlink(path.c().as_ptr()) };
 }
 
 macro_rules! executing {

@@ -16,15 +16,15 @@ pub const DIRECTORY: &CStr = c"POLYRAIL_TRACE";
 pub const RUN: &CStr = c"POLYRAIL_TRACE_TO";
 /// The `polyrail` program, which collects on hosts that have no collector yet.
 pub const PROGRAM: &CStr = c"POLYRAIL_TRACE_BY";
-/// Where a program that preloading cannot see writes its process id, if the kernel is to record it.
-pub const UNSEEN: &CStr = c"POLYRAIL_TRACE_PIDS";
+/// Set where the kernel can record programs that preloading cannot see.
+pub const KERNEL: &CStr = c"POLYRAIL_TRACE_KERNEL";
 
 /// What of the environment the recorder hands on to programs that are started with another one.
 pub struct Environment {
     directory: Text<300>,
     /// `NAME=value` each, ended by a zero: `LD_PRELOAD` first.
     pub variables: [Text<1100>; 5],
-    pids: Text<300>,
+    kernel: bool,
 }
 
 static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
@@ -34,7 +34,7 @@ pub fn environment() -> &'static Environment {
     ENVIRONMENT.get_or_init(|| Environment {
         directory: Text::new(),
         variables: [const { Text::new() }; 5],
-        pids: Text::new(),
+        kernel: false,
     })
 }
 
@@ -44,9 +44,9 @@ impl Environment {
         self.directory.bytes()
     }
 
-    /// Where to write a process id for the kernel to record it; empty: nowhere.
-    pub fn pids(&self) -> &CStr {
-        self.pids.c()
+    /// Whether the kernel can record what preloading cannot see.
+    pub fn kernel(&self) -> bool {
+        self.kernel
     }
 }
 
@@ -88,11 +88,11 @@ extern "C" fn begin() {
 fn begin_in(directory: &[u8]) {
     let _ = ENVIRONMENT.set({
         let mut all =
-            Environment { directory: Text::new(), variables: [const { Text::new() }; 5], pids: Text::new() };
+            Environment { directory: Text::new(), variables: [const { Text::new() }; 5], kernel: false };
         all.directory.push(directory);
-        all.pids.push(variable(UNSEEN));
+        all.kernel = !variable(KERNEL).is_empty();
         all.variables[0].push(b"LD_PRELOAD=").push(library());
-        for (text, name) in all.variables[1..].iter_mut().zip([DIRECTORY, RUN, PROGRAM, UNSEEN]) {
+        for (text, name) in all.variables[1..].iter_mut().zip([DIRECTORY, RUN, PROGRAM, KERNEL]) {
             text.push(name.to_bytes()).push(b"=").push(variable(name));
         }
         all

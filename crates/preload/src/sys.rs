@@ -98,15 +98,6 @@ impl File {
         got.max(0) as usize
     }
 
-    /// Appends; whether all was written.
-    pub fn write(&self, bytes: &[u8]) -> bool {
-        // SAFETY: the buffer is readable for its length
-        unsafe {
-            libc::syscall(libc::SYS_write, self.0 as c_long, bytes.as_ptr(), bytes.len())
-                == bytes.len() as c_long
-        }
-    }
-
     /// Mode, with the setuid bits.
     pub fn mode(&self) -> libc::mode_t {
         status(|stat| {

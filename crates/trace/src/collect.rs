@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::file::{Writer, kind};
 use crate::host::{self, HostBlock};
 use crate::tcp::Tcp;
+use crate::unseen::Unseen;
 
 /// How often rings are looked at.
 pub const PERIOD: Duration = Duration::from_millis(10);
@@ -118,6 +119,7 @@ pub struct Collector {
     buffer: Vec<u8>,
     pids: u64,
     tcp: Tcp,
+    unseen: Unseen,
 }
 
 /// How recording went on a host.
@@ -182,6 +184,7 @@ impl Collector {
             buffer: Vec::new(),
             pids: host::namespace("pid"),
             tcp,
+            unseen: Unseen::default(),
         };
         collector.write_clock();
         collector.writer.flush();
@@ -196,6 +199,11 @@ impl Collector {
     /// Whether a recorder is at work here.
     pub fn is_idle(&self) -> bool {
         self.rings.is_empty()
+    }
+
+    /// Whether the kernel records what preloading does not see.
+    pub fn has_kernel(&self) -> bool {
+        self.tcp.kernel_events()
     }
 
     /// Hands what was written so far to the kernel, for whoever reads along.
@@ -221,6 +229,7 @@ impl Collector {
             }
         }
         self.tcp.sample(&mut self.writer);
+        self.drain_unseen();
         if self.clocked.elapsed() > Duration::from_secs(1) {
             self.clocked = Instant::now();
             self.write_clock();
@@ -235,6 +244,14 @@ impl Collector {
             self.writer.flush();
         }
         self.records - before
+    }
+
+    /// What the kernel recorded of programs that preloading does not see.
+    fn drain_unseen(&mut self) {
+        if self.unseen.is_on() {
+            let seen: std::collections::HashSet<u32> = self.rings.values().map(|ring| ring.pid).collect();
+            self.records += self.unseen.drain(&seen, &mut self.streams, &mut self.tcp, &mut self.writer);
+        }
     }
 
     fn write_clock(&mut self) {
@@ -258,7 +275,11 @@ impl Collector {
         let mut new = Vec::new();
         for entry in entries.flatten() {
             let name = entry.file_name();
-            if name.as_encoded_bytes().ends_with(b".ring")
+            if let Some((tid, becomes)) = name.to_str().and_then(asks) {
+                self.unseen.begin(tid, becomes);
+                // who waits for that goes on
+                let _ = fs::remove_file(entry.path());
+            } else if name.as_encoded_bytes().ends_with(b".ring")
                 && !self.rings.contains_key(&name)
                 && let Some((ring, block)) = self.open_ring(&entry.path())
             {
@@ -388,6 +409,8 @@ impl Collector {
         let _ = self.session.write_all_at(&1u32.to_le_bytes(), session::AT_STOP as u64);
         let names: Vec<OsString> = self.rings.keys().cloned().collect();
         names.iter().for_each(|name| self.remove(name));
+        self.drain_unseen();
+        warnings.extend(self.unseen.warnings());
         let known = self.tcp.warnings().len();
         self.tcp.finish(&mut self.writer);
         warnings.extend(self.tcp.warnings()[known..].iter().cloned());
@@ -395,7 +418,7 @@ impl Collector {
         let mut words = [0; 24];
         let _ = self.session.read_exact_at(&mut words, session::AT_PROCESSES as u64);
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| words[at + i]));
-        let (processes, failed, nested) = (number(0), number(8), number(16));
+        let (processes, failed, nested) = (number(0) + self.unseen.processes(), number(8), number(16));
         if failed > 0 {
             warnings.push(format!(
                 "{failed} calls were not recorded: there was no room in shared memory, or a process had lost sight of it (chroot, another user)"
@@ -421,6 +444,18 @@ impl Collector {
         let _ = fs::remove_dir_all(&self.directory);
         Totals { records: self.records, processes, warnings }
     }
+}
+
+/// What the name of a file asks for: that the kernel records this thread, which becomes a program that preloading does not see, or
+/// starts one.
+fn asks(name: &str) -> Option<(u32, bool)> {
+    let (tid, how) = name.split_once('.')?;
+    let becomes = match how {
+        "exec" => true,
+        "spawn" => false,
+        _ => return None,
+    };
+    Some((tid.parse().ok()?, becomes))
 }
 
 fn alive(pid: u32) -> bool {

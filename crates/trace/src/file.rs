@@ -45,7 +45,7 @@ pub mod kind {
     pub const WARNING: u32 = 9;
     /// JSON: the command, and how it ended.
     pub const COMMAND: u32 = 10;
-    /// Calls of programs that preloading cannot see.
+    /// As [`RECORDS`], with times in nanoseconds of `CLOCK_MONOTONIC`: system calls of a program that preloading cannot see.
     pub const SYSCALLS: u32 = 11;
 }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`collect`], [`tcp`] | empties recorders' rings into a file, and looks at their TCP connections meanwhile |
 //! | [`diag`] | the state of TCP connections, by inet_diag |
+//! | [`unseen`] | programs that preloading does not see, recorded by the kernel |
 //! | [`kernel`] | what the kernel does to them, by its tracepoints, as root |
 //! | [`host`] | what there is to say of a host |
 //! | [`file`](mod@file), `read` | the files, and one stream of events out of them |
@@ -38,5 +39,6 @@ mod records;
 pub mod report;
 pub mod tcp;
 mod units;
+pub mod unseen;
 
 pub use read::{Error, Recorded, open};

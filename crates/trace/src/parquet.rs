@@ -11,7 +11,7 @@
 //! | `links.parquet` | what went from one process (or address) to another |
 
 use crate::analysis::Analysis;
-use crate::model::{CallEvent, Event, Kind, KernelEvent, KernelEventKind, MpiEvent, Run, TcpSample};
+use crate::model::{CallEvent, Event, KernelEvent, KernelEventKind, Kind, MpiEvent, Run, TcpSample};
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::file::metadata::KeyValue;
@@ -399,7 +399,11 @@ impl Tables {
         row.long(s.bytes_sent).long(s.bytes_retrans).long(s.bytes_acked).long(s.bytes_received);
         row.long(s.delivery_rate).long(s.pacing_rate);
         row.long(s.busy_time).long(s.rwnd_limited).long(s.sndbuf_limited);
-        row.long(s.notsent.into()).long(s.send_free.into()).long(s.snd_wnd.into()).long(s.last_sent.into()).end();
+        row.long(s.notsent.into())
+            .long(s.send_free.into())
+            .long(s.snd_wnd.into())
+            .long(s.last_sent.into())
+            .end();
     }
 
     fn kernel(&mut self, event: &KernelEvent) {
@@ -521,8 +525,14 @@ fn processes(run: &Run, analysis: &Analysis, out: &Path) -> Result<PathBuf, Erro
 }
 
 fn threads(run: &Run, out: &Path) -> Result<PathBuf, Error> {
-    let fields =
-        [("thread", "int"), ("process", "int"), ("tid", "int"), ("name", "text"), ("records", "long"), ("lost", "long")];
+    let fields = [
+        ("thread", "int"),
+        ("process", "int"),
+        ("tid", "int"),
+        ("name", "text"),
+        ("records", "long"),
+        ("lost", "long"),
+    ];
     let mut table = Table::create(out, "threads", run, &fields)?;
     for (index, thread) in run.threads.iter().enumerate() {
         table.int(index as i64).int(thread.process.into()).int(thread.tid.into()).text(&thread.name);
@@ -549,7 +559,9 @@ fn links(run: &Run, analysis: &Analysis, out: &Path) -> Result<PathBuf, Error> {
     let mut table = Table::create(out, "links", run, &fields)?;
     let traced = |node: u32| Some(node).filter(|node| (*node as usize) < run.processes.len());
     let name = |node: u32| match run.processes.get(node as usize) {
-        Some(process) => process.mpi.as_ref().map_or_else(|| process.pid.to_string(), |mpi| format!("rank {}", mpi.rank)),
+        Some(process) => {
+            process.mpi.as_ref().map_or_else(|| process.pid.to_string(), |mpi| format!("rank {}", mpi.rank))
+        }
         None => analysis.outside[node as usize - run.processes.len()].clone(),
     };
     for (from, to, cell) in &analysis.links.cells {

@@ -19,7 +19,16 @@ const COUNTERS: usize = 4;
 const NOTES: [&str; 7] = ["bytes", "connection", "error", "calls", "peer", "tag", "asked"];
 /// Interned categories.
 const CATEGORIES: [&str; 10] = [
-    "send", "receive", "wait", "connection", "other", "mpi send", "mpi receive", "mpi wait", "mpi collective", "mpi other",
+    "send",
+    "receive",
+    "wait",
+    "connection",
+    "other",
+    "mpi send",
+    "mpi receive",
+    "mpi wait",
+    "mpi collective",
+    "mpi other",
 ];
 /// Interned name of a mark; calls have their own numbers below.
 const AGAIN: u64 = 1001;
@@ -124,7 +133,11 @@ impl Trace {
                 cmdline: process.command.clone(),
                 process_name: Some(title),
             };
-            self.track(TrackDescriptor { uuid: Some(1 + index as u64), process: Some(process), ..Default::default() });
+            self.track(TrackDescriptor {
+                uuid: Some(1 + index as u64),
+                process: Some(process),
+                ..Default::default()
+            });
         }
         for (index, thread) in run.threads.iter().enumerate() {
             let tid = if unique { thread.tid } else { 1_000_000 + index as u32 };
@@ -208,7 +221,8 @@ impl Trace {
             return;
         }
         let (parent, name) = self.names[socket as usize].clone();
-        let kinds = [("window", "segments"), ("threshold", "segments"), ("in flight", "bytes"), ("round trip", "us")];
+        let kinds =
+            [("window", "segments"), ("threshold", "segments"), ("in flight", "bytes"), ("round trip", "us")];
         for (track, (what, unit)) in (first..).zip(kinds) {
             let counter = CounterDescriptor { unit_name: Some(unit.into()) };
             self.track(TrackDescriptor {
@@ -247,7 +261,8 @@ impl Trace {
                 self.slice(self.threads + u64::from(call.thread), call.start, call.took, call.call, notes);
             }
             Event::Mpi(call) => {
-                let mut notes = vec![DebugAnnotation::number(1, i64::try_from(call.bytes).unwrap_or(i64::MAX))];
+                let mut notes =
+                    vec![DebugAnnotation::number(1, i64::try_from(call.bytes).unwrap_or(i64::MAX))];
                 if call.peer >= 0 {
                     notes.push(DebugAnnotation::number(5, call.peer.into()));
                     notes.push(DebugAnnotation::number(6, call.tag.into()));
@@ -307,6 +322,7 @@ fn name(socket: &crate::model::Socket) -> String {
         Kind::Unix => "unix",
         Kind::Other => "other",
     };
-    let show = |address: Option<std::net::SocketAddr>| address.map_or("?".into(), |address| address.to_string());
+    let show =
+        |address: Option<std::net::SocketAddr>| address.map_or("?".into(), |address| address.to_string());
     format!("{kind} {} > {}", show(socket.local), show(socket.remote))
 }

@@ -10,7 +10,7 @@ use crate::diag::{Diag, Sample, Wanted, monotonic};
 use crate::file::{Writer, kind};
 use crate::host;
 use crate::kernel::{KERNEL_BYTES, Kernel};
-use crate::notes;
+use crate::notes::{self, SocketNote};
 use crate::records::Records;
 
 /// How often connections are looked at, at most.
@@ -94,21 +94,30 @@ impl Tcp {
             if record.call != 0 || record.flags != note::SOCKET {
                 continue;
             }
-            let Some(socket) = notes::socket(payload).filter(notes::SocketNote::is_tcp) else { continue };
-            let (Some(local), Some(remote)) = (socket.local, socket.remote) else { continue };
-            let wanted = Wanted { cookie: socket.cookie, local, remote };
-            if self.connections.get(&socket.cookie).is_some_and(|known| known.wanted == wanted) {
-                continue;
+            if let Some(socket) = notes::socket(payload) {
+                self.connection(network, &socket);
             }
-            let connection = Connection { wanted, latest: None, gone: None };
-            self.connections.insert(socket.cookie, connection);
-            if let Some(Some(network)) = self.networks.get_mut(&network) {
-                network.wanted.retain(|other| other.cookie != wanted.cookie);
-                network.wanted.push(wanted);
-            }
-            if let Some(kernel) = &mut self.kernel {
-                kernel.want(&wanted);
-            }
+        }
+    }
+
+    /// Takes note of a socket, if it is a TCP connection.
+    pub(crate) fn connection(&mut self, network: u64, socket: &SocketNote) {
+        let (true, Some(local), Some(remote)) =
+            (socket.is_tcp() && socket.cookie != 0, socket.local, socket.remote)
+        else {
+            return;
+        };
+        let wanted = Wanted { cookie: socket.cookie, local, remote };
+        if self.connections.get(&socket.cookie).is_some_and(|known| known.wanted == wanted) {
+            return;
+        }
+        self.connections.insert(socket.cookie, Connection { wanted, latest: None, gone: None });
+        if let Some(Some(network)) = self.networks.get_mut(&network) {
+            network.wanted.retain(|other| other.cookie != wanted.cookie);
+            network.wanted.push(wanted);
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.want(&wanted);
         }
     }
 

@@ -27,7 +27,7 @@ const NOT_STARTED: u8 = 125;
 const DIRECTORY: &str = "POLYRAIL_TRACE";
 const RUN: &str = "POLYRAIL_TRACE_TO";
 const PROGRAM: &str = "POLYRAIL_TRACE_BY";
-const PIDS: &str = "POLYRAIL_TRACE_PIDS";
+const KERNEL: &str = "POLYRAIL_TRACE_KERNEL";
 /// How long a collector that a recorder has started stays when nothing more is recorded.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -157,8 +157,19 @@ fn record(args: &Args) -> Result<u8, Error> {
         Ok(held) => held,
         Err(why) => return Err(abandon(collector, Error::Signals(why))),
     };
-    let mut command = Command::new(program);
+    // a program that preloading cannot see is started by a shell that has the recorder, which then tells of it
+    let mut command = Command::new("/bin/sh");
+    match polyrail_trace::unseen::is_static(program) {
+        true => command.args(["-c", "exec \"$@\"", "sh"]).arg(program),
+        false => {
+            command = Command::new(program);
+            &mut command
+        }
+    };
     command.args(arguments).env(DIRECTORY, &directory).env(RUN, &run);
+    if collector.has_kernel() {
+        command.env(KERNEL, "1");
+    }
     if let Ok(program) = std::env::current_exe() {
         command.env(PROGRAM, program);
     }
@@ -201,7 +212,7 @@ fn record(args: &Args) -> Result<u8, Error> {
     if totals.processes == 0 {
         eprintln!(
             "polyrail trace: nothing was recorded: no process of the command loaded the recorder. Static programs, and most Go \
-             programs, cannot be seen this way"
+             programs, are recorded only as root"
         );
     }
     eprintln!(
@@ -272,7 +283,7 @@ fn handed_on() -> String {
         .filter(|list| !list.is_empty())
         .into_iter()
         .collect();
-    list.extend(["LD_PRELOAD", DIRECTORY, RUN, PROGRAM, PIDS].map(String::from));
+    list.extend(["LD_PRELOAD", DIRECTORY, RUN, PROGRAM, KERNEL].map(String::from));
     list.join(";")
 }
 

@@ -29,7 +29,8 @@ pub(super) fn matrix(run: &Run, analysis: &Analysis, names: &[String]) -> Matrix
     nodes.sort_unstable_by_key(key);
     nodes.dedup();
     let merged = nodes.len().div_ceil(ROWS).max(1);
-    let row: HashMap<u32, u32> = nodes.iter().enumerate().map(|(at, node)| (*node, (at / merged) as u32)).collect();
+    let row: HashMap<u32, u32> =
+        nodes.iter().enumerate().map(|(at, node)| (*node, (at / merged) as u32)).collect();
     let name = |group: &[u32]| match group {
         [one] => names[*one as usize].clone(),
         [first, .., last] => format!("{} … {}", names[*first as usize], names[*last as usize]),
