@@ -11,11 +11,11 @@
 //! | `links.parquet` | what went from one process (or address) to another |
 
 use crate::analysis::Analysis;
-use crate::model::{CallEvent, Event, Kind, KernelEvent, KernelEventKind, MpiEvent, Run, TcpSample};
+use crate::model::{Call, CallEvent, Event, Kind, KernelEvent, KernelEventKind, MpiEvent, Run, TcpSample};
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
@@ -72,6 +72,7 @@ impl Table {
         let mut columns = Vec::new();
         let mut properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
+            .set_statistics_enabled(EnabledStatistics::Chunk)
             .set_max_row_group_row_count(None)
             .set_key_value_metadata(Some(vec![KeyValue::new("date_ns".into(), run.date.to_string())]));
         for (field, kind) in fields {
@@ -152,9 +153,10 @@ impl Table {
         self
     }
 
-    fn fixed(&mut self, value: &'static str) -> &mut Self {
+    /// A text that is shared, not copied.
+    fn shared(&mut self, value: &ByteArray) -> &mut Self {
         if let Values::Text(values) = self.column(true) {
-            values.push(ByteArray::from(value));
+            values.push(value.clone());
         }
         self
     }
@@ -237,6 +239,8 @@ pub struct Tables {
     out: PathBuf,
     start: u64,
     processes: Vec<u32>,
+    /// By the functions' numbers.
+    names: Vec<ByteArray>,
     calls: Table,
     mpi: Table,
     tcp: Table,
@@ -337,6 +341,7 @@ impl Tables {
             out: out.to_owned(),
             start: run.span.0,
             processes: run.threads.iter().map(|thread| thread.process).collect(),
+            names: (0..=u8::MAX).map(|n| ByteArray::from(Call::from_number(n).map_or("", Call::name))).collect(),
             calls: Table::create(out, "calls", run, CALLS)?,
             mpi: Table::create(out, "mpi", run, MPI)?,
             tcp: Table::create(out, "tcp", run, TCP)?,
@@ -358,7 +363,7 @@ impl Tables {
         let process = self.processes[call.thread as usize];
         let row = &mut self.calls;
         row.long(call.start.saturating_sub(self.start)).long(call.took).long(call.inside);
-        row.int(process.into()).int(call.thread.into()).fixed(call.call.name()).int(call.calls.into());
+        row.int(process.into()).int(call.thread.into()).shared(&self.names[call.call as u8 as usize]).int(call.calls.into());
         row.maybe(call.socket).int(call.result.into()).long(call.bytes.into()).long(call.asked.into());
         row.address(call.to).flag(call.in_mpi).end();
     }
@@ -367,7 +372,7 @@ impl Tables {
         let process = self.processes[call.thread as usize];
         let row = &mut self.mpi;
         row.long(call.start.saturating_sub(self.start)).long(call.took).int(process.into());
-        row.int(call.thread.into()).fixed(call.call.name()).int(call.calls.into()).int(call.peer.into());
+        row.int(call.thread.into()).shared(&self.names[call.call as u8 as usize]).int(call.calls.into()).int(call.peer.into());
         row.int(call.tag.into()).long(call.bytes).int(call.comm.into()).end();
     }
 
@@ -406,7 +411,7 @@ impl Tables {
         let row = &mut self.kernel;
         row.long(event.at.saturating_sub(self.start)).int(event.socket.into());
         let (mut probe, mut timeout, mut states) = (None, false, (None, None));
-        row.fixed(match event.what {
+        row.text(match event.what {
             KernelEventKind::Probe { length, snd_nxt, snd_una, cwnd, ssthresh, snd_wnd, rtt } => {
                 probe = Some((length, snd_nxt, snd_una, cwnd, ssthresh, snd_wnd, rtt));
                 "segment"
@@ -475,7 +480,7 @@ fn sockets(run: &Run, analysis: &Analysis, out: &Path) -> Result<PathBuf, Error>
     for (index, (about, traffic)) in run.sockets.iter().zip(&analysis.sockets).enumerate() {
         let since = |at: u64| at.saturating_sub(run.span.0);
         let tcp = traffic.tcp.as_deref();
-        table.int(index as i64).long(about.cookie).fixed(match about.kind {
+        table.int(index as i64).long(about.cookie).text(match about.kind {
             Kind::Tcp => "tcp",
             Kind::Udp => "udp",
             Kind::Unix => "unix",

@@ -8,7 +8,7 @@ mod proto;
 use crate::model::{Call, Class, Event, KernelEventKind, Kind, Run};
 use prost::Message as _;
 use proto::*;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Error, Write as _};
 use std::path::Path;
@@ -50,10 +50,12 @@ pub struct Trace {
     threads: u64,
     mpi: u64,
     sockets: u64,
-    /// Sockets whose counters were announced.
-    counters: HashSet<u32>,
+    /// Sockets whose counters were announced, with the values that were told last.
+    counters: HashMap<u32, [Option<u64>; COUNTERS]>,
     names: Vec<(u64, String)>,
     packet: TracePacket,
+    /// The beginning of a slice, likewise; notes of the next one are put there first.
+    begin: TrackEvent,
 }
 
 impl Trace {
@@ -72,13 +74,14 @@ impl Trace {
             threads,
             mpi,
             sockets: mpi + run.threads.len() as u64,
-            counters: HashSet::new(),
+            counters: HashMap::new(),
             names: run.sockets.iter().map(|socket| (1 + u64::from(socket.process), name(socket))).collect(),
             packet: TracePacket {
                 trusted_packet_sequence_id: Some(1),
                 sequence_flags: Some(2),
                 ..TracePacket::default()
             },
+            begin: TrackEvent::default(),
         };
         trace.describe(run);
         trace.failed.take().map_or(Ok(trace), Err)
@@ -166,34 +169,37 @@ impl Trace {
         self.failed = self.file.write_all(&self.buffer).err();
     }
 
-    fn event_packet(&mut self, at: u64, event: TrackEvent) {
+    /// An event's packet, in one that is used again and again; returns the event.
+    fn event_packet(&mut self, at: u64, event: TrackEvent) -> TrackEvent {
         let mut packet = std::mem::take(&mut self.packet);
         packet.timestamp = Some(at.saturating_sub(self.start));
         packet.track_event = Some(event);
         self.write(&packet);
+        let event = packet.track_event.take().unwrap_or_default();
         self.packet = packet;
+        event
     }
 
-    fn slice(&mut self, track: u64, start: u64, took: u64, call: Call, notes: Vec<DebugAnnotation>) {
-        self.event_packet(
-            start,
-            TrackEvent {
-                kind: Some(1),
-                track_uuid: Some(track),
-                name_iid: Some(1 + call as u64),
-                category_iids: vec![category(call.class())],
-                debug_annotations: notes,
-                ..TrackEvent::default()
-            },
-        );
+    fn slice(&mut self, track: u64, start: u64, took: u64, call: Call) {
+        let mut begin = std::mem::take(&mut self.begin);
+        begin.kind = Some(1);
+        begin.track_uuid = Some(track);
+        begin.name_iid = Some(1 + call as u64);
+        begin.category_iids.clear();
+        begin.category_iids.push(category(call.class()));
+        self.begin = self.event_packet(start, begin);
+        self.begin.debug_annotations.clear();
         let end = TrackEvent { kind: Some(2), track_uuid: Some(track), ..TrackEvent::default() };
         self.event_packet(start.saturating_add(took), end);
     }
 
     fn counters(&mut self, socket: u32, at: u64, values: [Option<u64>; COUNTERS]) {
         let first = self.sockets + u64::from(socket) * (COUNTERS as u64 + 1);
-        self.announce(socket, first);
-        for (track, value) in (first..).zip(values).filter_map(|(track, value)| Some((track, value?))) {
+        let told = self.announce(socket, first);
+        // a counter keeps its value until another one is told
+        let news: [Option<u64>; COUNTERS] = std::array::from_fn(|n| values[n].filter(|_| values[n] != told[n]));
+        self.counters.insert(socket, std::array::from_fn(|n| values[n].or(told[n])));
+        for (track, value) in (first..).zip(news).filter_map(|(track, value)| Some((track, value?))) {
             let counter_value = Some(i64::try_from(value).unwrap_or(i64::MAX));
             self.event_packet(
                 at,
@@ -202,11 +208,12 @@ impl Trace {
         }
     }
 
-    /// Describes a socket's tracks once.
-    fn announce(&mut self, socket: u32, first: u64) {
-        if !self.counters.insert(socket) {
-            return;
+    /// Describes a socket's tracks once; returns what they told last.
+    fn announce(&mut self, socket: u32, first: u64) -> [Option<u64>; COUNTERS] {
+        if let Some(told) = self.counters.get(&socket) {
+            return *told;
         }
+        self.counters.insert(socket, [None; COUNTERS]);
         let (parent, name) = self.names[socket as usize].clone();
         let kinds = [("window", "segments"), ("threshold", "segments"), ("in flight", "bytes"), ("round trip", "us")];
         for (track, (what, unit)) in (first..).zip(kinds) {
@@ -225,13 +232,14 @@ impl Trace {
             name: Some(format!("sent again: {name}")),
             ..Default::default()
         });
+        [None; COUNTERS]
     }
 
     /// Adds an event. What cannot be written is told by [`Trace::finish`].
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::Call(call) => {
-                let mut notes = Vec::with_capacity(3);
+                let notes = &mut self.begin.debug_annotations;
                 if call.bytes > 0 {
                     notes.push(DebugAnnotation::number(1, call.bytes.into()));
                 }
@@ -244,15 +252,16 @@ impl Trace {
                 if call.calls > 1 {
                     notes.push(DebugAnnotation::number(4, call.calls.into()));
                 }
-                self.slice(self.threads + u64::from(call.thread), call.start, call.took, call.call, notes);
+                self.slice(self.threads + u64::from(call.thread), call.start, call.took, call.call);
             }
             Event::Mpi(call) => {
-                let mut notes = vec![DebugAnnotation::number(1, i64::try_from(call.bytes).unwrap_or(i64::MAX))];
+                let notes = &mut self.begin.debug_annotations;
+                notes.push(DebugAnnotation::number(1, i64::try_from(call.bytes).unwrap_or(i64::MAX)));
                 if call.peer >= 0 {
                     notes.push(DebugAnnotation::number(5, call.peer.into()));
                     notes.push(DebugAnnotation::number(6, call.tag.into()));
                 }
-                self.slice(self.mpi + u64::from(call.thread), call.start, call.took, call.call, notes);
+                self.slice(self.mpi + u64::from(call.thread), call.start, call.took, call.call);
             }
             Event::Tcp(sample) => {
                 let flight = u64::from(sample.unacked) * u64::from(sample.mss);
