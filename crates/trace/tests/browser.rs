@@ -123,7 +123,7 @@ fn colours(seen: &serde_json::Value, chart: &str) -> Vec<u64> {
 fn check(seen: &serde_json::Value) {
     assert_eq!(seen["problems"], serde_json::json!([]), "{seen:#}");
     assert_eq!((&seen["state"], &seen["images"], &seen["hacked"]), (&"ready".into(), &0.into(), &0.into()), "{seen:#}");
-    assert_eq!(seen["wide"], 0, "the page is wider than the screen");
+    assert!(seen["wide"].as_i64().unwrap() <= 0, "the page is wider than the screen: {seen:#}");
 }
 
 #[test]

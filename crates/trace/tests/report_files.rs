@@ -275,7 +275,7 @@ fn any_run() -> impl Strategy<Value = InMemory> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
     #[test]
     fn nothing_in_a_run_breaks_its_report(run in any_run()) {
         let dir = tempfile::tempdir().unwrap();

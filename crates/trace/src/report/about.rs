@@ -108,7 +108,7 @@ fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[
     let life = run.span.1.saturating_sub(run.span.0).max(1) as f64;
     if let Some(first) = suggestions.first().filter(|first| first.lost.is_some_and(|lost| lost as f64 > 0.01 * life)) {
         let lost = first.lost.unwrap_or(0) as f64;
-        return format!("{}: it costs about {} of {}.", first.title, units::ns(lost), units::ns(life));
+        return format!("{}: about {} of {} may be lost to it.", first.problem, units::ns(lost), units::ns(life));
     }
     let longest = analysis.links.cells.iter().max_by_key(|(_, to, cell)| {
         let counts = run.processes.get(*to as usize).is_some_and(|to| to.mpi.is_some()) || analysis.seen.mpi == 0;
@@ -123,7 +123,7 @@ fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[
             units::percent(cell.waited as f64 / life)
         ),
         _ => match suggestions.first() {
-            Some(first) => format!("{}.", first.title),
+            Some(first) => format!("{}.", first.problem),
             None => "Nothing on the network holds it up noticeably.".into(),
         },
     }

@@ -249,8 +249,8 @@ impl Synthetic {
         let mut time = at;
         while left > 0 {
             let cwnd = link.cwnd;
-            let snd_nxt = (link.sent - u64::from(left.saturating_sub(cwnd)) * 1448) as u32;
-            let snd_una = (link.sent - u64::from(left) * 1448) as u32;
+            let snd_nxt = link.sent.saturating_sub(u64::from(left.saturating_sub(cwnd)) * 1448) as u32;
+            let snd_una = link.sent.saturating_sub(u64::from(left) * 1448) as u32;
             left = left.saturating_sub(cwnd);
             time += u64::from(rtt) * 1000;
             rank.events.push(Event::Kernel(KernelEvent {
