@@ -114,7 +114,8 @@ fn classes(pattern: &Pattern, concurrency: Concurrency, processes: usize) -> Cla
         histogram.quantile(0.5).zip(histogram.quantile(0.9))
     };
     Classes {
-        frequency: largest(time_by_gap).map(|class| [Frequency::Frequent, Frequency::Medium, Frequency::Rare][class]),
+        frequency: largest(time_by_gap)
+            .map(|class| [Frequency::Frequent, Frequency::Medium, Frequency::Rare][class]),
         size: largest(cost_by_size).map(|class| [Size::Small, Size::Medium, Size::Large][class]),
         synchrony: together.map(|(senders, pairs)| match () {
             () if pairs >= MOST => Level::High,
@@ -172,7 +173,12 @@ impl Classes {
                 + usize::from(self.synchrony == Some(synchrony));
             (name, agreeing)
         };
-        known.iter().map(agree).rev().max_by_key(|(_, agreeing)| *agreeing).filter(|(_, agreeing)| *agreeing > 1)
+        known
+            .iter()
+            .map(agree)
+            .rev()
+            .max_by_key(|(_, agreeing)| *agreeing)
+            .filter(|(_, agreeing)| *agreeing > 1)
     }
 }
 

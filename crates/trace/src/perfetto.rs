@@ -19,7 +19,16 @@ const COUNTERS: usize = 4;
 const NOTES: [&str; 7] = ["bytes", "connection", "error", "calls", "peer", "tag", "asked"];
 /// Interned categories.
 const CATEGORIES: [&str; 10] = [
-    "send", "receive", "wait", "connection", "other", "mpi send", "mpi receive", "mpi wait", "mpi collective", "mpi other",
+    "send",
+    "receive",
+    "wait",
+    "connection",
+    "other",
+    "mpi send",
+    "mpi receive",
+    "mpi wait",
+    "mpi collective",
+    "mpi other",
 ];
 /// Interned name of a mark; calls have their own numbers below.
 const AGAIN: u64 = 1001;
@@ -127,7 +136,11 @@ impl Trace {
                 cmdline: process.command.clone(),
                 process_name: Some(title),
             };
-            self.track(TrackDescriptor { uuid: Some(1 + index as u64), process: Some(process), ..Default::default() });
+            self.track(TrackDescriptor {
+                uuid: Some(1 + index as u64),
+                process: Some(process),
+                ..Default::default()
+            });
         }
         for (index, thread) in run.threads.iter().enumerate() {
             let tid = if unique { thread.tid } else { 1_000_000 + index as u32 };
@@ -197,7 +210,8 @@ impl Trace {
         let first = self.sockets + u64::from(socket) * (COUNTERS as u64 + 1);
         let told = self.announce(socket, first);
         // a counter keeps its value until another one is told
-        let news: [Option<u64>; COUNTERS] = std::array::from_fn(|n| values[n].filter(|_| values[n] != told[n]));
+        let news: [Option<u64>; COUNTERS] =
+            std::array::from_fn(|n| values[n].filter(|_| values[n] != told[n]));
         self.counters.insert(socket, std::array::from_fn(|n| values[n].or(told[n])));
         for (track, value) in (first..).zip(news).filter_map(|(track, value)| Some((track, value?))) {
             let counter_value = Some(i64::try_from(value).unwrap_or(i64::MAX));
@@ -215,7 +229,8 @@ impl Trace {
         }
         self.counters.insert(socket, [None; COUNTERS]);
         let (parent, name) = self.names[socket as usize].clone();
-        let kinds = [("window", "segments"), ("threshold", "segments"), ("in flight", "bytes"), ("round trip", "us")];
+        let kinds =
+            [("window", "segments"), ("threshold", "segments"), ("in flight", "bytes"), ("round trip", "us")];
         for (track, (what, unit)) in (first..).zip(kinds) {
             let counter = CounterDescriptor { unit_name: Some(unit.into()) };
             self.track(TrackDescriptor {
@@ -316,6 +331,87 @@ fn name(socket: &crate::model::Socket) -> String {
         Kind::Unix => "unix",
         Kind::Other => "other",
     };
-    let show = |address: Option<std::net::SocketAddr>| address.map_or("?".into(), |address| address.to_string());
+    let show =
+        |address: Option<std::net::SocketAddr>| address.map_or("?".into(), |address| address.to_string());
     format!("{kind} {} > {}", show(socket.local), show(socket.remote))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CallEvent, KernelEvent, Process, Socket, TcpSample, Thread};
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Whole {
+        #[prost(message, repeated, tag = "1")]
+        packet: Vec<TracePacket>,
+    }
+
+    fn sample(at: u64, cwnd: u32) -> Event {
+        Event::Tcp(TcpSample { at, cwnd, ssthresh: 0x7fff_ffff, rtt: 50, ..TcpSample::default() })
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let run = Run {
+            span: (1000, 9000),
+            processes: vec![Process { pid: 7, ..Process::default() }],
+            threads: vec![Thread { tid: 8, ..Thread::default() }],
+            sockets: vec![Socket { kind: Kind::Tcp, ..Socket::default() }],
+            ..Run::default()
+        };
+        let mut trace = Trace::create(&run, &path).unwrap();
+        trace.event(&Event::Call(CallEvent {
+            thread: 0,
+            call: Call::Send,
+            start: 1500,
+            took: 250,
+            inside: 250,
+            calls: 1,
+            socket: Some(0),
+            result: 99,
+            bytes: 99,
+            asked: 99,
+            to: None,
+            in_mpi: false,
+        }));
+        trace.event(&sample(2000, 10));
+        trace.event(&sample(3000, 10));
+        trace.event(&sample(4000, 12));
+        let what = KernelEventKind::Retransmit { timeout: true };
+        trace.event(&Event::Kernel(KernelEvent { socket: 0, at: 5000, what }));
+        trace.finish().unwrap();
+        let whole = Whole::decode(&std::fs::read(&path).unwrap()[..]).unwrap();
+        let events: Vec<_> =
+            whole.packet.iter().filter_map(|p| Some((p.timestamp?, p.track_event.as_ref()?))).collect();
+        let (thread, sockets) = (2, 4);
+        let seen: Vec<_> = events
+            .iter()
+            .map(|(at, e)| (*at, e.kind.unwrap(), e.track_uuid.unwrap(), e.counter_value))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (500, 1, thread, None),
+                (750, 2, thread, None),
+                (1000, 4, sockets, Some(10)),
+                (1000, 4, sockets + 2, Some(0)),
+                (1000, 4, sockets + 3, Some(50)),
+                (3000, 4, sockets, Some(12)),
+                (4000, 3, sockets + 4, None),
+            ]
+        );
+        let notes = &events[0].1.debug_annotations;
+        assert_eq!(notes[..], [DebugAnnotation::number(1, 99), DebugAnnotation::string(2, 1)]);
+        let tracks: Vec<_> = whole.packet.iter().filter_map(|p| p.track_descriptor.as_ref()?.uuid).collect();
+        assert_eq!(tracks, [1, 2, 4, 5, 6, 7, 8]);
+        let interned = whole.packet.iter().find_map(|p| p.interned_data.as_ref()).unwrap();
+        let name = events[0].1.name_iid;
+        assert_eq!(
+            interned.event_names.iter().find(|n| n.iid == name).unwrap().name.as_deref(),
+            Some("send")
+        );
+    }
 }

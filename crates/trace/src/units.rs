@@ -77,14 +77,18 @@ mod tests {
         assert_eq!(times, ["0 ns", "7 ns", "999 ns", "1.5 µs", "20 ms", "1.23 s", "120 s", "3.0 min"]);
         assert_eq!([12.0, 12_500.0, 1e9].map(bytes), ["12 B", "12.5 kB", "1 GB"]);
         assert_eq!(rate(1.25e8), "1 Gb/s");
-        assert_eq!([0.0, 0.00001, 0.005, 0.05, 0.456].map(percent), ["0 %", "under 0.01 %", "0.50 %", "5.0 %", "46 %"]);
+        assert_eq!(
+            [0.0, 0.00001, 0.005, 0.05, 0.456].map(percent),
+            ["0 %", "under 0.01 %", "0.50 %", "5.0 %", "46 %"]
+        );
     }
 
     #[test]
     fn groups_and_plurals() {
         assert_eq!([0, 999, 1000, 1234567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!([many(1, "process"), many(2, "process"), many(3, "entry"), many(0, "call")], [
-            "1 process", "2 processes", "3 entries", "0 calls"
-        ]);
+        assert_eq!(
+            [many(1, "process"), many(2, "process"), many(3, "entry"), many(0, "call")],
+            ["1 process", "2 processes", "3 entries", "0 calls"]
+        );
     }
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const NAMES: [&str; 5] = ["chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable", "chrome"];
+const NAMES: [&str; 5] =
+    ["chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable", "chrome"];
 
 /// Runs before anything of the page.
 const WATCH: &str = "<script>window.problems = [];
@@ -122,7 +123,11 @@ fn colours(seen: &serde_json::Value, chart: &str) -> Vec<u64> {
 
 fn check(seen: &serde_json::Value) {
     assert_eq!(seen["problems"], serde_json::json!([]), "{seen:#}");
-    assert_eq!((&seen["state"], &seen["images"], &seen["hacked"]), (&"ready".into(), &0.into(), &0.into()), "{seen:#}");
+    assert_eq!(
+        (&seen["state"], &seen["images"], &seen["hacked"]),
+        (&"ready".into(), &0.into(), &0.into()),
+        "{seen:#}"
+    );
     assert!(seen["wide"].as_i64().unwrap() <= 0, "the page is wider than the screen: {seen:#}");
 }
 

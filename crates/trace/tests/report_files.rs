@@ -95,7 +95,10 @@ fn bytes_of_programs_that_were_not_traced_are_those_that_arrived() {
     let found = analyse(&run);
     assert_eq!(found.outside, ["192.0.2.7", "another program on here, port 80"]);
     let cell = |from, to| &found.links.cells[found.links.position(from, to).unwrap()].2;
-    assert_eq!((cell(0, 2).bytes, cell(2, 0).bytes, cell(2, 0).waited, cell(1, 3).bytes), (100, 9_000, 40, 7));
+    assert_eq!(
+        (cell(0, 2).bytes, cell(2, 0).bytes, cell(2, 0).waited, cell(1, 3).bytes),
+        (100, 9_000, 40, 7)
+    );
 }
 
 #[test]
@@ -154,7 +157,8 @@ fn parquet_files_hold_every_event() {
         })
         .unwrap();
     let open = |name: &str| {
-        SerializedFileReader::new(std::fs::File::open(dir.path().join(format!("{name}.parquet"))).unwrap()).unwrap()
+        SerializedFileReader::new(std::fs::File::open(dir.path().join(format!("{name}.parquet"))).unwrap())
+            .unwrap()
     };
     let rows = ["calls", "mpi", "tcp", "kernel", "sockets", "processes", "threads"]
         .map(|name| open(name).metadata().file_metadata().num_rows());
@@ -168,24 +172,27 @@ fn parquet_files_hold_every_event() {
 
 fn any_call() -> impl Strategy<Value = Event> {
     let calls: Vec<Call> = Call::ALL.iter().copied().filter(|call| (*call as u8) < 128).collect();
-    let parts = (0u32..3, prop::sample::select(calls), time(), time(), any::<u32>(), prop::option::of(0u32..5));
+    let parts =
+        (0u32..3, prop::sample::select(calls), time(), time(), any::<u32>(), prop::option::of(0u32..5));
     let rest = (any::<i32>(), any::<u32>(), any::<u32>(), prop::option::of(any::<u16>()), any::<bool>());
-    (parts, rest).prop_map(|((thread, call, start, took, calls, socket), (result, bytes, asked, to, in_mpi))| {
-        Event::Call(CallEvent {
-            thread,
-            call,
-            start,
-            took,
-            inside: took / 2,
-            calls,
-            socket,
-            result,
-            bytes,
-            asked,
-            to: to.map(|port| ([127, 0, 0, 1], port % 4).into()),
-            in_mpi,
-        })
-    })
+    (parts, rest).prop_map(
+        |((thread, call, start, took, calls, socket), (result, bytes, asked, to, in_mpi))| {
+            Event::Call(CallEvent {
+                thread,
+                call,
+                start,
+                took,
+                inside: took / 2,
+                calls,
+                socket,
+                result,
+                bytes,
+                asked,
+                to: to.map(|port| ([127, 0, 0, 1], port % 4).into()),
+                in_mpi,
+            })
+        },
+    )
 }
 
 fn time() -> impl Strategy<Value = u64> {
@@ -245,7 +252,12 @@ fn any_run() -> impl Strategy<Value = InMemory> {
     let events = prop::collection::vec(prop_oneof![any_call(), any_other()], 0..120);
     (events, time(), time(), ".*").prop_map(|(events, from, to, name)| {
         let mpi = |rank| Some(MpiWorld { rank, size: 3, library: name.clone() });
-        let process = |rank| Process { host: rank % 2, mpi: mpi(rank), command: vec![name.clone()], ..Process::default() };
+        let process = |rank| Process {
+            host: rank % 2,
+            mpi: mpi(rank),
+            command: vec![name.clone()],
+            ..Process::default()
+        };
         let socket = |process, kind, peer| Socket {
             process,
             kind,
@@ -259,7 +271,9 @@ fn any_run() -> impl Strategy<Value = InMemory> {
             span: (from, to),
             hosts: vec![Host { name: name.clone(), ..Host::default() }; 2],
             processes: vec![process(0), process(1), process(1)],
-            threads: (0..3).map(|process| Thread { process, lost: u64::MAX / 4, ..Thread::default() }).collect(),
+            threads: (0..3)
+                .map(|process| Thread { process, lost: u64::MAX / 4, ..Thread::default() })
+                .collect(),
             sockets: vec![
                 socket(0, Kind::Tcp, Some(1)),
                 socket(1, Kind::Tcp, Some(0)),

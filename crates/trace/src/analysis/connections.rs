@@ -126,11 +126,23 @@ impl Analysis {
                 (about.span.0.min(other.0), about.span.1.max(other.1))
             });
             let tcp = mine.tcp.as_deref();
-            let there = Direction { from, flow: &mine.sent, tcp, socket: Some(index as u32), limits: limits(tcp, span) };
+            let there = Direction {
+                from,
+                flow: &mine.sent,
+                tcp,
+                socket: Some(index as u32),
+                limits: limits(tcp, span),
+            };
             let back = match theirs {
                 Some(theirs) => {
                     let tcp = theirs.tcp.as_deref();
-                    Direction { from: to, flow: &theirs.sent, tcp, socket: about.peer, limits: limits(tcp, span) }
+                    Direction {
+                        from: to,
+                        flow: &theirs.sent,
+                        tcp,
+                        socket: about.peer,
+                        limits: limits(tcp, span),
+                    }
                 }
                 None => Direction { from: to, flow: &mine.received, tcp: None, socket: None, limits: None },
             };

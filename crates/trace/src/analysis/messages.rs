@@ -208,7 +208,10 @@ mod tests {
         assert_eq!(flow.piece(piece(1080, 1090, 5), 100), Some(Begin { gap: Some(1000) }));
         flow.close();
         assert_eq!((flow.messages, flow.sends, flow.bytes), (2, 3, 1005));
-        assert_eq!(flow.pattern.by_size, [Share { count: 1, total: 5 }, Share { count: 1, total: 1000 }, Share::default()]);
+        assert_eq!(
+            flow.pattern.by_size,
+            [Share { count: 1, total: 5 }, Share { count: 1, total: 1000 }, Share::default()]
+        );
         assert_eq!(flow.crumbled, 1);
     }
 

@@ -75,6 +75,9 @@ pub struct ProcessTotals {
     pub idle: u64,
 }
 
+/// Sender, receiver, and where their cell is among the links.
+type Known = (u32, u32, u32);
+
 /// A socket's two directions.
 #[derive(Clone, Debug, Default)]
 pub struct SocketTraffic {
@@ -85,7 +88,7 @@ pub struct SocketTraffic {
     /// What TCP did.
     pub tcp: Option<Box<TcpHistory>>,
     /// Numbers of the pairs that it was used for: sending, receiving.
-    pairs: (Option<(u32, u32, u32)>, Option<(u32, u32, u32)>),
+    pairs: (Option<Known>, Option<Known>),
 }
 
 /// How many events of each kind there were.
@@ -239,16 +242,21 @@ impl<'a> Analyst<'a> {
         let totals = &mut self.found.processes[process as usize];
         totals.calls += u64::from(call.calls);
         totals.sockets[lane] = totals.sockets[lane].saturating_add(call.inside);
-        self.found.timeline.call(process, false, lane, Long {
-            took: call.took,
-            start: call.start,
-            thread: call.thread,
-            call: call.call as u8,
-            other: call.socket.map_or(0, |socket| socket + 1),
-            bytes: moved,
-            calls: call.calls,
-            error,
-        });
+        self.found.timeline.call(
+            process,
+            false,
+            lane,
+            Long {
+                took: call.took,
+                start: call.start,
+                thread: call.thread,
+                call: call.call as u8,
+                other: call.socket.map_or(0, |socket| socket + 1),
+                bytes: moved,
+                calls: call.calls,
+                error,
+            },
+        );
         // a thread that asks again and again inside MPI does nothing else
         let waited = if call.in_mpi { call.took } else { call.inside };
         match (class, call.socket) {
@@ -381,16 +389,21 @@ impl<'a> Analyst<'a> {
         let totals = &mut self.found.processes[process as usize];
         totals.mpi[lane] = totals.mpi[lane].saturating_add(call.took);
         let other = self.ranks.find(self.run, process, call.peer);
-        self.found.timeline.call(process, true, lane, Long {
-            took: call.took,
-            start: call.start,
-            thread: call.thread,
-            call: call.call as u8,
-            other: u32::try_from(call.peer).map_or(0, |peer| peer.saturating_add(1)),
-            bytes: call.bytes,
-            calls: call.calls,
-            error: 0,
-        });
+        self.found.timeline.call(
+            process,
+            true,
+            lane,
+            Long {
+                took: call.took,
+                start: call.start,
+                thread: call.thread,
+                call: call.call as u8,
+                other: u32::try_from(call.peer).map_or(0, |peer| peer.saturating_add(1)),
+                bytes: call.bytes,
+                calls: call.calls,
+                error: 0,
+            },
+        );
         if class == Class::MpiCollective {
             self.found.collective.message(call.bytes);
         }

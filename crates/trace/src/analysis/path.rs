@@ -149,7 +149,8 @@ impl Paths {
         self.sending.add(path.sent.saturating_sub(path.first));
         let socket = self.sockets.entry(path.socket).or_default();
         // kernel events may have come before this call's record
-        if let Some(&(at, _, late)) = socket.known.iter().find(|known| known.1 >= offset && known.0 >= path.first)
+        if let Some(&(at, _, late)) =
+            socket.known.iter().find(|known| known.1 >= offset && known.0 >= path.first)
         {
             return self.done(path, Some((at, late)));
         }
@@ -261,8 +262,14 @@ mod tests {
             paths.probe(4, 400, 64);
             paths.probe(4, 500, 1064);
             paths.finish();
-            let expected =
-                Path { total: 300, first: 120, sent: 200, acknowledged: Some((400, 0)), socket: 4, ..path(100, 300, 1000) };
+            let expected = Path {
+                total: 300,
+                first: 120,
+                sent: 200,
+                acknowledged: Some((400, 0)),
+                socket: 4,
+                ..path(100, 300, 1000)
+            };
             assert_eq!(paths.longest, [expected], "{call_first}");
             assert_eq!((paths.found, paths.unfound, paths.acknowledged), (1, 0, 1));
             assert_eq!(paths.to_acknowledged.quantile(0.5), Some(200));

@@ -134,8 +134,7 @@ impl TcpHistory {
         self.span.0 = if self.last.is_none() { sample.at } else { self.span.0.min(sample.at) };
         self.span.1 = self.span.1.max(sample.at);
         let before = self.counted;
-        self.counted =
-            (self.counted.0.max(sample.total_retrans), self.counted.1.max(sample.total_rto));
+        self.counted = (self.counted.0.max(sample.total_retrans), self.counted.1.max(sample.total_rto));
         if sample.mss > 0 {
             self.mss = sample.mss;
         }
@@ -157,34 +156,42 @@ impl TcpHistory {
         self.last = Some(*sample);
         let flight = u64::from(sample.unacked) * u64::from(self.mss());
         let trouble = sample.ca_state >= 2;
-        self.observe(most, trouble, Point {
-            at: sample.at,
-            cwnd_low: sample.cwnd,
-            cwnd_high: sample.cwnd,
-            ssthresh: threshold(sample.ssthresh),
-            flight,
-            rtt: sample.rtt,
-            free: Some(sample.send_free),
-            rate: sample.delivery_rate,
-            again,
-        });
+        self.observe(
+            most,
+            trouble,
+            Point {
+                at: sample.at,
+                cwnd_low: sample.cwnd,
+                cwnd_high: sample.cwnd,
+                ssthresh: threshold(sample.ssthresh),
+                flight,
+                rtt: sample.rtt,
+                free: Some(sample.send_free),
+                rate: sample.delivery_rate,
+                again,
+            },
+        );
     }
 
     pub(super) fn event(&mut self, event: &KernelEvent, most: usize) {
         match event.what {
             KernelEventKind::Probe { snd_nxt, snd_una, cwnd, ssthresh, rtt, .. } => {
                 self.seen.1 += 1;
-                self.observe(most, false, Point {
-                    at: event.at,
-                    cwnd_low: cwnd,
-                    cwnd_high: cwnd,
-                    ssthresh: threshold(ssthresh),
-                    flight: u64::from(snd_nxt.wrapping_sub(snd_una)),
-                    rtt,
-                    free: None,
-                    rate: self.pending.rate,
-                    again: (0, 0),
-                });
+                self.observe(
+                    most,
+                    false,
+                    Point {
+                        at: event.at,
+                        cwnd_low: cwnd,
+                        cwnd_high: cwnd,
+                        ssthresh: threshold(ssthresh),
+                        flight: u64::from(snd_nxt.wrapping_sub(snd_una)),
+                        rtt,
+                        free: None,
+                        rate: self.pending.rate,
+                        again: (0, 0),
+                    },
+                );
             }
             KernelEventKind::Retransmit { timeout } => {
                 self.events.0 += 1;
@@ -406,7 +413,10 @@ mod tests {
     fn retransmissions_are_counted_once() {
         let mut tcp = TcpHistory::default();
         tcp.sample(&sample(1, 10), 100);
-        tcp.event(&KernelEvent { socket: 0, at: 2, what: KernelEventKind::Retransmit { timeout: true } }, 100);
+        tcp.event(
+            &KernelEvent { socket: 0, at: 2, what: KernelEventKind::Retransmit { timeout: true } },
+            100,
+        );
         tcp.sample(&TcpSample { total_retrans: 1, total_rto: 1, ..sample(3, 1) }, 100);
         tcp.finish();
         assert_eq!((tcp.retransmissions(), tcp.timeouts()), (1, 1));

@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn time_goes_where_it_was_spent() {
-        let run = Run { span: (1000, 1000 + (1 << 20) - 1), processes: vec![Process::default()], ..Run::default() };
+        let run =
+            Run { span: (1000, 1000 + (1 << 20) - 1), processes: vec![Process::default()], ..Run::default() };
         let mut timeline = Timeline::new(&run);
         assert_eq!((timeline.bucket, timeline.buckets), (16, 65536));
         timeline.call(0, false, 1, long(1008, 96));

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A round trip of the wide area, and of the local one, in us.
-const LONG: u32 = 5_000;
+const LONG: u32 = 2_000;
 const SHORT: u32 = 1_000;
 /// Congestion controls that do not take each loss for congestion.
 const TOLERANT: [&str; 2] = ["bbr", "illinois"];
@@ -38,7 +38,12 @@ fn figures<const N: usize>(figures: [(&str, String); N]) -> Figures {
 }
 
 /// All that the run gives a reason for, the costliest first.
-pub fn suggest(run: &Run, analysis: &Analysis, connections: &[Connection], whole: &Classes) -> Vec<Suggestion> {
+pub fn suggest(
+    run: &Run,
+    analysis: &Analysis,
+    connections: &[Connection],
+    whole: &Classes,
+) -> Vec<Suggestion> {
     let mut found: Vec<Suggestion> = [
         idle(run, connections),
         timeouts(run, connections),
@@ -58,7 +63,9 @@ pub fn suggest(run: &Run, analysis: &Analysis, connections: &[Connection], whole
     found
 }
 
-fn directions<'a>(connections: &'a [Connection<'a>]) -> impl Iterator<Item = (&'a Connection<'a>, &'a Direction<'a>)> {
+fn directions<'a>(
+    connections: &'a [Connection<'a>],
+) -> impl Iterator<Item = (&'a Connection<'a>, &'a Direction<'a>)> {
     connections
         .iter()
         .filter(|connection| connection.kind == Kind::Tcp)
@@ -113,8 +120,11 @@ fn idle(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
 }
 
 fn timeouts(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
-    let each = || directions(connections).filter_map(|(c, d)| Some((c, d.tcp?))).filter(|(_, tcp)| tcp.timeouts() > 0);
-    let (count, lost) = each().fold((0, 0), |(count, lost), (_, tcp)| (count + tcp.timeouts(), lost + tcp.timeouts() * tcp.rto()));
+    let each = || {
+        directions(connections).filter_map(|(c, d)| Some((c, d.tcp?))).filter(|(_, tcp)| tcp.timeouts() > 0)
+    };
+    let (count, lost) = each()
+        .fold((0, 0), |(count, lost), (_, tcp)| (count + tcp.timeouts(), lost + tcp.timeouts() * tcp.rto()));
     let (_, worst) = each().max_by_key(|(_, tcp)| tcp.timeouts() * tcp.rto())?;
     if (lost as f64) < life(run) / 1000.0 {
         return None;
@@ -194,7 +204,8 @@ fn congestion_wide(connections: &[Connection]) -> Option<Suggestion> {
 }
 
 fn congestion_local(connections: &[Connection]) -> Option<Suggestion> {
-    let losing = losing(connections, |rtt, name, _, times| rtt < SHORT && times >= 10 && TOLERANT.contains(&name));
+    let losing =
+        losing(connections, |rtt, name, _, times| rtt < SHORT && times >= 10 && TOLERANT.contains(&name));
     let (connection, direction, loss) = losing.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
     let tcp = direction.tcp?;
     let rtt = units::ns(f64::from(connection.min_rtt()?) * 1e3);
@@ -209,8 +220,13 @@ fn congestion_local(connections: &[Connection]) -> Option<Suggestion> {
             units::percent(*loss),
             tcp.congestion
         ),
-        how: "ip route change PREFIX ... congctl cubic for the local network; or setsockopt(TCP_CONGESTION)".into(),
-        figures: figures([("round trip", rtt), ("sent again", units::percent(*loss)), ("now", tcp.congestion.clone())]),
+        how: "ip route change PREFIX ... congctl cubic for the local network; or setsockopt(TCP_CONGESTION)"
+            .into(),
+        figures: figures([
+            ("round trip", rtt),
+            ("sent again", units::percent(*loss)),
+            ("now", tcp.congestion.clone()),
+        ]),
         lost: None,
     })
 }
@@ -247,7 +263,10 @@ fn buffers(connections: &[Connection], receiver: bool) -> Option<Suggestion> {
             units::ns(time),
         ),
         how: how.into(),
-        figures: figures([("time held back, worst", units::ns(time)), ("of its busy time", units::percent(share))]),
+        figures: figures([
+            ("time held back, worst", units::ns(time)),
+            ("of its busy time", units::percent(share)),
+        ]),
         lost: Some(time as u64),
     })
 }
@@ -260,7 +279,8 @@ fn striping(connections: &[Connection], whole: &Classes) -> Option<Suggestion> {
         let limits = direction.limits?;
         let life = limits.application + limits.network + limits.receiver + limits.buffer;
         let rate = direction.busy_rate()?;
-        (direction.flow.bytes >= 10_000_000 && limits.network >= 0.5 * life).then_some((limits.network / life, rate))
+        (direction.flow.bytes >= 10_000_000 && limits.network >= 0.5 * life)
+            .then_some((limits.network / life, rate))
     };
     let each = || directions(connections).filter_map(|(_, direction)| bound(direction));
     let (share, rate) = each().max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -275,7 +295,10 @@ fn striping(connections: &[Connection], whole: &Classes) -> Option<Suggestion> {
             units::rate(rate)
         ),
         how: "polyrail run stripes each large message over all rails that join two hosts".into(),
-        figures: figures([("bound by the network", units::percent(share)), ("rate while busy", units::rate(rate))]),
+        figures: figures([
+            ("bound by the network", units::percent(share)),
+            ("rate while busy", units::rate(rate)),
+        ]),
         lost: None,
     })
 }
@@ -288,7 +311,8 @@ fn gateway(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
             let process = run.processes.get(node? as usize)?;
             Some(run.hosts.get(process.host as usize)?.name.clone())
         };
-        let outside = || run.sockets[connection.sockets.0 as usize].remote.map(|remote| remote.ip().to_string());
+        let outside =
+            || run.sockets[connection.sockets.0 as usize].remote.map(|remote| remote.ip().to_string());
         let ends = (host(Some(connection.nodes.0)), host(connection.nodes.1).or_else(outside));
         if let (Some(a), Some(b)) = ends
             && a != b
@@ -302,8 +326,9 @@ fn gateway(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
         return None;
     }
     let rtt = leg.iter().filter_map(|connection| connection.min_rtt()).min()?;
-    let (again, timeouts) =
-        leg.iter().fold((0, 0), |(r, t), connection| (r + connection.retransmissions(), t + connection.timeouts()));
+    let (again, timeouts) = leg
+        .iter()
+        .fold((0, 0), |(r, t), connection| (r + connection.retransmissions(), t + connection.timeouts()));
     let bytes: u64 = leg.iter().map(|connection| connection.bytes()).sum();
     Some(Suggestion {
         title: "A gateway at each site".into(),
@@ -329,7 +354,9 @@ fn gateway(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
 
 fn crumbs(connections: &[Connection]) -> Option<Suggestion> {
     let flows = || {
-        directions(connections).filter(|(c, _)| c.min_rtt().is_none_or(|rtt| rtt < 30_000)).map(|(_, d)| d.flow)
+        directions(connections)
+            .filter(|(c, _)| c.min_rtt().is_none_or(|rtt| rtt < 30_000))
+            .map(|(_, d)| d.flow)
     };
     let sum = |get: fn(&crate::analysis::messages::Flow) -> u64| flows().map(get).sum::<u64>();
     let (messages, crumbled, stalls) = (sum(|f| f.messages), sum(|f| f.crumbled), sum(|f| f.stalls));

@@ -106,12 +106,20 @@ fn sentence(run: &Run, analysis: &Analysis, whole: &Classes) -> String {
 
 fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[String]) -> String {
     let life = run.span.1.saturating_sub(run.span.0).max(1) as f64;
-    if let Some(first) = suggestions.first().filter(|first| first.lost.is_some_and(|lost| lost as f64 > 0.01 * life)) {
+    if let Some(first) =
+        suggestions.first().filter(|first| first.lost.is_some_and(|lost| lost as f64 > 0.01 * life))
+    {
         let lost = first.lost.unwrap_or(0) as f64;
-        return format!("{}: about {} of {} may be lost to it.", first.problem, units::ns(lost), units::ns(life));
+        return format!(
+            "{}: about {} of {} may be lost to it.",
+            first.problem,
+            units::ns(lost),
+            units::ns(life)
+        );
     }
     let longest = analysis.links.cells.iter().max_by_key(|(_, to, cell)| {
-        let counts = run.processes.get(*to as usize).is_some_and(|to| to.mpi.is_some()) || analysis.seen.mpi == 0;
+        let counts =
+            run.processes.get(*to as usize).is_some_and(|to| to.mpi.is_some()) || analysis.seen.mpi == 0;
         if counts { cell.waited } else { 0 }
     });
     match longest {
@@ -163,7 +171,9 @@ fn warnings(run: &Run, analysis: &Analysis) -> Vec<String> {
         }
     }
     if analysis.seen.records == 0 && analysis.seen.mpi == 0 {
-        warnings.push("No call was recorded: either the program uses no sockets, or it could not be seen.".into());
+        warnings.push(
+            "No call was recorded: either the program uses no sockets, or it could not be seen.".into(),
+        );
     }
     warnings
 }

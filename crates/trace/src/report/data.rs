@@ -265,11 +265,16 @@ pub(super) fn data<'a>(
             histograms("MPI point-to-point", &analysis.mpi),
             histograms("MPI collectives", &analysis.collective),
         ],
-        calls: Call::ALL.iter().filter_map(|call| call_data(*call, &analysis.calls[*call as u8 as usize])).collect(),
+        calls: Call::ALL
+            .iter()
+            .filter_map(|call| call_data(*call, &analysis.calls[*call as u8 as usize]))
+            .collect(),
         call_names,
         processes: (0..run.processes.len()).map(|index| process(run, analysis, about, index)).collect(),
         threads: run.threads.iter().map(|t| (t.process, t.tid, shown(&t.name, 32))).collect(),
-        sockets: (0..run.sockets.len().min(SOCKETS)).map(|socket| socket_name(run, analysis, about, socket)).collect(),
+        sockets: (0..run.sockets.len().min(SOCKETS))
+            .map(|socket| socket_name(run, analysis, about, socket))
+            .collect(),
         timeline: TimelineData {
             bucket: analysis.timeline.bucket,
             buckets: analysis.timeline.buckets,
@@ -308,7 +313,15 @@ fn totals(run: &Run, analysis: &Analysis, connections: &[Connection]) -> Totals 
 
 fn call_data(call: Call, totals: &CallTotals) -> Option<CallData> {
     let CallTotals { calls, inside, longest, bytes, errors } = *totals;
-    (calls > 0).then(|| CallData { name: call.name(), mpi: call as u8 >= 128, calls, inside, longest, bytes, errors })
+    (calls > 0).then(|| CallData {
+        name: call.name(),
+        mpi: call as u8 >= 128,
+        calls,
+        inside,
+        longest,
+        bytes,
+        errors,
+    })
 }
 
 fn process<'a>(run: &Run, analysis: &Analysis, about: &'a About, index: usize) -> ProcessData<'a> {
@@ -375,7 +388,9 @@ fn socket_name(run: &Run, analysis: &Analysis, about: &About, index: usize) -> S
         (Kind::Unix, _) => format!("unix socket to {other}"),
         (_, Some(remote)) if other.is_empty() => format!("{} to {remote}", kind(socket.kind)),
         (_, Some(remote)) => format!("{} to {other}, {remote}", kind(socket.kind)),
-        (_, None) if socket.listening => format!("{} listening at {}", kind(socket.kind), address(socket.local)),
+        (_, None) if socket.listening => {
+            format!("{} listening at {}", kind(socket.kind), address(socket.local))
+        }
         (_, None) => format!("{} socket {}", kind(socket.kind), address(socket.local)),
     }
 }
@@ -426,7 +441,9 @@ fn direction<'a>(run: &Run, direction: &Direction<'a>) -> DirectionData<'a> {
         mss: tcp.map_or(0, |tcp| tcp.mss()),
         collapses: tcp.map_or(0, |tcp| tcp.restarted.0),
         restarts: tcp.map_or_else(Vec::new, |tcp| {
-            let data = |r: &crate::analysis::tcp::Restart| (since(run, r.at), r.idle, r.window.0, r.window.1, r.lost);
+            let data = |r: &crate::analysis::tcp::Restart| {
+                (since(run, r.at), r.idle, r.window.0, r.window.1, r.lost)
+            };
             tcp.restarts.iter().map(data).collect()
         }),
         full: tcp.filter(|tcp| tcp.full.1 > 0).map(|tcp| tcp.full.0 as f64 / tcp.full.1 as f64),

@@ -16,7 +16,7 @@ pub(super) struct Matrix {
     /// How many nodes a row stands for at most.
     merged: usize,
     /// Sender, receiver, bytes, messages, sends, waited, MPI messages, MPI bytes, MPI waited.
-    cells: Vec<(u32, u32, u64, u64, u64, u64, u64, u64, u64)>,
+    cells: Vec<[u64; 9]>,
 }
 
 pub(super) fn matrix(run: &Run, analysis: &Analysis, names: &[String]) -> Matrix {
@@ -29,7 +29,8 @@ pub(super) fn matrix(run: &Run, analysis: &Analysis, names: &[String]) -> Matrix
     nodes.sort_unstable_by_key(key);
     nodes.dedup();
     let merged = nodes.len().div_ceil(ROWS).max(1);
-    let row: HashMap<u32, u32> = nodes.iter().enumerate().map(|(at, node)| (*node, (at / merged) as u32)).collect();
+    let row: HashMap<u32, u32> =
+        nodes.iter().enumerate().map(|(at, node)| (*node, (at / merged) as u32)).collect();
     let name = |group: &[u32]| match group {
         [one] => names[*one as usize].clone(),
         [first, .., last] => format!("{} … {}", names[*first as usize], names[*last as usize]),
@@ -52,6 +53,9 @@ pub(super) fn matrix(run: &Run, analysis: &Analysis, names: &[String]) -> Matrix
     Matrix {
         names: nodes.chunks(merged).map(name).collect(),
         merged,
-        cells: cells.into_iter().map(|((f, t), [a, b, c, d, e, g, h])| (f, t, a, b, c, d, e, g, h)).collect(),
+        cells: cells
+            .into_iter()
+            .map(|((from, to), [a, b, c, d, e, f, g])| [from.into(), to.into(), a, b, c, d, e, f, g])
+            .collect(),
     }
 }

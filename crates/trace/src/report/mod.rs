@@ -2,10 +2,10 @@
 //!
 //! | module | makes |
 //! |---|---|
-//! | [`about`] | names, the headline, what must be known before anything is believed |
-//! | [`data`] | the figures of the page |
-//! | [`page`] | one HTML file that needs nothing else |
-//! | [`text`] | what the command prints |
+//! | `about` | names, the headline, what must be known before anything is believed |
+//! | `data` | the figures of the page |
+//! | `page` | one HTML file that needs nothing else |
+//! | `text` | what the command prints |
 
 mod about;
 mod data;
@@ -67,7 +67,9 @@ pub fn write(events: &dyn Events, out: &Path, options: &Options) -> Result<Summa
     let mut analyst = Analyst::new(run, options.settings);
     let mut files = Vec::new();
     let mut tables = match options.parquet {
-        true => Some(parquet::Tables::create(run, out).map_err(|error| writing(&out.join("calls.parquet"), error))?),
+        true => Some(
+            parquet::Tables::create(run, out).map_err(|error| writing(&out.join("calls.parquet"), error))?,
+        ),
         false => None,
     };
     let trace_path = out.join("trace.perfetto-trace");
@@ -90,7 +92,9 @@ pub fn write(events: &dyn Events, out: &Path, options: &Options) -> Result<Summa
     read().map_err(Error::Read)?;
     let analysis = analyst.finish();
     if let Some(tables) = tables {
-        files.extend(tables.finish(run, &analysis).map_err(|error| writing(&out.join("calls.parquet"), error))?);
+        files.extend(
+            tables.finish(run, &analysis).map_err(|error| writing(&out.join("calls.parquet"), error))?,
+        );
     }
     if let Some(trace) = trace {
         trace.finish().map_err(|error| writing(&trace_path, error))?;

@@ -87,7 +87,10 @@ fn class(class: Option<impl ToString>) -> String {
 }
 
 fn both(values: Option<(u64, u64)>, show: fn(f64) -> String) -> String {
-    values.map_or_else(|| "-".into(), |(median, high)| format!("{} / {}", show(median as f64), show(high as f64)))
+    values.map_or_else(
+        || "-".into(),
+        |(median, high)| format!("{} / {}", show(median as f64), show(high as f64)),
+    )
 }
 
 fn line(f: &mut fmt::Formatter, width: usize, name: &str, classes: &Classes, tail: &str) -> fmt::Result {

@@ -138,7 +138,8 @@ impl Events for Synthetic {
 
     fn for_each(&self, each: &mut dyn FnMut(&Event)) -> Result<(), std::io::Error> {
         let mut noise = Noise(88_172_645_463_325_252);
-        let mut links = vec![Link { cwnd: 10, ssthresh: 0x7fff_ffff, ..Link::default() }; self.run.sockets.len()];
+        let mut links =
+            vec![Link { cwnd: 10, ssthresh: 0x7fff_ffff, ..Link::default() }; self.run.sockets.len()];
         let mut all: Vec<Event> = Vec::new();
         let mut base = self.run.span.0;
         for step in 0..self.steps {
@@ -148,7 +149,10 @@ impl Events for Synthetic {
             }
             let bytes = if pause { 512 << 10 } else { 20_000 + noise.below(4000) };
             let mut ranks: Vec<Rank> = (0..self.ranks)
-                .map(|rank| Rank { now: base + noise.below(MS) + u64::from(rank == 1) * MS, events: Vec::new() })
+                .map(|rank| Rank {
+                    now: base + noise.below(MS) + u64::from(rank == 1) * MS,
+                    events: Vec::new(),
+                })
                 .collect();
             self.exchange(&mut ranks, &mut links, &mut noise, bytes, step);
             if step % 10 == 9 {
@@ -256,7 +260,15 @@ impl Synthetic {
             rank.events.push(Event::Kernel(KernelEvent {
                 socket,
                 at: time,
-                what: KernelEventKind::Probe { length: 0, snd_nxt, snd_una, cwnd, ssthresh: link.ssthresh, snd_wnd: 400_000, rtt },
+                what: KernelEventKind::Probe {
+                    length: 0,
+                    snd_nxt,
+                    snd_una,
+                    cwnd,
+                    ssthresh: link.ssthresh,
+                    snd_wnd: 400_000,
+                    rtt,
+                },
             }));
             let more = if cwnd < link.ssthresh { cwnd } else { 1 };
             link.cwnd = (cwnd + more).min(400);
@@ -282,7 +294,7 @@ impl Synthetic {
         };
         rank.events.push(Event::Kernel(KernelEvent { socket, at: time + 50_000, what }));
         link.busy += (time - at) / 1000;
-        if step % 4 == 0 {
+        if step.is_multiple_of(4) {
             rank.events.push(Event::Tcp(self.sample(socket, at, link, rtt, segments)));
         }
         link.last = at;

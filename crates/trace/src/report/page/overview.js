@@ -31,9 +31,8 @@ function headline() {
 }
 
 function classCard(title, verdict, names, bounds, like, shares, what, ...figures) {
-  const tones = ["ramp"].flatMap((name) => ramp(name)).slice(1, 4);
   const bar = el("div", { class: "bar", role: "img", "aria-label": shares.map((s, i) => `${names[i]} ${percent(s)}`).join(", ") },
-    shares.map((share, i) => el("i", { style: { flex: `${share} 0 0`, background: tones[i] }, title: `${names[i]}: ${percent(share)} ${what}` })));
+    shares.map((share, i) => el("i", { class: names[i] === verdict ? "it" : "", style: { flex: `${share} 0 0` }, title: `${names[i]}: ${percent(share)} ${what}` })));
   return el("div", { class: "card class" },
     el("div", { class: "head" }, el("h3", {}, title), el("span", { class: "verdict" }, verdict || "too little to say")),
     bar,
