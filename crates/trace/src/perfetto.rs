@@ -170,27 +170,21 @@ impl Trace {
         });
     }
 
-    /// A packet, as the field 1 that a trace consists of. An error is kept until the end.
+    /// A packet. An error is kept until the end.
     fn write(&mut self, packet: &TracePacket) {
-        if self.failed.is_some() {
-            return;
+        if self.failed.is_none() {
+            self.failed = write(&mut self.file, &mut self.buffer, packet).err();
         }
-        self.buffer.clear();
-        self.buffer.push(0x0a);
-        // a vector has always room
-        let _ = packet.encode_length_delimited(&mut self.buffer);
-        self.failed = self.file.write_all(&self.buffer).err();
     }
 
     /// An event's packet, in one that is used again and again; returns the event.
     fn event_packet(&mut self, at: u64, event: TrackEvent) -> TrackEvent {
-        let mut packet = std::mem::take(&mut self.packet);
-        packet.timestamp = Some(at.saturating_sub(self.start));
-        packet.track_event = Some(event);
-        self.write(&packet);
-        let event = packet.track_event.take().unwrap_or_default();
-        self.packet = packet;
-        event
+        self.packet.timestamp = Some(at.saturating_sub(self.start));
+        self.packet.track_event = Some(event);
+        if self.failed.is_none() {
+            self.failed = write(&mut self.file, &mut self.buffer, &self.packet).err();
+        }
+        self.packet.track_event.take().unwrap_or_default()
     }
 
     fn slice(&mut self, track: u64, start: u64, took: u64, call: Call) {
@@ -318,6 +312,14 @@ impl Trace {
     pub fn finish(mut self) -> Result<(), Error> {
         self.failed.take().map_or_else(|| self.file.flush(), Err)
     }
+}
+
+/// Writes a packet as the field 1 that a trace consists of.
+fn write(file: &mut BufWriter<File>, buffer: &mut Vec<u8>, packet: &TracePacket) -> Result<(), Error> {
+    buffer.clear();
+    buffer.push(0x0a);
+    packet.encode_length_delimited(buffer).map_err(Error::other)?;
+    file.write_all(buffer)
 }
 
 fn threshold(segments: u32) -> Option<u64> {
