@@ -6,6 +6,8 @@
 //! | `run` | starts an unchanged MPI program so that its messages travel by Polyrail |
 //! | `info` | what joins this machine to others, which way messages take, and why |
 //! | `bench` | measures messages between two processes |
+//! | `trace` | records what any program says on the network, and what TCP does to it |
+//! | `report` | makes a recording something to look at |
 //! | `top` | what running programs send by which rail, live |
 //!
 //! Invariants:
@@ -17,9 +19,12 @@
 
 mod bench;
 mod info;
+mod report;
 mod run;
+mod signals;
 mod table;
 mod top;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -39,6 +44,8 @@ enum Task {
     Info(info::Args),
     Bench(bench::Args),
     Top(top::Args),
+    Trace(trace::Args),
+    Report(report::Args),
 }
 
 fn main() -> ExitCode {
@@ -47,5 +54,7 @@ fn main() -> ExitCode {
         Task::Info(args) => info::main(&args),
         Task::Bench(args) => bench::main(&args),
         Task::Top(args) => top::main(&args),
+        Task::Trace(args) => trace::main(&args),
+        Task::Report(args) => report::main(&args),
     }
 }

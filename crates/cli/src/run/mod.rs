@@ -8,12 +8,10 @@ mod detect;
 pub mod environment;
 mod error;
 pub mod mpiexec;
-mod signals;
 mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, ExitStatus};
 
@@ -22,6 +20,8 @@ use environment::Provider;
 use error::Error;
 use mpiexec::{Family, Mpiexec};
 use watch::Verdict;
+
+use crate::signals::{self, exit_code};
 
 /// The program succeeded, but not every rank used Polyrail.
 const NOT_USED: u8 = 86;
@@ -221,12 +221,6 @@ fn run_and_forward(mut command: Command, held: signals::Held) -> io::Result<Exit
     let mut child = command.spawn()?;
     held.forward_to(child.id());
     child.wait()
-}
-
-/// As a shell would say it: 128 and the signal's number for a program that a signal ended.
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 #[cfg(test)]

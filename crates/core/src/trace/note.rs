@@ -7,7 +7,7 @@
 //! | [`ADDRESS`] | number u32, 0 u32, address |
 //! | [`TCP_INFO`] | socket u32, free bytes in the send buffer u32, congestion control 16 bytes, `struct tcp_info` as the kernel gave it |
 //! | [`PROCESS`] | parent u32, 0 u32, then the command line, words ended by zeros |
-//! | [`EXEC`] | 0 u32, 0 u32, path of the new program |
+//! | [`EXEC`] | process u32, 0 u32, path of the new program |
 //! | [`UNSEEN`] | process u32, reason u32 ([`unseen`]), path of the program |
 //! | [`MPI`] | rank u32, size u32, version of the library |
 //! | [`EXIT`] | status i32, 0 u32 |

@@ -29,6 +29,8 @@ pub const AT_TICKS: usize = 32;
 pub const AT_NAME: usize = 40;
 /// u64: number of the process in the session, counted from 1; unlike its id it is never given again.
 pub const AT_PROCESS: usize = 56;
+/// u64: inode of the network namespace.
+pub const AT_NETWORK: usize = 64;
 /// u64: records written. A cache line of the thread's own.
 pub const AT_HEAD: usize = 128;
 /// u64: records lost for want of room.
@@ -50,7 +52,7 @@ pub mod session {
     pub const AT_CLOCK: usize = 12;
     /// u64: processes that have begun.
     pub const AT_PROCESSES: usize = 16;
-    /// u64: rings that could not be made.
+    /// u64: calls that were not recorded because their thread could not have a ring.
     pub const AT_FAILED: usize = 24;
     /// u64: calls not recorded because they were made in a signal handler that interrupted the recorder.
     pub const AT_NESTED: usize = 32;

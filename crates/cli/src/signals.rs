@@ -1,6 +1,8 @@
-//! Hands on to the launcher the signals that this command gets.
+//! Commands that stand for another: they hand on to it the signals that they get, and end as it does.
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use nix::libc;
 use nix::sys::signal::{self, Signal};
@@ -39,4 +41,10 @@ impl Held {
             }
         });
     }
+}
+
+/// As a shell would say it: 128 and the signal's number for a program that a signal ended.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

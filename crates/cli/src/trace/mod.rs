@@ -1,0 +1,320 @@
+//! `polyrail trace`: runs any program, unchanged, and records what it says on the network and what TCP does to it.
+//!
+//! The recorder is a library that the loader puts into the program and its children ([`Recorder`]); what it writes to shared memory
+//! is collected here, into files of the run's directory, while the program runs. Processes on other hosts start a collector there by
+//! themselves (`--collect`).
+
+mod live;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use polyrail_core::trace::ring::session;
+use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, realtime};
+use polyrail_trace::tcp::Tcp;
+
+use crate::signals::{self, exit_code};
+
+/// The recorder's file.
+const RECORDER: &str = "libpolyrail_preload.so";
+/// Nothing was started.
+const NOT_STARTED: u8 = 125;
+/// What recorders read; see `crates/preload`.
+const DIRECTORY: &str = "POLYRAIL_TRACE";
+const RUN: &str = "POLYRAIL_TRACE_TO";
+const PROGRAM: &str = "POLYRAIL_TRACE_BY";
+const KERNEL: &str = "POLYRAIL_TRACE_KERNEL";
+/// How long a collector that a recorder has started stays when nothing more is recorded.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Records every socket call, MPI call and TCP connection of a program and all that it starts, on all hosts.
+#[derive(clap::Args)]
+#[command(
+    override_usage = "polyrail trace [OPTIONS] -- COMMAND [ARGUMENTS]...",
+    after_help = "Exit status: the command's own; 125 if it was not started. Look at the recording by: polyrail report DIRECTORY"
+)]
+pub struct Args {
+    /// Directory for the recording: a new one, or one without a recording
+    #[arg(short, long, value_name = "DIRECTORY", default_value = "polyrail-trace")]
+    output: PathBuf,
+    /// Write a record for each call, also for polls that found nothing (else runs of them are counted in one)
+    #[arg(long)]
+    every_call: bool,
+    /// Leave MPI calls out
+    #[arg(long)]
+    no_mpi: bool,
+    /// Leave kernel events out (they are recorded where root allows)
+    #[arg(long)]
+    no_kernel: bool,
+    /// Show connections on the terminal while the command runs: by rate, with window and retransmissions. What the command prints goes to
+    /// the files stdout and stderr in the directory, and is shown when it has ended
+    #[arg(long)]
+    live: bool,
+    /// Collect for recorders that have found no collector on this host (they start this themselves)
+    #[arg(long, value_name = "SESSION", hide = true)]
+    collect: Option<PathBuf>,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    fn options(&self) -> u32 {
+        [(self.every_call, session::OPTION_EVERY_CALL), (self.no_mpi, session::OPTION_NO_MPI)]
+            .iter()
+            .filter(|(chosen, _)| *chosen)
+            .fold(0, |bits, (_, bit)| bits | bit)
+    }
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("no command was given: polyrail trace -o DIRECTORY -- COMMAND")]
+    NoCommand,
+    #[error("the recorder {RECORDER} is in none of {}; build it by `make build`", list(.0))]
+    NoRecorder(Vec<PathBuf>),
+    #[error("{} holds a recording already; remove it or choose another directory by -o", .0.display())]
+    Recorded(PathBuf),
+    #[error("nothing can be recorded: {0}")]
+    Begin(io::Error),
+    #[error("--live needs a terminal: {0}")]
+    Live(io::Error),
+    #[error("signals cannot be handed on: {0}")]
+    Signals(io::Error),
+    #[error("{}: {source}", .command.display())]
+    Start { command: OsString, source: io::Error },
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Runs the subcommand; the exit status is the one to end with.
+pub fn main(args: &Args) -> ExitCode {
+    let outcome = match &args.collect {
+        Some(session) => collect(session, &args.output),
+        None => record(args),
+    };
+    outcome.map_or_else(
+        |error| {
+            eprintln!("polyrail trace: {error}");
+            ExitCode::from(NOT_STARTED)
+        },
+        ExitCode::from,
+    )
+}
+
+/// The recorder, as built or as installed.
+fn recorder() -> Result<PathBuf, Error> {
+    let chosen = std::env::var_os("POLYRAIL_RECORDER_DIR").map(PathBuf::from);
+    let here = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+    let places: Vec<PathBuf> = match (chosen, here) {
+        (Some(chosen), _) => vec![chosen],
+        (None, Some(bin)) => {
+            let prefix = bin.parent().unwrap_or(&bin).to_owned();
+            vec![bin, prefix.join("lib/polyrail"), prefix.join("lib")]
+        }
+        (None, None) => vec![],
+    };
+    let found = places.iter().map(|place| place.join(RECORDER)).find(|file| file.is_file());
+    found.and_then(|file| std::path::absolute(file).ok()).ok_or(Error::NoRecorder(places))
+}
+
+fn holds_recording(directory: &Path) -> bool {
+    let ends = |name: &OsStr| Path::new(name).extension().is_some_and(|end| end == "trace");
+    std::fs::read_dir(directory).is_ok_and(|entries| entries.flatten().any(|entry| ends(&entry.file_name())))
+}
+
+/// A session's directory that nobody else has.
+fn session_directory() -> PathBuf {
+    let mut bytes = [0; 8];
+    let random = getrandom::fill(&mut bytes).map_or_else(|_| realtime(), |()| u64::from_le_bytes(bytes));
+    PathBuf::from(format!("/dev/shm/polyrail-trace-{}-{random:016x}", std::process::id()))
+}
+
+fn record(args: &Args) -> Result<u8, Error> {
+    let (program, arguments) = args.command.split_first().ok_or(Error::NoCommand)?;
+    let recorder = recorder()?;
+    let run = std::path::absolute(&args.output).map_err(Error::Begin)?;
+    if holds_recording(&run) {
+        return Err(Error::Recorded(run));
+    }
+    let directory = session_directory();
+    let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::new(!args.no_kernel))
+        .map_err(Error::Begin)?;
+    let mut words = CommandBlock {
+        words: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        date: realtime(),
+        status: None,
+    };
+    collector.command(&words);
+
+    let held = match signals::hold() {
+        Ok(held) => held,
+        Err(why) => return Err(abandon(collector, Error::Signals(why))),
+    };
+    // a program that preloading cannot see is started by a shell that has the recorder, which then tells of it
+    let mut command = Command::new("/bin/sh");
+    match polyrail_trace::unseen::is_static(program) {
+        true => command.args(["-c", "exec \"$@\"", "sh"]).arg(program),
+        false => {
+            command = Command::new(program);
+            &mut command
+        }
+    };
+    command.args(arguments).env(DIRECTORY, &directory).env(RUN, &run);
+    if collector.has_kernel() {
+        command.env(KERNEL, "1");
+    }
+    if let Ok(program) = std::env::current_exe() {
+        command.env(PROGRAM, program);
+    }
+    let mut preload = recorder.clone().into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    command.env("LD_PRELOAD", preload);
+    // Open MPI hands on to other hosts only what it is told to
+    command.env("OMPI_MCA_mca_base_env_list", handed_on());
+
+    let mut screen = None;
+    if args.live {
+        match take_terminal(&mut command, &run) {
+            Ok(taken) => screen = Some(taken),
+            Err(why) => return Err(abandon(collector, Error::Live(why))),
+        }
+    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(source) => {
+            drop(screen);
+            return Err(abandon(collector, Error::Start { command: program.clone(), source }));
+        }
+    };
+    held.forward_to(child.id());
+    let status = follow(&mut child, &mut collector, screen.as_mut());
+    if screen.take().is_some() {
+        show_output(&run);
+    }
+    words.status = Some(i32::from(status));
+    collector.command(&words);
+    let own = collector.path.clone();
+    let totals = collector.end();
+    wait_for_others(&run, &own);
+    for warning in &totals.warnings {
+        eprintln!("polyrail trace: {warning}");
+    }
+    if totals.processes == 0 {
+        eprintln!(
+            "polyrail trace: nothing was recorded: no process of the command loaded the recorder. Static programs, and most Go \
+             programs, are recorded only as root"
+        );
+    }
+    eprintln!(
+        "polyrail trace: {} records of {} processes in {}; look at them by: polyrail report {}",
+        totals.records,
+        totals.processes,
+        args.output.display(),
+        args.output.display()
+    );
+    Ok(status)
+}
+
+/// Leaves nothing behind of a recording that did not begin.
+fn abandon(collector: Collector, why: Error) -> Error {
+    let _ = std::fs::remove_file(&collector.path);
+    collector.end();
+    why
+}
+
+/// Collects until the command ends; its exit status.
+fn follow(child: &mut Child, collector: &mut Collector, mut screen: Option<&mut live::Screen>) -> u8 {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => {
+                collector.round();
+                return exit_code(status);
+            }
+            Ok(None) => {}
+            Err(why) => {
+                eprintln!("polyrail trace: the command cannot be waited for: {why}");
+                return 1;
+            }
+        }
+        collector.round();
+        if let Some(screen) = screen.as_mut().filter(|screen| screen.is_due()) {
+            collector.flush();
+            // a terminal that is gone ends the picture, not the recording
+            let _ = screen.draw();
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// The terminal becomes the live picture's; what the command prints goes to files.
+fn take_terminal(command: &mut Command, run: &Path) -> io::Result<live::Screen> {
+    if !io::stdout().is_terminal() {
+        return Err(io::Error::other("the standard output is none"));
+    }
+    command.stdin(Stdio::null());
+    command.stdout(File::create(run.join("stdout"))?).stderr(File::create(run.join("stderr"))?);
+    live::Screen::open(run)
+}
+
+/// What the command has printed meanwhile.
+fn show_output(run: &Path) {
+    // who reads this may have had enough
+    let copy = |name: &str, to: &mut dyn io::Write| {
+        File::open(run.join(name)).and_then(|mut file| io::copy(&mut file, to))
+    };
+    let _ = copy("stdout", &mut io::stdout());
+    let _ = copy("stderr", &mut io::stderr());
+}
+
+/// For Open MPI's list of variables that all hosts get.
+fn handed_on() -> String {
+    let mut list: Vec<String> = std::env::var("OMPI_MCA_mca_base_env_list")
+        .ok()
+        .filter(|list| !list.is_empty())
+        .into_iter()
+        .collect();
+    list.extend(["LD_PRELOAD", DIRECTORY, RUN, PROGRAM, KERNEL].map(String::from));
+    list.join(";")
+}
+
+/// Collectors of other hosts end by themselves; their files are whole when each ends with an idle block.
+fn wait_for_others(run: &Path, own: &Path) {
+    let until = Instant::now() + Duration::from_secs(3);
+    let busy = || {
+        std::fs::read_dir(run).is_ok_and(|entries| {
+            entries.flatten().map(|entry| entry.path()).any(|path| {
+                path != own
+                    && path.extension().is_some_and(|end| end == "trace")
+                    && !polyrail_trace::file::is_idle(&path)
+            })
+        })
+    };
+    while busy() && Instant::now() < until {
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// A collector that recorders of this host have started.
+fn collect(session: &Path, run: &Path) -> Result<u8, Error> {
+    let mut collector = Collector::begin(session, run, 0, Tcp::new(true)).map_err(Error::Begin)?;
+    let mut idle_since = Instant::now();
+    while idle_since.elapsed() < LINGER {
+        collector.round();
+        if !collector.is_idle() {
+            idle_since = Instant::now();
+        }
+        std::thread::sleep(PERIOD);
+    }
+    collector.end();
+    Ok(0)
+}

@@ -1,0 +1,34 @@
+//! The recorder of `polyrail trace`: a library that the loader puts before all others (`LD_PRELOAD`), and that writes each call on a
+//! socket to a ring of the calling thread in shared memory. `crates/trace` reads the rings.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`start`] | begins in a process, starts a collector where a host has none, ends in order |
+//! | [`recorder`] | rings, runs of calls that found nothing, forks |
+//! | [`sockets`] | which descriptor is which socket |
+//! | [`open`], [`io`], [`wait`] | the socket calls |
+//! | [`mpi`] | MPI's functions, by its profiling interface |
+//! | [`exec`] | programs that this one starts are recorded too |
+//! | [`next`], [`sys`] | the real functions; system calls of our own |
+//!
+//! Invariants:
+//! - A record takes no lock, no allocation and no system call. What happens once per thread, socket or process may make system calls.
+//! - The program's results, error numbers and descriptors are what they would be without us: no descriptor stays open, nothing
+//!   waits, a full ring loses records and counts them.
+//! - Works in signal handlers (a record that interrupts another is counted as lost), after `fork`, in children of `vfork`, at exit.
+//! - Records of a thread stand in the order in which the calls ended.
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "all exported functions are the C library's, with its contracts"
+)]
+
+mod exec;
+mod io;
+mod mpi;
+mod next;
+mod open;
+mod recorder;
+mod sockets;
+mod start;
+mod sys;
+mod wait;

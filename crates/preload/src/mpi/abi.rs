@@ -1,0 +1,206 @@
+//! Which MPI the program has loaded, and what differs between them.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use super::Found;
+
+/// `MPI_ERR_COUNT`, which is 2 in all three.
+pub const ERR_COUNT: c_int = 2;
+
+/// What an MPI calls things.
+pub struct Abi {
+    /// Handles are C `int`s: the upper half of a machine word means nothing.
+    ints: bool,
+    /// `MPI_COMM_WORLD`.
+    pub world: usize,
+    /// `MPI_PROC_NULL`.
+    pub null: i32,
+    /// `MPI_ANY_SOURCE`.
+    pub any: i32,
+    /// `MPI_STATUS_IGNORE`.
+    pub status_ignore: usize,
+    /// `MPI_IN_PLACE`.
+    pub in_place: usize,
+    /// Where `MPI_SOURCE` is in a status.
+    pub source_at: usize,
+    /// Where `MPI_TAG` is.
+    pub tag_at: usize,
+}
+
+impl Abi {
+    /// A handle without what does not belong to it.
+    pub fn handle(&self, word: usize) -> usize {
+        if self.ints { word as u32 as usize } else { word }
+    }
+}
+
+/// The loaded MPI's. Asked for the first time from one of its functions.
+pub fn abi() -> &'static Abi {
+    static ABI: OnceLock<Abi> = OnceLock::new();
+    ABI.get_or_init(find)
+}
+
+/// By the file that the real functions are in: what is linked decides, not what a version says.
+fn find() -> Abi {
+    static INIT: Function = Function::new(c"PMPI_Init");
+    let init = INIT.address();
+    let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: an address, and a place for the answer, of which zeros are a value
+    let path = unsafe {
+        libc::dladdr(init, about.as_mut_ptr());
+        let about = about.assume_init();
+        if about.dli_fname.is_null() { c"" } else { CStr::from_ptr(about.dli_fname) }
+    };
+    let file = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    if file.starts_with(b"libmpi_abi") {
+        return Abi {
+            ints: false,
+            world: 0x101,
+            null: -3,
+            any: -1,
+            status_ignore: 0,
+            in_place: 1,
+            source_at: 0,
+            tag_at: 4,
+        };
+    }
+    // a program may hold a copy of Open MPI's object, which then is the one that counts; the library itself knows which
+    // SAFETY: C strings
+    let world = unsafe {
+        let program = libc::dlsym(libc::RTLD_DEFAULT, c"ompi_mpi_comm_world".as_ptr());
+        if program.is_null() { in_library(c"ompi_mpi_comm_world") } else { program }
+    };
+    if !world.is_null() {
+        return Abi {
+            ints: false,
+            world: world as usize,
+            null: -2,
+            any: -1,
+            status_ignore: 0,
+            in_place: 1,
+            source_at: 0,
+            tag_at: 4,
+        };
+    }
+    Abi {
+        ints: true,
+        world: 0x4400_0000,
+        null: -1,
+        any: -2,
+        status_ignore: 1,
+        in_place: usize::MAX,
+        source_at: 8,
+        tag_at: 12,
+    }
+}
+
+/// A function of the MPI library behind ours, looked up when it is first needed.
+pub struct Function {
+    name: &'static CStr,
+    found: Found,
+}
+
+impl Function {
+    /// Nothing is looked up yet.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self { name, found: Found::new(null_mut()) }
+    }
+
+    /// Its address; null if no MPI library has it.
+    #[inline(always)]
+    pub fn address(&self) -> *mut c_void {
+        let found = self.found.load(Ordering::Relaxed);
+        if found.is_null() { self.find() } else { found }
+    }
+
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        // SAFETY: a C string
+        let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        if found.is_null() {
+            found = in_library(self.name);
+        }
+        self.found.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Looks in a loaded MPI library that is not in the loader's global scope: modules of scripting languages load theirs so.
+fn in_library(name: &CStr) -> *mut c_void {
+    struct Search<'a> {
+        name: &'a CStr,
+        found: *mut c_void,
+    }
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
+        // SAFETY: `dl_iterate_phdr` gives an object's description, and `search` as it was given below
+        let (path, search) = unsafe { ((*info).dlpi_name, &mut *search.cast::<Search>()) };
+        if path.is_null() {
+            return 0;
+        }
+        // SAFETY: the name of a loaded object
+        let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
+        let file = bytes.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        if !file.starts_with(b"libmpi") && !file.starts_with(b"libpmpi") {
+            return 0;
+        }
+        // SAFETY: C strings; the object stays loaded, as NOLOAD only finds what is
+        unsafe {
+            let object = libc::dlopen(path.cast::<c_char>(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if !object.is_null() {
+                search.found = libc::dlsym(object, search.name.as_ptr());
+                libc::dlclose(object);
+            }
+        }
+        // the handle's own search may lead back to us
+        let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: any address, and a place for the answer
+        let ours = unsafe {
+            libc::dladdr(search.found, about.as_mut_ptr()) != 0
+                && (*about.as_ptr()).dli_fbase == base_of_this_library()
+        };
+        if ours {
+            search.found = null_mut();
+        }
+        c_int::from(!search.found.is_null())
+    }
+    let mut search = Search { name, found: null_mut() };
+    // SAFETY: the callback and what it is given fit each other
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.found
+}
+
+fn base_of_this_library() -> *mut c_void {
+    let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: an address in this library, and a place for the answer, of which zeros are a value
+    unsafe {
+        libc::dladdr(base_of_this_library as *const c_void, about.as_mut_ptr());
+        about.assume_init().dli_fbase
+    }
+}
+
+/// `real!(PMPI_Send: fn(usize, ...) -> c_int)`: the library's function. Where there is no MPI library, one that reports an error: a
+/// program that calls MPI without any was not linked.
+macro_rules! real {
+    ($name:ident: fn($($argument:ty),*) -> $result:ty) => {{
+        static REAL: $crate::mpi::abi::Function = $crate::mpi::abi::Function::new(
+            // SAFETY: the literal ends with a zero and has no other
+            unsafe { std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
+        );
+        let address = REAL.address();
+        let missing: unsafe extern "C-unwind" fn($($argument),*) -> $result = {
+            unsafe extern "C-unwind" fn missing($(_: $argument),*) -> $result { 16 }
+            missing
+        };
+        if address.is_null() {
+            missing
+        } else {
+            // SAFETY: the library's function of this name takes these arguments, as machine words
+            #[allow(unused_unsafe, reason = "used inside unsafe blocks too")]
+            unsafe { std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn($($argument),*) -> $result>(address) }
+        }
+    }};
+}
+pub(crate) use real;

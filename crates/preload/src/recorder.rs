@@ -1,0 +1,562 @@
+//! Rings of threads, and the session that they belong to.
+//!
+//! A record is four stores and the advance of `head`: no lock, no allocation, no system call. Everything else happens once: per
+//! process (the session page), per thread (its ring), per fork (the child must not write to its parent's ring).
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
+
+use polyrail_core::trace::ring::{self, session};
+use polyrail_core::trace::{Call, RECORD, Record, SocketFields, Span, flags, note};
+
+use crate::start::environment;
+use crate::sys::{self, Address, File, Text, quietly};
+
+/// The session page; null while nothing is recorded.
+static SESSION: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// Whether the processor's counter is the clock.
+static COUNTER: AtomicBool = AtomicBool::new(false);
+/// Number of this process in the session.
+static PROCESS: AtomicU64 = AtomicU64::new(0);
+/// A word that the kernel sets to zero in a forked child.
+static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+/// Counts forks on the way to this process: what was known about descriptors before one is told anew.
+static GENERATION: AtomicU32 = AtomicU32::new(1);
+static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+
+/// Calls that found nothing and took no longer than this many ticks are counted rather than recorded.
+const SHORT: u64 = 1 << 17;
+/// A run of such calls is written out when it is this old, in ticks: some milliseconds.
+const RUN: u64 = 1 << 24;
+
+/// Whether this process records.
+#[inline(always)]
+pub fn on() -> bool {
+    !SESSION.load(Ordering::Relaxed).is_null()
+}
+
+/// The trace clock.
+#[inline(always)]
+pub fn now() -> u64 {
+    if COUNTER.load(Ordering::Relaxed) { sys::counter() } else { sys::nanoseconds(libc::CLOCK_MONOTONIC) }
+}
+
+/// See [`GENERATION`], in eight bits, never 0.
+#[inline(always)]
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Whether a session option is set.
+pub fn option(bit: u32) -> bool {
+    let page = SESSION.load(Ordering::Relaxed);
+    // SAFETY: the page stays mapped for good
+    on() && unsafe { word32(page, session::AT_OPTIONS) }.load(Ordering::Relaxed) & bit != 0
+}
+
+/// The atomic word at an offset of a mapped page.
+///
+/// # Safety
+/// `page + at` is mapped, aligned and stays so.
+unsafe fn word64<'a>(page: *mut u8, at: usize) -> &'a AtomicU64 {
+    // SAFETY: as the caller says
+    unsafe { AtomicU64::from_ptr(page.add(at).cast()) }
+}
+
+/// The same for 32 bits.
+///
+/// # Safety
+/// `page + at` is mapped, aligned and stays so.
+unsafe fn word32<'a>(page: *mut u8, at: usize) -> &'a AtomicU32 {
+    // SAFETY: as the caller says
+    unsafe { AtomicU32::from_ptr(page.add(at).cast()) }
+}
+
+/// Begins recording in this process: the page of the session is mapped.
+pub fn begin(file: &File) -> bool {
+    let page = file.map(session::SIZE);
+    if page.is_null() {
+        return false;
+    }
+    // SAFETY: the page was just mapped and stays so
+    let (magic, clock) = unsafe { (word64(page, session::AT_MAGIC), word32(page, session::AT_CLOCK)) };
+    if magic.load(Ordering::Acquire) != session::MAGIC {
+        return false;
+    }
+    COUNTER.store(clock.load(Ordering::Relaxed) == 1, Ordering::Relaxed);
+    // one page that forked children find empty
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new anonymous mapping
+    let alive = unsafe { libc::mmap(null_mut(), session::SIZE, access, kind, -1, 0) };
+    if alive == libc::MAP_FAILED {
+        return false;
+    }
+    // SAFETY: the mapping is ours
+    if unsafe { libc::madvise(alive, session::SIZE, libc::MADV_WIPEONFORK) } != 0 {
+        return false;
+    }
+    let mut key = 0;
+    // SAFETY: a place for the key, and a function of the right type
+    if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } == 0 {
+        KEY.store(key, Ordering::Relaxed);
+    }
+    ALIVE.store(alive.cast(), Ordering::Relaxed);
+    SESSION.store(page, Ordering::Release);
+    process_begins(page);
+    true
+}
+
+/// Takes a number for this process and tells the reader of it.
+fn process_begins(page: *mut u8) {
+    // SAFETY: the session page and the word that forks wipe stay mapped
+    unsafe {
+        PROCESS.store(
+            word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1,
+            Ordering::Relaxed,
+        );
+        (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Relaxed);
+    }
+    let mut command = [0; 8 + 1500];
+    command[..4].copy_from_slice(&parent().to_le_bytes());
+    let got = File::open(c"/proc/self/cmdline", libc::O_RDONLY, 0)
+        .map_or(0, |file| file.read_at(&mut command[8..], 0));
+    tell(note::PROCESS, &command[..8 + got]);
+}
+
+fn parent() -> u32 {
+    // SAFETY: takes nothing and cannot fail
+    unsafe { libc::getppid() as u32 }
+}
+
+#[inline(always)]
+fn alive() -> bool {
+    // SAFETY: once a session is on, the word stays mapped
+    unsafe { (*ALIVE.load(Ordering::Relaxed)).load(Ordering::Relaxed) != 0 }
+}
+
+/// In a forked child: begins anew, so that nothing known of the parent's descriptors is taken for the child's.
+#[inline(always)]
+pub fn follow_fork() {
+    if !alive() {
+        flush();
+    }
+}
+
+/// Adds to a counter of the session page.
+fn count(at: usize) {
+    let page = SESSION.load(Ordering::Relaxed);
+    if !page.is_null() {
+        // SAFETY: the page stays mapped for good
+        unsafe { word64(page, at) }.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Calls that found nothing, to be written as one record.
+#[derive(Clone, Copy)]
+struct Run {
+    call: Call,
+    flags: u8,
+    fields: SocketFields,
+    start: u64,
+    end: u64,
+    inside: u64,
+    calls: u32,
+}
+
+const RUNS: usize = 8;
+const NO_RUN: Run = Run {
+    call: Call::Poll,
+    flags: 0,
+    fields: SocketFields { socket: 0, result: 0, arg: 0, arg2: 0, extra: 0 },
+    start: 0,
+    end: 0,
+    inside: 0,
+    calls: 0,
+};
+
+/// A thread's side of its ring.
+pub struct Thread {
+    ring: Cell<*mut u8>,
+    head: Cell<u64>,
+    /// Up to where there was room when that was last looked at.
+    room: Cell<u64>,
+    /// A record is being written: a signal handler that interrupts it must not write another.
+    busy: Cell<bool>,
+    /// MPI functions that are running, one inside the other.
+    in_mpi: Cell<u32>,
+    tid: Cell<i32>,
+    /// How often making a ring was asked for in vain.
+    tries: Cell<u32>,
+    /// Which of `runs` hold something, by bit.
+    open_runs: Cell<u8>,
+    runs: UnsafeCell<[Run; RUNS]>,
+    /// Addresses told lately, so that each is told seldom.
+    told: UnsafeCell<[u32; 64]>,
+}
+
+thread_local! {
+    // constant and without a destructor: reaching it is an addition, and works in signal handlers and at exit
+    static THREAD: Thread = const {
+        Thread {
+            ring: Cell::new(null_mut()),
+            head: Cell::new(0),
+            room: Cell::new(0),
+            busy: Cell::new(false),
+            in_mpi: Cell::new(0),
+            tid: Cell::new(0),
+            tries: Cell::new(0),
+            open_runs: Cell::new(0),
+            runs: UnsafeCell::new([NO_RUN; RUNS]),
+            told: UnsafeCell::new([0; 64]),
+        }
+    };
+}
+
+/// Does `work` with the thread's ring, which is made if there is none yet. When nothing can be recorded now: the counter of the session
+/// that says so.
+#[inline(always)]
+fn with<T>(work: impl FnOnce(&Thread) -> T) -> Result<T, usize> {
+    THREAD.with(|thread| {
+        if thread.busy.get() {
+            return Err(session::AT_NESTED);
+        }
+        thread.busy.set(true);
+        compiler_fence(Ordering::SeqCst);
+        let ready = (!thread.ring.get().is_null() && alive()) || quietly(|| thread.begin());
+        let result = if ready { Ok(work(thread)) } else { Err(session::AT_FAILED) };
+        compiler_fence(Ordering::SeqCst);
+        thread.busy.set(false);
+        result
+    })
+}
+
+/// Records a call. One that found nothing, and quickly, is counted with its like instead.
+#[inline(always)]
+pub fn call(call: Call, start: u64, nothing: bool, fields: SocketFields) {
+    let end = now();
+    let took = end.saturating_sub(start);
+    let outcome = with(|thread| {
+        let bits = if thread.in_mpi.get() > 0 { flags::IN_MPI } else { 0 };
+        if nothing && took < SHORT && thread.join_run(call, bits, start, end, fields) {
+            return;
+        }
+        thread.close_runs();
+        thread.put(Record::socket(start, Span::from_ticks(took), call, bits, fields));
+    });
+    if let Err(at) = outcome {
+        count(at);
+    }
+}
+
+/// Records an MPI call; `nothing` as for [`call`].
+pub fn mpi(record: Record, nothing: bool) {
+    let outcome = with(|thread| {
+        let end = record.start + record.took.ticks();
+        if nothing && record.took.ticks() < SHORT {
+            let fields = Record { ..record }.socket_fields();
+            if let Some(call) = Call::from_number(record.call)
+                && thread.join_run(call, 0, record.start, end, SocketFields { arg: 0, arg2: 0, ..fields })
+            {
+                return;
+            }
+        }
+        thread.close_runs();
+        thread.put(record);
+    });
+    if let Err(at) = outcome {
+        count(at);
+    }
+}
+
+/// An MPI function begins (`+1`) or ends (`-1`) in this thread; how many now run.
+#[inline]
+pub fn in_mpi(change: i32) -> u32 {
+    THREAD.with(|thread| {
+        let depth = thread.in_mpi.get().wrapping_add_signed(change);
+        thread.in_mpi.set(depth);
+        depth
+    })
+}
+
+/// Writes a note; whether there was room for it.
+pub fn tell(kind: u8, payload: &[u8]) -> bool {
+    with(|thread| thread.note(kind, payload)).unwrap_or(false)
+}
+
+/// The number of an address, which is told if that was not done lately; 0 for none.
+pub fn tell_address(address: &Address) -> u32 {
+    if !address.is_some() {
+        return 0;
+    }
+    let number = address.number();
+    let _ = with(|thread| {
+        // SAFETY: `busy` keeps everyone else off, also signal handlers
+        let told = unsafe { &mut (&mut *thread.told.get())[number as usize % 64] };
+        if *told != number {
+            let mut payload = [0; 8 + note::ADDRESS_BYTES];
+            payload[..4].copy_from_slice(&number.to_le_bytes());
+            payload[8..].copy_from_slice(&address.0);
+            if thread.note(note::ADDRESS, &payload) {
+                *told = number;
+            }
+        }
+    });
+    number
+}
+
+/// Whether this is a child of `vfork`, which runs in its parent's memory: what it does to its descriptors is not the parent's.
+pub fn borrowed() -> bool {
+    THREAD.with(|thread| {
+        let tid = thread.tid.get();
+        // SAFETY: takes nothing
+        tid != 0 && alive() && tid != unsafe { libc::gettid() }
+    })
+}
+
+/// Writes out what is held back. At the end of a process or thread.
+pub fn flush() {
+    let _ = with(|thread| thread.close_runs());
+}
+
+extern "C" fn thread_ends(_: *mut libc::c_void) {
+    THREAD.with(|thread| {
+        let ring = thread.ring.get();
+        if ring.is_null() || !alive() || thread.busy.get() {
+            return;
+        }
+        thread.close_runs();
+        thread.ring.set(null_mut());
+        // SAFETY: mapped by `Thread::begin`; the thread, its only user here, has just let go of it
+        unsafe {
+            word32(ring, ring::AT_CLOSED).store(1, Ordering::Release);
+            libc::munmap(ring.cast(), ring::HEADER + ring::SLOTS * RECORD);
+        }
+    });
+}
+
+impl Thread {
+    /// Makes the thread's ring; in a forked child, everything that was inherited is forgotten first.
+    #[cold]
+    fn begin(&self) -> bool {
+        let page = SESSION.load(Ordering::Acquire);
+        if page.is_null() {
+            return false;
+        }
+        // SAFETY: the page stays mapped for good
+        if unsafe { word32(page, session::AT_STOP) }.load(Ordering::Relaxed) != 0 {
+            SESSION.store(null_mut(), Ordering::Relaxed);
+            return false;
+        }
+        let forked = !alive();
+        if forked {
+            // the parent's ring was not given to this process (MADV_DONTFORK)
+            self.ring.set(null_mut());
+            self.open_runs.set(0);
+            self.in_mpi.set(0);
+            let next = (generation() + 1) & 0xff;
+            GENERATION.store(next.max(1), Ordering::Relaxed);
+            // SAFETY: as above; and the word that forks wipe stays mapped
+            unsafe {
+                PROCESS.store(
+                    word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1,
+                    Ordering::Relaxed,
+                );
+                (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Relaxed);
+            }
+        }
+        // SAFETY: the buffer is this thread's, and nobody else is in `with`
+        unsafe { *self.told.get() = [0; 64] };
+        // where it cannot be made now it will hardly be possible at the next call; a process may still come to where it is (nsenter)
+        let tries = self.tries.get();
+        self.tries.set(tries.saturating_add(1));
+        if tries > 4 && !tries.is_multiple_of(1 << 10) {
+            return false;
+        }
+        let Some(ring) = self.make_ring() else { return false };
+        self.tries.set(0);
+        self.ring.set(ring);
+        self.head.set(0);
+        self.room.set(ring::SLOTS as u64);
+        let key = KEY.load(Ordering::Relaxed);
+        if key != u32::MAX {
+            // SAFETY: a key of this process, and any value but null
+            unsafe { libc::pthread_setspecific(key, ring.cast()) };
+        }
+        if forked {
+            let mut command = [0; 8];
+            command[..4].copy_from_slice(&parent().to_le_bytes());
+            self.note(note::PROCESS, &command);
+        }
+        true
+    }
+
+    fn make_ring(&self) -> Option<*mut u8> {
+        // SAFETY: both take nothing
+        let (pid, tid) = unsafe { (libc::getpid(), libc::gettid()) };
+        self.tid.set(tid);
+        let ticks = now();
+        let mut path = Text::<400>::new();
+        path.push(environment().directory()).push(b"/").number(pid as u64).push(b".").number(tid as u64);
+        path.push(b".").number(ticks).push(b".ring");
+        let file = File::open(path.c(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)?;
+        let length = ring::HEADER + ring::SLOTS * RECORD;
+        if !file.truncate(length) {
+            return None;
+        }
+        let ring = file.map(length);
+        if ring.is_null() {
+            return None;
+        }
+        let mut name = [0u8; 16];
+        // SAFETY: `ring` is mapped for `length` bytes, so all offsets of the header are inside; `name` has the 16 bytes that
+        // PR_GET_NAME fills; the mapping is ours to advise on
+        unsafe {
+            libc::madvise(ring.cast(), length, libc::MADV_DONTFORK);
+            libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(name.as_ptr(), ring.add(ring::AT_NAME), 16);
+            let numbers = [
+                (ring::AT_SLOTS, ring::SLOTS as u32),
+                (ring::AT_PID, pid as u32),
+                (ring::AT_TID, tid as u32),
+                (ring::AT_PPID, parent()),
+            ];
+            for (at, number) in numbers {
+                word32(ring, at).store(number, Ordering::Relaxed);
+            }
+            let numbers = [
+                (ring::AT_PID_NAMESPACE, sys::inode(c"/proc/self/ns/pid")),
+                (ring::AT_NETWORK, sys::inode(c"/proc/self/ns/net")),
+                (ring::AT_TICKS, ticks),
+                (ring::AT_PROCESS, PROCESS.load(Ordering::Relaxed)),
+            ];
+            for (at, number) in numbers {
+                word64(ring, at).store(number, Ordering::Relaxed);
+            }
+            word64(ring, ring::AT_MAGIC).store(ring::MAGIC, Ordering::Release);
+        }
+        Some(ring)
+    }
+
+    /// Whether there is room for `records` more.
+    #[inline(always)]
+    fn has_room(&self, records: u64) -> bool {
+        self.head.get() + records <= self.room.get() || self.look_for_room(records)
+    }
+
+    #[cold]
+    fn look_for_room(&self, records: u64) -> bool {
+        // SAFETY: the ring is mapped while `ring` is not null, which `with` has made sure of
+        let (tail, lost) =
+            unsafe { (word64(self.ring.get(), ring::AT_TAIL), word64(self.ring.get(), ring::AT_LOST)) };
+        let (tail, slots) = (tail.load(Ordering::Acquire), ring::SLOTS as u64);
+        // a tail that cannot be right gives no room
+        let held = self.head.get().wrapping_sub(tail);
+        if held <= slots {
+            self.room.set(tail + slots);
+        }
+        let room = self.head.get() + records <= self.room.get();
+        if !room {
+            lost.store(lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        room
+    }
+
+    /// Stores a record without showing it yet.
+    #[inline(always)]
+    fn store(&self, words: [u64; 4]) {
+        let slot = self.head.get() as usize % ring::SLOTS;
+        // SAFETY: the ring has SLOTS records behind its header, and 32-byte records at such offsets are aligned for u64; the collector
+        // does not read a slot before `head` is past it, nor does this thread write one that was not acknowledged
+        unsafe {
+            self.ring.get().add(ring::HEADER + slot * RECORD).cast::<[u64; 4]>().write(words.map(u64::to_le))
+        };
+        self.head.set(self.head.get() + 1);
+    }
+
+    #[inline(always)]
+    fn show(&self) {
+        // SAFETY: the ring is mapped while `ring` is not null
+        unsafe { word64(self.ring.get(), ring::AT_HEAD) }.store(self.head.get(), Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn put(&self, record: Record) {
+        if self.has_room(1) {
+            self.store(record.to_words());
+            self.show();
+        }
+    }
+
+    fn note(&self, kind: u8, payload: &[u8]) -> bool {
+        let head = Record::note(now(), kind, payload.len() as u32);
+        let parts = payload.len().div_ceil(RECORD) as u64;
+        if !self.has_room(1 + parts) {
+            return false;
+        }
+        self.store(head.to_words());
+        for part in payload.chunks(RECORD) {
+            let mut bytes = [0; RECORD];
+            bytes[..part.len()].copy_from_slice(part);
+            self.store(Record::from_bytes(&bytes).to_words());
+        }
+        self.show();
+        true
+    }
+
+    /// Counts a call that found nothing with its like; false: it must be recorded by itself.
+    #[inline]
+    fn join_run(&self, call: Call, bits: u8, start: u64, end: u64, fields: SocketFields) -> bool {
+        if option(session::OPTION_EVERY_CALL) {
+            return false;
+        }
+        let at = (call as usize ^ fields.socket as usize) % RUNS;
+        // SAFETY: `busy` keeps everyone else off, also signal handlers
+        let run = unsafe { &mut (&mut *self.runs.get())[at] };
+        let open = self.open_runs.get() & 1 << at != 0;
+        if open {
+            let like = run.call == call && run.fields == fields && run.flags == bits;
+            if like && start.wrapping_sub(run.start) < RUN {
+                run.end = end;
+                run.inside += end.saturating_sub(start);
+                run.calls += 1;
+                return true;
+            }
+            self.write_run(run);
+        }
+        *run = Run { call, flags: bits, fields, start, end, inside: end.saturating_sub(start), calls: 1 };
+        self.open_runs.set(self.open_runs.get() | 1 << at);
+        true
+    }
+
+    /// Writes out all runs, so that records of a thread stand in the order of their ends.
+    #[inline(always)]
+    fn close_runs(&self) {
+        if self.open_runs.get() != 0 {
+            self.write_runs();
+        }
+    }
+
+    #[inline(never)]
+    fn write_runs(&self) {
+        let mut open = self.open_runs.replace(0);
+        while open != 0 {
+            let at = open.trailing_zeros() as usize;
+            open &= open - 1;
+            // SAFETY: as in `join_run`
+            self.write_run(unsafe { &(&*self.runs.get())[at] });
+        }
+    }
+
+    fn write_run(&self, run: &Run) {
+        let Run { call, flags: bits, fields, start, end, inside, calls } = *run;
+        let mut record =
+            Record::socket(start, Span::from_ticks(end.saturating_sub(start)), call, bits, fields);
+        if calls > 1 {
+            record.flags |= flags::RUN;
+            record.rest[2] = Span::from_ticks(inside).0;
+            record.rest[3] = calls;
+        }
+        self.put(record);
+    }
+}

@@ -1,0 +1,244 @@
+//! What the recorder itself asks of the kernel, past the functions that it stands before.
+
+use std::ffi::{CStr, c_int, c_long};
+
+/// The calling thread's error number.
+#[inline]
+pub fn errno() -> c_int {
+    // SAFETY: a thread always has one
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets it.
+#[inline]
+pub fn set_errno(value: c_int) {
+    // SAFETY: a thread always has one
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// Ticks of the processor's counter.
+#[inline(always)]
+pub fn counter() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction, and Linux allows it
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let ticks: u64;
+        // SAFETY: Linux lets user code read the virtual counter
+        unsafe {
+            core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+        };
+        ticks
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    nanoseconds(libc::CLOCK_MONOTONIC)
+}
+
+/// A clock of the kernel, in nanoseconds.
+pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a clock id and a place for the answer
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Runs `work` and leaves the error number as it was.
+pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    let saved = errno();
+    let result = work();
+    set_errno(saved);
+    result
+}
+
+/// A descriptor that is closed again, by the kernel's own calls.
+pub struct File(c_int);
+
+impl File {
+    /// `openat` with the flags of `libc::O_*`; `None` when it cannot be opened.
+    pub fn open(path: &CStr, flags: c_int, mode: libc::mode_t) -> Option<File> {
+        let flags = flags | libc::O_CLOEXEC;
+        // SAFETY: a C string and numbers
+        let fd = unsafe {
+            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags as c_long, mode as c_long)
+        };
+        (fd >= 0).then_some(File(fd as c_int))
+    }
+
+    /// Sets its length.
+    pub fn truncate(&self, length: usize) -> bool {
+        // SAFETY: numbers only
+        unsafe { libc::syscall(libc::SYS_ftruncate, self.0 as c_long, length as c_long) == 0 }
+    }
+
+    /// Maps its first `length` bytes, shared and writable; null when that fails.
+    pub fn map(&self, length: usize) -> *mut u8 {
+        let flags = libc::MAP_SHARED;
+        // SAFETY: a new mapping at a place that the kernel chooses
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, self.0, 0)
+        };
+        if at == libc::MAP_FAILED { std::ptr::null_mut() } else { at.cast() }
+    }
+
+    /// Reads from `offset`; how much there was.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
+        // SAFETY: the buffer is writable for its length
+        let got = unsafe {
+            libc::syscall(
+                libc::SYS_pread64,
+                self.0 as c_long,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                offset as c_long,
+            )
+        };
+        got.max(0) as usize
+    }
+
+    /// Mode, with the setuid bits.
+    pub fn mode(&self) -> libc::mode_t {
+        status(|stat| {
+            // SAFETY: an open descriptor and a place for the answer
+            unsafe { libc::fstat(self.0, stat) }
+        })
+        .map_or(0, |stat| stat.st_mode)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours
+        unsafe { libc::syscall(libc::SYS_close, self.0 as c_long) };
+    }
+}
+
+fn status(fill: impl FnOnce(*mut libc::stat) -> c_int) -> Option<libc::stat> {
+    // SAFETY: plain numbers, for which zeros are values
+    let mut stat = unsafe { std::mem::zeroed() };
+    (fill(&mut stat) == 0).then_some(stat)
+}
+
+/// The number behind a file, for namespaces' files in /proc; 0 where there is none.
+pub fn inode(path: &CStr) -> u64 {
+    // SAFETY: a C string and a place for the answer
+    status(|stat| unsafe { libc::stat(path.as_ptr(), stat) }).map_or(0, |stat| stat.st_ino)
+}
+
+/// An option of a socket, as far as it fits; `None` with the error number in place when the kernel refuses.
+pub fn socket_option(fd: c_int, level: c_int, name: c_int, value: &mut [u8]) -> Option<usize> {
+    let mut length = value.len() as libc::socklen_t;
+    // SAFETY: the buffer is writable for the length given
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_getsockopt,
+            fd as c_long,
+            level as c_long,
+            name as c_long,
+            value.as_mut_ptr(),
+            &mut length as *mut libc::socklen_t,
+        )
+    };
+    (result == 0).then_some(length as usize)
+}
+
+/// An option that is a number.
+pub fn socket_number(fd: c_int, level: c_int, name: c_int) -> Option<u32> {
+    let mut bytes = [0; 4];
+    socket_option(fd, level, name, &mut bytes)?;
+    Some(u32::from_ne_bytes(bytes))
+}
+
+/// `getsockname` (`SYS_getsockname`) or `getpeername`: the address, zeros where there is none.
+pub fn socket_name(call: c_long, fd: c_int) -> Address {
+    let mut address = Address::default();
+    let mut length = address.0.len() as libc::socklen_t;
+    // SAFETY: the buffer is writable for the length given
+    let result = unsafe {
+        libc::syscall(call, fd as c_long, address.0.as_mut_ptr(), &mut length as *mut libc::socklen_t)
+    };
+    if result != 0 { Address::default() } else { address }
+}
+
+/// The beginning of a `struct sockaddr`; zeros where there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Address(pub [u8; polyrail_core::trace::note::ADDRESS_BYTES]);
+
+impl Address {
+    /// Copies what a program gave to or got from a call.
+    ///
+    /// # Safety
+    /// `address` is null or readable for `length` bytes.
+    pub unsafe fn copy(address: *const libc::sockaddr, length: usize) -> Address {
+        let mut copy = Address::default();
+        if !address.is_null() {
+            let length = length.min(copy.0.len());
+            // SAFETY: readable for `length` as the caller says; the copy is not smaller
+            unsafe { std::ptr::copy_nonoverlapping(address.cast(), copy.0.as_mut_ptr(), length) };
+        }
+        copy
+    }
+
+    /// Whether there is one.
+    pub fn is_some(&self) -> bool {
+        self.0[..2] != [0, 0]
+    }
+
+    /// A number that stands for it in records, never 0 (FNV-1a).
+    pub fn number(&self) -> u32 {
+        let hash = self
+            .0
+            .iter()
+            .fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        hash.max(1)
+    }
+}
+
+/// Text built without allocating, always ended by a zero; what does not fit is cut.
+pub struct Text<const SIZE: usize> {
+    bytes: [u8; SIZE],
+    length: usize,
+}
+
+impl<const SIZE: usize> Text<SIZE> {
+    /// Empty.
+    pub const fn new() -> Self {
+        Self { bytes: [0; SIZE], length: 0 }
+    }
+
+    /// Appends.
+    pub fn push(&mut self, text: &[u8]) -> &mut Self {
+        let room = SIZE - 1 - self.length;
+        let text = &text[..text.len().min(room)];
+        self.bytes[self.length..self.length + text.len()].copy_from_slice(text);
+        self.length += text.len();
+        self
+    }
+
+    /// Appends a number, in decimal.
+    pub fn number(&mut self, mut number: u64) -> &mut Self {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        self.push(&digits[at..])
+    }
+
+    /// As C wants it.
+    pub fn c(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or(c"")
+    }
+
+    /// What was appended.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}

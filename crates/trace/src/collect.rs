@@ -1,0 +1,477 @@
+//! Empties the rings of a host's recorders into a file, some hundred times a second.
+//!
+//! Recorders make a ring per thread in the session's directory and never wait for anyone; who collects finds the rings there, reads
+//! them as files, and removes them when their thread or process has ended.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use polyrail_core::trace::RECORD;
+use polyrail_core::trace::ring::{self, session};
+use serde::{Deserialize, Serialize};
+
+use crate::file::{Writer, kind};
+use crate::host::{self, HostBlock};
+use crate::tcp::Tcp;
+use crate::unseen::Unseen;
+
+/// How often rings are looked at.
+pub const PERIOD: Duration = Duration::from_millis(10);
+
+/// A thread, as in a [`THREAD`](kind::THREAD) block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadBlock {
+    /// Number of its process in the session on this host.
+    pub process: u64,
+    /// Process id, as it sees it.
+    pub pid: u32,
+    /// Thread id, likewise.
+    pub tid: u32,
+    /// Process id of the parent.
+    pub parent: u32,
+    /// Inode of the namespace of these ids.
+    pub pids: u64,
+    /// Inode of its network namespace.
+    pub network: u64,
+    /// Its name.
+    pub name: String,
+}
+
+/// The command, as in a [`COMMAND`](kind::COMMAND) block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CommandBlock {
+    /// Word by word.
+    pub words: Vec<String>,
+    /// When it began, in nanoseconds since 1970.
+    pub date: u64,
+    /// How it ended, if it has.
+    pub status: Option<i32>,
+}
+
+/// A thread's ring, seen from here.
+struct Ring {
+    path: PathBuf,
+    file: File,
+    stream: u32,
+    slots: u64,
+    tail: u64,
+    lost: u64,
+    pid: u32,
+    /// Whether process ids mean the same to that process and to us.
+    our_pids: bool,
+    network: u64,
+}
+
+/// What the collector knows about time.
+struct Clocks {
+    counter: quanta::Clock,
+    uses_counter: bool,
+}
+
+impl Clocks {
+    fn monotonic() -> u64 {
+        let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+            .map_or(Duration::ZERO, Duration::from);
+        time.as_nanos() as u64
+    }
+
+    /// One moment on all clocks: of some tries, the one in which reading them took the least time.
+    fn now(&self) -> [u64; 3] {
+        let look = || {
+            let before = Self::monotonic();
+            let ticks = self.counter.raw();
+            let after = Self::monotonic();
+            let middle = before + (after - before) / 2;
+            (after - before, [if self.uses_counter { ticks } else { middle }, middle, realtime()])
+        };
+        (0..5).map(|_| look()).min_by_key(|(took, _)| *took).map(|(_, now)| now).unwrap_or_default()
+    }
+}
+
+/// Nanoseconds since 1970.
+pub fn realtime() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
+
+/// Collects what the recorders of one host write.
+pub struct Collector {
+    directory: PathBuf,
+    /// Where it is written.
+    pub path: PathBuf,
+    session: File,
+    writer: Writer,
+    clocks: Clocks,
+    rings: BTreeMap<OsString, Ring>,
+    streams: u32,
+    listed: Option<(i64, i64, Instant)>,
+    looked_for_dead: Instant,
+    clocked: Instant,
+    begun: Instant,
+    idle: bool,
+    records: u64,
+    buffer: Vec<u8>,
+    pids: u64,
+    tcp: Tcp,
+    unseen: Unseen,
+}
+
+/// How recording went on a host.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Records written.
+    pub records: u64,
+    /// Processes that recorded.
+    pub processes: u64,
+    /// Warnings that were written, for whoever waits at the terminal.
+    pub warnings: Vec<String>,
+}
+
+impl Collector {
+    /// Begins a session: `directory` is where recorders look for it, `run` where files are written; both are made if they are not there.
+    ///
+    /// # Errors
+    /// One of them cannot be made or written to; the message names it.
+    pub fn begin(directory: &Path, run: &Path, options: u32, tcp: Tcp) -> io::Result<Collector> {
+        let named =
+            |path: &Path, why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
+        fs::create_dir_all(run).map_err(|why| named(run, why))?;
+        if let Err(why) = DirBuilder::new().mode(0o700).create(directory)
+            && why.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(named(directory, why));
+        }
+        let mut host = HostBlock::here();
+        host.kernel_events = tcp.kernel_events();
+        let path = run.join(format!("{}-{}.trace", file_name(&host.name), std::process::id()));
+        let mut writer = Writer::create(&path).map_err(|why| named(&path, why))?;
+        let clocks = Clocks { counter: quanta::Clock::new(), uses_counter: host.counter };
+        let at = Clocks::monotonic();
+        writer.json(kind::HOST, 0, at, &host);
+        tcp.warnings().iter().for_each(|text| writer.block(kind::WARNING, 0, at, text.as_bytes()));
+
+        let mut page = vec![0; session::SIZE];
+        page[session::AT_MAGIC..][..8].copy_from_slice(&session::MAGIC.to_le_bytes());
+        page[session::AT_CLOCK..][..4].copy_from_slice(&if host.counter { 1u32 } else { 2 }.to_le_bytes());
+        page[session::AT_OPTIONS..][..4].copy_from_slice(&options.to_le_bytes());
+        // recorders see the whole page or none
+        let (new, place) = (directory.join("session.new"), directory.join("session"));
+        fs::write(&new, &page).map_err(|why| named(&new, why))?;
+        fs::rename(&new, &place).map_err(|why| named(&place, why))?;
+        let session =
+            File::options().read(true).write(true).open(&place).map_err(|why| named(&place, why))?;
+        let now = Instant::now();
+        let mut collector = Collector {
+            directory: directory.into(),
+            path,
+            session,
+            writer,
+            clocks,
+            rings: BTreeMap::new(),
+            streams: 0,
+            listed: None,
+            looked_for_dead: now,
+            clocked: now,
+            begun: now,
+            idle: false,
+            records: 0,
+            buffer: Vec::new(),
+            pids: host::namespace("pid"),
+            tcp,
+            unseen: Unseen::default(),
+        };
+        collector.write_clock();
+        collector.writer.flush();
+        Ok(collector)
+    }
+
+    /// Writes what the command is, and how it ended.
+    pub fn command(&mut self, command: &CommandBlock) {
+        self.writer.json(kind::COMMAND, 0, Clocks::monotonic(), command);
+    }
+
+    /// Whether a recorder is at work here.
+    pub fn is_idle(&self) -> bool {
+        self.rings.is_empty()
+    }
+
+    /// Whether the kernel records what preloading does not see.
+    pub fn has_kernel(&self) -> bool {
+        self.tcp.kernel_events()
+    }
+
+    /// Hands what was written so far to the kernel, for whoever reads along.
+    pub fn flush(&mut self) {
+        self.writer.flush();
+    }
+
+    /// Looks at all rings once; how many records there were.
+    pub fn round(&mut self) -> u64 {
+        self.find_rings();
+        let look_for_dead = self.looked_for_dead.elapsed() > Duration::from_millis(100);
+        if look_for_dead {
+            self.looked_for_dead = Instant::now();
+        }
+        let before = self.records;
+        let names: Vec<OsString> = self.rings.keys().cloned().collect();
+        for name in names {
+            let Some(ring) = self.rings.get(&name) else { continue };
+            // asked before the last look: nothing comes after it
+            let dead = look_for_dead && ring.our_pids && !alive(ring.pid);
+            if self.empty(&name) || dead {
+                self.remove(&name);
+            }
+        }
+        self.tcp.sample(&mut self.writer);
+        self.drain_unseen();
+        if self.clocked.elapsed() > Duration::from_secs(1) {
+            self.clocked = Instant::now();
+            self.write_clock();
+        }
+        if self.rings.is_empty()
+            && !self.idle
+            && (self.streams > 0 || self.begun.elapsed() > Duration::from_secs(1))
+        {
+            self.idle = true;
+            self.write_clock();
+            self.writer.block(kind::IDLE, 0, Clocks::monotonic(), &[]);
+            self.writer.flush();
+        }
+        self.records - before
+    }
+
+    /// What the kernel recorded of programs that preloading does not see.
+    fn drain_unseen(&mut self) {
+        if self.unseen.is_on() {
+            let seen: std::collections::HashSet<u32> = self.rings.values().map(|ring| ring.pid).collect();
+            self.records += self.unseen.drain(&seen, &mut self.streams, &mut self.tcp, &mut self.writer);
+        }
+    }
+
+    fn write_clock(&mut self) {
+        let now = self.clocks.now();
+        self.writer.block(kind::CLOCK, 0, now[1], now.map(u64::to_le_bytes).as_flattened());
+        self.writer.flush();
+    }
+
+    fn find_rings(&mut self) {
+        let Ok(about) = fs::metadata(&self.directory) else { return };
+        let changed = (about.mtime(), about.mtime_nsec());
+        // a change within the same tick of the file system's clock does not show
+        if let Some((seconds, nanoseconds, when)) = self.listed
+            && (seconds, nanoseconds) == changed
+            && when.elapsed() < Duration::from_millis(200)
+        {
+            return;
+        }
+        self.listed = Some((changed.0, changed.1, Instant::now()));
+        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        let mut new = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if let Some((tid, becomes)) = name.to_str().and_then(asks) {
+                self.unseen.begin(tid, becomes);
+                // who waits for that goes on
+                let _ = fs::remove_file(entry.path());
+            } else if name.as_encoded_bytes().ends_with(b".ring")
+                && !self.rings.contains_key(&name)
+                && let Some((ring, block)) = self.open_ring(&entry.path())
+            {
+                new.push((name, ring, block));
+            }
+        }
+        // parents before their children, programs before what they became
+        new.sort_by_key(|(_, _, block)| block.process);
+        let any = !new.is_empty();
+        for (name, mut ring, block) in new {
+            self.streams += 1;
+            ring.stream = self.streams;
+            self.tcp.process(block.pid, block.network);
+            self.writer.json(kind::THREAD, ring.stream, Clocks::monotonic(), &block);
+            self.rings.insert(name, ring);
+        }
+        if any {
+            // whoever waits for this host sees that it is not idle any more
+            self.idle = false;
+            self.writer.flush();
+        }
+    }
+
+    /// `None`: it is no ring, or is not finished yet.
+    fn open_ring(&self, path: &Path) -> Option<(Ring, ThreadBlock)> {
+        let file = File::options().read(true).write(true).open(path).ok()?;
+        let mut page = [0; ring::AT_TAIL + 8];
+        file.read_exact_at(&mut page, 0).ok()?;
+        let word32 = |at: usize| u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
+        let word64 = |at: usize| u64::from(word32(at)) | u64::from(word32(at + 4)) << 32;
+        let slots = word32(ring::AT_SLOTS);
+        if word64(ring::AT_MAGIC) != ring::MAGIC || !slots.is_power_of_two() || slots > 1 << 20 {
+            return None;
+        }
+        let name = &page[ring::AT_NAME..ring::AT_NAME + 16];
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let block = ThreadBlock {
+            process: word64(ring::AT_PROCESS),
+            pid: word32(ring::AT_PID),
+            tid: word32(ring::AT_TID),
+            parent: word32(ring::AT_PPID),
+            pids: word64(ring::AT_PID_NAMESPACE),
+            network: word64(ring::AT_NETWORK),
+            name: String::from_utf8_lossy(name).into_owned(),
+        };
+        let ring = Ring {
+            path: path.into(),
+            file,
+            stream: 0,
+            slots: u64::from(slots),
+            tail: word64(ring::AT_TAIL),
+            lost: 0,
+            pid: block.pid,
+            our_pids: block.pids == self.pids,
+            network: block.network,
+        };
+        Some((ring, block))
+    }
+
+    /// Takes what is in a ring; whether its thread has ended.
+    fn empty(&mut self, name: &OsString) -> bool {
+        let Some(ring) = self.rings.get_mut(name) else { return false };
+        let mut words = [0; ring::AT_CLOSED + 4 - ring::AT_HEAD];
+        if ring.file.read_exact_at(&mut words, ring::AT_HEAD as u64).is_err() {
+            return true;
+        }
+        let word64 = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| words[at - ring::AT_HEAD + i]));
+        let (head, mut lost) = (word64(ring::AT_HEAD), word64(ring::AT_LOST));
+        let closed = words[ring::AT_CLOSED - ring::AT_HEAD] != 0;
+        let at = Clocks::monotonic();
+        let new = head.wrapping_sub(ring.tail);
+        if new > ring.slots {
+            // nothing that a recorder does: what it held cannot be trusted
+            lost = lost.max(ring.lost).saturating_add(new.min(ring.slots));
+            ring.tail = head;
+        } else if new > 0 {
+            self.buffer.resize(new as usize * RECORD, 0);
+            let first = (ring.slots - ring.tail % ring.slots).min(new) as usize * RECORD;
+            let place = |slot: u64| (ring::HEADER + (slot % ring.slots) as usize * RECORD) as u64;
+            let (one, two) = self.buffer.split_at_mut(first);
+            if ring.file.read_exact_at(one, place(ring.tail)).is_ok()
+                && ring.file.read_exact_at(two, ring::HEADER as u64).is_ok()
+            {
+                self.tcp.learn(ring.network, &self.buffer);
+                self.writer.block(kind::RECORDS, ring.stream, at, &self.buffer);
+                self.records += new;
+            } else {
+                lost = lost.saturating_add(new);
+            }
+            ring.tail = head;
+            let _ = ring.file.write_all_at(&head.to_le_bytes(), ring::AT_TAIL as u64);
+        }
+        if lost > ring.lost {
+            self.writer.block(kind::LOST, ring.stream, at, &(lost - ring.lost).to_le_bytes());
+            ring.lost = lost;
+        }
+        closed
+    }
+
+    fn remove(&mut self, name: &OsString) {
+        // once more: it may have written between the last look and its end
+        self.empty(name);
+        if let Some(ring) = self.rings.remove(name) {
+            let _ = fs::remove_file(&ring.path);
+        }
+    }
+
+    /// Ends the session: what is still in rings is written, then they and the directory are removed.
+    pub fn end(mut self) -> Totals {
+        let mut warnings = Vec::new();
+        self.find_rings();
+        let running: std::collections::BTreeSet<u32> = self
+            .rings
+            .values()
+            .filter(|ring| ring.our_pids && alive(ring.pid))
+            .map(|ring| ring.pid)
+            .collect();
+        if !running.is_empty() {
+            let list: Vec<String> = running.iter().take(8).map(u32::to_string).collect();
+            warnings.push(format!(
+                "{} processes were still running when the command ended; their records end there (process {}{})",
+                running.len(),
+                list.join(", "),
+                if running.len() > 8 { ", ..." } else { "" }
+            ));
+        }
+        let _ = self.session.write_all_at(&1u32.to_le_bytes(), session::AT_STOP as u64);
+        let names: Vec<OsString> = self.rings.keys().cloned().collect();
+        names.iter().for_each(|name| self.remove(name));
+        self.drain_unseen();
+        warnings.extend(self.unseen.warnings());
+        let known = self.tcp.warnings().len();
+        self.tcp.finish(&mut self.writer);
+        warnings.extend(self.tcp.warnings()[known..].iter().cloned());
+
+        let mut words = [0; 24];
+        let _ = self.session.read_exact_at(&mut words, session::AT_PROCESSES as u64);
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| words[at + i]));
+        let (processes, failed, nested) = (number(0) + self.unseen.processes(), number(8), number(16));
+        if failed > 0 {
+            warnings.push(format!(
+                "{failed} calls were not recorded: there was no room in shared memory, or a process had lost sight of it (chroot, another user)"
+            ));
+        }
+        if nested > 0 {
+            warnings.push(format!(
+                "{nested} calls in signal handlers were not recorded, because they interrupted the recorder"
+            ));
+        }
+        self.write_clock();
+        let at = Clocks::monotonic();
+        warnings.iter().for_each(|text| self.writer.block(kind::WARNING, 0, at, text.as_bytes()));
+        self.writer.block(kind::IDLE, 0, at, &[]);
+        self.writer.flush();
+        if let Some(why) = &self.writer.failure {
+            warnings.push(format!(
+                "{}: {why}; {} kB of what was recorded could not be written",
+                self.path.display(),
+                self.writer.unwritten.div_ceil(1024)
+            ));
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+        Totals { records: self.records, processes, warnings }
+    }
+}
+
+/// What the name of a file asks for: that the kernel records this thread, which becomes a program that preloading does not see, or
+/// starts one.
+fn asks(name: &str) -> Option<(u32, bool)> {
+    let (tid, how) = name.split_once('.')?;
+    let becomes = match how {
+        "exec" => true,
+        "spawn" => false,
+        _ => return None,
+    };
+    Some((tid.parse().ok()?, becomes))
+}
+
+fn alive(pid: u32) -> bool {
+    // a process of another user is there as well
+    !matches!(
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), None),
+        Err(nix::errno::Errno::ESRCH)
+    )
+}
+
+/// A host's name as part of a file's.
+fn file_name(name: &str) -> String {
+    let safe: String = name
+        .chars()
+        .take(64)
+        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
+        .collect();
+    if safe.is_empty() || safe.starts_with('.') { format!("host{safe}") } else { safe }
+}

@@ -1,0 +1,663 @@
+//! Reads the files of a run, from one host or several, as one stream of events.
+//!
+//! Two passes: [`open`] looks at everything once, for what notes tell (sockets, processes, addresses), for what there is of each
+//! thread, and for what sets hosts' clocks beside each other; [`Events::for_each`] then only decodes.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use polyrail_core::trace::{Call, Class, Record, Span, flags, note};
+
+use crate::collect::{CommandBlock, ThreadBlock};
+use crate::diag::{SAMPLE_BYTES, Sample, tcp_info};
+use crate::file::{Block, Next, Reader, kind};
+use crate::host::HostBlock;
+use crate::kernel::{KERNEL_BYTES, KernelRecord};
+use crate::model::{
+    CallEvent, Event, Events, Host, KernelEvent, Kind, MpiEvent, MpiWorld, Process, Run, Socket, TcpSample,
+    Thread,
+};
+use crate::notes::{self, u32_at, u64_at};
+use crate::records::Records;
+
+mod clocks;
+
+use clocks::{Aligned, Ticks};
+
+/// Why a recording cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing is there.
+    #[error("{} holds no recording of polyrail trace (no .trace file)", .0.display())]
+    Nothing(PathBuf),
+    /// A file cannot be read, or is none of ours.
+    #[error("{}: {source}", .path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A file, and what its numbers mean.
+#[derive(Debug, Default)]
+struct Source {
+    path: PathBuf,
+    host: HostBlock,
+    /// Network namespaces of its threads, and the hosts that stand for them.
+    hosts: HashMap<u64, u32>,
+    ticks: Ticks,
+    /// From the host's monotonic clock to that of the first.
+    aligned: Aligned,
+    /// Threads by the stream's number.
+    streams: HashMap<u32, Stream>,
+    programs: Vec<Program>,
+    /// Index into `programs` by the number in the session.
+    numbers: HashMap<u64, usize>,
+    /// Addresses by their numbers in records.
+    addresses: HashMap<u32, SocketAddr>,
+    /// Sockets by the kernel's cookie.
+    cookies: HashMap<u64, u32>,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    thread: u32,
+    /// Index into [`Source::programs`].
+    program: usize,
+    /// System calls as the kernel saw them: times are nanoseconds of the monotonic clock.
+    by_kernel: bool,
+}
+
+/// What the threads of a process share, from one `exec` or fork to the next.
+#[derive(Debug, Default)]
+struct Program {
+    /// Index into [`Run::processes`].
+    process: u32,
+    /// Sockets by its own numbers.
+    sockets: HashMap<u32, u32>,
+}
+
+/// A recording that was opened.
+#[derive(Debug)]
+pub struct Recorded {
+    run: Run,
+    sources: Vec<Source>,
+}
+
+/// Opens a run: directories of one run, or single files.
+///
+/// # Errors
+/// There is none, or one cannot be read. A file that ends early is none of these: what is there is used, and the run's
+/// warnings say what is not.
+pub fn open(places: &[PathBuf]) -> Result<Recorded, Error> {
+    let mut paths = Vec::new();
+    for place in places {
+        let before = paths.len();
+        if place.is_file() {
+            paths.push(place.clone());
+        } else {
+            let failed = |source| Error::File { path: place.clone(), source };
+            for entry in fs::read_dir(place).map_err(failed)? {
+                let path = entry.map_err(failed)?.path();
+                if path.extension().is_some_and(|end| end == "trace") {
+                    paths.push(path);
+                }
+            }
+        }
+        if paths.len() == before {
+            return Err(Error::Nothing(place.clone()));
+        }
+    }
+    paths.sort();
+    let mut opening = Opening::default();
+    for path in &paths {
+        opening.read(path).map_err(|source| Error::File { path: path.clone(), source })?;
+    }
+    // the command's own host is the first, and its clock the one that counts
+    opening.finish().map_err(|source| Error::File { path: paths[0].clone(), source })
+}
+
+/// What is gathered while files are read for the first time.
+#[derive(Debug, Default)]
+struct Opening {
+    run: Run,
+    sources: Vec<Source>,
+    command: Option<usize>,
+    /// First and last ticks of threads, by thread.
+    thread_ticks: Vec<(u64, u64)>,
+    /// The same of sockets, with the source whose ticks they are, and whether they are nanoseconds.
+    socket_ticks: Vec<(usize, bool, u64, u64)>,
+    /// Processes by source, id and namespace of ids.
+    pids: HashMap<(usize, u32, u64), u32>,
+    unseen: HashMap<(u32, String), u32>,
+}
+
+fn grow((first, last): &mut (u64, u64), start: u64, end: u64) {
+    *first = (*first).min(start);
+    *last = (*last).max(end);
+}
+
+impl Opening {
+    fn read(&mut self, path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let mut reader = Reader::new(BufReader::with_capacity(1 << 18, file), length)?;
+        self.sources.push(Source { path: path.into(), ..Source::default() });
+        let mut block = Block::default();
+        loop {
+            match reader.next(&mut block)? {
+                Next::Block => self.block(&block),
+                Next::End => break,
+                Next::Broken(bytes) => {
+                    let text = format!(
+                        "{}: the recording broke off; the last {bytes} bytes of the file are no whole block and are left out",
+                        path.display()
+                    );
+                    self.run.warnings.push(text);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: &Block) {
+        let at = self.sources.len() - 1;
+        let payload = &block.payload[..];
+        match block.kind {
+            kind::HOST => {
+                if let Ok(host) = serde_json::from_slice(payload) {
+                    self.sources[at].host = host;
+                }
+            }
+            kind::COMMAND => {
+                if let Ok(command) = serde_json::from_slice::<CommandBlock>(payload) {
+                    (self.run.command, self.run.date, self.run.status) =
+                        (command.words, command.date, command.status);
+                    self.command = Some(at);
+                }
+            }
+            kind::WARNING => {
+                let text = String::from_utf8_lossy(&payload[..payload.len().min(2000)]).into_owned();
+                if !self.run.warnings.contains(&text) {
+                    self.run.warnings.push(text);
+                }
+            }
+            kind::CLOCK => {
+                let [ticks, monotonic] = [0, 8].map(|place| u64_at(payload, place));
+                self.sources[at].ticks.pair(ticks, monotonic);
+            }
+            kind::LOST => {
+                if let Some(stream) = self.sources[at].streams.get(&block.stream) {
+                    let lost = &mut self.run.threads[stream.thread as usize].lost;
+                    *lost = lost.saturating_add(u64_at(payload, 0));
+                }
+            }
+            kind::THREAD => {
+                if let Ok(thread) = serde_json::from_slice(payload) {
+                    self.thread(block.stream, &thread);
+                }
+            }
+            kind::RECORDS | kind::SYSCALLS => self.records(block, payload),
+            _ => {}
+        }
+    }
+
+    fn host(&mut self, network: u64) -> u32 {
+        let at = self.sources.len() - 1;
+        let source = &mut self.sources[at];
+        let network = if network == 0 { source.host.network } else { network };
+        if let Some(host) = source.hosts.get(&network) {
+            return *host;
+        }
+        let own = network == source.host.network;
+        let mut name = source.host.name.clone();
+        if !own {
+            name = format!("{name}, network {network}");
+        }
+        // the same machine may have had several collectors, one after the other
+        let mut earlier = self.sources[..at].iter().map(|other| (&other.host, &other.hosts));
+        let source = &self.sources[at];
+        let known = earlier.find_map(|(other, hosts)| {
+            (other.boot == source.host.boot && other.name == source.host.name && !other.boot.is_empty())
+                .then(|| hosts.get(&network).copied())
+                .flatten()
+        });
+        let host = known.unwrap_or_else(|| {
+            if self.run.hosts.iter().any(|host| host.name == name) {
+                name = format!("{name} ({})", self.run.hosts.len() + 1);
+            }
+            self.run.hosts.push(Host {
+                name,
+                kernel: source.host.kernel.clone(),
+                processors: source.host.processors,
+                addresses: if own { source.host.addresses.clone() } else { Vec::new() },
+                settings: if own { source.host.settings.clone() } else { Vec::new() },
+                clock_error: None,
+                kernel_events: source.host.kernel_events,
+            });
+            self.run.hosts.len() as u32 - 1
+        });
+        self.sources[at].hosts.insert(network, host);
+        host
+    }
+
+    fn thread(&mut self, stream: u32, block: &ThreadBlock) {
+        let host = self.host(block.network);
+        let at = self.sources.len() - 1;
+        let program = match self.sources[at].numbers.get(&block.process) {
+            Some(program) => *program,
+            None => {
+                // by exec, a process becomes another program and stays the same process; one that had ended is another
+                let same = self.pids.get(&(at, block.pid, block.pids)).copied();
+                let same = same.filter(|process| self.run.processes[*process as usize].status.is_none());
+                let process = same.unwrap_or_else(|| {
+                    let is_parent = |process: &Process| process.host == host && process.pid == block.parent;
+                    let parent = self.run.processes.iter().rposition(is_parent).map(|index| index as u32);
+                    let command = vec![block.name.clone()];
+                    self.run.processes.push(Process {
+                        host,
+                        pid: block.pid,
+                        parent,
+                        command,
+                        ..Process::default()
+                    });
+                    self.run.processes.len() as u32 - 1
+                });
+                self.pids.insert((at, block.pid, block.pids), process);
+                let source = &mut self.sources[at];
+                source.programs.push(Program { process, sockets: HashMap::new() });
+                source.numbers.insert(block.process, source.programs.len() - 1);
+                source.programs.len() - 1
+            }
+        };
+        let thread = self.run.threads.len() as u32;
+        let process = self.sources[at].programs[program].process;
+        self.run.threads.push(Thread {
+            process,
+            tid: block.tid,
+            name: block.name.clone(),
+            records: 0,
+            lost: 0,
+        });
+        self.thread_ticks.push((u64::MAX, 0));
+        self.sources[at].streams.insert(stream, Stream { thread, program, by_kernel: false });
+    }
+
+    fn records(&mut self, block: &Block, payload: &[u8]) {
+        let at = self.sources.len() - 1;
+        let Some((thread, program)) =
+            self.sources[at].streams.get(&block.stream).map(|known| (known.thread, known.program))
+        else {
+            return;
+        };
+        let by_kernel = block.kind == kind::SYSCALLS;
+        if let Some(stream) = self.sources[at].streams.get_mut(&block.stream) {
+            stream.by_kernel = by_kernel;
+        }
+        let mut count = 0;
+        let mut ticks = self.thread_ticks[thread as usize];
+        let mut notes = Vec::new();
+        for (record, payload) in Records::new(payload) {
+            grow(&mut ticks, record.start, record.start.saturating_add(record.took.ticks()));
+            if record.call == 0 {
+                notes.push((record, payload));
+            } else {
+                count += 1;
+            }
+        }
+        self.thread_ticks[thread as usize] = ticks;
+        self.run.threads[thread as usize].records += count;
+        for (record, payload) in notes {
+            self.note(&record, payload, thread, program, by_kernel);
+        }
+    }
+
+    fn note(&mut self, record: &Record, payload: &[u8], thread: u32, program: usize, by_kernel: bool) {
+        let at = self.sources.len() - 1;
+        let index = self.run.threads[thread as usize].process;
+        let about = &mut self.run.processes[index as usize];
+        match record.flags {
+            note::SOCKET => {
+                if let Some(socket) = notes::socket(payload) {
+                    self.socket(&socket, index, program, (record.start, by_kernel));
+                }
+            }
+            note::ADDRESS => {
+                if let Some(address) = payload.get(8..).and_then(notes::address) {
+                    self.sources[at].addresses.insert(u32_at(payload, 0), address);
+                }
+            }
+            note::PROCESS => {
+                let words = notes::words(payload.get(8..).unwrap_or_default());
+                if !words.is_empty() {
+                    about.command = words;
+                } else if let Some(parent) = about.parent {
+                    // forked: the same program as its parent
+                    let command = self.run.processes[parent as usize].command.clone();
+                    self.run.processes[index as usize].command = command;
+                }
+            }
+            note::UNSEEN => {
+                let path = String::from_utf8_lossy(payload.get(8..).unwrap_or_default()).into_owned();
+                *self.unseen.entry((u32_at(payload, 4), path)).or_default() += 1;
+            }
+            note::MPI => {
+                let library = String::from_utf8_lossy(payload.get(8..).unwrap_or_default());
+                let library = library.lines().next().unwrap_or_default().trim().to_string();
+                about.mpi = Some(MpiWorld { rank: u32_at(payload, 0), size: u32_at(payload, 4), library });
+            }
+            note::EXIT => about.status = Some(u32_at(payload, 0) as i32),
+            _ => {}
+        }
+    }
+
+    fn socket(
+        &mut self,
+        told: &notes::SocketNote,
+        index: u32,
+        program: usize,
+        (ticks, by_kernel): (u64, bool),
+    ) {
+        let at = self.sources.len() - 1;
+        let known = (told.cookie != 0).then(|| self.sources[at].cookies.get(&told.cookie).copied()).flatten();
+        let socket = known.unwrap_or_else(|| {
+            self.run.sockets.push(Socket {
+                cookie: told.cookie,
+                kind: told.kind,
+                process: index,
+                ..Socket::default()
+            });
+            self.socket_ticks.push((at, by_kernel, ticks, ticks));
+            self.run.sockets.len() as u32 - 1
+        });
+        if told.cookie != 0 {
+            self.sources[at].cookies.insert(told.cookie, socket);
+        }
+        let about = &mut self.run.sockets[socket as usize];
+        about.listening |= told.listening;
+        about.local = told.local.or(about.local);
+        about.remote = told.remote.or(about.remote);
+        let (_, theirs, first, last) = &mut self.socket_ticks[socket as usize];
+        if *theirs == by_kernel {
+            (*first, *last) = ((*first).min(ticks), (*last).max(ticks));
+        }
+        self.sources[at].programs[program].sockets.insert(told.number, socket);
+    }
+
+    fn finish(mut self) -> io::Result<Recorded> {
+        let first = self.command.unwrap_or(0);
+        self.find_peers();
+        for ((reason, path), times) in std::mem::take(&mut self.unseen) {
+            let by_kernel = self.is_by_kernel(&path);
+            self.run.warnings.push(unseen(reason, &path, times, by_kernel));
+        }
+        let lost: u64 = self.run.threads.iter().map(|thread| thread.lost).sum();
+        if lost > 0 {
+            let threads = self.run.threads.iter().filter(|thread| thread.lost > 0).count();
+            self.run.warnings.push(format!(
+                "{lost} records of {threads} threads were lost, because their rings were full: counts and bytes are too low by them"
+            ));
+        }
+        if self.command.is_none() {
+            self.run.warnings.push("the file that says what command was traced is not here".into());
+        } else if self.run.status.is_none() {
+            self.run.warnings.push("the recording broke off before the command ended".into());
+        }
+        if self.run.processes.is_empty() {
+            self.run.warnings.push(
+                "nothing was recorded: no process of the command loaded the recorder (static programs and most Go programs cannot be \
+                 seen that way)"
+                    .into(),
+            );
+        }
+        let mut recorded = Recorded { run: self.run, sources: self.sources };
+        let spans = (&self.thread_ticks[..], &self.socket_ticks[..]);
+        clocks::align(&mut recorded, first)?;
+        recorded.set_spans(spans);
+        Ok(recorded)
+    }
+
+    /// Whether the kernel recorded calls of a program of this name.
+    fn is_by_kernel(&self, path: &str) -> bool {
+        let name = |path: &str| Path::new(path).file_name().map(|name| name.to_owned());
+        self.sources.iter().flat_map(|source| source.streams.values()).filter(|stream| stream.by_kernel).any(
+            |stream| {
+                let process = self.run.threads[stream.thread as usize].process;
+                let words = &self.run.processes[process as usize].command;
+                words.first().and_then(|word| name(word)) == name(path)
+            },
+        )
+    }
+
+    /// Two sockets are the ends of one connection when each is connected to the other's name, at the same time.
+    fn find_peers(&mut self) {
+        let mut by_names: HashMap<(SocketAddr, SocketAddr, Kind), Vec<u32>> = HashMap::new();
+        let named = |socket: &Socket| Some((socket.local?, socket.remote?, socket.kind));
+        for (index, socket) in self.run.sockets.iter().enumerate() {
+            if let (Some(names), false) = (named(socket), socket.listening) {
+                by_names.entry(names).or_default().push(index as u32);
+            }
+        }
+        // the n-th use of a pair of names on one side is the n-th on the other
+        for ((local, remote, transport), ours) in &by_names {
+            let Some(theirs) = by_names.get(&(*remote, *local, *transport)) else { continue };
+            for (a, b) in ours.iter().zip(theirs) {
+                if a != b {
+                    self.run.sockets[*a as usize].peer = Some(*b);
+                }
+            }
+        }
+    }
+}
+
+fn unseen(reason: u32, path: &str, times: u32, by_kernel: bool) -> String {
+    use note::unseen;
+    let why = match reason {
+        unseen::STATIC => "it is linked without the dynamic loader",
+        unseen::PRIVILEGED => "it runs with another user's rights",
+        unseen::FOREIGN => "it is of another architecture than the recorder",
+        unseen::IO_URING => "it uses io_uring for sockets",
+        _ => "of an unknown kind",
+    };
+    let times = if times == 1 { String::new() } else { format!(", {times} times") };
+    let how = match by_kernel {
+        true => "by the kernel: times are longer, and what vectors hold is not known",
+        false => "not at all (as root, the kernel may record it)",
+    };
+    format!("{path} was run{times} and {why}: its calls were recorded {how}")
+}
+
+impl Source {
+    /// When a moment in ticks (or nanoseconds) was, on the run's time line.
+    fn time(&self, ticks: u64, nanoseconds: bool) -> u64 {
+        self.aligned.time(if nanoseconds { ticks } else { self.ticks.monotonic(ticks) })
+    }
+}
+
+impl Recorded {
+    fn set_spans(&mut self, (threads, sockets): (&[(u64, u64)], &[(usize, bool, u64, u64)])) {
+        let run = &mut self.run;
+        run.span = (u64::MAX, 0);
+        for process in &mut run.processes {
+            process.span = (u64::MAX, 0);
+        }
+        for source in &self.sources {
+            for stream in source.streams.values() {
+                let (first, last) = threads[stream.thread as usize];
+                if first <= last {
+                    let (first, last) =
+                        (source.time(first, stream.by_kernel), source.time(last, stream.by_kernel));
+                    let process = run.threads[stream.thread as usize].process;
+                    grow(&mut run.processes[process as usize].span, first, last);
+                    grow(&mut run.span, first, last);
+                }
+            }
+        }
+        for (socket, (source, by_kernel, first, last)) in run.sockets.iter_mut().zip(sockets) {
+            let source = &self.sources[*source];
+            socket.span = (source.time(*first, *by_kernel), source.time(*last, *by_kernel));
+        }
+        for process in &mut run.processes {
+            if process.span.0 > process.span.1 {
+                process.span = (0, 0);
+            }
+        }
+        if run.span.0 > run.span.1 {
+            run.span = (0, 0);
+        }
+    }
+
+    /// Passes over the sources, block by block in the order of time.
+    fn each_block(&self, each: &mut dyn FnMut(&Source, &Block)) -> io::Result<()> {
+        struct Open<'a> {
+            source: &'a Source,
+            reader: Reader<BufReader<File>>,
+            block: Block,
+            at: Option<u64>,
+        }
+        impl Open<'_> {
+            fn advance(&mut self) -> io::Result<()> {
+                self.at = match self.reader.next(&mut self.block)? {
+                    Next::Block => Some(self.source.aligned.time(self.block.at)),
+                    _ => None,
+                };
+                Ok(())
+            }
+        }
+        let mut all = Vec::new();
+        for source in &self.sources {
+            let file = File::open(&source.path)?;
+            let length = file.metadata()?.len();
+            let reader = Reader::new(BufReader::with_capacity(1 << 18, file), length)?;
+            let mut open = Open { source, reader, block: Block::default(), at: None };
+            open.advance()?;
+            all.push(open);
+        }
+        while let Some(next) = all.iter_mut().filter(|open| open.at.is_some()).min_by_key(|open| open.at) {
+            each(next.source, &next.block);
+            next.advance()?;
+        }
+        Ok(())
+    }
+}
+
+impl Events for Recorded {
+    fn run(&self) -> &Run {
+        &self.run
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(&Event)) -> Result<(), io::Error> {
+        self.each_block(&mut |source, block| match block.kind {
+            kind::RECORDS | kind::SYSCALLS => {
+                if let Some(stream) = source.streams.get(&block.stream) {
+                    for (record, payload) in Records::new(&block.payload) {
+                        if let Some(event) = source.event(stream, &record, payload) {
+                            each(&event);
+                        }
+                    }
+                }
+            }
+            kind::TCP => {
+                for bytes in block.payload.as_chunks::<SAMPLE_BYTES>().0 {
+                    let Sample { cookie, tcp } = Sample::from_bytes(bytes);
+                    if let Some(socket) = source.cookies.get(&cookie) {
+                        each(&Event::Tcp(TcpSample {
+                            socket: *socket,
+                            at: source.aligned.time(tcp.at),
+                            ..tcp
+                        }));
+                    }
+                }
+            }
+            kind::KERNEL => {
+                for bytes in block.payload.as_chunks::<KERNEL_BYTES>().0 {
+                    if let Some(KernelRecord { at, cookie, what }) = KernelRecord::from_bytes(bytes)
+                        && let Some(socket) = source.cookies.get(&cookie)
+                    {
+                        each(&Event::Kernel(KernelEvent {
+                            socket: *socket,
+                            at: source.aligned.time(at),
+                            what,
+                        }));
+                    }
+                }
+            }
+            _ => {}
+        })
+    }
+}
+
+impl Source {
+    fn event(&self, stream: &Stream, record: &Record, payload: &[u8]) -> Option<Event> {
+        if record.call == 0 {
+            return self.last_word(stream, record, payload);
+        }
+        let call = Call::from_number(record.call)?;
+        let start = self.time(record.start, stream.by_kernel);
+        let end = self.time(record.start.saturating_add(record.took.ticks()), stream.by_kernel);
+        let took = end.saturating_sub(start);
+        let run = record.flags & flags::RUN != 0;
+        let calls = if run { record.rest[3].max(1) } else { 1 };
+        if record.call >= Call::MpiInit as u8 {
+            let fields = record.mpi_fields();
+            let bytes = if run { 0 } else { fields.bytes };
+            return Some(Event::Mpi(MpiEvent {
+                thread: stream.thread,
+                call,
+                start,
+                took,
+                calls,
+                peer: fields.peer,
+                tag: fields.tag,
+                bytes,
+                comm: fields.comm,
+            }));
+        }
+        let fields = record.socket_fields();
+        let moves = matches!(call.class(), Class::Send | Class::Receive);
+        let many = matches!(call, Call::SendMMsg | Call::RecvMMsg);
+        let bytes = match (moves && fields.result > 0, many) {
+            (true, true) => fields.arg,
+            (true, false) => fields.result as u32,
+            _ => 0,
+        };
+        let inside = if run { self.ticks.length(Span(fields.arg).ticks()).min(took) } else { took };
+        Some(Event::Call(CallEvent {
+            thread: stream.thread,
+            call,
+            start,
+            took,
+            inside,
+            calls,
+            socket: self.programs[stream.program].sockets.get(&fields.socket).copied(),
+            result: fields.result,
+            bytes,
+            asked: if run { 0 } else { fields.arg },
+            to: if moves && !run && fields.arg2 != 0 {
+                self.addresses.get(&fields.arg2).copied()
+            } else {
+                None
+            },
+            in_mpi: record.flags & flags::IN_MPI != 0,
+        }))
+    }
+
+    /// What the kernel said of a connection when it was closed.
+    fn last_word(&self, stream: &Stream, record: &Record, payload: &[u8]) -> Option<Event> {
+        if record.flags != note::TCP_INFO {
+            return None;
+        }
+        let socket = *self.programs[stream.program].sockets.get(&u32_at(payload, 0))?;
+        let mut sample = tcp_info(payload.get(24..)?);
+        (sample.socket, sample.at, sample.send_free) =
+            (socket, self.time(record.start, stream.by_kernel), u32_at(payload, 4));
+        sample.congestion.copy_from_slice(payload.get(8..24)?);
+        Some(Event::Tcp(sample))
+    }
+}

@@ -1,0 +1,235 @@
+//! What the collector knows of the TCP connections of traced processes, and when it asks the kernel about them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::time::{Duration, Instant};
+
+use polyrail_core::trace::note;
+
+use crate::diag::{Diag, Sample, Wanted, monotonic};
+use crate::file::{Writer, kind};
+use crate::host;
+use crate::kernel::{KERNEL_BYTES, Kernel};
+use crate::notes::{self, SocketNote};
+use crate::records::Records;
+
+/// How often connections are looked at, at most.
+const PERIOD: Duration = Duration::from_millis(10);
+/// A hundredth of a processor's time is what looking may take.
+const SHARE: u32 = 100;
+/// Longest look at once.
+const LONGEST: Duration = Duration::from_millis(2);
+/// How long a connection that is gone is kept, for kernel events that are yet to be read.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Connections of the processes that are recorded.
+#[derive(Debug, Default)]
+pub struct Tcp {
+    connections: HashMap<u64, Connection>,
+    /// A way to ask for each network namespace that traced processes are in, and whom to ask about; `None`: it could not be opened.
+    networks: BTreeMap<u64, Option<Network>>,
+    kernel: Option<Kernel>,
+    warnings: Vec<String>,
+    next: Option<Instant>,
+    samples: Vec<Sample>,
+    payload: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Network {
+    diag: Diag,
+    wanted: Vec<Wanted>,
+    /// Where the next look begins: there may be more connections than can be looked at at once.
+    at: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Connection {
+    wanted: Wanted,
+    latest: Option<Sample>,
+    gone: Option<Instant>,
+}
+
+impl Tcp {
+    /// `with_kernel`: kernel events too, where they can be had. Otherwise the [warnings](Self::warnings) say why not.
+    pub fn new(with_kernel: bool) -> Tcp {
+        let mut tcp = Tcp::default();
+        if with_kernel {
+            match Kernel::open() {
+                Ok(kernel) => tcp.kernel = Some(kernel),
+                Err(why) => tcp.warnings.push(why.to_string()),
+            }
+        }
+        tcp
+    }
+
+    /// Whether kernel events are recorded.
+    pub fn kernel_events(&self) -> bool {
+        self.kernel.is_some()
+    }
+
+    /// What the user must know.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// A process appeared, in a network namespace.
+    pub fn process(&mut self, pid: u32, network: u64) {
+        if self.networks.contains_key(&network) {
+            return;
+        }
+        let opened =
+            if network == host::namespace("net") || network == 0 { Diag::open() } else { open_in(pid) };
+        if let Err(why) = &opened {
+            self.warnings.push(format!(
+                "TCP connections in the network namespace of process {pid} are not looked at while they are open: {why}"
+            ));
+        }
+        self.networks.insert(network, opened.ok().map(|diag| Network { diag, wanted: Vec::new(), at: 0 }));
+    }
+
+    /// Takes note of sockets in what a thread recorded.
+    pub fn learn(&mut self, network: u64, records: &[u8]) {
+        for (record, payload) in Records::new(records) {
+            if record.call != 0 || record.flags != note::SOCKET {
+                continue;
+            }
+            if let Some(socket) = notes::socket(payload) {
+                self.connection(network, &socket);
+            }
+        }
+    }
+
+    /// Takes note of a socket, if it is a TCP connection.
+    pub(crate) fn connection(&mut self, network: u64, socket: &SocketNote) {
+        let (true, Some(local), Some(remote)) =
+            (socket.is_tcp() && socket.cookie != 0, socket.local, socket.remote)
+        else {
+            return;
+        };
+        let wanted = Wanted { cookie: socket.cookie, local, remote };
+        if self.connections.get(&socket.cookie).is_some_and(|known| known.wanted == wanted) {
+            return;
+        }
+        self.connections.insert(socket.cookie, Connection { wanted, latest: None, gone: None });
+        if let Some(Some(network)) = self.networks.get_mut(&network) {
+            network.wanted.retain(|other| other.cookie != wanted.cookie);
+            network.wanted.push(wanted);
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.want(&wanted);
+        }
+    }
+
+    /// Reads kernel events, and looks at connections if it is time to.
+    pub fn sample(&mut self, writer: &mut Writer) {
+        let now = Instant::now();
+        self.drain_kernel(writer);
+        if self.next.is_some_and(|next| now < next) {
+            return;
+        }
+        let begun = Instant::now();
+        self.samples.clear();
+        for network in self.networks.values_mut().flatten() {
+            network.look(&mut self.samples, |cookie| {
+                if let Some(connection) = self.connections.get_mut(&cookie) {
+                    connection.gone.get_or_insert(now);
+                }
+            });
+        }
+        self.write_samples(writer);
+        self.forget(now);
+        self.next = Some(now + (begun.elapsed() * SHARE).max(PERIOD));
+    }
+
+    fn write_samples(&mut self, writer: &mut Writer) {
+        self.payload.clear();
+        for sample in &self.samples {
+            if let Some(connection) = self.connections.get_mut(&sample.cookie) {
+                // a connection at rest says nothing new
+                let told = connection.latest.is_some_and(|latest| at_rest(&latest, sample));
+                connection.latest = Some(*sample);
+                if !told {
+                    self.payload.extend(sample.to_bytes());
+                }
+            }
+        }
+        if !self.payload.is_empty() {
+            writer.block(kind::TCP, 0, monotonic().unwrap_or(0), &self.payload);
+        }
+    }
+
+    fn drain_kernel(&mut self, writer: &mut Writer) {
+        let Some(kernel) = &mut self.kernel else { return };
+        self.payload.clear();
+        if let Err(why) = kernel.drain(&mut |record| self.payload.extend(record.to_bytes())) {
+            self.warnings.push(format!("kernel events could not be read any more: {why}"));
+            self.kernel = None;
+        }
+        for part in self.payload.chunks(KERNEL_BYTES << 12) {
+            writer.block(kind::KERNEL, 0, monotonic().unwrap_or(0), part);
+        }
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let kernel = &mut self.kernel;
+        self.connections.retain(|cookie, connection| {
+            let keep = connection.gone.is_none_or(|gone| now.duration_since(gone) < LINGER);
+            if let (false, Some(kernel)) = (keep, kernel.as_mut()) {
+                kernel.forget(*cookie);
+            }
+            keep
+        });
+    }
+
+    /// A last look at everything. What was missed is among the warnings afterwards.
+    pub fn finish(&mut self, writer: &mut Writer) {
+        self.next = None;
+        self.sample(writer);
+        // events that were held back for want of knowledge
+        std::thread::sleep(Duration::from_millis(20));
+        self.drain_kernel(writer);
+        if let Some(lost) = self.kernel.as_ref().map(Kernel::lost).filter(|lost| *lost > 0) {
+            self.warnings.push(format!(
+                "the kernel lost {lost} events (of all connections of the machine), because they were not read fast enough: \
+                 times of retransmissions may be missing; their number is still right"
+            ));
+        }
+    }
+}
+
+impl Network {
+    /// Looks at as many connections as there is time for, and says which are no more.
+    fn look(&mut self, samples: &mut Vec<Sample>, mut gone: impl FnMut(u64)) {
+        if self.at >= self.wanted.len() {
+            self.at = 0;
+        }
+        let done = self.diag.sample(&self.wanted[self.at..], LONGEST, samples).unwrap_or(0);
+        let (before, ended) = (self.wanted.len(), self.diag.gone());
+        ended.iter().for_each(|cookie| gone(*cookie));
+        self.wanted.retain(|wanted| !ended.contains(&wanted.cookie));
+        self.at += done - (before - self.wanted.len()).min(done);
+    }
+}
+
+/// Whether nothing moved between two looks.
+fn at_rest(a: &Sample, b: &Sample) -> bool {
+    let (mut a, mut b) = (a.tcp, b.tcp);
+    for sample in [&mut a, &mut b] {
+        (sample.at, sample.last_sent) = (0, 0);
+    }
+    a == b
+}
+
+/// Opens a way to ask in the network namespace of a process: from a thread that enters it, and ends.
+fn open_in(pid: u32) -> io::Result<Diag> {
+    let file = std::fs::File::open(format!("/proc/{pid}/ns/net"))?;
+    let enter = move || -> io::Result<Diag> {
+        nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET)?;
+        Diag::open()
+    };
+    std::thread::Builder::new()
+        .spawn(enter)?
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("its thread ended early")))
+}
