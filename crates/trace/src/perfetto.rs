@@ -8,7 +8,7 @@ mod proto;
 use crate::model::{Call, Class, Event, KernelEventKind, Kind, Run};
 use prost::Message as _;
 use proto::*;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufWriter, Error, Write as _};
 use std::path::Path;
@@ -59,10 +59,12 @@ pub struct Trace {
     threads: u64,
     mpi: u64,
     sockets: u64,
-    /// Sockets whose counters were announced.
-    counters: HashSet<u32>,
+    /// Sockets whose counters were announced, with the values that were told last.
+    counters: HashMap<u32, [Option<u64>; COUNTERS]>,
     names: Vec<(u64, String)>,
     packet: TracePacket,
+    /// The beginning of a slice, likewise; notes of the next one are put there first.
+    begin: TrackEvent,
 }
 
 impl Trace {
@@ -81,13 +83,14 @@ impl Trace {
             threads,
             mpi,
             sockets: mpi + run.threads.len() as u64,
-            counters: HashSet::new(),
+            counters: HashMap::new(),
             names: run.sockets.iter().map(|socket| (1 + u64::from(socket.process), name(socket))).collect(),
             packet: TracePacket {
                 trusted_packet_sequence_id: Some(1),
                 sequence_flags: Some(2),
                 ..TracePacket::default()
             },
+            begin: TrackEvent::default(),
         };
         trace.describe(run);
         trace.failed.take().map_or(Ok(trace), Err)
@@ -167,46 +170,44 @@ impl Trace {
         });
     }
 
-    /// A packet, as the field 1 that a trace consists of. An error is kept until the end.
+    /// A packet. An error is kept until the end.
     fn write(&mut self, packet: &TracePacket) {
-        if self.failed.is_some() {
-            return;
+        if self.failed.is_none() {
+            self.failed = write(&mut self.file, &mut self.buffer, packet).err();
         }
-        self.buffer.clear();
-        self.buffer.push(0x0a);
-        // a vector has always room
-        let _ = packet.encode_length_delimited(&mut self.buffer);
-        self.failed = self.file.write_all(&self.buffer).err();
     }
 
-    fn event_packet(&mut self, at: u64, event: TrackEvent) {
-        let mut packet = std::mem::take(&mut self.packet);
-        packet.timestamp = Some(at.saturating_sub(self.start));
-        packet.track_event = Some(event);
-        self.write(&packet);
-        self.packet = packet;
+    /// An event's packet, in one that is used again and again; returns the event.
+    fn event_packet(&mut self, at: u64, event: TrackEvent) -> TrackEvent {
+        self.packet.timestamp = Some(at.saturating_sub(self.start));
+        self.packet.track_event = Some(event);
+        if self.failed.is_none() {
+            self.failed = write(&mut self.file, &mut self.buffer, &self.packet).err();
+        }
+        self.packet.track_event.take().unwrap_or_default()
     }
 
-    fn slice(&mut self, track: u64, start: u64, took: u64, call: Call, notes: Vec<DebugAnnotation>) {
-        self.event_packet(
-            start,
-            TrackEvent {
-                kind: Some(1),
-                track_uuid: Some(track),
-                name_iid: Some(1 + call as u64),
-                category_iids: vec![category(call.class())],
-                debug_annotations: notes,
-                ..TrackEvent::default()
-            },
-        );
+    fn slice(&mut self, track: u64, start: u64, took: u64, call: Call) {
+        let mut begin = std::mem::take(&mut self.begin);
+        begin.kind = Some(1);
+        begin.track_uuid = Some(track);
+        begin.name_iid = Some(1 + call as u64);
+        begin.category_iids.clear();
+        begin.category_iids.push(category(call.class()));
+        self.begin = self.event_packet(start, begin);
+        self.begin.debug_annotations.clear();
         let end = TrackEvent { kind: Some(2), track_uuid: Some(track), ..TrackEvent::default() };
         self.event_packet(start.saturating_add(took), end);
     }
 
     fn counters(&mut self, socket: u32, at: u64, values: [Option<u64>; COUNTERS]) {
         let first = self.sockets + u64::from(socket) * (COUNTERS as u64 + 1);
-        self.announce(socket, first);
-        for (track, value) in (first..).zip(values).filter_map(|(track, value)| Some((track, value?))) {
+        let told = self.announce(socket, first);
+        // a counter keeps its value until another one is told
+        let news: [Option<u64>; COUNTERS] =
+            std::array::from_fn(|n| values[n].filter(|_| values[n] != told[n]));
+        self.counters.insert(socket, std::array::from_fn(|n| values[n].or(told[n])));
+        for (track, value) in (first..).zip(news).filter_map(|(track, value)| Some((track, value?))) {
             let counter_value = Some(i64::try_from(value).unwrap_or(i64::MAX));
             self.event_packet(
                 at,
@@ -215,11 +216,12 @@ impl Trace {
         }
     }
 
-    /// Describes a socket's tracks once.
-    fn announce(&mut self, socket: u32, first: u64) {
-        if !self.counters.insert(socket) {
-            return;
+    /// Describes a socket's tracks once; returns what they told last.
+    fn announce(&mut self, socket: u32, first: u64) -> [Option<u64>; COUNTERS] {
+        if let Some(told) = self.counters.get(&socket) {
+            return *told;
         }
+        self.counters.insert(socket, [None; COUNTERS]);
         let (parent, name) = self.names[socket as usize].clone();
         let kinds =
             [("window", "segments"), ("threshold", "segments"), ("in flight", "bytes"), ("round trip", "us")];
@@ -239,13 +241,14 @@ impl Trace {
             name: Some(format!("sent again: {name}")),
             ..Default::default()
         });
+        [None; COUNTERS]
     }
 
     /// Adds an event. What cannot be written is told by [`Trace::finish`].
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::Call(call) => {
-                let mut notes = Vec::with_capacity(3);
+                let notes = &mut self.begin.debug_annotations;
                 if call.bytes > 0 {
                     notes.push(DebugAnnotation::number(1, call.bytes.into()));
                 }
@@ -258,16 +261,16 @@ impl Trace {
                 if call.calls > 1 {
                     notes.push(DebugAnnotation::number(4, call.calls.into()));
                 }
-                self.slice(self.threads + u64::from(call.thread), call.start, call.took, call.call, notes);
+                self.slice(self.threads + u64::from(call.thread), call.start, call.took, call.call);
             }
             Event::Mpi(call) => {
-                let mut notes =
-                    vec![DebugAnnotation::number(1, i64::try_from(call.bytes).unwrap_or(i64::MAX))];
+                let notes = &mut self.begin.debug_annotations;
+                notes.push(DebugAnnotation::number(1, i64::try_from(call.bytes).unwrap_or(i64::MAX)));
                 if call.peer >= 0 {
                     notes.push(DebugAnnotation::number(5, call.peer.into()));
                     notes.push(DebugAnnotation::number(6, call.tag.into()));
                 }
-                self.slice(self.mpi + u64::from(call.thread), call.start, call.took, call.call, notes);
+                self.slice(self.mpi + u64::from(call.thread), call.start, call.took, call.call);
             }
             Event::Tcp(sample) => {
                 let flight = u64::from(sample.unacked) * u64::from(sample.mss);
@@ -311,6 +314,14 @@ impl Trace {
     }
 }
 
+/// Writes a packet as the field 1 that a trace consists of.
+fn write(file: &mut BufWriter<File>, buffer: &mut Vec<u8>, packet: &TracePacket) -> Result<(), Error> {
+    buffer.clear();
+    buffer.push(0x0a);
+    packet.encode_length_delimited(buffer).map_err(Error::other)?;
+    file.write_all(buffer)
+}
+
 fn threshold(segments: u32) -> Option<u64> {
     (segments < 0x7fff_ffff).then_some(segments.into())
 }
@@ -325,4 +336,84 @@ fn name(socket: &crate::model::Socket) -> String {
     let show =
         |address: Option<std::net::SocketAddr>| address.map_or("?".into(), |address| address.to_string());
     format!("{kind} {} > {}", show(socket.local), show(socket.remote))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{CallEvent, KernelEvent, Process, Socket, TcpSample, Thread};
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    struct Whole {
+        #[prost(message, repeated, tag = "1")]
+        packet: Vec<TracePacket>,
+    }
+
+    fn sample(at: u64, cwnd: u32) -> Event {
+        Event::Tcp(TcpSample { at, cwnd, ssthresh: 0x7fff_ffff, rtt: 50, ..TcpSample::default() })
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let run = Run {
+            span: (1000, 9000),
+            processes: vec![Process { pid: 7, ..Process::default() }],
+            threads: vec![Thread { tid: 8, ..Thread::default() }],
+            sockets: vec![Socket { kind: Kind::Tcp, ..Socket::default() }],
+            ..Run::default()
+        };
+        let mut trace = Trace::create(&run, &path).unwrap();
+        trace.event(&Event::Call(CallEvent {
+            thread: 0,
+            call: Call::Send,
+            start: 1500,
+            took: 250,
+            inside: 250,
+            calls: 1,
+            socket: Some(0),
+            result: 99,
+            bytes: 99,
+            asked: 99,
+            to: None,
+            in_mpi: false,
+        }));
+        trace.event(&sample(2000, 10));
+        trace.event(&sample(3000, 10));
+        trace.event(&sample(4000, 12));
+        let what = KernelEventKind::Retransmit { timeout: true };
+        trace.event(&Event::Kernel(KernelEvent { socket: 0, at: 5000, what }));
+        trace.finish().unwrap();
+        let whole = Whole::decode(&std::fs::read(&path).unwrap()[..]).unwrap();
+        let events: Vec<_> =
+            whole.packet.iter().filter_map(|p| Some((p.timestamp?, p.track_event.as_ref()?))).collect();
+        let (thread, sockets) = (2, 4);
+        let seen: Vec<_> = events
+            .iter()
+            .map(|(at, e)| (*at, e.kind.unwrap(), e.track_uuid.unwrap(), e.counter_value))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (500, 1, thread, None),
+                (750, 2, thread, None),
+                (1000, 4, sockets, Some(10)),
+                (1000, 4, sockets + 2, Some(0)),
+                (1000, 4, sockets + 3, Some(50)),
+                (3000, 4, sockets, Some(12)),
+                (4000, 3, sockets + 4, None),
+            ]
+        );
+        let notes = &events[0].1.debug_annotations;
+        assert_eq!(notes[..], [DebugAnnotation::number(1, 99), DebugAnnotation::string(2, 1)]);
+        let tracks: Vec<_> = whole.packet.iter().filter_map(|p| p.track_descriptor.as_ref()?.uuid).collect();
+        assert_eq!(tracks, [1, 2, 4, 5, 6, 7, 8]);
+        let interned = whole.packet.iter().find_map(|p| p.interned_data.as_ref()).unwrap();
+        let name = events[0].1.name_iid;
+        assert_eq!(
+            interned.event_names.iter().find(|n| n.iid == name).unwrap().name.as_deref(),
+            Some("send")
+        );
+    }
 }

@@ -75,6 +75,9 @@ pub struct ProcessTotals {
     pub idle: u64,
 }
 
+/// Sender, receiver, and where their cell is among the links.
+type Known = (u32, u32, u32);
+
 /// A socket's two directions.
 #[derive(Clone, Debug, Default)]
 pub struct SocketTraffic {
@@ -85,7 +88,7 @@ pub struct SocketTraffic {
     /// What TCP did.
     pub tcp: Option<Box<TcpHistory>>,
     /// Numbers of the pairs that it was used for: sending, receiving.
-    pairs: (Option<(u32, u32, u32)>, Option<(u32, u32, u32)>),
+    pairs: (Option<Known>, Option<Known>),
 }
 
 /// How many events of each kind there were.

@@ -90,7 +90,8 @@ pub struct Timeline {
 impl Timeline {
     pub(super) fn new(run: &Run) -> Timeline {
         let (start, end) = run.span;
-        let span = end.saturating_sub(start).max(1);
+        // longer than a century is not a time
+        let span = end.saturating_sub(start).clamp(1, 1 << 62);
         let lanes = (run.processes.len() * 2).max(1);
         let most = (BUCKETS / lanes as u64).clamp(64, LANE_BUCKETS);
         let mut shift = 0;

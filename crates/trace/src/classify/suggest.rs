@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A round trip of the wide area, and of the local one, in us.
-const LONG: u32 = 5_000;
+const LONG: u32 = 2_000;
 const SHORT: u32 = 1_000;
 /// Congestion controls that do not take each loss for congestion.
 const TOLERANT: [&str; 2] = ["bbr", "illinois"];
@@ -19,6 +19,8 @@ const TOLERANT: [&str; 2] = ["bbr", "illinois"];
 pub struct Suggestion {
     /// What to do.
     pub title: String,
+    /// What is in the way, in few words.
+    pub problem: String,
     /// Why, with the figures.
     pub reason: String,
     /// How: a setting, a command, a call.
@@ -94,6 +96,7 @@ fn idle(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
     let now = setting(run, name).unwrap_or("not recorded");
     Some(Suggestion {
         title: "Do not slow-start after idle".into(),
+        problem: "Windows that collapse after a pause".into(),
         reason: format!(
             "After {} of {} longer than a retransmission timeout the congestion window had collapsed (for instance from {} to {} segments after {}), \
              and it grew back while the next messages waited: about {} of missing round trips, up to {} on one connection.",
@@ -135,6 +138,7 @@ fn timeouts(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
     };
     Some(Suggestion {
         title: "Recover from losses before the timeout".into(),
+        problem: "Losses that wait for a timer".into(),
         reason: format!(
             "{} stood still until a timer went off, at least {} each on the worst connection: about {} altogether. Small messages at the end of a step have nothing behind \
              them whose acknowledgement could show the loss earlier.",
@@ -178,6 +182,7 @@ fn congestion_wide(connections: &[Connection]) -> Option<Suggestion> {
     let most = f64::from(tcp.mss()) / rtt * (1.5 / loss).sqrt();
     Some(Suggestion {
         title: "Another congestion control on the long path".into(),
+        problem: format!("Losses on a long path under {}", tcp.congestion),
         reason: format!(
             "{} over round trips of {} and more lost up to {} of their bytes under {}, which takes each loss for congestion: at this loss a halving window \
              carries no more than about {}.",
@@ -206,6 +211,7 @@ fn congestion_local(connections: &[Connection]) -> Option<Suggestion> {
     let rtt = units::ns(f64::from(connection.min_rtt()?) * 1e3);
     Some(Suggestion {
         title: "Reno or cubic on the local network".into(),
+        problem: format!("Losses on the local network under {}", tcp.congestion),
         reason: format!(
             "{} within {} of each other sent up to {} of their bytes again under {}, which is made for long paths and does not give way \
              to losses here.",
@@ -249,6 +255,7 @@ fn buffers(connections: &[Connection], receiver: bool) -> Option<Suggestion> {
     };
     Some(Suggestion {
         title: title.into(),
+        problem: (if receiver { "Full receive windows" } else { "Full send buffers" }).into(),
         reason: format!(
             "On {} {why}, for {} of the time with something to send on the worst ({}).",
             units::many(each().count() as u64, "sender"),
@@ -279,6 +286,7 @@ fn striping(connections: &[Connection], whole: &Classes) -> Option<Suggestion> {
     let (share, rate) = each().max_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(Suggestion {
         title: "Stripe large messages over several connections or cards".into(),
+        problem: "One path for large messages".into(),
         reason: format!(
             "{} spent up to {} of their life with data that the network had not taken yet, at {} while busy, and most of it is in messages \
              over 200 kB, which can be cut.",
@@ -324,6 +332,7 @@ fn gateway(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
     let bytes: u64 = leg.iter().map(|connection| connection.bytes()).sum();
     Some(Suggestion {
         title: "A gateway at each site".into(),
+        problem: format!("{} that share a long path", units::many(leg.len() as u64, "connection")),
         reason: format!(
             "{} share the leg of {} between {a} and {b}; each finds out by its own losses what the path carries ({} sent again, {}). Gateways join \
              them to few, and repair losses of the local part in a local round trip.",
@@ -368,6 +377,7 @@ fn crumbs(connections: &[Connection]) -> Option<Suggestion> {
     }
     Some(Suggestion {
         title: if stalled { "TCP_NODELAY, and one send per message" } else { "One send per message" }.into(),
+        problem: "Messages in small pieces".into(),
         reason,
         how: "writev or sendmsg with all parts at once, or MSG_MORE on all but the last; setsockopt(TCP_NODELAY)".into(),
         figures: figures([
@@ -404,6 +414,7 @@ fn waiting(run: &Run, analysis: &Analysis) -> Option<Suggestion> {
     let rank = run.processes[late as usize].mpi.as_ref()?.rank;
     Some(Suggestion {
         title: format!("Give rank {rank} less to do, or start it first"),
+        problem: format!("Waiting for rank {rank}"),
         reason: format!(
             "{} of all the time that ranks wait for each other, they wait for rank {rank}: {} each on average.",
             units::percent(share),

@@ -110,7 +110,12 @@ fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[
         suggestions.first().filter(|first| first.lost.is_some_and(|lost| lost as f64 > 0.01 * life))
     {
         let lost = first.lost.unwrap_or(0) as f64;
-        return format!("{}: it costs about {} of {}.", first.title, units::ns(lost), units::ns(life));
+        return format!(
+            "{}: about {} of {} may be lost to it.",
+            first.problem,
+            units::ns(lost),
+            units::ns(life)
+        );
     }
     let longest = analysis.links.cells.iter().max_by_key(|(_, to, cell)| {
         let counts =
@@ -126,7 +131,7 @@ fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[
             units::percent(cell.waited as f64 / life)
         ),
         _ => match suggestions.first() {
-            Some(first) => format!("{}.", first.title),
+            Some(first) => format!("{}.", first.problem),
             None => "Nothing on the network holds it up noticeably.".into(),
         },
     }

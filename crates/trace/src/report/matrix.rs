@@ -16,7 +16,7 @@ pub(super) struct Matrix {
     /// How many nodes a row stands for at most.
     merged: usize,
     /// Sender, receiver, bytes, messages, sends, waited, MPI messages, MPI bytes, MPI waited.
-    cells: Vec<(u32, u32, u64, u64, u64, u64, u64, u64, u64)>,
+    cells: Vec<[u64; 9]>,
 }
 
 pub(super) fn matrix(run: &Run, analysis: &Analysis, names: &[String]) -> Matrix {
@@ -53,6 +53,9 @@ pub(super) fn matrix(run: &Run, analysis: &Analysis, names: &[String]) -> Matrix
     Matrix {
         names: nodes.chunks(merged).map(name).collect(),
         merged,
-        cells: cells.into_iter().map(|((f, t), [a, b, c, d, e, g, h])| (f, t, a, b, c, d, e, g, h)).collect(),
+        cells: cells
+            .into_iter()
+            .map(|((from, to), [a, b, c, d, e, f, g])| [from.into(), to.into(), a, b, c, d, e, f, g])
+            .collect(),
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! | module | makes |
 //! |---|---|
-//! | [`about`] | names, the headline, what must be known before anything is believed |
-//! | [`data`] | the figures of the page |
-//! | [`page`] | one HTML file that needs nothing else |
-//! | [`text`] | what the command prints |
+//! | `about` | names, the headline, what must be known before anything is believed |
+//! | `data` | the figures of the page |
+//! | `page` | one HTML file that needs nothing else |
+//! | `text` | what the command prints |
 
 mod about;
 mod data;

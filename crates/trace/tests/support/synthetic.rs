@@ -253,8 +253,8 @@ impl Synthetic {
         let mut time = at;
         while left > 0 {
             let cwnd = link.cwnd;
-            let snd_nxt = (link.sent - u64::from(left.saturating_sub(cwnd)) * 1448) as u32;
-            let snd_una = (link.sent - u64::from(left) * 1448) as u32;
+            let snd_nxt = link.sent.saturating_sub(u64::from(left.saturating_sub(cwnd)) * 1448) as u32;
+            let snd_una = link.sent.saturating_sub(u64::from(left) * 1448) as u32;
             left = left.saturating_sub(cwnd);
             time += u64::from(rtt) * 1000;
             rank.events.push(Event::Kernel(KernelEvent {
@@ -294,7 +294,7 @@ impl Synthetic {
         };
         rank.events.push(Event::Kernel(KernelEvent { socket, at: time + 50_000, what }));
         link.busy += (time - at) / 1000;
-        if step % 4 == 0 {
+        if step.is_multiple_of(4) {
             rank.events.push(Event::Tcp(self.sample(socket, at, link, rtt, segments)));
         }
         link.last = at;

@@ -70,14 +70,21 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   charts.forEach((each) => each.draw());
   redraws.forEach((each) => each());
 });
-let resizing = 0;
-addEventListener("resize", () => {
-  cancelAnimationFrame(resizing);
-  resizing = requestAnimationFrame(() => {
-    charts.forEach((each) => each.made.resize());
-    redraws.forEach((each) => each());
-  });
-});
+/** Makes a function that does its work once however often it is asked, with the next picture; or soon, where no pictures are made. */
+function lazily(act) {
+  let timer = 0;
+  let frame = 0;
+  const now = () => { clearTimeout(timer); cancelAnimationFrame(frame); timer = 0; act(); };
+  return () => {
+    if (timer) return;
+    timer = setTimeout(now, 60);
+    frame = requestAnimationFrame(now);
+  };
+}
+addEventListener("resize", lazily(() => {
+  charts.forEach((each) => each.made.resize());
+  redraws.forEach((each) => each());
+}));
 
 const tipStyle = () => ({
   backgroundColor: color("tip"), borderColor: color("line"), borderWidth: 1, padding: [7, 10], confine: true,
@@ -106,8 +113,8 @@ function choice(names, chosen, onChoose) {
   }, name)));
   return box;
 }
-function section(id, title, note, ...children) {
-  $("nav").firstElementChild.append(el("a", { href: `#${id}` }, title));
+function section(id, title, short, note, ...children) {
+  $("nav").firstElementChild.append(el("a", { href: `#${id}` }, short));
   const made = el("section", { id }, el("h2", {}, title), note ? el("p", { class: "note" }, note) : null, ...children);
   $("page").append(made);
   return made;

@@ -31,9 +31,8 @@ function headline() {
 }
 
 function classCard(title, verdict, names, bounds, like, shares, what, ...figures) {
-  const tones = ["ramp"].flatMap((name) => ramp(name)).slice(1, 4);
   const bar = el("div", { class: "bar", role: "img", "aria-label": shares.map((s, i) => `${names[i]} ${percent(s)}`).join(", ") },
-    shares.map((share, i) => el("i", { style: { flex: `${share} 0 0`, background: tones[i] }, title: `${names[i]}: ${percent(share)} ${what}` })));
+    shares.map((share, i) => el("i", { class: names[i] === verdict ? "it" : "", style: { flex: `${share} 0 0` }, title: `${names[i]}: ${percent(share)} ${what}` })));
   return el("div", { class: "card class" },
     el("div", { class: "head" }, el("h3", {}, title), el("span", { class: "verdict" }, verdict || "too little to say")),
     bar,
@@ -44,7 +43,7 @@ function classCard(title, verdict, names, bounds, like, shares, what, ...figures
 function classes() {
   const c = data.classes;
   const bold = (text) => el("b", {}, text);
-  const made = section("classes", "What kind of program", "Bounds and benchmarks (NAS) as in the classification of MPI programs over wide areas of 2009; bars show the share of each class.");
+  const made = section("classes", "What kind of program", "Class", "Bounds and benchmarks (NAS) as in the classification of MPI programs over wide areas of 2009; bars show the share of each class.");
   const together = c.together || [0, 0];
   made.append(el("div", { class: "grid three" },
     classCard("Frequency", c.frequency, ["frequent", "medium", "rare"], ["gaps under 0.1 s", "0.1 to 1 s", "over 1 s"], ["CG MG LU", "BT SP", "FT IS"], c.time_by_gap, "of the time between messages",
@@ -58,7 +57,7 @@ function classes() {
 }
 
 function suggestions() {
-  const made = section("suggestions", "What would help", data.suggestions.length ? null : "Nothing in this run gives a reason to change anything on the network.");
+  const made = section("suggestions", "What would help", "Suggestions", data.suggestions.length ? null : "Nothing in this run gives a reason to change anything on the network.");
   made.append(el("div", { class: "grid" }, data.suggestions.map((each) => el("div", { class: "card suggestion" },
     el("div", {}, el("h3", {}, each.title), el("p", {}, each.reason), el("code", {}, each.how)),
     el("div", { class: "cost" }, each.lost ? [ns(each.lost), el("small", {}, `${percent(each.lost / Math.max(data.span, 1))} of the run`)] : ""),
@@ -68,6 +67,13 @@ function suggestions() {
 // ---- matrices --------------------------------------------------------------------------------------------------------
 const CELL = { bytes: 2, messages: 3, sends: 4, waited: 5, mpi_messages: 6, mpi_bytes: 7, mpi_waited: 8 };
 
+/** Black or white, whichever can be read on a place of a ramp. */
+function inkOn(tones, place) {
+  const tone = tones[Math.max(0, Math.min(tones.length - 1, Math.round(place * (tones.length - 1))))];
+  const [r, g, b] = [1, 3, 5].map((at) => (parseInt(tone.slice(at, at + 2), 16) / 255) ** 2.2);
+  return 0.21 * r + 0.72 * g + 0.07 * b > 0.3 ? "#14181d" : "#ffffff";
+}
+
 function matrixChart(box, state) {
   const names = data.matrix.names;
   return chart(box, () => {
@@ -76,6 +82,8 @@ function matrixChart(box, state) {
     const most = Math.max(1, ...cells.map((cell) => cell[CELL[field]]));
     const least = Math.min(most, ...cells.map((cell) => cell[CELL[field]]));
     const tone = (value) => (log ? Math.log10(value) : value);
+    const [low, high] = [log ? tone(least) : 0, tone(most) + (log && least === most ? 1 : 0)];
+    const place = (value) => (high > low ? (tone(value) - low) / (high - low) : 0);
     const labels = names.length <= 12;
     const axis = (name) => ({
       type: "category", data: names.map((each) => (each.length > 18 ? `${each.slice(0, 17)}…` : each)), name, nameLocation: "middle", nameGap: 0, nameTextStyle: { color: color("faint"), fontSize: 12 },
@@ -89,7 +97,7 @@ function matrixChart(box, state) {
       xAxis: { ...axis(columns), position: "top", nameGap: turn ? 10 + long * 5.6 : 24, axisLabel: { ...axis("").axisLabel, rotate: turn ? 50 : 0 } },
       yAxis: { ...axis(rows), inverse: true, nameGap: 12 + long * 6.4 },
       visualMap: {
-        min: log ? tone(least) : 0, max: tone(most) + (log && least === most ? 1 : 0), calculable: false, orient: "horizontal", left: "center", bottom: 0, itemWidth: 10, itemHeight: 150,
+        min: low, max: high, calculable: false, orient: "horizontal", left: "center", bottom: 0, itemWidth: 10, itemHeight: 150,
         text: [show(most), log ? show(least) : "0"], textStyle: { color: color("soft"), fontSize: 11 }, inRange: { color: ramp(tones) }, hoverLink: false,
       },
       tooltip: {
@@ -102,12 +110,9 @@ function matrixChart(box, state) {
         },
       },
       series: [{
-        type: "heatmap", data: cells.map((cell) => ({ value: [transpose ? cell[0] : cell[1], transpose ? cell[1] : cell[0], tone(cell[CELL[field]])], cell })),
+        type: "heatmap", data: cells.map((cell) => ({ value: [transpose ? cell[0] : cell[1], transpose ? cell[1] : cell[0], tone(cell[CELL[field]])], cell, label: { color: inkOn(ramp(tones), place(cell[CELL[field]])) } })),
         itemStyle: { borderColor: color("card"), borderWidth: names.length > 60 ? 0 : 2, borderRadius: names.length > 40 ? 0 : 3 },
-        label: {
-          show: labels, fontSize: 11, formatter: (item) => show(item.data.cell[CELL[field]]),
-          color: color("ink"), textBorderColor: color("card"), textBorderWidth: 2.5,
-        },
+        label: { show: labels, fontSize: 11.5, formatter: (item) => show(item.data.cell[CELL[field]]) },
         emphasis: { itemStyle: { borderColor: color("ink"), borderWidth: 1 } },
       }],
     };
@@ -116,7 +121,7 @@ function matrixChart(box, state) {
 
 function matrices() {
   const merged = data.matrix.merged > 1 ? ` Each row stands for ${data.matrix.merged} processes.` : "";
-  const made = section("matrix", "Who talks to whom, who waits for whom", `Bytes of sockets by the calls that sent them; of programs that were not traced, by what arrived.${merged}`);
+  const made = section("matrix", "Who talks to whom, who waits for whom", "Matrix", `Bytes of sockets by the calls that sent them; of programs that were not traced, by what arrived.${merged}`);
   if (!data.matrix.cells.length) { made.append(el("div", { class: "card empty" }, "No process sent anything to another one.")); return; }
   let field = "bytes";
   let wait = "waited";
@@ -150,7 +155,7 @@ function histogram(box, state) {
     return {
       grid: { left: 56, right: 14, top: 44, bottom: 38 },
       xAxis: { type: "value", min: low, max: high, axisLabel: { customValues: ticks, formatter: (x) => show(Math.round(2 ** x)), color: color("soft"), fontSize: 11, hideOverlap: true }, axisTick: { customValues: ticks }, splitLine: { show: false }, axisLine: { lineStyle: { color: color("line") } }, name: what, nameLocation: "middle", nameGap: 24, nameTextStyle: { color: color("faint"), fontSize: 12 } },
-      yAxis: { type: "value", max: most * 1.02, axisLabel: { formatter: brief, color: color("soft"), fontSize: 11 }, splitLine: { lineStyle: { color: color("line") } }, splitNumber: 4 },
+      yAxis: { type: "value", axisLabel: { formatter: brief, color: color("soft"), fontSize: 11 }, splitLine: { lineStyle: { color: color("line") } }, splitNumber: 4 },
       tooltip: { ...tipStyle(), trigger: "item", formatter: (item) => (item.data && item.data.length === 3 ? tipOf(item.data[0] < 0 ? show(0) : `${show(2 ** item.data[0])} to ${show(2 ** item.data[1])}`, `${count(item.data[2])}, ${percent(item.data[2] / Math.max(all, 1))} of all`) : "") },
       series: [{
         type: "custom", data: rows, clip: true,
@@ -169,7 +174,7 @@ function histogram(box, state) {
 }
 
 function histograms() {
-  const made = section("histograms", "Sizes of messages and gaps between them", "Sends of one thread that follow each other within 20 µs, with nothing received between them, are one message. Gaps lie between two messages of one direction of a connection.");
+  const made = section("histograms", "Sizes of messages and gaps between them", "Sizes and gaps", "Sends of one thread that follow each other within 20 µs, with nothing received between them, are one message. Gaps lie between two messages of one direction of a connection.");
   let which = 0;
   const present = data.histograms.map((each, i) => [i, each.name]).filter(([i]) => data.histograms[i].size[0] > 0);
   if (!present.length) { made.append(el("div", { class: "card empty" }, "No messages.")); return; }

@@ -33,7 +33,7 @@ function paths() {
   const p = data.paths;
   if (!p.found && !p.unfound) return;
   const note = "From the MPI call to its first send(), to the end of the send that carried its last byte, to the acknowledgement. MPI's own headers count like data, so the last byte may be off by those. A bound of 0 is exact (a segment that arrived told it); else the acknowledgement was at most that much earlier.";
-  const made = section("paths", "The way of an MPI message", note);
+  const made = section("paths", "The way of an MPI message", "Message path", note);
   const stage = (name, figures) => el("div", { class: "tile" }, el("div", { class: "value" }, figures[0] ? `${ns(figures[1])} / ${ns(figures[2])}` : "–"), el("div", { class: "label" }, name));
   made.append(el("div", { class: "tiles" },
     stage("MPI call → first send(), median / p90", p.to_send), stage("first → last send()", p.sending), stage("last send() → acknowledged", p.to_acknowledged),
@@ -76,7 +76,7 @@ function paths() {
 
 function connections() {
   const [left, leftBytes] = data.connections_left_out;
-  const made = section("connections", "Connections", `Both directions of each: there above, back below. A row leads to its window over time.${left ? ` ${many(left, "connection")} with fewer bytes (${bytes(leftBytes)} together) are in sockets.parquet only.` : ""}`);
+  const made = section("connections", "Connections", "Connections", `Both directions of each: there above, back below. A row leads to its window over time.${left ? ` ${many(left, "connection")} with fewer bytes (${bytes(leftBytes)} together) are in sockets.parquet only.` : ""}`);
   if (!data.connections.length) { made.append(el("div", { class: "card empty" }, "No connection carried bytes.")); return; }
   const two = (row, get) => [get(row.there), el("br"), get(row.back)];
   const sum = (row, get) => (get(row.there) || 0) + (get(row.back) || 0);
@@ -109,7 +109,7 @@ function connections() {
 }
 
 function processes() {
-  const made = section("processes", "Processes", "Time inside calls; what is left is computing, or calls that are not recorded. Socket calls of an MPI library lie inside its MPI calls.");
+  const made = section("processes", "Processes", "Processes", "Time inside calls; what is left is computing, or calls that are not recorded. Socket calls of an MPI library lie inside its MPI calls.");
   const life = (row) => Math.max(1, row.span[1] - row.span[0]);
   const sum = (list) => list.reduce((x, y) => x + y, 0);
   const bar = (row, list, tones, names) => {
@@ -133,7 +133,7 @@ function processes() {
 
 function calls() {
   if (!data.calls.length) return;
-  const made = section("calls", "Functions", null);
+  const made = section("calls", "Functions", "Functions", null);
   made.append(el("div", { class: "card" }, table(data.calls, [
     ["Function", (row) => row.name, (row) => row.name],
     ["Calls", (row) => row.calls, (row) => count(row.calls), true],

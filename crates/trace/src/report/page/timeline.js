@@ -73,9 +73,10 @@ function sharesAt(lane, from, to) {
   return lane.sums.map((sum) => (sum ? (sum[b] - sum[a]) / (255 * (b - a)) : 0));
 }
 
-const LANE = 15;
+let LANE = 15;
 const ROW_GAP = 9;
 function layout() {
+  LANE = Math.max(13, Math.min(26, Math.floor(330 / Math.max(1, lanes.length)) - 5));
   let y = 0;
   const rows = [];
   data.processes.forEach((process, index) => {
@@ -140,7 +141,7 @@ function drawLane(pen, lane, y, width, tones) {
     if (b - a > 62) {
       pen.fillStyle = "#fff";
       pen.font = `10.5px ${FONT}`;
-      pen.fillText(data.call_names[call[i]], a + 4, y + LANE - 4, b - a - 8);
+      pen.fillText(data.call_names[call[i]], a + 4, y + LANE / 2 + 4, b - a - 8);
     }
   }
 }
@@ -153,6 +154,10 @@ function niceTicks(from, to, most) {
   for (let t = Math.ceil(from / step) * step; t <= to; t += step) ticks.push(t);
   return { ticks, step };
 }
+function niceMax(value, least) {
+  const { step } = niceTicks(0, Math.max(value, least), 4);
+  return Math.ceil(Math.max(value, least) / step) * step;
+}
 function tickText(t, step) {
   const unit = step >= 1e8 ? [1e9, "s"] : step >= 1e5 ? [1e6, "ms"] : [1e3, "µs"];
   const digits = Math.max(0, -Math.floor(Math.log10(step / unit[0]) + 1e-9));
@@ -160,7 +165,7 @@ function tickText(t, step) {
 }
 
 async function timeline() {
-  const made = section("time", "What each process did", null);
+  const made = section("time", "What each process did, and what TCP did to it", "Time line", null);
   await loadLanes();
   const note = el("p", { class: "note", id: "merged" });
   made.append(note);
@@ -180,13 +185,13 @@ async function timeline() {
   const filler = el("div", { style: { height: `${height - shown}px` } });
   const sticky = el("div", { class: "sticky" }, main);
   const scroller = el("div", { class: "rows", style: { maxHeight: "430px" } }, sticky, filler);
-  const legend = (names, tones) => names.map((name, i) => el("span", {}, el("i", { class: "swatch", style: { background: `var(--${tones[i]})` } }), name));
+  const legend = (names, tones, mpi) => names.map((name, i) => !lanes.some((lane) => lane.mpi === mpi && lane.sums[i] && lane.sums[i].at(-1) > 0) ? null : el("span", {}, el("i", { class: "swatch", style: { background: `var(--${tones[i]})` } }), name));
   const box = el("div", { id: "timeline" }, mini, scroller, axis);
   const where = el("span", { class: "note", id: "where" });
   const button = (text, title, act) => el("button", { type: "button", title, onclick: act }, text);
   made.append(el("div", { class: "card" },
     el("div", { class: "bar-head", style: { marginBottom: "8px" } },
-      el("div", { class: "legend-row" }, data.totals.mpi ? legend(data.timeline.classes[1], MPI_COLORS) : null, legend(data.timeline.classes[0], SOCKET_COLORS)),
+      el("div", { class: "legend-row" }, data.totals.mpi ? legend(data.timeline.classes[1], MPI_COLORS, true) : null, legend(data.timeline.classes[0], SOCKET_COLORS, false)),
       el("div", { class: "bar-head" }, where, el("div", { class: "tools" }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)), button("⟲", "All of the run", () => show(0, data.span))))),
     box, tcpPart()));
 
@@ -201,13 +206,13 @@ async function timeline() {
       pen.fillStyle = color("ink");
       pen.font = `600 12px ${FONT}`;
       const process = data.processes[row.process];
-      pen.fillText(process.name, 0, row.y - top + 12, GUTTER - 44);
+      pen.fillText(process.name, 0, row.y - top + LANE / 2 + 4, GUTTER - 60);
       pen.fillStyle = color("faint");
       pen.font = `11px ${FONT}`;
       const host = data.hosts[process.host];
-      if (host && row.lanes.length > 1) pen.fillText(host.name, 0, row.y - top + 28, GUTTER - 52);
+      if (host && row.lanes.length > 1) pen.fillText(host.name, 0, row.y - top + LANE * 1.5 + 5, GUTTER - 60);
       pen.textAlign = "right";
-      row.lanes.forEach(({ lane, y }) => pen.fillText(lane.mpi ? "MPI" : "sockets", GUTTER - 8, y - top + 12));
+      row.lanes.forEach(({ lane, y }) => pen.fillText(lane.mpi ? "MPI" : "sockets", GUTTER - 8, y - top + LANE / 2 + 4));
       pen.textAlign = "left";
       row.lanes.forEach(({ lane, y }) => drawLane(pen, lane, y - top, width, laneTones(lane)));
     }
@@ -269,17 +274,16 @@ async function timeline() {
     pen.lineWidth = 1.5;
     pen.strokeRect(a + 0.75, 0.75, Math.max(1, b - a - 1.5), 32.5);
   }
-  function all_() {
+  function drawAll() {
     drawMain();
     drawAxis();
     drawWindow();
     where.textContent = `${moment(view.from, view.to - view.from)} to ${moment(view.to, view.to - view.from)}, ${ns(view.to - view.from)}`;
   }
-  let asked = 0;
-  viewers.push(() => { cancelAnimationFrame(asked); asked = requestAnimationFrame(all_); });
-  redraws.push(() => { miniTones = SOCKET_COLORS.map(color); miniImage = null; all_(); });
+  viewers.push(lazily(drawAll));
+  redraws.push(() => { miniTones = SOCKET_COLORS.map(color); miniImage = null; drawAll(); });
   scroller.addEventListener("scroll", drawMain);
-  all_();
+  drawAll();
 
   const timeAt = (event, target) => {
     const box = target.getBoundingClientRect();
@@ -409,17 +413,16 @@ function tcpPart() {
     else {
       tcpChart = chart(box, () => tcpOption(series));
       movable(box, (event, target) => { const r = target.getBoundingClientRect(); return view.from + (event.clientX - r.left - GUTTER) / (r.width - GUTTER - RIGHT) * (view.to - view.from); });
-      let asked = 0;
-      viewers.push(() => { cancelAnimationFrame(asked); asked = requestAnimationFrame(() => tcpChart.draw()); });
+      viewers.push(lazily(() => tcpChart.draw()));
     }
     document.documentElement.dataset.tcp = String(s.points);
   };
   select.addEventListener("change", () => chooseDirection(Number(select.value)));
   // the box has its size only when it is in the page
-  requestAnimationFrame(() => chooseDirection(most));
+  lazily(() => chooseDirection(most))();
   return el("div", { style: { marginTop: "14px", borderTop: "1px solid var(--line)", paddingTop: "12px" } },
     el("div", { class: "bar-head" }, el("h3", {}, "What TCP did to"), select,
-      el("div", { class: "legend-row" }, [["send", "congestion window"], ["other", "slow-start threshold"], ["receive", "in flight"], ["bad", "sent again ▲, after a timeout ◆"], ["wait", "collapsed after idle"]]
+      el("div", { class: "legend-row" }, [["send", "congestion window"], ["other", "slow-start threshold"], ["receive", "in flight"], ["bad", "sent again ▲, after a timeout ◆"], ["wait", "collapsed after idle ┊"], ["mpi-collective", "round trip"]]
         .map(([tone, name]) => el("span", {}, el("i", { class: "swatch", style: { background: `var(--${tone})` } }), name)))),
     box, about);
 }
@@ -452,7 +455,7 @@ function tcpOption(s) {
   return {
     grid: [{ left: GUTTER, right: RIGHT, top: 14, height: 164 }, { left: GUTTER, right: RIGHT, top: 202, height: 66 }],
     xAxis: [x(0, false), x(1, true)],
-    yAxis: [y(0, "window", (v) => bytes(v), { max: Math.max(top * 1.12, mss) }), y(1, "round trip", (v) => `${Number(v.toPrecision(3))} ms`)],
+    yAxis: [y(0, "window", (v) => bytes(v), { max: niceMax(top * 1.14, mss) }), y(1, "round trip", (v) => `${Number(v.toPrecision(3))} ms`)],
     axisPointer: { link: [{ xAxisIndex: "all" }], lineStyle: { color: color("faint") }, label: { show: false } },
     tooltip: {
       ...tipStyle(), trigger: "axis", formatter: (items) => {
