@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::ring::session;
-use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, realtime};
+use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, realtime, remove_leftovers};
 use polyrail_trace::tcp::Tcp;
 
 use crate::signals::{self, exit_code};
@@ -137,6 +137,7 @@ fn record(args: &Args) -> Result<u8, Error> {
         return Err(Error::Recorded(run));
     }
     let directory = session_directory();
+    remove_leftovers(&directory);
     let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::new(!args.no_kernel)).map_err(Error::Begin)?;
     let mut words = CommandBlock {
         words: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -166,9 +167,12 @@ fn record(args: &Args) -> Result<u8, Error> {
         Err(source) => {
             let _ = std::fs::remove_file(&collector.path);
             collector.end();
+            // only if it was made for this
+            let _ = std::fs::remove_dir(&run);
             return Err(Error::Start { command: program.clone(), source });
         }
     };
+    more_descriptors();
     held.forward_to(child.id());
     let status = loop {
         match child.try_wait() {
@@ -207,6 +211,14 @@ fn record(args: &Args) -> Result<u8, Error> {
     Ok(status)
 }
 
+/// Each recorded thread's ring is an open file here. After the command was started, which is to have the limits that it would have.
+fn more_descriptors() {
+    use nix::sys::resource::{Resource::RLIMIT_NOFILE, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(RLIMIT_NOFILE) {
+        let _ = setrlimit(RLIMIT_NOFILE, most, most);
+    }
+}
+
 /// For Open MPI's list of variables that all hosts get.
 fn handed_on() -> String {
     let mut list: Vec<String> =
@@ -233,6 +245,7 @@ fn wait_for_others(run: &Path, own: &Path) {
 
 /// A collector that recorders of this host have started.
 fn collect(session: &Path, run: &Path) -> Result<u8, Error> {
+    more_descriptors();
     let mut collector = Collector::begin(session, run, 0, Tcp::new(true)).map_err(Error::Begin)?;
     let mut idle_since = Instant::now();
     while idle_since.elapsed() < LINGER {

@@ -32,10 +32,19 @@ impl Variables {
         let room = 4200;
         let length = (count + ours.len() + 1) * size_of::<*const c_char>() + room;
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // what an earlier child of this thread's vfork has left in our memory, when it became its program
+        let (left, size) = recorder::spare((std::ptr::null_mut(), 0));
+        if !left.is_null() {
+            // SAFETY: mapped by this function in that child, which is gone: its parent runs
+            unsafe { libc::munmap(left, size) };
+        }
         // SAFETY: a new anonymous mapping
         let pages = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
         if pages == libc::MAP_FAILED {
             return unchanged;
+        }
+        if recorder::borrowed() {
+            recorder::spare((pages, length));
         }
         // SAFETY: the mapping has room for all entries, ours, a null, and then `room` bytes of text
         let (list, text) = unsafe {
@@ -90,6 +99,7 @@ impl Variables {
         if !self.pages.is_null() {
             // SAFETY: mapped by `with_ours`, and the program that was to use it did not start
             quietly(|| unsafe { libc::munmap(self.pages, self.length) });
+            recorder::spare((std::ptr::null_mut(), 0));
         }
     }
 }
@@ -100,18 +110,14 @@ fn unseen_reason(path: &CStr, depth: u32) -> Option<u32> {
     let mut head = [0u8; 1024];
     let got = file.read_at(&mut head, 0);
     let head = &head[..got];
-    // SAFETY: both take nothing
-    let same_user = unsafe { libc::getuid() == libc::geteuid() && libc::geteuid() == 0 };
-    if file.mode() & (libc::S_ISUID | libc::S_ISGID) != 0 && !same_user {
-        return Some(unseen::PRIVILEGED);
-    }
     if let Some(line) = head.strip_prefix(b"#!") {
         let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
         let mut interpreter = Text::<300>::new();
         interpreter.push(line.split(|byte| byte.is_ascii_whitespace()).next()?);
         return if depth > 0 { unseen_reason(interpreter.c(), depth - 1) } else { None };
     }
-    elf_reason(head, &file)
+    // of a script they count for nothing
+    if file.gives_rights() { Some(unseen::PRIVILEGED) } else { elf_reason(head, &file) }
 }
 
 /// The same of an ELF file: it must be of our kind and name a dynamic loader.

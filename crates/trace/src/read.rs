@@ -416,6 +416,9 @@ fn unseen(reason: u32, path: &str, times: u32) -> String {
         unseen::IO_URING => "it uses io_uring for sockets",
         _ => "of an unknown kind",
     };
+    if reason == unseen::SANDBOX {
+        return format!("{path} filters its system calls (seccomp): threads and sockets that it began after that were not recorded");
+    }
     let times = if times == 1 { String::new() } else { format!(", {times} times") };
     format!("{path} was run{times} and its calls were not recorded: {why}")
 }
