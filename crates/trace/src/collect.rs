@@ -203,13 +203,7 @@ impl Collector {
         page[session::AT_MAGIC..][..8].copy_from_slice(&session::MAGIC.to_le_bytes());
         page[session::AT_CLOCK..][..4].copy_from_slice(&if host.counter { 1u32 } else { 2 }.to_le_bytes());
         page[session::AT_OPTIONS..][..4].copy_from_slice(&options.to_le_bytes());
-        // recorders see the whole page or none
-        let (new, place) = (directory.join("session.new"), directory.join("session"));
-        fs::write(&new, &page).map_err(|why| named(&new, why))?;
-        fs::rename(&new, &place).map_err(|why| named(&place, why))?;
-        let session = File::options().read(true).write(true).open(&place).map_err(|why| named(&place, why))?;
-        // held as long as this process lives; see `remove_leftovers`
-        session.try_lock().map_err(|why| named(&place, why.into()))?;
+        let session = make_session(directory, &page).map_err(|why| named(&directory.join("session"), why))?;
         let now = Instant::now();
         let mut collector = Collector {
             directory: directory.into(),
@@ -455,6 +449,16 @@ impl Collector {
         let _ = fs::remove_dir_all(&self.directory);
         Totals { records: self.records, processes, warnings }
     }
+}
+
+/// Recorders see the whole page or none; it is locked as long as this process lives, for [`remove_leftovers`].
+fn make_session(directory: &Path, page: &[u8]) -> io::Result<File> {
+    let new = directory.join("session.new");
+    let session = File::options().read(true).write(true).create_new(true).open(&new)?;
+    session.write_all_at(page, 0)?;
+    session.try_lock()?;
+    fs::rename(&new, directory.join("session"))?;
+    Ok(session)
 }
 
 /// Removes what sessions have left behind whose collector was killed: directories in shared memory that begin like `directory`, up to
