@@ -83,7 +83,7 @@ static void forget(void)
 /* n messages of a size, there and back. */
 static void talk(int n, int size)
 {
-    char buffer[65536];
+    static char buffer[65536];
     int pair[2];
     CHECK(C(socketpair, AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     for (int i = 0; i < n; i++) {
