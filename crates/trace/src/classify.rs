@@ -12,8 +12,9 @@
 //!   the headers and questions of a protocol that precede each large message.)
 //! - **Size** is the class of messages that costs most, where a message costs 12.5 kB and its own bytes ([`HALF`](crate::analysis::messages::HALF)): many
 //!   small ones outweigh a few large ones and the other way round.
-//! - **Synchrony** looks at the moment of a message, half a gap long: are most pairs of processes sending (high: all to all), are most
-//!   processes, each to few (medium: exchanges, reductions), or only some (low: pipelines, everybody at his own pace)? *Most* is three quarters.
+//! - **Synchrony** looks at what is sent at the same time as a message: in its phase (half the gap in which connections spend their time) by most
+//!   pairs of processes (high: all to all); or in its step (half the median gap) by most processes, each to few (medium: exchanges, reductions); or
+//!   only by some (low: pipelines, everybody at his own pace)? *Most* is three quarters.
 
 mod suggest;
 
@@ -135,6 +136,12 @@ fn classes(pattern: &Pattern, concurrency: Concurrency, processes: usize) -> Cla
 /// The program as a whole, by the connections that carry nearly all of its communication.
 pub fn whole(analysis: &Analysis) -> Classes {
     classes(&analysis.main, analysis.synchrony.1, analysis.senders)
+}
+
+/// The point-to-point messages of an MPI program, as it sees them itself; of their synchrony nothing is said.
+pub fn mpi(analysis: &Analysis) -> Option<Classes> {
+    let any = analysis.mpi.sizes.count() > 0;
+    any.then(|| classes(&analysis.mpi, Concurrency::default(), 0))
 }
 
 /// One connection, both directions.

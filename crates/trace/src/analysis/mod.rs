@@ -136,8 +136,8 @@ pub struct Analysis {
     pub mpi: Pattern,
     /// What processes gave to collectives.
     pub collective: Pattern,
-    /// ns of the slots in which simultaneous messages were counted, and what came out for the whole.
-    pub synchrony: (u64, Concurrency),
+    /// ns of the short and long slots in which simultaneous messages were counted, and what came out for the whole.
+    pub synchrony: ((u64, u64), Concurrency),
     /// Likewise by the links' cells.
     pub by_link: Vec<Concurrency>,
 }
@@ -190,7 +190,7 @@ impl<'a> Analyst<'a> {
             senders: 0,
             mpi: Pattern::default(),
             collective: Pattern::default(),
-            synchrony: (0, Concurrency::default()),
+            synchrony: ((0, 0), Concurrency::default()),
             by_link: Vec::new(),
         };
         Analyst {
@@ -478,9 +478,9 @@ impl<'a> Analyst<'a> {
         }
         self.judge();
         self.found.paths.finish();
-        // the gap that a connection spends half its time in
-        let gap = self.found.main.gaps.weighted_quantile(0.5).unwrap_or(0);
-        let (slot, whole, by_link) = self.synchrony.finish(gap);
+        let gap = |found: Option<u64>| found.unwrap_or(0);
+        let (step, phase) = (self.found.main.gaps.quantile(0.5), self.found.main.gaps.weighted_quantile(0.5));
+        let (slot, whole, by_link) = self.synchrony.finish(gap(step), gap(phase));
         (self.found.synchrony, self.found.by_link) = ((slot, whole), by_link);
         self.found.outside = self.nodes.outside;
         self.found
