@@ -1,7 +1,7 @@
 //! Who sends at the same time. Time is cut into slots, at nine lengths from 16 us to 1 s; in each slot the processes that
-//! begin a message are counted, and the pairs (sender, receiver). Averages over the messages: how many senders and how many pairs are active
-//! in the slot of a message? Two lengths say something: half the median gap, in which everybody who takes part in a step shows up once and the
-//! next step does not; and half the gap in which connections spend their time, which holds the messages of one phase of the program.
+//! begin a message are counted, and the pairs (sender, receiver). Averages over the messages: how many senders and how many pairs are
+//! active in the slot of a message? Two lengths say something: half the gap in which connections spend their time, for the senders (who takes
+//! part in a step shows up, and the next step does not), and that gap itself, for the pairs (an all-to-all takes a while).
 
 use std::collections::VecDeque;
 
@@ -142,11 +142,11 @@ impl Synchrony {
         self.scales.iter_mut().for_each(|scale| scale.message(pair, sender, at));
     }
 
-    /// No more messages: what was seen with slots of about half of `step` and of `phase` ns: their lengths, the whole, and by pair. Senders are
+    /// No more messages: what was seen with slots of about half of `gap` ns and of all of it: their lengths, the whole, and by pair. Senders are
     /// those of the shorter slots, pairs those of the longer ones.
-    pub fn finish(mut self, step: u64, phase: u64) -> ((u64, u64), Concurrency, Vec<Concurrency>) {
-        let best = |gap: u64| SHIFTS.iter().rposition(|&shift| 1u64 << shift <= gap / 2).unwrap_or(0);
-        let (short, long) = (best(step.min(phase)), best(phase));
+    pub fn finish(mut self, gap: u64) -> ((u64, u64), Concurrency, Vec<Concurrency>) {
+        let best = |gap: u64| SHIFTS.iter().rposition(|&shift| 1u64 << shift <= gap).unwrap_or(0);
+        let (short, long) = (best(gap / 2), best(gap));
         for scale in [short, long] {
             while !self.scales[scale].open.is_empty() {
                 self.scales[scale].flush();
@@ -180,11 +180,11 @@ mod tests {
                 apart.message(pair, pair / 3, step * 100_000_000 + pair as u64 * 8_300_000);
             }
         }
-        let (slot, all, pairs) = together.finish(20_000_000, 20_000_000);
+        let (slot, all, pairs) = together.finish(10_000_000);
         assert_eq!(slot, (1 << 22, 1 << 22));
         assert_eq!(all, Concurrency { messages: 120.0, pairs: 1440.0, senders: 480.0 });
         assert_eq!(pairs[7], Concurrency { messages: 10.0, pairs: 120.0, senders: 40.0 });
-        let (_, all, _) = apart.finish(10_000_000, 10_000_000);
+        let (_, all, _) = apart.finish(5_000_000);
         assert_eq!((all.pairs / all.messages, all.senders / all.messages), (1.0, 1.0));
     }
 
@@ -194,6 +194,6 @@ mod tests {
         synchrony.message(0, 0, 1 << 60);
         synchrony.message(1, 1, 0);
         synchrony.message(2, 2, u64::MAX);
-        assert_eq!(synchrony.finish(0, 0).1.messages, 2.0);
+        assert_eq!(synchrony.finish(0).1.messages, 2.0);
     }
 }

@@ -137,7 +137,7 @@ impl fmt::Display for Summary {
         if let Some((senders, pairs)) = self.whole.together {
             writeln!(
                 f,
-                "\nIn the step of a message {} of the processes send, in its phase over {} of all pairs.",
+                "\nWithin half a gap of a message {} of the processes send, within a whole one over {} of all pairs.",
                 units::percent(senders),
                 units::percent(pairs)
             )?;
