@@ -32,10 +32,19 @@ impl Variables {
         let room = 4200;
         let length = (count + ours.len() + 1) * size_of::<*const c_char>() + room;
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // what an earlier child of this thread's vfork has left in our memory, when it became its program
+        let (left, size) = recorder::spare((std::ptr::null_mut(), 0));
+        if !left.is_null() {
+            // SAFETY: mapped by this function in that child, which is gone: its parent runs
+            unsafe { libc::munmap(left, size) };
+        }
         // SAFETY: a new anonymous mapping
         let pages = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
         if pages == libc::MAP_FAILED {
             return unchanged;
+        }
+        if recorder::borrowed() {
+            recorder::spare((pages, length));
         }
         // SAFETY: the mapping has room for all entries, ours, a null, and then `room` bytes of text
         let (list, text) = unsafe {
@@ -98,6 +107,7 @@ impl Variables {
         if !self.pages.is_null() {
             // SAFETY: mapped by `with_ours`, and the program that was to use it did not start
             quietly(|| unsafe { libc::munmap(self.pages, self.length) });
+            recorder::spare((std::ptr::null_mut(), 0));
         }
     }
 }
@@ -108,18 +118,14 @@ fn unseen_reason(path: &CStr, depth: u32) -> Option<u32> {
     let mut head = [0u8; 1024];
     let got = file.read_at(&mut head, 0);
     let head = &head[..got];
-    // SAFETY: both take nothing
-    let same_user = unsafe { libc::getuid() == libc::geteuid() && libc::geteuid() == 0 };
-    if file.mode() & (libc::S_ISUID | libc::S_ISGID) != 0 && !same_user {
-        return Some(unseen::PRIVILEGED);
-    }
     if let Some(line) = head.strip_prefix(b"#!") {
         let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
         let mut interpreter = Text::<300>::new();
         interpreter.push(line.split(|byte| byte.is_ascii_whitespace()).next()?);
         return if depth > 0 { unseen_reason(interpreter.c(), depth - 1) } else { None };
     }
-    elf_reason(head, &file)
+    // of a script they count for nothing
+    if file.gives_rights() { Some(unseen::PRIVILEGED) } else { elf_reason(head, &file) }
 }
 
 /// The same of an ELF file: it must be of our kind and name a dynamic loader.
@@ -276,6 +282,115 @@ macro_rules! executing_here {
 executing_here! {
     execv by execve;
     execvp by execvpe;
+}
+
+/// What exec(3) functions with their arguments in a list do: `words` are those that travelled in registers, `more` the ones behind
+/// them on the stack. The list ends with a null; behind it may be an environment.
+unsafe extern "C" fn listed(
+    path: *const c_char,
+    words: *const *const c_char,
+    more: *const *const c_char,
+    in_registers: usize,
+    how: usize,
+) -> c_int {
+    const MOST: usize = 256;
+    let mut list = [std::ptr::null::<c_char>(); MOST];
+    let word = |at: usize| {
+        // SAFETY: not beyond what the caller has given, which ends with the null, or with the environment behind it
+        unsafe { if at < in_registers { *words.add(at) } else { *more.add(at - in_registers) } }
+    };
+    let mut count = 0;
+    loop {
+        let next = word(count);
+        if next.is_null() {
+            break;
+        }
+        if count + 1 == MOST {
+            crate::sys::set_errno(libc::E2BIG);
+            return -1;
+        }
+        list[count] = next;
+        count += 1;
+    }
+    // SAFETY: the program's own call, and what the C library does of it
+    unsafe {
+        match how {
+            0 => execve(path, list.as_ptr(), environ),
+            1 => execvpe(path, list.as_ptr(), environ),
+            _ => execve(path, list.as_ptr(), word(count + 1).cast()),
+        }
+    }
+}
+
+macro_rules! listing {
+    ($($name:ident = $how:literal;)*) => {$(
+        /// See exec(3): the new program is recorded as well. Rust cannot define functions with any number of arguments, so what is in
+        /// registers is stored beside the stack here.
+        ///
+        /// # Safety
+        /// As of the C function.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            #[cfg(target_arch = "x86_64")]
+            std::arch::naked_asm!(
+                "sub rsp, 40", "mov [rsp], rsi", "mov [rsp + 8], rdx", "mov [rsp + 16], rcx", "mov [rsp + 24], r8", "mov [rsp + 32], r9",
+                "mov rsi, rsp", "lea rdx, [rsp + 48]", "mov ecx, 5", "mov r8d, {how}", "call {listed}", "add rsp, 40", "ret",
+                how = const $how, listed = sym listed,
+            );
+            #[cfg(target_arch = "aarch64")]
+            std::arch::naked_asm!(
+                "stp x29, x30, [sp, #-80]!", "mov x29, sp", "stp x1, x2, [sp, #16]", "stp x3, x4, [sp, #32]", "stp x5, x6, [sp, #48]",
+                "str x7, [sp, #64]", "add x1, sp, #16", "add x2, sp, #80", "mov x3, #7", "mov x4, #{how}", "bl {listed}",
+                "ldp x29, x30, [sp], #80", "ret",
+                how = const $how, listed = sym listed,
+            );
+        }
+    )*};
+}
+
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+listing! {
+    execl = 0;
+    execlp = 1;
+    execle = 2;
+}
+
+/// See execveat(2): the environment gets the recorder's variables.
+///
+/// # Safety
+/// As of the C function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn execveat(
+    directory: c_int,
+    path: *const c_char,
+    arguments: *const *const c_char,
+    variables: *const *const c_char,
+    flags: c_int,
+) -> c_int {
+    let next =
+        next!(execveat: fn(c_int, *const c_char, *const *const c_char, *const *const c_char, c_int) -> c_int);
+    if !recorder::on() {
+        // SAFETY: the program's own call
+        return unsafe { next(directory, path, arguments, variables, flags) };
+    }
+    // SAFETY: the program's own path
+    let name = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let mut whole = Text::<1100>::new();
+    if !name.starts_with(b"/") && directory != libc::AT_FDCWD {
+        whole.push(b"/proc/self/fd/").number(directory.max(0) as u64);
+    }
+    if !name.is_empty() {
+        let between: &[u8] = if whole.bytes().is_empty() { b"" } else { b"/" };
+        whole.push(between).push(name);
+    }
+    quietly(|| announce(whole.c(), true));
+    // SAFETY: the program's own list
+    let ours = unsafe { Variables::with_ours(variables) };
+    // SAFETY: the program's own call, with an environment that has more in it
+    let result = unsafe { next(directory, path, arguments, ours.list(), flags) };
+    ours.release();
+    result
 }
 
 /// See fexecve(3): the environment gets the recorder's variables.

@@ -16,6 +16,12 @@ pub fn outcome(result: i64) -> i32 {
     if result == -1 { -errno() } else { result.min(i64::from(i32::MAX)) as i32 }
 }
 
+/// Whether a call has just failed because it was given what is not memory: what the program's pointers point to must be left alone.
+#[inline(always)]
+pub fn faulted(result: ssize_t) -> bool {
+    result == -1 && errno() == libc::EFAULT
+}
+
 /// Whether a call that does not block found nothing to do.
 #[inline(always)]
 fn nothing(result: i32) -> bool {
@@ -29,12 +35,12 @@ fn moved(call: Call, start: u64, socket: u32, result: ssize_t, asked: size_t, ex
     recorder::call(call, start, nothing(result), SocketFields { socket, result, arg, arg2: address, extra });
 }
 
-/// Bytes in a vector.
+/// Bytes in a vector that a call has just used; 0 where the kernel could not read it.
 ///
 /// # Safety
-/// `parts` has `count` entries, or is null.
-unsafe fn total(parts: *const iovec, count: usize) -> usize {
-    if parts.is_null() || count > 1024 {
+/// `parts` has `count` entries, unless `result` and the error number say otherwise.
+unsafe fn total(parts: *const iovec, count: usize, result: ssize_t) -> usize {
+    if parts.is_null() || count > 1024 || faulted(result) {
         return 0; // UIO_MAXIOV: the kernel refuses more
     }
     // SAFETY: as the caller says
@@ -74,26 +80,27 @@ macro_rules! moving {
             let start = now();
             // SAFETY: the program's own call
             let result = unsafe { next($fd $(, $argument)*) };
-            moved(Call::$call, start, socket, result, $asked, $extra as u16, 0);
+            let asked = $asked;
+            moved(Call::$call, start, socket, result, asked(result), $extra as u16, 0);
             result
         }
     )*};
 }
 
 moving! {
-    fn send(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int), Send, length, flags;
-    fn write(fd: c_int, buffer: *const c_void, length: size_t), Write, length, 0;
-    // SAFETY (of the vectors): the kernel has just read them
-    fn writev(fd: c_int, parts: *const iovec, count: c_int), WriteV, unsafe { total(parts, count as usize) }, count;
-    fn recv(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int), Recv, length, flags;
-    fn read(fd: c_int, buffer: *mut c_void, length: size_t), Read, length, 0;
+    fn send(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int), Send, |_| length, flags;
+    fn write(fd: c_int, buffer: *const c_void, length: size_t), Write, |_| length, 0;
+    // SAFETY (of the vectors): the kernel has just read them, or the result says that it could not
+    fn writev(fd: c_int, parts: *const iovec, count: c_int), WriteV, |result| unsafe { total(parts, count as usize, result) }, count;
+    fn recv(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int), Recv, |_| length, flags;
+    fn read(fd: c_int, buffer: *mut c_void, length: size_t), Read, |_| length, 0;
     // SAFETY: as above
-    fn readv(fd: c_int, parts: *const iovec, count: c_int), ReadV, unsafe { total(parts, count as usize) }, count;
+    fn readv(fd: c_int, parts: *const iovec, count: c_int), ReadV, |result| unsafe { total(parts, count as usize, result) }, count;
     // what programs built with _FORTIFY_SOURCE call instead
-    fn __recv_chk(fd: c_int, buffer: *mut c_void, length: size_t, size: size_t, flags: c_int), Recv, length, flags;
-    fn __read_chk(fd: c_int, buffer: *mut c_void, length: size_t, size: size_t), Read, length, 0;
-    fn sendfile(fd: c_int, from: c_int, offset: *mut off_t, length: size_t), SendFile, length, 0;
-    fn sendfile64(fd: c_int, from: c_int, offset: *mut off_t, length: size_t), SendFile, length, 0;
+    fn __recv_chk(fd: c_int, buffer: *mut c_void, length: size_t, size: size_t, flags: c_int), Recv, |_| length, flags;
+    fn __read_chk(fd: c_int, buffer: *mut c_void, length: size_t, size: size_t), Read, |_| length, 0;
+    fn sendfile(fd: c_int, from: c_int, offset: *mut off_t, length: size_t), SendFile, |_| length, 0;
+    fn sendfile64(fd: c_int, from: c_int, offset: *mut off_t, length: size_t), SendFile, |_| length, 0;
 }
 
 /// See sendto(2); recorded.
@@ -169,10 +176,10 @@ macro_rules! messages {
             let result = unsafe { next(fd, message, flags) };
             if let Some(socket) = socket {
                 // SAFETY: the kernel has just used the message, unless it says that it could not (EFAULT)
-                let (asked, address) = if result == -1 && errno() == libc::EFAULT { (0, 0) } else { unsafe {
+                let (asked, address) = if faulted(result) { (0, 0) } else { unsafe {
                     let message = &*message;
                     let address = if result >= 0 { named(message.msg_name.cast(), message.msg_namelen as usize) } else { 0 };
-                    (total(message.msg_iov, message.msg_iovlen as usize), address)
+                    (total(message.msg_iov, message.msg_iovlen as usize, result), address)
                 } };
                 moved(Call::$call, start, socket, result, asked, flags as u16, address);
             }

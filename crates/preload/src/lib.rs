@@ -4,10 +4,12 @@
 //! | module | does |
 //! |---|---|
 //! | [`start`] | begins in a process, starts a collector where a host has none, ends in order |
-//! | [`recorder`] | rings, runs of calls that found nothing, forks |
+//! | [`recorder`] | records, runs of calls that found nothing, forks |
+//! | [`ring`] | the memory that records are written to |
 //! | [`sockets`] | which descriptor is which socket |
 //! | [`open`], [`io`], [`wait`] | the socket calls |
 //! | [`mpi`] | MPI's functions, by its profiling interface |
+//! | [`raw`] | system calls by number, and filters of them |
 //! | [`exec`] | programs that this one starts are recorded too |
 //! | [`next`], [`sys`] | the real functions; system calls of our own |
 //!
@@ -27,7 +29,9 @@ mod io;
 mod mpi;
 mod next;
 mod open;
+mod raw;
 mod recorder;
+mod ring;
 mod sockets;
 mod start;
 mod sys;

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use libc::{sockaddr, socklen_t};
 use polyrail_core::trace::{Call, SocketFields};
 
-use crate::io::outcome;
+use crate::io::{faulted, outcome};
 use crate::next::next;
 use crate::recorder::{self, now};
 use crate::sockets::{self, number};
@@ -58,6 +58,19 @@ pub unsafe extern "C-unwind" fn socketpair(
     result
 }
 
+/// The address that a call has just used; none where the kernel could not read it.
+///
+/// # Safety
+/// `address` is readable for `length` bytes, unless `result` and the error number say otherwise.
+unsafe fn used(address: *const sockaddr, length: socklen_t, result: c_int) -> Address {
+    // the kernel looks at the length before the memory
+    if result == -1 && (faulted(result as isize) || errno() == libc::EINVAL || errno() == libc::EBADF) {
+        return Address::default();
+    }
+    // SAFETY: as the caller says
+    unsafe { Address::copy(address, length as usize) }
+}
+
 macro_rules! named {
     ($($name:ident($($argument:ident: $type:ty),*), $call:ident, |$fd:ident, $result:ident| $then:expr;)*) => {$(
         /// See its manual page; recorded.
@@ -84,7 +97,7 @@ named! {
     bind(address: *const sockaddr, length: socklen_t), Bind, |fd, result| {
         if result == 0 { sockets::changed(fd, None) }
         // SAFETY: the program's own address
-        let address = unsafe { Address::copy(address, length as usize) };
+        let address = unsafe { used(address, length, result) };
         (0, quietly(|| recorder::tell_address(&address)))
     };
     listen(backlog: c_int), Listen, |fd, result| {
@@ -92,8 +105,8 @@ named! {
         (backlog as u32, 0)
     };
     connect(address: *const sockaddr, length: socklen_t), Connect, |fd, result| {
-        // SAFETY: the program's own address
-        let address = unsafe { Address::copy(address, length as usize) };
+        // SAFETY: as for bind
+        let address = unsafe { used(address, length, result) };
         if result == 0 || errno() == libc::EINPROGRESS { sockets::changed(fd, Some(address)) }
         (0, quietly(|| recorder::tell_address(&address)))
     };
@@ -206,15 +219,12 @@ pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     if recorder::on() && !recorder::borrowed() {
         sockets::forget_range(first.max(0) as c_uint, c_uint::MAX);
     }
-    // SAFETY: numbers only; what closefrom does
-    unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first.max(0) as libc::c_long,
-            libc::c_long::from(u32::MAX),
-            0 as libc::c_long,
-        )
+    let next = || -> c_int {
+        let next = next!(closefrom: fn(c_int) -> c_int); // nothing, in truth
+        // SAFETY: the program's own call
+        unsafe { next(first) }
     };
+    next();
 }
 
 macro_rules! duplicating {

@@ -1,17 +1,17 @@
 //! Rings of threads, and the session that they belong to.
 //!
-//! A record is four stores and the advance of `head`: no lock, no allocation, no system call. Everything else happens once: per
-//! process (the session page), per thread (its ring), per fork (the child must not write to its parent's ring).
+//! A record is four stores and the advance of `head`: no lock, no allocation, no system call. Everything else happens seldom: per
+//! process (the session page), per thread (its ring, which grows a few times), per fork (the child must not write to its parent's).
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use polyrail_core::trace::ring::{self, session};
 use polyrail_core::trace::{Call, RECORD, Record, SocketFields, Span, flags, note};
 
-use crate::start::environment;
-use crate::sys::{self, Address, File, Text, quietly};
+use crate::ring::{self as rings, Ring, word32, word64};
+use crate::sys::{self, Address, File, quietly};
 
 /// The session page; null while nothing is recorded.
 static SESSION: AtomicPtr<u8> = AtomicPtr::new(null_mut());
@@ -19,10 +19,14 @@ static SESSION: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static COUNTER: AtomicBool = AtomicBool::new(false);
 /// Number of this process in the session.
 static PROCESS: AtomicU64 = AtomicU64::new(0);
+/// Its id.
+static PID: AtomicI32 = AtomicI32::new(0);
 /// A word that the kernel sets to zero in a forked child.
 static ALIVE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 /// Counts forks on the way to this process: what was known about descriptors before one is told anew.
 static GENERATION: AtomicU32 = AtomicU32::new(1);
+/// See [`sandboxed`].
+static SANDBOXED: AtomicBool = AtomicBool::new(false);
 static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Calls that found nothing and took no longer than this many ticks are counted rather than recorded.
@@ -48,29 +52,27 @@ pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
+/// Whether the program has put itself behind a filter of system calls: we make none any more.
+#[inline(always)]
+pub fn sandboxed() -> bool {
+    SANDBOXED.load(Ordering::Relaxed)
+}
+
+/// See [`sandboxed`].
+pub fn sandbox() {
+    SANDBOXED.store(true, Ordering::Relaxed);
+}
+
+/// Id of this process.
+pub fn process() -> u32 {
+    PID.load(Ordering::Relaxed) as u32
+}
+
 /// Whether a session option is set.
 pub fn option(bit: u32) -> bool {
     let page = SESSION.load(Ordering::Relaxed);
     // SAFETY: the page stays mapped for good
     on() && unsafe { word32(page, session::AT_OPTIONS) }.load(Ordering::Relaxed) & bit != 0
-}
-
-/// The atomic word at an offset of a mapped page.
-///
-/// # Safety
-/// `page + at` is mapped, aligned and stays so.
-unsafe fn word64<'a>(page: *mut u8, at: usize) -> &'a AtomicU64 {
-    // SAFETY: as the caller says
-    unsafe { AtomicU64::from_ptr(page.add(at).cast()) }
-}
-
-/// The same for 32 bits.
-///
-/// # Safety
-/// `page + at` is mapped, aligned and stays so.
-unsafe fn word32<'a>(page: *mut u8, at: usize) -> &'a AtomicU32 {
-    // SAFETY: as the caller says
-    unsafe { AtomicU32::from_ptr(page.add(at).cast()) }
 }
 
 /// Begins recording in this process: the page of the session is mapped.
@@ -96,6 +98,9 @@ pub fn begin(file: &File) -> bool {
     if unsafe { libc::madvise(alive, session::SIZE, libc::MADV_WIPEONFORK) } != 0 {
         return false;
     }
+    rings::look_whether_they_grow(alive.cast());
+    // SAFETY: a function of the right type
+    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     let mut key = 0;
     // SAFETY: a place for the key, and a function of the right type
     if unsafe { libc::pthread_key_create(&mut key, Some(thread_ends)) } == 0 {
@@ -104,24 +109,34 @@ pub fn begin(file: &File) -> bool {
     ALIVE.store(alive.cast(), Ordering::Relaxed);
     SESSION.store(page, Ordering::Release);
     process_begins(page);
-    true
-}
-
-/// Takes a number for this process and tells the reader of it.
-fn process_begins(page: *mut u8) {
-    // SAFETY: the session page and the word that forks wipe stay mapped
-    unsafe {
-        PROCESS.store(
-            word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1,
-            Ordering::Relaxed,
-        );
-        (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Relaxed);
-    }
     let mut command = [0; 8 + 1500];
     command[..4].copy_from_slice(&parent().to_le_bytes());
     let got = File::open(c"/proc/self/cmdline", libc::O_RDONLY, 0)
         .map_or(0, |file| file.read_at(&mut command[8..], 0));
     tell(note::PROCESS, &command[..8 + got]);
+    true
+}
+
+/// Takes a number for this process.
+fn process_begins(page: *mut u8) {
+    // SAFETY: the session page and the word that forks wipe stay mapped; getpid takes nothing
+    unsafe {
+        PROCESS.store(
+            word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1,
+            Ordering::Relaxed,
+        );
+        PID.store(libc::getpid(), Ordering::Relaxed);
+        (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Relaxed);
+    }
+}
+
+/// In a child of `fork`, which a signal handler may have called in the middle of a record.
+extern "C" fn forked() {
+    THREAD.with(|thread| {
+        if thread.busy.get() && !thread.ring.get().at.is_null() {
+            thread.ring.get().replace();
+        }
+    });
 }
 
 fn parent() -> u32 {
@@ -177,7 +192,9 @@ const NO_RUN: Run = Run {
 
 /// A thread's side of its ring.
 pub struct Thread {
-    ring: Cell<*mut u8>,
+    ring: Cell<Ring>,
+    /// Records that are let pass before a ring is tried again, and how many it will be if that fails too.
+    pause: Cell<(u32, u32)>,
     head: Cell<u64>,
     /// Up to where there was room when that was last looked at.
     room: Cell<u64>,
@@ -185,12 +202,11 @@ pub struct Thread {
     busy: Cell<bool>,
     /// MPI functions that are running, one inside the other.
     in_mpi: Cell<u32>,
-    tid: Cell<i32>,
-    /// How often making a ring was asked for in vain.
-    tries: Cell<u32>,
     /// Which of `runs` hold something, by bit.
     open_runs: Cell<u8>,
     runs: UnsafeCell<[Run; RUNS]>,
+    /// See [`spare`].
+    spare: Cell<(*mut libc::c_void, usize)>,
     /// Addresses told lately, so that each is told seldom.
     told: UnsafeCell<[u32; 64]>,
 }
@@ -199,15 +215,15 @@ thread_local! {
     // constant and without a destructor: reaching it is an addition, and works in signal handlers and at exit
     static THREAD: Thread = const {
         Thread {
-            ring: Cell::new(null_mut()),
+            ring: Cell::new(Ring::NONE),
+            pause: Cell::new((0, 0)),
             head: Cell::new(0),
             room: Cell::new(0),
             busy: Cell::new(false),
             in_mpi: Cell::new(0),
-            tid: Cell::new(0),
-            tries: Cell::new(0),
             open_runs: Cell::new(0),
             runs: UnsafeCell::new([NO_RUN; RUNS]),
+            spare: Cell::new((null_mut(), 0)),
             told: UnsafeCell::new([0; 64]),
         }
     };
@@ -223,8 +239,8 @@ fn with<T>(work: impl FnOnce(&Thread) -> T) -> Result<T, usize> {
         }
         thread.busy.set(true);
         compiler_fence(Ordering::SeqCst);
-        let ready = (!thread.ring.get().is_null() && alive()) || quietly(|| thread.begin());
-        let result = if ready { Ok(work(thread)) } else { Err(session::AT_FAILED) };
+        let ready = (!thread.ring.get().at.is_null() && alive()) || quietly(|| thread.begin());
+        let result = if ready { Ok(work(thread)) } else { Err(session::AT_MISSED) };
         compiler_fence(Ordering::SeqCst);
         thread.busy.set(false);
         result
@@ -307,11 +323,13 @@ pub fn tell_address(address: &Address) -> u32 {
 
 /// Whether this is a child of `vfork`, which runs in its parent's memory: what it does to its descriptors is not the parent's.
 pub fn borrowed() -> bool {
-    THREAD.with(|thread| {
-        let tid = thread.tid.get();
-        // SAFETY: takes nothing
-        tid != 0 && alive() && tid != unsafe { libc::gettid() }
-    })
+    // SAFETY: takes nothing
+    alive() && !sandboxed() && PID.load(Ordering::Relaxed) != unsafe { libc::getpid() }
+}
+
+/// Notes pages that a child of this thread's `vfork` leaves behind, and says what was noted before.
+pub fn spare(pages: (*mut libc::c_void, usize)) -> (*mut libc::c_void, usize) {
+    THREAD.with(|thread| thread.spare.replace(pages))
 }
 
 /// Writes out what is held back. At the end of a process or thread.
@@ -321,17 +339,11 @@ pub fn flush() {
 
 extern "C" fn thread_ends(_: *mut libc::c_void) {
     THREAD.with(|thread| {
-        let ring = thread.ring.get();
-        if ring.is_null() || !alive() || thread.busy.get() {
+        if thread.ring.get().at.is_null() || !alive() || thread.busy.get() {
             return;
         }
         thread.close_runs();
-        thread.ring.set(null_mut());
-        // SAFETY: mapped by `Thread::begin`; the thread, its only user here, has just let go of it
-        unsafe {
-            word32(ring, ring::AT_CLOSED).store(1, Ordering::Release);
-            libc::munmap(ring.cast(), ring::HEADER + ring::SLOTS * RECORD);
-        }
+        thread.ring.replace(Ring::NONE).close();
     });
 }
 
@@ -351,37 +363,41 @@ impl Thread {
         let forked = !alive();
         if forked {
             // the parent's ring was not given to this process (MADV_DONTFORK)
-            self.ring.set(null_mut());
+            self.ring.set(Ring::NONE);
+            self.pause.set((0, 0));
+            self.spare.set((null_mut(), 0));
             self.open_runs.set(0);
             self.in_mpi.set(0);
             let next = (generation() + 1) & 0xff;
             GENERATION.store(next.max(1), Ordering::Relaxed);
-            // SAFETY: as above; and the word that forks wipe stays mapped
-            unsafe {
-                PROCESS.store(
-                    word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1,
-                    Ordering::Relaxed,
-                );
-                (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Relaxed);
-            }
+            process_begins(page);
         }
-        // SAFETY: the buffer is this thread's, and nobody else is in `with`
-        unsafe { *self.told.get() = [0; 64] };
-        // where it cannot be made now it will hardly be possible at the next call; a process may still come to where it is (nsenter)
-        let tries = self.tries.get();
-        self.tries.set(tries.saturating_add(1));
-        if tries > 4 && !tries.is_multiple_of(1 << 10) {
+        let (left, next) = self.pause.get();
+        if left > 0 || sandboxed() {
+            self.pause.set((left.saturating_sub(1), next));
             return false;
         }
-        let Some(ring) = self.make_ring() else { return false };
-        self.tries.set(0);
+        // a signal handler must neither fork nor record in the middle of this
+        let ring = sys::undisturbed(|| {
+            // SAFETY: takes nothing
+            Ring::make(unsafe { libc::gettid() }, parent(), PROCESS.load(Ordering::Relaxed), now())
+        });
+        let Some(ring) = ring else {
+            if next == 0 {
+                count(session::AT_FAILED);
+            }
+            self.pause.set((next, (next * 2).clamp(16, 1 << 16)));
+            return false;
+        };
+        // SAFETY: the buffer is this thread's, and nobody else is in `with`
+        unsafe { *self.told.get() = [0; 64] };
         self.ring.set(ring);
         self.head.set(0);
-        self.room.set(ring::SLOTS as u64);
+        self.room.set(ring.slots as u64);
         let key = KEY.load(Ordering::Relaxed);
         if key != u32::MAX {
             // SAFETY: a key of this process, and any value but null
-            unsafe { libc::pthread_setspecific(key, ring.cast()) };
+            unsafe { libc::pthread_setspecific(key, ring.at.cast()) };
         }
         if forked {
             let mut command = [0; 8];
@@ -389,53 +405,6 @@ impl Thread {
             self.note(note::PROCESS, &command);
         }
         true
-    }
-
-    fn make_ring(&self) -> Option<*mut u8> {
-        // SAFETY: both take nothing
-        let (pid, tid) = unsafe { (libc::getpid(), libc::gettid()) };
-        self.tid.set(tid);
-        let ticks = now();
-        let mut path = Text::<400>::new();
-        path.push(environment().directory()).push(b"/").number(pid as u64).push(b".").number(tid as u64);
-        path.push(b".").number(ticks).push(b".ring");
-        let file = File::open(path.c(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)?;
-        let length = ring::HEADER + ring::SLOTS * RECORD;
-        if !file.truncate(length) {
-            return None;
-        }
-        let ring = file.map(length);
-        if ring.is_null() {
-            return None;
-        }
-        let mut name = [0u8; 16];
-        // SAFETY: `ring` is mapped for `length` bytes, so all offsets of the header are inside; `name` has the 16 bytes that
-        // PR_GET_NAME fills; the mapping is ours to advise on
-        unsafe {
-            libc::madvise(ring.cast(), length, libc::MADV_DONTFORK);
-            libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr());
-            std::ptr::copy_nonoverlapping(name.as_ptr(), ring.add(ring::AT_NAME), 16);
-            let numbers = [
-                (ring::AT_SLOTS, ring::SLOTS as u32),
-                (ring::AT_PID, pid as u32),
-                (ring::AT_TID, tid as u32),
-                (ring::AT_PPID, parent()),
-            ];
-            for (at, number) in numbers {
-                word32(ring, at).store(number, Ordering::Relaxed);
-            }
-            let numbers = [
-                (ring::AT_PID_NAMESPACE, sys::inode(c"/proc/self/ns/pid")),
-                (ring::AT_NETWORK, sys::inode(c"/proc/self/ns/net")),
-                (ring::AT_TICKS, ticks),
-                (ring::AT_PROCESS, PROCESS.load(Ordering::Relaxed)),
-            ];
-            for (at, number) in numbers {
-                word64(ring, at).store(number, Ordering::Relaxed);
-            }
-            word64(ring, ring::AT_MAGIC).store(ring::MAGIC, Ordering::Release);
-        }
-        Some(ring)
     }
 
     /// Whether there is room for `records` more.
@@ -446,16 +415,18 @@ impl Thread {
 
     #[cold]
     fn look_for_room(&self, records: u64) -> bool {
-        // SAFETY: the ring is mapped while `ring` is not null, which `with` has made sure of
-        let (tail, lost) =
-            unsafe { (word64(self.ring.get(), ring::AT_TAIL), word64(self.ring.get(), ring::AT_LOST)) };
-        let (tail, slots) = (tail.load(Ordering::Acquire), ring::SLOTS as u64);
+        let mut ring = self.ring.get();
+        // SAFETY: the ring is mapped while it is one, which `with` has made sure of
+        let (tail, lost) = unsafe { (word64(ring.at, ring::AT_TAIL), word64(ring.at, ring::AT_LOST)) };
+        let (tail, head) = (tail.load(Ordering::Acquire), self.head.get());
         // a tail that cannot be right gives no room
-        let held = self.head.get().wrapping_sub(tail);
-        if held <= slots {
-            self.room.set(tail + slots);
+        let sane = head.wrapping_sub(tail) <= ring.slots as u64;
+        while sane && head + records > tail + ring.slots as u64 && !sandboxed() && ring.grow() {}
+        self.ring.set(ring);
+        if sane {
+            self.room.set(tail + ring.slots as u64);
         }
-        let room = self.head.get() + records <= self.room.get();
+        let room = head + records <= self.room.get();
         if !room {
             lost.store(lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
@@ -465,19 +436,18 @@ impl Thread {
     /// Stores a record without showing it yet.
     #[inline(always)]
     fn store(&self, words: [u64; 4]) {
-        let slot = self.head.get() as usize % ring::SLOTS;
-        // SAFETY: the ring has SLOTS records behind its header, and 32-byte records at such offsets are aligned for u64; the collector
+        let Ring { at, slots, .. } = self.ring.get();
+        let slot = self.head.get() as usize & (slots - 1);
+        // SAFETY: the ring has `slots` records, a power of two, behind its header, and 32-byte records at such offsets are aligned for u64; the collector
         // does not read a slot before `head` is past it, nor does this thread write one that was not acknowledged
-        unsafe {
-            self.ring.get().add(ring::HEADER + slot * RECORD).cast::<[u64; 4]>().write(words.map(u64::to_le))
-        };
+        unsafe { at.add(ring::HEADER + slot * RECORD).cast::<[u64; 4]>().write(words.map(u64::to_le)) };
         self.head.set(self.head.get() + 1);
     }
 
     #[inline(always)]
     fn show(&self) {
-        // SAFETY: the ring is mapped while `ring` is not null
-        unsafe { word64(self.ring.get(), ring::AT_HEAD) }.store(self.head.get(), Ordering::Release);
+        // SAFETY: the ring is mapped while it is one
+        unsafe { word64(self.ring.get().at, ring::AT_HEAD) }.store(self.head.get(), Ordering::Release);
     }
 
     #[inline(always)]

@@ -40,7 +40,7 @@ pub fn number(fd: c_int) -> Option<u32> {
 /// Finds out what a descriptor is, and tells the reader if it is a socket.
 #[cold]
 fn look(fd: c_int) -> Option<u32> {
-    let slot = slot(fd)?;
+    let slot = slot(fd).filter(|_| !recorder::sandboxed())?;
     let mut cookie = [0; 8];
     if sys::socket_option(fd, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie).is_none() {
         if sys::errno() == libc::ENOTSOCK {
@@ -80,7 +80,7 @@ fn announce(fd: c_int, number: u32, remote: Option<Address>) -> bool {
 
 /// The socket has got a name or a peer: it is told again. `remote`: of a connection that may still be on its way.
 pub fn changed(fd: c_int, remote: Option<Address>) {
-    if let Some(number) = number(fd) {
+    if let Some(number) = number(fd).filter(|_| !recorder::sandboxed()) {
         quietly(|| announce(fd, number, remote));
     }
 }
@@ -116,6 +116,9 @@ pub fn alias(old: c_int, new: c_int) {
 
 /// Tells the kernel's last word on a TCP connection that is about to be closed; nothing on other sockets.
 pub fn last_word(fd: c_int, number: u32) {
+    if recorder::sandboxed() {
+        return;
+    }
     // four bytes more than the largest struct tcp_info so far, so that a larger one would show
     let mut payload = [0; 24 + 512];
     let Some(length) = sys::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut payload[24..]) else {

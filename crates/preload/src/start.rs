@@ -99,9 +99,9 @@ fn begin_in(directory: &[u8]) {
     });
     let mut path = Text::<400>::new();
     path.push(directory).push(b"/session");
-    let Some(file) = session_file(&path) else {
-        complain(b"this process is not recorded: no collector could be started on this host");
-        return;
+    let file = match session_file(&path) {
+        Ok(file) => file,
+        Err(why) => return complain(why),
     };
     if !recorder::begin(&file) {
         complain(b"this process is not recorded: the session of this host cannot be used");
@@ -116,17 +116,29 @@ unsafe extern "C" {
 }
 
 /// The page of the session. Where this host has none, a collector is started, which makes it.
-fn session_file(path: &Text<400>) -> Option<File> {
+fn session_file(path: &Text<400>) -> Result<File, &'static [u8]> {
+    const NO_COLLECTOR: &[u8] = b"this process is not recorded: no collector could be started on this host";
     let open = || File::open(path.c(), libc::O_RDWR, 0);
     if let Some(file) = open() {
-        return Some(file);
+        return Ok(file);
+    }
+    if matches!(crate::sys::errno(), libc::EACCES | libc::EPERM) {
+        return Err(b"this process is not recorded: it runs as another user than the command, who may not use its session");
+    } else if crate::sys::errno() != libc::ENOENT {
+        return Err(b"this process is not recorded: the session cannot be opened (no descriptors left?)");
     }
     let directory = environment().directory.c();
     // SAFETY: a C string; who makes the directory starts the collector
-    if unsafe { libc::mkdir(directory.as_ptr(), 0o700) } == 0 && !start_collector() {
-        // SAFETY: the same string
-        unsafe { libc::rmdir(directory.as_ptr()) };
-        return None;
+    if unsafe { libc::mkdir(directory.as_ptr(), 0o700) } == 0 {
+        if !start_collector() {
+            // SAFETY: the same string
+            unsafe { libc::rmdir(directory.as_ptr()) };
+            return Err(NO_COLLECTOR);
+        }
+    } else if crate::sys::errno() != libc::EEXIST {
+        return Err(
+            b"this process is not recorded: it cannot reach its session (chroot, or no shared memory)",
+        );
     }
     // five seconds at most: a machine that is busy with the start of many processes
     for _ in 0..2500 {
@@ -134,10 +146,10 @@ fn session_file(path: &Text<400>) -> Option<File> {
         // SAFETY: a time, and nowhere to tell what remained of it
         unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };
         if let Some(file) = open() {
-            return Some(file);
+            return Ok(file);
         }
     }
-    None
+    Err(NO_COLLECTOR)
 }
 
 /// Starts `polyrail trace --collect` as a process of its own that nobody waits for: a grandchild, in its own session, with nothing of

@@ -53,6 +53,19 @@ pub fn quietly<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Runs `work` while no signal handler runs in this thread.
+pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: sets of signals, for which zeros are values, that are filled before they are used
+    unsafe {
+        let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+        let result = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        result
+    }
+}
+
 /// A descriptor that is closed again, by the kernel's own calls.
 pub struct File(c_int);
 
@@ -64,13 +77,22 @@ impl File {
         let fd = unsafe {
             libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags as c_long, mode as c_long)
         };
-        (fd >= 0).then_some(File(fd as c_int))
+        (fd >= 0).then(|| File(fd as c_int))
     }
 
     /// Sets its length.
     pub fn truncate(&self, length: usize) -> bool {
         // SAFETY: numbers only
         unsafe { libc::syscall(libc::SYS_ftruncate, self.0 as c_long, length as c_long) == 0 }
+    }
+
+    /// Makes sure of room for its first `length` bytes.
+    pub fn reserve(&self, length: usize) -> bool {
+        // SAFETY: numbers only
+        unsafe {
+            libc::syscall(libc::SYS_fallocate, self.0 as c_long, 0 as c_long, 0 as c_long, length as c_long)
+                == 0
+        }
     }
 
     /// Maps its first `length` bytes, shared and writable; null when that fails.
@@ -98,13 +120,19 @@ impl File {
         got.max(0) as usize
     }
 
-    /// Mode, with the setuid bits.
-    pub fn mode(&self) -> libc::mode_t {
-        status(|stat| {
-            // SAFETY: an open descriptor and a place for the answer
-            unsafe { libc::fstat(self.0, stat) }
-        })
-        .map_or(0, |stat| stat.st_mode)
+    /// Whether a program file gives rights that this process has not: the loader then ignores preloading.
+    pub fn gives_rights(&self) -> bool {
+        // SAFETY: an open descriptor and a place for the answer
+        let Some(stat) = status(|stat| unsafe { libc::fstat(self.0, stat) }) else { return false };
+        // SAFETY: both take nothing
+        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        // SAFETY: a C string, and no place for the value: its length is asked for
+        let capabilities = || unsafe {
+            libc::fgetxattr(self.0, c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0
+        };
+        stat.st_mode & libc::S_ISUID != 0 && stat.st_uid != user
+            || stat.st_mode & libc::S_ISGID != 0 && stat.st_gid != group
+            || user != 0 && capabilities()
     }
 }
 
@@ -119,6 +147,21 @@ fn status(fill: impl FnOnce(*mut libc::stat) -> c_int) -> Option<libc::stat> {
     // SAFETY: plain numbers, for which zeros are values
     let mut stat = unsafe { std::mem::zeroed() };
     (fill(&mut stat) == 0).then_some(stat)
+}
+
+/// Path of the program that this process runs; its length.
+pub fn program(path: &mut [u8]) -> usize {
+    // SAFETY: a C string, and a buffer that is writable for its length
+    unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) }.max(0)
+        as usize
+}
+
+/// How large a file of this process may become, in bytes.
+pub fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the answer
+    unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) };
+    limit.rlim_cur
 }
 
 /// The number behind a file, for namespaces' files in /proc; 0 where there is none.

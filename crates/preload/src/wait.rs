@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use polyrail_core::trace::{Call, SocketFields};
 
-use crate::io::outcome;
+use crate::io::{faulted, outcome};
 use crate::next::next;
 use crate::recorder::{self, now};
 use crate::sockets::number;
@@ -16,10 +16,11 @@ const LOOKED_AT: usize = 32;
 /// How long a wait may take, in milliseconds; for ever without a time.
 ///
 /// # Safety
-/// `time` is null or readable.
-unsafe fn milliseconds(time: *const timespec) -> u32 {
+/// `time` is null or readable, unless `result` and the error number say otherwise.
+unsafe fn milliseconds(time: *const timespec, result: c_int) -> u32 {
     // SAFETY: as the caller says
     match unsafe { time.as_ref() } {
+        _ if faulted(result as isize) => 0,
         None => u32::MAX,
         Some(time) => (time.tv_sec.max(0) as u64 * 1000 + time.tv_nsec.max(0) as u64 / 1_000_000)
             .min(u32::MAX as u64 - 1) as u32,
@@ -36,9 +37,9 @@ fn waited(call: Call, start: u64, socket: u32, result: c_int, timeout: u32, desc
 /// Whether a set has sockets, and which if it has only one.
 ///
 /// # Safety
-/// `set` has `count` entries.
-unsafe fn sockets(set: *const pollfd, count: nfds_t) -> Option<u32> {
-    if !recorder::on() || set.is_null() || count == 0 {
+/// `set` has `count` entries, unless `result` and the error number say otherwise.
+unsafe fn sockets(set: *const pollfd, count: nfds_t, result: c_int) -> Option<u32> {
+    if !recorder::on() || set.is_null() || count == 0 || faulted(result as isize) {
         return None;
     }
     if count as usize > LOOKED_AT {
@@ -64,7 +65,7 @@ unsafe fn ready(set: *const pollfd, count: nfds_t, result: c_int, alone: u32) ->
 }
 
 macro_rules! polling {
-    ($($name:ident(set $(, $argument:ident: $type:ty)*), $call:ident, $timeout:expr;)*) => {$(
+    ($($name:ident(set $(, $argument:ident: $type:ty)*), $call:ident, |$result:ident| $timeout:expr;)*) => {$(
         /// See poll(2); recorded where there are sockets in the set.
         ///
         /// # Safety
@@ -72,29 +73,28 @@ macro_rules! polling {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(set: *mut pollfd, count: nfds_t $(, $argument: $type)*) -> c_int {
             let next = next!($name: fn(*mut pollfd, nfds_t $(, $type)*) -> c_int);
-            // SAFETY: the program's own set
-            let Some(alone) = (unsafe { sockets(set, count) }) else {
-                // SAFETY: the program's own call
-                return unsafe { next(set, count $(, $argument)*) };
-            };
             let start = now();
             // SAFETY: the program's own call
-            let result = unsafe { next(set, count $(, $argument)*) };
-            // SAFETY: the kernel has just filled the set
-            let socket = unsafe { ready(set, count, result, alone) };
-            waited(Call::$call, start, socket, result, $timeout, count);
-            result
+            let $result = unsafe { next(set, count $(, $argument)*) };
+            // SAFETY: the kernel has just read and filled the set, or the result says that it could not
+            if let Some(alone) = unsafe { sockets(set, count, $result) } {
+                // SAFETY: as above
+                let socket = unsafe { ready(set, count, $result, alone) };
+                waited(Call::$call, start, socket, $result, $timeout, count);
+            }
+            $result
         }
     )*};
 }
 
 polling! {
-    poll(set, timeout: c_int), Poll, timeout as u32;
-    // SAFETY (of the times): null, or the kernel has just read them
-    ppoll(set, timeout: *const timespec, mask: *const sigset_t), PPoll, unsafe { milliseconds(timeout) };
-    __poll_chk(set, timeout: c_int, size: size_t), Poll, timeout as u32;
+    poll(set, timeout: c_int), Poll, |result| timeout as u32;
+    // SAFETY (of the times): null, or the kernel has just read them, or the result says that it could not
+    ppoll(set, timeout: *const timespec, mask: *const sigset_t), PPoll, |result| unsafe { milliseconds(timeout, result) };
+    __poll_chk(set, timeout: c_int, size: size_t), Poll, |result| timeout as u32;
     // SAFETY: as above
-    __ppoll_chk(set, timeout: *const timespec, mask: *const sigset_t, size: size_t), PPoll, unsafe { milliseconds(timeout) };
+    __ppoll_chk(set, timeout: *const timespec, mask: *const sigset_t, size: size_t), PPoll,
+        |result| unsafe { milliseconds(timeout, result) };
 }
 
 /// See select(2); recorded where a set is given.
@@ -141,14 +141,15 @@ pub unsafe extern "C-unwind" fn pselect(
     // SAFETY: the program's own call
     let result = unsafe { next(count, read, write, except, timeout, mask) };
     if recorder::on() && count > 0 {
-        // SAFETY: null, or the kernel has just read it
-        waited(Call::PSelect, start, 0, result, unsafe { milliseconds(timeout) }, count as u64);
+        // SAFETY: null, or the kernel has just read it, or the result says that it could not
+        let timeout = unsafe { milliseconds(timeout, result) };
+        waited(Call::PSelect, start, 0, result, timeout, count as u64);
     }
     result
 }
 
 macro_rules! epoll_waiting {
-    ($($name:ident(($($argument:ident: $type:ty),*)), $call:ident, $timeout:expr;)*) => {$(
+    ($($name:ident(($($argument:ident: $type:ty),*)), $call:ident, |$result:ident| $timeout:expr;)*) => {$(
         /// See epoll_wait(2); recorded.
         ///
         /// # Safety
@@ -158,20 +159,20 @@ macro_rules! epoll_waiting {
             let next = next!($name: fn(c_int, *mut epoll_event, c_int, $($type),*) -> c_int);
             let start = now();
             // SAFETY: the program's own call
-            let result = unsafe { next(fd, events, room, $($argument),*) };
+            let $result = unsafe { next(fd, events, room, $($argument),*) };
             if recorder::on() {
-                waited(Call::$call, start, 0, result, $timeout, room.max(0) as u64);
+                waited(Call::$call, start, 0, $result, $timeout, room.max(0) as u64);
             }
-            result
+            $result
         }
     )*};
 }
 
 epoll_waiting! {
-    epoll_wait((timeout: c_int)), EpollWait, timeout as u32;
-    epoll_pwait((timeout: c_int, mask: *const sigset_t)), EpollPWait, timeout as u32;
-    // SAFETY: null, or the kernel has just read it
-    epoll_pwait2((timeout: *const timespec, mask: *const sigset_t)), EpollPWait2, unsafe { milliseconds(timeout) };
+    epoll_wait((timeout: c_int)), EpollWait, |result| timeout as u32;
+    epoll_pwait((timeout: c_int, mask: *const sigset_t)), EpollPWait, |result| timeout as u32;
+    // SAFETY: null, or the kernel has just read it, or the result says that it could not
+    epoll_pwait2((timeout: *const timespec, mask: *const sigset_t)), EpollPWait2, |result| unsafe { milliseconds(timeout, result) };
 }
 
 /// See epoll_ctl(2); recorded for sockets.

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant, SystemTime};
 
 use polyrail_core::trace::RECORD;
@@ -60,13 +61,61 @@ struct Ring {
     path: PathBuf,
     file: File,
     stream: u32,
-    slots: u64,
     tail: u64,
     lost: u64,
     pid: u32,
     /// Whether process ids mean the same to that process and to us.
     our_pids: bool,
     network: u64,
+}
+
+/// What changes in a ring's first page.
+struct RingHeader {
+    slots: u64,
+    head: u64,
+    lost: u64,
+    closed: bool,
+}
+
+impl RingHeader {
+    fn read(file: &File) -> io::Result<RingHeader> {
+        let mut words = [0; ring::AT_CLOSED + 4];
+        file.read_exact_at(&mut words, 0)?;
+        let word64 = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| words[at + i]));
+        Ok(RingHeader {
+            slots: word64(ring::AT_SLOTS) & u64::from(u32::MAX),
+            head: word64(ring::AT_HEAD),
+            lost: word64(ring::AT_LOST),
+            closed: words[ring::AT_CLOSED] != 0,
+        })
+    }
+}
+
+impl Ring {
+    /// Reads the new records into `buffer`, which stays empty if that cannot be. If the ring has grown meanwhile: its new header, by which
+    /// they must be read again.
+    fn take(&self, header: &RingHeader, buffer: &mut Vec<u8>) -> Option<RingHeader> {
+        // records are read after the head that promises them, and what tells of growth after the records
+        fence(Ordering::Acquire);
+        let RingHeader { slots, head, .. } = *header;
+        let new = head.wrapping_sub(self.tail);
+        buffer.clear();
+        if new > 0 && new <= slots && slots.is_power_of_two() && slots <= ring::MOST as u64 {
+            buffer.resize(new as usize * RECORD, 0);
+            let first = (slots - self.tail % slots).min(new) as usize * RECORD;
+            let place = (ring::HEADER + (self.tail % slots) as usize * RECORD) as u64;
+            let (one, two) = buffer.split_at_mut(first);
+            let read = self
+                .file
+                .read_exact_at(one, place)
+                .and_then(|()| self.file.read_exact_at(two, ring::HEADER as u64));
+            if read.is_err() {
+                buffer.clear();
+            }
+        }
+        fence(Ordering::Acquire);
+        RingHeader::read(&self.file).ok().filter(|now| now.slots > slots)
+    }
 }
 
 /// What the collector knows about time.
@@ -120,6 +169,8 @@ pub struct Collector {
     pids: u64,
     tcp: Tcp,
     unseen: Unseen,
+    /// Why a ring could not be opened.
+    unopened: Option<io::Error>,
 }
 
 /// How recording went on a host.
@@ -160,12 +211,7 @@ impl Collector {
         page[session::AT_MAGIC..][..8].copy_from_slice(&session::MAGIC.to_le_bytes());
         page[session::AT_CLOCK..][..4].copy_from_slice(&if host.counter { 1u32 } else { 2 }.to_le_bytes());
         page[session::AT_OPTIONS..][..4].copy_from_slice(&options.to_le_bytes());
-        // recorders see the whole page or none
-        let (new, place) = (directory.join("session.new"), directory.join("session"));
-        fs::write(&new, &page).map_err(|why| named(&new, why))?;
-        fs::rename(&new, &place).map_err(|why| named(&place, why))?;
-        let session =
-            File::options().read(true).write(true).open(&place).map_err(|why| named(&place, why))?;
+        let session = make_session(directory, &page).map_err(|why| named(&directory.join("session"), why))?;
         let now = Instant::now();
         let mut collector = Collector {
             directory: directory.into(),
@@ -185,6 +231,7 @@ impl Collector {
             pids: host::namespace("pid"),
             tcp,
             unseen: Unseen::default(),
+            unopened: None,
         };
         collector.write_clock();
         collector.writer.flush();
@@ -304,14 +351,14 @@ impl Collector {
     }
 
     /// `None`: it is no ring, or is not finished yet.
-    fn open_ring(&self, path: &Path) -> Option<(Ring, ThreadBlock)> {
-        let file = File::options().read(true).write(true).open(path).ok()?;
+    fn open_ring(&mut self, path: &Path) -> Option<(Ring, ThreadBlock)> {
+        let opened = File::options().read(true).write(true).custom_flags(nix::libc::O_NOFOLLOW).open(path);
+        let file = opened.map_err(|why| self.unopened = Some(why)).ok()?;
         let mut page = [0; ring::AT_TAIL + 8];
         file.read_exact_at(&mut page, 0).ok()?;
         let word32 = |at: usize| u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
         let word64 = |at: usize| u64::from(word32(at)) | u64::from(word32(at + 4)) << 32;
-        let slots = word32(ring::AT_SLOTS);
-        if word64(ring::AT_MAGIC) != ring::MAGIC || !slots.is_power_of_two() || slots > 1 << 20 {
+        if word64(ring::AT_MAGIC) != ring::MAGIC {
             return None;
         }
         let name = &page[ring::AT_NAME..ring::AT_NAME + 16];
@@ -329,7 +376,6 @@ impl Collector {
             path: path.into(),
             file,
             stream: 0,
-            slots: u64::from(slots),
             tail: word64(ring::AT_TAIL),
             lost: 0,
             pid: block.pid,
@@ -342,34 +388,26 @@ impl Collector {
     /// Takes what is in a ring; whether its thread has ended.
     fn empty(&mut self, name: &OsString) -> bool {
         let Some(ring) = self.rings.get_mut(name) else { return false };
-        let mut words = [0; ring::AT_CLOSED + 4 - ring::AT_HEAD];
-        if ring.file.read_exact_at(&mut words, ring::AT_HEAD as u64).is_err() {
-            return true;
+        let Ok(mut header) = RingHeader::read(&ring.file) else { return true };
+        // a ring that has grown meanwhile has its records at other places
+        while let Some(grown) = ring.take(&header, &mut self.buffer) {
+            header = grown;
         }
-        let word64 = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| words[at - ring::AT_HEAD + i]));
-        let (head, mut lost) = (word64(ring::AT_HEAD), word64(ring::AT_LOST));
-        let closed = words[ring::AT_CLOSED - ring::AT_HEAD] != 0;
         let at = Clocks::monotonic();
+        let RingHeader { slots, head, mut lost, closed } = header;
         let new = head.wrapping_sub(ring.tail);
-        if new > ring.slots {
-            // nothing that a recorder does: what it held cannot be trusted
-            lost = lost.max(ring.lost).saturating_add(new.min(ring.slots));
-            ring.tail = head;
+        if self.buffer.len() as u64 != new * RECORD as u64 {
+            // nothing that a recorder does, or it cannot be read: what it held is lost
+            lost = lost.max(ring.lost).saturating_add(new.min(slots));
         } else if new > 0 {
-            self.buffer.resize(new as usize * RECORD, 0);
-            let first = (ring.slots - ring.tail % ring.slots).min(new) as usize * RECORD;
-            let place = |slot: u64| (ring::HEADER + (slot % ring.slots) as usize * RECORD) as u64;
-            let (one, two) = self.buffer.split_at_mut(first);
-            if ring.file.read_exact_at(one, place(ring.tail)).is_ok()
-                && ring.file.read_exact_at(two, ring::HEADER as u64).is_ok()
-            {
-                self.tcp.learn(ring.network, &self.buffer);
-                self.writer.block(kind::RECORDS, ring.stream, at, &self.buffer);
-                self.records += new;
-            } else {
-                lost = lost.saturating_add(new);
-            }
+            self.tcp.learn(ring.network, &self.buffer);
+            self.writer.block(kind::RECORDS, ring.stream, at, &self.buffer);
+            self.records += new;
+        }
+        if new > 0 {
             ring.tail = head;
+            // the thread may write there only after it was read
+            fence(Ordering::SeqCst);
             let _ = ring.file.write_all_at(&head.to_le_bytes(), ring::AT_TAIL as u64);
         }
         if lost > ring.lost {
@@ -390,6 +428,7 @@ impl Collector {
     /// Ends the session: what is still in rings is written, then they and the directory are removed.
     pub fn end(mut self) -> Totals {
         let mut warnings = Vec::new();
+        self.listed = None;
         self.find_rings();
         let running: std::collections::BTreeSet<u32> = self
             .rings
@@ -407,22 +446,33 @@ impl Collector {
             ));
         }
         let _ = self.session.write_all_at(&1u32.to_le_bytes(), session::AT_STOP as u64);
-        let names: Vec<OsString> = self.rings.keys().cloned().collect();
-        names.iter().for_each(|name| self.remove(name));
+        // more than once: where descriptors are short, some rings can be opened only when others are done
+        while !self.rings.is_empty() {
+            let names: Vec<OsString> = self.rings.keys().cloned().collect();
+            names.iter().for_each(|name| self.remove(name));
+            self.listed = None;
+            self.find_rings();
+        }
         self.drain_unseen();
         warnings.extend(self.unseen.warnings());
         let known = self.tcp.warnings().len();
         self.tcp.finish(&mut self.writer);
         warnings.extend(self.tcp.warnings()[known..].iter().cloned());
 
-        let mut words = [0; 24];
-        let _ = self.session.read_exact_at(&mut words, session::AT_PROCESSES as u64);
-        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| words[at + i]));
-        let (processes, failed, nested) = (number(0) + self.unseen.processes(), number(8), number(16));
-        if failed > 0 {
+        let mut page = [0; session::SIZE];
+        let _ = self.session.read_exact_at(&mut page, 0);
+        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| page[at + i]));
+        let [processes, failed, nested, missed] =
+            [session::AT_PROCESSES, session::AT_FAILED, session::AT_NESTED, session::AT_MISSED].map(number);
+        let processes = processes + self.unseen.processes();
+        if missed > 0 {
             warnings.push(format!(
-                "{failed} calls were not recorded: there was no room in shared memory, or a process had lost sight of it (chroot, another user)"
+                "{failed} threads could not record for some time, {missed} records are missing: no room in shared memory, no descriptor \
+                 left, a limit of file sizes, or a process that has lost sight of shared memory (chroot, another user, seccomp)"
             ));
+        }
+        if let Some(why) = &self.unopened {
+            warnings.push(format!("some threads' rings were read late or not at all: {why}"));
         }
         if nested > 0 {
             warnings.push(format!(
@@ -456,6 +506,59 @@ fn asks(name: &str) -> Option<(u32, bool)> {
         _ => return None,
     };
     Some((tid.parse().ok()?, becomes))
+}
+
+/// Recorders see the whole page or none; it is locked as long as this process lives, for [`remove_leftovers`].
+fn make_session(directory: &Path, page: &[u8]) -> io::Result<File> {
+    let new = directory.join("session.new");
+    let session = File::options().read(true).write(true).create_new(true).open(&new)?;
+    session.write_all_at(page, 0)?;
+    session.try_lock()?;
+    fs::rename(&new, directory.join("session"))?;
+    Ok(session)
+}
+
+/// Removes what sessions have left behind whose collector was killed: directories in shared memory that begin like `directory`, up to
+/// its last two numbers. Recorders that still run there stop.
+pub fn remove_leftovers(directory: &Path) {
+    let (Some(place), Some(name)) =
+        (directory.parent(), directory.file_name().and_then(|name| name.to_str()))
+    else {
+        return;
+    };
+    let prefix = name.rsplitn(3, '-').last().unwrap_or(name);
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        if entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.strip_prefix(prefix))
+            .is_some_and(|rest| rest.starts_with('-'))
+        {
+            let _ = remove_leftover(&entry.path());
+        }
+    }
+}
+
+fn remove_leftover(directory: &Path) -> io::Result<()> {
+    let about = fs::symlink_metadata(directory)?;
+    if !about.is_dir() || about.uid() != nix::unistd::geteuid().as_raw() {
+        return Ok(());
+    }
+    match File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(nix::libc::O_NOFOLLOW)
+        .open(directory.join("session"))
+    {
+        Ok(session) => {
+            session.try_lock()?;
+            session.write_all_at(&1u32.to_le_bytes(), session::AT_STOP as u64)?;
+        }
+        // one that is just being made has no page yet
+        Err(_) if about.modified()?.elapsed().is_ok_and(|age| age > Duration::from_secs(60)) => {}
+        Err(why) => return Err(why),
+    }
+    fs::remove_dir_all(directory)
 }
 
 fn alive(pid: u32) -> bool {

@@ -465,6 +465,11 @@ fn unseen(reason: u32, path: &str, times: u32, by_kernel: bool) -> String {
         unseen::IO_URING => "it uses io_uring for sockets",
         _ => "of an unknown kind",
     };
+    if reason == unseen::SANDBOX {
+        return format!(
+            "{path} filters its system calls (seccomp): threads and sockets that it began after that were not recorded"
+        );
+    }
     let times = if times == 1 { String::new() } else { format!(", {times} times") };
     let how = match by_kernel {
         true => "by the kernel: times are longer, and what vectors hold is not known",

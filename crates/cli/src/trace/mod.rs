@@ -14,7 +14,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::ring::session;
-use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, realtime};
+use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, realtime, remove_leftovers};
 use polyrail_trace::tcp::Tcp;
 
 use crate::signals::{self, exit_code};
@@ -144,6 +144,7 @@ fn record(args: &Args) -> Result<u8, Error> {
         return Err(Error::Recorded(run));
     }
     let directory = session_directory();
+    remove_leftovers(&directory);
     let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::new(!args.no_kernel))
         .map_err(Error::Begin)?;
     let mut words = CommandBlock {
@@ -196,6 +197,7 @@ fn record(args: &Args) -> Result<u8, Error> {
             return Err(abandon(collector, Error::Start { command: program.clone(), source }));
         }
     };
+    more_descriptors();
     held.forward_to(child.id());
     let status = follow(&mut child, &mut collector, screen.as_mut());
     if screen.take().is_some() {
@@ -227,8 +229,11 @@ fn record(args: &Args) -> Result<u8, Error> {
 
 /// Leaves nothing behind of a recording that did not begin.
 fn abandon(collector: Collector, why: Error) -> Error {
-    let _ = std::fs::remove_file(&collector.path);
+    let path = collector.path.clone();
+    let _ = std::fs::remove_file(&path);
     collector.end();
+    // only if it was made for this
+    let _ = path.parent().map(std::fs::remove_dir);
     why
 }
 
@@ -276,6 +281,14 @@ fn show_output(run: &Path) {
     let _ = copy("stderr", &mut io::stderr());
 }
 
+/// Each recorded thread's ring is an open file here. After the command was started, which is to have the limits that it would have.
+fn more_descriptors() {
+    use nix::sys::resource::{Resource::RLIMIT_NOFILE, getrlimit, setrlimit};
+    if let Ok((_, most)) = getrlimit(RLIMIT_NOFILE) {
+        let _ = setrlimit(RLIMIT_NOFILE, most, most);
+    }
+}
+
 /// For Open MPI's list of variables that all hosts get.
 fn handed_on() -> String {
     let mut list: Vec<String> = std::env::var("OMPI_MCA_mca_base_env_list")
@@ -306,6 +319,7 @@ fn wait_for_others(run: &Path, own: &Path) {
 
 /// A collector that recorders of this host have started.
 fn collect(session: &Path, run: &Path) -> Result<u8, Error> {
+    more_descriptors();
     let mut collector = Collector::begin(session, run, 0, Tcp::new(true)).map_err(Error::Begin)?;
     let mut idle_since = Instant::now();
     while idle_since.elapsed() < LINGER {

@@ -47,4 +47,6 @@ pub mod unseen {
     pub const FOREIGN: u32 = 3;
     /// It uses io_uring for sockets, which are no calls.
     pub const IO_URING: u32 = 4;
+    /// It has put itself behind a filter of system calls (seccomp): threads and sockets that begin after that are not recorded.
+    pub const SANDBOX: u32 = 5;
 }

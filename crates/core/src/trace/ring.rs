@@ -1,6 +1,11 @@
-//! A thread's ring: a file in the session's directory in shared memory. One page of header, then [`SLOTS`] records.
+//! A thread's ring: a file in the session's directory in shared memory. One page of header, then [`AT_SLOTS`] records.
 //! The thread writes records and then `head`; the collector reads up to `head` and then writes `tail`. Both only grow, and
-//! count records since the ring was made. A ring without room loses the new record and counts it in `lost`.
+//! count records since the ring was made. A ring without room becomes twice as large, up to [`MOST`]; a ring that cannot
+//! loses the new record and counts it in `lost`.
+//!
+//! To grow, the thread copies all `slots` records behind themselves, so that each is at its place by the old number of slots and
+//! by the new one, and only then stores the new number. A collector that finds the number changed after it has read
+//! records must read them again: the thread may have overwritten them.
 //!
 //! The `session` file in the same directory is one page; [`session`] says what stands where.
 
@@ -8,12 +13,17 @@
 pub const MAGIC: u64 = u64::from_le_bytes(*b"PRRING1\0");
 /// Bytes before the records.
 pub const HEADER: usize = 4096;
-/// Records that a ring holds: 1 MiB of them.
-pub const SLOTS: usize = 1 << 15;
+/// Records that a ring holds at first: with the header, 20 KiB, so that a thousand processes fit where memory is scarce.
+pub const START: usize = 1 << 9;
+/// Records that a ring holds at most: 4 MiB of them, what a thread that does nothing but calls writes while a busy machine keeps
+/// the collector waiting for 40 ms.
+pub const MOST: usize = 1 << 17;
+/// Records that a ring holds where it cannot grow.
+pub const FIXED: usize = 1 << 15;
 
 /// u64: [`MAGIC`].
 pub const AT_MAGIC: usize = 0;
-/// u32: records that it holds, a power of two.
+/// u32: records that it holds, a power of two. It may double.
 pub const AT_SLOTS: usize = 8;
 /// u32: process id, as the process itself sees it.
 pub const AT_PID: usize = 12;
@@ -52,12 +62,14 @@ pub mod session {
     pub const AT_CLOCK: usize = 12;
     /// u64: processes that have begun.
     pub const AT_PROCESSES: usize = 16;
-    /// u64: calls that were not recorded because their thread could not have a ring.
+    /// u64: threads that could not make a ring at some time.
     pub const AT_FAILED: usize = 24;
     /// u64: calls not recorded because they were made in a signal handler that interrupted the recorder.
     pub const AT_NESTED: usize = 32;
     /// u32: [option bits](OPTION_EVERY_CALL).
     pub const AT_OPTIONS: usize = 40;
+    /// u64: records lost by threads that had no ring.
+    pub const AT_MISSED: usize = 48;
     /// Option: write each call, also the ones that found nothing.
     pub const OPTION_EVERY_CALL: u32 = 1;
     /// Option: do not record MPI calls.
