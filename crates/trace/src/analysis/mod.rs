@@ -417,6 +417,10 @@ impl<'a> Analyst<'a> {
             Class::MpiSend => {
                 let cell = self.found.links.cell(process, other);
                 cell.mpi_send(&mut self.found.mpi, call.start, end, call.bytes);
+                // a message to oneself takes no socket
+                if other == process {
+                    return;
+                }
                 self.found.paths.message(Path {
                     total: 0,
                     start: call.start,
