@@ -19,7 +19,8 @@ static GROWS: AtomicBool = AtomicBool::new(false);
 pub fn look_whether_they_grow(page: *mut u8) {
     // SAFETY: advice about a mapped page; sysconf takes a number
     let grows = unsafe {
-        libc::madvise(page.cast(), 4096, libc::MADV_POPULATE_WRITE) == 0 && libc::sysconf(libc::_SC_PAGESIZE) == HEADER as i64
+        libc::madvise(page.cast(), 4096, libc::MADV_POPULATE_WRITE) == 0
+            && libc::sysconf(libc::_SC_PAGESIZE) == HEADER as i64
     };
     GROWS.store(grows, Ordering::Relaxed);
 }
@@ -67,7 +68,7 @@ impl Ring {
         let pid = unsafe { libc::getpid() };
         let grows = GROWS.load(Ordering::Relaxed);
         let (mut most, limit) = (if grows { MOST } else { FIXED }, sys::file_size_limit());
-        while bytes(most) as u64 > limit {
+        while most >= START && bytes(most) as u64 > limit {
             most /= 2; // a file beyond the limit would end the program by SIGXFSZ
         }
         let slots = if grows { START } else { most };
@@ -78,7 +79,11 @@ impl Ring {
         path.push(environment().directory()).push(b"/").number(pid as u64).push(b".").number(tid as u64);
         path.push(b".").number(ticks).push(b".ring");
         let file = File::open(path.c(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, 0o600)?;
-        let at = if file.reserve(bytes(slots)) && file.truncate(bytes(most)) { file.map(bytes(most)) } else { null_mut() };
+        let at = if file.reserve(bytes(slots)) && file.truncate(bytes(most)) {
+            file.map(bytes(most))
+        } else {
+            null_mut()
+        };
         if at.is_null() {
             // SAFETY: a C string
             unsafe { libc::unlink(path.c().as_ptr()) };
@@ -97,8 +102,12 @@ impl Ring {
             libc::madvise(ring.cast(), bytes(most), libc::MADV_DONTFORK);
             libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr());
             copy_nonoverlapping(name.as_ptr(), ring.add(ring::AT_NAME), 16);
-            let numbers =
-                [(ring::AT_SLOTS, slots as u32), (ring::AT_PID, pid as u32), (ring::AT_TID, tid as u32), (ring::AT_PPID, parent)];
+            let numbers = [
+                (ring::AT_SLOTS, slots as u32),
+                (ring::AT_PID, pid as u32),
+                (ring::AT_TID, tid as u32),
+                (ring::AT_PPID, parent),
+            ];
             for (at, number) in numbers {
                 word32(ring, at).store(number, Ordering::Relaxed);
             }
@@ -149,8 +158,10 @@ impl Ring {
     /// In a child forked while this thread was writing a record: puts memory of its own where the parent's ring was, for what is left of
     /// that record.
     pub fn replace(&self) {
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE);
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+        );
         // SAFETY: nothing is mapped there: the parent's ring was not given to this process (MADV_DONTFORK)
         unsafe { libc::mmap(self.at.cast(), bytes(self.most), access, kind, -1, 0) };
     }

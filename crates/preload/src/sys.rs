@@ -73,7 +73,7 @@ impl File {
         let flags = flags | libc::O_CLOEXEC;
         // SAFETY: a C string and numbers
         let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags as c_long, mode as c_long) };
-        (fd >= 0).then_some(File(fd as c_int))
+        (fd >= 0).then(|| File(fd as c_int))
     }
 
     /// Sets its length.

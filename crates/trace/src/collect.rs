@@ -216,7 +216,7 @@ impl Collector {
             listed: None,
             looked_for_dead: now,
             clocked: now,
-            idle: false,
+            idle: true,
             records: 0,
             buffer: Vec::new(),
             pids: host::namespace("pid"),
@@ -249,6 +249,8 @@ impl Collector {
         let look_for_dead = self.looked_for_dead.elapsed() > Duration::from_millis(100);
         if look_for_dead {
             self.looked_for_dead = Instant::now();
+            // so that little is missing if this process is killed
+            self.writer.flush();
         }
         let before = self.records;
         let names: Vec<OsString> = self.rings.keys().cloned().collect();
@@ -304,6 +306,7 @@ impl Collector {
         }
         // parents before their children, programs before what they became
         new.sort_by_key(|(_, _, block)| block.process);
+        let woken = self.idle && !new.is_empty();
         for (name, mut ring, block) in new {
             self.idle = false;
             self.streams += 1;
@@ -311,6 +314,10 @@ impl Collector {
             self.tcp.process(block.pid, block.network);
             self.writer.json(kind::THREAD, ring.stream, Clocks::monotonic(), &block);
             self.rings.insert(name, ring);
+        }
+        if woken {
+            // from now on the file does not end with an idle block
+            self.writer.flush();
         }
     }
 

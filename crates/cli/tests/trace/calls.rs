@@ -61,7 +61,10 @@ fn ends_of_a_connection_are_each_others_peers() {
     }
     // datagrams name whom they go to
     let sent = traced.calls().into_iter().filter(|call| call.call == Call::SendMMsg).collect::<Vec<_>>();
-    assert!(!sent.is_empty() && sent.iter().all(|call| call.to.is_some_and(|to| to.ip().is_loopback())), "{sent:?}");
+    assert!(
+        !sent.is_empty() && sent.iter().all(|call| call.to.is_some_and(|to| to.ip().is_loopback())),
+        "{sent:?}"
+    );
 }
 
 /// Python's sockets, with a truth that does not come from the program: the kernel's calls, as strace saw them in the same run.
@@ -95,7 +98,11 @@ os.wait(); b.recv(100)
     let log = place.path().join("strace");
     let calls = "trace=sendto,recvfrom,sendmsg,recvmsg,connect,accept4,accept,bind,listen,socketpair";
     let words = ["strace", "-f", "-o", log.to_str().unwrap(), "-e", calls, "python3", "-c", PROGRAM];
-    if !std::process::Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success()) {
+    if !std::process::Command::new("strace")
+        .args(["-o", "/dev/null", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return eprintln!("SKIPPED: no strace that may trace");
     }
     let traced = trace(&words);
@@ -103,8 +110,15 @@ os.wait(); b.recv(100)
     let mut truth = Counts::new();
     for line in std::fs::read_to_string(log).unwrap().lines() {
         // PID NAME(...) = RESULT, or both halves of one that was interrupted
-        let Some((name, result)) = line.split_once(' ').and_then(|(_, rest)| rest.trim_start().split_once(['(', ' '])) else { continue };
-        let name = if let Some(rest) = result.strip_prefix("resumed>") { let _ = rest; continue } else if name == "<..." {
+        let Some((name, result)) =
+            line.split_once(' ').and_then(|(_, rest)| rest.trim_start().split_once(['(', ' ']))
+        else {
+            continue;
+        };
+        let name = if let Some(rest) = result.strip_prefix("resumed>") {
+            let _ = rest;
+            continue;
+        } else if name == "<..." {
             result.split(' ').next().unwrap_or_default()
         } else if result.contains("<unfinished") {
             continue;
@@ -120,7 +134,11 @@ os.wait(); b.recv(100)
     let pids: Vec<u32> = traced.recorded.run().processes.iter().map(|process| process.pid).collect();
     let mut recorded = Counts::new();
     for (name, (calls, bytes)) in pids.iter().flat_map(|pid| traced.counts(*pid)) {
-        let name = match name.as_str() { "send" => "sendto", "recv" => "recvfrom", other => other };
+        let name = match name.as_str() {
+            "send" => "sendto",
+            "recv" => "recvfrom",
+            other => other,
+        };
         let count = recorded.entry(name.into()).or_default();
         *count = (count.0 + calls, count.1 + bytes);
     }

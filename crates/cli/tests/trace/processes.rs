@@ -79,7 +79,8 @@ fn signal_handlers_lose_nothing_untold() {
         .iter()
         .find_map(|text| text.split_once(" calls in signal handlers")?.0.parse().ok())
         .unwrap_or(0);
-    let total = |counts: &super::support::Counts| ["send", "recv"].iter().map(|name| counts[*name].0).sum::<u64>();
+    let total =
+        |counts: &super::support::Counts| ["send", "recv"].iter().map(|name| counts[*name].0).sum::<u64>();
     assert!(total(&recorded) <= total(&truth));
     assert_eq!(total(&recorded) + nested, total(&truth), "{}", traced.stderr);
 }
