@@ -1,28 +1,59 @@
 //! `polyrail report`: makes a recording of `polyrail trace` something to look at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Makes an HTML page, tables (Parquet) and a Perfetto trace of a recording.
+use polyrail_trace::report::{self, Options};
+
+/// Makes an HTML page, tables (Parquet) and a Perfetto trace of a recording, and says what kind of program it was.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status: 0; 1 if there is nothing that can be read.")]
+#[command(
+    after_help = "Exit status: 0; 1 if there is nothing that can be read, or the report could not be written."
+)]
 pub struct Args {
     /// Directories with recordings of one run: more than one where hosts do not share files
     #[arg(required = true, value_name = "DIRECTORY")]
     directories: Vec<PathBuf>,
+    /// Directory for the report (default: the recording's, or the first of them)
+    #[arg(short, long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+    /// Leave the page out
+    #[arg(long)]
+    no_html: bool,
+    /// Leave the tables (Parquet) out
+    #[arg(long)]
+    no_parquet: bool,
+    /// Leave the Perfetto trace out
+    #[arg(long)]
+    no_perfetto: bool,
 }
 
 /// Runs the subcommand.
 pub fn main(args: &Args) -> ExitCode {
-    let recorded = match polyrail_trace::open(&args.directories) {
-        Ok(recorded) => recorded,
-        Err(error) => {
-            eprintln!("polyrail report: {error}");
-            return ExitCode::FAILURE;
+    match make(args) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
         }
+        Err(why) => {
+            eprintln!("polyrail report: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make(args: &Args) -> Result<String, Box<dyn std::error::Error>> {
+    let recorded = polyrail_trace::open(&args.directories)?;
+    let first = args.directories.first().map_or(Path::new("."), PathBuf::as_path);
+    // a single file may be named in a directory's place
+    let beside = if first.is_file() { first.parent().unwrap_or(Path::new(".")) } else { first };
+    let out = args.output.as_deref().unwrap_or(beside);
+    let options = Options {
+        html: !args.no_html,
+        parquet: !args.no_parquet,
+        perfetto: !args.no_perfetto,
+        ..Options::default()
     };
-    use polyrail_trace::model::Events;
-    println!("{:#?}", recorded.run());
-    let _ = recorded.for_each(&mut |event| println!("{event:?}"));
-    ExitCode::SUCCESS
+    let summary = report::write(&recorded, out, &options)?;
+    Ok(summary.to_string())
 }

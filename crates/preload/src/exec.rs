@@ -61,20 +61,28 @@ impl Variables {
             *place = entry;
             for (which, variable) in ours.iter().enumerate() {
                 let variable = variable.bytes();
-                let name = variable.iter().position(|byte| *byte == b'=').map_or(variable, |end| &variable[..=end]);
+                let name =
+                    variable.iter().position(|byte| *byte == b'=').map_or(variable, |end| &variable[..=end]);
                 if !bytes.starts_with(name) {
                     continue;
                 }
                 have |= 1 << which;
                 let library = &variable[name.len()..];
                 // another preloading list keeps its entries, behind ours
-                if which == 0 && !bytes.windows(library.len().max(1)).any(|part| part == library) && bytes.len() < 2800 {
+                if which == 0
+                    && !bytes.windows(library.len().max(1)).any(|part| part == library)
+                    && bytes.len() < 2800
+                {
                     let mut joined = Text::<4200>::new();
                     joined.push(variable).push(b":").push(&bytes[name.len()..]);
                     // SAFETY: both lengths together stay below `room`
                     unsafe {
                         let copy = text.add(used);
-                        std::ptr::copy_nonoverlapping(joined.c().as_ptr().cast(), copy, joined.bytes().len() + 1);
+                        std::ptr::copy_nonoverlapping(
+                            joined.c().as_ptr().cast(),
+                            copy,
+                            joined.bytes().len() + 1,
+                        );
                         *place = copy.cast();
                     }
                     used += joined.bytes().len() + 1;
@@ -183,11 +191,8 @@ fn announce(name: &CStr, becomes: bool) {
         bytes[4..].copy_from_slice(&reason.to_le_bytes());
         payload.push(&bytes).push(path.bytes());
         recorder::tell(note::UNSEEN, payload.bytes());
-        if !environment().pids().is_empty()
-            && let Some(file) = File::open(environment().pids(), libc::O_WRONLY | libc::O_APPEND, 0)
-        {
-            let mut text = Text::<24>::new();
-            file.write(text.number(u64::from(pid)).push(b"\n").bytes());
+        if environment().kernel() {
+            await_kernel(becomes);
         }
     } else if becomes {
         bytes[..4].copy_from_slice(&pid.to_le_bytes());
@@ -198,6 +203,29 @@ fn announce(name: &CStr, becomes: bool) {
         sockets::last_words();
         recorder::flush();
     }
+}
+
+/// The kernel can record what preloading does not see, if the collector asks it to before the program begins: a file with this
+/// thread's number asks the collector, and is gone when that is done. Half a second at most.
+fn await_kernel(becomes: bool) {
+    let mut path = Text::<400>::new();
+    // SAFETY: takes nothing
+    let tid = unsafe { libc::gettid() } as u64;
+    path.push(environment().directory()).push(b"/").number(tid);
+    path.push(if becomes { b".exec" } else { b".spawn" });
+    if File::open(path.c(), libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600).is_none() {
+        return;
+    }
+    for _ in 0..250 {
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+        // SAFETY: a time, and nowhere to tell what remained of it
+        unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };
+        if File::open(path.c(), libc::O_RDONLY, 0).is_none() {
+            return;
+        }
+    }
+    // SAFETY: a C string
+    unsafe { libc::unlink(path.c().as_ptr()) };
 }
 
 macro_rules! executing {
@@ -340,7 +368,8 @@ pub unsafe extern "C-unwind" fn execveat(
     variables: *const *const c_char,
     flags: c_int,
 ) -> c_int {
-    let next = next!(execveat: fn(c_int, *const c_char, *const *const c_char, *const *const c_char, c_int) -> c_int);
+    let next =
+        next!(execveat: fn(c_int, *const c_char, *const *const c_char, *const *const c_char, c_int) -> c_int);
     if !recorder::on() {
         // SAFETY: the program's own call
         return unsafe { next(directory, path, arguments, variables, flags) };
@@ -369,7 +398,11 @@ pub unsafe extern "C-unwind" fn execveat(
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn fexecve(fd: c_int, arguments: *const *const c_char, variables: *const *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn fexecve(
+    fd: c_int,
+    arguments: *const *const c_char,
+    variables: *const *const c_char,
+) -> c_int {
     let next = next!(fexecve: fn(c_int, *const *const c_char, *const *const c_char) -> c_int);
     if !recorder::on() {
         // SAFETY: the program's own call

@@ -44,7 +44,9 @@ unsafe fn total(parts: *const iovec, count: usize, result: ssize_t) -> usize {
         return 0; // UIO_MAXIOV: the kernel refuses more
     }
     // SAFETY: as the caller says
-    unsafe { std::slice::from_raw_parts(parts, count) }.iter().fold(0, |sum, part| sum.saturating_add(part.iov_len))
+    unsafe { std::slice::from_raw_parts(parts, count) }
+        .iter()
+        .fold(0, |sum, part| sum.saturating_add(part.iov_len))
 }
 
 /// The number of the address that a call named; 0 for none.
@@ -207,7 +209,12 @@ unsafe fn many(call: Call, start: u64, socket: u32, messages: *const mmsghdr, re
         arg2 = unsafe { named(first.msg_name.cast(), first.msg_namelen as usize) };
     }
     let arg = bytes.min(u64::from(u32::MAX)) as u32;
-    recorder::call(call, start, nothing(result), SocketFields { socket, result, arg, arg2, extra: flags as u16 });
+    recorder::call(
+        call,
+        start,
+        nothing(result),
+        SocketFields { socket, result, arg, arg2, extra: flags as u16 },
+    );
 }
 
 /// See sendmmsg(2); recorded.
@@ -215,7 +222,12 @@ unsafe fn many(call: Call, start: u64, socket: u32, messages: *const mmsghdr, re
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+) -> c_int {
     let next = next!(sendmmsg: fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int);
     let socket = number(fd);
     let start = if socket.is_some() { now() } else { 0 };

@@ -19,7 +19,10 @@
 //!   waits, a full ring loses records and counts them.
 //! - Works in signal handlers (a record that interrupts another is counted as lost), after `fork`, in children of `vfork`, at exit.
 //! - Records of a thread stand in the order in which the calls ended.
-#![allow(clippy::missing_safety_doc, reason = "all exported functions are the C library's, with its contracts")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "all exported functions are the C library's, with its contracts"
+)]
 
 mod exec;
 mod io;

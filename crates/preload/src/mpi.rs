@@ -19,7 +19,11 @@ use abi::{Abi, abi, real};
 
 /// Runs a call and records it, unless it runs inside another.
 #[inline(always)]
-fn around(call: Call, run: impl FnOnce() -> c_int, describe: impl FnOnce(&Abi) -> (MpiFields, bool)) -> c_int {
+fn around(
+    call: Call,
+    run: impl FnOnce() -> c_int,
+    describe: impl FnOnce(&Abi) -> (MpiFields, bool),
+) -> c_int {
     if !recorder::on() || recorder::option(session::OPTION_NO_MPI) {
         return run();
     }
@@ -86,7 +90,8 @@ impl Abi {
         let size = TYPES.get(datatype as u64, || {
             let mut size: c_int = 0;
             // SAFETY: the library's own function, with the program's handle and a place for the answer
-            let result = unsafe { real!(PMPI_Type_size: fn(usize, *mut c_int) -> c_int)(datatype, &mut size) };
+            let result =
+                unsafe { real!(PMPI_Type_size: fn(usize, *mut c_int) -> c_int)(datatype, &mut size) };
             if result == 0 { size } else { 0 }
         });
         count.saturating_mul(size.max(0) as u64)
@@ -106,7 +111,11 @@ impl Abi {
     /// A number for a communicator or window: 0 for the world.
     fn number(&self, handle: usize) -> u16 {
         let handle = self.handle(handle);
-        if handle == self.world { 0 } else { ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16 | 1 }
+        if handle == self.world {
+            0
+        } else {
+            ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16 | 1
+        }
     }
 
     /// A rank of a communicator as a rank of the world.
@@ -122,18 +131,20 @@ impl Abi {
             return rank.max(MpiFields::NOBODY);
         }
         let key = (comm as u64) << 20 ^ rank as u64;
-        RANKS.get(key, || self.in_world(rank, |group| {
-            let mut inter: c_int = 0;
-            // SAFETY (of all in here): the library's own functions, with the program's handle and places for answers
-            unsafe { real!(PMPI_Comm_test_inter: fn(usize, *mut c_int) -> c_int)(comm, &mut inter) };
-            if inter != 0 {
-                // SAFETY: as above
-                unsafe { real!(PMPI_Comm_remote_group: fn(usize, *mut usize) -> c_int)(comm, group) }
-            } else {
-                // SAFETY: as above
-                unsafe { real!(PMPI_Comm_group: fn(usize, *mut usize) -> c_int)(comm, group) }
-            }
-        }))
+        RANKS.get(key, || {
+            self.in_world(rank, |group| {
+                let mut inter: c_int = 0;
+                // SAFETY (of all in here): the library's own functions, with the program's handle and places for answers
+                unsafe { real!(PMPI_Comm_test_inter: fn(usize, *mut c_int) -> c_int)(comm, &mut inter) };
+                if inter != 0 {
+                    // SAFETY: as above
+                    unsafe { real!(PMPI_Comm_remote_group: fn(usize, *mut usize) -> c_int)(comm, group) }
+                } else {
+                    // SAFETY: as above
+                    unsafe { real!(PMPI_Comm_group: fn(usize, *mut usize) -> c_int)(comm, group) }
+                }
+            })
+        })
     }
 
     /// The same of a window's rank.
@@ -145,7 +156,11 @@ impl Abi {
         let window = self.handle(window);
         let key = (window as u64) << 20 ^ rank as u64 ^ 1 << 63;
         // SAFETY: the library's own function, with the program's handle and a place for the answer
-        RANKS.get(key, || self.in_world(rank, |group| unsafe { real!(PMPI_Win_get_group: fn(usize, *mut usize) -> c_int)(window, group) }))
+        RANKS.get(key, || {
+            self.in_world(rank, |group| unsafe {
+                real!(PMPI_Win_get_group: fn(usize, *mut usize) -> c_int)(window, group)
+            })
+        })
     }
 
     fn in_world(&self, rank: i32, group: impl FnOnce(*mut usize) -> c_int) -> i32 {
@@ -157,7 +172,11 @@ impl Abi {
         unsafe {
             real!(PMPI_Comm_group: fn(usize, *mut usize) -> c_int)(self.world, &mut worlds);
             real!(PMPI_Group_translate_ranks: fn(usize, c_int, *const c_int, usize, *mut c_int) -> c_int)(
-                ours, 1, &rank, worlds, &mut answer,
+                ours,
+                1,
+                &rank,
+                worlds,
+                &mut answer,
             );
             real!(PMPI_Group_free: fn(*mut usize) -> c_int)(&mut ours);
             real!(PMPI_Group_free: fn(*mut usize) -> c_int)(&mut worlds);
@@ -165,9 +184,19 @@ impl Abi {
         answer.max(MpiFields::NOBODY)
     }
 
-    fn message(&self, count: u64, datatype: usize, peer: usize, tag: usize, comm: usize) -> (MpiFields, bool) {
+    fn message(
+        &self,
+        count: u64,
+        datatype: usize,
+        peer: usize,
+        tag: usize,
+        comm: usize,
+    ) -> (MpiFields, bool) {
         let (comm_number, peer) = (self.number(comm), self.peer(peer, comm));
-        (MpiFields { comm: comm_number, peer, tag: tag as u32 as i32, bytes: self.bytes(count, datatype) }, false)
+        (
+            MpiFields { comm: comm_number, peer, tag: tag as u32 as i32, bytes: self.bytes(count, datatype) },
+            false,
+        )
     }
 
     /// What has arrived, by its status.
@@ -190,7 +219,10 @@ impl Abi {
 
     fn one_sided(&self, count: usize, datatype: usize, target: usize, window: usize) -> (MpiFields, bool) {
         let peer = self.target(target, window);
-        (MpiFields { comm: self.number(window), peer, tag: 0, bytes: self.bytes(int(count), datatype) }, false)
+        (
+            MpiFields { comm: self.number(window), peer, tag: 0, bytes: self.bytes(int(count), datatype) },
+            false,
+        )
     }
 
     /// Sum of the counts of a vector collective.
@@ -209,7 +241,10 @@ impl Abi {
 
 /// Requests completed, or nothing yet.
 fn completed(requests: u64) -> (MpiFields, bool) {
-    (MpiFields { comm: 0, peer: MpiFields::NOBODY, tag: requests.min(i32::MAX as u64) as i32, bytes: 0 }, requests == 0)
+    (
+        MpiFields { comm: 0, peer: MpiFields::NOBODY, tag: requests.min(i32::MAX as u64) as i32, bytes: 0 },
+        requests == 0,
+    )
 }
 
 /// A number that the library has filled in.
@@ -531,7 +566,10 @@ fn tell_world() {
     unsafe {
         real!(PMPI_Comm_rank: fn(usize, *mut c_int) -> c_int)(world, &mut rank);
         real!(PMPI_Comm_size: fn(usize, *mut c_int) -> c_int)(world, &mut size);
-        real!(PMPI_Get_library_version: fn(*mut u8, *mut c_int) -> c_int)(payload[8..].as_mut_ptr(), &mut length);
+        real!(PMPI_Get_library_version: fn(*mut u8, *mut c_int) -> c_int)(
+            payload[8..].as_mut_ptr(),
+            &mut length,
+        );
     }
     payload[..4].copy_from_slice(&rank.to_le_bytes());
     payload[4..8].copy_from_slice(&size.to_le_bytes());

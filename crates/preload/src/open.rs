@@ -38,7 +38,12 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
 /// # Safety
 /// As of the C function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn socketpair(domain: c_int, kind: c_int, protocol: c_int, pair: *mut c_int) -> c_int {
+pub unsafe extern "C-unwind" fn socketpair(
+    domain: c_int,
+    kind: c_int,
+    protocol: c_int,
+    pair: *mut c_int,
+) -> c_int {
     let next = next!(socketpair: fn(c_int, c_int, c_int, *mut c_int) -> c_int);
     let start = now();
     // SAFETY: the program's own call

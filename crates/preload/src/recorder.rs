@@ -111,7 +111,8 @@ pub fn begin(file: &File) -> bool {
     process_begins(page);
     let mut command = [0; 8 + 1500];
     command[..4].copy_from_slice(&parent().to_le_bytes());
-    let got = File::open(c"/proc/self/cmdline", libc::O_RDONLY, 0).map_or(0, |file| file.read_at(&mut command[8..], 0));
+    let got = File::open(c"/proc/self/cmdline", libc::O_RDONLY, 0)
+        .map_or(0, |file| file.read_at(&mut command[8..], 0));
     tell(note::PROCESS, &command[..8 + got]);
     true
 }
@@ -120,7 +121,10 @@ pub fn begin(file: &File) -> bool {
 fn process_begins(page: *mut u8) {
     // SAFETY: the session page and the word that forks wipe stay mapped; getpid takes nothing
     unsafe {
-        PROCESS.store(word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        PROCESS.store(
+            word64(page, session::AT_PROCESSES).fetch_add(1, Ordering::Relaxed) + 1,
+            Ordering::Relaxed,
+        );
         PID.store(libc::getpid(), Ordering::Relaxed);
         (*ALIVE.load(Ordering::Relaxed)).store(1, Ordering::Relaxed);
     }
@@ -225,18 +229,18 @@ thread_local! {
     };
 }
 
-/// Does `work` with the thread's ring, which is made if there is none yet. `None`: nothing can be recorded now.
+/// Does `work` with the thread's ring, which is made if there is none yet. When nothing can be recorded now: the counter of the session
+/// that says so.
 #[inline(always)]
-fn with<T>(work: impl FnOnce(&Thread) -> T) -> Option<T> {
+fn with<T>(work: impl FnOnce(&Thread) -> T) -> Result<T, usize> {
     THREAD.with(|thread| {
         if thread.busy.get() {
-            count(session::AT_NESTED);
-            return None;
+            return Err(session::AT_NESTED);
         }
         thread.busy.set(true);
         compiler_fence(Ordering::SeqCst);
         let ready = (!thread.ring.get().at.is_null() && alive()) || quietly(|| thread.begin());
-        let result = ready.then(|| work(thread));
+        let result = if ready { Ok(work(thread)) } else { Err(session::AT_MISSED) };
         compiler_fence(Ordering::SeqCst);
         thread.busy.set(false);
         result
@@ -248,7 +252,7 @@ fn with<T>(work: impl FnOnce(&Thread) -> T) -> Option<T> {
 pub fn call(call: Call, start: u64, nothing: bool, fields: SocketFields) {
     let end = now();
     let took = end.saturating_sub(start);
-    with(|thread| {
+    let outcome = with(|thread| {
         let bits = if thread.in_mpi.get() > 0 { flags::IN_MPI } else { 0 };
         if nothing && took < SHORT && thread.join_run(call, bits, start, end, fields) {
             return;
@@ -256,11 +260,14 @@ pub fn call(call: Call, start: u64, nothing: bool, fields: SocketFields) {
         thread.close_runs();
         thread.put(Record::socket(start, Span::from_ticks(took), call, bits, fields));
     });
+    if let Err(at) = outcome {
+        count(at);
+    }
 }
 
 /// Records an MPI call; `nothing` as for [`call`].
 pub fn mpi(record: Record, nothing: bool) {
-    with(|thread| {
+    let outcome = with(|thread| {
         let end = record.start + record.took.ticks();
         if nothing && record.took.ticks() < SHORT {
             let fields = Record { ..record }.socket_fields();
@@ -273,6 +280,9 @@ pub fn mpi(record: Record, nothing: bool) {
         thread.close_runs();
         thread.put(record);
     });
+    if let Err(at) = outcome {
+        count(at);
+    }
 }
 
 /// An MPI function begins (`+1`) or ends (`-1`) in this thread; how many now run.
@@ -296,7 +306,7 @@ pub fn tell_address(address: &Address) -> u32 {
         return 0;
     }
     let number = address.number();
-    with(|thread| {
+    let _ = with(|thread| {
         // SAFETY: `busy` keeps everyone else off, also signal handlers
         let told = unsafe { &mut (&mut *thread.told.get())[number as usize % 64] };
         if *told != number {
@@ -324,7 +334,7 @@ pub fn spare(pages: (*mut libc::c_void, usize)) -> (*mut libc::c_void, usize) {
 
 /// Writes out what is held back. At the end of a process or thread.
 pub fn flush() {
-    with(|thread| thread.close_runs());
+    let _ = with(|thread| thread.close_runs());
 }
 
 extern "C" fn thread_ends(_: *mut libc::c_void) {
@@ -365,7 +375,6 @@ impl Thread {
         let (left, next) = self.pause.get();
         if left > 0 || sandboxed() {
             self.pause.set((left.saturating_sub(1), next));
-            count(session::AT_MISSED);
             return false;
         }
         // a signal handler must neither fork nor record in the middle of this
@@ -377,7 +386,6 @@ impl Thread {
             if next == 0 {
                 count(session::AT_FAILED);
             }
-            count(session::AT_MISSED);
             self.pause.set((next, (next * 2).clamp(16, 1 << 16)));
             return false;
         };
@@ -512,7 +520,8 @@ impl Thread {
 
     fn write_run(&self, run: &Run) {
         let Run { call, flags: bits, fields, start, end, inside, calls } = *run;
-        let mut record = Record::socket(start, Span::from_ticks(end.saturating_sub(start)), call, bits, fields);
+        let mut record =
+            Record::socket(start, Span::from_ticks(end.saturating_sub(start)), call, bits, fields);
         if calls > 1 {
             record.flags |= flags::RUN;
             record.rest[2] = Span::from_ticks(inside).0;

@@ -59,7 +59,9 @@ fn announce(fd: c_int, number: u32, remote: Option<Address>) -> bool {
     payload[..4].copy_from_slice(&number.to_le_bytes());
     payload[4..8].copy_from_slice(&fd.to_le_bytes());
     sys::socket_option(fd, libc::SOL_SOCKET, libc::SO_COOKIE, &mut payload[8..16]);
-    for (at, name) in [(16, libc::SO_DOMAIN), (18, libc::SO_TYPE), (20, libc::SO_PROTOCOL), (22, libc::SO_ACCEPTCONN)] {
+    for (at, name) in
+        [(16, libc::SO_DOMAIN), (18, libc::SO_TYPE), (20, libc::SO_PROTOCOL), (22, libc::SO_ACCEPTCONN)]
+    {
         payload[at..at + 2].copy_from_slice(&option(name).to_le_bytes());
     }
     let local = sys::socket_name(libc::SYS_getsockname, fd);
@@ -119,7 +121,9 @@ pub fn last_word(fd: c_int, number: u32) {
     }
     // four bytes more than the largest struct tcp_info so far, so that a larger one would show
     let mut payload = [0; 24 + 512];
-    let Some(length) = sys::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut payload[24..]) else { return };
+    let Some(length) = sys::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut payload[24..]) else {
+        return;
+    };
     payload[..4].copy_from_slice(&number.to_le_bytes());
     let mut queued: c_int = 0;
     // SAFETY: SIOCOUTQ (TIOCOUTQ) fills an int

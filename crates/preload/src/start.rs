@@ -16,15 +16,15 @@ pub const DIRECTORY: &CStr = c"POLYRAIL_TRACE";
 pub const RUN: &CStr = c"POLYRAIL_TRACE_TO";
 /// The `polyrail` program, which collects on hosts that have no collector yet.
 pub const PROGRAM: &CStr = c"POLYRAIL_TRACE_BY";
-/// Where a program that preloading cannot see writes its process id, if the kernel is to record it.
-pub const UNSEEN: &CStr = c"POLYRAIL_TRACE_PIDS";
+/// Set where the kernel can record programs that preloading cannot see.
+pub const KERNEL: &CStr = c"POLYRAIL_TRACE_KERNEL";
 
 /// What of the environment the recorder hands on to programs that are started with another one.
 pub struct Environment {
     directory: Text<300>,
     /// `NAME=value` each, ended by a zero: `LD_PRELOAD` first.
     pub variables: [Text<1100>; 5],
-    pids: Text<300>,
+    kernel: bool,
 }
 
 static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
@@ -34,7 +34,7 @@ pub fn environment() -> &'static Environment {
     ENVIRONMENT.get_or_init(|| Environment {
         directory: Text::new(),
         variables: [const { Text::new() }; 5],
-        pids: Text::new(),
+        kernel: false,
     })
 }
 
@@ -44,9 +44,9 @@ impl Environment {
         self.directory.bytes()
     }
 
-    /// Where to write a process id for the kernel to record it; empty: nowhere.
-    pub fn pids(&self) -> &CStr {
-        self.pids.c()
+    /// Whether the kernel can record what preloading cannot see.
+    pub fn kernel(&self) -> bool {
+        self.kernel
     }
 }
 
@@ -65,7 +65,9 @@ fn library() -> &'static [u8] {
     let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: an address in this library, and a place for the answer
     unsafe {
-        if libc::dladdr(begin as *const c_void, about.as_mut_ptr()) == 0 || (*about.as_ptr()).dli_fname.is_null() {
+        if libc::dladdr(begin as *const c_void, about.as_mut_ptr()) == 0
+            || (*about.as_ptr()).dli_fname.is_null()
+        {
             return b"";
         }
         CStr::from_ptr((*about.as_ptr()).dli_fname).to_bytes()
@@ -85,11 +87,12 @@ extern "C" fn begin() {
 
 fn begin_in(directory: &[u8]) {
     let _ = ENVIRONMENT.set({
-        let mut all = Environment { directory: Text::new(), variables: [const { Text::new() }; 5], pids: Text::new() };
+        let mut all =
+            Environment { directory: Text::new(), variables: [const { Text::new() }; 5], kernel: false };
         all.directory.push(directory);
-        all.pids.push(variable(UNSEEN));
+        all.kernel = !variable(KERNEL).is_empty();
         all.variables[0].push(b"LD_PRELOAD=").push(library());
-        for (text, name) in all.variables[1..].iter_mut().zip([DIRECTORY, RUN, PROGRAM, UNSEEN]) {
+        for (text, name) in all.variables[1..].iter_mut().zip([DIRECTORY, RUN, PROGRAM, KERNEL]) {
             text.push(name.to_bytes()).push(b"=").push(variable(name));
         }
         all
@@ -133,7 +136,9 @@ fn session_file(path: &Text<400>) -> Result<File, &'static [u8]> {
             return Err(NO_COLLECTOR);
         }
     } else if crate::sys::errno() != libc::EEXIST {
-        return Err(b"this process is not recorded: it cannot reach its session (chroot, or no shared memory)");
+        return Err(
+            b"this process is not recorded: it cannot reach its session (chroot, or no shared memory)",
+        );
     }
     // five seconds at most: a machine that is busy with the start of many processes
     for _ in 0..2500 {
@@ -167,7 +172,8 @@ fn start_collector() -> bool {
         run.c().as_ptr(),
         std::ptr::null(),
     ];
-    let variables = [c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".as_ptr(), std::ptr::null()];
+    let variables =
+        [c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".as_ptr(), std::ptr::null()];
     // SAFETY: the process is still in the loader and has one thread; the children only make system calls, the arrays live until
     // after them and are ended by null
     unsafe {

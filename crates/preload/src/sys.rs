@@ -28,7 +28,9 @@ pub fn counter() -> u64 {
     {
         let ticks: u64;
         // SAFETY: Linux lets user code read the virtual counter
-        unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+        unsafe {
+            core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
+        };
         ticks
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -72,7 +74,9 @@ impl File {
     pub fn open(path: &CStr, flags: c_int, mode: libc::mode_t) -> Option<File> {
         let flags = flags | libc::O_CLOEXEC;
         // SAFETY: a C string and numbers
-        let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags as c_long, mode as c_long) };
+        let fd = unsafe {
+            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags as c_long, mode as c_long)
+        };
         (fd >= 0).then(|| File(fd as c_int))
     }
 
@@ -85,14 +89,19 @@ impl File {
     /// Makes sure of room for its first `length` bytes.
     pub fn reserve(&self, length: usize) -> bool {
         // SAFETY: numbers only
-        unsafe { libc::syscall(libc::SYS_fallocate, self.0 as c_long, 0 as c_long, 0 as c_long, length as c_long) == 0 }
+        unsafe {
+            libc::syscall(libc::SYS_fallocate, self.0 as c_long, 0 as c_long, 0 as c_long, length as c_long)
+                == 0
+        }
     }
 
     /// Maps its first `length` bytes, shared and writable; null when that fails.
     pub fn map(&self, length: usize) -> *mut u8 {
         let flags = libc::MAP_SHARED;
         // SAFETY: a new mapping at a place that the kernel chooses
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, self.0, 0) };
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, self.0, 0)
+        };
         if at == libc::MAP_FAILED { std::ptr::null_mut() } else { at.cast() }
     }
 
@@ -100,15 +109,15 @@ impl File {
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> usize {
         // SAFETY: the buffer is writable for its length
         let got = unsafe {
-            libc::syscall(libc::SYS_pread64, self.0 as c_long, buffer.as_mut_ptr(), buffer.len(), offset as c_long)
+            libc::syscall(
+                libc::SYS_pread64,
+                self.0 as c_long,
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                offset as c_long,
+            )
         };
         got.max(0) as usize
-    }
-
-    /// Appends; whether all was written.
-    pub fn write(&self, bytes: &[u8]) -> bool {
-        // SAFETY: the buffer is readable for its length
-        unsafe { libc::syscall(libc::SYS_write, self.0 as c_long, bytes.as_ptr(), bytes.len()) == bytes.len() as c_long }
     }
 
     /// Whether a program file gives rights that this process has not: the loader then ignores preloading.
@@ -118,7 +127,9 @@ impl File {
         // SAFETY: both take nothing
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
         // SAFETY: a C string, and no place for the value: its length is asked for
-        let capabilities = || unsafe { libc::fgetxattr(self.0, c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 };
+        let capabilities = || unsafe {
+            libc::fgetxattr(self.0, c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0
+        };
         stat.st_mode & libc::S_ISUID != 0 && stat.st_uid != user
             || stat.st_mode & libc::S_ISGID != 0 && stat.st_gid != group
             || user != 0 && capabilities()
@@ -141,7 +152,8 @@ fn status(fill: impl FnOnce(*mut libc::stat) -> c_int) -> Option<libc::stat> {
 /// Path of the program that this process runs; its length.
 pub fn program(path: &mut [u8]) -> usize {
     // SAFETY: a C string, and a buffer that is writable for its length
-    unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) }.max(0) as usize
+    unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) }.max(0)
+        as usize
 }
 
 /// How large a file of this process may become, in bytes.
@@ -187,7 +199,9 @@ pub fn socket_name(call: c_long, fd: c_int) -> Address {
     let mut address = Address::default();
     let mut length = address.0.len() as libc::socklen_t;
     // SAFETY: the buffer is writable for the length given
-    let result = unsafe { libc::syscall(call, fd as c_long, address.0.as_mut_ptr(), &mut length as *mut libc::socklen_t) };
+    let result = unsafe {
+        libc::syscall(call, fd as c_long, address.0.as_mut_ptr(), &mut length as *mut libc::socklen_t)
+    };
     if result != 0 { Address::default() } else { address }
 }
 
@@ -217,7 +231,10 @@ impl Address {
 
     /// A number that stands for it in records, never 0 (FNV-1a).
     pub fn number(&self) -> u32 {
-        let hash = self.0.iter().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        let hash = self
+            .0
+            .iter()
+            .fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
         hash.max(1)
     }
 }

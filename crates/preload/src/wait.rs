@@ -22,7 +22,8 @@ unsafe fn milliseconds(time: *const timespec, result: c_int) -> u32 {
     match unsafe { time.as_ref() } {
         _ if faulted(result as isize) => 0,
         None => u32::MAX,
-        Some(time) => (time.tv_sec.max(0) as u64 * 1000 + time.tv_nsec.max(0) as u64 / 1_000_000).min(u32::MAX as u64 - 1) as u32,
+        Some(time) => (time.tv_sec.max(0) as u64 * 1000 + time.tv_nsec.max(0) as u64 / 1_000_000)
+            .min(u32::MAX as u64 - 1) as u32,
     }
 }
 
@@ -110,8 +111,9 @@ pub unsafe extern "C-unwind" fn select(
 ) -> c_int {
     let next = next!(select: fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int);
     // SAFETY: null, or the program's own time; the call may change it, so it is read before
-    let wait = unsafe { timeout.as_ref() }
-        .map_or(u32::MAX, |time| (time.tv_sec.max(0) as u64 * 1000 + time.tv_usec.max(0) as u64 / 1000) as u32);
+    let wait = unsafe { timeout.as_ref() }.map_or(u32::MAX, |time| {
+        (time.tv_sec.max(0) as u64 * 1000 + time.tv_usec.max(0) as u64 / 1000) as u32
+    });
     let start = now();
     // SAFETY: the program's own call
     let result = unsafe { next(count, read, write, except, timeout) };
@@ -185,7 +187,13 @@ pub unsafe extern "C-unwind" fn epoll_ctl(epoll: c_int, what: c_int, fd: c_int, 
     // SAFETY: the program's own call
     let result = unsafe { next(epoll, what, fd, event) };
     if let Some(socket) = socket {
-        let fields = SocketFields { socket, result: outcome(i64::from(result)), arg: what as u32, arg2: epoll as u32, extra: 0 };
+        let fields = SocketFields {
+            socket,
+            result: outcome(i64::from(result)),
+            arg: what as u32,
+            arg2: epoll as u32,
+            extra: 0,
+        };
         recorder::call(Call::EpollCtl, start, false, fields);
     }
     result

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::file::{Writer, kind};
 use crate::host::{self, HostBlock};
 use crate::tcp::Tcp;
+use crate::unseen::Unseen;
 
 /// How often rings are looked at.
 pub const PERIOD: Duration = Duration::from_millis(10);
@@ -104,7 +105,10 @@ impl Ring {
             let first = (slots - self.tail % slots).min(new) as usize * RECORD;
             let place = (ring::HEADER + (self.tail % slots) as usize * RECORD) as u64;
             let (one, two) = buffer.split_at_mut(first);
-            let read = self.file.read_exact_at(one, place).and_then(|()| self.file.read_exact_at(two, ring::HEADER as u64));
+            let read = self
+                .file
+                .read_exact_at(one, place)
+                .and_then(|()| self.file.read_exact_at(two, ring::HEADER as u64));
             if read.is_err() {
                 buffer.clear();
             }
@@ -122,7 +126,8 @@ struct Clocks {
 
 impl Clocks {
     fn monotonic() -> u64 {
-        let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+        let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+            .map_or(Duration::ZERO, Duration::from);
         time.as_nanos() as u64
     }
 
@@ -157,11 +162,13 @@ pub struct Collector {
     listed: Option<(i64, i64, Instant)>,
     looked_for_dead: Instant,
     clocked: Instant,
+    begun: Instant,
     idle: bool,
     records: u64,
     buffer: Vec<u8>,
     pids: u64,
     tcp: Tcp,
+    unseen: Unseen,
     /// Why a ring could not be opened.
     unopened: Option<io::Error>,
 }
@@ -183,7 +190,8 @@ impl Collector {
     /// # Errors
     /// One of them cannot be made or written to; the message names it.
     pub fn begin(directory: &Path, run: &Path, options: u32, tcp: Tcp) -> io::Result<Collector> {
-        let named = |path: &Path, why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
+        let named =
+            |path: &Path, why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
         fs::create_dir_all(run).map_err(|why| named(run, why))?;
         if let Err(why) = DirBuilder::new().mode(0o700).create(directory)
             && why.kind() != io::ErrorKind::AlreadyExists
@@ -216,11 +224,13 @@ impl Collector {
             listed: None,
             looked_for_dead: now,
             clocked: now,
-            idle: true,
+            begun: now,
+            idle: false,
             records: 0,
             buffer: Vec::new(),
             pids: host::namespace("pid"),
             tcp,
+            unseen: Unseen::default(),
             unopened: None,
         };
         collector.write_clock();
@@ -238,9 +248,14 @@ impl Collector {
         self.rings.is_empty()
     }
 
-    /// Connections that are open, for the live view.
-    pub fn connections(&self) -> &Tcp {
-        &self.tcp
+    /// Whether the kernel records what preloading does not see.
+    pub fn has_kernel(&self) -> bool {
+        self.tcp.kernel_events()
+    }
+
+    /// Hands what was written so far to the kernel, for whoever reads along.
+    pub fn flush(&mut self) {
+        self.writer.flush();
     }
 
     /// Looks at all rings once; how many records there were.
@@ -263,17 +278,29 @@ impl Collector {
             }
         }
         self.tcp.sample(&mut self.writer);
+        self.drain_unseen();
         if self.clocked.elapsed() > Duration::from_secs(1) {
             self.clocked = Instant::now();
             self.write_clock();
         }
-        if self.rings.is_empty() && !self.idle {
+        if self.rings.is_empty()
+            && !self.idle
+            && (self.streams > 0 || self.begun.elapsed() > Duration::from_secs(1))
+        {
             self.idle = true;
             self.write_clock();
             self.writer.block(kind::IDLE, 0, Clocks::monotonic(), &[]);
             self.writer.flush();
         }
         self.records - before
+    }
+
+    /// What the kernel recorded of programs that preloading does not see.
+    fn drain_unseen(&mut self) {
+        if self.unseen.is_on() {
+            let seen: std::collections::HashSet<u32> = self.rings.values().map(|ring| ring.pid).collect();
+            self.records += self.unseen.drain(&seen, &mut self.streams, &mut self.tcp, &mut self.writer);
+        }
     }
 
     fn write_clock(&mut self) {
@@ -297,7 +324,11 @@ impl Collector {
         let mut new = Vec::new();
         for entry in entries.flatten() {
             let name = entry.file_name();
-            if name.as_encoded_bytes().ends_with(b".ring")
+            if let Some((tid, becomes)) = name.to_str().and_then(asks) {
+                self.unseen.begin(tid, becomes);
+                // who waits for that goes on
+                let _ = fs::remove_file(entry.path());
+            } else if name.as_encoded_bytes().ends_with(b".ring")
                 && !self.rings.contains_key(&name)
                 && let Some((ring, block)) = self.open_ring(&entry.path())
             {
@@ -306,17 +337,17 @@ impl Collector {
         }
         // parents before their children, programs before what they became
         new.sort_by_key(|(_, _, block)| block.process);
-        let woken = self.idle && !new.is_empty();
+        let any = !new.is_empty();
         for (name, mut ring, block) in new {
-            self.idle = false;
             self.streams += 1;
             ring.stream = self.streams;
             self.tcp.process(block.pid, block.network);
             self.writer.json(kind::THREAD, ring.stream, Clocks::monotonic(), &block);
             self.rings.insert(name, ring);
         }
-        if woken {
-            // from now on the file does not end with an idle block
+        if any {
+            // whoever waits for this host sees that it is not idle any more
+            self.idle = false;
             self.writer.flush();
         }
     }
@@ -371,7 +402,7 @@ impl Collector {
             // nothing that a recorder does, or it cannot be read: what it held is lost
             lost = lost.max(ring.lost).saturating_add(new.min(slots));
         } else if new > 0 {
-            self.tcp.learn(ring.pid, ring.network, &self.buffer);
+            self.tcp.learn(ring.network, &self.buffer);
             self.writer.block(kind::RECORDS, ring.stream, at, &self.buffer);
             self.records += new;
         }
@@ -401,8 +432,12 @@ impl Collector {
         let mut warnings = Vec::new();
         self.listed = None;
         self.find_rings();
-        let running: std::collections::BTreeSet<u32> =
-            self.rings.values().filter(|ring| ring.our_pids && alive(ring.pid)).map(|ring| ring.pid).collect();
+        let running: std::collections::BTreeSet<u32> = self
+            .rings
+            .values()
+            .filter(|ring| ring.our_pids && alive(ring.pid))
+            .map(|ring| ring.pid)
+            .collect();
         if !running.is_empty() {
             let list: Vec<String> = running.iter().take(8).map(u32::to_string).collect();
             warnings.push(format!(
@@ -420,6 +455,8 @@ impl Collector {
             self.listed = None;
             self.find_rings();
         }
+        self.drain_unseen();
+        warnings.extend(self.unseen.warnings());
         let known = self.tcp.warnings().len();
         self.tcp.finish(&mut self.writer);
         warnings.extend(self.tcp.warnings()[known..].iter().cloned());
@@ -429,7 +466,8 @@ impl Collector {
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| page[at + i]));
         let [processes, failed, nested, missed] =
             [session::AT_PROCESSES, session::AT_FAILED, session::AT_NESTED, session::AT_MISSED].map(number);
-        if failed > 0 || missed > 0 {
+        let processes = processes + self.unseen.processes();
+        if missed > 0 {
             warnings.push(format!(
                 "{failed} threads could not record for some time, {missed} records are missing: no room in shared memory, no descriptor \
                  left, a limit of file sizes, or a process that has lost sight of shared memory (chroot, another user, seccomp)"
@@ -439,7 +477,9 @@ impl Collector {
             warnings.push(format!("some threads' rings were read late or not at all: {why}"));
         }
         if nested > 0 {
-            warnings.push(format!("{nested} calls in signal handlers were not recorded, because they interrupted the recorder"));
+            warnings.push(format!(
+                "{nested} calls in signal handlers were not recorded, because they interrupted the recorder"
+            ));
         }
         self.write_clock();
         let at = Clocks::monotonic();
@@ -458,6 +498,18 @@ impl Collector {
     }
 }
 
+/// What the name of a file asks for: that the kernel records this thread, which becomes a program that preloading does not see, or
+/// starts one.
+fn asks(name: &str) -> Option<(u32, bool)> {
+    let (tid, how) = name.split_once('.')?;
+    let becomes = match how {
+        "exec" => true,
+        "spawn" => false,
+        _ => return None,
+    };
+    Some((tid.parse().ok()?, becomes))
+}
+
 /// Recorders see the whole page or none; it is locked as long as this process lives, for [`remove_leftovers`].
 fn make_session(directory: &Path, page: &[u8]) -> io::Result<File> {
     let new = directory.join("session.new");
@@ -471,10 +523,19 @@ fn make_session(directory: &Path, page: &[u8]) -> io::Result<File> {
 /// Removes what sessions have left behind whose collector was killed: directories in shared memory that begin like `directory`, up to
 /// its last two numbers. Recorders that still run there stop.
 pub fn remove_leftovers(directory: &Path) {
-    let (Some(place), Some(name)) = (directory.parent(), directory.file_name().and_then(|name| name.to_str())) else { return };
+    let (Some(place), Some(name)) =
+        (directory.parent(), directory.file_name().and_then(|name| name.to_str()))
+    else {
+        return;
+    };
     let prefix = name.rsplitn(3, '-').last().unwrap_or(name);
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().and_then(|name| name.strip_prefix(prefix)).is_some_and(|rest| rest.starts_with('-')) {
+        if entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.strip_prefix(prefix))
+            .is_some_and(|rest| rest.starts_with('-'))
+        {
             let _ = remove_leftover(&entry.path());
         }
     }
@@ -485,7 +546,12 @@ fn remove_leftover(directory: &Path) -> io::Result<()> {
     if !about.is_dir() || about.uid() != nix::unistd::geteuid().as_raw() {
         return Ok(());
     }
-    match File::options().read(true).write(true).custom_flags(nix::libc::O_NOFOLLOW).open(directory.join("session")) {
+    match File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(nix::libc::O_NOFOLLOW)
+        .open(directory.join("session"))
+    {
         Ok(session) => {
             session.try_lock()?;
             session.write_all_at(&1u32.to_le_bytes(), session::AT_STOP as u64)?;
@@ -499,12 +565,18 @@ fn remove_leftover(directory: &Path) -> io::Result<()> {
 
 fn alive(pid: u32) -> bool {
     // a process of another user is there as well
-    !matches!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), None), Err(nix::errno::Errno::ESRCH))
+    !matches!(
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid as i32), None),
+        Err(nix::errno::Errno::ESRCH)
+    )
 }
 
 /// A host's name as part of a file's.
 fn file_name(name: &str) -> String {
-    let safe: String =
-        name.chars().take(64).map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect();
+    let safe: String = name
+        .chars()
+        .take(64)
+        .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
+        .collect();
     if safe.is_empty() || safe.starts_with('.') { format!("host{safe}") } else { safe }
 }

@@ -3,6 +3,9 @@
 //! A connection is looked up by its two addresses and proved by its cookie (`SO_COOKIE`), so that a later connection between
 //! the same addresses is never taken for it. The kernel answers a request while it is sent, and the socket never blocks.
 //!
+//! A look takes 3 to 5 us, most of it in the kernel: n connections every n x 0.5 ms are 1 % of a core (`tests/diag.rs`
+//! measures it).
+//!
 //! Looked up is in the network namespace of the thread that called [`Diag::open`], whichever thread asks later. A socket bound
 //! to a device (`SO_BINDTODEVICE`) is found only by [`Diag::dump`].
 
@@ -173,7 +176,7 @@ impl Diag {
 }
 
 /// The host's monotonic clock in nanoseconds, which the kernel's traces use too.
-pub(crate) fn monotonic() -> io::Result<u64> {
+pub fn monotonic() -> io::Result<u64> {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;
     Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }

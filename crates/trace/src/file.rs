@@ -17,7 +17,7 @@ pub const MAGIC: &[u8; 8] = b"PRTRACE1";
 /// Of what follows them; a reader refuses a higher one.
 pub const VERSION: u32 = 1;
 /// Bytes before the first block.
-const FILE_HEADER: usize = 16;
+pub const FILE_HEADER: usize = 16;
 /// Bytes before a block's payload.
 pub const BLOCK_HEADER: usize = 24;
 /// Longest payload that a reader accepts.
@@ -45,7 +45,7 @@ pub mod kind {
     pub const WARNING: u32 = 9;
     /// JSON: the command, and how it ended.
     pub const COMMAND: u32 = 10;
-    /// Calls of programs that preloading cannot see.
+    /// As [`RECORDS`], with times in nanoseconds of `CLOCK_MONOTONIC`: system calls of a program that preloading cannot see.
     pub const SYSCALLS: u32 = 11;
 }
 
@@ -176,7 +176,17 @@ impl<R: Read> Reader<R> {
             let text = format!("its format is version {version}, this polyrail reads version {VERSION}");
             return Err(io::Error::new(ErrorKind::InvalidData, text));
         }
-        Ok(Reader { input, left: length.saturating_sub(FILE_HEADER as u64) })
+        Ok(Reader::from_block(input, length.saturating_sub(FILE_HEADER as u64)))
+    }
+
+    /// Goes on where a block begins; `left`: bytes from there to the end.
+    pub fn from_block(input: R, left: u64) -> Reader<R> {
+        Reader { input, left }
+    }
+
+    /// Bytes behind the blocks that were read.
+    pub fn left(&self) -> u64 {
+        self.left
     }
 
     /// Reads the next block into `block`, whose memory is used again.
@@ -196,7 +206,8 @@ impl<R: Read> Reader<R> {
             Err(why) if why.kind() == ErrorKind::UnexpectedEof => return broken,
             other => other?,
         }
-        let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let word =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (length, crc) = (word(4) as usize, word(12));
         let padded = length.next_multiple_of(8);
         if length > LONGEST || (padded + BLOCK_HEADER) as u64 > self.left {
@@ -261,7 +272,12 @@ mod tests {
         let mut bytes = written(&[]);
         bytes[8] = 2;
         assert!(read(&bytes).unwrap_err().to_string().contains("version 2"));
-        assert!(read(b"#!/bin/sh\n echo something else").unwrap_err().to_string().contains("no trace of polyrail"));
+        assert!(
+            read(b"#!/bin/sh\n echo something else")
+                .unwrap_err()
+                .to_string()
+                .contains("no trace of polyrail")
+        );
         assert!(read(b"").unwrap_err().to_string().contains("too short"));
     }
 

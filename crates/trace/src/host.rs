@@ -56,7 +56,8 @@ pub fn namespace(name: &str) -> u64 {
 /// Whether the kernel itself trusts the processor's counter as a clock that runs evenly and is the same on all cores.
 pub fn counter_is_clock() -> bool {
     cfg!(target_arch = "aarch64")
-        || line("/sys/devices/system/clocksource/clocksource0/current_clocksource").is_some_and(|source| source == "tsc")
+        || line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .is_some_and(|source| source == "tsc")
 }
 
 impl HostBlock {
@@ -69,10 +70,16 @@ impl HostBlock {
             time: namespace("time"),
             kernel: line("/proc/sys/kernel/osrelease").unwrap_or_default(),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
-            addresses: if_addrs::get_if_addrs().unwrap_or_default().into_iter().map(|each| (each.name.clone(), each.ip())).collect(),
+            addresses: if_addrs::get_if_addrs()
+                .unwrap_or_default()
+                .into_iter()
+                .map(|each| (each.name.clone(), each.ip()))
+                .collect(),
             settings: SETTINGS
                 .iter()
-                .filter_map(|name| Some((name.to_string(), line(&format!("/proc/sys/{}", name.replace('.', "/")))?)))
+                .filter_map(|name| {
+                    Some((name.to_string(), line(&format!("/proc/sys/{}", name.replace('.', "/")))?))
+                })
                 .collect(),
             counter: counter_is_clock(),
             kernel_events: false,

@@ -7,30 +7,44 @@
 //! | `tcp` | what the tracepoints say |
 //! | `matcher` | whose an event is, and sequence numbers from the first byte on |
 //! | `record` | how an event is kept in a file |
+//! | `syscalls` | socket calls of programs that preloading cannot see, by tracepoints too |
+//! | `descriptors` | which of their descriptors are sockets |
 //!
 //! Events are the whole machine's, all network namespaces included. The traced sockets' are picked out here; in the kernel only the
 //! busiest connections that are *not* traced are kept out of the ring, by a filter on their cookies. A filter on the traced
 //! ones would be shorter and would lose the beginning of every connection, since it is set after the connection is known.
 //!
+//! `tcp_probe` costs some 0.3 us for each segment of the machine that arrives, 0.2 us where a filter keeps it out, and reading
+//! it 0.3 us more in this thread (`tests/kernel.rs` measures it). The other events are rare.
+//!
+//! Sequence numbers are counted from the first byte of a connection whose way into the established state was seen: the first
+//! probe after that tells the state before any acknowledgement, so its first unacknowledged byte is the first one. They wrap at 4 GiB.
+//! Of other connections they are the kernel's.
+//!
 //! `tcp_retransmit_skb` is one event for each packet that the sender queued, up to 64 KB: `TcpRetransSegs` and
-//! `tcpi_total_retrans` count the segments in it.
+//! `tcpi_total_retrans` count the segments in it, and so are never less. (Seen: 33 events, 36 segments.) A retransmission
+//! counts as one by the timer while the congestion state is 4 (loss), which the timer alone brings about.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+mod descriptors;
 mod format;
 mod matcher;
 mod page;
 mod record;
+mod syscalls;
 mod tcp;
 mod tracefs;
 
+pub use descriptors::Named;
 pub use format::{Field, Format};
 pub use matcher::Counts;
 pub use page::{Events, Layout};
 pub use record::{KERNEL_BYTES, KernelRecord};
+pub use syscalls::{SyscallEvent, Syscalls};
 pub use tracefs::{Instance, Unavailable};
 
 use crate::diag::{Wanted, monotonic};

@@ -3,9 +3,18 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`collect`], [`tcp`] | empties recorders' rings into a file, and looks at their TCP connections meanwhile |
 //! | [`diag`] | the state of TCP connections, by inet_diag |
+//! | [`unseen`] | programs that preloading does not see, recorded by the kernel |
 //! | [`kernel`] | what the kernel does to them, by its tracepoints, as root |
+//! | [`host`] | what there is to say of a host |
+//! | [`file`](mod@file), `read` | the files, and one stream of events out of them |
+//! | [`live`] | connections while they are recorded |
 //! | [`model`] | what a recorded run is: hosts, processes, sockets, and a stream of events |
+//! | [`analysis`] | what the events say: messages, who talks to whom and waits for whom, what TCP did |
+//! | [`classify`] | what kind of program it is on the network, and what would help it |
+//! | [`parquet`], [`perfetto`] | the same for notebooks and for the viewer of time lines |
+//! | [`report`] | the page, the files and the text of `polyrail report` |
 //!
 //! Invariants:
 //! - No unsafe code. Rings are read and acknowledged as files.
@@ -13,15 +22,23 @@
 //! - Files are bytes of another process: bounded, checked, fuzzed.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod classify;
 pub mod collect;
 pub mod diag;
 pub mod file;
 pub mod host;
 pub mod kernel;
+pub mod live;
 pub mod model;
 mod notes;
+pub mod parquet;
+pub mod perfetto;
 mod read;
 mod records;
+pub mod report;
 pub mod tcp;
+mod units;
+pub mod unseen;
 
 pub use read::{Error, Recorded, open};

@@ -90,6 +90,43 @@ pub fn socket(payload: &[u8]) -> Option<SocketNote> {
     })
 }
 
+/// An address as [`address`] reads it.
+pub fn sockaddr(address: SocketAddr) -> [u8; note::ADDRESS_BYTES] {
+    let mut bytes = [0; note::ADDRESS_BYTES];
+    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            bytes[..2].copy_from_slice(&AF_INET.to_le_bytes());
+            bytes[4..8].copy_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            bytes[..2].copy_from_slice(&AF_INET6.to_le_bytes());
+            bytes[8..24].copy_from_slice(&ip.octets());
+        }
+    }
+    bytes
+}
+
+/// A [`note::SOCKET`]'s payload, as [`socket`] reads it.
+pub fn socket_payload(told: &SocketNote) -> [u8; note::SOCKET_BYTES] {
+    let (domain, kind, protocol) = match told.kind {
+        Kind::Tcp => (AF_INET, SOCK_STREAM, IPPROTO_TCP),
+        Kind::Udp => (AF_INET, SOCK_DGRAM, IPPROTO_UDP),
+        Kind::Unix => (AF_UNIX, SOCK_STREAM, 0),
+        Kind::Other => (0, 0, 0),
+    };
+    let mut payload = [0; note::SOCKET_BYTES];
+    payload[..4].copy_from_slice(&told.number.to_le_bytes());
+    payload[4..8].copy_from_slice(&(-1i32).to_le_bytes());
+    payload[8..16].copy_from_slice(&told.cookie.to_le_bytes());
+    for (at, word) in [(16, domain), (18, kind), (20, protocol), (22, u16::from(told.listening))] {
+        payload[at..at + 2].copy_from_slice(&word.to_le_bytes());
+    }
+    let names = [told.local, told.remote].map(|name| name.map_or([0; note::ADDRESS_BYTES], sockaddr));
+    payload[24..].copy_from_slice(names.as_flattened());
+    payload
+}
+
 /// Words ended by zeros.
 pub fn words(bytes: &[u8]) -> Vec<String> {
     let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
@@ -97,4 +134,31 @@ pub fn words(bytes: &[u8]) -> Vec<String> {
         return Vec::new();
     }
     bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_comes_back_as_it_was_told() {
+        for (local, kind) in [("10.1.2.3:80", Kind::Tcp), ("[fe80::1]:5", Kind::Udp)] {
+            let told = SocketNote {
+                number: 3,
+                cookie: 1 << 40,
+                kind,
+                listening: false,
+                local: local.parse().ok(),
+                remote: "192.168.0.1:65535".parse().ok(),
+            };
+            assert_eq!(socket(&socket_payload(&told)), Some(told));
+        }
+        assert_eq!(socket(&[0; 20]), None);
+    }
+
+    #[test]
+    fn ipv4_inside_ipv6_is_ipv4() {
+        let bytes = sockaddr("[::ffff:10.0.0.1]:9".parse().unwrap());
+        assert_eq!(address(&bytes), "10.0.0.1:9".parse().ok());
+    }
 }

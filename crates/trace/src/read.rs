@@ -15,10 +15,11 @@ use crate::collect::{CommandBlock, ThreadBlock};
 use crate::diag::{SAMPLE_BYTES, Sample, tcp_info};
 use crate::file::{Block, Next, Reader, kind};
 use crate::host::HostBlock;
-use crate::model::{
-    CallEvent, Event, Events, Host, KernelEvent, Kind, MpiEvent, MpiWorld, Process, Run, Socket, TcpSample, Thread,
-};
 use crate::kernel::{KERNEL_BYTES, KernelRecord};
+use crate::model::{
+    CallEvent, Event, Events, Host, KernelEvent, Kind, MpiEvent, MpiWorld, Process, Run, Socket, TcpSample,
+    Thread,
+};
 use crate::notes::{self, u32_at, u64_at};
 use crate::records::Records;
 
@@ -68,6 +69,8 @@ struct Stream {
     thread: u32,
     /// Index into [`Source::programs`].
     program: usize,
+    /// System calls as the kernel saw them: times are nanoseconds of the monotonic clock.
+    by_kernel: bool,
 }
 
 /// What the threads of a process share, from one `exec` or fork to the next.
@@ -127,8 +130,8 @@ struct Opening {
     command: Option<usize>,
     /// First and last ticks of threads, by thread.
     thread_ticks: Vec<(u64, u64)>,
-    /// The same of sockets, with the source whose ticks they are.
-    socket_ticks: Vec<(usize, u64, u64)>,
+    /// The same of sockets, with the source whose ticks they are, and whether they are nanoseconds.
+    socket_ticks: Vec<(usize, bool, u64, u64)>,
     /// Processes by source, id and namespace of ids.
     pids: HashMap<(usize, u32, u64), u32>,
     unseen: HashMap<(u32, String), u32>,
@@ -174,7 +177,8 @@ impl Opening {
             }
             kind::COMMAND => {
                 if let Ok(command) = serde_json::from_slice::<CommandBlock>(payload) {
-                    (self.run.command, self.run.date, self.run.status) = (command.words, command.date, command.status);
+                    (self.run.command, self.run.date, self.run.status) =
+                        (command.words, command.date, command.status);
                     self.command = Some(at);
                 }
             }
@@ -199,7 +203,7 @@ impl Opening {
                     self.thread(block.stream, &thread);
                 }
             }
-            kind::RECORDS => self.records(block.stream, payload),
+            kind::RECORDS | kind::SYSCALLS => self.records(block, payload),
             _ => {}
         }
     }
@@ -207,10 +211,11 @@ impl Opening {
     fn host(&mut self, network: u64) -> u32 {
         let at = self.sources.len() - 1;
         let source = &mut self.sources[at];
+        let network = if network == 0 { source.host.network } else { network };
         if let Some(host) = source.hosts.get(&network) {
             return *host;
         }
-        let own = network == source.host.network || network == 0;
+        let own = network == source.host.network;
         let mut name = source.host.name.clone();
         if !own {
             name = format!("{name}, network {network}");
@@ -255,7 +260,13 @@ impl Opening {
                     let is_parent = |process: &Process| process.host == host && process.pid == block.parent;
                     let parent = self.run.processes.iter().rposition(is_parent).map(|index| index as u32);
                     let command = vec![block.name.clone()];
-                    self.run.processes.push(Process { host, pid: block.pid, parent, command, ..Process::default() });
+                    self.run.processes.push(Process {
+                        host,
+                        pid: block.pid,
+                        parent,
+                        command,
+                        ..Process::default()
+                    });
                     self.run.processes.len() as u32 - 1
                 });
                 self.pids.insert((at, block.pid, block.pids), process);
@@ -267,16 +278,28 @@ impl Opening {
         };
         let thread = self.run.threads.len() as u32;
         let process = self.sources[at].programs[program].process;
-        self.run.threads.push(Thread { process, tid: block.tid, name: block.name.clone(), records: 0, lost: 0 });
+        self.run.threads.push(Thread {
+            process,
+            tid: block.tid,
+            name: block.name.clone(),
+            records: 0,
+            lost: 0,
+        });
         self.thread_ticks.push((u64::MAX, 0));
-        self.sources[at].streams.insert(stream, Stream { thread, program });
+        self.sources[at].streams.insert(stream, Stream { thread, program, by_kernel: false });
     }
 
-    fn records(&mut self, stream: u32, payload: &[u8]) {
+    fn records(&mut self, block: &Block, payload: &[u8]) {
         let at = self.sources.len() - 1;
-        let Some((thread, program)) = self.sources[at].streams.get(&stream).map(|known| (known.thread, known.program)) else {
+        let Some((thread, program)) =
+            self.sources[at].streams.get(&block.stream).map(|known| (known.thread, known.program))
+        else {
             return;
         };
+        let by_kernel = block.kind == kind::SYSCALLS;
+        if let Some(stream) = self.sources[at].streams.get_mut(&block.stream) {
+            stream.by_kernel = by_kernel;
+        }
         let mut count = 0;
         let mut ticks = self.thread_ticks[thread as usize];
         let mut notes = Vec::new();
@@ -291,18 +314,18 @@ impl Opening {
         self.thread_ticks[thread as usize] = ticks;
         self.run.threads[thread as usize].records += count;
         for (record, payload) in notes {
-            self.note(&record, payload, thread, program);
+            self.note(&record, payload, thread, program, by_kernel);
         }
     }
 
-    fn note(&mut self, record: &Record, payload: &[u8], thread: u32, program: usize) {
+    fn note(&mut self, record: &Record, payload: &[u8], thread: u32, program: usize, by_kernel: bool) {
         let at = self.sources.len() - 1;
         let index = self.run.threads[thread as usize].process;
         let about = &mut self.run.processes[index as usize];
         match record.flags {
             note::SOCKET => {
                 if let Some(socket) = notes::socket(payload) {
-                    self.socket(&socket, index, program, record.start);
+                    self.socket(&socket, index, program, (record.start, by_kernel));
                 }
             }
             note::ADDRESS => {
@@ -334,12 +357,23 @@ impl Opening {
         }
     }
 
-    fn socket(&mut self, told: &notes::SocketNote, index: u32, program: usize, ticks: u64) {
+    fn socket(
+        &mut self,
+        told: &notes::SocketNote,
+        index: u32,
+        program: usize,
+        (ticks, by_kernel): (u64, bool),
+    ) {
         let at = self.sources.len() - 1;
         let known = (told.cookie != 0).then(|| self.sources[at].cookies.get(&told.cookie).copied()).flatten();
         let socket = known.unwrap_or_else(|| {
-            self.run.sockets.push(Socket { cookie: told.cookie, kind: told.kind, process: index, ..Socket::default() });
-            self.socket_ticks.push((at, ticks, ticks));
+            self.run.sockets.push(Socket {
+                cookie: told.cookie,
+                kind: told.kind,
+                process: index,
+                ..Socket::default()
+            });
+            self.socket_ticks.push((at, by_kernel, ticks, ticks));
             self.run.sockets.len() as u32 - 1
         });
         if told.cookie != 0 {
@@ -349,8 +383,10 @@ impl Opening {
         about.listening |= told.listening;
         about.local = told.local.or(about.local);
         about.remote = told.remote.or(about.remote);
-        let (_, first, last) = &mut self.socket_ticks[socket as usize];
-        (*first, *last) = ((*first).min(ticks), (*last).max(ticks));
+        let (_, theirs, first, last) = &mut self.socket_ticks[socket as usize];
+        if *theirs == by_kernel {
+            (*first, *last) = ((*first).min(ticks), (*last).max(ticks));
+        }
         self.sources[at].programs[program].sockets.insert(told.number, socket);
     }
 
@@ -358,7 +394,8 @@ impl Opening {
         let first = self.command.unwrap_or(0);
         self.find_peers();
         for ((reason, path), times) in std::mem::take(&mut self.unseen) {
-            self.run.warnings.push(unseen(reason, &path, times));
+            let by_kernel = self.is_by_kernel(&path);
+            self.run.warnings.push(unseen(reason, &path, times, by_kernel));
         }
         let lost: u64 = self.run.threads.iter().map(|thread| thread.lost).sum();
         if lost > 0 {
@@ -386,6 +423,18 @@ impl Opening {
         Ok(recorded)
     }
 
+    /// Whether the kernel recorded calls of a program of this name.
+    fn is_by_kernel(&self, path: &str) -> bool {
+        let name = |path: &str| Path::new(path).file_name().map(|name| name.to_owned());
+        self.sources.iter().flat_map(|source| source.streams.values()).filter(|stream| stream.by_kernel).any(
+            |stream| {
+                let process = self.run.threads[stream.thread as usize].process;
+                let words = &self.run.processes[process as usize].command;
+                words.first().and_then(|word| name(word)) == name(path)
+            },
+        )
+    }
+
     /// Two sockets are the ends of one connection when each is connected to the other's name, at the same time.
     fn find_peers(&mut self) {
         let mut by_names: HashMap<(SocketAddr, SocketAddr, Kind), Vec<u32>> = HashMap::new();
@@ -407,7 +456,7 @@ impl Opening {
     }
 }
 
-fn unseen(reason: u32, path: &str, times: u32) -> String {
+fn unseen(reason: u32, path: &str, times: u32, by_kernel: bool) -> String {
     use note::unseen;
     let why = match reason {
         unseen::STATIC => "it is linked without the dynamic loader",
@@ -417,21 +466,27 @@ fn unseen(reason: u32, path: &str, times: u32) -> String {
         _ => "of an unknown kind",
     };
     if reason == unseen::SANDBOX {
-        return format!("{path} filters its system calls (seccomp): threads and sockets that it began after that were not recorded");
+        return format!(
+            "{path} filters its system calls (seccomp): threads and sockets that it began after that were not recorded"
+        );
     }
     let times = if times == 1 { String::new() } else { format!(", {times} times") };
-    format!("{path} was run{times} and its calls were not recorded: {why}")
+    let how = match by_kernel {
+        true => "by the kernel: times are longer, and what vectors hold is not known",
+        false => "not at all (as root, the kernel may record it)",
+    };
+    format!("{path} was run{times} and {why}: its calls were recorded {how}")
 }
 
 impl Source {
-    /// When a moment in ticks was, on the run's time line.
-    fn time(&self, ticks: u64) -> u64 {
-        self.aligned.time(self.ticks.monotonic(ticks))
+    /// When a moment in ticks (or nanoseconds) was, on the run's time line.
+    fn time(&self, ticks: u64, nanoseconds: bool) -> u64 {
+        self.aligned.time(if nanoseconds { ticks } else { self.ticks.monotonic(ticks) })
     }
 }
 
 impl Recorded {
-    fn set_spans(&mut self, (threads, sockets): (&[(u64, u64)], &[(usize, u64, u64)])) {
+    fn set_spans(&mut self, (threads, sockets): (&[(u64, u64)], &[(usize, bool, u64, u64)])) {
         let run = &mut self.run;
         run.span = (u64::MAX, 0);
         for process in &mut run.processes {
@@ -441,16 +496,17 @@ impl Recorded {
             for stream in source.streams.values() {
                 let (first, last) = threads[stream.thread as usize];
                 if first <= last {
-                    let (first, last) = (source.time(first), source.time(last));
+                    let (first, last) =
+                        (source.time(first, stream.by_kernel), source.time(last, stream.by_kernel));
                     let process = run.threads[stream.thread as usize].process;
                     grow(&mut run.processes[process as usize].span, first, last);
                     grow(&mut run.span, first, last);
                 }
             }
         }
-        for (socket, (source, first, last)) in run.sockets.iter_mut().zip(sockets) {
+        for (socket, (source, by_kernel, first, last)) in run.sockets.iter_mut().zip(sockets) {
             let source = &self.sources[*source];
-            socket.span = (source.time(*first), source.time(*last));
+            socket.span = (source.time(*first, *by_kernel), source.time(*last, *by_kernel));
         }
         for process in &mut run.processes {
             if process.span.0 > process.span.1 {
@@ -503,7 +559,7 @@ impl Events for Recorded {
 
     fn for_each(&self, each: &mut dyn FnMut(&Event)) -> Result<(), io::Error> {
         self.each_block(&mut |source, block| match block.kind {
-            kind::RECORDS => {
+            kind::RECORDS | kind::SYSCALLS => {
                 if let Some(stream) = source.streams.get(&block.stream) {
                     for (record, payload) in Records::new(&block.payload) {
                         if let Some(event) = source.event(stream, &record, payload) {
@@ -516,7 +572,11 @@ impl Events for Recorded {
                 for bytes in block.payload.as_chunks::<SAMPLE_BYTES>().0 {
                     let Sample { cookie, tcp } = Sample::from_bytes(bytes);
                     if let Some(socket) = source.cookies.get(&cookie) {
-                        each(&Event::Tcp(TcpSample { socket: *socket, at: source.aligned.time(tcp.at), ..tcp }));
+                        each(&Event::Tcp(TcpSample {
+                            socket: *socket,
+                            at: source.aligned.time(tcp.at),
+                            ..tcp
+                        }));
                     }
                 }
             }
@@ -525,7 +585,11 @@ impl Events for Recorded {
                     if let Some(KernelRecord { at, cookie, what }) = KernelRecord::from_bytes(bytes)
                         && let Some(socket) = source.cookies.get(&cookie)
                     {
-                        each(&Event::Kernel(KernelEvent { socket: *socket, at: source.aligned.time(at), what }));
+                        each(&Event::Kernel(KernelEvent {
+                            socket: *socket,
+                            at: source.aligned.time(at),
+                            what,
+                        }));
                     }
                 }
             }
@@ -540,8 +604,8 @@ impl Source {
             return self.last_word(stream, record, payload);
         }
         let call = Call::from_number(record.call)?;
-        let start = self.time(record.start);
-        let end = self.time(record.start.saturating_add(record.took.ticks()));
+        let start = self.time(record.start, stream.by_kernel);
+        let end = self.time(record.start.saturating_add(record.took.ticks()), stream.by_kernel);
         let took = end.saturating_sub(start);
         let run = record.flags & flags::RUN != 0;
         let calls = if run { record.rest[3].max(1) } else { 1 };
@@ -580,7 +644,11 @@ impl Source {
             result: fields.result,
             bytes,
             asked: if run { 0 } else { fields.arg },
-            to: if moves && !run && fields.arg2 != 0 { self.addresses.get(&fields.arg2).copied() } else { None },
+            to: if moves && !run && fields.arg2 != 0 {
+                self.addresses.get(&fields.arg2).copied()
+            } else {
+                None
+            },
             in_mpi: record.flags & flags::IN_MPI != 0,
         }))
     }
@@ -592,7 +660,8 @@ impl Source {
         }
         let socket = *self.programs[stream.program].sockets.get(&u32_at(payload, 0))?;
         let mut sample = tcp_info(payload.get(24..)?);
-        (sample.socket, sample.at, sample.send_free) = (socket, self.time(record.start), u32_at(payload, 4));
+        (sample.socket, sample.at, sample.send_free) =
+            (socket, self.time(record.start, stream.by_kernel), u32_at(payload, 4));
         sample.congestion.copy_from_slice(payload.get(8..24)?);
         Some(Event::Tcp(sample))
     }

@@ -10,7 +10,7 @@ use crate::diag::{Diag, Sample, Wanted, monotonic};
 use crate::file::{Writer, kind};
 use crate::host;
 use crate::kernel::{KERNEL_BYTES, Kernel};
-use crate::notes;
+use crate::notes::{self, SocketNote};
 use crate::records::Records;
 
 /// How often connections are looked at, at most.
@@ -43,18 +43,10 @@ struct Network {
     at: usize,
 }
 
-/// A connection.
 #[derive(Clone, Debug)]
-pub struct Connection {
-    /// Its addresses and cookie.
-    pub wanted: Wanted,
-    /// Process that told of it.
-    pub pid: u32,
-    /// The newest look at it.
-    pub latest: Option<Sample>,
-    /// Bytes a second, sent (acknowledged) and received, between the last looks that were a quarter of a second apart.
-    pub rates: (f64, f64),
-    since: Option<Sample>,
+struct Connection {
+    wanted: Wanted,
+    latest: Option<Sample>,
     gone: Option<Instant>,
 }
 
@@ -81,17 +73,13 @@ impl Tcp {
         &self.warnings
     }
 
-    /// All connections that are open, or were a moment ago.
-    pub fn connections(&self) -> impl Iterator<Item = &Connection> {
-        self.connections.values()
-    }
-
     /// A process appeared, in a network namespace.
     pub fn process(&mut self, pid: u32, network: u64) {
         if self.networks.contains_key(&network) {
             return;
         }
-        let opened = if network == host::namespace("net") || network == 0 { Diag::open() } else { open_in(pid) };
+        let opened =
+            if network == host::namespace("net") || network == 0 { Diag::open() } else { open_in(pid) };
         if let Err(why) = &opened {
             self.warnings.push(format!(
                 "TCP connections in the network namespace of process {pid} are not looked at while they are open: {why}"
@@ -101,26 +89,35 @@ impl Tcp {
     }
 
     /// Takes note of sockets in what a thread recorded.
-    pub fn learn(&mut self, pid: u32, network: u64, records: &[u8]) {
+    pub fn learn(&mut self, network: u64, records: &[u8]) {
         for (record, payload) in Records::new(records) {
             if record.call != 0 || record.flags != note::SOCKET {
                 continue;
             }
-            let Some(socket) = notes::socket(payload).filter(notes::SocketNote::is_tcp) else { continue };
-            let (Some(local), Some(remote)) = (socket.local, socket.remote) else { continue };
-            let wanted = Wanted { cookie: socket.cookie, local, remote };
-            if self.connections.get(&socket.cookie).is_some_and(|known| known.wanted == wanted) {
-                continue;
+            if let Some(socket) = notes::socket(payload) {
+                self.connection(network, &socket);
             }
-            let connection = Connection { wanted, pid, latest: None, rates: (0.0, 0.0), since: None, gone: None };
-            self.connections.insert(socket.cookie, connection);
-            if let Some(Some(network)) = self.networks.get_mut(&network) {
-                network.wanted.retain(|other| other.cookie != wanted.cookie);
-                network.wanted.push(wanted);
-            }
-            if let Some(kernel) = &mut self.kernel {
-                kernel.want(&wanted);
-            }
+        }
+    }
+
+    /// Takes note of a socket, if it is a TCP connection.
+    pub(crate) fn connection(&mut self, network: u64, socket: &SocketNote) {
+        let (true, Some(local), Some(remote)) =
+            (socket.is_tcp() && socket.cookie != 0, socket.local, socket.remote)
+        else {
+            return;
+        };
+        let wanted = Wanted { cookie: socket.cookie, local, remote };
+        if self.connections.get(&socket.cookie).is_some_and(|known| known.wanted == wanted) {
+            return;
+        }
+        self.connections.insert(socket.cookie, Connection { wanted, latest: None, gone: None });
+        if let Some(Some(network)) = self.networks.get_mut(&network) {
+            network.wanted.retain(|other| other.cookie != wanted.cookie);
+            network.wanted.push(wanted);
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.want(&wanted);
         }
     }
 
@@ -151,7 +148,7 @@ impl Tcp {
             if let Some(connection) = self.connections.get_mut(&sample.cookie) {
                 // a connection at rest says nothing new
                 let told = connection.latest.is_some_and(|latest| at_rest(&latest, sample));
-                connection.look(*sample);
+                connection.latest = Some(*sample);
                 if !told {
                     self.payload.extend(sample.to_bytes());
                 }
@@ -224,23 +221,6 @@ fn at_rest(a: &Sample, b: &Sample) -> bool {
     a == b
 }
 
-impl Connection {
-    fn look(&mut self, sample: Sample) {
-        const QUARTER: u64 = 250_000_000;
-        let since = self.since.get_or_insert(sample);
-        let time = sample.tcp.at.saturating_sub(since.tcp.at);
-        if time >= QUARTER {
-            let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 * 1e9 / time as f64;
-            self.rates = (
-                rate(sample.tcp.bytes_acked, since.tcp.bytes_acked),
-                rate(sample.tcp.bytes_received, since.tcp.bytes_received),
-            );
-            *since = sample;
-        }
-        self.latest = Some(sample);
-    }
-}
-
 /// Opens a way to ask in the network namespace of a process: from a thread that enters it, and ends.
 fn open_in(pid: u32) -> io::Result<Diag> {
     let file = std::fs::File::open(format!("/proc/{pid}/ns/net"))?;
@@ -248,5 +228,8 @@ fn open_in(pid: u32) -> io::Result<Diag> {
         nix::sched::setns(file, nix::sched::CloneFlags::CLONE_NEWNET)?;
         Diag::open()
     };
-    std::thread::Builder::new().spawn(enter)?.join().unwrap_or_else(|_| Err(io::Error::other("its thread ended early")))
+    std::thread::Builder::new()
+        .spawn(enter)?
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("its thread ended early")))
 }

@@ -56,7 +56,16 @@ fn find() -> Abi {
     };
     let file = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     if file.starts_with(b"libmpi_abi") {
-        return Abi { ints: false, world: 0x101, null: -3, any: -1, status_ignore: 0, in_place: 1, source_at: 0, tag_at: 4 };
+        return Abi {
+            ints: false,
+            world: 0x101,
+            null: -3,
+            any: -1,
+            status_ignore: 0,
+            in_place: 1,
+            source_at: 0,
+            tag_at: 4,
+        };
     }
     // a program may hold a copy of Open MPI's object, which then is the one that counts; the library itself knows which
     // SAFETY: C strings
@@ -149,7 +158,8 @@ fn in_library(name: &CStr) -> *mut c_void {
         let mut about = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: any address, and a place for the answer
         let ours = unsafe {
-            libc::dladdr(search.found, about.as_mut_ptr()) != 0 && (*about.as_ptr()).dli_fbase == base_of_this_library()
+            libc::dladdr(search.found, about.as_mut_ptr()) != 0
+                && (*about.as_ptr()).dli_fbase == base_of_this_library()
         };
         if ours {
             search.found = null_mut();

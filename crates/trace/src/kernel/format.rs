@@ -67,13 +67,18 @@ impl Format {
         format
     }
 
+    /// The fields behind the one of this name, in their order.
+    pub fn behind(&self, name: &str) -> impl Iterator<Item = Field> {
+        self.fields.iter().skip_while(move |(known, _)| known != name).skip(1).map(|(_, field)| *field)
+    }
+
     /// The field of this name.
     pub fn field(&self, name: &str) -> Option<Field> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, field)| *field)
     }
 }
 
-/// `__u8 saddr[28];	offset:8;	size:28;	signed:0;`
+/// `__u8 saddr[28]; offset:8; size:28; signed:0;`
 fn field(text: &str) -> Option<(String, Field)> {
     let mut parts = text.split(';').map(str::trim);
     let name = parts.next()?.rsplit([' ', '*']).next()?.split('[').next()?.to_owned();

@@ -204,14 +204,16 @@ impl Matcher {
 
     /// The cookie of the wanted socket that this is about.
     fn whose(&self, held: &Held) -> Option<u64> {
-        let sock = self.socks.get(&held.sk).filter(|sock| sock.life == held.life);
-        let known = Some(held.record.cookie)
-            .filter(|cookie| *cookie != 0)
-            .or_else(|| Some(sock?.cookie))
-            .unwrap_or(0);
-        match known {
+        let mut cookie = held.record.cookie;
+        if cookie == 0 && held.sk != 0 {
             // What ended before somebody asked for its addresses may be another socket that had them.
-            0 if held.sk != 0 && sock.is_none_or(|sock| sock.closed) => None,
+            let sock = self.socks.get(&held.sk).filter(|sock| sock.life == held.life)?;
+            cookie = sock.cookie;
+            if cookie == 0 && sock.closed {
+                return None;
+            }
+        }
+        match cookie {
             0 => only(&self.pairs, &held.pair?),
             cookie => Some(cookie).filter(|cookie| self.wanted.contains_key(cookie)),
         }
@@ -219,6 +221,9 @@ impl Matcher {
 
     /// Remembers whose socket it is, and says whether that is news.
     fn tie(&mut self, held: &Held, cookie: u64) -> bool {
+        if held.record.cookie != 0 {
+            return false;
+        }
         match self.socks.get_mut(&held.sk) {
             Some(sock) if sock.life == held.life && sock.cookie == 0 => {
                 sock.cookie = cookie;

@@ -78,7 +78,7 @@ impl<'a> Iterator for Events<'a> {
             let head = self.word()?;
             // The order of bits is that of bytes.
             let (kind, delta) = if cfg!(target_endian = "big") {
-                (head >> 27, head & (1 << 27) - 1)
+                (head >> 27, head & ((1 << 27) - 1))
             } else {
                 (head & 31, head >> 5)
             };
@@ -120,7 +120,7 @@ mod tests {
 
     fn page(time: u64, flags: u64, words: &[u32]) -> Vec<u8> {
         let mut page = time.to_ne_bytes().to_vec();
-        page.extend((words.len() as u64 * 4 | flags).to_ne_bytes());
+        page.extend(((words.len() as u64 * 4) | flags).to_ne_bytes());
         words.iter().for_each(|word| page.extend(word.to_ne_bytes()));
         page.resize(4096, 0xaa);
         page

@@ -22,7 +22,7 @@ pub type Pair = (SocketAddr, SocketAddr);
 pub struct Raw {
     /// Nanoseconds of the monotonic clock.
     pub at: u64,
-    /// The kernel's address of the socket; 0: it is not told (`tcp_probe` of kernels before 6.10).
+    /// The kernel's address of the socket; 0: it is not told (`tcp_probe` of older kernels).
     pub sk: u64,
     /// The socket's cookie; 0: it is not told.
     pub cookie: u64,
@@ -146,5 +146,107 @@ impl Decoder {
             Kind::Congestion(state) => What::Congestion { state: state.number(data)? as u8 },
         };
         Some(Raw { at, sk: common.sk(data), cookie, pair: common.pair(data), what })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::KernelEventKind as What;
+    use proptest::prelude::*;
+
+    /// Fields of `inet_sock_set_state` and of a `tcp_probe` of an older kernel, where they stand in a kernel of 2026.
+    fn decoder() -> Decoder {
+        let field = |(name, offset, size): &(&str, usize, usize)| {
+            format!("field:x {name}; offset:{offset}; size:{size};\n")
+        };
+        let format = |id: u16, fields: &[(&str, usize, usize)]| {
+            Format::parse(&format!("ID: {id}\n{}", fields.iter().map(field).collect::<String>()))
+        };
+        let mut decoder = Decoder::default();
+        let state = [
+            ("skaddr", 8, 8),
+            ("oldstate", 16, 4),
+            ("newstate", 20, 4),
+            ("sport", 24, 2),
+            ("dport", 26, 2),
+            ("protocol", 30, 2),
+            ("saddr_v6[16]", 40, 16),
+            ("daddr_v6[16]", 56, 16),
+        ];
+        decoder.add(STATE, &format(7, &state)).expect("all fields");
+        let probe = [
+            ("saddr[28]", 8, 28),
+            ("daddr[28]", 36, 28),
+            ("sport", 64, 2),
+            ("dport", 66, 2),
+            ("data_len", 76, 2),
+            ("snd_nxt", 80, 4),
+            ("snd_una", 84, 4),
+            ("snd_cwnd", 88, 4),
+            ("ssthresh", 92, 4),
+            ("snd_wnd", 96, 4),
+            ("srtt", 100, 4),
+            ("sock_cookie", 112, 8),
+        ];
+        decoder.add(PROBE, &format(8, &probe)).expect("all fields");
+        assert!(
+            decoder.add(PROBE, &format(9, &probe[1..])).is_none(),
+            "an event without a field is not read"
+        );
+        decoder
+    }
+
+    fn put(data: &mut [u8], at: usize, bytes: &[u8]) {
+        data[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    #[test]
+    fn a_change_of_state() {
+        let mut data = [0; 72];
+        put(&mut data, 0, &7u16.to_ne_bytes());
+        put(&mut data, 8, &0xffff_8881_0000_0000u64.to_ne_bytes());
+        put(&mut data, 16, &2u32.to_ne_bytes());
+        put(&mut data, 20, &1u32.to_ne_bytes());
+        put(&mut data, 24, &5000u16.to_ne_bytes());
+        put(&mut data, 30, &6u16.to_ne_bytes());
+        put(&mut data, 50, &[255, 255, 10, 0, 0, 1]);
+        put(&mut data, 66, &[255, 255, 10, 0, 0, 2]);
+        let mut raw = Raw {
+            at: 9,
+            sk: 0xffff_8881_0000_0000,
+            cookie: 0,
+            pair: None,
+            what: What::State { old: 2, new: 1 },
+        };
+        assert_eq!(decoder().decode(9, &data), Some(raw), "without a port the addresses say nothing");
+        put(&mut data, 26, &80u16.to_ne_bytes());
+        raw.pair = Some(("10.0.0.1:5000".parse().unwrap(), "10.0.0.2:80".parse().unwrap()));
+        assert_eq!(decoder().decode(9, &data), Some(raw));
+        put(&mut data, 30, &132u16.to_ne_bytes());
+        assert_eq!(decoder().decode(9, &data), None, "not TCP");
+    }
+
+    #[test]
+    fn a_probe_without_the_address_of_the_socket() {
+        let mut data = [0; 136];
+        put(&mut data, 0, &8u16.to_ne_bytes());
+        for (at, value) in (80..104).step_by(4).zip(1u32..) {
+            put(&mut data, at, &value.to_ne_bytes());
+        }
+        put(&mut data, 76, &9u16.to_ne_bytes());
+        put(&mut data, 112, &77u64.to_ne_bytes());
+        let what =
+            What::Probe { length: 9, snd_nxt: 1, snd_una: 2, cwnd: 3, ssthresh: 4, snd_wnd: 5, rtt: 6 };
+        assert_eq!(decoder().decode(5, &data), Some(Raw { at: 5, sk: 0, cookie: 77, pair: None, what }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_event_can_be_read(id in 6u16..10, mut data in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(first) = data.get_mut(..2) { first.copy_from_slice(&id.to_ne_bytes()) }
+            let raw = decoder().decode(1, &data);
+            prop_assert!(raw.is_none() || (7..9).contains(&id) && data.len() >= 28);
+        }
     }
 }

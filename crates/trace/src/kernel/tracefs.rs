@@ -68,18 +68,15 @@ impl Tracefs {
     }
 
     fn mount() -> Result<Tracefs, Unavailable> {
-        let place = std::env::temp_dir().join(format!("polyrail-tracefs-{}", std::process::id()));
         let no = Unavailable::NoTracefs;
-        fs::create_dir(&place).map_err(no)?;
+        let place = tempfile::Builder::new().prefix("polyrail-tracefs-").tempdir().map_err(no)?;
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        let mounted = mount(Some("polyrail"), &place, Some("tracefs"), flags, None::<&str>);
+        let mounted = mount(Some("polyrail"), place.path(), Some("tracefs"), flags, None::<&str>);
         let root = mounted.map_err(io::Error::from).and_then(|()| {
-            let root = File::open(&place);
-            umount2(&place, MntFlags::MNT_DETACH)?;
+            let root = File::open(place.path());
+            umount2(place.path(), MntFlags::MNT_DETACH)?;
             root
         });
-        // Empty again, or never mounted upon; nothing hangs on it.
-        let _ = fs::remove_dir(&place);
         let root = root.map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => Unavailable::Root,
             _ => no(error),
@@ -112,6 +109,19 @@ pub struct Instance {
 const STALE: Duration = Duration::from_secs(10);
 const PREFIX: &str = "polyrail-";
 
+/// Makes a directory that is nobody else's. Processes of several namespaces of ids may have the same id and share the kernel.
+fn make(instances: &Path) -> Result<PathBuf, Unavailable> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = instances.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => {}
+            other => return other.map(|()| path.clone()).map_err(|error| Unavailable::file(&path, error)),
+        }
+    }
+}
+
 impl Instance {
     /// Makes one whose rings hold `ring_kib` KiB for each processor, on the monotonic clock, without events; removes those
     /// that crashed processes left.
@@ -119,13 +129,10 @@ impl Instance {
     /// # Errors
     /// See [`Unavailable`].
     pub fn new(ring_kib: u32) -> Result<Instance, Unavailable> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
         let tracefs = Tracefs::find()?;
         let instances = tracefs.path.join("instances");
         remove_stale(&instances);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = instances.join(format!("{PREFIX}{}-{number}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| Unavailable::file(&path, error))?;
+        let path = make(&instances)?;
         let layout = text(&tracefs.path.join("events/header_page"))
             .and_then(|text| Layout::parse(&text))
             .ok_or_else(|| {

@@ -103,7 +103,8 @@ pub fn align(recorded: &mut Recorded, first: usize) -> io::Result<()> {
         (host.boot.clone(), host.time)
     };
     let domains: Vec<_> = (0..recorded.sources.len()).map(domain).collect();
-    let mut errors: Vec<Option<u64>> = domains.iter().map(|other| (*other == domains[first]).then_some(0)).collect();
+    let mut errors: Vec<Option<u64>> =
+        domains.iter().map(|other| (*other == domains[first]).then_some(0)).collect();
     if errors.iter().any(Option::is_none) {
         let bounds = bounds(recorded, &domains, &domains[first])?;
         for (other, bounds) in bounds {
@@ -155,7 +156,8 @@ fn bounds(recorded: &Recorded, domains: &[Domain], first: &Domain) -> io::Result
     for (socket, (sent, received)) in &flows {
         let Some(peer) = recorded.run.sockets[*socket as usize].peer else { continue };
         let (ours, theirs) = (clock[*socket as usize], clock[peer as usize]);
-        if ours == usize::MAX || theirs == usize::MAX || domains[ours] != *first || domains[theirs] == *first {
+        if ours == usize::MAX || theirs == usize::MAX || domains[ours] != *first || domains[theirs] == *first
+        {
             continue;
         }
         let Some((their_sent, their_received)) = flows.get(&peer) else { continue };
@@ -217,7 +219,8 @@ fn solve(bounds: &Bounds) -> Option<(Aligned, u64)> {
     let spread: f64 = points.iter().map(|p| (p.0 - mean_x).powi(2)).sum();
     let drift = points.iter().map(|p| (p.0 - mean_x) * (p.1 - mean_y)).sum::<f64>() / spread;
     let aligned = Aligned { offset: (mean_y - drift * mean_x) as i64, drift, from };
-    let off = points.iter().map(|p| (p.1 - (mean_y + drift * (p.0 - mean_x))).abs() as u64 + p.2 / 2).max()?;
+    let off =
+        points.iter().map(|p| (p.1 - (mean_y + drift * (p.0 - mean_x))).abs() as u64 + p.2 / 2).max()?;
     Some((aligned, off))
 }
 
@@ -238,7 +241,9 @@ mod tests {
         ticks.pair(6_000, 1_001_000);
         ticks.pair(5_000, 9); // backwards: left out
         ticks.pair(9_000, 1_004_000); // slower from here on
-        for (from, to) in [(3_000, 1_000_000), (4_500, 1_000_500), (6_000, 1_001_000), (7_500, 1_002_500), (0, 999_000)] {
+        for (from, to) in
+            [(3_000, 1_000_000), (4_500, 1_000_500), (6_000, 1_001_000), (7_500, 1_002_500), (0, 999_000)]
+        {
             assert_eq!(ticks.monotonic(from), to, "{from}");
         }
         assert_eq!(ticks.length(600), 400);

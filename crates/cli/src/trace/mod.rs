@@ -4,9 +4,13 @@
 //! is collected here, into files of the run's directory, while the program runs. Processes on other hosts start a collector there by
 //! themselves (`--collect`).
 
+mod live;
+
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::ring::session;
@@ -23,7 +27,7 @@ const NOT_STARTED: u8 = 125;
 const DIRECTORY: &str = "POLYRAIL_TRACE";
 const RUN: &str = "POLYRAIL_TRACE_TO";
 const PROGRAM: &str = "POLYRAIL_TRACE_BY";
-const PIDS: &str = "POLYRAIL_TRACE_PIDS";
+const KERNEL: &str = "POLYRAIL_TRACE_KERNEL";
 /// How long a collector that a recorder has started stays when nothing more is recorded.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -46,7 +50,8 @@ pub struct Args {
     /// Leave kernel events out (they are recorded where root allows)
     #[arg(long)]
     no_kernel: bool,
-    /// Show connections while the program runs, on the terminal; its own output is hidden meanwhile
+    /// Show connections on the terminal while the command runs: by rate, with window and retransmissions. What the command prints goes to
+    /// the files stdout and stderr in the directory, and is shown when it has ended
     #[arg(long)]
     live: bool,
     /// Collect for recorders that have found no collector on this host (they start this themselves)
@@ -75,11 +80,13 @@ enum Error {
     #[error("{} holds a recording already; remove it or choose another directory by -o", .0.display())]
     Recorded(PathBuf),
     #[error("nothing can be recorded: {0}")]
-    Begin(std::io::Error),
+    Begin(io::Error),
+    #[error("--live needs a terminal: {0}")]
+    Live(io::Error),
     #[error("signals cannot be handed on: {0}")]
-    Signals(std::io::Error),
+    Signals(io::Error),
     #[error("{}: {source}", .command.display())]
-    Start { command: OsString, source: std::io::Error },
+    Start { command: OsString, source: io::Error },
 }
 
 fn list(paths: &[PathBuf]) -> String {
@@ -138,7 +145,8 @@ fn record(args: &Args) -> Result<u8, Error> {
     }
     let directory = session_directory();
     remove_leftovers(&directory);
-    let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::new(!args.no_kernel)).map_err(Error::Begin)?;
+    let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::new(!args.no_kernel))
+        .map_err(Error::Begin)?;
     let mut words = CommandBlock {
         words: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         date: realtime(),
@@ -146,9 +154,23 @@ fn record(args: &Args) -> Result<u8, Error> {
     };
     collector.command(&words);
 
-    let held = signals::hold().map_err(Error::Signals)?;
-    let mut command = Command::new(program);
+    let held = match signals::hold() {
+        Ok(held) => held,
+        Err(why) => return Err(abandon(collector, Error::Signals(why))),
+    };
+    // a program that preloading cannot see is started by a shell that has the recorder, which then tells of it
+    let mut command = Command::new("/bin/sh");
+    match polyrail_trace::unseen::is_static(program) {
+        true => command.args(["-c", "exec \"$@\"", "sh"]).arg(program),
+        false => {
+            command = Command::new(program);
+            &mut command
+        }
+    };
     command.args(arguments).env(DIRECTORY, &directory).env(RUN, &run);
+    if collector.has_kernel() {
+        command.env(KERNEL, "1");
+    }
     if let Ok(program) = std::env::current_exe() {
         command.env(PROGRAM, program);
     }
@@ -161,32 +183,26 @@ fn record(args: &Args) -> Result<u8, Error> {
     // Open MPI hands on to other hosts only what it is told to
     command.env("OMPI_MCA_mca_base_env_list", handed_on());
 
-    let started = command.spawn();
-    let mut child = match started {
+    let mut screen = None;
+    if args.live {
+        match take_terminal(&mut command, &run) {
+            Ok(taken) => screen = Some(taken),
+            Err(why) => return Err(abandon(collector, Error::Live(why))),
+        }
+    }
+    let mut child = match command.spawn() {
         Ok(child) => child,
         Err(source) => {
-            let _ = std::fs::remove_file(&collector.path);
-            collector.end();
-            // only if it was made for this
-            let _ = std::fs::remove_dir(&run);
-            return Err(Error::Start { command: program.clone(), source });
+            drop(screen);
+            return Err(abandon(collector, Error::Start { command: program.clone(), source }));
         }
     };
     more_descriptors();
     held.forward_to(child.id());
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break exit_code(status),
-            Ok(None) => {}
-            Err(why) => {
-                eprintln!("polyrail trace: the command cannot be waited for: {why}");
-                break 1;
-            }
-        }
-        collector.round();
-        std::thread::sleep(PERIOD);
-    };
-    collector.round();
+    let status = follow(&mut child, &mut collector, screen.as_mut());
+    if screen.take().is_some() {
+        show_output(&run);
+    }
     words.status = Some(i32::from(status));
     collector.command(&words);
     let own = collector.path.clone();
@@ -198,7 +214,7 @@ fn record(args: &Args) -> Result<u8, Error> {
     if totals.processes == 0 {
         eprintln!(
             "polyrail trace: nothing was recorded: no process of the command loaded the recorder. Static programs, and most Go \
-             programs, cannot be seen this way"
+             programs, are recorded only as root"
         );
     }
     eprintln!(
@@ -211,6 +227,60 @@ fn record(args: &Args) -> Result<u8, Error> {
     Ok(status)
 }
 
+/// Leaves nothing behind of a recording that did not begin.
+fn abandon(collector: Collector, why: Error) -> Error {
+    let path = collector.path.clone();
+    let _ = std::fs::remove_file(&path);
+    collector.end();
+    // only if it was made for this
+    let _ = path.parent().map(std::fs::remove_dir);
+    why
+}
+
+/// Collects until the command ends; its exit status.
+fn follow(child: &mut Child, collector: &mut Collector, mut screen: Option<&mut live::Screen>) -> u8 {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => {
+                collector.round();
+                return exit_code(status);
+            }
+            Ok(None) => {}
+            Err(why) => {
+                eprintln!("polyrail trace: the command cannot be waited for: {why}");
+                return 1;
+            }
+        }
+        collector.round();
+        if let Some(screen) = screen.as_mut().filter(|screen| screen.is_due()) {
+            collector.flush();
+            // a terminal that is gone ends the picture, not the recording
+            let _ = screen.draw();
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// The terminal becomes the live picture's; what the command prints goes to files.
+fn take_terminal(command: &mut Command, run: &Path) -> io::Result<live::Screen> {
+    if !io::stdout().is_terminal() {
+        return Err(io::Error::other("the standard output is none"));
+    }
+    command.stdin(Stdio::null());
+    command.stdout(File::create(run.join("stdout"))?).stderr(File::create(run.join("stderr"))?);
+    live::Screen::open(run)
+}
+
+/// What the command has printed meanwhile.
+fn show_output(run: &Path) {
+    // who reads this may have had enough
+    let copy = |name: &str, to: &mut dyn io::Write| {
+        File::open(run.join(name)).and_then(|mut file| io::copy(&mut file, to))
+    };
+    let _ = copy("stdout", &mut io::stdout());
+    let _ = copy("stderr", &mut io::stderr());
+}
+
 /// Each recorded thread's ring is an open file here. After the command was started, which is to have the limits that it would have.
 fn more_descriptors() {
     use nix::sys::resource::{Resource::RLIMIT_NOFILE, getrlimit, setrlimit};
@@ -221,9 +291,12 @@ fn more_descriptors() {
 
 /// For Open MPI's list of variables that all hosts get.
 fn handed_on() -> String {
-    let mut list: Vec<String> =
-        std::env::var("OMPI_MCA_mca_base_env_list").ok().filter(|list| !list.is_empty()).into_iter().collect();
-    list.extend(["LD_PRELOAD", DIRECTORY, RUN, PROGRAM, PIDS].map(String::from));
+    let mut list: Vec<String> = std::env::var("OMPI_MCA_mca_base_env_list")
+        .ok()
+        .filter(|list| !list.is_empty())
+        .into_iter()
+        .collect();
+    list.extend(["LD_PRELOAD", DIRECTORY, RUN, PROGRAM, KERNEL].map(String::from));
     list.join(";")
 }
 
@@ -232,7 +305,9 @@ fn wait_for_others(run: &Path, own: &Path) {
     let until = Instant::now() + Duration::from_secs(3);
     let others = || -> Vec<PathBuf> {
         let entries = std::fs::read_dir(run).into_iter().flatten().flatten();
-        let traces = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "trace"));
+        let traces = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|end| end == "trace"));
         traces.filter(|path| path != own).collect()
     };
     if others().is_empty() {

@@ -1,0 +1,149 @@
+//! What the command prints.
+
+use super::about::About;
+use super::data::kind;
+use crate::analysis::Analysis;
+use crate::analysis::connections::Connection;
+use crate::classify::{self, Classes, Suggestion};
+use crate::model::Run;
+use crate::units;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Connections that the text lists.
+const ROWS: usize = 20;
+
+/// A report in short; as text what the command prints.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// What must be known before anything is believed.
+    pub warnings: Vec<String>,
+    /// What this program is, and the most important finding.
+    pub headline: (String, String),
+    /// The classes of the whole.
+    pub whole: Classes,
+    /// What would help.
+    pub suggestions: Vec<Suggestion>,
+    /// The files that were written.
+    pub files: Vec<PathBuf>,
+    totals: String,
+    rows: Vec<(String, Classes, String)>,
+    left_out: usize,
+}
+
+pub(super) fn summary(
+    run: &Run,
+    analysis: &Analysis,
+    connections: &[Connection],
+    whole: &Classes,
+    suggestions: &[Suggestion],
+    about: &About,
+    files: Vec<PathBuf>,
+) -> Summary {
+    let row = |connection: &Connection| {
+        let name = |node: Option<u32>| node.map_or("?", |node| about.names[node as usize].as_str());
+        let names = format!(
+            "{} {} – {}",
+            kind(connection.kind),
+            name(Some(connection.nodes.0)),
+            name(connection.nodes.1)
+        );
+        let mut tail = units::bytes(connection.bytes() as f64);
+        if connection.retransmissions() > 0 {
+            tail += &format!(", {} again", units::count(connection.retransmissions()));
+        }
+        if connection.timeouts() > 0 {
+            tail += &format!(", {}", units::many(connection.timeouts(), "timeout"));
+        }
+        (names, classify::connection(analysis, connection), tail)
+    };
+    let seen = analysis.seen;
+    let bytes = analysis.links.cells.iter().fold(0u64, |sum, (_, _, cell)| sum.saturating_add(cell.bytes));
+    let totals = format!(
+        "{} and {} of {}; {} and {}; {} in {} over {}",
+        units::many(seen.calls, "socket call"),
+        units::many(seen.mpi, "MPI call"),
+        units::many(run.processes.len() as u64, "process"),
+        units::many(seen.samples, "TCP sample"),
+        units::many(seen.kernel, "kernel event"),
+        units::bytes(bytes as f64),
+        units::many(analysis.all.sizes.count(), "message"),
+        units::many(connections.len() as u64, "connection"),
+    );
+    Summary {
+        warnings: about.warnings.clone(),
+        headline: (about.sentence.clone(), about.finding.clone()),
+        whole: whole.clone(),
+        suggestions: suggestions.to_vec(),
+        files,
+        totals,
+        rows: connections.iter().take(ROWS).map(row).collect(),
+        left_out: connections.len().saturating_sub(ROWS),
+    }
+}
+
+fn class(class: Option<impl ToString>) -> String {
+    class.map_or_else(|| "-".into(), |class| class.to_string())
+}
+
+fn both(values: Option<(u64, u64)>, show: fn(f64) -> String) -> String {
+    values.map_or_else(
+        || "-".into(),
+        |(median, high)| format!("{} / {}", show(median as f64), show(high as f64)),
+    )
+}
+
+fn line(f: &mut fmt::Formatter, width: usize, name: &str, classes: &Classes, tail: &str) -> fmt::Result {
+    writeln!(
+        f,
+        "  {name:width$}  {:9} {:17}  {:7} {:19}  {:9} {:>9}  {tail}",
+        class(classes.frequency),
+        both(classes.gap, units::ns),
+        class(classes.size),
+        both(classes.bytes, units::bytes),
+        class(classes.synchrony),
+        units::count(classes.messages),
+    )
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for warning in &self.warnings {
+            writeln!(f, "WARNING: {warning}")?;
+        }
+        if !self.warnings.is_empty() {
+            writeln!(f)?;
+        }
+        writeln!(f, "{}\n{}\n\n{}\n", self.headline.0, self.headline.1, self.totals)?;
+        let width = self.rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).max(9);
+        writeln!(
+            f,
+            "  {:width$}  {:27}  {:27}  {:9} {:>9}  bytes",
+            "", "frequency (gap p50 / p90)", "size (p50 / p90)", "synchrony", "messages"
+        )?;
+        line(f, width, "the whole", &self.whole, "")?;
+        for (name, classes, tail) in &self.rows {
+            line(f, width, name, classes, tail)?;
+        }
+        if self.left_out > 0 {
+            writeln!(f, "  and {} with fewer bytes", units::many(self.left_out as u64, "connection"))?;
+        }
+        if let Some((senders, pairs)) = self.whole.together {
+            writeln!(
+                f,
+                "\nIn the moment of a message {} of the processes send, over {} of all pairs.",
+                units::percent(senders),
+                units::percent(pairs)
+            )?;
+        }
+        for suggestion in &self.suggestions {
+            write!(f, "\n* {}", suggestion.title)?;
+            if let Some(lost) = suggestion.lost {
+                write!(f, " (about {})", units::ns(lost as f64))?;
+            }
+            writeln!(f, "\n  {}\n  How: {}", suggestion.reason, suggestion.how)?;
+        }
+        writeln!(f)?;
+        self.files.iter().try_for_each(|file| writeln!(f, "{}", file.display()))
+    }
+}
