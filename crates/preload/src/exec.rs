@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use polyrail_core::trace::note::{self, unseen};
+use polyrail_core::trace::ring::session;
 
 use crate::next::next;
 use crate::recorder;
@@ -191,6 +192,7 @@ fn announce(name: &CStr, becomes: bool) {
         bytes[4..].copy_from_slice(&reason.to_le_bytes());
         payload.push(&bytes).push(path.bytes());
         recorder::tell(note::UNSEEN, payload.bytes());
+        recorder::count(session::AT_UNSEEN);
         if environment().kernel() {
             await_kernel(becomes);
         }

@@ -159,7 +159,7 @@ pub fn follow_fork() {
 }
 
 /// Adds to a counter of the session page.
-fn count(at: usize) {
+pub fn count(at: usize) {
     let page = SESSION.load(Ordering::Relaxed);
     if !page.is_null() {
         // SAFETY: the page stays mapped for good

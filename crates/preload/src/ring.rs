@@ -68,7 +68,7 @@ impl Ring {
         let pid = unsafe { libc::getpid() };
         let grows = GROWS.load(Ordering::Relaxed);
         let (mut most, limit) = (if grows { MOST } else { FIXED }, sys::file_size_limit());
-        while bytes(most) as u64 > limit {
+        while most >= START && bytes(most) as u64 > limit {
             most /= 2; // a file beyond the limit would end the program by SIGXFSZ
         }
         let slots = if grows { START } else { most };

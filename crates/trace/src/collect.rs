@@ -264,6 +264,8 @@ impl Collector {
         let look_for_dead = self.looked_for_dead.elapsed() > Duration::from_millis(100);
         if look_for_dead {
             self.looked_for_dead = Instant::now();
+            // so that little is missing if this process is killed
+            self.writer.flush();
         }
         let before = self.records;
         let names: Vec<OsString> = self.rings.keys().cloned().collect();
@@ -484,6 +486,13 @@ impl Collector {
         warnings.iter().for_each(|text| self.writer.block(kind::WARNING, 0, at, text.as_bytes()));
         self.writer.block(kind::IDLE, 0, at, &[]);
         self.writer.flush();
+        let unseen = number(session::AT_UNSEEN);
+        if unseen > 0 && !self.has_kernel() {
+            // whoever reads the recording is told their names
+            warnings.push(format!(
+                "{unseen} times a program was started that preloading cannot see: its calls were not recorded"
+            ));
+        }
         if let Some(why) = &self.writer.failure {
             warnings.push(format!(
                 "{}: {why}; {} kB of what was recorded could not be written",

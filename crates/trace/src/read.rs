@@ -464,12 +464,16 @@ fn unseen(reason: u32, path: &str, times: u32, by_kernel: bool) -> String {
         unseen::STATIC => "it is linked without the dynamic loader",
         unseen::PRIVILEGED => "it runs with another user's rights",
         unseen::FOREIGN => "it is of another architecture than the recorder",
-        unseen::IO_URING => "it uses io_uring for sockets",
         _ => "of an unknown kind",
     };
     if reason == unseen::SANDBOX {
         return format!(
             "{path} filters its system calls (seccomp): threads and sockets that it began after that were not recorded"
+        );
+    }
+    if reason == unseen::IO_URING {
+        return format!(
+            "{path} uses io_uring: what it does by that with sockets is no call, and was not recorded"
         );
     }
     let times = if times == 1 { String::new() } else { format!(", {times} times") };

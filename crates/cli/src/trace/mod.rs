@@ -303,16 +303,21 @@ fn handed_on() -> String {
 /// Collectors of other hosts end by themselves; their files are whole when each ends with an idle block.
 fn wait_for_others(run: &Path, own: &Path) {
     let until = Instant::now() + Duration::from_secs(3);
-    let busy = || {
-        std::fs::read_dir(run).is_ok_and(|entries| {
-            entries.flatten().map(|entry| entry.path()).any(|path| {
-                path != own
-                    && path.extension().is_some_and(|end| end == "trace")
-                    && !polyrail_trace::file::is_idle(&path)
-            })
-        })
+    let others = || -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(run).into_iter().flatten().flatten();
+        let traces = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|end| end == "trace"));
+        traces.filter(|path| path != own).collect()
     };
-    while busy() && Instant::now() < until {
+    if others().is_empty() {
+        return;
+    }
+    let busy = || others().iter().any(|path| !polyrail_trace::file::is_idle(path));
+    // looked at several times: they see new rings only after a moment
+    let mut quiet = 0;
+    while quiet < 4 && Instant::now() < until {
+        quiet = if busy() { 0 } else { quiet + 1 };
         std::thread::sleep(PERIOD);
     }
 }

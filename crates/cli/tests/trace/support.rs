@@ -150,6 +150,21 @@ impl Traced {
         }
     }
 
+    /// As [`check`](Self::check), of programs that did more after they had told.
+    pub fn check_at_least(&self) {
+        for (pid, truth) in self.truth() {
+            let seen = self.counts(pid);
+            for (name, (calls, bytes)) in &truth {
+                let (seen_calls, seen_bytes) = seen.get(name).copied().unwrap_or_default();
+                let moves = matches!(name.as_str(), "send" | "recv");
+                assert!(
+                    seen_calls >= *calls && (!moves || seen_bytes >= *bytes),
+                    "{pid} {name}: {seen:?} of {truth:?}"
+                );
+            }
+        }
+    }
+
     pub fn warnings(&self) -> String {
         self.recorded.run().warnings.join("\n")
     }

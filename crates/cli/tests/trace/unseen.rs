@@ -1,1 +1,191 @@
-//! soon
+//! Programs that preloading cannot see are told of: never a recording as if nothing had happened. And programs elsewhere: in
+//! namespaces of their own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use polyrail_trace::model::Events;
+
+use super::support::{Traced, build, is_root, program, trace, trace_with};
+
+#[test]
+fn static_programs() {
+    let Some(program) = build("processes", &["-static"]) else {
+        return eprintln!("SKIPPED: no static C library");
+    };
+    let program = program.to_str().unwrap();
+    let told = |traced: &Traced, times: &str| {
+        assert_eq!(traced.status, Some(0), "{}", traced.stderr);
+        let text = format!("{program} was run{times} and it is linked without the dynamic loader");
+        assert!(traced.warnings().contains(&text), "{}", traced.warnings());
+        assert!(
+            traced.stderr.contains("a program was started that preloading cannot see"),
+            "{}",
+            traced.stderr
+        );
+    };
+    told(&trace(&[program, "talk", "3"]), "");
+    // started by a program that is seen
+    told(&trace(&["sh", "-c", &format!("{program} talk 3; {program} talk 3; true")]), ", 2 times");
+}
+
+#[test]
+fn programs_of_another_kind() {
+    let place = tempfile::tempdir().unwrap();
+    let foreign = place.path().join("foreign");
+    // exit(7) by itself, for 32 bits
+    let source = ".globl _start\n_start: movl $1, %eax\n movl $7, %ebx\n int $0x80\n";
+    fs::write(place.path().join("foreign.s"), source).unwrap();
+    let mut build = Command::new("cc");
+    build.args(["-m32", "-nostdlib", "-static", "-o"]).arg(&foreign).arg(place.path().join("foreign.s"));
+    if !build.output().is_ok_and(|output| output.status.success()) || !Command::new(&foreign).status().is_ok()
+    {
+        return eprintln!("SKIPPED: no 32-bit programs here");
+    }
+    let traced = trace(&["sh", "-c", &format!("{}; exit $?", foreign.display())]);
+    assert_eq!(traced.status, Some(7));
+    assert!(
+        traced.warnings().contains("it is of another architecture than the recorder"),
+        "{}",
+        traced.warnings()
+    );
+}
+
+#[test]
+fn programs_with_more_rights() {
+    if !is_root()
+        || !Command::new("setpriv").arg("--version").output().is_ok_and(|output| output.status.success())
+    {
+        return eprintln!("SKIPPED: only root can make setuid programs");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let open =
+        |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    open(place.path(), 0o777);
+    let (privileged, library) =
+        (place.path().join("privileged"), place.path().join("libpolyrail_preload.so"));
+    fs::copy(program("processes"), &privileged).unwrap();
+    open(&privileged, 0o4755);
+    fs::copy(super::support::recorder().join("libpolyrail_preload.so"), &library).unwrap();
+    let polyrail = place.path().join("polyrail");
+    fs::copy(super::support::POLYRAIL, &polyrail).unwrap();
+    open(&polyrail, 0o755);
+    let as_nobody = |words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&polyrail);
+        command.args(["trace", "-o"]).arg(place.path().join("run")).args(["--no-kernel", "--"]).args(words);
+        let output = command.env("POLYRAIL_RECORDER_DIR", place.path()).output().unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        fs::rename(place.path().join("run"), copy.path().join("run")).unwrap();
+        Traced::of(output, copy)
+    };
+    let script = format!("{} talk 3", privileged.display());
+    let traced = as_nobody(&["sh", "-c", &format!("{script}; true")]);
+    assert_eq!(traced.status, Some(0), "{}", traced.stderr);
+    assert!(traced.warnings().contains("it runs with another user's rights"), "{}", traced.warnings());
+    let traced = as_nobody(&script.split(' ').collect::<Vec<_>>());
+    assert!(traced.stderr.contains("nothing was recorded"), "{}", traced.stderr);
+    // for root it gives no rights, and is seen
+    trace(&[privileged.to_str().unwrap(), "talk", "3"]).check(1);
+}
+
+#[test]
+fn go_programs() {
+    let place = tempfile::tempdir().unwrap();
+    let source = "package main\nimport \"net\"\nfunc main() { l, _ := net.Listen(\"tcp\", \"127.0.0.1:0\"); c, _ := net.Dial(\"tcp\", \
+                  l.Addr().String()); c.Write([]byte(\"x\")); c.Close() }\n";
+    fs::write(place.path().join("main.go"), source).unwrap();
+    let mut go = Command::new("go");
+    go.args(["build", "-o", "program", "main.go"])
+        .current_dir(&place)
+        .env("CGO_ENABLED", "0")
+        .env("GO111MODULE", "off");
+    go.env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go")).env("GOFLAGS", "-p=2");
+    if !go.output().is_ok_and(|output| output.status.success()) {
+        return eprintln!("SKIPPED: no Go compiler");
+    }
+    let program = place.path().join("program");
+    for words in [vec![program.to_str().unwrap()], vec!["sh", "-c", &format!("{}; true", program.display())]]
+    {
+        let traced = trace(&words);
+        assert_eq!(traced.status, Some(0), "{}", traced.stderr);
+        assert!(
+            traced.warnings().contains("it is linked without the dynamic loader"),
+            "{}",
+            traced.warnings()
+        );
+        assert!(traced.stderr.contains("preloading cannot see"), "{}", traced.stderr);
+    }
+}
+
+/// Runs it by `unshare` with these flags; `None`: not allowed.
+fn unshared(flags: &[&str], words: &[&str]) -> Option<Traced> {
+    if !is_root()
+        || !Command::new("unshare").args(flags).arg("true").status().is_ok_and(|status| status.success())
+    {
+        eprintln!("SKIPPED: only root may make namespaces");
+        return None;
+    }
+    let mut all = vec!["unshare"];
+    all.extend(flags);
+    all.extend(words);
+    Some(trace(&all))
+}
+
+#[test]
+fn processes_in_a_namespace_of_process_ids() {
+    let program = program("processes");
+    let program = program.to_str().unwrap();
+    let Some(traced) = unshared(&["-pf", "--mount-proc"], &[program, "fork", "5"]) else { return };
+    assert_eq!(traced.status, Some(0), "{}", traced.stderr);
+    assert_eq!(traced.truth().len(), 6);
+    traced.check(6);
+    assert_eq!(traced.warnings(), "");
+}
+
+#[test]
+fn a_network_namespace_is_a_host_of_its_own_and_looked_into() {
+    const PROGRAM: &str = "ip link set lo up && exec python3 -c '
+import socket, time
+l = socket.create_server((\"127.0.0.1\", 0))
+c = socket.create_connection(l.getsockname()); s, _ = l.accept()
+for i in range(20):
+    c.sendall(b\"x\" * 1000); time.sleep(0.02)
+'";
+    let Some(traced) = unshared(&["-n"], &["sh", "-c", PROGRAM]) else { return };
+    assert_eq!(traced.status, Some(0), "{}", traced.stderr);
+    let run = traced.recorded.run();
+    assert!(run.hosts.iter().any(|host| host.name.contains(", network ")), "{:?}", run.hosts);
+    let mut looks = 0;
+    traced
+        .recorded
+        .for_each(&mut |event| {
+            if let polyrail_trace::model::Event::Tcp(sample) = event {
+                looks += u32::from(sample.bytes_acked > 1000);
+            }
+        })
+        .unwrap();
+    assert!(looks > 5, "{looks} {}", traced.warnings());
+}
+
+#[test]
+fn another_shared_memory_is_another_host() {
+    // a container: its own /dev/shm, where a collector of its own is started
+    let program = program("processes");
+    let script = format!("mount -t tmpfs -o size=8m tmpfs /dev/shm; {} fork 3", program.display());
+    let Some(traced) = unshared(&["-m"], &["sh", "-c", &script]) else { return };
+    assert_eq!(traced.status, Some(0), "{}", traced.stderr);
+    assert_eq!(traced.truth().len(), 4);
+    let seen = traced.truth().keys().all(|pid| !traced.counts(*pid).is_empty());
+    assert!(seen || traced.stderr.contains("is not recorded"), "{}", traced.stderr);
+}
+
+#[test]
+fn calls_that_get_past_the_recorder_are_told() {
+    // io_uring by number, from a program that needs no library for it
+    let code =
+        "import ctypes; c = ctypes.CDLL(None); b = ctypes.create_string_buffer(120); c.syscall(425, 4, b)";
+    let traced = trace_with(&["--no-kernel"], &["python3", "-c", code], |_| {});
+    assert!(traced.warnings().contains("uses io_uring"), "{}", traced.warnings());
+}

@@ -70,6 +70,8 @@ pub mod session {
     pub const AT_OPTIONS: usize = 40;
     /// u64: records lost by threads that had no ring.
     pub const AT_MISSED: usize = 48;
+    /// u64: programs that were started and that preloading cannot see.
+    pub const AT_UNSEEN: usize = 56;
     /// Option: write each call, also the ones that found nothing.
     pub const OPTION_EVERY_CALL: u32 = 1;
     /// Option: do not record MPI calls.
