@@ -126,7 +126,13 @@ fn unseen_reason(path: &CStr, depth: u32) -> Option<u32> {
         return if depth > 0 { unseen_reason(interpreter.c(), depth - 1) } else { None };
     }
     // of a script they count for nothing
-    if file.gives_rights() { Some(unseen::PRIVILEGED) } else { elf_reason(head, &file) }
+    if file.gives_rights() {
+        return Some(unseen::PRIVILEGED);
+    }
+    // the dynamic loader itself, started as a program, loads another one with what is to be preloaded
+    let loader =
+        path.to_bytes().rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b"ld-"));
+    elf_reason(head, &file).filter(|reason| !(loader && *reason == unseen::STATIC))
 }
 
 /// The same of an ELF file: it must be of our kind and name a dynamic loader.
