@@ -417,9 +417,8 @@ impl Opening {
             );
         }
         let mut recorded = Recorded { run: self.run, sources: self.sources };
-        let spans = (&self.thread_ticks[..], &self.socket_ticks[..]);
         clocks::align(&mut recorded, first)?;
-        recorded.set_spans(spans);
+        recorded.set_spans(&self.thread_ticks, &self.socket_ticks);
         Ok(recorded)
     }
 
@@ -490,7 +489,7 @@ impl Source {
 }
 
 impl Recorded {
-    fn set_spans(&mut self, (threads, sockets): (&[(u64, u64)], &[(usize, bool, u64, u64)])) {
+    fn set_spans(&mut self, threads: &[(u64, u64)], sockets: &[(usize, bool, u64, u64)]) {
         let run = &mut self.run;
         run.span = (u64::MAX, 0);
         for process in &mut run.processes {

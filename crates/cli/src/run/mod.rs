@@ -225,6 +225,8 @@ fn run_and_forward(mut command: Command, held: signals::Held) -> io::Result<Exit
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::*;
     use clap::Parser;
 
