@@ -20,6 +20,9 @@ system:
 	.venv/$*/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
+for-test:
+	@scripts/system test
+
 build: setup ## the polyrail command and the provider, optimized
 	scripts/cargo build --release --workspace
 
@@ -38,7 +41,7 @@ build/%/heat2d: examples/heat/heat2d.c examples/heat/heat.h .venv/%/.complete
 demo: build examples ## unmodified MPI programs over Polyrail: one host, two hosts, and its speed
 	scripts/demo
 
-test: build examples ## everything that can fail: unit, integration, and the demo's programs
+test: build examples for-test ## everything that can fail: unit, integration, and the demo's programs
 	scripts/cargo test --workspace
 	scripts/demo --check
 
@@ -48,6 +51,6 @@ bench: build ## the measurements of bench/
 clean: ## remove what was built; .venv stays
 	rm -rf build $(TARGET)
 
-.PHONY: help setup system build examples demo test bench clean
+.PHONY: help setup system for-test build examples demo test bench clean
 # Pattern rules must not take half-made environments for finished ones.
 .DELETE_ON_ERROR:

@@ -301,6 +301,7 @@ calls! {
     MPI_Imrecv PMPI_Imrecv MpiImrecv(_buffer, count, datatype, _message, _request)
         |abi| (MpiFields { comm: 0, peer: MpiFields::ANY, tag: 0, bytes: abi.bytes(int(count), datatype) }, false);
     MPI_Probe PMPI_Probe MpiProbe(source, tag, comm, _status) |abi| abi.message(0, 0, source, tag, comm);
+    // SAFETY (of the flag): the library has just filled it
     MPI_Iprobe PMPI_Iprobe MpiIprobe(source, tag, comm, flag, _status)
         |abi| (abi.message(0, 0, source, tag, comm).0, unsafe { filled(flag) } == 0);
     MPI_Mprobe PMPI_Mprobe MpiMprobe(source, tag, comm, _message, _status) |abi| abi.message(0, 0, source, tag, comm);
@@ -311,6 +312,7 @@ calls! {
     MPI_Wait PMPI_Wait MpiWait(_request, _status) |_abi| completed(1);
     MPI_Waitall PMPI_Waitall MpiWaitall(count, _requests, _statuses) |_abi| completed(int(count).max(1));
     MPI_Waitany PMPI_Waitany MpiWaitany(_count, _requests, _index, _status) |_abi| completed(1);
+    // SAFETY (of these): the library has just filled the flag or the number
     MPI_Waitsome PMPI_Waitsome MpiWaitsome(_count, _requests, done, _indices, _statuses) |_abi| completed(unsafe { filled(done) }.max(1));
     MPI_Test PMPI_Test MpiTest(_request, flag, _status) |_abi| completed(unsafe { filled(flag) });
     MPI_Testall PMPI_Testall MpiTestall(count, _requests, flag, _statuses) |_abi| completed(unsafe { filled(flag) } * int(count));
@@ -345,12 +347,14 @@ calls! {
         let (count, datatype) = if from == abi.in_place { (room, kind) } else { (count, datatype) };
         abi.collective(abi.bytes(int(count), datatype) * abi.size(comm), None, comm)
     };
+    // SAFETY (of the counts): the library has just read them
     MPI_Alltoallv PMPI_Alltoallv MpiAlltoallv(from, counts, _places, datatype, _into, rooms, _theirs, kind, comm) |abi| {
         let (counts, datatype) = if from == abi.in_place { (rooms, kind) } else { (counts, datatype) };
         abi.collective(abi.bytes(unsafe { abi.sum(counts, comm) }, datatype), None, comm)
     };
     MPI_Alltoallw PMPI_Alltoallw MpiAlltoallw(_from, _counts, _places, _types, _into, _rooms, _theirs, _kinds, comm)
         |abi| abi.collective(0, None, comm);
+    // SAFETY (of the counts): as above
     MPI_Reduce_scatter PMPI_Reduce_scatter MpiReduceScatter(_from, _into, counts, datatype, _operation, comm)
         |abi| abi.collective(abi.bytes(unsafe { abi.sum(counts, comm) }, datatype), None, comm);
     MPI_Reduce_scatter_block PMPI_Reduce_scatter_block MpiReduceScatterBlock(_from, _into, count, datatype, _operation, comm)

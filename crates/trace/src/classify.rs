@@ -12,8 +12,10 @@
 //!   the headers and questions of a protocol that precede each large message.)
 //! - **Size** is the class of messages that costs most, where a message costs 12.5 kB and its own bytes ([`HALF`](crate::analysis::messages::HALF)): many
 //!   small ones outweigh a few large ones and the other way round.
-//! - **Synchrony** looks at the moment of a message, half a gap long: are most pairs of processes sending (high: all to all), are most
-//!   processes, each to few (medium: exchanges, reductions), or only some (low: pipelines, everybody at his own pace)? *Most* is three quarters.
+//! - **Synchrony** looks at what is sent at the same time as a message: about as long as the gap in which connections spend their time, by most
+//!   pairs of processes (high: all to all); or in half of it by most processes, each to few (medium: exchanges, reductions); or only by some (low:
+//!   pipelines, everybody at his own pace)? *Most* is four fifths of the pairs, three quarters of the processes. Among four processes
+//!   neighbours are nearly everybody, and with fewer processors than processes the scheduler groups what would be apart: BT and SP then look medium.
 
 mod suggest;
 
@@ -25,8 +27,10 @@ use crate::analysis::messages::Pattern;
 use crate::analysis::synchrony::Concurrency;
 use serde::Serialize;
 
-/// What share is most.
+/// What share of the processes is most.
 const MOST: f64 = 0.75;
+/// And of the pairs.
+const MOST_PAIRS: f64 = 0.8;
 /// Fewer messages than this say nothing about synchrony.
 const FEW: f64 = 20.0;
 
@@ -118,7 +122,7 @@ fn classes(pattern: &Pattern, concurrency: Concurrency, processes: usize) -> Cla
             .map(|class| [Frequency::Frequent, Frequency::Medium, Frequency::Rare][class]),
         size: largest(cost_by_size).map(|class| [Size::Small, Size::Medium, Size::Large][class]),
         synchrony: together.map(|(senders, pairs)| match () {
-            () if pairs >= MOST => Level::High,
+            () if pairs >= MOST_PAIRS => Level::High,
             () if senders >= MOST => Level::Medium,
             () => Level::Low,
         }),
@@ -135,6 +139,12 @@ fn classes(pattern: &Pattern, concurrency: Concurrency, processes: usize) -> Cla
 /// The program as a whole, by the connections that carry nearly all of its communication.
 pub fn whole(analysis: &Analysis) -> Classes {
     classes(&analysis.main, analysis.synchrony.1, analysis.senders)
+}
+
+/// The point-to-point messages of an MPI program, as it sees them itself; of their synchrony nothing is said.
+pub fn mpi(analysis: &Analysis) -> Option<Classes> {
+    let any = analysis.mpi.sizes.count() > 0;
+    any.then(|| classes(&analysis.mpi, Concurrency::default(), 0))
 }
 
 /// One connection, both directions.

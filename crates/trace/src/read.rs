@@ -122,6 +122,9 @@ pub fn open(places: &[PathBuf]) -> Result<Recorded, Error> {
     opening.finish().map_err(|source| Error::File { path: paths[0].clone(), source })
 }
 
+/// Source, whether times are nanoseconds, first and last.
+type SocketTicks = (usize, bool, u64, u64);
+
 /// What is gathered while files are read for the first time.
 #[derive(Debug, Default)]
 struct Opening {
@@ -131,7 +134,7 @@ struct Opening {
     /// First and last ticks of threads, by thread.
     thread_ticks: Vec<(u64, u64)>,
     /// The same of sockets, with the source whose ticks they are, and whether they are nanoseconds.
-    socket_ticks: Vec<(usize, bool, u64, u64)>,
+    socket_ticks: Vec<SocketTicks>,
     /// Processes by source, id and namespace of ids.
     pids: HashMap<(usize, u32, u64), u32>,
     unseen: HashMap<(u32, String), u32>,
@@ -489,7 +492,7 @@ impl Source {
 }
 
 impl Recorded {
-    fn set_spans(&mut self, threads: &[(u64, u64)], sockets: &[(usize, bool, u64, u64)]) {
+    fn set_spans(&mut self, threads: &[(u64, u64)], sockets: &[SocketTicks]) {
         let run = &mut self.run;
         run.span = (u64::MAX, 0);
         for process in &mut run.processes {

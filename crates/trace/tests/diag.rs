@@ -192,7 +192,7 @@ fn every_field_is_what_ss_prints() {
         };
         assert_eq!(memory("tb").saturating_sub(memory("w")), after.send_free, "{line}");
         if said.contains_key("snd_wnd") {
-            assert_eq!(number("snd_wnd"), after.snd_wnd.into());
+            assert_eq!(number("snd_wnd"), u64::from(after.snd_wnd));
         }
         let cookie = u64::from_str_radix(text("sk"), 16).expect("a hexadecimal cookie");
         assert_eq!((cookie, number("ino")), (found.wanted.cookie, found.inode.into()));

@@ -291,10 +291,4 @@ mod tests {
         assert_eq!(ranks("-hosts a,b --np 16 -- ./app"), Some(16));
         assert_eq!(ranks("-hosts a,b -- ./app -n 3"), None);
     }
-
-    #[test]
-    fn a_signal_becomes_the_shells_number() {
-        assert_eq!(exit_code(ExitStatus::from_raw(7 << 8)), 7);
-        assert_eq!(exit_code(ExitStatus::from_raw(nix::libc::SIGKILL)), 137);
-    }
 }

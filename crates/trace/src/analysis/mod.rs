@@ -22,7 +22,7 @@ pub mod timeline;
 
 use crate::model::{Call, CallEvent, Class, Event, Kind, MpiEvent, Run, TcpSample};
 use messages::{Flow, Pattern, Piece};
-use nodes::{Links, Nodes, Ranks};
+use nodes::{Judged, Links, Nodes, Ranks};
 use path::{Path, Paths, Sent};
 use synchrony::{Concurrency, Synchrony};
 use tcp::TcpHistory;
@@ -128,7 +128,7 @@ pub struct Analysis {
     /// Messages of all sockets.
     pub all: Pattern,
     /// Messages of the directions of connections that together carry 95 % of the communication ([`Pattern::costs`]): what the program is
-    /// judged by, lest idle connections of launchers count.
+    /// judged by, lest connections that are idle all the time count.
     pub main: Pattern,
     /// Processes that send on these.
     pub senders: usize,
@@ -136,8 +136,8 @@ pub struct Analysis {
     pub mpi: Pattern,
     /// What processes gave to collectives.
     pub collective: Pattern,
-    /// ns of the slots in which simultaneous messages were counted, and what came out for the whole.
-    pub synchrony: (u64, Concurrency),
+    /// ns of the short and long slots in which simultaneous messages were counted, and what came out for the whole.
+    pub synchrony: ((u64, u64), Concurrency),
     /// Likewise by the links' cells.
     pub by_link: Vec<Concurrency>,
 }
@@ -150,6 +150,7 @@ pub struct Analyst<'a> {
     nodes: Nodes,
     ranks: Ranks,
     synchrony: Synchrony,
+    judged: Judged,
     /// By thread: ns of waiting of which it is not known yet what ended it.
     waiting: Vec<u64>,
     /// By socket: points that its time line may have.
@@ -190,7 +191,7 @@ impl<'a> Analyst<'a> {
             senders: 0,
             mpi: Pattern::default(),
             collective: Pattern::default(),
-            synchrony: (0, Concurrency::default()),
+            synchrony: ((0, 0), Concurrency::default()),
             by_link: Vec::new(),
         };
         Analyst {
@@ -199,6 +200,7 @@ impl<'a> Analyst<'a> {
             nodes: Nodes::new(run),
             ranks: Ranks::new(run),
             synchrony: Synchrony::default(),
+            judged: Judged::new(run),
             waiting: vec![0; run.threads.len()],
             points,
             found,
@@ -306,7 +308,9 @@ impl<'a> Analyst<'a> {
         cell.sending = cell.sending.saturating_add(took).saturating_add(room);
         if begin.is_some() {
             cell.messages += 1;
-            self.synchrony.message(link, process as usize, call.start);
+            if self.judged.by(process, other) {
+                self.synchrony.message(link, process as usize, call.start);
+            }
         }
         self.idle(process, waited - room);
         if call.in_mpi && stream && (other as usize) < run.processes.len() {
@@ -413,6 +417,10 @@ impl<'a> Analyst<'a> {
             Class::MpiSend => {
                 let cell = self.found.links.cell(process, other);
                 cell.mpi_send(&mut self.found.mpi, call.start, end, call.bytes);
+                // a message to oneself takes no socket
+                if other == process {
+                    return;
+                }
                 self.found.paths.message(Path {
                     total: 0,
                     start: call.start,
@@ -443,22 +451,23 @@ impl<'a> Analyst<'a> {
             if about.kind == Kind::Other {
                 continue;
             }
-            flows.push((&socket.sent, socket.pairs.0.map(|pair| pair.0)));
+            flows.push((&socket.sent, socket.pairs.0));
             if about.peer.is_none() {
-                flows.push((&socket.received, socket.pairs.1.map(|pair| pair.0)));
+                flows.push((&socket.received, socket.pairs.1));
             }
         }
+        flows.iter().for_each(|(flow, _)| found.all.merge(&flow.pattern));
+        flows.retain(|(_, pair)| pair.is_some_and(|(from, to, _)| self.judged.by(from, to)));
         let cost = |flow: &Flow| flow.pattern.costs().iter().sum::<f64>();
         let whole: f64 = flows.iter().map(|(flow, _)| cost(flow)).sum();
         flows.sort_by(|a, b| cost(b.0).total_cmp(&cost(a.0)));
         let mut carried = 0.0;
         let mut senders = std::collections::HashSet::new();
-        for (flow, sender) in flows {
-            found.all.merge(&flow.pattern);
+        for (flow, pair) in flows {
             if carried < 0.95 * whole {
                 carried += cost(flow);
                 found.main.merge(&flow.pattern);
-                senders.extend(sender);
+                senders.extend(pair.map(|(from, ..)| from));
             }
         }
         found.senders = senders.len();

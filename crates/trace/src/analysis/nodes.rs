@@ -193,3 +193,23 @@ impl Ranks {
         if found.len() == 1 { found.first().copied() } else { found.iter().max_by_key(together).copied() }
     }
 }
+
+/// Whether a program is judged by what goes between two nodes: by all, but of an MPI program only by what its ranks send each other,
+/// lest the launcher's connections count.
+#[derive(Debug)]
+pub(super) struct Judged {
+    ranks: Vec<bool>,
+    any: bool,
+}
+
+impl Judged {
+    pub fn new(run: &Run) -> Judged {
+        let ranks: Vec<bool> = run.processes.iter().map(|process| process.mpi.is_some()).collect();
+        Judged { any: ranks.contains(&true), ranks }
+    }
+
+    pub fn by(&self, from: u32, to: u32) -> bool {
+        let rank = |node: u32| self.ranks.get(node as usize).is_some_and(|rank| *rank);
+        !self.any || rank(from) && rank(to)
+    }
+}

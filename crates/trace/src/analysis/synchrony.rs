@@ -1,12 +1,12 @@
-//! Who sends at the same time. Time is cut into slots, at eight lengths from 64 us to 1 s; in each slot the processes that
-//! begin a message are counted, and the pairs (sender, receiver). Averages over the messages: in the moment of a message,
-//! how many senders and how many pairs are active? The length that says something is half the gap in which a connection
-//! spends its time: in it, everybody who takes part in the same step shows up once, and the next step does not.
+//! Who sends at the same time. Time is cut into slots, at nine lengths from 16 us to 1 s; in each slot the processes that
+//! begin a message are counted, and the pairs (sender, receiver). Averages over the messages: how many senders and how many pairs are
+//! active in the slot of a message? Two lengths say something: half the gap in which connections spend their time, for the senders (who takes
+//! part in a step shows up, and the next step does not), and that gap itself, for the pairs (an all-to-all takes a while).
 
 use std::collections::VecDeque;
 
-/// Lengths of slots as powers of two in ns: 65 us to 1.07 s.
-const SHIFTS: [u32; 8] = [16, 18, 20, 22, 24, 26, 28, 30];
+/// Lengths of slots as powers of two in ns: 16 us to 1.07 s.
+const SHIFTS: [u32; 9] = [14, 16, 18, 20, 22, 24, 26, 28, 30];
 /// How far behind the newest an event may be, in ns; later ones are not counted.
 const SLACK: u64 = 1_000_000_000;
 
@@ -142,14 +142,27 @@ impl Synchrony {
         self.scales.iter_mut().for_each(|scale| scale.message(pair, sender, at));
     }
 
-    /// No more messages: what was seen with slots of about half of `gap` ns: their length, the whole, and by pair.
-    pub fn finish(mut self, gap: u64) -> (u64, Concurrency, Vec<Concurrency>) {
-        let best = SHIFTS.iter().rposition(|&shift| 1u64 << shift <= gap / 2).unwrap_or(0);
-        let scale = &mut self.scales[best];
-        while !scale.open.is_empty() {
-            scale.flush();
+    /// No more messages: what was seen with slots of about half of `gap` ns and of all of it: their lengths, the whole, and by pair. Senders are
+    /// those of the shorter slots, pairs those of the longer ones.
+    pub fn finish(mut self, gap: u64) -> ((u64, u64), Concurrency, Vec<Concurrency>) {
+        let best = |gap: u64| SHIFTS.iter().rposition(|&shift| 1u64 << shift <= gap).unwrap_or(0);
+        let (short, long) = (best(gap / 2), best(gap));
+        for scale in [short, long] {
+            while !self.scales[scale].open.is_empty() {
+                self.scales[scale].flush();
+            }
         }
-        (1 << scale.shift, scale.all, std::mem::take(&mut scale.by_pair))
+        let join = |short: &Concurrency, long: &Concurrency| Concurrency {
+            messages: long.messages,
+            pairs: long.pairs,
+            // late messages are left out of short slots sooner
+            senders: short.senders * long.messages / short.messages.max(1.0),
+        };
+        let (a, b) = (&self.scales[short], &self.scales[long]);
+        let none = Concurrency::default();
+        let each = |pair: usize| join(a.by_pair.get(pair).unwrap_or(&none), &b.by_pair[pair]);
+        let by_pair = (0..b.by_pair.len()).map(each).collect();
+        ((1 << a.shift, 1 << b.shift), join(&a.all, &b.all), by_pair)
     }
 }
 
@@ -167,11 +180,11 @@ mod tests {
                 apart.message(pair, pair / 3, step * 100_000_000 + pair as u64 * 8_300_000);
             }
         }
-        let (slot, all, pairs) = together.finish(20_000_000);
-        assert_eq!(slot, 1 << 22);
+        let (slot, all, pairs) = together.finish(10_000_000);
+        assert_eq!(slot, (1 << 22, 1 << 22));
         assert_eq!(all, Concurrency { messages: 120.0, pairs: 1440.0, senders: 480.0 });
         assert_eq!(pairs[7], Concurrency { messages: 10.0, pairs: 120.0, senders: 40.0 });
-        let (_, all, _) = apart.finish(10_000_000);
+        let (_, all, _) = apart.finish(5_000_000);
         assert_eq!((all.pairs / all.messages, all.senders / all.messages), (1.0, 1.0));
     }
 

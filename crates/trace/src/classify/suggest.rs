@@ -49,8 +49,8 @@ pub fn suggest(
         timeouts(run, connections),
         congestion_wide(connections),
         congestion_local(connections),
-        buffers(connections, true),
-        buffers(connections, false),
+        buffers(run, connections, true),
+        buffers(run, connections, false),
         striping(connections, whole),
         gateway(run, connections),
         crumbs(connections),
@@ -231,12 +231,14 @@ fn congestion_local(connections: &[Connection]) -> Option<Suggestion> {
     })
 }
 
-fn buffers(connections: &[Connection], receiver: bool) -> Option<Suggestion> {
+fn buffers(run: &Run, connections: &[Connection], receiver: bool) -> Option<Suggestion> {
+    // what is nothing to the whole run is not worth a change
+    let noticed = 0.02 * life(run);
     let held = |direction: &Direction| {
         let limits = direction.limits?;
         let busy = limits.network + limits.receiver + limits.buffer;
         let held = if receiver { limits.receiver } else { limits.buffer };
-        (busy >= 10e6 && held >= 0.1 * busy).then_some((held, held / busy))
+        (busy >= 10e6 && held >= 0.1 * busy && held >= noticed).then_some((held, held / busy))
     };
     let each = || directions(connections).filter_map(|(_, direction)| held(direction));
     let (time, share) = each().max_by(|a, b| a.0.total_cmp(&b.0))?;

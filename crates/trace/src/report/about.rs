@@ -117,11 +117,11 @@ fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[
             units::ns(life)
         );
     }
-    let longest = analysis.links.cells.iter().max_by_key(|(_, to, cell)| {
-        let counts =
-            run.processes.get(*to as usize).is_some_and(|to| to.mpi.is_some()) || analysis.seen.mpi == 0;
-        if counts { cell.waited } else { 0 }
-    });
+    // of an MPI program, what its ranks wait for each other, not for the launcher
+    let rank = |node: u32| run.processes.get(node as usize).is_some_and(|process| process.mpi.is_some());
+    let counts = |from, to| analysis.seen.mpi == 0 || rank(from) && rank(to);
+    let waits = analysis.links.cells.iter().filter(|(from, to, _)| counts(*from, *to));
+    let longest = waits.max_by_key(|(_, _, cell)| cell.waited);
     match longest {
         Some((from, to, cell)) if cell.waited as f64 > 0.05 * life => format!(
             "{} waits {} for {}, {} of the run.",

@@ -22,6 +22,8 @@ pub struct Summary {
     pub headline: (String, String),
     /// The classes of the whole.
     pub whole: Classes,
+    /// The classes of an MPI program's own messages.
+    pub mpi: Option<Classes>,
     /// What would help.
     pub suggestions: Vec<Suggestion>,
     /// The files that were written.
@@ -74,6 +76,7 @@ pub(super) fn summary(
         warnings: about.warnings.clone(),
         headline: (about.sentence.clone(), about.finding.clone()),
         whole: whole.clone(),
+        mpi: classify::mpi(analysis),
         suggestions: suggestions.to_vec(),
         files,
         totals,
@@ -115,13 +118,16 @@ impl fmt::Display for Summary {
             writeln!(f)?;
         }
         writeln!(f, "{}\n{}\n\n{}\n", self.headline.0, self.headline.1, self.totals)?;
-        let width = self.rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).max(9);
+        let width = self.rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).max(15);
         writeln!(
             f,
             "  {:width$}  {:27}  {:27}  {:9} {:>9}  bytes",
             "", "frequency (gap p50 / p90)", "size (p50 / p90)", "synchrony", "messages"
         )?;
         line(f, width, "the whole", &self.whole, "")?;
+        if let Some(mpi) = &self.mpi {
+            line(f, width, "as MPI messages", mpi, "")?;
+        }
         for (name, classes, tail) in &self.rows {
             line(f, width, name, classes, tail)?;
         }
@@ -131,7 +137,7 @@ impl fmt::Display for Summary {
         if let Some((senders, pairs)) = self.whole.together {
             writeln!(
                 f,
-                "\nIn the moment of a message {} of the processes send, over {} of all pairs.",
+                "\nWithin half a gap of a message {} of the processes send, within a whole one over {} of all pairs.",
                 units::percent(senders),
                 units::percent(pairs)
             )?;

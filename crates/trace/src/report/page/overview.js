@@ -37,22 +37,23 @@ function classCard(title, verdict, names, bounds, like, shares, what, ...figures
     el("div", { class: "head" }, el("h3", {}, title), el("span", { class: "verdict" }, verdict || "too little to say")),
     bar,
     el("div", { class: "legend" }, names.map((name, i) => el("div", {}, name === verdict ? el("b", {}, name) : name, el("br"), bounds[i], el("br"), like[i]))),
-    el("div", { class: "figures" }, figures));
+    el("div", { class: "figures" }, figures.flat()));
 }
 
 function classes() {
   const c = data.classes;
+  const m = data.mpi_classes;
   const bold = (text) => el("b", {}, text);
   const made = section("classes", "What kind of program", "Class", "Bounds and benchmarks (NAS) as in the classification of MPI programs over wide areas of 2009; bars show the share of each class.");
   const together = c.together || [0, 0];
   made.append(el("div", { class: "grid three" },
     classCard("Frequency", c.frequency, ["frequent", "medium", "rare"], ["gaps under 0.1 s", "0.1 to 1 s", "over 1 s"], ["CG MG LU", "BT SP", "FT IS"], c.time_by_gap, "of the time between messages",
-      "Half the time between messages lies in gaps over ", bold(ns(c.gap_by_time)), ". Gap: median ", bold(ns(c.gap && c.gap[0])), ", 90 % under ", bold(ns(c.gap && c.gap[1])), "."),
+      "Half the time between messages lies in gaps over ", bold(ns(c.gap_by_time)), ". Gap: median ", bold(ns(c.gap && c.gap[0])), ", 90 % under ", bold(ns(c.gap && c.gap[1])), ".", m && m.gap ? ["  Between MPI messages: median ", bold(ns(m.gap[0])), ` (${m.frequency}).`] : ""),
     classCard("Size", c.size, ["small", "medium", "large"], ["under 1 kB", "1 to 200 kB", "over 200 kB"], ["LU", "BT SP CG MG", "FT IS"], c.cost_by_size, "of the cost (12.5 kB per message and its bytes)",
-      "Median ", bold(bytes(c.bytes && c.bytes[0])), ", 90 % up to ", bold(bytes(c.bytes && c.bytes[1])), ", of ", bold(count(c.messages)), " messages."),
+      "Median ", bold(bytes(c.bytes && c.bytes[0])), ", 90 % up to ", bold(bytes(c.bytes && c.bytes[1])), ", of ", bold(count(c.messages)), " messages.", m && m.bytes ? ["  As MPI messages: median ", bold(bytes(m.bytes[0])), ", 90 % up to ", bold(bytes(m.bytes[1])), ` (${m.size}).`] : ""),
     classCard("Synchrony", c.synchrony, ["low", "medium", "high"], ["some send at once", "most, to few", "most, to most"], ["BT SP LU", "CG MG", "FT IS"],
       c.synchrony ? ["low", "medium", "high"].map((level) => Number(level === c.synchrony)) : [0, 0, 0], "",
-      "In the moment of a message (slots of ", bold(ns(data.slot)), ") ", bold(c.together ? percent(together[0]) : "–"), " of ", many(data.senders, "sender"), " send, over ", bold(c.together ? percent(together[1]) : "–"), " of all pairs."),
+      "Within ", bold(ns(data.slots[0])), " of a message ", bold(c.together ? percent(together[0]) : "–"), " of ", many(data.senders, "sender"), " send; within ", bold(ns(data.slots[1])), ", over ", bold(c.together ? percent(together[1]) : "–"), " of all pairs."),
   ));
 }
 

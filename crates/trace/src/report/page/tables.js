@@ -117,8 +117,8 @@ function processes() {
     return shareBar(list.map((time, i) => [time / all, tones[i]]), names.map((name, i) => `${name} ${percent(list[i] / all)}`).join(", "));
   };
   made.append(el("div", { class: "card" }, table(data.processes, [
-    ["Process", (row) => row.name, (row) => [row.name, small(`${(data.hosts[row.host] || { name: "?" }).name}, ${row.pid}, exit ${row.status ?? "unknown"}`)]],
-    ["Command", (row) => row.command, (row) => (row.command.length > 60 ? el("span", { title: row.command }, `${row.command.slice(0, 59)}…`) : row.command), null],
+    ["Process", (row) => (row.rank === null ? "~" : "") + row.name, (row) => [row.name, small(`${(data.hosts[row.host] || { name: "?" }).name}, ${row.pid}, exit ${row.status ?? "unknown"}`)]],
+    ["Command", (row) => row.command, (row) => (row.command.length > 44 ? el("span", { title: row.command }, `…${row.command.slice(-43)}`) : row.command), null],
     ...(data.totals.mpi ? [["In MPI calls", (row) => sum(row.mpi) / life(row), (row) => [bar(row, row.mpi, MPI_COLORS, data.timeline.classes[1])]], ["", (row) => sum(row.mpi), (row) => percent(Math.min(1, sum(row.mpi) / life(row))), true]] : []),
     ["In socket calls", (row) => sum(row.sockets) / life(row), (row) => [bar(row, row.sockets, SOCKET_COLORS, data.timeline.classes[0])]],
     ["", (row) => sum(row.sockets), (row) => percent(Math.min(1, sum(row.sockets) / life(row))), true],

@@ -79,7 +79,9 @@ function layout() {
   LANE = Math.max(13, Math.min(26, Math.floor(330 / Math.max(1, lanes.length)) - 5));
   let y = 0;
   const rows = [];
-  data.processes.forEach((process, index) => {
+  // ranks in their order, then who else there was
+  const order = data.processes.map((process, index) => index).sort((a, b) => (data.processes[a].rank ?? 1e9) - (data.processes[b].rank ?? 1e9) || a - b);
+  order.forEach((index) => {
     const mine = lanes.map((lane, at) => [lane, at]).filter(([lane]) => lane.process === index);
     if (!mine.length) return;
     rows.push({ process: index, y, lanes: mine.map(([lane], at) => ({ lane, y: y + at * (LANE + 1) })) });
