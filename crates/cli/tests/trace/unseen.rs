@@ -31,31 +31,6 @@ fn static_programs() {
 }
 
 #[test]
-fn static_programs_as_root() {
-    let Some(program) = build("processes", &["-static"]) else {
-        return eprintln!("SKIPPED: no static C library");
-    };
-    let traced = trace_with(&[], &[program.to_str().unwrap(), "fork", "3"], |_| {});
-    if !traced.recorded.run().hosts.iter().any(|host| host.kernel_events) {
-        return eprintln!("SKIPPED: no kernel events here: {}", traced.warnings());
-    }
-    // by the names of the system calls
-    for (pid, truth) in traced.truth() {
-        let seen = traced.counts(pid);
-        for (ours, kernels) in
-            [("send", "sendto"), ("recv", "recvfrom"), ("socketpair", "socketpair"), ("close", "close")]
-        {
-            assert_eq!(
-                seen.get(kernels).map(|count| count.0),
-                truth.get(ours).map(|count| count.0),
-                "{ours} {seen:?}"
-            );
-        }
-        assert_eq!(seen["sendto"].1, truth["send"].1);
-    }
-}
-
-#[test]
 fn programs_of_another_kind() {
     let place = tempfile::tempdir().unwrap();
     let foreign = place.path().join("foreign");
