@@ -225,8 +225,6 @@ fn run_and_forward(mut command: Command, held: signals::Held) -> io::Result<Exit
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::ExitStatusExt;
-
     use super::*;
     use clap::Parser;
 
