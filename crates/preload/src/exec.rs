@@ -214,7 +214,8 @@ fn announce(name: &CStr, becomes: bool) {
 }
 
 /// The kernel can record what preloading does not see, if the collector asks it to before the program begins: a file with this
-/// thread's number asks the collector, and is gone when that is done. Half a second at most.
+/// thread's number asks the collector, and is gone when that is done, which takes the kernel
+/// a while the first time. Three seconds at most.
 fn await_kernel(becomes: bool) {
     let mut path = Text::<400>::new();
     // SAFETY: takes nothing
@@ -224,7 +225,7 @@ fn await_kernel(becomes: bool) {
     if File::open(path.c(), libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o600).is_none() {
         return;
     }
-    for _ in 0..250 {
+    for _ in 0..1500 {
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
         // SAFETY: a time, and nowhere to tell what remained of it
         unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };

@@ -90,7 +90,7 @@ macro_rules! moving {
 moving! {
     fn send(fd: c_int, buffer: *const c_void, length: size_t, flags: c_int), Send, |_| length, flags;
     fn write(fd: c_int, buffer: *const c_void, length: size_t), Write, |_| length, 0;
-    // SAFETY (of the vectors): the kernel has just read them, or the result says that it could not
+    // SAFETY: the kernel has just read the vector, or the result says that it could not
     fn writev(fd: c_int, parts: *const iovec, count: c_int), WriteV, |result| unsafe { total(parts, count as usize, result) }, count;
     fn recv(fd: c_int, buffer: *mut c_void, length: size_t, flags: c_int), Recv, |_| length, flags;
     fn read(fd: c_int, buffer: *mut c_void, length: size_t), Read, |_| length, 0;

@@ -89,11 +89,11 @@ macro_rules! polling {
 
 polling! {
     poll(set, timeout: c_int), Poll, |result| timeout as u32;
-    // SAFETY (of the times): null, or the kernel has just read them, or the result says that it could not
+    // SAFETY: null, or the kernel has just read the time, or the result says that it could not
     ppoll(set, timeout: *const timespec, mask: *const sigset_t), PPoll, |result| unsafe { milliseconds(timeout, result) };
     __poll_chk(set, timeout: c_int, size: size_t), Poll, |result| timeout as u32;
-    // SAFETY: as above
     __ppoll_chk(set, timeout: *const timespec, mask: *const sigset_t, size: size_t), PPoll,
+        // SAFETY: as above
         |result| unsafe { milliseconds(timeout, result) };
 }
 

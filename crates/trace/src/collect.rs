@@ -487,7 +487,7 @@ impl Collector {
         self.writer.block(kind::IDLE, 0, at, &[]);
         self.writer.flush();
         let unseen = number(session::AT_UNSEEN);
-        if unseen > 0 && !self.has_kernel() {
+        if unseen > 0 && self.unseen.processes() == 0 {
             // whoever reads the recording is told their names
             warnings.push(format!(
                 "{unseen} times a program was started that preloading cannot see: its calls were not recorded"

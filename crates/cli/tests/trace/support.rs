@@ -74,7 +74,8 @@ pub struct Traced {
     pub stdout: String,
     pub stderr: String,
     pub recorded: Recorded,
-    pub directory: TempDir,
+    /// Its files are read again with each pass over the events.
+    _directory: TempDir,
 }
 
 /// `polyrail trace -o PLACE OPTIONS --` with nothing to run yet.
@@ -109,7 +110,7 @@ impl Traced {
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
         let run = directory.path().join("run");
         let recorded = polyrail_trace::open(&[run]).unwrap_or_else(|why| panic!("{why}\n{stderr}"));
-        Traced { status: output.status.code(), stdout, stderr, recorded, directory }
+        Traced { status: output.status.code(), stdout, stderr, recorded, _directory: directory }
     }
 
     pub fn calls(&self) -> Vec<CallEvent> {

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use polyrail_trace::model::{Call, Events};
 use tempfile::TempDir;
 
-use super::support::{POLYRAIL, Traced, calls, open, program, recorder, trace, trace_with, tracing};
+use super::support::{POLYRAIL, calls, open, program, recorder, trace, trace_with, tracing};
 
 /// Runs a program that says when it is ready; the tracer is then the caller's.
 fn start(place: &TempDir, words: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
@@ -126,13 +126,12 @@ fn a_process_that_is_stopped_when_the_command_ends_holds_nothing_up() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let script =
         format!("{} stops >{} 2>&1 & sleep 0.3; echo $! >&2", program.display(), file.path().display());
-    let traced = trace(&["sh", "-c", &script]);
+    let mut traced = trace(&["sh", "-c", &script]);
     let stopped: i32 = traced.stderr.lines().next().unwrap().parse().unwrap();
     kill(Pid::from_raw(stopped), Signal::SIGKILL).unwrap();
     assert_eq!(traced.status, Some(0));
-    let truth = Traced { stdout: fs::read_to_string(file.path()).unwrap(), ..traced };
-    truth.check(1);
-    let traced = truth;
+    traced.stdout = fs::read_to_string(file.path()).unwrap();
+    traced.check(1);
     assert!(traced.warnings().contains("still running when the command ended"), "{}", traced.warnings());
 }
 
@@ -148,7 +147,7 @@ fn what_cannot_start_is_told() {
     };
     told(tracing(&run, &[]).arg("no-such-command"), 125, "no-such-command: No such file or directory");
     assert!(!run.exists());
-    told(&mut tracing(Path::new("/proc/run"), &[]).arg("true"), 125, "nothing can be recorded: /proc/run");
+    told(tracing(Path::new("/proc/run"), &[]).arg("true"), 125, "nothing can be recorded: /proc/run");
     fs::write(place.path().join("file"), "").unwrap();
     told(tracing(&place.path().join("file"), &[]).arg("true"), 125, "nothing can be recorded");
     told(tracing(&run, &["--no-kernel"]).arg("true"), 0, "");
