@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -71,7 +72,7 @@ def compare(table: Table, with_what: str) -> None:
         for key in table.rows():
             if column is not base and key in column.values and key in base.values:
                 figure, size = key
-                ours, plain = (sorted(c.values[key])[len(c.values[key]) // 2] for c in (column, base))
+                ours, plain = (statistics.median(c.values[key]) for c in (column, base))
                 change = f"{ours - plain:+.0f} ns" if figure.unit == "ns" else f"{(ours / plain - 1) * 100:+.1f} %"
                 cells.append(f"{figure.name}{f' {size}' if size else ''} {change}")
         if cells:
