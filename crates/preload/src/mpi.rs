@@ -4,6 +4,11 @@
 //! machine words that they are, and what a handle means is asked of the library. `PMPI_` names end here as well, because Fortran
 //! bindings of Open MPI and of `mpi_f08` call those; a call inside a call is not recorded.
 
+#![allow(
+    clippy::duplicate_underscore_argument,
+    reason = "words that are only passed on have names for the reader"
+)]
+
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -33,7 +38,9 @@ fn around(
     let took = Span::from_ticks(now().saturating_sub(start));
     if outer {
         quietly(|| {
-            let (fields, nothing) = describe(abi());
+            // a call that failed has read and filled nothing that could be relied on
+            let nobody = MpiFields { peer: MpiFields::NOBODY, ..MpiFields::default() };
+            let (fields, nothing) = if result == 0 { describe(abi()) } else { (nobody, false) };
             recorder::mpi(Record::mpi(start, took, call, 0, fields), nothing);
         });
     }
@@ -134,7 +141,7 @@ impl Abi {
         RANKS.get(key, || {
             self.in_world(rank, |group| {
                 let mut inter: c_int = 0;
-                // SAFETY (of all in here): the library's own functions, with the program's handle and places for answers
+                // SAFETY: the library's own function, with the program's handle and a place for the answer
                 unsafe { real!(PMPI_Comm_test_inter: fn(usize, *mut c_int) -> c_int)(comm, &mut inter) };
                 if inter != 0 {
                     // SAFETY: as above
@@ -155,10 +162,10 @@ impl Abi {
         }
         let window = self.handle(window);
         let key = (window as u64) << 20 ^ rank as u64 ^ 1 << 63;
-        // SAFETY: the library's own function, with the program's handle and a place for the answer
         RANKS.get(key, || {
-            self.in_world(rank, |group| unsafe {
-                real!(PMPI_Win_get_group: fn(usize, *mut usize) -> c_int)(window, group)
+            self.in_world(rank, |group| {
+                // SAFETY: the library's own function, with the program's handle and a place for the answer
+                unsafe { real!(PMPI_Win_get_group: fn(usize, *mut usize) -> c_int)(window, group) }
             })
         })
     }
@@ -256,6 +263,22 @@ unsafe fn filled(place: usize) -> u64 {
     unsafe { (*(place as *const c_int)).max(0) as u64 }
 }
 
+/// The number at a place that the library has just filled.
+macro_rules! filled {
+    ($place:ident) => {{
+        // SAFETY: the call has come back, and with success it has filled the place
+        unsafe { filled($place) }
+    }};
+}
+
+/// The sum of the counts that a vector collective was given.
+macro_rules! sum {
+    ($abi:ident, $counts:ident, $comm:ident) => {{
+        // SAFETY: the library has just read as many
+        unsafe { $abi.sum($counts, $comm) }
+    }};
+}
+
 macro_rules! calls {
     ($($mpi:ident $pmpi:ident $call:ident($($word:ident),*) |$abi:ident| $describe:expr;)*) => {$(
         /// See the MPI standard; recorded.
@@ -266,8 +289,11 @@ macro_rules! calls {
         #[allow(non_snake_case, reason = "MPI's name")]
         pub unsafe extern "C-unwind" fn $mpi($($word: usize),*) -> c_int {
             let next = real!($pmpi: fn($(calls!(@word $word)),*) -> c_int);
-            // SAFETY (of all in here): the program's own call; then, what the library has read or filled
-            around(Call::$call, || unsafe { next($($word),*) }, |$abi| $describe)
+            let run = || {
+                // SAFETY: the program's own call
+                unsafe { next($($word),*) }
+            };
+            around(Call::$call, run, |$abi| $describe)
         }
 
         /// See the MPI standard; recorded.
@@ -301,9 +327,8 @@ calls! {
     MPI_Imrecv PMPI_Imrecv MpiImrecv(_buffer, count, datatype, _message, _request)
         |abi| (MpiFields { comm: 0, peer: MpiFields::ANY, tag: 0, bytes: abi.bytes(int(count), datatype) }, false);
     MPI_Probe PMPI_Probe MpiProbe(source, tag, comm, _status) |abi| abi.message(0, 0, source, tag, comm);
-    // SAFETY (of the flag): the library has just filled it
     MPI_Iprobe PMPI_Iprobe MpiIprobe(source, tag, comm, flag, _status)
-        |abi| (abi.message(0, 0, source, tag, comm).0, unsafe { filled(flag) } == 0);
+        |abi| (abi.message(0, 0, source, tag, comm).0, filled!(flag) == 0);
     MPI_Mprobe PMPI_Mprobe MpiMprobe(source, tag, comm, _message, _status) |abi| abi.message(0, 0, source, tag, comm);
     MPI_Send_init PMPI_Send_init MpiSendInit(_buffer, count, datatype, peer, tag, comm, _request) |abi| abi.message(int(count), datatype, peer, tag, comm);
     MPI_Recv_init PMPI_Recv_init MpiRecvInit(_buffer, count, datatype, peer, tag, comm, _request) |abi| abi.message(int(count), datatype, peer, tag, comm);
@@ -312,12 +337,11 @@ calls! {
     MPI_Wait PMPI_Wait MpiWait(_request, _status) |_abi| completed(1);
     MPI_Waitall PMPI_Waitall MpiWaitall(count, _requests, _statuses) |_abi| completed(int(count).max(1));
     MPI_Waitany PMPI_Waitany MpiWaitany(_count, _requests, _index, _status) |_abi| completed(1);
-    // SAFETY (of these): the library has just filled the flag or the number
-    MPI_Waitsome PMPI_Waitsome MpiWaitsome(_count, _requests, done, _indices, _statuses) |_abi| completed(unsafe { filled(done) }.max(1));
-    MPI_Test PMPI_Test MpiTest(_request, flag, _status) |_abi| completed(unsafe { filled(flag) });
-    MPI_Testall PMPI_Testall MpiTestall(count, _requests, flag, _statuses) |_abi| completed(unsafe { filled(flag) } * int(count));
-    MPI_Testany PMPI_Testany MpiTestany(_count, _requests, _index, flag, _status) |_abi| completed(unsafe { filled(flag) });
-    MPI_Testsome PMPI_Testsome MpiTestsome(_count, _requests, done, _indices, _statuses) |_abi| completed(unsafe { filled(done) });
+    MPI_Waitsome PMPI_Waitsome MpiWaitsome(_count, _requests, done, _indices, _statuses) |_abi| completed(filled!(done).max(1));
+    MPI_Test PMPI_Test MpiTest(_request, flag, _status) |_abi| completed(filled!(flag));
+    MPI_Testall PMPI_Testall MpiTestall(count, _requests, flag, _statuses) |_abi| completed(filled!(flag) * int(count));
+    MPI_Testany PMPI_Testany MpiTestany(_count, _requests, _index, flag, _status) |_abi| completed(filled!(flag));
+    MPI_Testsome PMPI_Testsome MpiTestsome(_count, _requests, done, _indices, _statuses) |_abi| completed(filled!(done));
 
     MPI_Barrier PMPI_Barrier MpiBarrier(comm) |abi| abi.collective(0, None, comm);
     MPI_Bcast PMPI_Bcast MpiBcast(_buffer, count, datatype, root, comm) |abi| abi.collective(abi.bytes(int(count), datatype), Some(root), comm);
@@ -347,16 +371,14 @@ calls! {
         let (count, datatype) = if from == abi.in_place { (room, kind) } else { (count, datatype) };
         abi.collective(abi.bytes(int(count), datatype) * abi.size(comm), None, comm)
     };
-    // SAFETY (of the counts): the library has just read them
     MPI_Alltoallv PMPI_Alltoallv MpiAlltoallv(from, counts, _places, datatype, _into, rooms, _theirs, kind, comm) |abi| {
         let (counts, datatype) = if from == abi.in_place { (rooms, kind) } else { (counts, datatype) };
-        abi.collective(abi.bytes(unsafe { abi.sum(counts, comm) }, datatype), None, comm)
+        abi.collective(abi.bytes(sum!(abi, counts, comm), datatype), None, comm)
     };
     MPI_Alltoallw PMPI_Alltoallw MpiAlltoallw(_from, _counts, _places, _types, _into, _rooms, _theirs, _kinds, comm)
         |abi| abi.collective(0, None, comm);
-    // SAFETY (of the counts): as above
     MPI_Reduce_scatter PMPI_Reduce_scatter MpiReduceScatter(_from, _into, counts, datatype, _operation, comm)
-        |abi| abi.collective(abi.bytes(unsafe { abi.sum(counts, comm) }, datatype), None, comm);
+        |abi| abi.collective(abi.bytes(sum!(abi, counts, comm), datatype), None, comm);
     MPI_Reduce_scatter_block PMPI_Reduce_scatter_block MpiReduceScatterBlock(_from, _into, count, datatype, _operation, comm)
         |abi| abi.collective(abi.bytes(int(count), datatype) * abi.size(comm), None, comm);
     MPI_Scan PMPI_Scan MpiScan(_from, _into, count, datatype, _operation, comm) |abi| abi.collective(abi.bytes(int(count), datatype), None, comm);
@@ -404,8 +426,11 @@ macro_rules! receiving {
             let next = real!($pmpi: fn($(calls!(@word $word),)* usize) -> c_int);
             let mut own = [0u64; 8];
             let $status = if recorder::on() && status == abi().status_ignore { own.as_mut_ptr() as usize } else { status };
-            // SAFETY: the program's own call, and a status that is not smaller than any ABI's
-            around(Call::$call, || unsafe { next($($word,)* $status) }, |$abi| $describe)
+            let run = || {
+                // SAFETY: the program's own call, and a status that is not smaller than any ABI's
+                unsafe { next($($word,)* $status) }
+            };
+            around(Call::$call, run, |$abi| $describe)
         }
 
         /// See the MPI standard; recorded.
@@ -453,8 +478,11 @@ macro_rules! large {
             let next = unsafe {
                 std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn(usize, usize $(, calls!(@word $word))*) -> c_int>(large)
             };
-            // SAFETY (of all in here): the program's own call
-            around(Call::$call, || unsafe { next($before, $count $(, $word)*) }, |$abi| $describe)
+            let run = || {
+                // SAFETY: the program's own call
+                unsafe { next($before, $count $(, $word)*) }
+            };
+            around(Call::$call, run, |$abi| $describe)
         }
 
         /// See the MPI standard; recorded.

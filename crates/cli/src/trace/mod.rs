@@ -1,6 +1,6 @@
 //! `polyrail trace`: runs any program, unchanged, and records what it says on the network and what TCP does to it.
 //!
-//! The recorder is a library that the loader puts into the program and its children ([`Recorder`]); what it writes to shared memory
+//! The recorder is a library that the loader puts into the program and its children (`crates/preload`); what it writes to shared memory
 //! is collected here, into files of the run's directory, while the program runs. Processes on other hosts start a collector there by
 //! themselves (`--collect`).
 
