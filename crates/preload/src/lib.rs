@@ -3,15 +3,15 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`start`] | begins in a process, starts a collector where a host has none, ends in order |
-//! | [`recorder`] | records, runs of calls that found nothing, forks |
-//! | [`ring`] | the memory that records are written to |
-//! | [`sockets`] | which descriptor is which socket |
-//! | [`open`], [`io`], [`wait`] | the socket calls |
-//! | [`mpi`] | MPI's functions, by its profiling interface |
-//! | [`raw`] | system calls by number, and filters of them |
-//! | [`exec`] | programs that this one starts are recorded too |
-//! | [`next`], [`sys`] | the real functions; system calls of our own |
+//! | `start` | begins in a process, starts a collector where a host has none, ends in order |
+//! | `recorder` | records, runs of calls that found nothing, forks |
+//! | `ring` | the memory that records are written to |
+//! | `sockets` | which descriptor is which socket |
+//! | `open`, `io`, `wait` | the socket calls |
+//! | `mpi` | MPI's functions, by its profiling interface |
+//! | `raw` | system calls by number, and filters of them |
+//! | `exec` | programs that this one starts are recorded too |
+//! | `next`, `sys` | the real functions; system calls of our own |
 //!
 //! Invariants:
 //! - A record takes no lock, no allocation and no system call. What happens once per thread, socket or process may make system calls.
