@@ -10,6 +10,8 @@ const USUAL_MSS: u32 = 1448;
 const USUAL_RTO: u64 = 200_000_000;
 /// What `ssthresh` says before there is one.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
+/// Changes of the window that are remembered: those of a send that a megabyte of buffer holds up.
+const RECENT: usize = 1024;
 /// Restarts kept one by one.
 const RESTARTS: usize = 200;
 
@@ -231,10 +233,13 @@ impl TcpHistory {
         let window = u64::from(cwnd) * u64::from(self.mss());
         self.full.0 += u64::from(point.flight >= window / 10 * 9);
         self.full.1 += 1;
-        if self.recent.len() == 64 {
-            self.recent.pop_front();
+        // a long send is told when it ends, after all that arrived meanwhile; where the window stays as it is there is nothing to keep
+        if self.recent.back().is_none_or(|last| (last.1, last.2) != (cwnd, trouble)) {
+            if self.recent.len() == RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back((point.at, cwnd, trouble));
         }
-        self.recent.push_back((point.at, cwnd, trouble));
         self.push(point, most);
     }
 
@@ -272,7 +277,7 @@ impl TcpHistory {
         } else if let Some(pause) = &mut self.pause {
             pause.2 = pause.2.saturating_add(bytes);
             // the state after the pause is forgotten soon
-            if self.recent.len() == 64 && self.recent[8].0 > pause.0 {
+            if self.recent.len() == RECENT && self.recent[RECENT / 8].0 > pause.0 {
                 self.decide();
             }
         }
