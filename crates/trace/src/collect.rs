@@ -24,6 +24,9 @@ use crate::unseen::Unseen;
 /// How often rings are looked at.
 pub const PERIOD: Duration = Duration::from_millis(10);
 
+/// How often rings are looked for at the end.
+const END_ROUNDS: u32 = 64;
+
 /// A thread, as in a [`THREAD`](kind::THREAD) block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -448,8 +451,12 @@ impl Collector {
             ));
         }
         let _ = self.session.write_all_at(&1u32.to_le_bytes(), session::AT_STOP as u64);
-        // more than once: where descriptors are short, some rings can be opened only when others are done
-        while !self.rings.is_empty() {
+        // more than once: where descriptors are short, some rings can be opened only when others are done; not without end, since one that
+        // cannot be removed would be found again each time
+        for _ in 0..END_ROUNDS {
+            if self.rings.is_empty() {
+                break;
+            }
             let names: Vec<OsString> = self.rings.keys().cloned().collect();
             names.iter().for_each(|name| self.remove(name));
             self.listed = None;

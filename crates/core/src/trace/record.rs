@@ -17,8 +17,6 @@ pub mod flags {
     pub const RUN: u8 = 1;
     /// The call was made while an MPI function was running in this thread.
     pub const IN_MPI: u8 = 2;
-    /// The socket does not block, or the call was told not to.
-    pub const NONBLOCKING: u8 = 4;
 }
 
 /// A length of time in clock ticks, in 32 bits: exact below 2^27, above that with 27 significant bits.
