@@ -1,0 +1,2 @@
+//! One per rank of `polyrail omp`.
+fn main() {}

@@ -1,0 +1,37 @@
+//! The OpenMP runtime of `polyrail omp`: a library that the loader puts before all others, in place of the compilers' own runtimes. The design, with its
+//! reasons, is docs/decisions/0006-openmp-on-distributed-memory.md.
+//!
+//! | module | does |
+//! |---|---|
+//! | `start` | begins in a process: before `main`, which ranks above 0 never run |
+//! | `kmpc`, `gomp`, `api` | entry points of LLVM's and of GCC's runtime, and `omp_*` |
+//! | `refused` | entry points that are there to say that they cannot be right |
+//! | `team` | threads of this process, their stacks, barriers, worksharing within the process |
+//! | `remote` | what a team needs of other ranks: regions, exchanges, tokens, loops, reductions |
+//! | `agent` | requests to the agent through the shared mapping |
+//! | `track` | which memory is shared, what of it changed, twins, applying others' changes |
+//! | `alloc` | `malloc` and its family, at the same addresses on all ranks |
+//! | `trap` | `lock`-prefixed instructions and system calls that rank 0 carries out |
+//! | `sys` | system calls of our own, futexes, ending the run with a reason |
+//!
+//! Invariants:
+//! - Nothing here allocates by `malloc`: it *is* `malloc`. Our own memory is not tracked.
+//! - Program code runs on threads of the team or on rank 0's main thread, nowhere else.
+//! - Every wait is for the agent or for a thread of this process; the agent's end ends the process (`PR_SET_PDEATHSIG`).
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "exported functions are the compilers' and the C library's, with their contracts"
+)]
+
+mod agent;
+mod alloc;
+mod api;
+mod gomp;
+mod kmpc;
+mod refused;
+mod remote;
+mod start;
+mod sys;
+mod team;
+mod track;
+mod trap;

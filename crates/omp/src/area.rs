@@ -1,0 +1,223 @@
+//! The mapping that a program's runtime and its agent share, at [`layout::AREA`](crate::layout::AREA) in the program.
+//!
+//! ```text
+//! Area | Slots (one per local thread, then the server's) | data of each slot | out buffers (2) | headers (2 x size) | in buffers (2 x size)
+//! ```
+//!
+//! The agent makes the file, writes everything but the atomics before the program starts, and hands the descriptor over as number [`FD`].
+//! Who waits, waits on a futex: the program on the word that will change, the agent on [`Area::doorbell`].
+//!
+//! # Requests (a thread of the program asks, its agent answers)
+//! A thread owns the slot of its local number. It writes `kind`, `args` and data, sets `state` to [`REQUEST`] and rings. The agent writes `result` and data,
+//! sets `state` to [`DONE`] and wakes. The thread takes the answer and sets [`FREE`]. An error is told in `result[0]` as documented with the kind.
+//!
+//! # Served requests (rank 0's agent asks its program)
+//! The last slot turns the other way around: the agent writes [`SERVE`] requests there, the program's server thread answers.
+//!
+//! # Exchanges
+//! The leader (one thread at a time) fills out buffer `b`, writes its header and sets `exchange[b].state` to [`REQUEST`]. The agent sends it to all ranks, collects all
+//! ranks' headers and blobs (its own header too, its own blob not) and sets [`DONE`]. Both buffers may be under way; exchanges happen in the order of `Header::number`.
+
+use core::sync::atomic::AtomicU32;
+
+use crate::layout::PAGE;
+
+/// The descriptor that the program finds the area by.
+pub const FD: i32 = 1000;
+/// First word of an area: "polyromp", little endian.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
+/// Changes with every change of what is written here: runtime and agent are of one build.
+pub const VERSION: u32 = 1;
+
+/// Nobody uses it.
+pub const FREE: u32 = 0;
+/// Asked, not answered.
+pub const REQUEST: u32 = 1;
+/// Answered.
+pub const DONE: u32 = 2;
+
+/// Local threads that can have a slot, the server's excluded.
+pub const LOCALS: usize = 64;
+/// Index of the slot that the agent asks by.
+pub const SERVER: usize = LOCALS;
+/// Bytes of data that a slot holds each way; more goes in parts.
+pub const SLOT_DATA: usize = 256 << 10;
+/// Bytes of a header.
+pub const HEADER: usize = 512;
+/// Bytes of data inside a header.
+pub const INLINE: usize = HEADER - 64;
+/// Ranks that a run may have.
+pub const RANKS: usize = 1024;
+
+/// What a thread asks of its agent. Keys, loops and gathers are named by numbers that all ranks compute alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// Wait for token `args[0]`; `args[1]`: the log up to which this rank has applied; `args[2]`: 0 lock, 1 only try, 2 wait until the token's turn is `args[3]`.
+    /// Answer: `result[0]` 1 granted, 0 not (only when tried); `result[1]`: log position after the entries in the data; `result[2]`: 1 if more follow (ask [`Kind::Log`]).
+    Lock = 1,
+    /// Give token `args[0]` back. `args[1]`: the turn that it has from now on, or `u64::MAX`.
+    Unlock,
+    /// Append the data to this rank's log entry; `args[0]`: 1 if it is the last part, which completes the entry. Answer: `result[0]`: log position of the entry.
+    Publish,
+    /// Entries of others after log position `args[0]`. Answer as [`Kind::Lock`]. Each entry is `len: u32, rank: u32, bytes`.
+    Log,
+    /// Take iterations of loop `args[0]`: of `args[1]` in all, by chunks of `args[2]`, `args[3]`: 0 dynamic, 1 guided for `args[4]` threads.
+    /// Answer: `result[0]` how many (0: none left), `result[1]` the first.
+    Take,
+    /// Give the data to gather `args[0]`, which rank 0 collects.
+    Give,
+    /// Wait for what `args[1]` ranks gave to gather `args[0]` (rank 0 only). Answer: one rank's data after the other's, in order of ranks, for each ask one:
+    /// `args[2]` says the how manieth.
+    Collect,
+    /// Have rank 0's program do what the data say; `result` and data are its answer.
+    Serve,
+    /// The data must be the same on all ranks (`args[0]` names them); text, lines. Answer: `result[0]` 1 the same, 0 not: then the data tell how they differ.
+    Same,
+    /// The program ends everywhere with status `args[0]`.
+    Exit,
+    /// The run cannot go on; the data say why, for people.
+    Fail,
+}
+
+/// Flags of a [`Header`].
+pub mod flag {
+    /// This rank has records beyond its frontier.
+    pub const MORE: u32 = 1;
+    /// This rank published or applied log entries since the last barrier; `words[0]` is its log position.
+    pub const LOG: u32 = 2;
+    /// Rank 0: a region begins; its description is in the blob before all records.
+    pub const REGION: u32 = 4;
+    /// Rank 0: the program has ended.
+    pub const END: u32 = 8;
+}
+
+/// What each rank tells all others with each exchange.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Header {
+    /// Exchanges are counted from 1; all ranks' numbers are equal, or the runtime is wrong.
+    pub number: u64,
+    /// Bytes of the blob.
+    pub bytes: u64,
+    /// All records at lower addresses are in the blob (`u64::MAX`: all there are).
+    pub frontier: u64,
+    /// Which point of the program this is, the same on all ranks or the program is wrong: a region's function and a count of synchronisations.
+    pub place: u64,
+    /// See [`flag`].
+    pub flags: u32,
+    /// The rank.
+    pub rank: u32,
+    /// For the runtime's use.
+    pub words: [u64; 3],
+    /// A blob that fits. Agent and runtime both use blobs in buffers; this is the agent's own way of sending small ones.
+    pub inline: [u8; INLINE],
+}
+
+/// One of the two exchanges that may be under way.
+#[repr(C, align(64))]
+pub struct Exchange {
+    /// [`FREE`], [`REQUEST`], [`DONE`]; the program waits on it.
+    pub state: AtomicU32,
+    /// What the program submits.
+    pub header: core::cell::UnsafeCell<Header>,
+}
+
+/// A thread's requests.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// [`FREE`], [`REQUEST`], [`DONE`]; who asked waits on it.
+    pub state: AtomicU32,
+    /// A [`Kind`].
+    pub kind: core::cell::UnsafeCell<u32>,
+    /// Bytes of data, of the question, then of the answer.
+    pub bytes: core::cell::UnsafeCell<u64>,
+    /// See [`Kind`].
+    pub args: core::cell::UnsafeCell<[u64; 6]>,
+    /// See [`Kind`].
+    pub result: core::cell::UnsafeCell<[u64; 4]>,
+}
+
+/// What stands first in the mapping.
+#[repr(C, align(4096))]
+pub struct Area {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// This rank.
+    pub rank: u32,
+    /// Ranks.
+    pub size: u32,
+    /// Threads of each rank, `-t`.
+    pub threads: u32,
+    /// Bytes of an out buffer, which is what a blob has at most.
+    pub blob: u64,
+    /// The agent's process.
+    pub agent: u32,
+    /// See [`setting`].
+    pub settings: u32,
+    /// Rung by the program with every request; the agent waits on it. The lowest bit is not special: any change wakes.
+    pub doorbell: AtomicU32,
+    /// 1 while the agent sleeps on the doorbell, so that a program need not wake one that is awake.
+    pub asleep: AtomicU32,
+    /// Set by the agent before the program is ended because of another rank: nothing is to be reported any more.
+    pub over: AtomicU32,
+    /// What threads ask; the last is the server's.
+    pub slots: [Slot; LOCALS + 1],
+    /// The two exchanges.
+    pub exchange: [Exchange; 2],
+    /// What the runtime counts.
+    pub stats: [Stats; 2],
+}
+
+/// Bits of [`Area::settings`].
+pub mod setting {
+    /// Count and time regions.
+    pub const STATS: u32 = 1;
+    /// Find changes by comparison only.
+    pub const COMPARE: u32 = 2;
+}
+
+/// Counters that the runtime adds to and the agent reads at the end.
+#[repr(C, align(64))]
+pub struct Stats {
+    /// See `crates/omp-rt`.
+    pub words: [core::sync::atomic::AtomicU64; 64],
+}
+
+/// Where the parts of a mapping stand, in bytes from its begin.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    size: usize,
+    blob: usize,
+}
+
+impl Places {
+    /// For `size` ranks and blobs of at most `blob` bytes (a multiple of a page).
+    pub const fn new(size: usize, blob: usize) -> Self {
+        Self { size, blob: blob.next_multiple_of(PAGE) }
+    }
+    /// Data of slot `index`.
+    pub const fn data(&self, index: usize) -> usize {
+        size_of::<Area>() + index * SLOT_DATA
+    }
+    /// Out buffer of exchange `b`.
+    pub const fn out(&self, b: usize) -> usize {
+        self.data(LOCALS + 1) + b * self.blob
+    }
+    /// The header that `rank` sent for exchange `b`.
+    pub const fn header(&self, b: usize, rank: usize) -> usize {
+        self.out(2) + (b * self.size + rank) * HEADER
+    }
+    /// The blob that `rank` sent for exchange `b`.
+    pub const fn blob(&self, b: usize, rank: usize) -> usize {
+        self.out(2) + (2 * self.size * HEADER).next_multiple_of(PAGE) + (b * self.size + rank) * self.blob
+    }
+    /// Bytes of the whole.
+    pub const fn bytes(&self) -> usize {
+        self.blob(2, 0)
+    }
+}
+
+const _: () = assert!(size_of::<Header>() == HEADER, "a header is what is sent");

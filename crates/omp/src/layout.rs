@@ -1,0 +1,47 @@
+//! Addresses that are the same in every process of a run, so that a pointer means the same everywhere.
+//!
+//! All stand between the heap of a program at a fixed address and where the kernel places programs and libraries when it does not randomize
+//! (0x5555_5555_4000 and 0x7fff_ffff_f000 downwards), within 47 bits.
+
+/// Bytes of a page. Huge pages are tracked in pages of this size, too.
+pub const PAGE: usize = 4096;
+
+/// Threads of all ranks together: each (rank, local thread) pair has a *slot*, `rank * (SLOTS / size) + local`.
+pub const SLOTS: usize = 1024;
+
+/// The heap that serial code allocates from; tracked.
+pub const SERIAL_HEAP: usize = 0x1000_0000_0000;
+/// Bytes of [`SERIAL_HEAP`]: 1 TiB.
+pub const SERIAL_HEAP_BYTES: usize = 1 << 40;
+/// A slot's heap, which its thread allocates from inside regions, is at `SLOT_HEAPS + slot * SLOT_HEAP_BYTES`; tracked.
+pub const SLOT_HEAPS: usize = 0x1800_0000_0000;
+/// 8 GiB each.
+pub const SLOT_HEAP_BYTES: usize = 1 << 33;
+/// What the runtime and the C library keep for this process alone; not tracked. 1 TiB.
+pub const PRIVATE_HEAP: usize = 0x2000_0000_0000;
+/// Bytes of [`PRIVATE_HEAP`].
+pub const PRIVATE_HEAP_BYTES: usize = 1 << 40;
+/// A slot's stack ends (its high end) at `STACKS + (slot + 1) * STACK_STRIDE`. On a rank, other ranks' slots are reserved, so that pieces can be placed there.
+pub const STACKS: usize = 0x2800_0000_0000;
+/// 1 GiB of addresses for a stack; how much of it can be used is OMP_STACKSIZE's business.
+pub const STACK_STRIDE: usize = 1 << 30;
+/// The mapping that agent and program share (see [`crate::area`]).
+pub const AREA: usize = 0x2a00_0000_0000;
+/// Twins: the twin of a tracked heap byte at `a` is at `a + TWIN_OFFSET`; of other tracked ranges, the tracker places it from [`OTHER_TWINS`] on.
+pub const TWIN_OFFSET: usize = 0x2800_0000_0000;
+/// See [`TWIN_OFFSET`].
+pub const OTHER_TWINS: usize = 0x2c00_0000_0000;
+
+/// The slot of local thread `local` of `rank` among `size` ranks.
+pub const fn slot(rank: usize, local: usize, size: usize) -> usize {
+    rank * (SLOTS / size) + local
+}
+
+const _: () = {
+    assert!(SERIAL_HEAP + SERIAL_HEAP_BYTES <= SLOT_HEAPS);
+    assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES <= PRIVATE_HEAP);
+    assert!(PRIVATE_HEAP + PRIVATE_HEAP_BYTES <= STACKS);
+    assert!(STACKS + SLOTS * STACK_STRIDE <= AREA);
+    assert!(AREA + (1 << 41) <= OTHER_TWINS && OTHER_TWINS + (1 << 43) <= SERIAL_HEAP + TWIN_OFFSET);
+    assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES + TWIN_OFFSET <= 0x5500_0000_0000);
+};

@@ -1,0 +1,14 @@
+//! What the OpenMP runtime (`crates/omp-rt`, inside the program) and its agent (`crates/omp-agent`, beside it) share. No system call, no allocation
+//! of its own in the hot path.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`area`] | the mapping that both share: requests, exchanges, buffers |
+//! | [`merge`] | merging what several ranks changed |
+//! | [`layout`] | the addresses that are the same in every process |
+//!
+//! Invariants:
+//! - Bytes from another process are checked before use; nothing here panics on them.
+pub mod area;
+pub mod layout;
+pub mod merge;
