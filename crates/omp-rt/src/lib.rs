@@ -11,7 +11,9 @@
 //! | `agent` | requests to the agent through the shared mapping |
 //! | `track` | which memory is shared, what of it changed, twins, applying others' changes |
 //! | `alloc` | `malloc` and its family, at the same addresses on all ranks |
-//! | `trap` | `lock`-prefixed instructions and system calls that rank 0 carries out |
+//! | `trap` | `lock`-prefixed instructions that rank 0 carries out |
+//! | `calls` | system calls that rank 0 carries out |
+//! | `modules` | what is loaded: the program, its own libraries, the system's |
 //! | `sys` | system calls of our own, futexes, ending the run with a reason |
 //!
 //! Invariants:
@@ -26,8 +28,10 @@
 mod agent;
 mod alloc;
 mod api;
+mod calls;
 mod gomp;
 mod kmpc;
+mod modules;
 mod refused;
 mod remote;
 mod start;
