@@ -5,9 +5,9 @@
 use core::slice;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use polyrail_omp::area::{Kind, SLOT_DATA};
+use polyrail_omp::area::{Count, Kind, SLOT_DATA};
 
-use crate::{agent, remote, sys, trap};
+use crate::{agent, remote, stats, sys, trap};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
@@ -283,6 +283,7 @@ unsafe fn elsewhere(number: i64, args: &[usize; 6]) -> isize {
         question[16 + at * 8..24 + at * 8].copy_from_slice(&arg.to_ne_bytes());
     }
     let answer = agent::ask(Kind::Serve, [0; 6], &[&question]);
+    stats::add(Count::Calls, 1);
     let Some((result, mut data)) = answer.data.split_first_chunk::<8>() else { return -libc::EIO as isize };
     let result = isize::from_ne_bytes(*result);
     for (at, parameter) in parameters.iter().enumerate() {

@@ -14,6 +14,7 @@
 //! | `trap` | `lock`-prefixed instructions that rank 0 carries out |
 //! | `calls` | system calls that rank 0 carries out |
 //! | `modules` | what is loaded: the program, its own libraries, the system's |
+//! | `stats` | what is counted of regions |
 //! | `sys` | system calls of our own, futexes, ending the run with a reason |
 //!
 //! Invariants:
@@ -35,6 +36,7 @@ mod modules;
 mod refused;
 mod remote;
 mod start;
+mod stats;
 mod sys;
 mod team;
 mod track;

@@ -6,11 +6,12 @@ use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
 
-use polyrail_omp::area::{Header, INLINE, Kind, SLOT_DATA, flag};
+use polyrail_omp::area::{Count, Header, INLINE, Kind, SLOT_DATA, flag};
 use polyrail_omp::layout;
 use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
+use crate::stats::{self, Clock};
 use crate::{sys, team, track, trap};
 
 /// How a region is begun on all ranks.
@@ -53,6 +54,8 @@ pub fn threads() -> usize {
 static REGION: AtomicU64 = AtomicU64::new(0);
 /// Whether one is being run.
 static INSIDE: AtomicBool = AtomicBool::new(false);
+/// Since when.
+static BEGUN: Mutex<Option<Clock>> = Mutex::new(None);
 
 /// Rank 0's main thread, in serial code: sends what serial code changed, and the region, so that other ranks call [`team::run`]. `sp`: the
 /// caller's frames are above it.
@@ -66,8 +69,17 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     words.extend(region.args);
     // SAFETY: words as bytes
     let prefix = unsafe { slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(&words[..])) };
+    stats::region(region.function, region.place);
+    let mut clock = Clock::start();
     synchronize(0, flag::REGION, &[prefix], &mut |_, _| {});
+    clock.lap(Count::Beginning);
+    inside();
+}
+
+fn inside() {
     REGION.fetch_add(1, Ordering::Relaxed);
+    stats::add(Count::Regions, 1);
+    *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
     INSIDE.store(true, Ordering::Relaxed);
 }
 
@@ -89,8 +101,8 @@ pub fn work() -> ! {
         let (true, [_, function, gomp, team, place, args @ ..]) = (begun, &words[..]) else {
             sys::fail(format_args!("rank {}: rank 0 began no region", rank()))
         };
-        REGION.fetch_add(1, Ordering::Relaxed);
-        INSIDE.store(true, Ordering::Relaxed);
+        stats::region(*function, *place);
+        inside();
         team::run(&Region { function: *function, gomp: *gomp != 0, args, team: *team, place: *place });
     }
 }
@@ -108,6 +120,9 @@ pub fn exchange(place: u64) {
 pub fn end(place: u64) {
     exchange(place);
     INSIDE.store(false, Ordering::Relaxed);
+    if let Some(mut begun) = BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()).take() {
+        begun.lap(Count::Whole);
+    }
 }
 
 /// As [`exchange`], and the bytes `lo..hi` of thread 0's stack are at the same addresses on all ranks afterwards; gives rank 0's `word` to all.
@@ -164,7 +179,9 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
     trap::forget();
     let mut first = true;
     loop {
+        let mut clock = Clock::start();
         track::collect();
+        clock.lap(Count::Finding);
         let out = agent::out();
         let mut start = 0;
         if first {
@@ -196,8 +213,13 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
         if encoded.frontier != u64::MAX {
             header.flags |= flag::MORE;
         }
+        stats::add(Count::Exchanges, 1);
+        stats::add(Count::Pages, track::pending() as u64);
+        stats::add(Count::BytesOut, header.bytes);
+        clock.lap(Count::Encoding);
         let said = agent::exchange(header);
-        check(&said, place, header.number);
+        clock.lap(Count::Exchanging);
+        check(&said, place);
         let zero = said.header(0);
         let told_bytes = (zero.words[0].min(zero.bytes)) as usize;
         if first && rank != 0 {
@@ -218,6 +240,11 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
         if let Err(conflict) = unsafe { track::merge(&blobs, rank, frontier) } {
             conflicting(&conflict);
         }
+        stats::add(
+            Count::BytesIn,
+            (0..size).filter(|other| *other != rank).map(|other| blobs[other].len() as u64).sum(),
+        );
+        clock.lap(Count::Applying);
         if frontier == u64::MAX {
             break;
         }
@@ -225,7 +252,7 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
 }
 
 /// All ranks must be at the same point of the program.
-fn check(said: &Said, place: u64, _: u64) {
+fn check(said: &Said, place: u64) {
     let own = said.header(rank());
     for rank in 0..size() {
         let other = said.header(rank);
@@ -317,6 +344,14 @@ pub fn try_lock(token: u64) -> bool {
 }
 
 fn take_token(token: u64, mode: u64, turn: u64) -> bool {
+    let mut clock = Clock::start();
+    let got = wait_for_token(token, mode, turn);
+    stats::add(Count::Tokens, 1);
+    clock.lap(Count::TokenTime);
+    got
+}
+
+fn wait_for_token(token: u64, mode: u64, turn: u64) -> bool {
     let known = *LOG.lock().unwrap_or_else(|broken| broken.into_inner());
     let answer = agent::ask(Kind::Lock, [token, known, mode, turn, 0, 0], &[]);
     if answer.result[0] == 0 {
@@ -363,7 +398,10 @@ fn named(number: u64) -> u64 {
 /// chunks of `chunk`, or ever smaller ones of at least `chunk` for `guided` threads. The first iteration and how many.
 pub fn take(number: u64, total: u64, chunk: u64, guided: Option<u64>) -> Option<(u64, u64)> {
     let (kind, threads) = guided.map_or((0, 0), |threads| (1, threads));
+    let mut clock = Clock::start();
     let answer = agent::ask(Kind::Take, [named(number), total, chunk, kind, threads, 0], &[]);
+    stats::add(Count::Chunks, 1);
+    clock.lap(Count::ChunkTime);
     (answer.result[0] > 0).then_some((answer.result[1], answer.result[0]))
 }
 

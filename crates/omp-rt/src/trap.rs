@@ -11,11 +11,12 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use polyrail_omp::area::Kind;
+use polyrail_omp::area::{Count, Kind};
 
 use self::code::{Operand, Site};
 use self::operation::{Done, Operation, Width};
 use crate::calls::REMOTE_ATOMIC;
+use crate::stats::{self, Clock};
 use crate::{agent, remote, sys, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
@@ -109,7 +110,10 @@ fn carry_out(operation: &Operation, place: usize) -> Done {
     }
     let question = operation.to_bytes(place, mine.then_some(own));
     let head = REMOTE_ATOMIC.to_ne_bytes();
+    let mut clock = Clock::start();
     let answer = agent::ask(Kind::Serve, [0; 6], &[&head, &question]);
+    stats::add(Count::Atomics, 1);
+    clock.lap(Count::AtomicTime);
     let Some(done) = Done::from_bytes(answer.data) else {
         sys::fail(format_args!(
             "rank {} changed {place:#x} by a plain store and by an atomic operation, and so did another rank: which comes first is not defined",
