@@ -11,6 +11,8 @@
 //! | `agent` | requests to the agent through the shared mapping |
 //! | `track` | which memory is shared, what of it changed, twins, applying others' changes |
 //! | `alloc` | `malloc` and its family, at the same addresses on all ranks |
+//! | `heap` | one heap, with its state inside |
+//! | `raw` | system calls and a lock that `malloc` can use |
 //! | `trap` | `lock`-prefixed instructions and system calls that rank 0 carries out |
 //! | `sys` | system calls of our own, futexes, ending the run with a reason |
 //!
@@ -27,7 +29,9 @@ mod agent;
 mod alloc;
 mod api;
 mod gomp;
+mod heap;
 mod kmpc;
+mod raw;
 mod refused;
 mod remote;
 mod start;
