@@ -26,6 +26,8 @@ const HEADS: usize = 64 + (ROWS - 1) * COLUMNS;
 /// Chunks up to [`LINEAR`] rest before they are coalesced, so many of each size.
 const QUICK: usize = LINEAR / 16 + 1;
 const QUICK_LENGTH: u8 = 32;
+/// From here on a heap is of huge pages.
+pub const HUGE_FROM: usize = 2 << 20;
 /// Payloads from so many bytes on begin with a page: what different threads change lies in different pages then.
 const LARGE: usize = 64 << 10;
 
