@@ -15,6 +15,8 @@
 //! | `calls` | system calls that rank 0 carries out |
 //! | `modules` | what is loaded: the program, its own libraries, the system's |
 //! | `stats` | what is counted of regions |
+//! | `heap` | one heap, with its state inside |
+//! | `raw` | a lock that `malloc` can use, and memory |
 //! | `sys` | system calls of our own, futexes, ending the run with a reason |
 //!
 //! Invariants:
@@ -31,8 +33,10 @@ mod alloc;
 mod api;
 mod calls;
 mod gomp;
+mod heap;
 mod kmpc;
 mod modules;
+mod raw;
 mod refused;
 mod remote;
 mod start;
