@@ -12,7 +12,7 @@ use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
-use crate::{sys, team, track, trap};
+use crate::{alloc, sys, team, track, trap};
 
 /// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +120,9 @@ pub fn exchange(place: u64) {
 pub fn end(place: u64) {
     exchange(place);
     INSIDE.store(false, Ordering::Relaxed);
+    if rank() == 0 {
+        alloc::settle();
+    }
     if let Some(mut begun) = BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()).take() {
         begun.lap(Count::Whole);
     }

@@ -54,6 +54,7 @@ unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mu
     // SAFETY: before anything else of the program; what was kept is its `main`
     unsafe {
         let rank = remote::rank();
+        alloc::started();
         trap::start(rank == 0);
         track::start(agent::area().settings & setting::COMPARE != 0);
         if rank > 0 {
