@@ -25,6 +25,11 @@ pub const GLANCE: Duration = Duration::from_millis(50);
 /// How long rank 0 waits in the end for the others to have ended.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long nothing must have come for nothing to come any more.
+const QUIET: Duration = Duration::from_millis(2);
+/// How long other ranks' processes may take to be gone after MPI has ended in all.
+const LEAVE: Duration = Duration::from_millis(200);
+
 /// Why a run ends.
 #[derive(Debug)]
 enum End {
@@ -277,7 +282,7 @@ impl Agent {
             }
             What::End => return Err(End::Decided(message.args[0] as u8)),
             What::Ended => self.others.push((rank, crate::launch::read_numbers(&message.data))),
-            What::Ask | What::Answer | What::Fail | What::Waiting => {}
+            What::Ask | What::Answer | What::Fail | What::Leave | What::Waiting => {}
         }
         Ok(())
     }
@@ -343,7 +348,8 @@ impl Agent {
         self.act()?;
         let (status, words) = (child::status(ended), child::words(ended));
         if self.is_first() {
-            let by_signal = ended.code().is_none();
+            let by_signal = std::os::unix::process::ExitStatusExt::signal(&ended)
+                .is_some_and(|signal| !sys::has_forwarded(signal));
             return self.end(status, by_signal.then(|| format!("the program {words}")).as_deref());
         }
         if self.ending && status == 0 {
@@ -402,31 +408,54 @@ impl Agent {
             message.data = counters.iter().flat_map(|word| word.to_le_bytes()).collect();
             let _ = self.control.send(&mut self.mpi, 0, &message);
         }
+        let all_have_ended = self.part(first, size);
+        let mut all = std::mem::take(&mut self.others);
+        all.push((self.mpi.rank(), counters));
+        all.sort_unstable();
+        let under_way = self.exchanges.into_iter().flat_map(Exchange::abandon).chain(self.control.abandon());
+        for mut request in under_way {
+            self.mpi.cancel(&mut request);
+        }
+        if !all_have_ended && first {
+            // somebody is stuck: do not wait for it in MPI_Finalize
+            self.mpi.abort(status);
+        }
+        if size > 1 {
+            self.mpi.drain(QUIET);
+        }
+        self.mpi.finalize();
+        if first && size > 1 && status != 0 {
+            // launchers take a status that is not zero for a failure, and kill whoever is still there, and take that for the reason
+            std::thread::sleep(LEAVE);
+        }
+        (if first { status } else { 0 }, all)
+    }
+
+    /// Waits until all ranks have ended: rank 0 hears it of all, and tells all.
+    fn part(&mut self, first: bool, size: usize) -> bool {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE
-            && (self.control.is_sending() || first && self.others.len() + 1 < size)
-        {
+        let (mut told, mut heard) = (false, false);
+        while begun.elapsed() < PATIENCE && size > 1 {
+            if first && !told && self.others.len() + 1 == size {
+                told = true;
+                for rank in 1..size {
+                    let _ = self.control.send(&mut self.mpi, rank, &Message::new(What::Leave, 0));
+                }
+            }
+            if (told || heard) && !self.control.is_sending() {
+                return true;
+            }
             match self.control.poll(&mut self.mpi) {
                 Ok(Some(Some(message))) if message.what == What::Ended => {
                     self.others.push((message.rank as usize, crate::launch::read_numbers(&message.data)));
                 }
-                Ok(Some(_)) => {}
+                Ok(Some(Some(message))) => heard |= message.what == What::Leave,
+                Ok(Some(None)) => {}
                 Ok(None) => sys::give_way(),
                 Err(_) => break,
             }
         }
-        let mut all = std::mem::take(&mut self.others);
-        all.push((self.mpi.rank(), counters));
-        all.sort_unstable();
-        if let Some(mut receive) = self.control.close() {
-            self.mpi.cancel(&mut receive);
-        }
-        if all.len() < size && first {
-            // somebody is stuck: do not wait for it in MPI_Finalize
-            self.mpi.abort(status);
-        }
-        self.mpi.finalize();
-        (if first { status } else { 0 }, all)
+        size == 1
     }
 }
 

@@ -52,6 +52,8 @@ fn prepare(area: i32, parent: u32, stack: u64) -> io::Result<()> {
         if libc::getppid().cast_unsigned() != parent {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
+        // launchers may signal whole groups; what the program is to get, it gets from the agent
+        check(libc::setpgid(0, 0).into())?;
         let now = check(libc::personality(0xffff_ffff).into())?;
         check(libc::personality(now as libc::c_ulong | ADDR_NO_RANDOMIZE).into())?;
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

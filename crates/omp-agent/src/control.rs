@@ -67,8 +67,8 @@ impl<R> Control<R> {
         !self.outbox.is_empty()
     }
 
-    /// The posted receive, which nothing will be sent for any more.
-    pub fn close(self) -> Option<R> {
-        self.receive
+    /// The messages under way, if nobody waits for them any more.
+    pub fn abandon(self) -> Vec<R> {
+        self.receive.into_iter().chain(self.outbox.into_iter().map(|(request, _)| request)).collect()
     }
 }

@@ -106,6 +106,14 @@ impl<R> Exchange<R> {
         matches!(self.step, Step::Headers(_))
     }
 
+    /// The messages under way, if nobody waits for them any more.
+    pub fn abandon(self) -> Vec<R> {
+        match self.step {
+            Step::Idle => Vec::new(),
+            Step::Headers(spread) | Step::Blobs(spread, _) => spread.abandon(),
+        }
+    }
+
     /// Begins the exchange that the program has submitted; gives its number and flags.
     ///
     /// # Safety

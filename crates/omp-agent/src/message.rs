@@ -17,6 +17,8 @@ pub enum What {
     Ended,
     /// The run cannot go on; the data say why.
     Fail,
+    /// All ranks have ended: nothing will come any more.
+    Leave,
     /// Others wait for this rank for long: is it busy waiting?
     Waiting,
 }
@@ -71,7 +73,8 @@ impl Message {
             3 => What::End,
             4 => What::Ended,
             5 => What::Fail,
-            6 => What::Waiting,
+            6 => What::Leave,
+            7 => What::Waiting,
             _ => return None,
         };
         let (mut args, mut result) = ([0; 6], [0; 4]);
@@ -93,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_message_comes_back() {
-        let whats = [What::Ask, What::Answer, What::End, What::Ended, What::Fail, What::Waiting];
+        let whats = [What::Ask, What::Answer, What::End, What::Ended, What::Fail, What::Leave, What::Waiting];
         for (index, what) in whats.into_iter().enumerate() {
             let message = Message {
                 what,
@@ -114,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300), what in 0u8..8) {
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300), what in 0u8..9) {
             let _ = Message::read(&bytes, 5);
             let mut likely = bytes;
             if likely.len() >= HEAD {

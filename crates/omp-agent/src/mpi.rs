@@ -7,6 +7,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::path::Path;
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use crate::net::{Net, Tag};
 use library::Library;
@@ -18,6 +19,7 @@ struct Abi {
     byte: usize,
     errors_return: usize,
     any_source: c_int,
+    any_tag: c_int,
     status_ignore: usize,
 }
 
@@ -26,10 +28,11 @@ const MPICH: Abi = Abi {
     byte: 0x4c00_010d,
     errors_return: 0x5400_0001,
     any_source: -2,
+    any_tag: -1,
     status_ignore: 1,
 };
 const STANDARD: Abi =
-    Abi { world: 0x101, byte: 0x247, errors_return: 0x143, any_source: -1, status_ignore: 0 };
+    Abi { world: 0x101, byte: 0x247, errors_return: 0x143, any_source: -1, any_tag: -2, status_ignore: 0 };
 
 /// An MPI call that failed, or a library that is no MPI.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,9 +54,10 @@ type Number = unsafe extern "C" fn(usize, *mut c_int) -> c_int;
 type Handler = unsafe extern "C" fn(usize, usize) -> c_int;
 type Start = unsafe extern "C" fn(*mut u8, c_int, usize, c_int, c_int, usize, *mut u64) -> c_int;
 type Test = unsafe extern "C" fn(*mut u64, *mut c_int, usize) -> c_int;
+type Probe = unsafe extern "C" fn(c_int, c_int, usize, *mut c_int, *mut u64) -> c_int;
+type Count = unsafe extern "C" fn(*const u64, usize, *mut c_int) -> c_int;
 type Cancel = unsafe extern "C" fn(*mut u64) -> c_int;
 type Text = unsafe extern "C" fn(c_int, *mut c_char, *mut c_int) -> c_int;
-type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
 type End = unsafe extern "C" fn() -> c_int;
 type Abort = unsafe extern "C" fn(usize, c_int) -> c_int;
 
@@ -62,8 +66,9 @@ struct Functions {
     irecv: Start,
     test: Test,
     cancel: Cancel,
+    probe: Probe,
+    count: Count,
     error_string: Text,
-    library_version: Version,
     finalize: End,
     abort: Abort,
 }
@@ -99,6 +104,7 @@ impl Mpi {
                 byte: library.symbol(c"ompi_mpi_byte")? as usize,
                 errors_return: library.symbol(c"ompi_mpi_errors_return")? as usize,
                 any_source: -1,
+                any_tag: -1,
                 status_ignore: 0,
             }
         } else {
@@ -115,8 +121,9 @@ impl Mpi {
             irecv: function!(c"MPI_Irecv" as Start),
             test: function!(c"MPI_Test" as Test),
             cancel: function!(c"MPI_Cancel" as Cancel),
+            probe: function!(c"MPI_Iprobe" as Probe),
+            count: function!(c"MPI_Get_count" as Count),
             error_string: function!(c"MPI_Error_string" as Text),
-            library_version: function!(c"MPI_Get_library_version" as Version),
             finalize: function!(c"MPI_Finalize" as End),
             abort: function!(c"MPI_Abort" as Abort),
         };
@@ -137,16 +144,6 @@ impl Mpi {
         Ok(mpi)
     }
 
-    /// Its name and version, one line.
-    pub fn version(&self) -> String {
-        // MPI_MAX_LIBRARY_VERSION_STRING is 8192 at most
-        let mut text = [0u8; 16 << 10];
-        let mut bytes = 0;
-        // SAFETY: longer than any version
-        unsafe { (self.call.library_version)(text.as_mut_ptr().cast(), &raw mut bytes) };
-        first_line(&text)
-    }
-
     fn check(&self, what: &str, code: c_int) -> Result<(), Error> {
         if code == 0 {
             return Ok(());
@@ -156,7 +153,7 @@ impl Mpi {
         let mut bytes = 0;
         // SAFETY: longer than any error's text
         unsafe { (self.call.error_string)(code, text.as_mut_ptr().cast(), &raw mut bytes) };
-        Err(Error { what: what.into(), why: first_line(&text) })
+        Err(Error { what: what.into(), why: in_a_line(&text) })
     }
 
     fn start_message(
@@ -165,35 +162,77 @@ impl Mpi {
         at: *mut u8,
         bytes: usize,
         peer: c_int,
-        tag: Tag,
+        tag: c_int,
     ) -> Result<Request, Error> {
         let count = c_int::try_from(bytes)
             .map_err(|_| Error { what: what.into(), why: format!("{bytes} bytes in one message") })?;
         let mut request = Request { handle: 0, done: false, what };
         // SAFETY: who calls says that the memory stays until the request is done
-        let code = unsafe {
-            function(at, count, self.abi.byte, peer, tag as c_int, self.abi.world, &raw mut request.handle)
-        };
+        let code =
+            unsafe { function(at, count, self.abi.byte, peer, tag, self.abi.world, &raw mut request.handle) };
         self.check(what, code).map(|()| request)
     }
 
-    /// Takes a receive back that nothing will be sent for.
+    /// Takes a message back that nobody waits for any more. What is being sent can only be finished.
     pub fn cancel(&mut self, request: &mut Request) {
-        if !request.done {
+        if self.done(request).unwrap_or(true) {
+            return;
+        }
+        if request.what == "MPI_Irecv" {
             // SAFETY: an active request of ours
             unsafe { (self.call.cancel)(&raw mut request.handle) };
-            for _ in 0..1000 {
-                if self.done(request).unwrap_or(true) {
-                    break;
+        }
+        for _ in 0..1000 {
+            if self.done(request).unwrap_or(true) {
+                break;
+            }
+        }
+    }
+
+    /// Takes what was sent to this rank and nobody wants any more, until nothing has come for `quiet`: MPICH does not end with messages left over.
+    pub fn drain(&mut self, quiet: Duration) {
+        let mut last = Instant::now();
+        while last.elapsed() < quiet {
+            let (mut found, mut bytes) = (0, 0);
+            // larger than any MPI's status
+            let mut status = [0u64; 8];
+            let (source, tag) = (self.abi.any_source, self.abi.any_tag);
+            // SAFETY: places for the answers
+            let code = unsafe {
+                (self.call.probe)(source, tag, self.abi.world, &raw mut found, status.as_mut_ptr())
+            };
+            if code != 0 {
+                return;
+            }
+            if found == 0 {
+                crate::sys::give_way();
+                continue;
+            }
+            // SAFETY: the status of a message
+            unsafe { (self.call.count)(status.as_ptr(), self.abi.byte, &raw mut bytes) };
+            let mut rest = vec![0; usize::try_from(bytes).unwrap_or(0)];
+            let irecv = (self.call.irecv, "MPI_Irecv");
+            // no other receive is posted, so this is the message that was found
+            let Ok(mut request) = self.start_message(irecv, rest.as_mut_ptr(), rest.len(), source, tag)
+            else {
+                return;
+            };
+            let begun = Instant::now();
+            while !self.done(&mut request).unwrap_or(true) {
+                if begun.elapsed() > 10 * quiet {
+                    // MPI may still write to it
+                    std::mem::forget(rest);
+                    return;
                 }
             }
+            last = Instant::now();
         }
     }
 
     /// Ends MPI in all ranks, which must do the same.
     pub fn finalize(self) {
         // SAFETY: nothing of MPI is used afterwards
-        unsafe { (self.call.finalize)() };
+        let c = unsafe { (self.call.finalize)() };
     }
 
     /// Ends all ranks at once, and this process.
@@ -215,7 +254,7 @@ impl Net for Mpi {
         self.size
     }
     unsafe fn send(&mut self, from: *const u8, bytes: usize, to: usize, tag: Tag) -> Result<Request, Error> {
-        self.start_message((self.call.isend, "MPI_Isend"), from.cast_mut(), bytes, to as c_int, tag)
+        self.start_message((self.call.isend, "MPI_Isend"), from.cast_mut(), bytes, to as c_int, tag as c_int)
     }
     unsafe fn receive(
         &mut self,
@@ -225,7 +264,7 @@ impl Net for Mpi {
         tag: Tag,
     ) -> Result<Request, Error> {
         let peer = from.map_or(self.abi.any_source, |rank| rank as c_int);
-        self.start_message((self.call.irecv, "MPI_Irecv"), to, bytes, peer, tag)
+        self.start_message((self.call.irecv, "MPI_Irecv"), to, bytes, peer, tag as c_int)
     }
     fn done(&mut self, request: &mut Request) -> Result<bool, Error> {
         if !request.done {
@@ -240,7 +279,8 @@ impl Net for Mpi {
     }
 }
 
-fn first_line(text: &[u8]) -> String {
+/// MPI's words in one line: MPICH's last line is the one that says why.
+fn in_a_line(text: &[u8]) -> String {
     let text = CStr::from_bytes_until_nul(text).map(CStr::to_string_lossy).unwrap_or_default();
-    text.lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }

@@ -108,6 +108,7 @@ pub fn end_after(seconds: u32, status: u8) {
 }
 
 static END_STATUS: AtomicI32 = AtomicI32::new(0);
+static HAS_FORWARDED: AtomicU32 = AtomicU32::new(0);
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 static CHILD_ENDED: AtomicBool = AtomicBool::new(false);
 const FORWARDED: [c_int; 6] =
@@ -127,6 +128,7 @@ fn handle(signal: c_int, action: usize) {
 pub fn forward_signals(rank: usize, program: u32) {
     extern "C" fn forward(signal: c_int) {
         let program = PROGRAM.load(Ordering::Relaxed);
+        HAS_FORWARDED.fetch_or(1 << signal, Ordering::Relaxed);
         if program > 0 {
             // SAFETY: allowed in signal handlers; cleared before the program is waited for
             unsafe { libc::kill(program, signal) };
@@ -136,6 +138,11 @@ pub fn forward_signals(rank: usize, program: u32) {
     for signal in FORWARDED {
         handle(signal, if rank == 0 { forward as extern "C" fn(c_int) as usize } else { libc::SIG_IGN });
     }
+}
+
+/// Whether the program got this signal through this process: then whoever sent it knows.
+pub fn has_forwarded(signal: i32) -> bool {
+    HAS_FORWARDED.load(Ordering::Relaxed) & (1 << signal) != 0
 }
 
 /// From now on a child's end ends a sleep. To be called before the program starts.

@@ -93,6 +93,16 @@ impl<R> Spread<R> {
         Ok(Self { tag, way })
     }
 
+    /// The messages under way, if nobody waits for them any more.
+    pub fn abandon(self) -> Vec<R> {
+        match self.way {
+            Way::Done => Vec::new(),
+            Way::Direct(requests) => requests,
+            Way::Ring(ring) => ring.receives.into_iter().chain(ring.sends).collect(),
+            Way::Doubling(doubling) => doubling.requests,
+        }
+    }
+
     /// Makes progress; whether all blocks are everywhere that concerns this rank.
     pub fn poll<N: Net<Request = R>>(&mut self, net: &mut N) -> Result<bool, N::Error> {
         let done = match &mut self.way {
