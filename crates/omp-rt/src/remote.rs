@@ -25,7 +25,7 @@ pub fn size() -> usize {
 }
 /// Threads of each rank as the user asked (`-t`); with one rank and no agent, `OMP_NUM_THREADS` or the processors.
 pub fn threads() -> usize {
-    1
+    crate::icv::environment_threads()
 }
 
 /// Rank 0's main thread, in serial code: sends what serial code changed, and the region, so that other ranks call [`team::run`](crate::team::run). `sp`: the caller's frames are above.
