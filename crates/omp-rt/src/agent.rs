@@ -96,7 +96,7 @@ pub fn ask(kind: Kind, args: [u64; 6], data: &[&[u8]]) -> Answer {
     slot.state.store(REQUEST, Ordering::SeqCst);
     ring();
     while slot.state.load(Ordering::Acquire) != DONE {
-        sys::wait(&slot.state, REQUEST, None);
+        sys::wait(&slot.state, REQUEST);
     }
     slot.state.store(FREE, Ordering::Relaxed);
     // SAFETY: as above; the agent wrote no more than fits
@@ -171,7 +171,7 @@ pub fn exchange(mut header: Header) -> Said {
     state.store(REQUEST, Ordering::SeqCst);
     ring();
     while state.load(Ordering::Acquire) != DONE {
-        sys::wait(state, REQUEST, None);
+        sys::wait(state, REQUEST);
     }
     state.store(FREE, Ordering::Relaxed);
     Said { b }
@@ -184,7 +184,7 @@ pub fn serve(mut f: impl FnMut(&mut [u8], usize) -> usize) -> ! {
     loop {
         let state = slot.state.load(Ordering::Acquire);
         if state != REQUEST {
-            sys::wait(&slot.state, state, None);
+            sys::wait(&slot.state, state);
             continue;
         }
         // SAFETY: between REQUEST and DONE it is ours

@@ -5,6 +5,8 @@
 //! |---|---|
 //! | `start` | begins in a process: before `main`, which ranks above 0 never run |
 //! | `kmpc`, `gomp`, `api` | entry points of LLVM's and of GCC's runtime, and `omp_*` |
+//! | `icv` | internal control variables, and the environment's `OMP_*` |
+//! | `output` | what the program has written and not yet handed to the system |
 //! | `refused` | entry points that are there to say that they cannot be right |
 //! | `team` | threads of this process, their stacks, barriers, worksharing within the process |
 //! | `remote` | what a team needs of other ranks: regions, exchanges, tokens, loops, reductions |
@@ -34,8 +36,10 @@ mod api;
 mod calls;
 mod gomp;
 mod heap;
+mod icv;
 mod kmpc;
 mod modules;
+mod output;
 mod raw;
 mod refused;
 mod remote;

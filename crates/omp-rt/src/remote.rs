@@ -12,7 +12,7 @@ use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
-use crate::{alloc, sys, team, track, trap};
+use crate::{alloc, output, sys, team, track, trap};
 
 /// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -44,10 +44,7 @@ pub fn threads() -> usize {
     if agent::attached() {
         return agent::area().threads as usize;
     }
-    let asked = std::env::var("OMP_NUM_THREADS").ok();
-    let asked = asked.and_then(|list| list.split(',').next()?.trim().parse().ok()).filter(|count| *count > 0);
-    // SAFETY: no pointers
-    asked.unwrap_or_else(|| unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize)
+    crate::icv::environment_threads()
 }
 
 /// Regions are counted, so that what is named by number in one is not taken for another's.
@@ -63,7 +60,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     if size() == 1 {
         return;
     }
-    flush_output();
+    output::flush();
     track::stack_floor(sp);
     let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place];
     words.extend(region.args);
@@ -111,7 +108,6 @@ pub fn work() -> ! {
 /// same number on all ranks.
 pub fn exchange(place: u64) {
     if size() > 1 {
-        flush_output();
         synchronize(place, 0, &[], &mut |_, _| {});
     }
 }
@@ -133,7 +129,6 @@ pub fn exchange_with(place: u64, lo: usize, hi: usize, word: usize) -> usize {
     if size() == 1 {
         return word;
     }
-    flush_output();
     let mut got = word;
     if rank() == 0 {
         let words = [word, lo, hi];
@@ -168,12 +163,6 @@ unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
     team::reserve_stack(at, at + piece.len());
     // SAFETY: inside a reserved stack
     unsafe { (at as *mut u8).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
-}
-
-/// What is buffered goes out now: what the program put in order is in order in its output.
-fn flush_output() {
-    // SAFETY: all streams
-    unsafe { libc::fflush(std::ptr::null_mut()) };
 }
 
 /// All ranks' changes to all ranks, in as many rounds as buffers take. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
@@ -375,7 +364,7 @@ fn wait_for_token(token: u64, mode: u64, turn: u64) -> bool {
 /// Publishes what this rank changed and gives the token back; `turn`: whose turn it is from now on.
 pub fn unlock(token: u64, turn: Option<u64>) {
     if size() > 1 {
-        flush_output();
+        output::flush();
         let log = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
         publish();
         drop(log);

@@ -59,8 +59,8 @@ unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mu
         track::start(agent::area().settings & setting::COMPARE != 0);
         if rank > 0 {
             calls::regions_begin();
-            let stack = own_stack();
-            sys::on_stack(stack, serve_rank_0, 0);
+            const STACK: usize = 8 << 20;
+            sys::on_stack(sys::map(STACK) as usize + STACK, serve_rank_0, 0);
         }
         start_server();
         let main: Main = core::mem::transmute(MAIN.load(Ordering::Relaxed));
@@ -68,24 +68,10 @@ unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mu
     }
 }
 
-unsafe extern "C" fn serve_rank_0(_: usize) {
+extern "C" fn serve_rank_0(_: usize) {
     // SAFETY: no other thread is there, and this one's stack is elsewhere
     unsafe { track::clear() };
     remote::work()
-}
-
-/// A stack for this thread alone; its upper end.
-fn own_stack() -> usize {
-    const BYTES: usize = 8 << 20;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: new memory
-    let at =
-        unsafe { sys::raw(libc::SYS_mmap, 0, BYTES, protection as usize, flags as usize, usize::MAX, 0) };
-    if at < 0 {
-        sys::fail(format_args!("no memory for a stack"));
-    }
-    at as usize + BYTES
 }
 
 /// What is loaded, and where, must be the same on all ranks, or a pointer does not mean the same.
