@@ -269,7 +269,9 @@ fn find_libraries() {
         fn __tls_get_addr(index: *const usize) -> *mut u8;
     }
     // A function that the loader defines, and one that the C library does.
-    for (range, inside) in [(&LIBC, libc::atoi as *const () as usize), (&LOADER, __tls_get_addr as *const () as usize)] {
+    for (range, inside) in
+        [(&LIBC, libc::atoi as *const () as usize), (&LOADER, __tls_get_addr as *const () as usize)]
+    {
         let (from, to) = extent(inside);
         range[0].store(from, Ordering::Relaxed);
         range[1].store(to, Ordering::Relaxed);
@@ -316,7 +318,7 @@ fn choose_starting(caller: usize) -> usize {
 
 /// A block in the heap at `base`, 0 if there is no room, and whether it is zero already.
 #[inline]
-fn allocate_in(base: usize, align: usize, bytes: usize) -> (usize, bool) {
+pub fn allocate_in(base: usize, align: usize, bytes: usize) -> (usize, bool) {
     // SAFETY: each heap's exclusion is taken here.
     let from = |heap: &mut Heap| unsafe {
         if align <= 16 { heap.allocate(bytes) } else { heap.aligned(align, bytes) }
@@ -344,7 +346,11 @@ unsafe fn free(block: usize) {
             SERIAL_HEAP if mine == 0 => serial(|heap| heap.free(block)),
             base if base == mine => of_slot(base).free(block),
             base if mine == 0 => serial(|heap| {
-                if ENTERED.load(Ordering::Acquire) == 0 { of_slot(base).free(block) } else { heap.defer(block) }
+                if ENTERED.load(Ordering::Acquire) == 0 {
+                    of_slot(base).free(block)
+                } else {
+                    heap.defer(block)
+                }
             }),
             // What the C library lets go of in our name is not ours to tell other ranks.
             _ if mine == PRIVATE_HEAP => {}

@@ -478,8 +478,10 @@ mod tests {
         let (mut most, mut live) = (0, 0);
         // SAFETY: blocks are used within their sizes.
         unsafe {
-            let fill = |block: usize, bytes: usize, mark: u8| core::ptr::write_bytes(block as *mut u8, mark, bytes);
-            let bytes_of = |block: usize, bytes: usize| core::slice::from_raw_parts(block as *const u8, bytes);
+            let fill =
+                |block: usize, bytes: usize, mark: u8| core::ptr::write_bytes(block as *mut u8, mark, bytes);
+            let bytes_of =
+                |block: usize, bytes: usize| core::slice::from_raw_parts(block as *const u8, bytes);
             for step in 0..200_000u64 {
                 let bytes = match random(20) {
                     0..12 => random(200),
@@ -520,7 +522,10 @@ mod tests {
                     }
                     5..8 if !blocks.is_empty() => {
                         let (block, bytes, mark) = blocks.swap_remove(random(blocks.len() as u64) as usize);
-                        assert!(bytes_of(block, bytes).iter().all(|byte| *byte == mark), "somebody wrote here");
+                        assert!(
+                            bytes_of(block, bytes).iter().all(|byte| *byte == mark),
+                            "somebody wrote here"
+                        );
                         heap.free(block);
                         live -= bytes;
                     }

@@ -99,7 +99,14 @@ unsafe fn fill(pages: usize, bytes: usize, fd: i32, offset: i64) -> bool {
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mmap(address: usize, bytes: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> usize {
+unsafe extern "C" fn mmap(
+    address: usize,
+    bytes: usize,
+    prot: i32,
+    flags: i32,
+    fd: i32,
+    offset: i64,
+) -> usize {
     // SAFETY: the caller's.
     let system = || answer(unsafe { raw::mmap(address, bytes, prot, flags, fd, offset) });
     let ours = owner(address) != 0 && address != 0;
@@ -140,7 +147,14 @@ unsafe extern "C" fn mmap(address: usize, bytes: usize, prot: i32, flags: i32, f
     }
 }
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mmap64(address: usize, bytes: usize, prot: i32, flags: i32, fd: i32, offset: i64) -> usize {
+unsafe extern "C" fn mmap64(
+    address: usize,
+    bytes: usize,
+    prot: i32,
+    flags: i32,
+    fd: i32,
+    offset: i64,
+) -> usize {
     // SAFETY: the caller's.
     unsafe { mmap(address, bytes, prot, flags, fd, offset) }
 }
@@ -197,7 +211,8 @@ unsafe extern "C" fn mremap(address: usize, old: usize, new: usize, flags: i32, 
         if owner(address) == 0 {
             return answer(raw::call(libc::SYS_mremap, [address, old, new, flags as usize, to, 0]));
         }
-        let Some(mark) = Mark::of(address).filter(|_| flags & libc::MREMAP_FIXED == 0 && old != 0 && new != 0)
+        let Some(mark) =
+            Mark::of(address).filter(|_| flags & libc::MREMAP_FIXED == 0 && old != 0 && new != 0)
         else {
             error(libc::EINVAL);
             return FAILED;
@@ -244,11 +259,13 @@ unsafe extern "C" fn madvise(address: usize, bytes: usize, advice: i32) -> i32 {
             libc::MADV_FREE | libc::MADV_REMOVE | libc::MADV_DONTFORK | libc::MADV_MERGEABLE
                 if owner(address) != 0 => {}
             _ => {
-                return answer(raw::call(libc::SYS_madvise, [address, bytes, advice as usize, 0, 0, 0])) as i32;
+                return answer(raw::call(libc::SYS_madvise, [address, bytes, advice as usize, 0, 0, 0]))
+                    as i32;
             }
         }
     }
     0
 }
 
-const _: () = assert!(LEAD.is_multiple_of(16) && size_of::<Mark>() <= LEAD && SERIAL_HEAP.is_multiple_of(PAGE));
+const _: () =
+    assert!(LEAD.is_multiple_of(16) && size_of::<Mark>() <= LEAD && SERIAL_HEAP.is_multiple_of(PAGE));
