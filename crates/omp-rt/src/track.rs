@@ -208,8 +208,8 @@ impl State {
     }
 
     fn stack_floor(&mut self, sp: usize) {
-        if sp < self.floor && self.on_stack(self.floor) {
-            // The rest of this page was not shared when it was last listed.
+        if sp != self.floor && self.on_stack(self.floor) {
+            // The rest of this page was not shared when it was last listed; it stays pending while it is not.
             let mut page = Pages::default();
             page.push(self.floor & !(PAGE - 1), (self.floor & !(PAGE - 1)) + PAGE);
             self.pending.add(&page);

@@ -116,7 +116,7 @@ fn run(compare: bool) {
         );
         let block = alloc::allocate_in(SERIAL_HEAP, 16, 30 * PAGE).0;
         let mut floor = STACK + STACK_PAGES * PAGE;
-        for step in 0..60 {
+        for step in 0..200 {
             if step % 3 == 0 {
                 floor = STACK + random.below(STACK_PAGES * PAGE);
                 state.stack_floor(floor);
