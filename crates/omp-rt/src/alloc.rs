@@ -318,7 +318,7 @@ fn choose_starting(caller: usize) -> usize {
 
 /// A block in the heap at `base`, 0 if there is no room, and whether it is zero already.
 #[inline]
-fn allocate_in(base: usize, align: usize, bytes: usize) -> (usize, bool) {
+pub fn allocate_in(base: usize, align: usize, bytes: usize) -> (usize, bool) {
     // SAFETY: each heap's exclusion is taken here.
     let from = |heap: &mut Heap| unsafe {
         if align <= 16 { heap.allocate(bytes) } else { heap.aligned(align, bytes) }

@@ -272,8 +272,13 @@ fn conflicting(conflict: &Conflict) -> ! {
 
 /// Up to where this rank has applied the log. Held while publishing and applying: one rank's entries are in order.
 static LOG: Mutex<u64> = Mutex::new(0);
-/// Whether this rank has published or applied since the last barrier.
+/// Whether this rank has published or applied since the last barrier, or had rank 0 change its memory.
 static LOGGED: AtomicBool = AtomicBool::new(false);
+
+/// Rank 0's memory was changed for this rank: at the next barrier, rank 0 must look again when all have come.
+pub fn changed_rank_0() {
+    LOGGED.store(true, Ordering::Relaxed);
+}
 
 /// Applies what others published.
 fn catch_up(position: &mut u64) {

@@ -120,6 +120,7 @@ fn carry_out(operation: &Operation, place: usize) -> Done {
             remote::rank()
         ))
     };
+    remote::changed_rank_0();
     copies().insert((place, bytes));
     let now = operation.after(&done);
     // SAFETY: a shared place

@@ -31,7 +31,11 @@ const PATTERNS: [(&str, Change); 8] = [
     ("every second double", |page, seed| (0..256).for_each(|i| double(page, 2 * i, seed))),
     ("half of the doubles, random", |page, seed| {
         let mut state = seed + 1;
-        (0..512).filter(|_| random(&mut state) >> 40 & 1 == 1).collect::<Vec<_>>().iter().for_each(|&i| double(page, i, seed));
+        (0..512)
+            .filter(|_| random(&mut state) >> 40 & 1 == 1)
+            .collect::<Vec<_>>()
+            .iter()
+            .for_each(|&i| double(page, i, seed));
     }),
     ("all doubles", |page, seed| (0..512).for_each(|i| double(page, i, seed))),
     ("1/4 of the bytes, random", |page, seed| {
@@ -58,10 +62,14 @@ fn main() {
     let mut twins: Vec<Page> = vec![[0; PAGE]; PAGES];
     let mut state = 1;
     for page in &mut twins {
-        page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&(random(&mut state) as f64).to_le_bytes()));
+        page.chunks_exact_mut(8)
+            .for_each(|word| word.copy_from_slice(&(random(&mut state) as f64).to_le_bytes()));
     }
     let mut out = vec![0u8; PAGES * PAGE + (1 << 20)];
-    println!("{:<30}{:>10}{:>10}{:>10}{:>12}{:>10}{:>10}", "ns/page", "diff", "encode", "apply", "bytes/page", "enc GB/s", "app GB/s");
+    println!(
+        "{:<30}{:>10}{:>10}{:>10}{:>12}{:>10}{:>10}",
+        "ns/page", "diff", "encode", "apply", "bytes/page", "enc GB/s", "app GB/s"
+    );
     for (name, change) in PATTERNS {
         let mut pages = twins.clone();
         pages.iter_mut().enumerate().for_each(|(i, page)| change(page, i as u64));

@@ -149,7 +149,14 @@ impl<'a> Encoder<'a> {
         self.last.0 = 0;
         Ok(())
     }
-    fn words(&mut self, address: u64, page: &Page, mask: &Mask, words: usize, size: usize) -> Result<(), Full> {
+    fn words(
+        &mut self,
+        address: u64,
+        page: &Page,
+        mask: &Mask,
+        words: usize,
+        size: usize,
+    ) -> Result<(), Full> {
         let out = self.room(size)?;
         out[..8].copy_from_slice(&(address | WORDS).to_le_bytes());
         let (bitmaps, rest) = out[8..].split_at_mut(128);
@@ -314,7 +321,7 @@ impl<'a> Record<'a> {
     }
     /// The bytes of all pages, if they are there as they are.
     pub fn whole(&self) -> Option<&'a [u8]> {
-        matches!(self.body, Change::Whole(_)).then_some(&self.whole[..self.pages as usize * PAGE])
+        matches!(self.body, Change::Whole(_)).then(|| &self.whole[..self.pages as usize * PAGE])
     }
     /// Whether all pages are zero.
     pub fn is_zero(&self) -> bool {

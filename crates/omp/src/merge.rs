@@ -170,15 +170,14 @@ pub fn combine(
         let mut theirs = *twin;
         change.apply(&mut theirs);
         if let Some(at) = mask.and(&taken).and(&diff(&theirs, &combined.page)).first() {
-            let (first, before) =
-                changes[..i].iter().find(|(_, change)| change.mask(twin).0[at / 64] >> (at % 64) & 1 == 1).map_or(
-                    (*rank, *twin),
-                    |(rank, change)| {
-                        let mut page = *twin;
-                        change.apply(&mut page);
-                        (*rank, page)
-                    },
-                );
+            let (first, before) = changes[..i]
+                .iter()
+                .find(|(_, change)| change.mask(twin).0[at / 64] >> (at % 64) & 1 == 1)
+                .map_or((*rank, *twin), |(rank, change)| {
+                    let mut page = *twin;
+                    change.apply(&mut page);
+                    (*rank, page)
+                });
             return Err(Conflict {
                 address: address + at as u64,
                 ranks: [first, *rank],
