@@ -11,6 +11,7 @@
 //! | `message`, `control`, `serve` | what threads ask of rank 0 |
 //! | `agent`, `pace` | the one loop, and when it sleeps |
 //! | `stats` | counters |
+//! | `watchdog` | finds programs that wait for memory to change |
 //! | `sys` | system calls |
 //!
 //! Invariants:
@@ -34,6 +35,7 @@ mod stand_ins;
 mod start;
 mod stats;
 mod sys;
+mod watchdog;
 
 use std::process::ExitCode;
 
