@@ -302,6 +302,23 @@ fn main() {
             "exit" => {
                 program.ask(0, Kind::Exit, &[number(3)], b"");
             }
+            "spin" => {
+                let flag = AtomicU32::new(0);
+                while std::hint::black_box(&flag).load(Ordering::Relaxed) == 0 {}
+            }
+            "compute" => {
+                let begun = Instant::now();
+                let mut sum = 0u64;
+                while begun.elapsed() < Duration::from_secs(number(3)) {
+                    for at in 0..1_000_000_000u64 {
+                        sum = std::hint::black_box(sum ^ at);
+                    }
+                }
+                std::hint::black_box(sum);
+                program.submit(1, 0, 0);
+                program.finish(1);
+                exit(0);
+            }
             "agent" => unsafe {
                 libc::kill(program.area.agent.cast_signed(), libc::SIGKILL);
             },
@@ -310,7 +327,7 @@ fn main() {
         "end" => {
             program.submit(1, 0, 0);
             program.finish(1);
-            unreachable!("one rank never came");
+            assert_eq!(word(2), "compute", "one rank never came");
         }
         // addresses and contents that must be alike
         "same" => {

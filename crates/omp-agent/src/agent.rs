@@ -16,6 +16,7 @@ use crate::net::Net;
 use crate::pace::{Pace, Waiting};
 use crate::serve::{Action, Asker, Server};
 use crate::stats::Counters;
+use crate::watchdog::{self, Verdict, Watch};
 use crate::{child, sys};
 
 /// No thread: nobody waits for the answer.
@@ -45,6 +46,17 @@ impl From<mpi::Error> for End {
     }
 }
 
+/// Whether somebody waits for somebody who will never come.
+struct Watchdog {
+    /// How long a wait is suspicious; zero: none is.
+    after: Duration,
+    /// When this rank's program has last asked for anything.
+    asked: Instant,
+    /// When this rank has last told others that it waits for them.
+    warned: Instant,
+    watch: Option<Watch>,
+}
+
 /// A rank's agent while its program runs.
 pub struct Agent {
     mpi: Mpi,
@@ -70,6 +82,7 @@ pub struct Agent {
     parent: i32,
     counters: Counters,
     submitted: [Instant; 2],
+    watchdog: Watchdog,
     others: Vec<(usize, Vec<u64>)>,
 }
 
@@ -107,6 +120,12 @@ impl Agent {
             parent: sys::parent(),
             counters: Counters::default(),
             submitted: [now; 2],
+            watchdog: Watchdog {
+                after: Duration::from_secs(launch.watchdog),
+                asked: now,
+                warned: now,
+                watch: None,
+            },
             others: Vec::new(),
             mpi,
         };
@@ -146,6 +165,8 @@ impl Agent {
         let mut busy = bell != self.bell;
         if busy {
             self.bell = bell;
+            self.watchdog.asked = Instant::now();
+            self.watchdog.watch = None;
             self.look()?;
         }
         busy |= self.poll_exchanges()?;
@@ -156,7 +177,9 @@ impl Agent {
         if sys::child_may_have_ended() || now - self.glanced > GLANCE {
             self.glanced = now;
             self.glance()?;
+            self.warn(now)?;
         }
+        self.watch(now)?;
         let waiting = Waiting {
             answer: self.taken != 0 || self.serving || self.control.is_sending(),
             exchange: self.exchanges.iter().any(Exchange::is_busy),
@@ -282,7 +305,8 @@ impl Agent {
             }
             What::End => return Err(End::Decided(message.args[0] as u8)),
             What::Ended => self.others.push((rank, crate::launch::read_numbers(&message.data))),
-            What::Ask | What::Answer | What::Fail | What::Leave | What::Waiting => {}
+            What::Waiting => self.suspect(),
+            What::Ask | What::Answer | What::Fail | What::Leave => {}
         }
         Ok(())
     }
@@ -356,6 +380,57 @@ impl Agent {
             return Ok(());
         }
         self.fail(format!("its part of the program {words}"), if status == 0 { 1 } else { status })
+    }
+
+    /// Tells others that this rank has waited for them for long.
+    fn warn(&mut self, now: Instant) -> Result<(), End> {
+        let limit = self.watchdog.after;
+        let waits = |b: &usize| self.exchanges[*b].waits_for_others() && now - self.submitted[*b] > limit;
+        if limit.is_zero() || !(0..2).any(|b| waits(&b)) || now - self.watchdog.warned < limit {
+            return Ok(());
+        }
+        self.watchdog.warned = now;
+        let (me, size) = (self.mpi.rank(), self.mpi.size());
+        let message = Message::new(What::Waiting, me);
+        for rank in (0..size).filter(|rank| *rank != me) {
+            self.control.send(&mut self.mpi, rank, &message)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody waits for this rank: what does its program do?
+    fn suspect(&mut self) {
+        let now = Instant::now();
+        let waits_itself = self.taken != 0 || self.exchanges.iter().any(Exchange::is_busy);
+        if let Some(program) = &self.program
+            && !waits_itself
+            && self.watchdog.watch.is_none()
+            && now - self.watchdog.asked > self.watchdog.after
+        {
+            self.watchdog.watch = Some(Watch::new(program.id(), now));
+        }
+    }
+
+    fn watch(&mut self, now: Instant) -> Result<(), End> {
+        let (Some(watch), Some(program)) = (&mut self.watchdog.watch, &self.program) else { return Ok(()) };
+        match watch.poll(now) {
+            Verdict::Looking => return Ok(()),
+            Verdict::Innocent => self.watchdog.watch = None,
+            Verdict::Waits(address) => {
+                let place = watchdog::place(program.id(), address);
+                let seconds = (now - self.watchdog.asked).as_secs();
+                self.watchdog.watch = None;
+                self.fail(
+                    format!(
+                        "busy waiting on shared memory is not supported: for {seconds} s, while other ranks wait for this one, \
+                         it has read the same memory again and again at {place}, which no other rank can change before this one \
+                         comes to a barrier, a critical section or a lock"
+                    ),
+                    1,
+                )?;
+            }
+        }
+        Ok(())
     }
 
     /// This rank cannot go on; rank 0 ends the run.

@@ -12,6 +12,7 @@
 //! | `agent`, `pace` | the one loop, and when it sleeps |
 //! | `stats` | counters |
 //! | `symbols` | names of addresses |
+//! | `watchdog` | finds programs that wait for memory to change |
 //! | `sys` | system calls |
 //!
 //! Invariants:
@@ -36,6 +37,7 @@ mod start;
 mod stats;
 mod symbols;
 mod sys;
+mod watchdog;
 
 use std::process::ExitCode;
 

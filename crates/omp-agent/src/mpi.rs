@@ -232,7 +232,7 @@ impl Mpi {
     /// Ends MPI in all ranks, which must do the same.
     pub fn finalize(self) {
         // SAFETY: nothing of MPI is used afterwards
-        let c = unsafe { (self.call.finalize)() };
+        unsafe { (self.call.finalize)() };
     }
 
     /// Ends all ranks at once, and this process.

@@ -20,8 +20,8 @@ pub const SEGMENT: usize = 256 << 10;
 mod cost {
     /// Processor time of one message, at either end.
     pub const MESSAGE: u64 = 700;
-    /// Until a message's first byte arrives on the same host, with the other process awake.
-    pub const NEAR: u64 = 2_000;
+    /// Until the other process has seen a message on the same host: it shares processors with a program.
+    pub const NEAR: u64 = 5_000;
     /// The same between hosts.
     pub const FAR: u64 = 15_000;
     /// A thousand bytes between hosts, on a 10 Gbit/s link.
@@ -72,13 +72,15 @@ fn costs(sizes: &[u64], hosts: &[u32]) -> (u64, u64, u64) {
     };
 
     let links = most(&|members, own| (own * (ranks - members)).max((total - own) * members));
-    let direct = latency + cost::MESSAGE * (ranks - 1 + senders) + links + near;
+    let direct = latency + cost::MESSAGE * (ranks - 1 + senders.saturating_sub(1)) + links + near;
 
     let segments = total.div_ceil(SEGMENT as u64).max(senders);
     let segment = (total / senders.max(1)).min(SEGMENT as u64);
     let link = if several { cost::FAR_KILOBYTE } else { cost::NEAR_KILOBYTE };
     let hop = latency + 2 * cost::MESSAGE + bytes(segment, link);
-    let once = if several { bytes(total, cost::FAR_KILOBYTE) } else { 0 };
+    // a link carries all but the block of the rank behind it
+    let carried = total - sizes.iter().min().copied().unwrap_or(0);
+    let once = if several { bytes(carried, cost::FAR_KILOBYTE) } else { 0 };
     let ring = (ranks - 1) * hop + 2 * cost::MESSAGE * segments + once + near;
 
     let rounds = u64::from(usize::BITS - (sizes.len() - 1).leading_zeros());
