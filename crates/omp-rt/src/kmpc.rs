@@ -1,1 +1,255 @@
-//! To come.
+//! Entry points of LLVM's runtime (`__kmpc_*`), by what clang calls them for.
+//!
+//! Every function is given a place (`Ident`) and the calling thread's global number, which is not needed: a thread knows itself.
+
+mod loops;
+mod rest;
+mod sync;
+mod tasks;
+
+use core::ffi::{c_int, c_void};
+
+use crate::remote::Region;
+use crate::team::{self, Frame, here, leave, scratch, thread, unscratch};
+
+/// `ident_t`: where in the source.
+#[repr(C)]
+pub struct Ident {
+    words: [c_int; 4],
+    text: *const u8,
+}
+
+/// Calls the compiler's function: pointers to the global and the team's number, then `count` arguments.
+///
+/// # Safety
+/// The function takes so many, and they are there.
+#[unsafe(naked)]
+pub unsafe extern "C" fn microtask(
+    function: usize,
+    global: *const c_int,
+    number: *const c_int,
+    count: usize,
+    args: *const usize,
+) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rax, rdi", // function
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov r10, rcx", // count
+        "mov r11, r8",  // arguments
+        "lea rcx, [r10 + 1]",
+        "and rcx, -2",
+        "shl rcx, 3",
+        "sub rsp, rcx", // room for all of them: the stack stays a multiple of 16
+        "mov rcx, 4",
+        "2:", // from the fifth on: on the stack
+        "cmp rcx, r10",
+        "jae 3f",
+        "mov rdx, [r11 + rcx * 8]",
+        "mov [rsp + rcx * 8 - 32], rdx",
+        "inc rcx",
+        "jmp 2b",
+        "3:", // the first four: in registers
+        "cmp r10, 1",
+        "jb 4f",
+        "mov rdx, [r11]",
+        "je 4f",
+        "mov rcx, [r11 + 8]",
+        "cmp r10, 3",
+        "jb 4f",
+        "mov r8, [r11 + 16]",
+        "je 4f",
+        "mov r9, [r11 + 24]",
+        "4:",
+        "call rax",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Puts the arguments behind the third into an array and calls `$to(place, count, function, array, frame)`; `frame`: where the caller's stack begins.
+macro_rules! variadic {
+    ($name:ident, $to:path) => {
+        /// Takes any number of arguments.
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rbp",
+                ".cfi_def_cfa_offset 16",
+                ".cfi_offset rbp, -16",
+                "mov rbp, rsp",
+                ".cfi_def_cfa_register rbp",
+                "mov eax, esi",
+                "add rax, 4",
+                "and rax, -2",
+                "shl rax, 3",
+                "sub rsp, rax",
+                "mov [rsp], rcx",
+                "mov [rsp + 8], r8",
+                "mov [rsp + 16], r9",
+                "mov ecx, 3",
+                "2:",
+                "cmp ecx, esi",
+                "jge 3f",
+                "mov rax, [rbp + rcx * 8 - 8]",
+                "mov [rsp + rcx * 8], rax",
+                "inc ecx",
+                "jmp 2b",
+                "3:",
+                "mov rcx, rsp",
+                "lea r8, [rbp + 16]",
+                "call {to}",
+                "leave",
+                ".cfi_def_cfa rsp, 8",
+                "ret",
+                ".cfi_endproc",
+                to = sym $to,
+            )
+        }
+    };
+}
+
+variadic!(__kmpc_fork_call, fork);
+variadic!(__kmpc_fork_teams, fork_teams);
+
+/// A region: the arguments are pointers to what is shared and values of the rest.
+unsafe extern "C" fn fork(place: *const Ident, count: c_int, function: usize, args: *const usize, sp: usize) {
+    let asked = thread().pushed.replace(0);
+    let threads = team::size(asked);
+    if threads == 1 {
+        // SAFETY: as the compiler calls it.
+        return unsafe { alone(function, count as usize, args) };
+    }
+    // SAFETY: the array is on the caller's stack.
+    let args = unsafe { core::slice::from_raw_parts(args, count as usize) };
+    // SAFETY: a constant of the program, if any.
+    let place = unsafe { place.as_ref() }.map_or(0, |place| place.text as usize);
+    team::fork(&Region { function, gomp: false, args, team: threads, place }, sp);
+}
+
+/// A team of one thread.
+unsafe fn alone(function: usize, count: usize, args: *const usize) {
+    serial(|| {
+        let (global, number) = (team::global() as c_int, 0);
+        // SAFETY: the compiler's function, with its arguments.
+        unsafe { microtask(function, &global, &number, count, args) };
+    });
+}
+
+/// Runs `body` as a team of one thread.
+pub fn serial(body: impl FnOnce()) {
+    let frame = Frame::inner(here(), None, 0, 1);
+    // SAFETY: it is left before it is gone.
+    let before = unsafe { team::enter(&frame) };
+    body();
+    team::tasks::wait();
+    // SAFETY: where this thread was before.
+    unsafe { team::enter(before) };
+}
+
+/// A league: its teams one after the other, each of the one thread that serial code is.
+unsafe extern "C" fn fork_teams(
+    _: *const Ident,
+    count: c_int,
+    function: usize,
+    args: *const usize,
+    _: usize,
+) {
+    let (teams, _) = thread().league.replace((0, 0));
+    // SAFETY: this thread's own.
+    let default = unsafe { (*here().icvs()).teams } as usize;
+    let teams = [teams, default, 1].into_iter().find(|n| *n > 0).unwrap_or(1);
+    let frame = here();
+    let around = frame.league.get();
+    for number in 0..teams {
+        frame.league.set((number, teams));
+        let (global, zero) = (team::global() as c_int, 0);
+        // SAFETY: the compiler's function, with its arguments.
+        unsafe { microtask(function, &global, &zero, count as usize, args) };
+    }
+    frame.league.set(around);
+}
+
+/// A region if `condition`; one argument at most.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __kmpc_fork_call_if(
+    place: *const Ident,
+    count: c_int,
+    function: usize,
+    condition: c_int,
+    args: *mut c_void,
+) {
+    let word = [args as usize];
+    let sp = word.as_ptr() as usize;
+    // SAFETY: as the compiler calls it.
+    unsafe {
+        if condition != 0 {
+            fork(place, count, function, word.as_ptr(), sp);
+        } else {
+            thread().pushed.set(0);
+            alone(function, count as usize, word.as_ptr());
+        }
+    }
+}
+
+/// A team of one thread, whose body the caller runs.
+#[unsafe(no_mangle)]
+pub extern "C" fn __kmpc_serialized_parallel(_: *const Ident, _: c_int) {
+    thread().pushed.set(0);
+    let frame = scratch(size_of::<Frame>()).cast::<Frame>();
+    // SAFETY: new memory, which stays until the end of the region.
+    unsafe {
+        frame.write(Frame::inner(here(), None, 0, 1));
+        team::enter(frame);
+    }
+}
+
+/// Its end.
+#[unsafe(no_mangle)]
+pub extern "C" fn __kmpc_end_serialized_parallel(_: *const Ident, _: c_int) {
+    team::tasks::wait();
+    let frame = core::ptr::from_ref(here()).cast_mut();
+    leave();
+    // SAFETY: from `__kmpc_serialized_parallel`.
+    unsafe { unscratch(frame.cast()) };
+}
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_push_num_threads(_: *const Ident, _: c_int, threads: c_int) {
+    thread().pushed.set(threads.max(0) as usize);
+}
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_push_num_threads_strict(
+    place: *const Ident,
+    thread: c_int,
+    threads: c_int,
+    _: c_int,
+    _: *const u8,
+) {
+    __kmpc_push_num_threads(place, thread, threads);
+}
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_pop_num_threads(_: *const Ident, _: c_int) {
+    thread().pushed.set(0);
+}
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_push_proc_bind(_: *const Ident, _: c_int, _: c_int) {}
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_push_num_teams(_: *const Ident, _: c_int, teams: c_int, threads: c_int) {
+    thread().league.set((teams.max(0) as usize, threads.max(0) as usize));
+}
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_push_num_teams_51(_: *const Ident, _: c_int, _: c_int, teams: c_int, threads: c_int) {
+    thread().league.set((teams.max(0) as usize, threads.max(0) as usize));
+}
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_set_thread_limit(_: *const Ident, _: c_int, _: c_int) {}

@@ -15,7 +15,9 @@ pub struct Encoded {
 ///
 /// # Safety
 /// Before `main`, once, by the main thread.
-pub unsafe fn start() {}
+pub unsafe fn start(compare: bool) {
+    let _ = compare;
+}
 
 /// On ranks above 0, once, before the first merge: what is tracked becomes zero, as the twins are.
 ///

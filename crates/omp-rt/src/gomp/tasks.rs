@@ -1,0 +1,300 @@
+//! Tasks, task groups, task loops, and GCC's way of reducing in tasks.
+//!
+//! That way: the compiler describes the variables in an array of words, of which each thread has a part of memory of its own, where its tasks' copies are. Words:
+//! 0 how many variables, 1 bytes of a thread's part, 2 alignment wanted, then where the memory is, 4 the description that was in force before,
+//! 5 for us, 6 where the memory ends; from 7 on three for each variable: its address, where its copy is in a part, one for us.
+
+use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+
+use crate::sys;
+use crate::team::tasks::{self, begin_group, end_group, run};
+use crate::team::{self, here, scratch, unscratch, work};
+
+const FINAL: c_uint = 1 << 1;
+const DEPEND: c_uint = 1 << 3;
+const GRAIN: c_uint = 1 << 9;
+const NO_GROUP: c_uint = 1 << 11;
+const REDUCTION: c_uint = 1 << 12;
+const DETACH: c_uint = 1 << 13;
+const STRICT: c_uint = 1 << 14;
+
+type Body = extern "C" fn(*mut c_void);
+type Copy = extern "C" fn(*mut c_void, *mut c_void);
+
+/// Gives `body` a copy of `data`, which `adjust` may change.
+///
+/// # Safety
+/// The compiler's arguments.
+unsafe fn with_copy(
+    data: *mut c_void,
+    copy: Option<Copy>,
+    bytes: c_long,
+    align: c_long,
+    adjust: impl FnOnce(*mut c_void),
+    body: impl FnOnce(*mut c_void),
+) {
+    let align = (align.max(1) as usize).next_power_of_two();
+    let at = scratch(bytes.max(0) as usize + align);
+    let own = (at as usize).next_multiple_of(align) as *mut c_void;
+    // SAFETY: as the caller says; there is room.
+    unsafe {
+        match copy {
+            Some(copy) => copy(own, data),
+            None => core::ptr::copy_nonoverlapping(data.cast::<u8>(), own.cast(), bytes.max(0) as usize),
+        }
+    }
+    adjust(own);
+    body(own);
+    // SAFETY: from `scratch`.
+    unsafe { unscratch(at) };
+}
+
+#[allow(clippy::too_many_arguments, reason = "the compiler's")]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_task(
+    body: Body,
+    data: *mut c_void,
+    copy: Option<Copy>,
+    bytes: c_long,
+    align: c_long,
+    _: bool,
+    flags: c_uint,
+    _: *mut *mut c_void,
+    _: c_int,
+    event: *mut c_void,
+) {
+    if flags & DEPEND != 0 {
+        tasks::wait();
+    }
+    // SAFETY: the compiler's arguments; a detached task finds its event first in its data.
+    unsafe {
+        if flags & DETACH != 0 {
+            let new = tasks::event();
+            event.cast::<*mut tasks::Event>().write(new);
+            if !data.is_null() {
+                data.cast::<*mut tasks::Event>().write(new);
+            }
+        }
+        run(flags & FINAL != 0, || match copy {
+            Some(_) => with_copy(data, copy, bytes, align, |_| (), |own| body(own)),
+            None => body(data),
+        });
+    }
+}
+
+macro_rules! taskloop {
+    ($name:ident, $t:ty, $up:expr) => {
+        #[allow(clippy::too_many_arguments, reason = "the compiler's")]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(
+            body: Body,
+            data: *mut c_void,
+            copy: Option<Copy>,
+            bytes: c_long,
+            align: c_long,
+            flags: c_uint,
+            tasks: c_ulong,
+            _: c_int,
+            begin: $t,
+            end: $t,
+            step: $t,
+        ) {
+            let up: bool = $up(flags, step);
+            let (span, stride) = if up {
+                (if begin < end { end.wrapping_sub(begin) } else { 0 }, step)
+            } else {
+                (if begin > end { begin.wrapping_sub(end) } else { 0 }, (0 as $t).wrapping_sub(step))
+            };
+            let total = (span as u64).div_ceil((stride as u64).max(1));
+            if flags & NO_GROUP == 0 {
+                begin_group();
+            }
+            // SAFETY: the compiler's arguments; data begins with the bounds, then the description of reductions.
+            unsafe {
+                if flags & REDUCTION != 0 {
+                    GOMP_taskgroup_reduction_register(*data.cast::<*mut usize>().add(2));
+                }
+                let (least, count) = if flags & GRAIN != 0 { (tasks, 0) } else { (0, tasks) };
+                crate::team::tasks::share(total, least, count, flags & STRICT != 0, |first, iterations| {
+                    let at = |number: u64| begin.wrapping_add((number as $t).wrapping_mul(step));
+                    let last = first + iterations == total;
+                    let bounds = [at(first), if last { end } else { at(first + iterations) }];
+                    run(flags & FINAL != 0, || {
+                        let adjust = |own: *mut c_void| own.cast::<[$t; 2]>().write(bounds);
+                        with_copy(data, copy, bytes, align, adjust, |own| body(own));
+                    });
+                });
+            }
+            if flags & NO_GROUP == 0 {
+                end_group();
+            }
+        }
+    };
+}
+taskloop!(GOMP_taskloop, i64, |_, step: i64| step > 0);
+taskloop!(GOMP_taskloop_ull, u64, |flags: c_uint, _| flags & (1 << 8) != 0);
+
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskwait() {
+    tasks::wait();
+}
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskwait_depend(_: *mut *mut c_void) {
+    tasks::wait();
+}
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskwait_depend_nowait(_: *mut *mut c_void) {
+    tasks::wait();
+}
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskyield() {}
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskgroup_start() {
+    begin_group();
+}
+#[unsafe(no_mangle)]
+extern "C" fn GOMP_taskgroup_end() {
+    end_group();
+}
+
+// --- reductions -----------------------------------------------------------------------------------
+
+const PART: usize = 1;
+const MEMORY: usize = 2;
+const BEFORE: usize = 4;
+const OWN: usize = 5;
+const MEMORY_END: usize = 6;
+
+/// Refuses where a region's threads' parts would be on several ranks.
+pub fn within_rank(threads: usize) {
+    if threads > 1 && threads >= crate::remote::size() && crate::remote::size() > 1 {
+        sys::stop(
+            "parallel reduction(task, ...) built by gcc",
+            "it keeps the threads' parts in memory of one process; build with clang, or run with -n 1",
+        );
+    }
+}
+
+/// Gives `threads` their parts.
+///
+/// # Safety
+/// A description.
+pub unsafe fn room(description: *mut usize, threads: usize) {
+    // SAFETY: as the caller says.
+    unsafe {
+        let bytes = *description.add(PART) * threads;
+        let at = sys::map(bytes.max(1)) as usize;
+        *description.add(MEMORY) = at;
+        *description.add(MEMORY_END) = at + bytes;
+        *description.add(BEFORE) = 0;
+        *description.add(OWN) = 1;
+    }
+}
+
+/// # Safety
+/// A description with memory.
+unsafe fn enforce(description: *mut usize) {
+    let frame = here();
+    // SAFETY: as the caller says.
+    unsafe { *description.add(BEFORE) = frame.reductions.replace(description) as usize };
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_taskgroup_reduction_register(description: *mut usize) {
+    // SAFETY: the compiler's description.
+    unsafe {
+        room(description, here().threads.get());
+        enforce(description);
+    }
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_taskgroup_reduction_unregister(description: *mut usize) {
+    // SAFETY: the compiler's description, with memory of `room`.
+    unsafe {
+        let (at, end) = (*description.add(MEMORY), *description.add(MEMORY_END));
+        sys::unmap(at as *mut u8, (end - at).max(1));
+    }
+}
+
+/// What the threads of a team share of the present loop: parts for `reductions`, and `*memory` bytes, whose place is put there.
+///
+/// # Safety
+/// The compiler's arguments, either may be null.
+pub unsafe fn share(reductions: *mut usize, memory: *mut *mut u8) {
+    // SAFETY: as the caller says.
+    unsafe {
+        let frame = here();
+        let bytes = if memory.is_null() { 0 } else { *memory as usize };
+        let alone = frame.team.get().is_none();
+        let parts =
+            if reductions.is_null() || alone { 0 } else { *reductions.add(PART) * frame.threads.get() };
+        let parts_room = parts.next_multiple_of(4096);
+        if parts + bytes > 0 {
+            let at = work::memory(parts_room + bytes);
+            if !memory.is_null() {
+                *memory = at.add(parts_room);
+            }
+            if parts > 0 {
+                *reductions.add(MEMORY) = at as usize;
+                *reductions.add(MEMORY_END) = at as usize + parts;
+                *reductions.add(OWN) = 0;
+            }
+        }
+        if !reductions.is_null() {
+            begin_group();
+            if alone {
+                room(reductions, 1);
+            }
+            enforce(reductions);
+        }
+    }
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
+    let description = here().reductions.get();
+    end_group();
+    // SAFETY: the description in force, from `share`.
+    unsafe {
+        if *description.add(OWN) == 1 {
+            GOMP_taskgroup_reduction_unregister(description);
+        }
+    }
+    if !cancelled {
+        team::barrier();
+    }
+}
+
+/// Puts the calling thread's copies in place of what `pointers` lead to, and behind them the originals of the first `originals`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, pointers: *mut usize) {
+    let frame = here();
+    let number = frame.tid.get();
+    for at in 0..count {
+        // SAFETY: the compiler's arrays; descriptions in force stay.
+        unsafe {
+            let address = *pointers.add(at);
+            let mut description = frame.reductions.get();
+            while !description.is_null() {
+                let (part, memory, end) =
+                    (*description.add(PART), *description.add(MEMORY), *description.add(MEMORY_END));
+                let copied = (memory..end).contains(&address);
+                let entries = (0..*description).map(|i| description.add(7 + 3 * i));
+                let found = entries.map(|e| (*e, *e.add(1))).find(|(original, offset)| {
+                    if copied { (address - memory) % part == *offset } else { *original == address }
+                });
+                if let Some((original, offset)) = found {
+                    *pointers.add(at) = memory + number * part + offset;
+                    if at < originals {
+                        *pointers.add(count + at) = original;
+                    }
+                    break;
+                }
+                if copied {
+                    *pointers.add(at) = memory + number * part + (address - memory) % part;
+                    break;
+                }
+                description = *description.add(BEFORE) as *mut usize;
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What the program has written and not yet handed to the system: C streams, Fortran units, `std::cout`.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::alloc;
+
+/// The function or object `name` of whichever library has it; looked for once.
+fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
+    const NONE: usize = 1;
+    match known.load(Relaxed) {
+        0 => {
+            // SAFETY: a search by name.
+            let found =
+                alloc::privately(|| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }) as usize;
+            known.store(found.max(NONE), Relaxed);
+            Some(found).filter(|at| *at != 0)
+        }
+        NONE => None,
+        at => Some(at),
+    }
+}
+
+/// Hands everything to the system, so that what the program orders is in order.
+pub fn flush() {
+    static UNITS: AtomicUsize = AtomicUsize::new(0);
+    static COUT: AtomicUsize = AtomicUsize::new(0);
+    static FLUSH: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: the C library's, and those of the Fortran and C++ libraries by their documented names; a null unit means all of them.
+    unsafe {
+        if let (Some(cout), Some(flush)) = (find(c"_ZSt4cout", &COUT), find(c"_ZNSo5flushEv", &FLUSH)) {
+            core::mem::transmute::<usize, extern "C" fn(usize) -> *mut c_void>(flush)(cout);
+        }
+        if let Some(units) = find(c"_gfortran_flush_i4", &UNITS) {
+            core::mem::transmute::<usize, extern "C" fn(*const c_int)>(units)(core::ptr::null());
+        }
+        libc::fflush(core::ptr::null_mut());
+    }
+}

@@ -1,0 +1,147 @@
+//! Critical sections and locks.
+//!
+//! The variables that programs keep for locks are shared memory, which is not to change by locking. What is known of a lock stands here, by its address:
+//! the threads of this process exclude each other, then the one that got through asks for the token that all ranks share.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+use super::here;
+use super::sync::Mutex;
+use crate::{output, remote, sys};
+
+/// Of `GOMP_atomic_start`: no address.
+pub const ATOMIC: u64 = 1;
+/// Of a critical section without a name.
+pub const UNNAMED: u64 = 2;
+
+struct Lock {
+    key: AtomicU64,
+    mutex: Mutex,
+    /// Of a nested lock: who has it, plus 1, and how often.
+    owner: AtomicU64,
+    depth: AtomicUsize,
+}
+
+const BITS: u32 = 18;
+static LOCKS: [Lock; 1 << BITS] = [const {
+    Lock { key: AtomicU64::new(0), mutex: Mutex::new(), owner: AtomicU64::new(0), depth: AtomicUsize::new(0) }
+}; 1 << BITS];
+/// Locks that serial code has set and not given back.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+fn find(key: u64) -> &'static Lock {
+    let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;
+    for _ in 0..LOCKS.len() {
+        let lock = &LOCKS[at];
+        match lock.key.load(Acquire) {
+            0 => match lock.key.compare_exchange(0, key, AcqRel, Acquire) {
+                Ok(_) => return lock,
+                Err(other) if other == key => return lock,
+                Err(_) => {}
+            },
+            other if other == key => return lock,
+            _ => {}
+        }
+        at = (at + 1) % LOCKS.len();
+    }
+    sys::stop("locks", "more than 262144 different ones were used")
+}
+
+/// A region of several ranks begins.
+pub fn begin() {
+    if HELD.load(Relaxed) > 0 {
+        sys::stop(
+            "a lock that serial code holds while a region begins",
+            "unset it before the region, or run with -n 1",
+        );
+    }
+}
+
+/// Waits for the lock at `key`.
+pub fn lock(key: u64) {
+    find(key).mutex.lock();
+    granted(key);
+}
+
+fn granted(key: u64) {
+    if here().spread().is_some() {
+        remote::lock(key, None);
+    } else if here().team.get().is_none() {
+        HELD.fetch_add(1, Relaxed);
+    }
+}
+
+/// Whether the lock at `key` was got.
+pub fn try_lock(key: u64) -> bool {
+    let lock = find(key);
+    if !lock.mutex.try_lock() {
+        return false;
+    }
+    if here().spread().is_some() {
+        if !remote::try_lock(key) {
+            lock.mutex.unlock();
+            return false;
+        }
+    } else if here().team.get().is_none() {
+        HELD.fetch_add(1, Relaxed);
+    }
+    true
+}
+
+/// Gives the lock at `key` back.
+pub fn unlock(key: u64) {
+    if here().spread().is_some() {
+        output::flush();
+        remote::unlock(key, None);
+    } else if here().team.get().is_none() {
+        let _ = HELD.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(1));
+    }
+    find(key).mutex.unlock();
+}
+
+/// The calling thread, among those of this process.
+fn caller() -> u64 {
+    // each thread's own frames tell it from others, those of the program's own making included
+    core::ptr::from_ref(super::thread()) as u64
+}
+
+/// Waits for the nested lock at `key`; how often this thread has it now.
+pub fn lock_nested(key: u64) -> usize {
+    let lock = find(key);
+    if lock.owner.load(Acquire) != caller() {
+        lock.mutex.lock();
+        granted(key);
+        lock.owner.store(caller(), Release);
+    }
+    lock.depth.fetch_add(1, Relaxed) + 1
+}
+
+/// As [`lock_nested`] without waiting: 0 if it is another's.
+pub fn try_lock_nested(key: u64) -> usize {
+    let lock = find(key);
+    if lock.owner.load(Acquire) != caller() {
+        if !try_lock(key) {
+            return 0;
+        }
+        lock.owner.store(caller(), Release);
+    }
+    lock.depth.fetch_add(1, Relaxed) + 1
+}
+
+/// Gives the nested lock at `key` back once.
+pub fn unlock_nested(key: u64) {
+    let lock = find(key);
+    if lock.depth.fetch_sub(1, Relaxed) == 1 {
+        lock.owner.store(0, Release);
+        unlock(key);
+    }
+}
+
+/// What `flush` is.
+pub fn flush() {
+    core::sync::atomic::fence(SeqCst);
+    if here().spread().is_some() {
+        output::flush();
+        remote::flush();
+    }
+}

@@ -1,0 +1,150 @@
+//! Threads of this process and their stacks.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+use polyrail_omp::layout::{PAGE, SLOTS, STACK_STRIDE, STACKS, slot};
+
+use super::{frame, sync};
+use crate::{agent, alloc, icv, raw, remote, sys};
+
+/// Threads that there are, the main thread of rank 0 included.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+/// What the threads of the pool wait on: regions begun in the high half, local threads of the present one in the low half.
+static CALL: AtomicU32 = AtomicU32::new(0);
+/// Slots whose stacks are mapped, a bit each.
+static MAPPED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
+
+/// Threads that this process can have in a team.
+pub fn most() -> usize {
+    match remote::size() {
+        1 => SLOTS,
+        size => (SLOTS / size).min(polyrail_omp::area::LOCALS),
+    }
+}
+
+/// The stack of `slot`, mapped if it was not: where it begins and ends.
+pub fn stack(slot: usize) -> (usize, usize) {
+    let end = STACKS + (slot + 1) * STACK_STRIDE;
+    let begin = end - icv::stack_bytes();
+    if MAPPED[slot / 64].fetch_or(1 << (slot % 64), AcqRel) >> (slot % 64) & 1 == 0 {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags =
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK | libc::MAP_FIXED;
+        // SAFETY: the address space of a slot's stack is ours alone (see `layout`)
+        let at = unsafe { raw::mmap(begin, end - begin, protection, flags, -1, 0) };
+        if at < 0 {
+            sys::stop("stacks", "the system has no room for the threads' stacks; lower OMP_STACKSIZE");
+        }
+    }
+    (begin, end)
+}
+
+/// Has other ranks' stacks writable at `lo..hi`.
+pub fn reserve(lo: usize, hi: usize) {
+    for slot in (lo - STACKS) / STACK_STRIDE..=(hi - 1 - STACKS) / STACK_STRIDE {
+        let (begin, _) = stack(slot);
+        if lo < begin && lo >= STACKS + slot * STACK_STRIDE {
+            sys::stop("stacks", "another rank's threads have larger ones; set OMP_STACKSIZE");
+        }
+    }
+}
+
+unsafe extern "C" {
+    /// The C library's; an interposer that the program brings along counts, too.
+    fn pthread_atfork(
+        prepare: Option<extern "C" fn()>,
+        parent: Option<extern "C" fn()>,
+        child: Option<extern "C" fn()>,
+    ) -> i32;
+}
+
+/// A child of `fork` has only the thread that called it.
+extern "C" fn forked() {
+    THREADS.store(0, Relaxed);
+    CALL.store(0, Relaxed);
+    super::TEAM.reset();
+}
+
+/// Makes sure that there are threads for the local numbers up to `count`.
+pub fn ensure(count: usize) {
+    let have = THREADS.load(Relaxed);
+    if have >= count {
+        return;
+    }
+    alloc::privately(|| {
+        let first = if remote::rank() == 0 { 1 } else { 0 };
+        static ONCE: AtomicU32 = AtomicU32::new(0);
+        if ONCE.swap(1, Relaxed) == 0 {
+            // SAFETY: the function stays.
+            unsafe { pthread_atfork(None, None, Some(forked)) };
+        }
+        (have.max(first)..count).for_each(create);
+    });
+    THREADS.store(count, Relaxed);
+}
+
+fn create(local: usize) {
+    let (begin, end) = stack(slot(remote::rank(), local, remote::size()));
+    // SAFETY: plain use of the C library; the stack is the new thread's alone.
+    let failed = unsafe {
+        let mut attributes = core::mem::zeroed::<libc::pthread_attr_t>();
+        libc::pthread_attr_init(&mut attributes);
+        // not the last page: what stands next to a stack's end is its neighbour's beginning
+        libc::pthread_attr_setstack(&mut attributes, begin as *mut c_void, end - begin - PAGE);
+        libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        let mut all = core::mem::zeroed::<libc::sigset_t>();
+        let mut old = core::mem::zeroed::<libc::sigset_t>();
+        // signals to the process are for the main thread, whose stack and whose handlers' data are the program's
+        libc::sigfillset(&mut all);
+        for signal in [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGTRAP,
+            libc::SIGSYS,
+            libc::SIGABRT,
+        ] {
+            libc::sigdelset(&mut all, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        let mut thread = core::mem::zeroed::<libc::pthread_t>();
+        let failed = libc::pthread_create(&mut thread, &attributes, member, local as *mut c_void);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &old, core::ptr::null_mut());
+        failed
+    };
+    if failed != 0 {
+        sys::stop("threads", "the system gives no more of them; ask for fewer (OMP_NUM_THREADS, -t)");
+    }
+}
+
+/// A thread of the pool.
+extern "C" fn member(local: *mut c_void) -> *mut c_void {
+    let local = local as usize;
+    let thread = frame::thread();
+    let mark = 0u8;
+    if agent::attached() {
+        agent::use_slot(local);
+    }
+    thread.local.set(local);
+    thread.pooled.set(true);
+    thread.top.set(core::ptr::from_ref(&mark) as usize & !15);
+    let mut seen = 0;
+    loop {
+        let call = CALL.load(Acquire);
+        if call != seen && local < (call & 0xffff) as usize {
+            super::member(local);
+        } else {
+            sync::until_not(&CALL, call);
+        }
+        seen = call;
+    }
+}
+
+/// Has the threads up to `count` run the team's region.
+pub fn call(count: usize) {
+    let before = CALL.load(Relaxed);
+    CALL.store((before & 0xffff_0000).wrapping_add(1 << 16) | count as u32, Release);
+    sys::wake(&CALL, u32::MAX);
+}

@@ -1,0 +1,79 @@
+//! Reductions whose operator the compiler gives as a function (clang's), and `copyprivate`.
+//!
+//! A thread's private copies are on its stack; the function takes two arrays of pointers to copies, and puts the combination where the first points. Each rank
+//! folds its threads' into its lowest thread's, in order of numbers; the others' stacks are shipped to rank 0 at the same addresses, which folds in order of ranks.
+
+use core::ffi::c_void;
+use core::sync::atomic::Ordering::*;
+
+use polyrail_omp::layout::slot;
+
+use super::{barrier_then, here, local_barrier, stack, thread, work};
+use crate::remote;
+
+/// `lhs op= rhs`, for all variables of a reduction.
+pub type Fold = unsafe extern "C" fn(lhs: *mut c_void, rhs: *mut c_void);
+
+/// Folds all threads' `data` into thread 0's. True for the thread that has the result, which is thread 0.
+///
+/// # Safety
+/// The compiler's arguments. `floor` is below all that `data` leads to on the calling thread's stack.
+pub unsafe fn fold(data: *mut c_void, function: Fold, floor: usize) -> bool {
+    let frame = here();
+    let Some(team) = frame.team.get() else { return true };
+    let number = team.unique(work::construct(frame));
+    let local = thread().local.get();
+    team.pieces[local].store(data as usize, Release);
+    // the last to come does not fold: the lowest does, on its own stack
+    local_barrier(team, || ());
+    if local == 0 {
+        for other in 1..team.locals() {
+            // SAFETY: the others wait until their copies are folded.
+            unsafe { function(data, team.pieces[other].load(Acquire) as *mut c_void) };
+        }
+        if team.ranks() > 1 {
+            if remote::rank() > 0 {
+                remote::give(number, floor, thread().top.get(), data as usize);
+            } else {
+                for rank in 1..team.ranks() {
+                    stack(slot(rank, 0, team.ranks()));
+                    let other = remote::collect(number, rank);
+                    // SAFETY: the piece is where it was on its rank.
+                    unsafe { function(data, other as *mut c_void) };
+                }
+            }
+        }
+    }
+    local_barrier(team, || ());
+    frame.tid.get() == 0
+}
+
+/// Has `data`, which one thread gives (null by the others), read by all: what it leads to is on that thread's stack above `floor`, or shared.
+pub fn copy(data: *mut c_void, floor: usize) -> *mut c_void {
+    let frame = here();
+    let Some(team) = frame.team.get() else { return data };
+    if !data.is_null() {
+        for (word, value) in team.copied.iter().zip([data as usize, floor, thread().top.get()]) {
+            word.store(value, Relaxed);
+        }
+    }
+    barrier_then(|team, place| {
+        if team.ranks() > 1 {
+            let [data, low, high] = [0, 1, 2].map(|word: usize| team.copied[word].load(Relaxed));
+            if remote::rank() > 0 {
+                stack(slot(0, 0, team.ranks()));
+                team.copied[0].store(remote::exchange_with(place, 0, 0, 0), Relaxed);
+            } else {
+                remote::exchange_with(place, low, high, data);
+            }
+        }
+    });
+    team.copied[0].load(Relaxed) as *mut c_void
+}
+
+/// All have copied: the one that gave may go on.
+pub fn copied() {
+    if let Some(team) = here().team.get() {
+        local_barrier(team, || ());
+    }
+}

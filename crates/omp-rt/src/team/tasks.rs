@@ -1,0 +1,213 @@
+//! Tasks. The thread that meets a task carries it out at once, which OpenMP leaves free: so what tasks do is ordered as in serial code, and dependences hold by themselves.
+//! Only a detached task may still be unfinished when its body is through.
+
+use core::cell::Cell;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use super::frame::{Frame, here, scratch, unscratch};
+use crate::sys;
+
+/// A task group.
+pub struct Group {
+    around: *const Group,
+    items: Cell<*mut Item>,
+    count: Cell<usize>,
+    /// What [`Frame::reductions`] was before.
+    reductions: *mut usize,
+}
+
+/// A variable that tasks of a group reduce (clang's).
+struct Item {
+    shared: *mut c_void,
+    copy: *mut c_void,
+    used: bool,
+    spec: Reduction,
+}
+
+/// How clang describes such a variable.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Reduction {
+    /// What is reduced into.
+    pub shared: *mut c_void,
+    /// What the program named.
+    pub original: *mut c_void,
+    /// Bytes.
+    pub bytes: usize,
+    /// Makes a copy what it begins as, given the original; null: zeroes.
+    pub init: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    /// Destroys a copy.
+    pub fini: Option<unsafe extern "C" fn(*mut c_void)>,
+    /// Adds the second to the first.
+    pub combine: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
+    /// Nothing of interest.
+    pub flags: u32,
+}
+
+/// Carries out a task's body.
+pub fn run(is_final: bool, body: impl FnOnce()) {
+    let frame = here();
+    let before = begin(frame, is_final);
+    // SAFETY: this thread's own.
+    let icvs = unsafe { *frame.icvs() };
+    body();
+    // SAFETY: as above.
+    unsafe { *frame.icvs() = icvs };
+    frame.task.set(before);
+}
+
+/// A task's body begins; gives what is to be put back at its end.
+pub fn begin(frame: &Frame, is_final: bool) -> (bool, bool) {
+    let before = frame.task.get();
+    frame.task.set((true, before.1 || is_final));
+    before
+}
+
+/// Waits for detached tasks of the calling thread's region.
+pub fn wait() {
+    let frame = here();
+    loop {
+        match frame.detached.load(Acquire) {
+            0 => return,
+            left => super::sync::until_not(&frame.detached, left),
+        }
+    }
+}
+
+/// What `omp_fulfill_event` is given.
+pub struct Event {
+    waiting: *const AtomicU32,
+}
+
+/// An event that a task of the calling thread's region waits for.
+pub fn event() -> *mut Event {
+    let frame = here();
+    frame.detached.fetch_add(1, Relaxed);
+    super::privates::keep_value(Event { waiting: &frame.detached })
+}
+
+/// The event has happened.
+///
+/// # Safety
+/// It is from [`event`], and has not happened before.
+pub unsafe fn fulfill(event: *mut Event) {
+    // SAFETY: regions wait for their events before they end.
+    let waiting = unsafe { &*(*event).waiting };
+    waiting.fetch_sub(1, Release);
+    sys::wake(waiting, u32::MAX);
+}
+
+// --- groups ---------------------------------------------------------------------------------------
+
+/// A group begins.
+pub fn begin_group() {
+    let frame = here();
+    let group = scratch(size_of::<Group>()).cast::<Group>();
+    let value = Group {
+        around: frame.groups.get(),
+        items: Cell::new(core::ptr::null_mut()),
+        count: Cell::new(0),
+        reductions: frame.reductions.get(),
+    };
+    // SAFETY: new memory.
+    unsafe { group.write(value) };
+    frame.groups.set(group);
+}
+
+/// The innermost group ends: reductions are combined.
+pub fn end_group() {
+    wait();
+    let frame = here();
+    // SAFETY: the group is this thread's, from `begin_group`; so are the items.
+    unsafe {
+        let Some(group) = frame.groups.get().as_ref() else { return };
+        frame.groups.set(group.around);
+        frame.reductions.set(group.reductions);
+        for at in (0..group.count.get()).rev() {
+            let item = &*group.items.get().add(at);
+            if item.used {
+                if let Some(combine) = item.spec.combine {
+                    combine(item.shared, item.copy);
+                }
+                if let Some(fini) = item.spec.fini {
+                    fini(item.copy);
+                }
+            }
+            unscratch(item.copy.cast());
+        }
+        if !group.items.get().is_null() {
+            unscratch(group.items.get().cast());
+        }
+        unscratch(core::ptr::from_ref(group).cast_mut().cast());
+    }
+}
+
+/// The innermost group's tasks reduce these; what tells the group.
+pub fn reductions(specs: impl ExactSizeIterator<Item = Reduction>) -> *const Group {
+    let frame = here();
+    // SAFETY: as in `end_group`.
+    let Some(group) = (unsafe { frame.groups.get().as_ref() }) else { return core::ptr::null() };
+    let count = specs.len();
+    let items = scratch(count * size_of::<Item>()).cast::<Item>();
+    for (at, spec) in specs.enumerate() {
+        let copy = scratch(spec.bytes + 64).cast();
+        // SAFETY: within the memory just had.
+        unsafe { items.add(at).write(Item { shared: spec.shared, copy, used: false, spec }) };
+    }
+    group.items.set(items);
+    group.count.set(count);
+    group
+}
+
+/// The copy that tasks work on of the variable at `data`, in `group` or (null) the innermost that has it.
+///
+/// # Safety
+/// The compiler's arguments.
+pub unsafe fn copy_of(group: *const Group, data: *mut c_void) -> *mut c_void {
+    let mut at = if group.is_null() { here().groups.get() } else { group };
+    // SAFETY: groups around stay longer; the functions are the compiler's.
+    unsafe {
+        while let Some(group) = at.as_ref() {
+            for i in 0..group.count.get() {
+                let item = &mut *group.items.get().add(i);
+                if [item.shared, item.copy, item.spec.original].contains(&data) {
+                    if !core::mem::replace(&mut item.used, true) {
+                        match item.spec.init {
+                            Some(init) => {
+                                let original = item.spec.original;
+                                init(item.copy, if original.is_null() { item.shared } else { original });
+                            }
+                            None => core::ptr::write_bytes(item.copy.cast::<u8>(), 0, item.spec.bytes),
+                        }
+                    }
+                    return item.copy;
+                }
+            }
+            at = group.around;
+        }
+    }
+    data
+}
+
+/// Shares out `total` iterations in tasks: calls `task` with each one's first iteration and how many. `size`: iterations of a task at least; `tasks`: how many of them
+/// (0: not said, both); `exact`: as many iterations as `size` says.
+pub fn share(total: u64, size: u64, tasks: u64, exact: bool, mut task: impl FnMut(u64, u64)) {
+    if size > 0 && exact {
+        let mut first = 0;
+        while first < total {
+            task(first, size.min(total - first));
+            first += size;
+        }
+        return;
+    }
+    let count = match (size, tasks) {
+        (0, 0) => (here().threads.get() as u64).min(total),
+        (0, tasks) => tasks.min(total),
+        (size, _) => (total / size).max(1),
+    };
+    for number in 0..count {
+        let (first, iterations) = super::work::block(total, number, count);
+        task(first, iterations);
+    }
+}
