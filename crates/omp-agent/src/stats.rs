@@ -119,11 +119,15 @@ impl Report {
             let named = symbols.as_mut().and_then(|symbols| symbols.name(*function));
             line.name = match (function, named) {
                 (0, _) => "all others".into(),
-                (_, Some(name)) => name,
-                (function, None) => format!("{function:#x}"),
+                // where debugging information says it
+                (_, Some(name)) if name.contains(" at ") || line.place.is_empty() => name,
+                (_, Some(name)) => format!("{name} at {}", line.place),
+                (function, None) if line.place.is_empty() => format!("{function:#x}"),
+                (_, None) => line.place.clone(),
             };
         }
-        let mut lines: Vec<Line> = lines.into_values().collect();
+        // what is counted before the first region begins is serial code's waiting
+        let mut lines: Vec<Line> = lines.into_values().filter(|line| line.sum(Count::Regions) > 0).collect();
         lines.sort_by_key(|line| std::cmp::Reverse(line.sum(Count::Whole) + line.sum(Count::Beginning)));
         Self { lines, hosts: launch.hosts.clone(), threads: launch.threads }
     }
@@ -176,7 +180,7 @@ impl Report {
                 time(Count::Whole) - (own.iter().sum::<f64>() - begin) - locks / self.threads as f64;
             let _ = writeln!(
                 text,
-                "{:>9} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.1} {:>6}  {}{}",
+                "{:>9} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.1} {:>6}  {}",
                 line.of(0, Count::Regions),
                 time(Count::Whole) + begin,
                 compute.max(0.0),
@@ -190,18 +194,17 @@ impl Report {
                 line.sum(Count::BytesOut) as f64 / 1e6,
                 line.of(0, Count::Exchanges),
                 line.name,
-                line.place,
             );
         }
         text
     }
 }
 
-/// LLVM's `;file;function;line;column;;` as ` (file:line)`.
+/// LLVM's `;file;function;line;column;;` as `file:line`.
 fn where_it_is(place: &str) -> String {
     match *place.split(';').collect::<Vec<_>>() {
         [_, file, _, line, ..] if file != "unknown" && !file.is_empty() => {
-            format!(" ({}:{line})", file.rsplit('/').next().unwrap_or(file))
+            format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
         }
         _ => String::new(),
     }
@@ -259,7 +262,7 @@ mod tests {
         assert_eq!(lines[0], "polyrail omp: 2 ranks of 2 threads on a, b");
         let words: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(words[..3], ["3", "3.000", "1.500"], "{text}");
-        assert!(lines[2].ends_with("0x20 (b.c:12)") && lines.len() == 4, "{text}");
+        assert!(lines[2].ends_with("  b.c:12") && lines.len() == 4, "{text}");
         assert!(lines[2].contains(" 10.0 "), "bytes are all ranks': {text}");
         let json = report.json();
         assert_eq!(json["regions"][0]["ranks"][1]["whole_ns"], 2 * second);
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn where_a_region_is() {
-        assert_eq!(where_it_is(";x.c;f;3;4;;"), " (x.c:3)");
+        assert_eq!(where_it_is(";x.c;f;3;4;;"), "x.c:3");
         assert_eq!(where_it_is(";unknown;unknown;0;0;;"), "");
         assert_eq!(where_it_is(""), "");
     }
