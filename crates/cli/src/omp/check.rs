@@ -46,25 +46,26 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether the program can be run.
+    /// Whether all that the program uses works.
     pub fn is_fine(&self) -> bool {
         self.refused.is_empty() && self.entries.values().all(|(state, _)| *state == State::Works)
     }
 
-    /// Why it cannot, a line each.
-    pub fn problems(&self) -> String {
-        let mut text = format!("{} cannot be run over several processes:", self.program.display());
-        for why in &self.refused {
-            let _ = write!(text, "\n  {why}");
-        }
-        for ((file, name), (state, about)) in &self.entries {
-            let _ = match state {
-                State::Works => Ok(()),
-                State::Refused => write!(text, "\n  {file} uses {name}: {about}"),
-                State::Unknown => write!(text, "\n  {file} uses {name}, which polyrail omp does not know"),
-            };
-        }
-        text
+    /// Why it cannot even be started, a line each.
+    pub fn obstacles(&self) -> Option<String> {
+        let lines: String = self.refused.iter().map(|why| format!("\n  {why}")).collect();
+        (!lines.is_empty())
+            .then(|| format!("{} cannot be run over several processes:{lines}", self.program.display()))
+    }
+
+    /// What ends the run when it is reached, a line each.
+    pub fn warnings(&self) -> Vec<String> {
+        let warning = |((file, name), (state, about)): (&(String, String), &(State, String))| match state {
+            State::Works => None,
+            State::Refused => Some(format!("{file} uses {name}, which is not supported: {about}")),
+            State::Unknown => Some(format!("{file} uses {name}, which polyrail omp does not know")),
+        };
+        self.entries.iter().filter_map(warning).collect()
     }
 
     /// All of it.
@@ -85,12 +86,17 @@ impl Report {
         for note in &self.notes {
             let _ = writeln!(text, "note      {note}");
         }
-        if self.is_fine() {
-            text += "can be run over several processes\n";
-        } else {
-            let _ = writeln!(text, "{}", self.problems());
+        for warning in self.warnings() {
+            let _ = writeln!(text, "warning   {warning}");
         }
-        text
+        let verdict = match self.obstacles() {
+            Some(obstacles) => obstacles,
+            None if self.is_fine() => "can be run over several processes".into(),
+            None => {
+                "can be run over several processes as long as it does not come to what is warned of".into()
+            }
+        };
+        text + &verdict + "\n"
     }
 }
 
@@ -267,15 +273,17 @@ mod tests {
         let program =
             build(&dir, "int work(void); int main(void) { work(); }", &[&link, "-ll", &library]).unwrap();
         let found = report(&program);
-        assert!(found.problems().contains("libl.so uses GOMP_barrier"), "{}", found.text());
+        assert!(found.warnings()[0].starts_with("libl.so uses GOMP_barrier"), "{}", found.text());
         fs::remove_file(dir.path().join("libl.so")).unwrap();
-        assert!(report(&program).problems().contains("needs libl.so, which the system does not find"));
+        assert!(
+            report(&program).obstacles().unwrap().contains("needs libl.so, which the system does not find")
+        );
     }
 
     #[test]
     fn what_cannot_be_run_is_refused_with_the_reason() {
         let dir = tempfile::tempdir().unwrap();
-        let why = |program: &Path| report(program).problems();
+        let why = |program: &Path| report(program).obstacles().unwrap();
         if let Some(program) = build(&dir, PARALLEL, &["-fopenmp", "-static"]) {
             assert!(why(&program).contains("runtime is linked into it"), "{}", why(&program));
         }

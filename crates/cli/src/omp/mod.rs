@@ -27,7 +27,7 @@ const AGENT: &str = "polyrail-omp-agent";
     override_usage = "polyrail omp [OPTIONS] [-n RANKS] PROGRAM [ARGUMENTS]...\n       \
                       polyrail omp [OPTIONS] [MPIEXEC'S OWN ARGUMENTS]... -- PROGRAM [ARGUMENTS]...\n       \
                       polyrail omp --check PROGRAM",
-    after_help = "Exit status: the program's own; 125 if nothing was started; with --check 1 if the program cannot be run so."
+    after_help = "Exit status: the program's own; 125 if nothing was started; with --check 1 if not all that the program uses is supported."
 )]
 pub struct Args {
     /// How many processes to run the program on
@@ -102,8 +102,8 @@ fn look(args: &Args) -> Result<ExitCode, Error> {
 fn run(args: &Args) -> Result<ExitCode, Error> {
     let job = Job::parse(&args.rest)?;
     let report = check::check(&job.program, polyrail_omp::ENTRIES).map_err(Error::Check)?;
-    if !report.is_fine() {
-        return Err(Error::Check(report.problems()));
+    if let Some(obstacles) = report.obstacles() {
+        return Err(Error::Check(obstacles));
     }
     let provider = match args.no_provider {
         true => None,
@@ -116,8 +116,8 @@ fn run(args: &Args) -> Result<ExitCode, Error> {
         println!("{}", environment::quoted(&command));
         return Ok(ExitCode::SUCCESS);
     }
-    for note in &report.notes {
-        eprintln!("polyrail omp: {note}");
+    for note in report.notes.iter().chain(&report.warnings()) {
+        eprintln!("polyrail omp: warning: {note}");
     }
     let held = signals::hold().map_err(|source| error::Error::Signals { source })?;
     let start = |source| error::Error::Start { mpiexec: mpiexec.path.clone(), source };
