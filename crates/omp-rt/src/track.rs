@@ -23,7 +23,7 @@ use areas::{Areas, Kind};
 use watch::{Pages, Watch};
 
 /// From so many pages on, one request that lets them be written costs less than a fault for each.
-const MANY: u64 = 8;
+const MANY: usize = 8;
 /// So many bytes are copied to memory and twin while they are in the cache.
 const PART: usize = 64 << 10;
 
@@ -330,19 +330,20 @@ impl State {
     }
 
     unsafe fn merge(&mut self, blobs: &[&[u8]], own: usize, frontier: u64) -> Result<(), Conflict> {
-        check(blobs, frontier, self).map_err(refused)?;
         let mut written = Pages::default();
+        check(blobs, frontier, self, |step| match step {
+            Step::One(rank, _) if *rank as usize == own => {}
+            Step::One(_, record) => {
+                written.push(record.address as usize, record.address as usize + record.pages as usize * PAGE);
+            }
+            Step::Many(address, _) => written.push(*address as usize, *address as usize + PAGE),
+        })
+        .map_err(refused)?;
+        self.release(&written);
         visit(blobs, frontier, |step| {
             match step {
-                Step::One(rank, record) => {
-                    let from = record.address as usize;
-                    let theirs = rank as usize != own;
-                    if theirs {
-                        written.push(from, from + record.pages as usize * PAGE);
-                    }
-                    // SAFETY: the check found it shared; nobody else uses it, says the caller.
-                    unsafe { self.take(&record, theirs) };
-                }
+                // SAFETY: the check found it shared; nobody else uses it, says the caller.
+                Step::One(rank, record) => unsafe { self.take(&record, rank as usize != own) },
                 Step::Many(address, changes) => {
                     let at = address as usize;
                     let combined = combine(address, self.twin(address), changes, Some(own as u32))
@@ -351,10 +352,7 @@ impl State {
                     // SAFETY: as above.
                     unsafe {
                         *page_mut(self.twin_at(at)) = combined.page;
-                        if !combined.others.is_empty() {
-                            written.push(at, at + PAGE);
-                            combined.others.copy(&combined.page, page_mut(at));
-                        }
+                        combined.others.copy(&combined.page, page_mut(at));
                     }
                 }
             }
@@ -371,11 +369,6 @@ impl State {
         let bytes = record.pages as usize * PAGE;
         let Some(place) = self.areas.find(from, bytes) else { return };
         self.used(from);
-        if theirs && place.watched && record.pages >= MANY {
-            if let Some(watch) = &self.watch {
-                watch.release(from, from + bytes);
-            }
-        }
         // SAFETY: the caller's.
         unsafe {
             if let Some(whole) = record.whole() {
@@ -393,9 +386,9 @@ impl State {
                 core::ptr::write_bytes(place.twin(from) as *mut u8, 0, bytes);
             } else {
                 let change = record.change(0);
-                change.apply(page_mut(place.twin(from)));
+                change.blend(page_mut(place.twin(from)));
                 if theirs {
-                    change.apply(page_mut(from));
+                    change.blend(page_mut(from));
                 }
             }
         }
@@ -405,6 +398,15 @@ impl State {
         let inside = address.wrapping_sub(SLOT_HEAPS);
         if inside < SLOTS * SLOT_HEAP_BYTES {
             alloc::seen(inside / SLOT_HEAP_BYTES);
+        }
+    }
+    /// Lets long runs of pages be written without a fault each.
+    fn release(&self, written: &Pages) {
+        let Some(watch) = &self.watch else { return };
+        for &(from, to) in written.runs().iter().filter(|(from, to)| to - from >= MANY * PAGE) {
+            if self.areas.find(from, to - from).is_some_and(|place| place.watched) {
+                watch.release(from, to);
+            }
         }
     }
     /// What others changed is not to be listed as written here; if more was written meanwhile, that is.
@@ -441,7 +443,7 @@ impl State {
             // SAFETY: shared, so mapped, and so are twins.
             let (now, twin) = unsafe { (page(at), page(place.twin(at))) };
             let mut theirs = *twin;
-            change.apply(&mut theirs);
+            change.blend(&mut theirs);
             let mut both = diff(now, twin).and(&change.mask(twin)).and(&diff(now, &theirs));
             if let Some(part) = self.part(at) {
                 both = both.and(&part);
@@ -462,7 +464,7 @@ impl State {
             // SAFETY: as above. Memory is changed by the byte, twins under the state's lock only. That the page is listed as written costs one comparison;
             // protecting it again could lose what other threads write meanwhile.
             unsafe {
-                change.apply(page_mut(self.twin_at(at)));
+                change.blend(page_mut(self.twin_at(at)));
                 change.apply(page_mut(at));
             }
             Ok(())

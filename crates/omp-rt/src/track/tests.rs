@@ -274,3 +274,101 @@ fn what_is_agreed_upon_is_what_each_byte_says() {
     run(true);
     run(false);
 }
+
+/// `cargo test --release -p polyrail-omp-rt -- --ignored --nocapture figures`
+#[test]
+#[ignore = "prints figures, needs 5 GB"]
+fn figures() {
+    use std::time::Instant;
+    const GIB: usize = 1 << 30;
+    fn time<R>(name: &str, bytes: usize, f: impl FnOnce() -> R) -> R {
+        let begin = Instant::now();
+        let result = f();
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("{name:<60}{:>10.3} ms{:>8.2} GB/s", seconds * 1e3, bytes as f64 / seconds / 1e9);
+        result
+    }
+    // SAFETY: the test's own memory, and this thread is alone.
+    unsafe {
+        let mut state = State::new(Areas::default(), false);
+        let block = alloc::allocate_in(SERIAL_HEAP, 16, GIB).0;
+        let touch = |step: usize, seed: usize| {
+            if step == 0 {
+                for at in (block..block + GIB).step_by(8) {
+                    *(at as *mut f64) = at as f64 + seed as f64 * 1e-3;
+                }
+                return;
+            }
+            for at in (block..block + GIB).step_by(step) {
+                ((at + 16 * (seed % 7)) as *mut u64)
+                    .write_volatile((at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) as u64);
+            }
+        };
+        let mut out = vec![0u8; GIB + (64 << 20)];
+        out.fill(1);
+        time("touch all, for the first time", GIB, || touch(8, 0));
+        time("collect all, for the first time", GIB, || state.collect());
+        println!("  {} pages pending", state.pending.count());
+        let mut round = |state: &mut State, what: &str| {
+            let encoded = time(&format!("encode {what}"), GIB, || state.encode(&mut out));
+            assert_eq!(encoded.frontier, u64::MAX);
+            println!("  {} MB", encoded.bytes / 1_000_000);
+            time(&format!("merge, of this rank: {what}"), GIB, || {
+                state.merge(&[&out[..encoded.bytes]], 0, u64::MAX)
+            })
+            .expect("alone");
+            encoded.bytes
+        };
+        round(&mut state, "all, twins untouched");
+        (0..3).for_each(|_| time("collect, clean, huge pages", GIB, || state.collect()));
+        assert_eq!(state.pending.count(), 0);
+        time("touch a page in each 2 MiB", GIB, || touch(2 << 20, 1));
+        time("collect", GIB, || state.collect());
+        round(&mut state, "a word in each 2 MiB");
+        (0..3).for_each(|_| time("collect, clean, small pages", GIB, || state.collect()));
+        for (what, step) in [
+            ("every word", 8),
+            ("every word, a double that grows", 0),
+            ("every second word", 16),
+            ("a word in each page", 4096),
+            ("a word in each 16th page", 65536),
+        ] {
+            for seed in 2..4 {
+                time(&format!("touch {what}"), GIB, || touch(step, seed));
+                time("collect", GIB, || state.collect());
+                round(&mut state, what);
+            }
+        }
+        let bytes = {
+            touch(8, 9);
+            state.collect();
+            round(&mut state, "every word")
+        };
+        let blob = out[..bytes].to_vec();
+        touch(8, 10);
+        state.collect();
+        let mut round = |state: &mut State, what: &str| {
+            let encoded = state.encode(&mut out);
+            state.merge(&[&out[..encoded.bytes]], 0, u64::MAX).expect("alone");
+            time(&format!("merge, of another rank: {what}"), GIB, || state.merge(&[&[], &blob], 0, u64::MAX))
+                .expect("alone");
+            time("collect", GIB, || state.collect());
+            println!("  {} pages pending", state.pending.count());
+        };
+        round(&mut state, "every word");
+        round(&mut state, "every word, again");
+        let other = SLOT_HEAPS + SLOT_HEAP_BYTES * 8;
+        let mut moved = vec![0u8; GIB + PAGE];
+        let mut encoder = Encoder::new(&mut moved);
+        for at in (0..GIB).step_by(PAGE) {
+            encoder.page((other + at) as u64, page(block + at), &Mask::ALL, false).expect("room");
+        }
+        let moved_bytes = encoder.bytes();
+        alloc::seen(8);
+        state.refresh();
+        time("merge, of another rank: every word, untouched so far", GIB, || {
+            state.merge(&[&[], &moved[..moved_bytes]], 0, u64::MAX)
+        })
+        .expect("alone");
+    }
+}
