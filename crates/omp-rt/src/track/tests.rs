@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use polyrail_omp::blob::Reader;
+use polyrail_omp::merge::word;
 
 const BASE: usize = 0x6100_0000_0000;
 const PAGES: usize = 200;
@@ -115,11 +116,9 @@ fn run(compare: bool) {
             "this kernel cannot watch; the test of comparison says enough"
         );
         let block = alloc::allocate_in(SERIAL_HEAP, 16, 30 * PAGE).0;
-        let mut floor = STACK + STACK_PAGES * PAGE;
         for step in 0..200 {
             if step % 3 == 0 {
-                floor = STACK + random.below(STACK_PAGES * PAGE);
-                state.stack_floor(floor);
+                state.stack_floor(STACK + random.below(STACK_PAGES * PAGE));
             }
             let own = step % 2;
             let mut other = Other(BTreeMap::new());
