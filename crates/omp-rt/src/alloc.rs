@@ -13,6 +13,8 @@
 
 mod exports;
 mod map;
+#[cfg(test)]
+pub mod tests;
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -116,7 +116,7 @@ fn run(compare: bool) {
             "this kernel cannot watch; the test of comparison says enough"
         );
         let block = alloc::allocate_in(SERIAL_HEAP, 16, 30 * PAGE).0;
-        for step in 0..200 {
+        for step in 0..60 {
             if step % 3 == 0 {
                 state.stack_floor(STACK + random.below(STACK_PAGES * PAGE));
             }
@@ -270,6 +270,7 @@ unsafe fn published(state: &mut State) {
 
 #[test]
 fn what_is_agreed_upon_is_what_each_byte_says() {
+    let _alone = alloc::tests::alone();
     run(true);
     run(false);
 }
@@ -278,6 +279,7 @@ fn what_is_agreed_upon_is_what_each_byte_says() {
 #[test]
 #[ignore = "prints figures, needs 5 GB"]
 fn figures() {
+    let _alone = alloc::tests::alone();
     use std::time::Instant;
     const GIB: usize = 1 << 30;
     fn time<R>(name: &str, bytes: usize, f: impl FnOnce() -> R) -> R {
