@@ -5,6 +5,7 @@
 
 mod apply;
 mod areas;
+mod hot;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -21,6 +22,7 @@ use polyrail_omp::merge::{Conflict, Twins};
 use crate::alloc;
 use crate::raw::{self, Lock};
 use areas::{Areas, Kind};
+use hot::Hot;
 use watch::{Pages, Watch};
 
 /// How far an encoding came.
@@ -35,6 +37,7 @@ pub struct Encoded {
 struct State {
     areas: Areas,
     watch: Option<Watch>,
+    hot: Hot,
     pending: Pages,
     /// The main stack's area.
     stack: Range<usize>,
@@ -175,7 +178,7 @@ impl State {
             .for_each(|area| pending.push(area.from, area.to));
         let stack =
             areas.list.iter().find(|area| area.kind == Kind::Stack).map_or(0..0, |area| area.from..area.to);
-        Self { areas, watch, pending, stack, floor: usize::MAX }
+        Self { areas, watch, hot: Hot::default(), pending, stack, floor: usize::MAX }
     }
 
     unsafe fn clear(&mut self) {
@@ -204,6 +207,7 @@ impl State {
                 watch.scan(from, to, |_, _| {});
             }
         }
+        self.hot.reset(false);
         self.pending = Pages::default();
     }
 
@@ -238,6 +242,7 @@ impl State {
 
     fn collect(&mut self) {
         self.refresh();
+        self.hot.begin();
         let mut found = Pages::default();
         for area in &self.areas.list {
             let from = if area.kind == Kind::Stack {
@@ -246,7 +251,9 @@ impl State {
                 area.from
             };
             let scanned = match &mut self.watch {
-                Some(watch) if area.watched => watch.scan(from, area.to, |from, to| found.push(from, to)),
+                Some(watch) if area.watched => {
+                    self.hot.scan(watch, from, area.to, |from, to| found.push(from, to), true)
+                }
                 _ => false,
             };
             if scanned {
@@ -258,6 +265,9 @@ impl State {
                     found.push(at, at + PAGE);
                 }
             }
+        }
+        if let Some(watch) = &self.watch {
+            self.hot.found(watch, &found);
         }
         self.pending.add(&found);
     }
@@ -278,7 +288,7 @@ impl State {
         out: &mut [u8],
         all_exact: bool,
         mut look: impl FnMut(usize) -> &'a Page,
-        mut encoded: impl FnMut(usize, &Mask),
+        mut encoded: impl FnMut(usize, usize, &Mask),
     ) -> Encoded {
         let mut encoder = Encoder::new(out);
         let end = self.pending.each(|at| {
@@ -292,7 +302,7 @@ impl State {
             if encoder.page(at as u64, contents, &mask, all_exact || part.is_some()).is_err() {
                 return ControlFlow::Break(at as u64);
             }
-            encoded(twin, &mask);
+            encoded(at, twin, &mask);
             ControlFlow::Continue(())
         });
         let frontier = end.break_value().unwrap_or(u64::MAX);
@@ -300,9 +310,19 @@ impl State {
     }
     fn encode(&self, out: &mut [u8]) -> Encoded {
         // SAFETY: what is pending is of an area, which is mapped.
-        self.encode_with(out, false, |at| unsafe { page(at) }, |_, _| {})
+        self.encode_with(
+            out,
+            false,
+            |at| unsafe { page(at) },
+            |at, _, mask| {
+                if !mask.is_empty() {
+                    self.hot.changed(at);
+                }
+            },
+        )
     }
     fn publish(&mut self, out: &mut [u8]) -> Encoded {
+        self.hot.reset(true);
         let mut copy = [0; PAGE];
         let copy = &raw mut copy;
         let encoded = self.encode_with(
@@ -317,7 +337,7 @@ impl State {
                 }
             },
             // SAFETY: twins are mapped and changed under the state's lock only.
-            |twin, mask| unsafe { mask.copy(&*copy, page_mut(twin)) },
+            |_, twin, mask| unsafe { mask.copy(&*copy, page_mut(twin)) },
         );
         self.done(encoded.frontier);
         encoded

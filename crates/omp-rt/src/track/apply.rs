@@ -110,9 +110,15 @@ impl State {
                 (to, next) = (run.1, next + 1);
             }
             if place.watched {
-                watch.scan(from, to, |from, to| {
-                    written.missing(&mut at, from, to, |from, to| found.push(from, to))
-                });
+                self.hot.scan(
+                    watch,
+                    from,
+                    to,
+                    |from, to| {
+                        written.missing(&mut at, from, to, |from, to| found.push(from, to));
+                    },
+                    false,
+                );
             }
         }
         self.pending.add(&found);

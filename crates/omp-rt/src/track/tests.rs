@@ -195,16 +195,12 @@ fn run(compare: bool) {
         assert_eq!(peek(SMALL.0), 0);
         assert_eq!(alloc::high(SERIAL_HEAP), SERIAL_HEAP + crate::heap::RESERVED, "as if it had never begun");
     }
-    for (address, bytes) in [
-        (BASE, PAGES * PAGE),
-        (STACK, STACK_PAGES * PAGE),
-        (SMALL.0 & !(PAGE - 1), 2 * PAGE),
-        (SERIAL_HEAP + TWIN_OFFSET, SERIAL_HEAP_BYTES),
-        (SLOT_HEAPS + TWIN_OFFSET, SLOTS * SLOT_HEAP_BYTES),
-        (OTHER_TWINS, (PAGES + STACK_PAGES + 2) * PAGE),
-    ] {
+    for (address, bytes) in
+        [(BASE, PAGES * PAGE), (STACK, STACK_PAGES * PAGE), (SMALL.0 & !(PAGE - 1), 2 * PAGE)]
+    {
         unmap(address, bytes);
     }
+    drop_twins((PAGES + STACK_PAGES + 2) * PAGE);
 }
 
 /// Nothing is applied if two ranks wrote one byte differently.
@@ -275,6 +271,70 @@ fn what_is_agreed_upon_is_what_each_byte_says() {
     run(false);
 }
 
+/// What becomes of memory that is written all over, and then is not any more.
+#[test]
+fn memory_that_is_written_all_over_is_compared() {
+    let _alone = alloc::tests::alone();
+    const HOT: usize = 0x6200_0000_0000;
+    const BYTES: usize = 4 << 20;
+    raw::reserve(HOT, BYTES);
+    let mut state = State::new(Areas::new(vec![(HOT, HOT + BYTES)], None), false);
+    let mut other = Other(BTreeMap::new());
+    // SAFETY: the test's own mappings, and this thread is alone.
+    unsafe {
+        for step in 0..3 {
+            for at in (HOT..HOT + BYTES).step_by(8) {
+                *(at as *mut usize) = at * 31 + step;
+            }
+            state.collect();
+            assert!(state.pending.count() >= BYTES / PAGE);
+            exchange(&mut state, &mut other, 0, 1 << 20).expect("alone");
+            assert_eq!(state.pending.count(), 0);
+        }
+        if state.watch.is_some() {
+            assert_eq!(state.hot.count(), 2);
+        }
+        for step in 0..6 {
+            let at = HOT + step * 300 * PAGE;
+            poke(at + 4000, !peek(at + 4000));
+            state.collect();
+            other.page(&state, at)[7] = step as u8;
+            other.page(&state, at + PAGE).fill(step as u8);
+            exchange(&mut state, &mut other, 1, 1 << 20).expect("no byte is written by both");
+            assert_eq!(*state.twin(at as u64), *page(at));
+            assert_eq!(
+                (peek(at + 7), peek(at + PAGE), peek(at + PAGE + 4095)),
+                (step as u8, step as u8, step as u8)
+            );
+            assert_eq!(*state.twin((at + PAGE) as u64), *page(at + PAGE));
+            if step >= 3 {
+                break;
+            }
+        }
+        for _ in 0..2 {
+            state.collect();
+            exchange(&mut state, &mut other, 0, 1 << 20).expect("alone");
+        }
+        assert_eq!(state.hot.count(), 0, "watched again");
+        if state.watch.is_some() {
+            state.collect();
+            assert_eq!(state.pending.count(), 0);
+            poke(HOT + BYTES - 1, 7);
+            state.collect();
+            assert_eq!(state.pending.count(), 1);
+        }
+    }
+    drop_twins(BYTES);
+    unmap(HOT, BYTES);
+}
+
+/// So that the next test's tracker finds their place free.
+fn drop_twins(fixed: usize) {
+    unmap(SERIAL_HEAP + TWIN_OFFSET, SERIAL_HEAP_BYTES);
+    unmap(SLOT_HEAPS + TWIN_OFFSET, SLOTS * SLOT_HEAP_BYTES);
+    unmap(OTHER_TWINS, fixed);
+}
+
 /// `cargo test --release -p polyrail-omp-rt -- --ignored --nocapture figures`
 #[test]
 #[ignore = "prints figures, needs 5 GB"]
@@ -334,7 +394,7 @@ fn figures() {
             ("a word in each page", 4096),
             ("a word in each 16th page", 65536),
         ] {
-            for seed in 2..4 {
+            for seed in 2..5 {
                 time(&format!("touch {what}"), GIB, || touch(step, seed));
                 time("collect", GIB, || state.collect());
                 round(&mut state, what);
@@ -371,5 +431,6 @@ fn figures() {
             state.merge(&[&[], &moved[..moved_bytes]], 0, u64::MAX)
         })
         .expect("alone");
+        drop_twins(0);
     }
 }
