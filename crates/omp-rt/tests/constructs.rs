@@ -91,6 +91,19 @@ fn stand_ins() {
     }
 }
 
+/// What clang 19 calls and the runtime of clang 14, which is what there is to compare with, has not.
+fn newer() {
+    let out = directory().join("newer/libnewer.so");
+    std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+    let source = out.with_extension("c");
+    std::fs::write(&source, "void __kmpc_dispatch_deinit(void *place, int thread) {}\n\
+         void __kmpc_omp_wait_deps(void *, int, int, void *, int, void *);\n\
+         void __kmpc_omp_taskwait_deps_51(void *place, int thread, int n, void *deps, int m, void *more, int nowait) {\n\
+         __kmpc_omp_wait_deps(place, thread, n, deps, m, more); }\n").unwrap();
+    let made = Command::new("cc").args(["-shared", "-o"]).args([&out, &source]).status();
+    assert!(made.unwrap().success());
+}
+
 /// Where clang 14's `omp.h` is, for compilers that have none of their own; alone in a directory.
 fn header() -> Option<PathBuf> {
     let resources = Command::new("clang-14").arg("-print-resource-dir").output().ok()?.stdout;
@@ -160,9 +173,13 @@ impl Program {
             "libomp.so.5" => build.args(["-fopenmp=libomp", "-I"]).arg(header?),
             _ => build.arg("-fopenmp"),
         };
-        // compilers without a runtime of their own take the one that there is
+        if compiler.runtime == "libomp.so.5" {
+            let newer = directory().join("newer");
+            build.arg("-latomic").arg("-L/usr/lib/llvm-14/lib").arg("-L").arg(&newer);
+            build.arg(format!("-Wl,-rpath,{}", newer.display()));
+        }
         if compiler.name == "clang-19" {
-            build.arg("-L/usr/lib/llvm-14/lib");
+            build.arg("-lnewer");
         }
         let output = build.output().unwrap();
         Some(match output.status.success() {
@@ -212,6 +229,7 @@ fn run(mut command: Command, program: &Program) -> Said {
 #[test]
 fn constructs_do_what_they_do_elsewhere() {
     stand_ins();
+    newer();
     let header = header();
     let work: Mutex<Vec<(Program, &Compiler)>> = Mutex::new(
         programs()
