@@ -286,3 +286,79 @@ fn constructs_do_what_they_do_elsewhere() {
         eprintln!("SKIPPED: {} is not installed", compiler.name);
     }
 }
+
+fn exported(library: &Path) -> Option<BTreeSet<String>> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    let names = text.lines().filter_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
+        // versions and local symbols are no entry points
+        [_, kind, name] if kind != "A" && kind != "d" => Some(name.split('@').next()?.to_owned()),
+        _ => None,
+    });
+    Some(names.collect())
+}
+
+/// One name that falls through to another runtime would make a program hang, or be wrong.
+#[test]
+fn every_entry_point_is_defined() {
+    let list = include_str!("../../omp/src/entries.txt");
+    let names: Vec<&str> = list.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert!(names.is_sorted(), "entries.txt is not sorted");
+    let Some(ours) = exported(&runtime()) else {
+        eprintln!("SKIPPED: nm is not installed");
+        return;
+    };
+    let missing: Vec<&&str> = names.iter().filter(|name| !ours.contains(**name)).collect();
+    assert!(missing.is_empty(), "in the list, not in the library: {missing:?}");
+    let known: BTreeSet<&str> = names.iter().copied().collect();
+    for library in ["libgomp.so.1", "libomp.so.5"] {
+        let Some(theirs) = exported(&Path::new("/usr/lib/x86_64-linux-gnu").join(library)) else { continue };
+        let unknown: Vec<&String> = theirs.iter().filter(|name| !known.contains(name.as_str())).collect();
+        assert!(unknown.is_empty(), "{library} has, the list has not: {unknown:?}");
+    }
+}
+
+/// A program that calls what cannot be right ends with a reason.
+#[test]
+fn what_is_refused_says_why() {
+    stand_ins();
+    let source = directory().join("refused.c");
+    std::fs::write(&source, "int acc_get_num_devices(int); int main(void) { return acc_get_num_devices(0); }\n").unwrap();
+    let out = directory().join("refused");
+    let stand_in = directory().join("stand-ins/libgomp.so.1");
+    let made = Command::new("cc")
+        .args([Path::new("-Wl,--unresolved-symbols=ignore-all"), Path::new("-o"), &out, &source, &stand_in])
+        .status();
+    assert!(made.unwrap().success());
+    let output = preloaded(&out, &COMPILERS[0], 1).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text, "polyrail omp: acc_get_num_devices: OpenACC is not OpenMP: build without -fopenacc\n");
+}
+
+/// Every call of a program to an OpenMP runtime must reach ours, even where the real one is loaded, too.
+#[test]
+fn all_calls_reach_this_runtime() {
+    stand_ins();
+    newer();
+    let header = header();
+    let mut program = programs().into_iter().find(|p| p.name == "single.c").expect("the program");
+    program.env.clear();
+    for compiler in &COMPILERS {
+        let Some(Ok(path)) = program.build(compiler, header.as_deref()) else { continue };
+        let mut command = plain(&path, compiler, 2);
+        let output =
+            command.env("LD_PRELOAD", runtime()).env("LD_DEBUG", "bindings").env("LD_BIND_NOW", "1").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        let from = format!("binding file {} [0] to ", path.display());
+        let calls: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_once(&from).map(|(_, rest)| rest))
+            .filter(|rest| ["`__kmpc_", "`GOMP_", "`omp_"].iter().any(|name| rest.contains(name)))
+            .collect();
+        assert!(!calls.is_empty(), "{text}");
+        for call in calls {
+            assert!(call.contains("libpolyrail_omp_rt.so"), "{}: {call}", compiler.name);
+        }
+    }
+}
