@@ -16,7 +16,8 @@ fn main() {
             assert_eq!(state, "works", "{line}");
         }
     }
-    let out = std::path::PathBuf::from(std::env::var("OUT_DIR").expect("cargo says where")).join("refused.rs");
+    let out =
+        std::path::PathBuf::from(std::env::var("OUT_DIR").expect("cargo says where")).join("refused.rs");
     let code = format!("stubs! {{\n{stubs}}}\nconst REASONS: &[(&str, &str)] = &[\n{reasons}];\n");
     std::fs::write(out, code).expect("the generated code");
 }

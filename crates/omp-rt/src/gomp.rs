@@ -16,7 +16,14 @@ use crate::team::{self, here};
 type Body = extern "C" fn(*mut c_void);
 
 /// A region, which begins with `plan` if there is one. `sp`: the caller's frames are above.
-fn fork(body: Body, data: *mut c_void, threads: c_uint, plan: Option<Plan>, reductions: *mut usize, sp: usize) {
+fn fork(
+    body: Body,
+    data: *mut c_void,
+    threads: c_uint,
+    plan: Option<Plan>,
+    reductions: *mut usize,
+    sp: usize,
+) {
     let team = team::size(threads as usize);
     if team == 1 {
         return serial(|| {

@@ -125,7 +125,9 @@ pub fn processors() -> usize {
 
 /// Threads that the environment asks for: the first number of `OMP_NUM_THREADS`, or the processors. For where no agent says.
 pub fn environment_threads() -> usize {
-    variable(c"OMP_NUM_THREADS").and_then(|text| number(text).0).map_or_else(processors, |n| n.max(1) as usize)
+    variable(c"OMP_NUM_THREADS")
+        .and_then(|text| number(text).0)
+        .map_or_else(processors, |n| n.max(1) as usize)
 }
 
 /// The text of an environment variable, without blanks around it.
@@ -139,13 +141,17 @@ pub fn variable(name: &CStr) -> Option<&'static [u8]> {
 fn number(text: &[u8]) -> (Option<u64>, &[u8]) {
     let text = text.trim_ascii_start();
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
-    let value = text[..digits].iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')));
+    let value =
+        text[..digits].iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b - b'0')));
     (value.filter(|_| digits > 0), text[digits..].trim_ascii_start())
 }
 
 /// Whether `text` says yes.
 pub fn is_true(text: &[u8]) -> bool {
-    text.eq_ignore_ascii_case(b"true") || text == b"1" || text.eq_ignore_ascii_case(b"yes") || text.eq_ignore_ascii_case(b"on")
+    text.eq_ignore_ascii_case(b"true")
+        || text == b"1"
+        || text.eq_ignore_ascii_case(b"yes")
+        || text.eq_ignore_ascii_case(b"on")
 }
 
 fn environment() {
@@ -177,7 +183,10 @@ fn environment() {
     if let Some(n) = variable(c"OMP_THREAD_LIMIT").and_then(|text| number(text).0) {
         LIMIT.store(n.clamp(1, i32::MAX as u64) as u32, Relaxed);
     }
-    if let Some(text) = variable(c"OMP_STACKSIZE").or_else(|| variable(c"GOMP_STACKSIZE")).or_else(|| variable(c"KMP_STACKSIZE")) {
+    if let Some(text) = variable(c"OMP_STACKSIZE")
+        .or_else(|| variable(c"GOMP_STACKSIZE"))
+        .or_else(|| variable(c"KMP_STACKSIZE"))
+    {
         let (value, unit) = number(text);
         let shift = match unit.first().map(u8::to_ascii_lowercase) {
             Some(b'b') => 0,
@@ -188,8 +197,11 @@ fn environment() {
         STACK.store((value.unwrap_or(0) << shift) as usize, Relaxed);
     }
     if let Some(text) = variable(c"OMP_PROC_BIND") {
-        let kinds: [(&[u8], i32); 5] = [(b"true", 1), (b"primary", 2), (b"master", 2), (b"close", 3), (b"spread", 4)];
-        let kind = kinds.iter().find(|(name, _)| text.len() >= name.len() && text[..name.len()].eq_ignore_ascii_case(name));
+        let kinds: [(&[u8], i32); 5] =
+            [(b"true", 1), (b"primary", 2), (b"master", 2), (b"close", 3), (b"spread", 4)];
+        let kind = kinds
+            .iter()
+            .find(|(name, _)| text.len() >= name.len() && text[..name.len()].eq_ignore_ascii_case(name));
         BIND.store(kind.map_or(0, |k| k.1), Relaxed);
     }
 }
@@ -206,7 +218,8 @@ fn schedule(text: &[u8], icvs: &mut Icvs) {
         Some(comma) => (kind[..comma].trim_ascii(), number(&kind[comma + 1..]).0),
         None => (kind, None),
     };
-    let kinds: [(&[u8], u32); 4] = [(b"static", STATIC), (b"dynamic", DYNAMIC), (b"guided", GUIDED), (b"auto", AUTO)];
+    let kinds: [(&[u8], u32); 4] =
+        [(b"static", STATIC), (b"dynamic", DYNAMIC), (b"guided", GUIDED), (b"auto", AUTO)];
     if let Some((_, code)) = kinds.iter().find(|(name, _)| kind.eq_ignore_ascii_case(name)) {
         icvs.schedule = code | modifier;
         let least = u64::from(matches!(*code, DYNAMIC | GUIDED));

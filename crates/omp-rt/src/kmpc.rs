@@ -158,7 +158,13 @@ pub fn serial(body: impl FnOnce()) {
 }
 
 /// A league: its teams one after the other, each of the one thread that serial code is.
-unsafe extern "C" fn fork_teams(_: *const Ident, count: c_int, function: usize, args: *const usize, _: usize) {
+unsafe extern "C" fn fork_teams(
+    _: *const Ident,
+    count: c_int,
+    function: usize,
+    args: *const usize,
+    _: usize,
+) {
     let (teams, _) = thread().league.replace((0, 0));
     // SAFETY: this thread's own.
     let default = unsafe { (*here().icvs()).teams } as usize;

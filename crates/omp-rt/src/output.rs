@@ -11,7 +11,8 @@ fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
     match known.load(Relaxed) {
         0 => {
             // SAFETY: a search by name.
-            let found = alloc::privately(|| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }) as usize;
+            let found =
+                alloc::privately(|| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }) as usize;
             known.store(found.max(NONE), Relaxed);
             Some(found).filter(|at| *at != 0)
         }

@@ -203,7 +203,9 @@ fn member(local: usize) {
     } else {
         let number = frame.tid.get() as i32;
         // SAFETY: the compiler's function, with the arguments that it was begun with.
-        unsafe { crate::kmpc::microtask(region.function, &number, &number, region.args.len(), region.args.as_ptr()) };
+        unsafe {
+            crate::kmpc::microtask(region.function, &number, &number, region.args.len(), region.args.as_ptr())
+        };
     }
     tasks::wait();
     // SAFETY: where this thread was before.

@@ -82,7 +82,12 @@ pub unsafe extern "C" fn omp_aligned_calloc(
     }
 }
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn omp_realloc(at: *mut c_void, bytes: usize, allocator: usize, _: usize) -> *mut c_void {
+pub unsafe extern "C" fn omp_realloc(
+    at: *mut c_void,
+    bytes: usize,
+    allocator: usize,
+    _: usize,
+) -> *mut c_void {
     // SAFETY: the C library's contract.
     unsafe {
         let align = alignment(allocator);
@@ -110,7 +115,8 @@ pub extern "C" fn omp_init_allocator(_: usize, count: c_int, traits: *const [usi
         1.. => unsafe { core::slice::from_raw_parts(traits, count as usize) },
         _ => &[],
     };
-    let align = traits.iter().find(|[key, _]| *key as u32 as usize == ALIGNMENT).map_or(1, |[_, value]| *value);
+    let align =
+        traits.iter().find(|[key, _]| *key as u32 as usize == ALIGNMENT).map_or(1, |[_, value]| *value);
     ALIGNED + align.max(1).next_power_of_two().trailing_zeros().min(40) as usize
 }
 #[unsafe(no_mangle)]

@@ -76,7 +76,13 @@ unsafe extern "C" fn omp_target_memset(at: *mut c_void, byte: c_int, bytes: usiz
     at
 }
 #[unsafe(no_mangle)]
-extern "C" fn omp_target_associate_ptr(_: *const c_void, _: *const c_void, _: usize, _: usize, _: c_int) -> c_int {
+extern "C" fn omp_target_associate_ptr(
+    _: *const c_void,
+    _: *const c_void,
+    _: usize,
+    _: usize,
+    _: c_int,
+) -> c_int {
     INVALID
 }
 #[unsafe(no_mangle)]

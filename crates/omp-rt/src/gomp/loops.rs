@@ -289,7 +289,11 @@ extern "C" fn GOMP_sections_start(count: c_uint) -> c_uint {
     GOMP_sections_next()
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn GOMP_sections2_start(count: c_uint, reductions: *mut usize, memory: *mut *mut u8) -> c_uint {
+unsafe extern "C" fn GOMP_sections2_start(
+    count: c_uint,
+    reductions: *mut usize,
+    memory: *mut *mut u8,
+) -> c_uint {
     work::start(sections(count));
     // SAFETY: the compiler's arguments.
     unsafe { tasks::share(reductions, memory) };

@@ -226,7 +226,8 @@ pub unsafe fn share(reductions: *mut usize, memory: *mut *mut u8) {
         let frame = here();
         let bytes = if memory.is_null() { 0 } else { *memory as usize };
         let alone = frame.team.get().is_none();
-        let parts = if reductions.is_null() || alone { 0 } else { *reductions.add(PART) * frame.threads.get() };
+        let parts =
+            if reductions.is_null() || alone { 0 } else { *reductions.add(PART) * frame.threads.get() };
         let parts_room = parts.next_multiple_of(4096);
         if parts + bytes > 0 {
             let at = work::memory(parts_room + bytes);

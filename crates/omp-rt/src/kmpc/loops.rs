@@ -183,7 +183,8 @@ fn narrow_both<T: Counter>(bounds: &Bounds<T>, team_high: *mut T, code: c_int, s
     unsafe {
         let mut league_last = 0;
         let mut stride = *bounds.stride;
-        let league = Bounds { last: &mut league_last, low: bounds.low, high: bounds.high, stride: &mut stride };
+        let league =
+            Bounds { last: &mut league_last, low: bounds.low, high: bounds.high, stride: &mut stride };
         league.narrow(TEAM_BLOCKS, step, 1, members(frame, TEAM_BLOCKS));
         *team_high = *bounds.high;
         bounds.narrow(code, step, chunk, (frame.tid.get() as u64, frame.threads.get() as u64));
@@ -261,7 +262,13 @@ macro_rules! entries {
             step: $s,
             chunk: $s,
         ) {
-            narrow_both(&Bounds { last, low, high, stride }, team_high, code, i64::from(step), i64::from(chunk));
+            narrow_both(
+                &Bounds { last, low, high, stride },
+                team_high,
+                code,
+                i64::from(step),
+                i64::from(chunk),
+            );
         }
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $team(
@@ -324,20 +331,48 @@ macro_rules! entries {
     };
 }
 entries!(
-    i32, i32, __kmpc_for_static_init_4, __kmpc_dist_for_static_init_4, __kmpc_team_static_init_4,
-    __kmpc_dispatch_init_4, __kmpc_dist_dispatch_init_4, __kmpc_dispatch_next_4, __kmpc_dispatch_fini_4
+    i32,
+    i32,
+    __kmpc_for_static_init_4,
+    __kmpc_dist_for_static_init_4,
+    __kmpc_team_static_init_4,
+    __kmpc_dispatch_init_4,
+    __kmpc_dist_dispatch_init_4,
+    __kmpc_dispatch_next_4,
+    __kmpc_dispatch_fini_4
 );
 entries!(
-    u32, i32, __kmpc_for_static_init_4u, __kmpc_dist_for_static_init_4u, __kmpc_team_static_init_4u,
-    __kmpc_dispatch_init_4u, __kmpc_dist_dispatch_init_4u, __kmpc_dispatch_next_4u, __kmpc_dispatch_fini_4u
+    u32,
+    i32,
+    __kmpc_for_static_init_4u,
+    __kmpc_dist_for_static_init_4u,
+    __kmpc_team_static_init_4u,
+    __kmpc_dispatch_init_4u,
+    __kmpc_dist_dispatch_init_4u,
+    __kmpc_dispatch_next_4u,
+    __kmpc_dispatch_fini_4u
 );
 entries!(
-    i64, i64, __kmpc_for_static_init_8, __kmpc_dist_for_static_init_8, __kmpc_team_static_init_8,
-    __kmpc_dispatch_init_8, __kmpc_dist_dispatch_init_8, __kmpc_dispatch_next_8, __kmpc_dispatch_fini_8
+    i64,
+    i64,
+    __kmpc_for_static_init_8,
+    __kmpc_dist_for_static_init_8,
+    __kmpc_team_static_init_8,
+    __kmpc_dispatch_init_8,
+    __kmpc_dist_dispatch_init_8,
+    __kmpc_dispatch_next_8,
+    __kmpc_dispatch_fini_8
 );
 entries!(
-    u64, i64, __kmpc_for_static_init_8u, __kmpc_dist_for_static_init_8u, __kmpc_team_static_init_8u,
-    __kmpc_dispatch_init_8u, __kmpc_dist_dispatch_init_8u, __kmpc_dispatch_next_8u, __kmpc_dispatch_fini_8u
+    u64,
+    i64,
+    __kmpc_for_static_init_8u,
+    __kmpc_dist_for_static_init_8u,
+    __kmpc_team_static_init_8u,
+    __kmpc_dispatch_init_8u,
+    __kmpc_dist_dispatch_init_8u,
+    __kmpc_dispatch_next_8u,
+    __kmpc_dispatch_fini_8u
 );
 
 #[unsafe(no_mangle)]

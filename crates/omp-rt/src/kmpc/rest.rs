@@ -161,7 +161,12 @@ unsafe extern "C" fn __kmpc_alloc(_: c_int, bytes: usize, allocator: usize) -> *
     unsafe { memory::omp_alloc(bytes, allocator) }
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __kmpc_aligned_alloc(_: c_int, align: usize, bytes: usize, allocator: usize) -> *mut c_void {
+unsafe extern "C" fn __kmpc_aligned_alloc(
+    _: c_int,
+    align: usize,
+    bytes: usize,
+    allocator: usize,
+) -> *mut c_void {
     // SAFETY: as that.
     unsafe { memory::omp_aligned_alloc(align, bytes, allocator) }
 }
@@ -187,7 +192,12 @@ unsafe extern "C" fn __kmpc_free(_: c_int, at: *mut c_void, allocator: usize) {
     unsafe { memory::omp_free(at, allocator) };
 }
 #[unsafe(no_mangle)]
-extern "C" fn __kmpc_init_allocator(_: c_int, space: usize, count: c_int, traits: *const [usize; 2]) -> usize {
+extern "C" fn __kmpc_init_allocator(
+    _: c_int,
+    space: usize,
+    count: c_int,
+    traits: *const [usize; 2],
+) -> usize {
     memory::omp_init_allocator(space, count, traits)
 }
 #[unsafe(no_mangle)]

@@ -233,7 +233,11 @@ unsafe extern "C" fn __kmpc_taskloop_5(
         let (least, count) = (if sizes == 1 { size } else { 0 }, if sizes == 2 { size } else { 0 });
         tasks::share(total, least, count, exact != 0, |first, iterations| {
             let own = scratch(size_of::<Head>() + bytes).cast::<Head>();
-            own.write(Head { around: (false, false), event: core::ptr::null_mut(), ..core::ptr::read(head(task)) });
+            own.write(Head {
+                around: (false, false),
+                event: core::ptr::null_mut(),
+                ..core::ptr::read(head(task))
+            });
             let own = own.add(1).cast::<Task>();
             core::ptr::copy_nonoverlapping(task.cast::<u8>(), own.cast(), bytes);
             if !(*task).shared.is_null() {
@@ -269,7 +273,9 @@ unsafe extern "C" fn __kmpc_taskloop(
     copy: Option<Copy>,
 ) {
     // SAFETY: as that.
-    unsafe { __kmpc_taskloop_5(place, thread, task, condition, low, high, step, no_group, sizes, size, 0, copy) };
+    unsafe {
+        __kmpc_taskloop_5(place, thread, task, condition, low, high, step, no_group, sizes, size, 0, copy)
+    };
 }
 
 // --- reductions -----------------------------------------------------------------------------------

@@ -218,7 +218,10 @@ pub fn scratch(bytes: usize) -> *mut u8 {
     let at = thread.next.get();
     let end = at + size_of::<Block>() + bytes.next_multiple_of(16);
     if bytes > SCRATCH || end > thread.end.get() {
-        sys::fail("tasks", "a thread has more than 1 GiB of copies for unfinished tasks; pass big data by reference");
+        sys::fail(
+            "tasks",
+            "a thread has more than 1 GiB of copies for unfinished tasks; pass big data by reference",
+        );
     }
     let block = at as *mut Block;
     // SAFETY: within this thread's mapping.

@@ -50,7 +50,10 @@ fn find(key: u64) -> &'static Lock {
 /// A region of several ranks begins.
 pub fn begin() {
     if HELD.load(Relaxed) > 0 {
-        sys::fail("a lock that serial code holds while a region begins", "unset it before the region, or run with -n 1");
+        sys::fail(
+            "a lock that serial code holds while a region begins",
+            "unset it before the region, or run with -n 1",
+        );
     }
 }
 

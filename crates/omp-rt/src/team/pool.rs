@@ -34,7 +34,11 @@ pub fn stack(slot: usize) -> (usize, usize) {
                 begin as *mut c_void,
                 end - begin,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK | libc::MAP_FIXED,
+                libc::MAP_PRIVATE
+                    | libc::MAP_ANONYMOUS
+                    | libc::MAP_NORESERVE
+                    | libc::MAP_STACK
+                    | libc::MAP_FIXED,
                 -1,
                 0,
             )
@@ -93,7 +97,15 @@ fn create(local: usize) {
         let mut old = core::mem::zeroed::<libc::sigset_t>();
         // signals to the process are for the main thread, whose stack and whose handlers' data are the program's
         libc::sigfillset(&mut all);
-        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT] {
+        for signal in [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGILL,
+            libc::SIGTRAP,
+            libc::SIGSYS,
+            libc::SIGABRT,
+        ] {
             libc::sigdelset(&mut all, signal);
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);

@@ -67,7 +67,12 @@ fn variable(original: *mut c_void, bytes: Option<usize>, constructor: Option<Con
     }
     if at.is_null() {
         let next = VARIABLES.load(Acquire);
-        at = keep_value(Variable { original: original as usize, constructor, image: core::ptr::null_mut(), next });
+        at = keep_value(Variable {
+            original: original as usize,
+            constructor,
+            image: core::ptr::null_mut(),
+            next,
+        });
         VARIABLES.store(at, Release);
     }
     // SAFETY: under the mutex; the original has so many bytes.

@@ -254,7 +254,8 @@ impl Loop {
                 (at == 0 && range.1 > 0).then_some(range)
             }
             Kind::Static => {
-                let first = at.checked_mul(threads)?.checked_add(tid)?.checked_mul(chunk).filter(|f| *f < total)?;
+                let first =
+                    at.checked_mul(threads)?.checked_add(tid)?.checked_mul(chunk).filter(|f| *f < total)?;
                 Some((first, chunk.min(total - first)))
             }
             _ => {
@@ -331,7 +332,9 @@ fn pass_turn(team: &Team, work: &mut Loop, turn: u64) {
 fn with_ordered(f: impl FnOnce(&Team, &mut Loop)) {
     let frame = here();
     let mut work = frame.work.get();
-    if let (Some(team), true, true, false) = (frame.team.get(), work.plan.ordered, work.live, frame.doacross.get()) {
+    if let (Some(team), true, true, false) =
+        (frame.team.get(), work.plan.ordered, work.live, frame.doacross.get())
+    {
         f(team, &mut work);
         frame.work.set(work);
     }
