@@ -187,7 +187,7 @@ fn shared(team: &Team, number: u64) -> &Shared {
     &team.works[(number % RING as u64) as usize]
 }
 
-/// What the threads share of construct `number`, which the calling one comes to.
+/// What the threads share of construct `number`, which the calling one comes to. Each construct that has a number is come to and left, or the next with its place in the ring waits.
 fn come(team: &Team, number: u64) -> &Shared {
     let shared = shared(team, number);
     if shared.number.load(Acquire) != number {
@@ -216,7 +216,7 @@ pub fn construct(frame: &Frame) -> u64 {
 pub fn start(plan: Plan) {
     let frame = here();
     let number = construct(frame);
-    if let Some(team) = frame.team.get() {
+    if let Some(team) = frame.team.get().filter(|team| team.ranks() == 1) {
         come(team, number);
     }
     frame.work.set(Loop { plan: plan.decided(frame), number, live: true, ..Loop::NONE });
@@ -290,9 +290,9 @@ pub fn end() {
     if core::mem::replace(&mut work.live, false) {
         frame.work.set(work);
         match frame.team.get() {
-            Some(team) => go(team, work.number),
+            Some(team) if team.ranks() == 1 => go(team, work.number),
             None if work.memory.0 > 0 => sys::unmap(work.memory.0 as *mut u8, work.memory.1),
-            None => {}
+            _ => {}
         }
     }
 }
