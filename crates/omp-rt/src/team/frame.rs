@@ -212,7 +212,7 @@ struct Block {
 }
 
 /// Bytes of a thread's scratch memory.
-const SCRATCH: usize = 1 << 30;
+const SCRATCH: usize = 256 << 20;
 
 /// Memory of this thread alone, given back in about the reverse order. 16 bytes aligned, not zeroed.
 pub fn scratch(bytes: usize) -> *mut u8 {
@@ -227,7 +227,7 @@ pub fn scratch(bytes: usize) -> *mut u8 {
     if bytes > SCRATCH || end > thread.end.get() {
         sys::fail(
             "tasks",
-            "a thread has more than 1 GiB of copies for unfinished tasks; pass big data by reference",
+            "a thread has more than 256 MiB of copies for unfinished tasks; pass big data by reference",
         );
     }
     let block = at as *mut Block;

@@ -97,7 +97,10 @@ fn create(local: usize) {
         libc::pthread_create(&mut thread, &attributes, member, local as *mut c_void)
     };
     if failed != 0 {
-        sys::fail("threads", "the system gives no more of them; ask for fewer (OMP_NUM_THREADS, -t)");
+        sys::fail(
+            "threads",
+            "the system gives no more of them; ask for fewer (OMP_NUM_THREADS, -t), or for bigger stacks (OMP_STACKSIZE)",
+        );
     }
 }
 
