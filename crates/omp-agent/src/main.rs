@@ -1,2 +1,88 @@
-//! One per rank of `polyrail omp`.
-fn main() {}
+//! One per rank of `polyrail omp`, started by mpiexec: starts the program, owns MPI, exchanges what the ranks changed, serves tokens, loops and gathers. The
+//! design, with its reasons, is docs/decisions/0006-openmp-on-distributed-memory.md; what is spoken with the program, [`polyrail_omp::area`].
+//!
+//! | module | does |
+//! |---|---|
+//! | `options`, `start`, `launch` | what is to run, and that all ranks run the same |
+//! | `stand_ins`, `child` | starting the program at the same addresses everywhere |
+//! | `mapping` | the memory shared with the program |
+//! | `mpi`, `net` | messages between agents |
+//! | `exchange` | all ranks' changes to all ranks |
+//! | `message`, `control`, `serve` | what threads ask of rank 0 |
+//! | `agent`, `pace` | the one loop, and when it sleeps |
+//! | `stats` | counters |
+//! | `symbols` | names of addresses |
+//! | `watchdog` | finds programs that wait for memory to change |
+//! | `sys` | system calls |
+//!
+//! Invariants:
+//! - Nothing blocks but sleeps that end by themselves, MPI's beginning and its end.
+//! - Rank 0 decides when and how a run ends. The program dies with its agent, the agents with one another.
+//! - What comes from the network or from the program is checked before use.
+
+mod agent;
+mod child;
+mod control;
+mod exchange;
+mod launch;
+mod mapping;
+mod message;
+mod mpi;
+mod net;
+mod options;
+mod pace;
+mod serve;
+mod stand_ins;
+mod start;
+mod stats;
+mod symbols;
+mod sys;
+mod watchdog;
+
+use std::process::ExitCode;
+
+use mpi::Mpi;
+use net::Net;
+use options::Options;
+
+/// Nothing was started.
+const NOT_STARTED: u8 = 125;
+
+fn main() -> ExitCode {
+    let open_mpi = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK"].iter().any(|name| std::env::var_os(name).is_some());
+    let library = mpi::find(open_mpi);
+    let mut mpi = match Mpi::start(&library) {
+        Ok(mpi) => mpi,
+        Err(error) => {
+            agent::tell(&format!("{error} (POLYRAIL_OMP_MPI names the MPI library to load)"));
+            return NOT_STARTED.into();
+        }
+    };
+    let options = Options::read(std::env::args_os().skip(1), |name| std::env::var_os(name));
+    let launch = match &options {
+        // rank 0's count, but it may be that only others' are wrong, and they wait for it
+        Err(_) if mpi.rank() > 0 => start::agree(&mut mpi, &Options::default()),
+        Ok(options) => start::agree(&mut mpi, options),
+        Err(error) => start::refuse(&mut mpi, error),
+    };
+    let launch = match launch {
+        Ok(launch) => launch,
+        Err(why) => {
+            let first = mpi.rank() == 0;
+            if let Some(why) = why {
+                agent::tell(&why);
+            }
+            mpi.finalize();
+            return if first { NOT_STARTED.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let agent = match agent::Agent::new(mpi, &launch) {
+        Ok(agent) => agent,
+        Err(why) => {
+            agent::tell(&why);
+            return NOT_STARTED.into();
+        }
+    };
+    let (status, _) = agent.run();
+    status.into()
+}

@@ -1,1 +1,201 @@
-//! To come.
+//! Requests to the agent through the shared mapping. See `polyrail_omp::area` for how both sides use it.
+
+use core::cell::Cell;
+use core::slice;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::ptr::null_mut;
+
+use polyrail_omp::area::{
+    Area, DONE, Exchange, FD, FREE, HEADER, Header, Kind, LOCALS, MAGIC, Places, REQUEST, SERVER, SLOT_DATA,
+    Slot, VERSION,
+};
+use polyrail_omp::layout::AREA;
+
+use crate::sys;
+
+static MAPPED: AtomicPtr<Area> = AtomicPtr::new(null_mut());
+
+thread_local! {
+    /// The slot that this thread asks by.
+    static SLOT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether there is an agent.
+pub fn attached() -> bool {
+    !MAPPED.load(Ordering::Relaxed).is_null()
+}
+
+/// Maps what the agent handed over, if it did.
+pub fn attach() {
+    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a place for the answer; a descriptor that may not be one; an address that nobody else uses, by our layout
+    unsafe {
+        if sys::raw(libc::SYS_fstat, FD as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0) != 0 {
+            return;
+        }
+        let length = stat.assume_init().st_size as usize;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let at = sys::raw(libc::SYS_mmap, AREA, length, protection as usize, flags as usize, FD as usize, 0);
+        if at != AREA as isize || length < size_of::<Area>() {
+            sys::fail(format_args!("the mapping of the agent cannot be had at {AREA:#x} ({at})"));
+        }
+        sys::raw(libc::SYS_close, FD as usize, 0, 0, 0, 0, 0);
+        let area = AREA as *mut Area;
+        if (*area).magic != MAGIC || (*area).version != VERSION {
+            sys::fail(format_args!("the runtime and the agent are not of one build"));
+        }
+        MAPPED.store(area, Ordering::Release);
+    }
+}
+
+/// What is shared with the agent; there must be one.
+pub fn area() -> &'static Area {
+    // SAFETY: mapped for good by `attach`; what is not atomic in it was written before the program began, or is in cells
+    unsafe { &*MAPPED.load(Ordering::Relaxed) }
+}
+
+fn places() -> Places {
+    let area = area();
+    Places::new(area.size as usize, area.blob as usize)
+}
+
+fn at(offset: usize) -> *mut u8 {
+    (AREA + offset) as *mut u8
+}
+
+/// The calling thread asks by slot `index` from now on.
+pub fn use_slot(index: usize) {
+    assert!(index < LOCALS);
+    SLOT.set(index);
+}
+
+/// The agent's answer. The data are there until the thread asks again.
+pub struct Answer {
+    pub result: [u64; 4],
+    pub data: &'static [u8],
+}
+
+/// Asks, and waits for the answer. At most [`SLOT_DATA`] bytes of data.
+pub fn ask(kind: Kind, args: [u64; 6], data: &[&[u8]]) -> Answer {
+    let index = SLOT.get();
+    let slot = &area().slots[index];
+    let place = at(places().data(index));
+    // SAFETY: the slot is this thread's, and free between its requests: the agent looks at it only between REQUEST and DONE
+    unsafe {
+        let mut bytes = 0;
+        for part in data {
+            assert!(bytes + part.len() <= SLOT_DATA);
+            place.add(bytes).copy_from_nonoverlapping(part.as_ptr(), part.len());
+            bytes += part.len();
+        }
+        *slot.kind.get() = kind as u32;
+        *slot.args.get() = args;
+        *slot.bytes.get() = bytes as u64;
+    }
+    slot.state.store(REQUEST, Ordering::SeqCst);
+    ring();
+    while slot.state.load(Ordering::Acquire) != DONE {
+        sys::wait(&slot.state, REQUEST);
+    }
+    slot.state.store(FREE, Ordering::Relaxed);
+    // SAFETY: as above; the agent wrote no more than fits
+    unsafe {
+        let bytes = (*slot.bytes.get() as usize).min(SLOT_DATA);
+        Answer { result: *slot.result.get(), data: slice::from_raw_parts(place, bytes) }
+    }
+}
+
+fn ring() {
+    let area = area();
+    area.doorbell.fetch_add(1, Ordering::SeqCst);
+    if area.asleep.load(Ordering::SeqCst) != 0 {
+        sys::wake(&area.doorbell, 1);
+    }
+}
+
+/// Tells why the run cannot go on; the agent ends this process.
+pub fn fail(text: &str) {
+    let text = &text.as_bytes()[..text.len().min(SLOT_DATA)];
+    ask(Kind::Fail, [0; 6], &[text]);
+}
+
+/// What must be the same on all ranks.
+pub fn same(what: u64, text: &[u8]) -> Result<(), String> {
+    let answer = ask(Kind::Same, [what, 0, 0, 0, 0, 0], &[&text[..text.len().min(SLOT_DATA)]]);
+    if answer.result[0] == 1 { Ok(()) } else { Err(String::from_utf8_lossy(answer.data).into_owned()) }
+}
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// The out buffer of the next exchange. One thread at a time may exchange.
+#[allow(clippy::mut_from_ref, reason = "the buffer is in the mapping, and belongs to who exchanges")]
+pub fn out() -> &'static mut [u8] {
+    let b = ((NUMBER.load(Ordering::Relaxed) + 1) & 1) as usize;
+    // SAFETY: the buffer is the exchanging thread's until it submits, and after the exchange again
+    unsafe { slice::from_raw_parts_mut(at(places().out(b)), area().blob as usize) }
+}
+
+/// What all ranks said in one exchange.
+pub struct Said {
+    b: usize,
+}
+
+impl Said {
+    /// Of one rank.
+    pub fn header(&self, rank: usize) -> &'static Header {
+        // SAFETY: the agent has written it, and does not before the next but one exchange
+        unsafe { &*at(places().header(self.b, rank)).cast::<Header>() }
+    }
+
+    /// Of one rank; of this rank what it submitted.
+    pub fn blob(&self, rank: usize) -> &'static [u8] {
+        let places = places();
+        let bytes = (self.header(rank).bytes.min(area().blob)) as usize;
+        let place = if rank == area().rank as usize { places.out(self.b) } else { places.blob(self.b, rank) };
+        // SAFETY: as above, and inside the mapping
+        unsafe { slice::from_raw_parts(at(place), bytes) }
+    }
+}
+
+/// Submits what is in [`out`], and waits for all ranks.
+pub fn exchange(mut header: Header) -> Said {
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
+    let b = (number & 1) as usize;
+    let area = area();
+    header.number = number;
+    header.rank = area.rank;
+    let Exchange { state, header: place, .. } = &area.exchange[b];
+    // SAFETY: free: the last exchange by this buffer is over
+    unsafe { *place.get() = header };
+    state.store(REQUEST, Ordering::SeqCst);
+    ring();
+    while state.load(Ordering::Acquire) != DONE {
+        sys::wait(state, REQUEST);
+    }
+    state.store(FREE, Ordering::Relaxed);
+    Said { b }
+}
+
+/// Rank 0's server thread: waits for the agent's next request and answers it by `f`, which takes the question and writes the answer over it.
+pub fn serve(mut f: impl FnMut(&mut [u8], usize) -> usize) -> ! {
+    let slot: &Slot = &area().slots[SERVER];
+    let place = at(places().data(SERVER));
+    loop {
+        let state = slot.state.load(Ordering::Acquire);
+        if state != REQUEST {
+            sys::wait(&slot.state, state);
+            continue;
+        }
+        // SAFETY: between REQUEST and DONE it is ours
+        unsafe {
+            let bytes = (*slot.bytes.get() as usize).min(SLOT_DATA);
+            let data = slice::from_raw_parts_mut(place, SLOT_DATA);
+            *slot.bytes.get() = f(data, bytes) as u64;
+        }
+        slot.state.store(DONE, Ordering::SeqCst);
+        ring();
+    }
+}
+
+const _: () = assert!(HEADER == size_of::<Header>());

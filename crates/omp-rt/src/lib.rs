@@ -13,7 +13,12 @@
 //! | `agent` | requests to the agent through the shared mapping |
 //! | `track` | which memory is shared, what of it changed, twins, applying others' changes |
 //! | `alloc` | `malloc` and its family, at the same addresses on all ranks |
-//! | `trap` | `lock`-prefixed instructions and system calls that rank 0 carries out |
+//! | `trap` | `lock`-prefixed instructions that rank 0 carries out |
+//! | `calls` | system calls that rank 0 carries out |
+//! | `modules` | what is loaded: the program, its own libraries, the system's |
+//! | `stats` | what is counted of regions |
+//! | `heap` | one heap, with its state inside |
+//! | `raw` | a lock that `malloc` can use, and memory |
 //! | `sys` | system calls of our own, futexes, ending the run with a reason |
 //!
 //! Invariants:
@@ -28,13 +33,18 @@
 mod agent;
 mod alloc;
 mod api;
+mod calls;
 mod gomp;
+mod heap;
 mod icv;
 mod kmpc;
+mod modules;
 mod output;
+mod raw;
 mod refused;
 mod remote;
 mod start;
+mod stats;
 mod sys;
 mod team;
 mod track;

@@ -1,6 +1,20 @@
 //! What a team needs of other ranks. With one rank everything here is local and returns at once.
+//!
+//! An exchange makes all memories equal ([`synchronize`]). Between exchanges, tokens carry a log of what their holders changed ([`lock`], [`unlock`]).
 
-/// Where serial code resumes after a region, and how a region is named in messages.
+use core::slice;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+
+use polyrail_omp::area::{Count, Header, INLINE, Kind, SLOT_DATA, flag};
+use polyrail_omp::layout;
+use polyrail_omp::merge::Conflict;
+
+use crate::agent::{self, Said};
+use crate::stats::{self, Clock};
+use crate::{alloc, output, sys, team, track, trap};
+
+/// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Region<'a> {
     /// The compiler's function.
@@ -17,63 +31,414 @@ pub struct Region<'a> {
 
 /// This rank.
 pub fn rank() -> usize {
-    0
+    if agent::attached() { agent::area().rank as usize } else { 0 }
 }
+
 /// Ranks.
 pub fn size() -> usize {
-    1
+    if agent::attached() { agent::area().size as usize } else { 1 }
 }
-/// Threads of each rank as the user asked (`-t`); with one rank and no agent, `OMP_NUM_THREADS` or the processors.
+
+/// Threads of each rank as the user asked (`-t`); with no agent, `OMP_NUM_THREADS` or the processors.
 pub fn threads() -> usize {
+    if agent::attached() {
+        return agent::area().threads as usize;
+    }
     crate::icv::environment_threads()
 }
 
-/// Rank 0's main thread, in serial code: sends what serial code changed, and the region, so that other ranks call [`team::run`](crate::team::run). `sp`: the caller's frames are above.
+/// Regions are counted, so that what is named by number in one is not taken for another's.
+static REGION: AtomicU64 = AtomicU64::new(0);
+/// Whether one is being run.
+static INSIDE: AtomicBool = AtomicBool::new(false);
+/// Since when.
+static BEGUN: Mutex<Option<Clock>> = Mutex::new(None);
+
+/// Rank 0's main thread, in serial code: sends what serial code changed, and the region, so that other ranks call [`team::run`]. `sp`: the
+/// caller's frames are above it.
 pub fn begin(region: &Region<'_>, sp: usize) {
-    let _ = (region, sp);
+    if size() == 1 {
+        return;
+    }
+    output::flush();
+    track::stack_floor(sp);
+    let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place];
+    words.extend(region.args);
+    // SAFETY: words as bytes
+    let prefix = unsafe { slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(&words[..])) };
+    stats::region(region.function, region.place);
+    let mut clock = Clock::start();
+    synchronize(0, flag::REGION, &[prefix], &mut |_, _| {});
+    clock.lap(Count::Beginning);
+    inside();
 }
 
-/// A barrier of all ranks, after which all memories are equal. One thread per rank calls it, all others of the team wait meanwhile. `place` is the same number on all ranks.
+fn inside() {
+    REGION.fetch_add(1, Ordering::Relaxed);
+    stats::add(Count::Regions, 1);
+    *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
+    INSIDE.store(true, Ordering::Relaxed);
+}
+
+/// What ranks above 0 do instead of `main`: lend their processors to regions. Runs on a stack that is not the program's.
+pub fn work() -> ! {
+    let mut words: Vec<usize> = Vec::new();
+    loop {
+        let mut begun = false;
+        synchronize(0, 0, &[], &mut |flags, prefix| {
+            begun = flags & flag::REGION != 0;
+            words.clear();
+            words.extend(
+                prefix.chunks_exact(8).map(|word| usize::from_ne_bytes(word.try_into().unwrap_or_default())),
+            );
+            if let Some(sp) = words.first() {
+                track::stack_floor(*sp);
+            }
+        });
+        let (true, [_, function, gomp, team, place, args @ ..]) = (begun, &words[..]) else {
+            sys::fail(format_args!("rank {}: rank 0 began no region", rank()))
+        };
+        stats::region(*function, *place);
+        inside();
+        team::run(&Region { function: *function, gomp: *gomp != 0, args, team: *team, place: *place });
+    }
+}
+
+/// A barrier of all ranks, after which all memories are equal. One thread per rank calls it, all others of the team wait meanwhile. `place` is the
+/// same number on all ranks.
 pub fn exchange(place: u64) {
-    let _ = place;
+    if size() > 1 {
+        synchronize(place, 0, &[], &mut |_, _| {});
+    }
+}
+
+/// The barrier at the end of a region.
+pub fn end(place: u64) {
+    exchange(place);
+    INSIDE.store(false, Ordering::Relaxed);
+    if rank() == 0 {
+        alloc::settle();
+    }
+    if let Some(mut begun) = BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()).take() {
+        begun.lap(Count::Whole);
+    }
 }
 
 /// As [`exchange`], and the bytes `lo..hi` of thread 0's stack are at the same addresses on all ranks afterwards; gives rank 0's `word` to all.
 pub fn exchange_with(place: u64, lo: usize, hi: usize, word: usize) -> usize {
-    let _ = (place, lo, hi);
-    word
+    if size() == 1 {
+        return word;
+    }
+    let mut got = word;
+    if rank() == 0 {
+        let words = [word, lo, hi];
+        // SAFETY: words as bytes; a piece of thread 0's stack, which waits in this call or is the caller
+        let (head, piece) = unsafe {
+            (
+                slice::from_raw_parts(words.as_ptr().cast::<u8>(), 24),
+                slice::from_raw_parts(lo as *const u8, hi - lo),
+            )
+        };
+        synchronize(place, 0, &[head, piece], &mut |_, _| {});
+    } else {
+        synchronize(place, 0, &[], &mut |_, prefix| {
+            let Some((head, piece)) = prefix.split_first_chunk::<24>() else { return };
+            let number = |at: usize| usize::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default());
+            got = number(0);
+            // SAFETY: checked to be on the stack of a slot of rank 0, which no thread of this process uses
+            unsafe { place_on_stack(0, number(8), piece) };
+        });
+    }
+    got
+}
+
+/// # Safety
+/// No thread of this process uses that stack.
+unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
+    let per_rank = layout::SLOTS / size() * layout::STACK_STRIDE;
+    let first = layout::STACKS + of * per_rank;
+    if at < first || piece.len() > per_rank || at + piece.len() > first + per_rank {
+        sys::fail(format_args!("rank {of} shares {at:#x}, which is no part of a stack of its threads"));
+    }
+    team::reserve_stack(at, at + piece.len());
+    // SAFETY: inside a reserved stack
+    unsafe { (at as *mut u8).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+}
+
+/// All ranks' changes to all ranks, in as many rounds as buffers take. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
+fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
+    let (rank, size) = (rank(), size());
+    trap::forget();
+    let mut first = true;
+    loop {
+        let mut clock = Clock::start();
+        track::collect();
+        clock.lap(Count::Finding);
+        let out = agent::out();
+        let mut start = 0;
+        if first {
+            for part in prefix {
+                let Some(room) = out.get_mut(start..start + part.len()) else {
+                    sys::fail(format_args!(
+                        "{} bytes of a thread's stack are to be shared at once, more than buffers hold",
+                        part.len()
+                    ))
+                };
+                room.copy_from_slice(part);
+                start += part.len();
+            }
+        }
+        let encoded = track::encode(&mut out[start..]);
+        let mut header = Header {
+            number: 0,
+            bytes: (start + encoded.bytes) as u64,
+            frontier: encoded.frontier,
+            place,
+            flags: if first { flags } else { 0 },
+            rank: 0,
+            words: [start as u64, 0, 0],
+            inline: [0; INLINE],
+        };
+        if LOGGED.load(Ordering::Relaxed) {
+            header.flags |= flag::LOG;
+        }
+        if encoded.frontier != u64::MAX {
+            header.flags |= flag::MORE;
+        }
+        stats::add(Count::Exchanges, 1);
+        stats::add(Count::Pages, track::pending() as u64);
+        stats::add(Count::BytesOut, header.bytes);
+        clock.lap(Count::Encoding);
+        let said = agent::exchange(header);
+        clock.lap(Count::Exchanging);
+        check(&said, place);
+        let zero = said.header(0);
+        let told_bytes = (zero.words[0].min(zero.bytes)) as usize;
+        if first && rank != 0 {
+            told(zero.flags, &said.blob(0)[..told_bytes]);
+        }
+        first = false;
+        let headers = || (0..size).map(|rank| said.header(rank));
+        if headers().any(|header| header.flags & flag::LOG != 0) {
+            // all have arrived, so nobody publishes any more; what was published comes before what was not
+            catch_up(&mut LOG.lock().unwrap_or_else(|broken| broken.into_inner()));
+            LOGGED.store(false, Ordering::Relaxed);
+            continue;
+        }
+        let frontier = headers().map(|header| header.frontier).min().unwrap_or(u64::MAX);
+        let mut blobs: Vec<&[u8]> = (0..size).map(|rank| said.blob(rank)).collect();
+        blobs[0] = &blobs[0][told_bytes..];
+        // SAFETY: all threads of the team wait
+        if let Err(conflict) = unsafe { track::merge(&blobs, rank, frontier) } {
+            conflicting(&conflict);
+        }
+        stats::add(
+            Count::BytesIn,
+            (0..size).filter(|other| *other != rank).map(|other| blobs[other].len() as u64).sum(),
+        );
+        clock.lap(Count::Applying);
+        if frontier == u64::MAX {
+            break;
+        }
+    }
+}
+
+/// All ranks must be at the same point of the program.
+fn check(said: &Said, place: u64) {
+    let own = said.header(rank());
+    for rank in 0..size() {
+        let other = said.header(rank);
+        if other.number != own.number || other.place != place {
+            sys::fail(format_args!(
+                "rank {rank} is at another point of the program than rank {}: {:#x} and {place:#x} (exchange {} and {}). A barrier, or a \
+                 worksharing construct, that not all threads of the team come to?",
+                self::rank(),
+                other.place,
+                other.number,
+                own.number
+            ));
+        }
+    }
+}
+
+fn conflicting(conflict: &Conflict) -> ! {
+    let Conflict { address, ranks, values, before } = conflict;
+    sys::fail(format_args!(
+        "ranks {} and {} wrote different values to {address:#x} without synchronisation in between: {:#x} and {:#x} (before: {before:#x}). \
+         A data race of the program, or an update that is not supported",
+        ranks[0], ranks[1], values[0], values[1]
+    ))
+}
+
+/// Up to where this rank has applied the log. Held while publishing and applying: one rank's entries are in order.
+static LOG: Mutex<u64> = Mutex::new(0);
+/// Whether this rank has published or applied since the last barrier, or had rank 0 change its memory.
+static LOGGED: AtomicBool = AtomicBool::new(false);
+
+/// Rank 0's memory was changed for this rank: at the next barrier, rank 0 must look again when all have come.
+pub fn changed_rank_0() {
+    LOGGED.store(true, Ordering::Relaxed);
+}
+
+/// Applies what others published.
+fn catch_up(position: &mut u64) {
+    loop {
+        let answer = agent::ask(Kind::Log, [*position, 0, 0, 0, 0, 0], &[]);
+        apply(position, answer.result, answer.data);
+        if answer.result[2] == 0 {
+            break;
+        }
+    }
+}
+
+fn apply(position: &mut u64, result: [u64; 4], mut entries: &[u8]) {
+    while let Some((head, rest)) = entries.split_first_chunk::<8>() {
+        let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let from = u32::from_ne_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        let Some((entry, rest)) = rest.split_at_checked(length) else {
+            sys::fail(format_args!("the log is broken: {length} bytes of {}", rest.len()))
+        };
+        // SAFETY: what was published by who held a token
+        if let Err(conflict) = unsafe { track::apply(from, entry) } {
+            conflicting(&conflict);
+        }
+        LOGGED.store(true, Ordering::Relaxed);
+        entries = rest;
+    }
+    *position = result[1];
+}
+
+/// Tells others what this rank changed since it last did.
+fn publish() {
+    trap::forget();
+    track::collect();
+    loop {
+        let mut part = vec![0; SLOT_DATA];
+        let encoded = track::publish(&mut part);
+        let last = encoded.frontier == u64::MAX;
+        if encoded.bytes > 0 {
+            LOGGED.store(true, Ordering::Relaxed);
+            agent::ask(Kind::Publish, [u64::from(last), 0, 0, 0, 0, 0], &[&part[..encoded.bytes]]);
+        }
+        if last {
+            break;
+        }
+    }
 }
 
 /// Waits for token `token`; after it this rank sees what former holders published. `turn`: wait until the token's turn is this one (`ordered`; turns begin at 0).
 /// Within a rank, threads exclude each other before they call this.
 pub fn lock(token: u64, turn: Option<u64>) {
-    let _ = (token, turn);
+    if size() > 1 {
+        let (mode, turn) = turn.map_or((0, 0), |turn| (2, turn));
+        take_token(token, mode, turn);
+    }
 }
+
 /// As [`lock`] without waiting: whether it was got.
 pub fn try_lock(token: u64) -> bool {
-    let _ = token;
+    size() == 1 || take_token(token, 1, 0)
+}
+
+fn take_token(token: u64, mode: u64, turn: u64) -> bool {
+    let mut clock = Clock::start();
+    let got = wait_for_token(token, mode, turn);
+    stats::add(Count::Tokens, 1);
+    clock.lap(Count::TokenTime);
+    got
+}
+
+fn wait_for_token(token: u64, mode: u64, turn: u64) -> bool {
+    let known = *LOG.lock().unwrap_or_else(|broken| broken.into_inner());
+    let answer = agent::ask(Kind::Lock, [token, known, mode, turn, 0, 0], &[]);
+    if answer.result[0] == 0 {
+        return false;
+    }
+    let mut position = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
+    // another thread of this rank may have applied some of it meanwhile
+    if *position == known {
+        apply(&mut position, answer.result, answer.data);
+        if answer.result[2] == 0 {
+            return true;
+        }
+    }
+    catch_up(&mut position);
     true
 }
+
 /// Publishes what this rank changed and gives the token back; `turn`: whose turn it is from now on.
 pub fn unlock(token: u64, turn: Option<u64>) {
-    let _ = (token, turn);
+    if size() > 1 {
+        output::flush();
+        let log = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
+        publish();
+        drop(log);
+        agent::ask(Kind::Unlock, [token, turn.unwrap_or(u64::MAX), 0, 0, 0, 0], &[]);
+    }
 }
+
 /// Publishes and sees what others published: `flush`.
-pub fn flush() {}
+pub fn flush() {
+    if size() > 1 && INSIDE.load(Ordering::Relaxed) {
+        let mut position = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
+        publish();
+        catch_up(&mut position);
+    }
+}
+
+/// A number of this region, for the agents.
+fn named(number: u64) -> u64 {
+    REGION.load(Ordering::Relaxed) << 32 | number << 8
+}
 
 /// Iterations of a loop that is shared out at run time: `number` names the loop (the same on all ranks, never used twice in a region), `total` iterations,
 /// chunks of `chunk`, or ever smaller ones of at least `chunk` for `guided` threads. The first iteration and how many.
 pub fn take(number: u64, total: u64, chunk: u64, guided: Option<u64>) -> Option<(u64, u64)> {
-    let _ = (number, total, chunk, guided);
-    None
+    let (kind, threads) = guided.map_or((0, 0), |threads| (1, threads));
+    let mut clock = Clock::start();
+    let answer = agent::ask(Kind::Take, [named(number), total, chunk, kind, threads, 0], &[]);
+    stats::add(Count::Chunks, 1);
+    clock.lap(Count::ChunkTime);
+    (answer.result[0] > 0).then_some((answer.result[1], answer.result[0]))
 }
 
-/// Ranks above 0: ships `lo..hi` of the calling thread's stack, and `word`, to rank 0. Does not wait.
+/// What a piece that is given begins with: the word, where the whole begins and ends.
+const GIFT: usize = 24;
+
+/// Ranks above 0: ships `lo..hi` of the calling thread's stack, and `word`, to rank 0. Does not wait for rank 0.
 pub fn give(number: u64, lo: usize, hi: usize, word: usize) {
-    let _ = (number, lo, hi, word);
+    let head: Vec<u8> = [word, lo, hi].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    // SAFETY: the caller's stack
+    let piece = unsafe { slice::from_raw_parts(lo as *const u8, hi - lo) };
+    let parts = piece.chunks(SLOT_DATA - GIFT);
+    if parts.len() > 256 {
+        sys::fail(format_args!(
+            "{} bytes of a thread's stack are to be reduced at once; at most 60 MB are supported",
+            piece.len()
+        ));
+    }
+    for (part, bytes) in parts.enumerate() {
+        agent::ask(Kind::Give, [named(number) + part as u64, 0, 0, 0, 0, 0], &[&head, bytes]);
+    }
 }
+
 /// Rank 0: waits for what `rank` gave, has it at the same addresses, and returns its word.
 pub fn collect(number: u64, rank: usize) -> usize {
-    let _ = (number, rank);
-    0
+    let (mut part, mut at, mut gift) = (0, 0, None);
+    loop {
+        let which = [named(number) + part, size() as u64 - 1, rank as u64 - 1, 0, 0, 0];
+        let answer = agent::ask(Kind::Collect, which, &[]);
+        let Some((head, piece)) = answer.data.split_first_chunk::<GIFT>() else {
+            sys::fail(format_args!("rank {rank} gave {} bytes to a reduction", answer.data.len()))
+        };
+        let number = |at: usize| usize::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default());
+        let (word, lo, hi) = *gift.get_or_insert((number(0), number(8), number(16)));
+        // SAFETY: a stack of another rank's
+        unsafe { place_on_stack(rank, lo + at, piece) };
+        at += piece.len();
+        part += 1;
+        if lo + at >= hi || piece.is_empty() {
+            return word;
+        }
+    }
 }

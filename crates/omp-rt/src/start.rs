@@ -1,1 +1,125 @@
-//! To come.
+//! Begins in a process: between the loader and `main`.
+//!
+//! Rank 0 runs `main`. Ranks above 0 run the program's constructors, so that the C++ library is ready, and then work for rank 0 (`remote::work`) on a stack
+//! that is not the program's: the main stack becomes an image of rank 0's.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::ptr::null_mut;
+
+use polyrail_omp::area::{LOCALS, setting};
+
+use crate::{agent, alloc, api, calls, modules, remote, sys, track, trap};
+
+type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
+type Real = unsafe extern "C" fn(Main, c_int, *mut *mut c_char, usize, usize, usize, *mut c_void) -> c_int;
+
+/// The program's.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// The C library's function that the program's entry calls (LSB, `__libc_start_main`).
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn __libc_start_main(
+    main: Main,
+    argc: c_int,
+    argv: *mut *mut c_char,
+    init: usize,
+    fini: usize,
+    loader_fini: usize,
+    stack: *mut c_void,
+) -> c_int {
+    // SAFETY: the next definition is the C library's
+    unsafe {
+        let real: *mut c_void = libc::dlsym(libc::RTLD_NEXT, c"__libc_start_main".as_ptr());
+        if real.is_null() {
+            sys::fail(format_args!("the C library has no __libc_start_main"));
+        }
+        let real: Real = core::mem::transmute(real);
+        MAIN.store(main as usize, Ordering::Relaxed);
+        agent::attach();
+        if remote::size() == 1 {
+            api::display::begin();
+            return real(main, argc, argv, init, fini, loader_fini, stack);
+        }
+        same_everywhere();
+        if remote::rank() > 0 {
+            agent::use_slot(LOCALS - 1);
+            calls::start();
+        }
+        real(first, argc, argv, init, fini, loader_fini, stack)
+    }
+}
+
+/// In place of `main`.
+unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mut *mut c_char) -> c_int {
+    // SAFETY: before anything else of the program; what was kept is its `main`
+    unsafe {
+        let rank = remote::rank();
+        alloc::started();
+        trap::start(rank == 0);
+        track::start(agent::area().settings & setting::COMPARE != 0);
+        if rank > 0 {
+            calls::regions_begin();
+            const STACK: usize = 8 << 20;
+            sys::on_stack(sys::map(STACK) as usize + STACK, serve_rank_0, 0);
+        }
+        start_server();
+        api::display::begin();
+        let main: Main = core::mem::transmute(MAIN.load(Ordering::Relaxed));
+        main(argc, argv, environment)
+    }
+}
+
+extern "C" fn serve_rank_0(_: usize) {
+    // SAFETY: no other thread is there, and this one's stack is elsewhere
+    unsafe { track::clear() };
+    remote::work()
+}
+
+/// What is loaded, and where, must be the same on all ranks, or a pointer does not mean the same.
+fn same_everywhere() {
+    let mut text = String::new();
+    for module in modules::all() {
+        let name = if module.name.is_empty() { "the program" } else { &module.name };
+        // the kernel's own page may be of another version, and is used by nothing that is shared
+        if name.starts_with("linux-vdso") {
+            continue;
+        }
+        let (first, last) = (module.segments.first(), module.segments.last());
+        let (start, end) = (first.map_or(0, |segment| segment.start), last.map_or(0, |segment| segment.end));
+        text += &format!("{name} at {start:#x} to {end:#x}\n");
+    }
+    let here = &raw const text as usize;
+    text += &format!("main stack around {:#x}\n", here >> 16 << 16);
+    if let Err(difference) = agent::same(1, text.as_bytes()) {
+        sys::fail(format_args!(
+            "rank {} has other addresses than rank 0, so that pointers would not mean the same: {difference}. Are the program and its libraries \
+             the same on all hosts?",
+            remote::rank()
+        ));
+    }
+}
+
+/// The thread by which other ranks use rank 0's memory and descriptors.
+fn start_server() {
+    unsafe extern "C" fn server(_: *mut c_void) -> *mut c_void {
+        agent::serve(calls::serve)
+    }
+    // SAFETY: a thread that never ends; signals are for the program's threads
+    alloc::privately(|| unsafe {
+        let (mut all, mut before) = (core::mem::zeroed(), core::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let mut thread = core::mem::zeroed();
+        let failed = libc::pthread_create(
+            &raw mut thread,
+            std::ptr::null(),
+            core::mem::transmute(server as *const ()),
+            null_mut(),
+        );
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut());
+        if failed != 0 {
+            sys::fail(format_args!("no thread can be started (error {failed})"));
+        }
+    });
+}

@@ -1,7 +1,122 @@
 //! System calls of our own, futexes, ending the run with a reason.
 
+use core::arch::naked_asm;
 use core::fmt::{self, Write};
 use core::sync::atomic::AtomicU32;
+
+use crate::{agent, raw};
+
+/// A system call by number, from the one place that the filter of system calls lets everything through from ([`crate::calls`]); the result is the
+/// kernel's, errors are negative.
+///
+/// # Safety
+/// That of the call.
+#[unsafe(naked)]
+pub unsafe extern "C" fn raw(
+    number: i64,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> isize {
+    naked_asm!(
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        ".globl polyrail_omp_after_syscall",
+        ".hidden polyrail_omp_after_syscall",
+        "polyrail_omp_after_syscall:",
+        "ret"
+    )
+}
+
+unsafe extern "C" {
+    fn polyrail_omp_after_syscall();
+}
+
+/// Where [`raw`]'s calls come from, as the kernel tells a filter: the instruction behind the call.
+pub fn raw_place() -> usize {
+    polyrail_omp_after_syscall as *const () as usize
+}
+
+/// Sleeps while `word` is `value`, or less.
+pub fn wait(word: &AtomicU32, value: u32) {
+    // SAFETY: a word that lives as long as the call
+    unsafe {
+        let word = word.as_ptr() as usize;
+        raw(libc::SYS_futex, word, libc::FUTEX_WAIT as usize, value as usize, 0, 0, 0);
+    }
+}
+
+/// Wakes up to `count` that wait for `word`, in this or another process.
+pub fn wake(word: &AtomicU32, count: u32) {
+    let count = count.min(i32::MAX as u32);
+    // SAFETY: a word
+    unsafe {
+        raw(libc::SYS_futex, word.as_ptr() as usize, libc::FUTEX_WAKE as usize, count as usize, 0, 0, 0);
+    }
+}
+
+/// Ends the whole run with a reason for people. The agent prints it; without an agent this does.
+pub fn fail(reason: std::fmt::Arguments<'_>) -> ! {
+    let text = reason.to_string();
+    if agent::attached() {
+        agent::fail(&text);
+    } else {
+        let line = format!("polyrail omp: {text}\n");
+        // SAFETY: a buffer
+        unsafe { raw(libc::SYS_write, 2, line.as_ptr() as usize, line.len(), 0, 0, 0) };
+    }
+    end(1)
+}
+
+/// Ends the run: `what` the program did, and `why` it cannot go on.
+pub fn stop(what: &str, why: &str) -> ! {
+    fail(format_args!("{what}: {why}"))
+}
+
+/// Ends this process at once.
+pub fn end(status: i32) -> ! {
+    loop {
+        // SAFETY: it does not return
+        unsafe { raw(libc::SYS_exit_group, status as usize, 0, 0, 0, 0, 0) };
+    }
+}
+
+/// Ends the run because an entry point that was called cannot be right on several machines, or is not known.
+pub fn refuse(name: &str) -> ! {
+    fail(format_args!("{name}: {}", crate::refused::why(name)))
+}
+
+/// Calls `function(argument)` on the stack that ends at `top`, a multiple of 16, and comes back.
+///
+/// # Safety
+/// The stack is writable and nobody else's; `function` does not unwind.
+#[unsafe(naked)]
+pub unsafe extern "C" fn on_stack(top: usize, function: extern "C" fn(usize), argument: usize) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdi",
+        "mov rdi, rdx",
+        "call rsi",
+        "leave",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}
 
 /// Text on the stack, cut where the room ends.
 pub struct Text<const N: usize> {
@@ -32,7 +147,7 @@ impl<const N: usize> Write for Text<N> {
 /// Writes all of `bytes` to `descriptor`, or as much as can be.
 pub fn write(descriptor: i32, mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        // SAFETY: the bytes are there to be read.
+        // SAFETY: the bytes are there to be read
         let n = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
         if n <= 0 {
             return;
@@ -41,64 +156,19 @@ pub fn write(descriptor: i32, mut bytes: &[u8]) {
     }
 }
 
-/// Ends the run: `name` is what the program did, `why` what is to be done about it.
-pub fn fail(name: &str, why: &str) -> ! {
-    let mut text = Text::<1024>::new();
-    let _ = writeln!(text, "polyrail omp: {name}: {why}");
-    write(2, text.bytes());
-    // SAFETY: ends the process at once; the program's own handlers are not to run in the middle of it.
-    unsafe { libc::_exit(1) }
-}
-
-/// Ends the run because the program needs the entry point `name`, which cannot be right here.
-pub fn refuse(name: &str) -> ! {
-    fail(name, crate::refused::why(name))
-}
-
-/// Sleeps while `word` is `value`, or less.
-pub fn wait(word: &AtomicU32, value: u32) {
-    // SAFETY: the word is there; a private futex without a time limit.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            value,
-            core::ptr::null::<libc::timespec>(),
-        )
-    };
-}
-
-/// Wakes up to `threads` that sleep on `word`.
-pub fn wake(word: &AtomicU32, threads: u32) {
-    let threads = threads.min(i32::MAX as u32);
-    // SAFETY: only the address counts.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, threads)
-    };
-}
-
 /// Zeroed memory of our own, which costs nothing until it is used.
 pub fn map(bytes: usize) -> *mut u8 {
-    // SAFETY: a new mapping where the kernel likes it.
-    let at = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
-    if at == libc::MAP_FAILED {
-        fail("memory", "the system gives no more of it; lower OMP_STACKSIZE or the number of threads");
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping where the kernel likes it
+    let at = unsafe { raw::mmap(0, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if at < 0 {
+        fail(format_args!("the system gives no more memory; lower OMP_STACKSIZE or the number of threads"));
     }
-    at.cast()
+    at as *mut u8
 }
 
 /// Gives back what [`map`] gave.
 pub fn unmap(at: *mut u8, bytes: usize) {
-    // SAFETY: the caller has it from `map` and uses it no more.
-    unsafe { libc::munmap(at.cast(), bytes) };
+    // SAFETY: the caller has it from `map` and uses it no more
+    unsafe { raw(libc::SYS_munmap, at as usize, bytes, 0, 0, 0, 0) };
 }

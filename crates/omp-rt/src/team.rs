@@ -31,11 +31,11 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use polyrail_omp::layout::slot;
 
 pub use self::frame::{Frame, enter, global, here, leave, may_fork, scratch, thread, unscratch};
-pub use self::pool::stack;
+pub use self::pool::{reserve as reserve_stack, stack};
 use self::sync::Gate;
 use self::work::Plan;
 use crate::remote::{self, Region};
-use crate::{alloc, icv, output};
+use crate::{alloc, icv, output, sys};
 
 /// A team of several threads: what all its threads on this rank know.
 pub struct Team {
@@ -181,7 +181,7 @@ pub fn run(region: &Region<'_>) {
         let top = top - 4096;
         let before = thread().top.replace(top);
         // SAFETY: the slot's stack is this thread's in regions, and nothing leaves a region by unwinding.
-        unsafe { pool::on_stack(top, first, 0) };
+        unsafe { sys::on_stack(top, first, 0) };
         thread().top.set(before);
     } else {
         pool::call(locals);
@@ -225,7 +225,7 @@ fn member(local: usize) {
     team.gate.pass(team.locals(), || {
         if team.ranks() > 1 {
             output::flush();
-            remote::exchange(team.place(END));
+            remote::end(team.place(END));
         }
         if remote::rank() > 0 {
             team.ended.pass(2, || ());

@@ -167,23 +167,76 @@ pub struct Area {
     pub slots: [Slot; LOCALS + 1],
     /// The two exchanges.
     pub exchange: [Exchange; 2],
-    /// What the runtime counts.
-    pub stats: [Stats; 2],
+    /// Which of `regions` is being run, for who adds to it from beside the program.
+    pub region: AtomicU32,
+    /// What is counted of regions.
+    pub regions: [Counted; COUNTED],
 }
 
 /// Bits of [`Area::settings`].
 pub mod setting {
-    /// Count and time regions.
+    /// Tell at the end what was counted.
     pub const STATS: u32 = 1;
     /// Find changes by comparison only.
     pub const COMPARE: u32 = 2;
 }
 
-/// Counters that the runtime adds to and the agent reads at the end.
+/// What is counted of each region; the index into [`Counted::words`]. Times are in nanoseconds, of this rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Count {
+    /// Regions begun.
+    Regions,
+    /// From begin to end.
+    Whole,
+    /// Exchanges, which are region begins, barriers, region ends, and further rounds of these.
+    Exchanges,
+    /// Finding which pages changed.
+    Finding,
+    /// Comparing and encoding.
+    Encoding,
+    /// From when this rank had encoded until it had all that others sent: waiting for them, and the transfer.
+    Exchanging,
+    /// Of [`Count::Exchanging`]: until the last rank's header came (the agent counts this).
+    Waiting,
+    /// Merging and applying.
+    Applying,
+    /// Bytes that this rank told.
+    BytesOut,
+    /// Bytes that others told.
+    BytesIn,
+    /// Changed pages of this rank.
+    Pages,
+    /// Tokens taken: `critical`, locks, `ordered`.
+    Tokens,
+    /// Waiting for tokens and their data.
+    TokenTime,
+    /// Atomic operations that rank 0 carried out for this rank.
+    Atomics,
+    /// Their time.
+    AtomicTime,
+    /// System calls that rank 0 carried out for this rank.
+    Calls,
+    /// Chunks of loops taken from rank 0's agent.
+    Chunks,
+    /// Their time.
+    ChunkTime,
+    /// Before the region, on rank 0: the exchange that begins it (finding, encoding, exchanging, applying all together).
+    Beginning,
+}
+
+/// Regions that are counted apart; others are counted as the last one.
+pub const COUNTED: usize = 256;
+
+/// The counters of one region.
 #[repr(C, align(64))]
-pub struct Stats {
-    /// See `crates/omp-rt`.
-    pub words: [core::sync::atomic::AtomicU64; 64],
+pub struct Counted {
+    /// The compiler's function; 0: unused.
+    pub function: core::sync::atomic::AtomicU64,
+    /// What the compiler says of the place (LLVM: `;file;function;line;column;;`), ended by zero. Written once, before `function`.
+    pub place: core::cell::UnsafeCell<[u8; 120]>,
+    /// By [`Count`].
+    pub words: [core::sync::atomic::AtomicU64; 24],
 }
 
 /// Where the parts of a mapping stand, in bytes from its begin.

@@ -4,11 +4,15 @@
 //! | module | does |
 //! |---|---|
 //! | [`area`] | the mapping that both share: requests, exchanges, buffers |
+//! | [`diff`](mod@diff) | which bytes of a page differ from its twin |
+//! | [`blob`] | changed pages as they travel |
 //! | [`merge`] | merging what several ranks changed |
 //! | [`layout`] | the addresses that are the same in every process |
 //!
 //! Invariants:
 //! - Bytes from another process are checked before use; nothing here panics on them.
 pub mod area;
+pub mod blob;
+pub mod diff;
 pub mod layout;
 pub mod merge;

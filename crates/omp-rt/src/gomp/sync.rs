@@ -89,7 +89,7 @@ unsafe fn say(text: *const c_char, bytes: usize) -> &'static str {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn GOMP_error(text: *const c_char, bytes: usize) -> ! {
     // SAFETY: the compiler's string.
-    sys::fail("error", unsafe { say(text, bytes) })
+    sys::stop("error", unsafe { say(text, bytes) })
 }
 #[unsafe(no_mangle)]
 unsafe extern "C" fn GOMP_warning(text: *const c_char, bytes: usize) {

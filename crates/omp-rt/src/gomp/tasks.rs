@@ -168,7 +168,7 @@ const MEMORY_END: usize = 6;
 /// Refuses where a region's threads' parts would be on several ranks.
 pub fn within_rank(threads: usize) {
     if threads > 1 && threads >= crate::remote::size() && crate::remote::size() > 1 {
-        sys::fail(
+        sys::stop(
             "parallel reduction(task, ...) built by gcc",
             "it keeps the threads' parts in memory of one process; build with clang, or run with -n 1",
         );

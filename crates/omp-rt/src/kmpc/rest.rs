@@ -62,7 +62,7 @@ unsafe extern "C" fn __kmpc_error(_: *const Ident, severity: c_int, message: *co
     };
     let text = text.to_str().unwrap_or("the program says so");
     if severity == 2 {
-        sys::fail("error", text);
+        sys::stop("error", text);
     }
     sys::write(2, b"warning: ");
     sys::write(2, text.as_bytes());

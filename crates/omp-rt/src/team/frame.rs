@@ -225,7 +225,7 @@ pub fn scratch(bytes: usize) -> *mut u8 {
     let at = thread.next.get();
     let end = at + size_of::<Block>() + bytes.next_multiple_of(16);
     if bytes > SCRATCH || end > thread.end.get() {
-        sys::fail(
+        sys::stop(
             "tasks",
             "a thread has more than 256 MiB of copies for unfinished tasks; pass big data by reference",
         );

@@ -44,13 +44,13 @@ fn find(key: u64) -> &'static Lock {
         }
         at = (at + 1) % LOCKS.len();
     }
-    sys::fail("locks", "more than 262144 different ones were used")
+    sys::stop("locks", "more than 262144 different ones were used")
 }
 
 /// A region of several ranks begins.
 pub fn begin() {
     if HELD.load(Relaxed) > 0 {
-        sys::fail(
+        sys::stop(
             "a lock that serial code holds while a region begins",
             "unset it before the region, or run with -n 1",
         );

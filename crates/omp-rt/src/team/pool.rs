@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use polyrail_omp::layout::{PAGE, SLOTS, STACK_STRIDE, STACKS, slot};
 
 use super::{frame, sync};
-use crate::{alloc, icv, remote, sys};
+use crate::{agent, alloc, icv, raw, remote, sys};
 
 /// Threads that there are, the main thread of rank 0 included.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -28,26 +28,26 @@ pub fn stack(slot: usize) -> (usize, usize) {
     let end = STACKS + (slot + 1) * STACK_STRIDE;
     let begin = end - icv::stack_bytes();
     if MAPPED[slot / 64].fetch_or(1 << (slot % 64), AcqRel) >> (slot % 64) & 1 == 0 {
-        // SAFETY: the address space of a slot's stack is ours alone (see `layout`).
-        let at = unsafe {
-            libc::mmap(
-                begin as *mut c_void,
-                end - begin,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE
-                    | libc::MAP_ANONYMOUS
-                    | libc::MAP_NORESERVE
-                    | libc::MAP_STACK
-                    | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            sys::fail("stacks", "the system has no room for the threads' stacks; lower OMP_STACKSIZE");
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags =
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK | libc::MAP_FIXED;
+        // SAFETY: the address space of a slot's stack is ours alone (see `layout`)
+        let at = unsafe { raw::mmap(begin, end - begin, protection, flags, -1, 0) };
+        if at < 0 {
+            sys::stop("stacks", "the system has no room for the threads' stacks; lower OMP_STACKSIZE");
         }
     }
     (begin, end)
+}
+
+/// Has other ranks' stacks writable at `lo..hi`.
+pub fn reserve(lo: usize, hi: usize) {
+    for slot in (lo - STACKS) / STACK_STRIDE..=(hi - 1 - STACKS) / STACK_STRIDE {
+        let (begin, _) = stack(slot);
+        if lo < begin && lo >= STACKS + slot * STACK_STRIDE {
+            sys::stop("stacks", "another rank's threads have larger ones; set OMP_STACKSIZE");
+        }
+    }
 }
 
 unsafe extern "C" {
@@ -97,7 +97,7 @@ fn create(local: usize) {
         libc::pthread_create(&mut thread, &attributes, member, local as *mut c_void)
     };
     if failed != 0 {
-        sys::fail(
+        sys::stop(
             "threads",
             "the system gives no more of them; ask for fewer (OMP_NUM_THREADS, -t), or for bigger stacks (OMP_STACKSIZE)",
         );
@@ -109,6 +109,9 @@ extern "C" fn member(local: *mut c_void) -> *mut c_void {
     let local = local as usize;
     let thread = frame::thread();
     let mark = 0u8;
+    if agent::attached() {
+        agent::use_slot(local);
+    }
     thread.local.set(local);
     thread.pooled.set(true);
     thread.top.set(core::ptr::from_ref(&mark) as usize & !15);
@@ -129,27 +132,4 @@ pub fn call(count: usize) {
     let before = CALL.load(Relaxed);
     CALL.store((before & 0xffff_0000).wrapping_add(1 << 16) | count as u32, Release);
     sys::wake(&CALL, u32::MAX);
-}
-
-/// Calls `function(argument)` on the stack that ends at `top`, a multiple of 16.
-///
-/// # Safety
-/// The stack is used by nothing else. The function does not unwind.
-#[unsafe(naked)]
-pub unsafe extern "C" fn on_stack(top: usize, function: extern "C" fn(usize), argument: usize) {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "mov rsp, rdi",
-        "mov rdi, rdx",
-        "call rsi",
-        "leave",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-    )
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::*;
 
 use polyrail_omp::layout::slot;
 
-use super::{barrier_then, here, local_barrier, stack, thread};
+use super::{barrier_then, here, local_barrier, stack, thread, work};
 use crate::remote;
 
 /// `lhs op= rhs`, for all variables of a reduction.
@@ -21,11 +21,9 @@ pub type Fold = unsafe extern "C" fn(lhs: *mut c_void, rhs: *mut c_void);
 pub unsafe fn fold(data: *mut c_void, function: Fold, floor: usize) -> bool {
     let frame = here();
     let Some(team) = frame.team.get() else { return true };
-    let number = {
-        let folds = frame.folds.get();
-        frame.folds.set(folds + 1);
-        team.unique(folds)
-    };
+    let folds = frame.folds.get();
+    frame.folds.set(folds + 1);
+    let number = work::NUMBERS + folds % work::NUMBERS;
     let local = thread().local.get();
     team.pieces[local].store(data as usize, Release);
     // the last to come does not fold: the lowest does, on its own stack

@@ -12,6 +12,9 @@ use crate::{icv, output, remote, sys};
 /// Constructs that may be under way in a team at once; who is ahead by more waits.
 pub const RING: usize = 16;
 
+/// What numbers for agents are below: a region's numbers come around after so many.
+pub const NUMBERS: u64 = 1 << 23;
+
 /// How a loop is shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -262,7 +265,7 @@ impl Loop {
                 let guided = (kind == Kind::Guided).then_some(threads);
                 let team = frame.team.get()?;
                 if team.ranks() > 1 {
-                    return remote::take(team.unique(self.number), total, chunk, guided);
+                    return remote::take(self.number % NUMBERS, total, chunk, guided);
                 }
                 let next = &shared(team, self.number).next;
                 let mut count = 0;
@@ -401,7 +404,7 @@ pub fn memory(bytes: usize) -> *mut u8 {
         return at;
     };
     if team.ranks() > 1 {
-        sys::fail(
+        sys::stop(
             "a scan, a conditional lastprivate or a reduction of tasks, built by gcc",
             "it keeps the threads' parts in memory of one process; build with clang, or run with -n 1",
         );

@@ -1,0 +1,540 @@
+//! One agent: its program, the network, and what goes between them. Everything is polled by one thread.
+use std::collections::VecDeque;
+use std::process::Child;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use polyrail_omp::area::{DONE, Kind, LOCALS, REQUEST, flag};
+
+use crate::control::Control;
+use crate::exchange::{self, Exchange, Outcome, Ranks};
+use crate::launch::Launch;
+use crate::mapping::{Asked, Mapping};
+use crate::message::{Message, What};
+use crate::mpi::{self, Mpi, Request};
+use crate::net::Net;
+use crate::pace::{Pace, Waiting};
+use crate::serve::{Action, Asker, Server};
+use crate::stats::Counters;
+use crate::watchdog::{self, Verdict, Watch};
+use crate::{child, sys};
+
+/// No thread: nobody waits for the answer.
+const NOBODY: usize = u32::MAX as usize;
+/// How often it is looked at whether things beside the network have changed.
+pub const GLANCE: Duration = Duration::from_millis(50);
+/// How long rank 0 waits in the end for the others to have ended.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long nothing must have come for nothing to come any more.
+const QUIET: Duration = Duration::from_millis(2);
+/// How long other ranks' processes may take to be gone after MPI has ended in all.
+const LEAVE: Duration = Duration::from_millis(200);
+
+/// Why a run ends.
+#[derive(Debug)]
+enum End {
+    /// Rank 0 has decided; everybody knows.
+    Decided(u8),
+    /// The network failed: nobody can be told.
+    Network(String),
+}
+
+impl From<mpi::Error> for End {
+    fn from(error: mpi::Error) -> Self {
+        Self::Network(error.to_string())
+    }
+}
+
+/// Whether somebody waits for somebody who will never come.
+struct Watchdog {
+    /// How long a wait is suspicious; zero: none is.
+    after: Duration,
+    /// When this rank's program has last asked for anything.
+    asked: Instant,
+    /// When this rank has last told others that it waits for them.
+    warned: Instant,
+    watch: Option<Watch>,
+}
+
+/// A rank's agent while its program runs.
+pub struct Agent {
+    mpi: Mpi,
+    ranks: Ranks,
+    mapping: Mapping,
+    exchanges: [Exchange<Request>; 2],
+    control: Control<Request>,
+    /// Rank 0's.
+    server: Server,
+    /// What rank 0's program is to do for other ranks, the first of it being done.
+    to_serve: VecDeque<(Asker, [u64; 6], Vec<u8>)>,
+    serving: bool,
+    /// Slots whose requests are being dealt with, a bit each.
+    taken: u64,
+    program: Option<Child>,
+    /// This rank has told rank 0 why it cannot go on.
+    failed: bool,
+    /// Rank 0's program ends, says its flag.
+    ending: bool,
+    bell: u32,
+    pace: Pace,
+    glanced: Instant,
+    parent: i32,
+    counters: Counters,
+    submitted: [Instant; 2],
+    watchdog: Watchdog,
+    others: Vec<(usize, Vec<u64>)>,
+}
+
+impl Agent {
+    /// Starts the program.
+    ///
+    /// # Errors
+    /// The network fails, or this host has no memory for the mapping.
+    pub fn new(mut mpi: Mpi, launch: &Launch) -> Result<Self, String> {
+        let rank = mpi.rank();
+        let facts = crate::mapping::Facts {
+            rank,
+            size: mpi.size(),
+            threads: launch.threads,
+            settings: launch.settings,
+        };
+        let mapping = Mapping::new(facts).map_err(|error| format!("shared memory: {error}"))?;
+        let control = Control::new(&mut mpi).map_err(|error| error.to_string())?;
+        let now = Instant::now();
+        let mut agent = Self {
+            ranks: Ranks::new(launch.host_of.clone()),
+            exchanges: [0, 1].map(|b| Exchange::new(b, mapping.buffers(b))),
+            mapping,
+            control,
+            server: Server::new(launch.hosts.clone()),
+            to_serve: VecDeque::new(),
+            serving: false,
+            taken: 0,
+            program: None,
+            failed: false,
+            ending: false,
+            bell: 0,
+            pace: Pace::new(rank == 0, mpi.size(), now),
+            glanced: now,
+            parent: sys::parent(),
+            counters: Counters::default(),
+            submitted: [now; 2],
+            watchdog: Watchdog {
+                after: Duration::from_secs(launch.watchdog),
+                asked: now,
+                warned: now,
+                watch: None,
+            },
+            others: Vec::new(),
+            mpi,
+        };
+        sys::sleep_exactly();
+        sys::watch_children();
+        match child::start(launch, &agent.mapping, rank) {
+            Ok(program) => {
+                sys::forward_signals(rank, program.id());
+                agent.program = Some(program);
+            }
+            Err(why) => agent.fail(why, 125).map_err(|error| format!("{error:?}"))?,
+        }
+        Ok(agent)
+    }
+
+    fn is_first(&self) -> bool {
+        self.mpi.rank() == 0
+    }
+
+    /// Until the run ends; gives the status to end with, and all ranks' counters.
+    pub fn run(mut self) -> (u8, Vec<(usize, Vec<u64>)>) {
+        loop {
+            match self.turn() {
+                Ok(()) => {}
+                Err(End::Decided(status)) => return self.finish(status),
+                Err(End::Network(why)) => {
+                    tell(&format!("{}: {why}", self.server.name(self.mpi.rank())));
+                    self.end_program();
+                    self.mpi.abort(1);
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Result<(), End> {
+        let bell = self.mapping.doorbell().load(Ordering::Acquire);
+        let mut busy = bell != self.bell;
+        if busy {
+            self.bell = bell;
+            self.watchdog.asked = Instant::now();
+            self.watchdog.watch = None;
+            self.look()?;
+        }
+        busy |= self.poll_exchanges()?;
+        busy |= self.poll_control()?;
+        busy |= self.poll_server()?;
+        busy |= self.act()?;
+        let now = Instant::now();
+        if sys::child_may_have_ended() || now - self.glanced > GLANCE {
+            self.glanced = now;
+            self.glance()?;
+            self.warn(now)?;
+        }
+        self.watch(now)?;
+        let waiting = Waiting {
+            answer: self.taken != 0 || self.serving || self.control.is_sending(),
+            exchange: self.exchanges.iter().any(Exchange::is_busy),
+        };
+        self.pace.rest(busy, waiting, now, &self.mapping, self.bell);
+        Ok(())
+    }
+
+    /// The bell has rung: who asks?
+    fn look(&mut self) -> Result<(), End> {
+        for index in 0..LOCALS {
+            if let Some(asked) = self.mapping.asked(index, &mut self.taken) {
+                self.ask(asked)?;
+            }
+        }
+        for b in [0, 1] {
+            let state = self.mapping.exchange_state(b).load(Ordering::Acquire);
+            if state == REQUEST && !self.exchanges[b].is_busy() {
+                self.submitted[b] = Instant::now();
+                // SAFETY: the buffers are the mapping's; the program leaves them alone until the state changes
+                let submitted = unsafe { self.exchanges[b].submit(&mut self.mpi, &self.ranks) };
+                let (number, flags) = match submitted {
+                    Ok(submitted) => submitted,
+                    Err(error) => return self.exchange_failed(error),
+                };
+                if self.is_first() {
+                    self.server.handle_submitted(number);
+                    self.ending |= flags & flag::END != 0;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange_failed(&mut self, error: exchange::Error<mpi::Error>) -> Result<(), End> {
+        match error {
+            exchange::Error::Net(error) => Err(error.into()),
+            exchange::Error::Header(why) => self.fail(why, 1),
+        }
+    }
+
+    fn ask(&mut self, asked: Asked) -> Result<(), End> {
+        self.counters.asked += 1;
+        let at_once = asked.kind == Kind::Unlock as u32 || asked.kind == Kind::Give as u32;
+        if at_once {
+            self.answer(asked.slot, [0; 4], &[]);
+        }
+        let slot = if at_once { NOBODY } else { asked.slot };
+        if self.is_first() {
+            let from = Asker { rank: 0, slot };
+            self.server.handle(from, asked.kind, asked.args, asked.data);
+            return Ok(());
+        }
+        let mut message = Message::new(What::Ask, self.mpi.rank());
+        (message.slot, message.kind, message.args) = (slot as u32, asked.kind, asked.args);
+        message.data = asked.data;
+        Ok(self.control.send(&mut self.mpi, 0, &message)?)
+    }
+
+    fn answer(&mut self, slot: usize, result: [u64; 4], data: &[u8]) {
+        self.taken &= !(1 << slot);
+        self.mapping.answer(slot, result, data);
+    }
+
+    fn poll_exchanges(&mut self) -> Result<bool, End> {
+        let mut busy = false;
+        for b in [0, 1] {
+            if !self.exchanges[b].is_busy() {
+                continue;
+            }
+            match self.exchanges[b].poll(&mut self.mpi, &self.ranks) {
+                Ok(None) => {}
+                Ok(Some(outcome)) => {
+                    busy = true;
+                    self.exchanged(b, &outcome);
+                }
+                Err(error) => self.exchange_failed(error)?,
+            }
+        }
+        Ok(busy)
+    }
+
+    fn exchanged(&mut self, b: usize, outcome: &Outcome) {
+        if self.is_first() {
+            self.server.handle_exchange(outcome.number, &outcome.positions);
+        }
+        self.ending |= outcome.flags & flag::END != 0;
+        self.counters.exchanges += 1;
+        self.counters.received += outcome.received;
+        self.counters.sent += outcome.sent;
+        self.counters.waited += self.submitted[b].elapsed().as_nanos() as u64;
+        let state = self.mapping.exchange_state(b);
+        state.store(DONE, Ordering::Release);
+        sys::futex_wake(state);
+    }
+
+    fn poll_control(&mut self) -> Result<bool, End> {
+        let mut busy = false;
+        while let Some(message) = self.control.poll(&mut self.mpi)? {
+            busy = true;
+            let Some(message) = message else {
+                self.fail("a message that makes no sense".into(), 1)?;
+                continue;
+            };
+            self.handle(message)?;
+        }
+        Ok(busy)
+    }
+
+    fn handle(&mut self, message: Message) -> Result<(), End> {
+        let rank = message.rank as usize;
+        match message.what {
+            What::Ask if self.is_first() => {
+                let from = Asker { rank, slot: message.slot as usize };
+                self.server.handle(from, message.kind, message.args, message.data);
+            }
+            What::Answer if (message.slot as usize) < LOCALS => {
+                self.answer(message.slot as usize, message.result, &message.data);
+            }
+            What::Fail if self.is_first() => {
+                let why = String::from_utf8_lossy(&message.data).into_owned();
+                return self.end(message.args[0] as u8, Some(&format!("{}: {why}", self.server.name(rank))));
+            }
+            What::End => return Err(End::Decided(message.args[0] as u8)),
+            What::Ended => self.others.push((rank, crate::launch::read_numbers(&message.data))),
+            What::Waiting => self.suspect(),
+            What::Ask | What::Answer | What::Fail | What::Leave => {}
+        }
+        Ok(())
+    }
+
+    /// Rank 0's program does one thing at a time for others.
+    fn poll_server(&mut self) -> Result<bool, End> {
+        let mut busy = false;
+        if self.serving
+            && let Some((result, data)) = self.mapping.served()
+        {
+            (busy, self.serving) = (true, false);
+            if let Some((from, ..)) = self.to_serve.pop_front() {
+                self.reply(from, result, data)?;
+            }
+        }
+        if !self.serving
+            && let Some((from, args, data)) = self.to_serve.front()
+        {
+            (busy, self.serving) = (true, true);
+            self.mapping.serve(from.rank, from.slot, Kind::Serve as u32, *args, data);
+        }
+        Ok(busy)
+    }
+
+    fn reply(&mut self, to: Asker, result: [u64; 4], data: Vec<u8>) -> Result<(), End> {
+        if to.slot == NOBODY {
+            return Ok(());
+        }
+        if to.rank == self.mpi.rank() {
+            self.answer(to.slot, result, &data);
+            return Ok(());
+        }
+        let mut message = Message::new(What::Answer, self.mpi.rank());
+        (message.slot, message.result, message.data) = (to.slot as u32, result, data);
+        Ok(self.control.send(&mut self.mpi, to.rank, &message)?)
+    }
+
+    fn act(&mut self) -> Result<bool, End> {
+        let mut busy = false;
+        while let Some(action) = self.server.poll_action() {
+            busy = true;
+            match action {
+                Action::Answer { to, result, data } => self.reply(to, result, data)?,
+                Action::Serve { from, args, data } => self.to_serve.push_back((from, args, data)),
+                Action::Exit(status) => self.end(status, None)?,
+                Action::Fail(why) => self.end(1, Some(&why))?,
+            }
+        }
+        Ok(busy)
+    }
+
+    /// Looks whether the program has ended, and whether the launcher is still there.
+    fn glance(&mut self) -> Result<(), End> {
+        if sys::parent() != self.parent {
+            return Err(End::Network("mpiexec is gone".into()));
+        }
+        let Some(program) = &mut self.program else { return Ok(()) };
+        let Ok(Some(ended)) = program.try_wait() else { return Ok(()) };
+        sys::forget_program();
+        self.program = None;
+        // what it asked last says why it ended
+        self.look()?;
+        self.act()?;
+        let (status, words) = (child::status(ended), child::words(ended));
+        if self.is_first() {
+            let by_signal = std::os::unix::process::ExitStatusExt::signal(&ended)
+                .is_some_and(|signal| !sys::has_forwarded(signal));
+            return self.end(status, by_signal.then(|| format!("the program {words}")).as_deref());
+        }
+        if self.ending && status == 0 {
+            return Ok(());
+        }
+        self.fail(format!("its part of the program {words}"), if status == 0 { 1 } else { status })
+    }
+
+    /// Tells others that this rank has waited for them for long.
+    fn warn(&mut self, now: Instant) -> Result<(), End> {
+        let limit = self.watchdog.after;
+        let waits = |b: &usize| self.exchanges[*b].waits_for_others() && now - self.submitted[*b] > limit;
+        if limit.is_zero() || !(0..2).any(|b| waits(&b)) || now - self.watchdog.warned < limit {
+            return Ok(());
+        }
+        self.watchdog.warned = now;
+        let (me, size) = (self.mpi.rank(), self.mpi.size());
+        let message = Message::new(What::Waiting, me);
+        for rank in (0..size).filter(|rank| *rank != me) {
+            self.control.send(&mut self.mpi, rank, &message)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody waits for this rank: what does its program do?
+    fn suspect(&mut self) {
+        let now = Instant::now();
+        let waits_itself = self.taken != 0 || self.exchanges.iter().any(Exchange::is_busy);
+        if let Some(program) = &self.program
+            && !waits_itself
+            && self.watchdog.watch.is_none()
+            && now - self.watchdog.asked > self.watchdog.after
+        {
+            self.watchdog.watch = Some(Watch::new(program.id(), now));
+        }
+    }
+
+    fn watch(&mut self, now: Instant) -> Result<(), End> {
+        let (Some(watch), Some(program)) = (&mut self.watchdog.watch, &self.program) else { return Ok(()) };
+        match watch.poll(now) {
+            Verdict::Looking => return Ok(()),
+            Verdict::Innocent => self.watchdog.watch = None,
+            Verdict::Waits(address) => {
+                let place = watchdog::place(program.id(), address);
+                let seconds = (now - self.watchdog.asked).as_secs();
+                self.watchdog.watch = None;
+                self.fail(
+                    format!(
+                        "busy waiting on shared memory is not supported: for {seconds} s, while other ranks wait for this one, \
+                         it has read the same memory again and again at {place}, which no other rank can change before this one \
+                         comes to a barrier, a critical section or a lock"
+                    ),
+                    1,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// This rank cannot go on; rank 0 ends the run.
+    fn fail(&mut self, why: String, status: u8) -> Result<(), End> {
+        if self.is_first() {
+            let why = format!("{}: {why}", self.server.name(0));
+            return self.end(status, Some(&why));
+        }
+        if !self.failed {
+            self.failed = true;
+            let mut message = Message::new(What::Fail, self.mpi.rank());
+            (message.args[0], message.data) = (status.into(), why.into_bytes());
+            message.data.truncate(polyrail_omp::area::SLOT_DATA);
+            self.control.send(&mut self.mpi, 0, &message)?;
+        }
+        Ok(())
+    }
+
+    /// Rank 0 ends the run.
+    fn end(&mut self, status: u8, why: Option<&str>) -> Result<(), End> {
+        if let Some(why) = why {
+            tell(why);
+        }
+        for rank in 1..self.mpi.size() {
+            let mut message = Message::new(What::End, 0);
+            message.args[0] = status.into();
+            self.control.send(&mut self.mpi, rank, &message)?;
+        }
+        Err(End::Decided(status))
+    }
+
+    fn end_program(&mut self) {
+        self.mapping.set_over();
+        if let Some(mut program) = self.program.take() {
+            sys::forget_program();
+            // it may have ended already
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+    }
+
+    /// All ranks end alike: rank 0 with the program's status, which is mpiexec's then.
+    fn finish(mut self, status: u8) -> (u8, Vec<(usize, Vec<u64>)>) {
+        sys::end_after(2 * PATIENCE.as_secs() as u32, status);
+        self.end_program();
+        let counters = self.counters.words(&self.mapping.counters());
+        let (first, size) = (self.is_first(), self.mpi.size());
+        if !first {
+            let mut message = Message::new(What::Ended, self.mpi.rank());
+            message.data = counters.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let _ = self.control.send(&mut self.mpi, 0, &message);
+        }
+        let all_have_ended = self.part(first, size);
+        let mut all = std::mem::take(&mut self.others);
+        all.push((self.mpi.rank(), counters));
+        all.sort_unstable();
+        let under_way = self.exchanges.into_iter().flat_map(Exchange::abandon).chain(self.control.abandon());
+        for mut request in under_way {
+            self.mpi.cancel(&mut request);
+        }
+        if !all_have_ended && first {
+            // somebody is stuck: do not wait for it in MPI_Finalize
+            self.mpi.abort(status);
+        }
+        if size > 1 {
+            self.mpi.drain(QUIET);
+        }
+        self.mpi.finalize();
+        if first && size > 1 && status != 0 {
+            // launchers take a status that is not zero for a failure, and kill whoever is still there, and take that for the reason
+            std::thread::sleep(LEAVE);
+        }
+        (if first { status } else { 0 }, all)
+    }
+
+    /// Waits until all ranks have ended: rank 0 hears it of all, and tells all.
+    fn part(&mut self, first: bool, size: usize) -> bool {
+        let begun = Instant::now();
+        let (mut told, mut heard) = (false, false);
+        while begun.elapsed() < PATIENCE && size > 1 {
+            if first && !told && self.others.len() + 1 == size {
+                told = true;
+                for rank in 1..size {
+                    let _ = self.control.send(&mut self.mpi, rank, &Message::new(What::Leave, 0));
+                }
+            }
+            if (told || heard) && !self.control.is_sending() {
+                return true;
+            }
+            match self.control.poll(&mut self.mpi) {
+                Ok(Some(Some(message))) if message.what == What::Ended => {
+                    self.others.push((message.rank as usize, crate::launch::read_numbers(&message.data)));
+                }
+                Ok(Some(Some(message))) => heard |= message.what == What::Leave,
+                Ok(Some(None)) => {}
+                Ok(None) => sys::give_way(),
+                Err(_) => break,
+            }
+        }
+        size == 1
+    }
+}
+
+/// For people, once.
+pub fn tell(why: &str) {
+    eprintln!("polyrail omp: {why}");
+}

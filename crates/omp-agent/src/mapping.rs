@@ -1,0 +1,254 @@
+//! The mapping that is shared with the program ([`polyrail_omp::area`]), from the agent's side. All access to it is here.
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use polyrail_omp::area::{
+    Area, DONE, Exchange, FREE, LOCALS, MAGIC, Places, REQUEST, SERVER, SLOT_DATA, Slot, VERSION,
+};
+use polyrail_omp::layout::PAGE;
+
+use crate::exchange::Buffers;
+use crate::sys;
+
+/// Bytes of blobs that a rank's mapping may hold all together, as long as each keeps [`BLOB_LEAST`].
+const BLOBS: usize = 2 << 30;
+/// Bytes of a blob at most.
+const BLOB_MOST: usize = 32 << 20;
+/// And at least.
+const BLOB_LEAST: usize = 1 << 20;
+
+/// Bytes that a blob may have in a run of `size` ranks: large where there is room, so that an exchange needs few rounds.
+pub fn blob_for(size: usize) -> usize {
+    (BLOBS / (2 * (size + 1)) / PAGE * PAGE).clamp(BLOB_LEAST, BLOB_MOST)
+}
+
+/// What the agent decides about a run before the program starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// This rank.
+    pub rank: usize,
+    /// Ranks.
+    pub size: usize,
+    /// Threads of each.
+    pub threads: usize,
+    /// See [`polyrail_omp::area::setting`].
+    pub settings: u32,
+}
+
+/// A thread's request, copied out of its slot.
+#[derive(Debug)]
+pub struct Asked {
+    /// Its slot.
+    pub slot: usize,
+    /// A [`polyrail_omp::area::Kind`], as a number.
+    pub kind: u32,
+    /// Its arguments.
+    pub args: [u64; 6],
+    /// Its data.
+    pub data: Vec<u8>,
+}
+
+/// The mapping. The program can write to all of it at any time, so nothing in it is trusted, and no reference to what is not atomic is made.
+pub struct Mapping {
+    base: *mut u8,
+    places: Places,
+    size: usize,
+    blob: usize,
+    file: File,
+}
+
+impl Mapping {
+    /// Makes the file and fills in what does not change.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn new(facts: Facts) -> io::Result<Self> {
+        let blob = blob_for(facts.size);
+        let places = Places::new(facts.size, blob);
+        let file = sys::memory_file(places.bytes())?;
+        let base = sys::map(&file, places.bytes())?;
+        let area: *mut Area = base.cast();
+        // SAFETY: a new mapping of zeros that is larger than an area, and nobody else has it yet
+        unsafe {
+            (*area).magic = MAGIC;
+            (*area).version = VERSION;
+            (*area).rank = facts.rank as u32;
+            (*area).size = facts.size as u32;
+            (*area).threads = facts.threads as u32;
+            (*area).blob = blob as u64;
+            (*area).agent = std::process::id();
+            (*area).settings = facts.settings;
+        }
+        Ok(Self { base, places, size: facts.size, blob, file })
+    }
+
+    /// The file, for the program.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn area(&self) -> *mut Area {
+        self.base.cast()
+    }
+
+    /// What the program rings.
+    pub fn doorbell(&self) -> &AtomicU32 {
+        // SAFETY: an atomic in a mapping that stays
+        unsafe { &(*self.area()).doorbell }
+    }
+
+    /// Whether the agent sleeps on the doorbell.
+    pub fn asleep(&self) -> &AtomicU32 {
+        // SAFETY: an atomic in a mapping that stays
+        unsafe { &(*self.area()).asleep }
+    }
+
+    /// Tells the program that it ends because of another rank.
+    pub fn set_over(&self) {
+        // SAFETY: an atomic in a mapping that stays
+        unsafe { &(*self.area()).over }.store(1, Ordering::SeqCst);
+    }
+
+    fn slot(&self, index: usize) -> *mut Slot {
+        // SAFETY: in the mapping, as `index` is checked by the array
+        unsafe { &raw mut (*self.area()).slots[index] }
+    }
+
+    fn state(&self, index: usize) -> &AtomicU32 {
+        // SAFETY: an atomic in a mapping that stays
+        unsafe { &(*self.slot(index)).state }
+    }
+
+    fn read(&self, index: usize) -> Asked {
+        let slot = self.slot(index);
+        // SAFETY: in the mapping; whoever set the state does not write meanwhile, and if it did, any values will do
+        unsafe {
+            let bytes = (*slot).bytes.get().read_volatile().min(SLOT_DATA as u64) as usize;
+            let mut data = vec![0; bytes];
+            data.as_mut_ptr().copy_from_nonoverlapping(self.base.add(self.places.data(index)), bytes);
+            let (kind, args) = ((*slot).kind.get().read_volatile(), (*slot).args.get().read_volatile());
+            Asked { slot: index, kind, args, data }
+        }
+    }
+
+    fn write(&self, index: usize, data: &[u8]) {
+        let bytes = data.len().min(SLOT_DATA);
+        // SAFETY: in the mapping; the slot is ours at this time
+        unsafe {
+            self.base.add(self.places.data(index)).copy_from_nonoverlapping(data.as_ptr(), bytes);
+            (*self.slot(index)).bytes.get().write_volatile(bytes as u64);
+        }
+    }
+
+    /// The request in slot `index`, if there is one that is not in `taken` (a bit per slot) yet.
+    pub fn asked(&self, index: usize, taken: &mut u64) -> Option<Asked> {
+        let bit = 1u64 << index;
+        if *taken & bit != 0 || self.state(index).load(Ordering::Acquire) != REQUEST {
+            return None;
+        }
+        *taken |= bit;
+        Some(self.read(index))
+    }
+
+    /// Answers the request in slot `index`.
+    pub fn answer(&self, index: usize, result: [u64; 4], data: &[u8]) {
+        self.write(index, data);
+        // SAFETY: in the mapping; the slot is ours until its state says otherwise
+        unsafe { (*self.slot(index)).result.get().write_volatile(result) };
+        self.state(index).store(DONE, Ordering::Release);
+        sys::futex_wake(self.state(index));
+    }
+
+    /// Has the program's server do what a thread of `rank` asks for.
+    pub fn serve(&self, rank: usize, slot: usize, kind: u32, args: [u64; 6], data: &[u8]) {
+        self.write(SERVER, data);
+        let server = self.slot(SERVER);
+        // SAFETY: in the mapping; the slot is ours until its state says otherwise
+        unsafe {
+            (*server).kind.get().write_volatile(kind);
+            (*server).args.get().write_volatile(args);
+            (*server).result.get().write_volatile([rank as u64, slot as u64, 0, 0]);
+        }
+        self.state(SERVER).store(REQUEST, Ordering::Release);
+        sys::futex_wake(self.state(SERVER));
+    }
+
+    /// The server's answer, if it is there.
+    pub fn served(&self) -> Option<([u64; 4], Vec<u8>)> {
+        if self.state(SERVER).load(Ordering::Acquire) != DONE {
+            return None;
+        }
+        let data = self.read(SERVER).data;
+        // SAFETY: in the mapping; any values will do
+        let result = unsafe { (*self.slot(SERVER)).result.get().read_volatile() };
+        self.state(SERVER).store(FREE, Ordering::Release);
+        Some((result, data))
+    }
+
+    fn exchange(&self, b: usize) -> *mut Exchange {
+        // SAFETY: in the mapping, as `b` is checked by the array
+        unsafe { &raw mut (*self.area()).exchange[b] }
+    }
+
+    /// The state of exchange `b`.
+    pub fn exchange_state(&self, b: usize) -> &AtomicU32 {
+        // SAFETY: an atomic in a mapping that stays
+        unsafe { &(*self.exchange(b)).state }
+    }
+
+    /// Where exchange `b` has its parts.
+    pub fn buffers(&self, b: usize) -> Buffers {
+        let at = |offset: usize| self.base.wrapping_add(offset);
+        Buffers {
+            // SAFETY: in the mapping
+            header: unsafe { (*self.exchange(b)).header.get() },
+            out: at(self.places.out(b)),
+            headers: at(self.places.header(b, 0)),
+            blobs: (0..self.size).map(|rank| at(self.places.blob(b, rank))).collect(),
+            limit: self.blob,
+        }
+    }
+
+    /// What the runtime has counted.
+    pub fn counters(&self) -> Vec<u64> {
+        // SAFETY: atomics in a mapping that stays
+        let regions = unsafe { &(*self.area()).regions };
+        let sum = |word: usize| regions.iter().map(|region| region.words[word].load(Ordering::Relaxed)).sum();
+        (0..regions[0].words.len()).map(sum).collect()
+    }
+}
+
+const _: () = assert!(LOCALS <= 64, "a bit per slot");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_taken_once_and_answered() {
+        let mapping = Mapping::new(Facts { rank: 1, size: 2, threads: 3, settings: 0 }).unwrap();
+        let mut taken = 0;
+        assert!(mapping.asked(2, &mut taken).is_none());
+        mapping.write(2, b"question");
+        mapping.state(2).store(REQUEST, Ordering::Release);
+        assert_eq!(mapping.asked(2, &mut taken).unwrap().data, b"question");
+        assert!(mapping.asked(2, &mut taken).is_none());
+        mapping.answer(2, [1, 2, 3, 4], b"answer");
+        assert_eq!(mapping.state(2).load(Ordering::Acquire), DONE);
+        assert_eq!(mapping.read(2).data, b"answer");
+    }
+
+    #[test]
+    fn a_length_that_is_no_length_is_cut() {
+        let mapping = Mapping::new(Facts { rank: 0, size: 1, threads: 1, settings: 0 }).unwrap();
+        unsafe { (*mapping.slot(0)).bytes.get().write(u64::MAX) };
+        assert_eq!(mapping.read(0).data.len(), SLOT_DATA);
+    }
+
+    #[test]
+    fn blobs_shrink_as_ranks_become_many() {
+        assert_eq!((blob_for(1), blob_for(8), blob_for(1024)), (BLOB_MOST, BLOB_MOST, BLOB_LEAST));
+        assert!(blob_for(100) % PAGE == 0 && blob_for(100) < BLOB_MOST);
+    }
+}

@@ -1,0 +1,214 @@
+//! How a run begins: ranks tell rank 0 where they are, rank 0 tells all what to start.
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use polyrail_omp::area::{LOCALS, RANKS};
+
+use crate::launch::{self, Launch, pack, read_numbers, unpack};
+use crate::net::{Net, Tag};
+use crate::options::Options;
+use crate::{stand_ins, sys};
+
+/// Bytes of what a rank says of itself.
+const HELLO: usize = 1024;
+
+/// What a rank says of itself.
+#[derive(Debug, PartialEq, Eq, Clone)]
+struct Hello {
+    host: String,
+    /// Tells hosts of one name apart.
+    boot: String,
+    processors: u64,
+    /// See [`stand_ins::usable`].
+    places: u64,
+}
+
+impl Hello {
+    fn here() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        Self {
+            host: read("/proc/sys/kernel/hostname"),
+            boot: read("/proc/sys/kernel/random/boot_id"),
+            processors: sys::processors() as u64,
+            places: stand_ins::usable(sys::user()),
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let numbers = [self.processors.to_le_bytes(), self.places.to_le_bytes()].concat();
+        let items = pack([self.host.as_bytes(), self.boot.as_bytes(), &numbers]);
+        let mut bytes = [&(items.len() as u64).to_le_bytes()[..], &items].concat();
+        bytes.resize(HELLO, 0);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let items = rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        let mut items = unpack(items)?.into_iter();
+        let mut text = || Some(String::from_utf8_lossy(&items.next()?).into_owned());
+        let (host, boot) = (text()?, text()?);
+        let [processors, places] = read_numbers(&items.next()?).try_into().ok()?;
+        Some(Self { host, boot, processors, places })
+    }
+}
+
+/// Agrees on what to start. `Err(None)`: rank 0 says why not.
+pub fn agree<N: Net<Error = crate::mpi::Error>>(
+    net: &mut N,
+    options: &Options,
+) -> Result<Launch, Option<String>> {
+    let failed = |error: crate::mpi::Error| Some(error.to_string());
+    let here = Hello::here();
+    if net.rank() > 0 {
+        send(net, &here.bytes(), 0).map_err(failed)?;
+        let mut length = [0; 8];
+        receive(net, &mut length, 0).map_err(failed)?;
+        let mut bytes = vec![0; u64::from_le_bytes(length) as usize];
+        if bytes.is_empty() {
+            return Err(None);
+        }
+        receive(net, &mut bytes, 0).map_err(failed)?;
+        return Launch::read(&bytes).ok_or_else(|| Some("rank 0 says nothing that makes sense".into()));
+    }
+    let mut all = vec![here];
+    let mut bytes = vec![0; HELLO];
+    for rank in 1..net.size() {
+        receive(net, &mut bytes, rank).map_err(failed)?;
+        all.push(Hello::read(&bytes).ok_or_else(|| Some(format!("rank {rank} is of another build")))?);
+    }
+    let launch = decide(options, &all);
+    tell(net, launch)
+}
+
+/// Rank 0, which knows already that nothing can be started.
+pub fn refuse<N: Net<Error = crate::mpi::Error>>(net: &mut N, why: &str) -> Result<Launch, Option<String>> {
+    let mut bytes = vec![0; HELLO];
+    for rank in 1..net.size() {
+        receive(net, &mut bytes, rank).map_err(|error| Some(error.to_string()))?;
+    }
+    tell(net, Err(why.into()))
+}
+
+fn tell<N: Net<Error = crate::mpi::Error>>(
+    net: &mut N,
+    launch: Result<Launch, String>,
+) -> Result<Launch, Option<String>> {
+    let failed = |error: crate::mpi::Error| Some(error.to_string());
+    let bytes = launch.as_ref().map(Launch::bytes).unwrap_or_default();
+    for rank in 1..net.size() {
+        send(net, &(bytes.len() as u64).to_le_bytes(), rank).map_err(failed)?;
+        if !bytes.is_empty() {
+            send(net, &bytes, rank).map_err(failed)?;
+        }
+    }
+    launch.map_err(Some)
+}
+
+fn wait<N: Net>(net: &mut N, mut request: N::Request) -> Result<(), N::Error> {
+    while !net.done(&mut request)? {
+        sys::give_way();
+    }
+    Ok(())
+}
+
+fn send<N: Net>(net: &mut N, bytes: &[u8], to: usize) -> Result<(), N::Error> {
+    // SAFETY: waited for
+    let request = unsafe { net.send(bytes.as_ptr(), bytes.len(), to, Tag::Start)? };
+    wait(net, request)
+}
+
+fn receive<N: Net>(net: &mut N, bytes: &mut [u8], from: usize) -> Result<(), N::Error> {
+    // SAFETY: waited for
+    let request = unsafe { net.receive(bytes.as_mut_ptr(), bytes.len(), Some(from), Tag::Start)? };
+    wait(net, request)
+}
+
+/// Numbers for hosts, in order of their first ranks.
+fn hosts(all: &[Hello]) -> Vec<u32> {
+    let is = |one: &Hello, other: &Hello| (&one.host, &one.boot) == (&other.host, &other.boot);
+    let mut numbers: Vec<u32> = Vec::new();
+    for (rank, hello) in all.iter().enumerate() {
+        let known = all[..rank].iter().position(|other| is(other, hello)).map(|first| numbers[first]);
+        numbers.push(known.unwrap_or_else(|| numbers.iter().max().map_or(0, |last| last + 1)));
+    }
+    numbers
+}
+
+/// Threads of each rank where the user does not say: processors per rank, of the host that has least.
+fn threads(all: &[Hello], host_of: &[u32]) -> usize {
+    let per_rank = all.iter().zip(host_of).map(|(hello, host)| {
+        let sharing = host_of.iter().filter(|other| *other == host).count();
+        hello.processors as usize / sharing
+    });
+    per_rank.min().unwrap_or(1).clamp(1, LOCALS)
+}
+
+fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
+    if all.len() > RANKS {
+        return Err(format!("{} ranks, {RANKS} at most", all.len()));
+    }
+    let here = |error: std::io::Error| format!("the current directory: {error}");
+    let program = launch::resolve(&options.program, &std::env::var_os("PATH").unwrap_or_default())
+        .ok_or_else(|| format!("{}: no such program, neither here nor on PATH", options.program.display()))?;
+    let runtime = match &options.runtime {
+        Some(path) => path.clone(),
+        None => std::env::current_exe().map_err(here)?.with_file_name(RUNTIME),
+    };
+    let runtime = runtime.canonicalize().map_err(|error| format!("{}: {error}", runtime.display()))?;
+    let common = all.iter().fold(u64::MAX, |common, hello| common & hello.places);
+    let place = (0..stand_ins::PLACES.len())
+        .find(|index| common & (1 << index) != 0)
+        .ok_or_else(|| format!("none of {} can be written on all hosts", stand_ins::PLACES.join(", ")))?;
+    let stand_ins = stand_ins::directory(Path::new(stand_ins::PLACES[place]), sys::user());
+    let host_of = hosts(all);
+    let words: Vec<OsString> = std::iter::once(&options.program).chain(&options.arguments).cloned().collect();
+    Ok(Launch {
+        program,
+        words,
+        directory: std::env::current_dir().map_err(here)?,
+        environment: launch::environment(std::env::vars_os(), &runtime, &stand_ins),
+        runtime,
+        stand_ins,
+        stack: launch::stack(sys::limit(libc::RLIMIT_STACK).0),
+        threads: options.threads.unwrap_or_else(|| threads(all, &host_of)),
+        settings: options.settings,
+        watchdog: options.watchdog,
+        hosts: all.iter().map(|hello| hello.host.clone()).collect(),
+        host_of,
+    })
+}
+
+/// The runtime's file, beside the agent's.
+const RUNTIME: &str = "libpolyrail_omp_rt.so";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(host: &str, processors: u64) -> Hello {
+        Hello { host: host.into(), boot: "x".into(), processors, places: 7 }
+    }
+
+    #[test]
+    fn a_hello_comes_back() {
+        let here = Hello::here();
+        assert_eq!(Hello::read(&here.bytes()), Some(here.clone()));
+        assert!(!here.host.is_empty() && here.processors > 0 && here.places != 0);
+        assert_eq!(Hello::read(&[0; HELLO]), None);
+        assert_eq!(Hello::read(&[255; HELLO]), None);
+    }
+
+    #[test]
+    fn threads_are_what_every_host_has_for_a_rank() {
+        let all = [hello("a", 8), hello("b", 4), hello("a", 8)];
+        let numbers = hosts(&all);
+        assert_eq!(numbers, [0, 1, 0]);
+        assert_eq!(threads(&all, &numbers), 4);
+        assert_eq!(threads(&[hello("a", 1), hello("a", 1)], &[0, 0]), 1, "at least one");
+        assert_eq!(threads(&[hello("a", 1000)], &[0]), LOCALS);
+        let same_name = [hello("a", 2), Hello { boot: "y".into(), ..hello("a", 2) }];
+        assert_eq!(hosts(&same_name), [0, 1]);
+    }
+}

@@ -1,0 +1,164 @@
+//! System calls.
+use std::fs::File;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
+
+use libc::{c_int, c_long};
+
+/// Sleeps while `word` is `expected`, for `limit` at most, or until a signal. The word may be shared with other processes.
+pub fn futex_wait(word: &AtomicU32, expected: u32, limit: Duration) {
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs().cast_signed(),
+        tv_nsec: c_long::from(limit.subsec_nanos().cast_signed()),
+    };
+    // SAFETY: a word and a time that outlive the call
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const limit) };
+}
+
+/// Wakes all who wait for `word` to change.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: a word that outlives the call
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
+}
+
+/// Lets others run.
+pub fn give_way() {
+    // SAFETY: no arguments
+    unsafe { libc::sched_yield() };
+}
+
+/// Sleeps of microseconds last as long as they are asked to.
+pub fn sleep_exactly() {
+    // SAFETY: a number
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}
+
+/// A file in memory of `bytes`, of which nothing takes room before it is used.
+///
+/// # Errors
+/// As the kernel says.
+pub fn memory_file(bytes: usize) -> io::Result<File> {
+    // SAFETY: a C string; a descriptor that nobody else has
+    let file = unsafe {
+        let fd = libc::memfd_create(c"polyrail-omp".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        File::from_raw_fd(fd)
+    };
+    file.set_len(bytes as u64)?;
+    Ok(file)
+}
+
+/// Maps a file, shared, for the rest of this process's life.
+///
+/// # Errors
+/// As the kernel says.
+pub fn map(file: &File, bytes: usize) -> io::Result<*mut u8> {
+    use std::os::fd::AsRawFd;
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
+    // SAFETY: a new mapping of a file that is that long
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file.as_raw_fd(), 0) };
+    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at.cast()) }
+}
+
+/// The soft limit of a resource, and the hard one.
+pub fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the answer
+    unsafe { libc::getrlimit(resource, &raw mut limit) };
+    (limit.rlim_cur, limit.rlim_max)
+}
+
+/// Processors that this process may use.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// This user, as files have it.
+pub fn user() -> u32 {
+    // SAFETY: no arguments
+    unsafe { libc::geteuid() }
+}
+
+/// The process that started this one; another once that has ended.
+pub fn parent() -> i32 {
+    // SAFETY: no arguments
+    unsafe { libc::getppid() }
+}
+
+/// Sends a signal to a process of ours.
+pub fn kill(process: i32, signal: i32) {
+    // SAFETY: numbers; the process is a child that has not been waited for
+    unsafe { libc::kill(process, signal) };
+}
+
+/// Ends this process with `status` if it is still there after `seconds`.
+pub fn end_after(seconds: u32, status: u8) {
+    END_STATUS.store(status.into(), Ordering::Relaxed);
+    extern "C" fn end(_: c_int) {
+        // SAFETY: allowed in signal handlers
+        unsafe { libc::_exit(END_STATUS.load(Ordering::Relaxed)) }
+    }
+    handle(libc::SIGALRM, end as extern "C" fn(c_int) as usize);
+    // SAFETY: a number
+    unsafe { libc::alarm(seconds) };
+}
+
+static END_STATUS: AtomicI32 = AtomicI32::new(0);
+static HAS_FORWARDED: AtomicU32 = AtomicU32::new(0);
+static PROGRAM: AtomicI32 = AtomicI32::new(0);
+static CHILD_ENDED: AtomicBool = AtomicBool::new(false);
+const FORWARDED: [c_int; 6] =
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+
+fn handle(signal: c_int, action: usize) {
+    // SAFETY: zeros are an action; handlers do only what handlers may
+    unsafe {
+        let mut new: libc::sigaction = std::mem::zeroed();
+        new.sa_sigaction = action;
+        // not restarted: a sleep ends when something has happened
+        libc::sigaction(signal, &raw const new, std::ptr::null_mut());
+    }
+}
+
+/// Signals to this process go to its program, on rank 0; elsewhere they mean nothing, since rank 0 decides when a run ends.
+pub fn forward_signals(rank: usize, program: u32) {
+    extern "C" fn forward(signal: c_int) {
+        let program = PROGRAM.load(Ordering::Relaxed);
+        HAS_FORWARDED.fetch_or(1 << signal, Ordering::Relaxed);
+        if program > 0 {
+            // SAFETY: allowed in signal handlers; cleared before the program is waited for
+            unsafe { libc::kill(program, signal) };
+        }
+    }
+    PROGRAM.store(program.cast_signed(), Ordering::Relaxed);
+    for signal in FORWARDED {
+        handle(signal, if rank == 0 { forward as extern "C" fn(c_int) as usize } else { libc::SIG_IGN });
+    }
+}
+
+/// Whether the program got this signal through this process: then whoever sent it knows.
+pub fn has_forwarded(signal: i32) -> bool {
+    HAS_FORWARDED.load(Ordering::Relaxed) & (1 << signal) != 0
+}
+
+/// From now on a child's end ends a sleep. To be called before the program starts.
+pub fn watch_children() {
+    extern "C" fn ended(_: c_int) {
+        CHILD_ENDED.store(true, Ordering::Relaxed);
+    }
+    handle(libc::SIGCHLD, ended as extern "C" fn(c_int) as usize);
+}
+
+/// Whether a child may have ended since the last call.
+pub fn child_may_have_ended() -> bool {
+    CHILD_ENDED.swap(false, Ordering::Relaxed)
+}
+
+/// Signals are nobody's any more.
+pub fn forget_program() {
+    PROGRAM.store(0, Ordering::Relaxed);
+}

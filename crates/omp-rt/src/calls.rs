@@ -1,0 +1,417 @@
+//! System calls that rank 0 carries out: there is one set of descriptors, one working directory, one terminal, and it is rank 0's. On ranks above 0 a filter
+//! (seccomp) lets through what is about this process alone (memory, threads, signals, time), and traps all else; what is known is carried out by rank
+//! 0's server thread, what is not is refused by its number.
+
+use core::slice;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use polyrail_omp::area::{Count, Kind, SLOT_DATA};
+
+use crate::{agent, remote, stats, sys, trap};
+
+/// What rank 0's server thread is asked for: an atomic operation.
+pub const REMOTE_ATOMIC: u32 = 1;
+/// A system call.
+const REMOTE_CALL: u32 = 2;
+
+/// What a parameter of a system call points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parameter {
+    Value,
+    /// A string that ends with zero.
+    Text,
+    /// The kernel reads as many bytes as another parameter says.
+    In(usize),
+    /// The kernel writes as many as another says.
+    Out(usize),
+    /// The kernel writes this many bytes.
+    Fixed(usize),
+}
+
+use Parameter::{Fixed, In, Out, Text, Value};
+
+const STAT: usize = size_of::<libc::stat>();
+
+/// The calls that rank 0 carries out, with their parameters (man pages, section 2).
+fn parameters(number: i64, args: &[usize; 6]) -> Option<&'static [Parameter]> {
+    Some(match number {
+        libc::SYS_read | libc::SYS_getdents64 => &[Value, Out(2), Value],
+        libc::SYS_write => &[Value, In(2), Value],
+        libc::SYS_pread64 => &[Value, Out(2), Value, Value],
+        libc::SYS_pwrite64 => &[Value, In(2), Value, Value],
+        libc::SYS_open
+        | libc::SYS_creat
+        | libc::SYS_access
+        | libc::SYS_mkdir
+        | libc::SYS_chmod
+        | libc::SYS_truncate => &[Text, Value, Value],
+        libc::SYS_unlink | libc::SYS_rmdir | libc::SYS_chdir => &[Text],
+        libc::SYS_rename | libc::SYS_link | libc::SYS_symlink => &[Text, Text],
+        libc::SYS_openat
+        | libc::SYS_faccessat
+        | libc::SYS_faccessat2
+        | libc::SYS_mkdirat
+        | libc::SYS_unlinkat
+        | libc::SYS_fchmodat => &[Value, Text, Value, Value],
+        libc::SYS_renameat | libc::SYS_renameat2 => &[Value, Text, Value, Text, Value],
+        libc::SYS_close
+        | libc::SYS_fsync
+        | libc::SYS_fdatasync
+        | libc::SYS_dup
+        | libc::SYS_fchdir
+        | libc::SYS_umask => &[Value],
+        libc::SYS_lseek
+        | libc::SYS_dup2
+        | libc::SYS_dup3
+        | libc::SYS_ftruncate
+        | libc::SYS_fchmod
+        | libc::SYS_fadvise64 => &[Value, Value, Value, Value],
+        libc::SYS_fallocate => &[Value, Value, Value, Value],
+        libc::SYS_stat | libc::SYS_lstat => &[Text, Fixed(STAT)],
+        libc::SYS_fstat => &[Value, Fixed(STAT)],
+        libc::SYS_newfstatat => &[Value, Text, Fixed(STAT), Value],
+        libc::SYS_statx => &[Value, Text, Value, Value, Fixed(256)],
+        libc::SYS_getcwd => &[Out(1), Value],
+        libc::SYS_readlink => &[Text, Out(2), Value],
+        libc::SYS_readlinkat => &[Value, Text, Out(3), Value],
+        libc::SYS_pipe => &[Fixed(8)],
+        libc::SYS_pipe2 => &[Fixed(8), Value],
+        libc::SYS_fcntl
+            if matches!(
+                args[1] as i32,
+                libc::F_DUPFD
+                    | libc::F_DUPFD_CLOEXEC
+                    | libc::F_GETFD
+                    | libc::F_SETFD
+                    | libc::F_GETFL
+                    | libc::F_SETFL
+            ) =>
+        {
+            &[Value, Value, Value]
+        }
+        libc::SYS_ioctl if args[1] as u64 == libc::TCGETS => &[Value, Value, Fixed(60)],
+        libc::SYS_ioctl if args[1] as u64 == libc::TIOCGWINSZ => &[Value, Value, Fixed(8)],
+        libc::SYS_ioctl if args[1] as u64 == libc::FIONREAD => &[Value, Value, Fixed(4)],
+        _ => return None,
+    })
+}
+
+/// Calls that are about this process alone.
+const OWN: [i64; 53] = [
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_mincore,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sigaltstack,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_set_robust_list,
+    libc::SYS_get_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_rseq,
+    libc::SYS_exit,
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getpgrp,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_getcpu,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_time,
+    libc::SYS_times,
+    libc::SYS_getrusage,
+    libc::SYS_getrandom,
+    libc::SYS_arch_prctl,
+    libc::SYS_prctl,
+    libc::SYS_prlimit64,
+    libc::SYS_getrlimit,
+    libc::SYS_membarrier,
+    libc::SYS_kill,
+    libc::SYS_tgkill,
+    libc::SYS_restart_syscall,
+    libc::SYS_uname,
+];
+
+/// Whether regions have begun; before, constructors run on every rank, and what they print is rank 0's to print.
+static REGIONS: AtomicBool = AtomicBool::new(false);
+
+/// From now on what is trapped is a region's.
+pub fn regions_begin() {
+    REGIONS.store(true, Ordering::Relaxed);
+}
+
+/// Ranks above 0: from now on for all threads of this process.
+pub fn start() {
+    // struct seccomp_data: nr, arch, instruction_pointer (two words), args
+    let load = |at: u32| libc::sock_filter {
+        code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16,
+        jt: 0,
+        jf: 0,
+        k: at,
+    };
+    let equal = |value: u32, yes: u8, no: u8| libc::sock_filter {
+        code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+        jt: yes,
+        jf: no,
+        k: value,
+    };
+    let answer =
+        |what: u32| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: what };
+    let place = sys::raw_place() as u64;
+    let mut filter = vec![
+        load(8),
+        equal(place as u32, 0, 3),
+        load(12),
+        equal((place >> 32) as u32, 0, 1),
+        answer(libc::SECCOMP_RET_ALLOW),
+        load(0),
+    ];
+    for (at, number) in OWN.iter().enumerate() {
+        filter.push(equal(*number as u32, (OWN.len() - at) as u8, 0));
+    }
+    filter.push(answer(libc::SECCOMP_RET_TRAP));
+    filter.push(answer(libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: a handler of the right kind, a program that lives as long as the call
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = trapped as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+        libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut());
+        sys::raw(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0, 0);
+        let set = sys::raw(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER as usize,
+            0,
+            &raw const program as usize,
+            0,
+            0,
+            0,
+        );
+        if set != 0 {
+            sys::fail(format_args!(
+                "system calls cannot be filtered (seccomp, error {}), which ranks above 0 need",
+                -set
+            ));
+        }
+    }
+}
+
+unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel's context of this signal; errno is the thread's
+    unsafe {
+        let errno = *libc::__errno_location();
+        let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        let number = registers[libc::REG_RAX as usize];
+        let names = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
+        let args = names.map(|name| registers[name as usize] as usize);
+        registers[libc::REG_RAX as usize] = if REGIONS.load(Ordering::Relaxed) {
+            elsewhere(number, &args)
+        } else if number == libc::SYS_write && matches!(args[0], 1 | 2) {
+            args[2] as isize
+        } else {
+            sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
+        } as i64;
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// Has rank 0 do it.
+unsafe fn elsewhere(number: i64, args: &[usize; 6]) -> isize {
+    if number == libc::SYS_exit_group {
+        agent::ask(Kind::Exit, [args[0] as u64, 0, 0, 0, 0, 0], &[]);
+        sys::end(args[0] as i32);
+    }
+    let Some(parameters) = parameters(number, args) else {
+        sys::fail(format_args!(
+            "system call {number} in a parallel region on rank {}: only rank 0 has files, sockets and processes, and this call is none that it can do for others",
+            remote::rank()
+        ));
+    };
+    const HEAD: usize = 64;
+    let mut args = *args;
+    let room = SLOT_DATA - HEAD - 2 * 4096 - 256;
+    let mut question = vec![0; HEAD];
+    for (at, parameter) in parameters.iter().enumerate() {
+        match *parameter {
+            In(length) | Out(length) => args[length] = args[length].min(room),
+            _ => {}
+        }
+        if args[at] == 0 {
+            continue;
+        }
+        // SAFETY: what the kernel would read
+        match *parameter {
+            In(length) => {
+                question.extend(unsafe { slice::from_raw_parts(args[at] as *const u8, args[length]) })
+            }
+            Text => {
+                let text =
+                    unsafe { std::ffi::CStr::from_ptr(args[at] as *const libc::c_char) }.to_bytes_with_nul();
+                if text.len() > 4096 {
+                    return -libc::ENAMETOOLONG as isize;
+                }
+                question.extend(text);
+            }
+            _ => {}
+        }
+    }
+    question[..4].copy_from_slice(&REMOTE_CALL.to_ne_bytes());
+    question[8..16].copy_from_slice(&number.to_ne_bytes());
+    for (at, arg) in args.iter().enumerate() {
+        question[16 + at * 8..24 + at * 8].copy_from_slice(&arg.to_ne_bytes());
+    }
+    let answer = agent::ask(Kind::Serve, [0; 6], &[&question]);
+    stats::add(Count::Calls, 1);
+    let Some((result, mut data)) = answer.data.split_first_chunk::<8>() else { return -libc::EIO as isize };
+    let result = isize::from_ne_bytes(*result);
+    for (at, parameter) in parameters.iter().enumerate() {
+        let Some(room) = written(*parameter, &args, result) else { continue };
+        if args[at] != 0 && room <= data.len() {
+            let (piece, rest) = data.split_at(room);
+            // SAFETY: what the kernel would write
+            unsafe { (args[at] as *mut u8).copy_from_nonoverlapping(piece.as_ptr(), room) };
+            data = rest;
+        }
+    }
+    result
+}
+
+/// Bytes that the kernel wrote there.
+fn written(parameter: Parameter, args: &[usize; 6], result: isize) -> Option<usize> {
+    match parameter {
+        Out(length) => Some((result.max(0) as usize).min(args[length])),
+        Fixed(bytes) => Some(if result < 0 { 0 } else { bytes }),
+        _ => None,
+    }
+}
+
+/// Rank 0's server thread: answers one question, over it; how long the answer is.
+pub fn serve(data: &mut [u8], bytes: usize) -> usize {
+    let question = data[..bytes].to_vec();
+    let kind = question.first_chunk::<4>().map(|kind| u32::from_ne_bytes(*kind));
+    let answer = match kind {
+        Some(REMOTE_ATOMIC) => trap::serve(&question[4..]).map(|done| done.to_vec()),
+        Some(REMOTE_CALL) => carry_out(&question),
+        _ => None,
+    };
+    let answer = answer.unwrap_or_default();
+    data[..answer.len()].copy_from_slice(&answer);
+    answer.len()
+}
+
+fn carry_out(question: &[u8]) -> Option<Vec<u8>> {
+    let (head, mut rest) = question.split_first_chunk::<64>()?;
+    let word = |at: usize| usize::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default());
+    let number = word(8) as i64;
+    let mut args = [word(16), word(24), word(32), word(40), word(48), word(56)];
+    let parameters = parameters(number, &args)?;
+    let asked = args;
+    let mut room: Vec<Vec<u8>> = Vec::new();
+    for (at, parameter) in parameters.iter().enumerate() {
+        if args[at] == 0 {
+            continue;
+        }
+        let mut buffer = match *parameter {
+            Value => continue,
+            Text => {
+                let end = rest.iter().position(|byte| *byte == 0)? + 1;
+                let (text, left) = rest.split_at(end);
+                rest = left;
+                text.to_vec()
+            }
+            In(length) => {
+                let (piece, left) = rest.split_at_checked(asked[length])?;
+                rest = left;
+                piece.to_vec()
+            }
+            Out(length) => vec![0; asked[length].min(SLOT_DATA)],
+            Fixed(bytes) => vec![0; bytes],
+        };
+        args[at] = buffer.as_mut_ptr() as usize;
+        room.push(buffer);
+    }
+    // SAFETY: pointers were replaced by our own buffers of the right sizes
+    let result = unsafe { sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5]) };
+    let mut answer = result.to_ne_bytes().to_vec();
+    let mut buffers = room.iter();
+    for (at, parameter) in parameters.iter().enumerate() {
+        if asked[at] == 0 || *parameter == Value {
+            continue;
+        }
+        let buffer = buffers.next()?;
+        if let Some(bytes) = written(*parameter, &asked, result) {
+            answer.extend(&buffer[..bytes.min(buffer.len())]);
+        }
+    }
+    Some(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(number: i64, args: [usize; 6], data: &[u8]) -> (isize, Vec<u8>) {
+        let mut question = vec![0; 64];
+        question[..4].copy_from_slice(&REMOTE_CALL.to_ne_bytes());
+        question[8..16].copy_from_slice(&number.to_ne_bytes());
+        for (at, arg) in args.iter().enumerate() {
+            question[16 + at * 8..24 + at * 8].copy_from_slice(&arg.to_ne_bytes());
+        }
+        question.extend(data);
+        let bytes = question.len();
+        question.resize(SLOT_DATA, 0);
+        let answered = serve(&mut question, bytes);
+        let (result, data) = question[..answered].split_first_chunk::<8>().unwrap();
+        (isize::from_ne_bytes(*result), data.to_vec())
+    }
+
+    #[test]
+    fn files_are_used_for_others() {
+        let place = std::env::temp_dir().join(format!("polyrail-omp-calls-{}", std::process::id()));
+        let name = [place.to_str().unwrap().as_bytes(), &[0]].concat();
+        let flags = (libc::O_RDWR | libc::O_CREAT) as usize;
+        let (file, _) = ask(libc::SYS_open, [1, flags, 0o600, 0, 0, 0], &name);
+        assert!(file > 2);
+        assert_eq!(ask(libc::SYS_write, [file as usize, 1, 5, 0, 0, 0], b"hello").0, 5);
+        assert_eq!(ask(libc::SYS_pread64, [file as usize, 1, 100, 1, 0, 0], b""), (4, b"ello".to_vec()));
+        let (result, stat) = ask(libc::SYS_fstat, [file as usize, 1, 0, 0, 0, 0], b"");
+        assert_eq!((result, stat.len()), (0, STAT));
+        assert_eq!(ask(libc::SYS_unlink, [1, 0, 0, 0, 0, 0], &name).0, 0);
+        assert_eq!(ask(libc::SYS_unlink, [1, 0, 0, 0, 0, 0], &name).0, -libc::ENOENT as isize);
+    }
+
+    #[test]
+    fn broken_questions_have_no_answer() {
+        let mut data = vec![0; SLOT_DATA];
+        assert_eq!(serve(&mut data, 0), 0);
+        data[0] = 2;
+        assert_eq!(serve(&mut data, 30), 0);
+        // a write of more than was sent
+        data[8] = libc::SYS_write as u8;
+        data[24] = 1;
+        data[32] = 200;
+        assert_eq!(serve(&mut data, 100), 0);
+    }
+}

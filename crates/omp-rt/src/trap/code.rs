@@ -1,0 +1,295 @@
+//! Atomic instructions in the program's code: where they are, what they work on, and breakpoints in their place.
+
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register as Name};
+
+use super::operation::{What, Width};
+use crate::modules::{self, Module};
+use crate::sys;
+
+/// A general-purpose register, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Register {
+    /// Its place in `ucontext_t`.
+    index: u8,
+    width: Width,
+    /// Bits 8 to 15 (`ah` and its like).
+    high: bool,
+}
+
+/// Places in `ucontext_t` by the processor's numbers (rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8...).
+const INDICES: [i32; 16] = [
+    libc::REG_RAX,
+    libc::REG_RCX,
+    libc::REG_RDX,
+    libc::REG_RBX,
+    libc::REG_RSP,
+    libc::REG_RBP,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
+
+impl Register {
+    fn of(name: Name) -> Option<Register> {
+        if !name.is_gpr() {
+            return None;
+        }
+        let index = INDICES[name.full_register().number()] as u8;
+        let high = matches!(name, Name::AH | Name::BH | Name::CH | Name::DH);
+        Some(Register { index, width: Width::of(name.size())?, high })
+    }
+
+    /// The part of rax that an instruction of that width compares with.
+    pub fn accumulator(width: Width) -> Register {
+        Register { index: libc::REG_RAX as u8, width, high: false }
+    }
+
+    pub fn get(self, registers: &[i64; 23]) -> u64 {
+        let whole = registers[usize::from(self.index)] as u64;
+        match self.width {
+            Width::Byte if self.high => whole >> 8 & 0xff,
+            Width::Byte => whole & 0xff,
+            Width::Word => whole & 0xffff,
+            Width::Double => whole & 0xffff_ffff,
+            _ => whole,
+        }
+    }
+
+    pub fn set(self, registers: &mut [i64; 23], value: u64) {
+        let whole = &mut registers[usize::from(self.index)];
+        let old = *whole as u64;
+        *whole = match self.width {
+            Width::Byte if self.high => old & !0xff00 | (value & 0xff) << 8,
+            Width::Byte => old & !0xff | value & 0xff,
+            Width::Word => old & !0xffff | value & 0xffff,
+            // writing the lower half clears the upper
+            Width::Double => value & 0xffff_ffff,
+            _ => value,
+        } as i64;
+    }
+}
+
+/// What an instruction has besides the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    None,
+    Value(u64),
+    Register(Register),
+}
+
+/// One atomic instruction of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    pub address: usize,
+    pub length: usize,
+    pub kind: What,
+    pub width: Width,
+    pub operand: Operand,
+    /// It works on the stack and changes nothing: a fence, OpenMP's `flush` as GCC compiles it.
+    pub fence: bool,
+    base: Option<Register>,
+    index: Option<Register>,
+    scale: u64,
+    displacement: u64,
+    /// Relative to the thread's own storage.
+    local: bool,
+}
+
+impl Site {
+    fn of(instruction: &Instruction) -> Option<Site> {
+        let memory = instruction.op0_kind() == OpKind::Memory;
+        if !memory || !(instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg) {
+            // an exchange may also name the register first
+            return None;
+        }
+        let kind = match instruction.mnemonic() {
+            Mnemonic::Add => What::Add,
+            Mnemonic::Sub => What::Sub,
+            Mnemonic::And => What::And,
+            Mnemonic::Or => What::Or,
+            Mnemonic::Xor => What::Xor,
+            Mnemonic::Inc => What::Inc,
+            Mnemonic::Dec => What::Dec,
+            Mnemonic::Neg => What::Neg,
+            Mnemonic::Not => What::Not,
+            Mnemonic::Adc => What::AddCarry,
+            Mnemonic::Sbb => What::SubBorrow,
+            Mnemonic::Bts => What::SetBit,
+            Mnemonic::Btr => What::ClearBit,
+            Mnemonic::Btc => What::FlipBit,
+            Mnemonic::Xadd => What::ExchangeAdd,
+            Mnemonic::Xchg => What::Exchange,
+            Mnemonic::Cmpxchg => What::CompareExchange,
+            Mnemonic::Cmpxchg8b | Mnemonic::Cmpxchg16b => What::CompareExchangePair,
+            _ => return None,
+        };
+        let operand = match instruction.op1_kind() {
+            _ if instruction.op_count() < 2 => Operand::None,
+            OpKind::Register => Operand::Register(Register::of(instruction.op1_register())?),
+            _ => Operand::Value(instruction.immediate(1)),
+        };
+        let relative = matches!(instruction.memory_base(), Name::RIP | Name::EIP);
+        let base = (!relative).then(|| Register::of(instruction.memory_base())).flatten();
+        let changes_nothing = operand == Operand::Value(0) && matches!(kind, What::Or | What::Add);
+        Some(Site {
+            address: instruction.ip() as usize,
+            length: instruction.len(),
+            kind,
+            width: Width::of(instruction.memory_size().size())?,
+            operand,
+            fence: changes_nothing && instruction.memory_base() == Name::RSP,
+            base,
+            index: Register::of(instruction.memory_index()),
+            scale: instruction.memory_index_scale().into(),
+            // iced has made it absolute where it was relative to the instruction
+            displacement: instruction.memory_displacement64(),
+            local: instruction.segment_prefix() == Name::FS,
+        })
+    }
+
+    /// The place that it works on.
+    pub fn place(&self, registers: &[i64; 23]) -> usize {
+        let of = |register: Option<Register>| register.map_or(0, |register| register.get(registers));
+        let place = of(self.base)
+            .wrapping_add(of(self.index).wrapping_mul(self.scale))
+            .wrapping_add(self.displacement)
+            .wrapping_add(if self.local { thread_pointer() } else { 0 });
+        place as usize
+    }
+}
+
+/// The base of the thread's own storage, which stands at its own begin (x86-64 psABI, TLS variant II).
+pub fn thread_pointer() -> u64 {
+    let pointer;
+    // SAFETY: reads the first word of the thread's control block
+    unsafe { core::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly)) };
+    pointer
+}
+
+/// All atomic instructions of the program and of its own libraries, in order of addresses.
+pub fn find() -> Vec<Site> {
+    let mut sites = Vec::new();
+    for module in modules::shared() {
+        for (start, end) in functions(&module) {
+            // SAFETY: inside an executable segment
+            let code = unsafe { std::slice::from_raw_parts(start as *const u8, end - start) };
+            // most code has none
+            if !code.contains(&0xf0) && !code.iter().any(|byte| matches!(byte, 0x86 | 0x87)) {
+                continue;
+            }
+            let decoder = Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE);
+            sites.extend(
+                decoder
+                    .into_iter()
+                    .filter(|one| one.code() != Code::INVALID)
+                    .filter_map(|one| Site::of(&one)),
+            );
+        }
+    }
+    sites.sort_by_key(|site| site.address);
+    sites.dedup_by_key(|site| site.address);
+    sites
+}
+
+/// Where functions stand, by the tables that exceptions are unwound by (LSB, "Exception Frames"); compilers write them for all code.
+fn functions(module: &Module) -> Vec<(usize, usize)> {
+    let Some(table) = module.frames else { return Vec::new() };
+    let read = |at: usize| -> Option<i32> {
+        let inside = module.segments.iter().any(|segment| at >= segment.start && at + 4 <= segment.end);
+        // SAFETY: inside a segment
+        inside.then(|| unsafe { (at as *const i32).read_unaligned() })
+    };
+    let relative = |base: usize, at: usize| Some(base.wrapping_add_signed(read(at)? as isize));
+    // version 1; pointer to the frames: relative, 4 bytes; count: 4 bytes; table: relative to the header, 4 bytes
+    if read(table).map(i32::to_le_bytes) != Some([1, 0x1b, 0x03, 0x3b]) {
+        return Vec::new();
+    }
+    let count = read(table + 8).unwrap_or(0).max(0) as usize;
+    let mut found = Vec::with_capacity(count);
+    for entry in 0..count {
+        let at = table + 12 + entry * 8;
+        let (Some(start), Some(frame)) = (relative(table, at), relative(table, at + 4)) else { break };
+        // length, common part, begin, length of the code
+        let Some(length) = read(frame + 12).filter(|length| *length > 0) else { continue };
+        let end = start + length as usize;
+        if module
+            .segments
+            .iter()
+            .any(|segment| segment.executable && start >= segment.start && end <= segment.end)
+        {
+            found.push((start, end));
+        }
+    }
+    found
+}
+
+/// Puts a breakpoint in place of an instruction.
+///
+/// # Safety
+/// An instruction of the program begins there, and no thread runs program code.
+pub unsafe fn put(address: usize) {
+    const PAGE: usize = polyrail_omp::layout::PAGE;
+    let page = address & !(PAGE - 1);
+    let all = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as usize;
+    let as_before = (libc::PROT_READ | libc::PROT_EXEC) as usize;
+    // SAFETY: the caller's
+    unsafe {
+        if sys::raw(libc::SYS_mprotect, page, PAGE, all, 0, 0, 0) != 0 {
+            sys::fail(format_args!(
+                "the program's code at {page:#x} cannot be made writable, as its atomic instructions need"
+            ));
+        }
+        (address as *mut u8).write_volatile(0xcc);
+        sys::raw(libc::SYS_mprotect, page, PAGE, as_before, 0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(code: &[u8]) -> Option<Site> {
+        Site::of(&Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode())
+    }
+
+    #[test]
+    fn instructions_are_understood() {
+        let mut registers = [0; 23];
+        registers[libc::REG_RDI as usize] = 0x100;
+        registers[libc::REG_RCX as usize] = 3;
+        registers[libc::REG_RAX as usize] = 0x1234_5678_9abc_def0;
+        // lock add dword [rdi + rcx * 4 + 8], 5
+        let site = one(&[0xf0, 0x83, 0x44, 0x8f, 0x08, 0x05]).unwrap();
+        assert_eq!((site.kind, site.width, site.operand), (What::Add, Width::Double, Operand::Value(5)));
+        assert_eq!((site.place(&registers), site.length, site.fence), (0x114, 6, false));
+        // lock cmpxchg [rip + 0x10], rdx
+        let site = one(&[0xf0, 0x48, 0x0f, 0xb1, 0x15, 0x10, 0, 0, 0]).unwrap();
+        assert_eq!((site.kind, site.place(&registers)), (What::CompareExchange, 0x1019));
+        // lock or qword [rsp], 0: a fence
+        assert!(one(&[0xf0, 0x48, 0x83, 0x0c, 0x24, 0x00]).unwrap().fence);
+        // xchg [rdi], ah; mov [rdi], eax; lock-less add
+        let site = one(&[0x86, 0x27]).unwrap();
+        let Operand::Register(register) = site.operand else { panic!() };
+        assert_eq!(register.get(&registers), 0xde);
+        register.set(&mut registers, 0x11);
+        assert_eq!(registers[libc::REG_RAX as usize], 0x1234_5678_9abc_11f0);
+        assert_eq!(one(&[0x89, 0x07]), None);
+        assert_eq!(one(&[0x01, 0x07]), None);
+        // lock inc, neg, cmpxchg16b, and adding a negative immediate
+        assert_eq!(one(&[0xf0, 0x48, 0xff, 0x07]).unwrap().kind, What::Inc);
+        assert_eq!(one(&[0xf0, 0x48, 0x0f, 0xc7, 0x0f]).unwrap().width, Width::Sixteen);
+        assert_eq!(one(&[0xf0, 0x48, 0x83, 0x07, 0xff]).unwrap().operand, Operand::Value(u64::MAX));
+    }
+
+    #[test]
+    fn fs_is_the_thread_pointer() {
+        assert_ne!(thread_pointer(), 0);
+    }
+}
