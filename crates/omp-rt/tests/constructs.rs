@@ -69,15 +69,40 @@ fn installed(command: &str) -> bool {
         && Command::new(command).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
 }
 
+/// Makes what programs are built and run with, once for all tests.
+fn prepare() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        stand_ins();
+        newer();
+    });
+}
+
 /// A library without contents, with the versions that programs ask the compiler's runtime for.
 fn stand_ins() {
     let directory = directory().join("stand-ins");
     std::fs::create_dir_all(&directory).unwrap();
     let versions = |names: &[&str]| names.iter().map(|name| format!("{name} {{}};\n")).collect::<String>();
     let gcc = versions(&[
-        "GOMP_1.0", "GOMP_2.0", "GOMP_3.0", "GOMP_4.0", "GOMP_4.0.1", "GOMP_4.5", "GOMP_5.0", "GOMP_5.0.1",
-        "GOMP_5.1", "OMP_1.0", "OMP_2.0", "OMP_3.0", "OMP_3.1", "OMP_4.0", "OMP_4.5", "OMP_5.0", "OMP_5.0.1",
-        "OMP_5.0.2", "OMP_5.1",
+        "GOMP_1.0",
+        "GOMP_2.0",
+        "GOMP_3.0",
+        "GOMP_4.0",
+        "GOMP_4.0.1",
+        "GOMP_4.5",
+        "GOMP_5.0",
+        "GOMP_5.0.1",
+        "GOMP_5.1",
+        "OMP_1.0",
+        "OMP_2.0",
+        "OMP_3.0",
+        "OMP_3.1",
+        "OMP_4.0",
+        "OMP_4.5",
+        "OMP_5.0",
+        "OMP_5.0.1",
+        "OMP_5.0.2",
+        "OMP_5.1",
     ]);
     for (name, script) in [("libgomp.so.1", gcc), ("libomp.so.5", versions(&["VERSION"]))] {
         let map = directory.join(format!("{name}.map"));
@@ -89,6 +114,19 @@ fn stand_ins() {
             .status();
         assert!(made.unwrap().success());
     }
+}
+
+/// What clang 19 calls and the runtime of clang 14, which is what there is to compare with, has not.
+fn newer() {
+    let out = directory().join("newer/libnewer.so");
+    std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+    let source = out.with_extension("c");
+    std::fs::write(&source, "void __kmpc_dispatch_deinit(void *place, int thread) {}\n\
+         void __kmpc_omp_wait_deps(void *, int, int, void *, int, void *);\n\
+         void __kmpc_omp_taskwait_deps_51(void *place, int thread, int n, void *deps, int m, void *more, int nowait) {\n\
+         __kmpc_omp_wait_deps(place, thread, n, deps, m, more); }\n").unwrap();
+    let made = Command::new("cc").args(["-shared", "-o"]).args([&out, &source]).status();
+    assert!(made.unwrap().success());
 }
 
 /// Where clang 14's `omp.h` is, for compilers that have none of their own; alone in a directory.
@@ -110,8 +148,8 @@ struct Program {
     ranks: Option<String>,
 }
 
-fn programs() -> Vec<Program> {
-    let wanted = std::env::var("CONSTRUCTS").ok();
+/// Those whose names begin with one of `wanted`, a list with commas; all if there is none.
+fn programs(wanted: Option<String>) -> Vec<Program> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")).unwrap() {
         let source = entry.unwrap().path();
@@ -150,7 +188,9 @@ impl Program {
     /// Builds it, unless this compiler has not got the language or the constructs.
     fn build(&self, compiler: &Compiler, header: Option<&Path>) -> Option<Result<PathBuf, String>> {
         let command = compiler.commands[self.language()];
-        if self.only.as_ref().is_some_and(|only| !only.iter().any(|c| c == compiler.name)) || !installed(command) {
+        if self.only.as_ref().is_some_and(|only| !only.iter().any(|c| c == compiler.name))
+            || !installed(command)
+        {
             return None;
         }
         let out = directory().join(format!("{}.{}", self.name, compiler.name));
@@ -160,9 +200,13 @@ impl Program {
             "libomp.so.5" => build.args(["-fopenmp=libomp", "-I"]).arg(header?),
             _ => build.arg("-fopenmp"),
         };
-        // compilers without a runtime of their own take the one that there is
+        if compiler.runtime == "libomp.so.5" {
+            let newer = directory().join("newer");
+            build.arg("-latomic").arg("-L/usr/lib/llvm-14/lib").arg("-L").arg(&newer);
+            build.arg(format!("-Wl,-rpath,{}", newer.display()));
+        }
         if compiler.name == "clang-19" {
-            build.arg("-L/usr/lib/llvm-14/lib");
+            build.arg("-lnewer");
         }
         let output = build.output().unwrap();
         Some(match output.status.success() {
@@ -182,7 +226,11 @@ struct Said {
 }
 
 fn run(mut command: Command, program: &Program) -> Said {
-    command.envs(program.env.iter().cloned()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .envs(program.env.iter().cloned())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let begin = Instant::now();
     let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -211,10 +259,10 @@ fn run(mut command: Command, program: &Program) -> Said {
 
 #[test]
 fn constructs_do_what_they_do_elsewhere() {
-    stand_ins();
+    prepare();
     let header = header();
     let work: Mutex<Vec<(Program, &Compiler)>> = Mutex::new(
-        programs()
+        programs(std::env::var("CONSTRUCTS").ok())
             .into_iter()
             .flat_map(|p| COMPILERS.iter().map(move |c| (p.clone(), c)))
             .rev()
@@ -266,5 +314,85 @@ fn constructs_do_what_they_do_elsewhere() {
     let built = built.into_inner().unwrap();
     for compiler in COMPILERS.iter().filter(|c| !built.contains(c.name)) {
         eprintln!("SKIPPED: {} is not installed", compiler.name);
+    }
+}
+
+fn exported(library: &Path) -> Option<BTreeSet<String>> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    let names = text.lines().filter_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
+        // versions and local symbols are no entry points
+        [_, kind, name] if kind != "A" && kind != "d" => Some(name.split('@').next()?.to_owned()),
+        _ => None,
+    });
+    Some(names.collect())
+}
+
+/// One name that falls through to another runtime would make a program hang, or be wrong.
+#[test]
+fn every_entry_point_is_defined() {
+    let list = include_str!("../../omp/src/entries.txt");
+    let names: Vec<&str> = list.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert!(names.is_sorted(), "entries.txt is not sorted");
+    let Some(ours) = exported(&runtime()) else {
+        eprintln!("SKIPPED: nm is not installed");
+        return;
+    };
+    let missing: Vec<&&str> = names.iter().filter(|name| !ours.contains(**name)).collect();
+    assert!(missing.is_empty(), "in the list, not in the library: {missing:?}");
+    let known: BTreeSet<&str> = names.iter().copied().collect();
+    for library in ["libgomp.so.1", "libomp.so.5"] {
+        let Some(theirs) = exported(&Path::new("/usr/lib/x86_64-linux-gnu").join(library)) else { continue };
+        let unknown: Vec<&String> = theirs.iter().filter(|name| !known.contains(name.as_str())).collect();
+        assert!(unknown.is_empty(), "{library} has, the list has not: {unknown:?}");
+    }
+}
+
+/// A program that calls what cannot be right ends with a reason.
+#[test]
+fn what_is_refused_says_why() {
+    prepare();
+    let source = directory().join("refused.c");
+    std::fs::write(
+        &source,
+        "int acc_get_num_devices(int); int main(void) { return acc_get_num_devices(0); }\n",
+    )
+    .unwrap();
+    let out = directory().join("refused");
+    let made = Command::new("cc").arg("-o").args([&out, &source, &runtime()]).status();
+    assert!(made.unwrap().success());
+    let output = preloaded(&out, &COMPILERS[0], 1).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text, "polyrail omp: acc_get_num_devices: OpenACC is not OpenMP: build without -fopenacc\n");
+}
+
+/// Every call of a program to an OpenMP runtime must reach ours, even where the real one is loaded, too.
+#[test]
+fn all_calls_reach_this_runtime() {
+    prepare();
+    let header = header();
+    let mut program = programs(Some("single.c".into())).pop().expect("the program");
+    program.env.clear();
+    for compiler in &COMPILERS {
+        let Some(Ok(path)) = program.build(compiler, header.as_deref()) else { continue };
+        let mut command = plain(&path, compiler, 2);
+        let output = command
+            .env("LD_PRELOAD", runtime())
+            .env("LD_DEBUG", "bindings")
+            .env("LD_BIND_NOW", "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        let from = format!("binding file {} [0] to ", path.display());
+        let calls: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_once(&from).map(|(_, rest)| rest))
+            .filter(|rest| ["`__kmpc_", "`GOMP_", "`omp_"].iter().any(|name| rest.contains(name)))
+            .collect();
+        assert!(!calls.is_empty(), "{text}");
+        for call in calls {
+            assert!(call.contains("libpolyrail_omp_rt.so"), "{}: {call}", compiler.name);
+        }
     }
 }

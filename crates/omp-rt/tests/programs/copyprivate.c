@@ -25,7 +25,7 @@ int main(void) {
                 tp = 99 + round;
                 n = omp_get_num_threads();
             }
-            wrong += a != 42 + round || d != 3.25 || p.y != 2 || p.name[5] != 't' || tp != 99 + round;
+            wrong += a != 42 + round || d != 3.25 || p.y != 2 || p.name[6] != 't' || tp != 99 + round;
             for (int i = 0; i < 100; i++) wrong += array[i] != i * i + round;
         }
     }

@@ -4,7 +4,8 @@
 int main(void) {
     int before = 0, after = 0;
     omp_event_handle_t event;
-#pragma omp parallel
+    // one thread alone makes LLVM's own runtime fail
+#pragma omp parallel num_threads(omp_get_max_threads() + 1)
 #pragma omp single
     {
 #pragma omp task detach(event) firstprivate(before)

@@ -6,6 +6,8 @@ int main(void) {
 #if _OPENMP >= 202011
     omp_display_env(0);
 #endif
+#pragma omp parallel
+#pragma omp master
     puts("done");
     return 0;
 }

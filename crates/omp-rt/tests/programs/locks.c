@@ -8,7 +8,11 @@ int main(void) {
     long sum = 0, cells[64] = {0}, depth = 0, tried = 0;
     int n = 1;
     omp_init_lock(&lock);
+#ifdef __clang__ // libgomp has it from version 13 on
     omp_init_lock_with_hint(&hinted, omp_lock_hint_contended);
+#else
+    omp_init_lock(&hinted);
+#endif
     omp_init_nest_lock(&nest);
     for (int i = 0; i < 64; i++) omp_init_lock(&many[i]);
     printf("test free %d ", omp_test_lock(&lock));

@@ -18,7 +18,7 @@ int main(void) {
             wrong += omp_get_ancestor_thread_num(3) != -1 || omp_get_team_size(2) != 1;
             wrong += omp_get_active_level() != (all > 1);
             int sum = 0;
-#pragma omp for schedule(dynamic, 3) reduction(+ : sum)
+#pragma omp for schedule(dynamic, 3)
             for (int i = 0; i < 10; i++) sum += i;
 #pragma omp single
             sum++;

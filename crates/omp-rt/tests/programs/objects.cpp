@@ -19,13 +19,20 @@ struct Box {
         alive += by;
     }
 };
-#pragma omp declare reduction(+ : Box : omp_out += omp_in) initializer(omp_priv.value = 0)
+static Box zero() {
+    Box b;
+    b.value = 0;
+    return b;
+}
+#pragma omp declare reduction(+ : Box : omp_out += omp_in) initializer(omp_priv = zero())
 static Box statics;
 template <typename T> struct Local {
-    static T value;
-#pragma omp threadprivate(value)
+    static int &value() {
+        static int kept = 3;
+#pragma omp threadprivate(kept)
+        return kept;
+    }
 };
-template <typename T> T Local<T>::value = 3;
 int main() {
     {
         Box first, last, sum;
@@ -68,8 +75,8 @@ int main() {
     for (int i = 0; i < 10; i++) add(i);
 #pragma omp parallel reduction(+ : tls)
     {
-        Local<int>::value += omp_get_thread_num();
-        tls += Local<int>::value != 3 + omp_get_thread_num();
+        Local<int>::value() += omp_get_thread_num();
+        tls += Local<int>::value() != 3 + omp_get_thread_num();
     }
     std::cout << "alive " << alive << ' ' << lambda << ' ' << tls << '\n';
 }

@@ -2,7 +2,7 @@
 #include <omp.h>
 #include <stdio.h>
 int main(void) {
-    unsigned hash = 1;
+    unsigned hash = 1, other = 1;
 #define RUN(clause)                                                                                                    \
     _Pragma(clause) for (int i = 0; i < 40; i++) {                                                                     \
         int x = i * i;                                                                                                 \
@@ -31,9 +31,9 @@ int main(void) {
 #pragma omp for ordered schedule(static, 1)
         for (unsigned long i = 0; i < 9; i++) {
 #pragma omp ordered
-            hash = hash * 11 + i;
+            other = other * 11 + i;
         }
     }
-    printf("%u\n", hash);
+    printf("%u %u\n", hash, other);
     return 0;
 }

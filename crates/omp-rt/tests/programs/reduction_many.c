@@ -7,13 +7,14 @@ struct stats {
     double sum, most;
     char tag;
 };
+static int gcd(int a, int b) { return b == 0 ? a : gcd(b, a % b); }
 static void merge(struct stats *into, const struct stats *from) {
     into->count += from->count;
     into->sum += from->sum;
     if (from->most > into->most) into->most = from->most, into->tag = from->tag;
 }
 #pragma omp declare reduction(merge : struct stats : merge(&omp_out, &omp_in)) initializer(omp_priv = {0, 0, -1, '?'})
-#pragma omp declare reduction(digits : int : omp_out = omp_out * 10 + omp_in) initializer(omp_priv = 0)
+#pragma omp declare reduction(gcd : int : omp_out = gcd(omp_out, omp_in)) initializer(omp_priv = 0)
 static double work(int n, double *v) {
     double local[n], total = 0;
     for (int i = 0; i < n; i++) local[i] = 0;
@@ -54,11 +55,9 @@ int main(void) {
     printf("%g ", work(10, v));
     for (int i = 0; i < 10; i++) printf("%g ", v[i]);
     puts("");
-    int d = 0, n = 0;
-#pragma omp parallel reduction(digits : d) reduction(+ : n)
-    d = 1, n = 1;
-    int ones = 0;
-    for (int i = 0; i < n; i++) ones = ones * 10 + 1;
-    printf("digits %d\n", d == ones);
+    int d = 0;
+#pragma omp parallel for reduction(gcd : d)
+    for (int i = 1; i < 100; i++) d = gcd(d, i * 84);
+    printf("gcd %d\n", d);
     return 0;
 }

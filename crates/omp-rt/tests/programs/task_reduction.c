@@ -6,15 +6,16 @@ struct pair {
 };
 #pragma omp declare reduction(both : struct pair : omp_out.sum += omp_in.sum, omp_out.product *= omp_in.product)                \
     initializer(omp_priv = {0, 1})
-static void add(int depth, long *into) {
-#pragma omp task in_reduction(+ : into[0]) firstprivate(depth)
+static long deep;
+static void add(int depth) {
+#pragma omp task in_reduction(+ : deep) firstprivate(depth)
     {
-        into[0] += depth;
-        if (depth > 0) add(depth - 1, into);
+        deep += depth;
+        if (depth > 0) add(depth - 1);
     }
 }
 int main(void) {
-    long x = 100, a[5] = {0}, deep = 0, loop = 0;
+    long x = 100, a[5] = {0}, loop = 0;
     struct pair p = {1, 1};
 #pragma omp parallel
 #pragma omp single
@@ -28,7 +29,7 @@ int main(void) {
             }
         }
 #pragma omp taskgroup task_reduction(+ : deep)
-        add(6, &deep);
+        add(6);
 #pragma omp taskloop reduction(+ : loop) grainsize(9)
         for (int i = 0; i < 1000; i++) loop += i;
     }
