@@ -13,7 +13,7 @@ mod watch;
 use core::ops::{ControlFlow, Range};
 
 use polyrail_omp::blob::Encoder;
-use polyrail_omp::diff::{Mask, Page, diff};
+use polyrail_omp::diff::{Mask, Page, diff, is_zero};
 use polyrail_omp::layout::{
     OTHER_TWINS, PAGE, SERIAL_HEAP, SERIAL_HEAP_BYTES, SLOT_HEAP_BYTES, SLOT_HEAPS, SLOTS, TWIN_OFFSET,
 };
@@ -159,6 +159,11 @@ impl State {
             raw::advise(address, bytes, libc::MADV_DONTFORK);
         }
         alloc::huge(SERIAL_HEAP + TWIN_OFFSET, SERIAL_HEAP_BYTES);
+        for area in areas.list.iter().filter(|area| areas::is_huge(area)) {
+            for from in [area.from, area.from.wrapping_add(area.offset)] {
+                raw::advise(from, area.to - area.from, libc::MADV_HUGEPAGE);
+            }
+        }
         if let Some(watched) = &watch {
             for area in areas.list.iter_mut().filter(|area| areas::is_large(area)) {
                 let (from, to) =
@@ -193,7 +198,8 @@ impl State {
                         core::ptr::write_bytes(from as *mut u8, 0, to - from);
                     }
                     Kind::Data => {
-                        for at in (area.from..area.to).step_by(PAGE) {
+                        // Arrays that were never written stay so.
+                        for at in (area.from..area.to).step_by(PAGE).filter(|at| !is_zero(page(*at))) {
                             self.areas.part(at).unwrap_or(&Mask::ALL).copy(&[0; PAGE], page_mut(at));
                         }
                     }
