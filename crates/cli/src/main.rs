@@ -4,6 +4,7 @@
 //! | module | subcommand |
 //! |---|---|
 //! | `run` | starts an unchanged MPI program so that its messages travel by Polyrail |
+//! | `omp` | runs an unchanged OpenMP program over several processes and hosts |
 //! | `info` | what joins this machine to others, which way messages take, and why |
 //! | `bench` | measures messages between two processes |
 //! | `trace` | records what any program says on the network, and what TCP does to it |
@@ -11,7 +12,7 @@
 //! | `top` | what running programs send by which rail, live |
 //!
 //! Invariants:
-//! - No unsafe code: `run` starts processes and watches, the others use the safe API of `rails`.
+//! - No unsafe code: `run` and `omp` start processes and watch, the others use the safe API of `rails`.
 //! - What a program or a launcher is, the loader or the program itself is asked, not its file's name.
 //! - `run` exits with the program's own status, or by one that says that messages went another way (86) or that nothing was
 //!   started (125).
@@ -19,6 +20,7 @@
 
 mod bench;
 mod info;
+mod omp;
 mod report;
 mod run;
 mod signals;
@@ -41,6 +43,7 @@ struct Command {
 #[derive(clap::Subcommand)]
 enum Task {
     Run(run::Args),
+    Omp(omp::Args),
     Info(info::Args),
     Bench(bench::Args),
     Top(top::Args),
@@ -51,6 +54,7 @@ enum Task {
 fn main() -> ExitCode {
     match Command::parse().task {
         Task::Run(args) => run::main(&args),
+        Task::Omp(args) => omp::main(&args),
         Task::Info(args) => info::main(&args),
         Task::Bench(args) => bench::main(&args),
         Task::Top(args) => top::main(&args),

@@ -280,9 +280,6 @@ fn main() {
     let words: Vec<String> = args().skip(1).collect();
     let word = |at: usize| words.get(at).map_or("", String::as_str);
     let number = |at: usize| word(at).parse::<u64>().unwrap_or_default();
-    if word(0) == "none" {
-        exit(number(1) as i32);
-    }
     let program = Program::new();
     let rank = program.rank() as u64;
     match word(0) {

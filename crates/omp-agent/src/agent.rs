@@ -4,7 +4,7 @@ use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use polyrail_omp::area::{DONE, Kind, LOCALS, REQUEST, flag};
+use polyrail_omp::area::{DONE, Kind, LOCALS, REQUEST, SLOT_DATA, flag};
 
 use crate::control::Control;
 use crate::exchange::{self, Exchange, Outcome, Ranks};
@@ -15,8 +15,9 @@ use crate::mpi::{self, Mpi, Request};
 use crate::net::Net;
 use crate::pace::{Pace, Waiting};
 use crate::serve::{Action, Asker, Server};
-use crate::stats::Counters;
-use crate::watchdog::{self, Verdict, Watch};
+use crate::stats::{self, Region};
+use crate::symbols::Symbols;
+use crate::watchdog::{Verdict, Watch};
 use crate::{child, sys};
 
 /// No thread: nobody waits for the answer.
@@ -30,6 +31,18 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_millis(2);
 /// How long other ranks' processes may take to be gone after MPI has ended in all.
 const LEAVE: Duration = Duration::from_millis(200);
+
+/// A run that is over.
+pub struct Ended {
+    /// Whether this is rank 0.
+    pub is_first: bool,
+    /// For this process to end with.
+    pub status: u8,
+    /// On rank 0 what all ranks counted.
+    pub counted: Vec<(usize, Vec<Region>)>,
+    /// Names of the program.
+    pub symbols: Option<Symbols>,
+}
 
 /// Why a run ends.
 #[derive(Debug)]
@@ -80,10 +93,11 @@ pub struct Agent {
     pace: Pace,
     glanced: Instant,
     parent: i32,
-    counters: Counters,
+    /// Of the program, as it was lately: when its counters are read, it has ended.
+    symbols: Option<Symbols>,
     submitted: [Instant; 2],
     watchdog: Watchdog,
-    others: Vec<(usize, Vec<u64>)>,
+    others: Vec<(usize, Vec<Region>)>,
 }
 
 impl Agent {
@@ -118,7 +132,7 @@ impl Agent {
             pace: Pace::new(rank == 0, mpi.size(), now),
             glanced: now,
             parent: sys::parent(),
-            counters: Counters::default(),
+            symbols: None,
             submitted: [now; 2],
             watchdog: Watchdog {
                 after: Duration::from_secs(launch.watchdog),
@@ -145,8 +159,8 @@ impl Agent {
         self.mpi.rank() == 0
     }
 
-    /// Until the run ends; gives the status to end with, and all ranks' counters.
-    pub fn run(mut self) -> (u8, Vec<(usize, Vec<u64>)>) {
+    /// Until the run ends.
+    pub fn run(mut self) -> Ended {
         loop {
             match self.turn() {
                 Ok(()) => {}
@@ -221,8 +235,14 @@ impl Agent {
         }
     }
 
-    fn ask(&mut self, asked: Asked) -> Result<(), End> {
-        self.counters.asked += 1;
+    fn ask(&mut self, mut asked: Asked) -> Result<(), End> {
+        if asked.kind == Kind::Fail as u32
+            && let Some(program) = &self.program
+        {
+            let text = Symbols::of(program.id()).explain(&String::from_utf8_lossy(&asked.data));
+            asked.data = text.into_bytes();
+            asked.data.truncate(SLOT_DATA);
+        }
         let at_once = asked.kind == Kind::Unlock as u32 || asked.kind == Kind::Give as u32;
         if at_once {
             self.answer(asked.slot, [0; 4], &[]);
@@ -250,11 +270,16 @@ impl Agent {
             if !self.exchanges[b].is_busy() {
                 continue;
             }
-            match self.exchanges[b].poll(&mut self.mpi, &self.ranks) {
+            let waited = self.exchanges[b].waits_for_others();
+            let polled = self.exchanges[b].poll(&mut self.mpi, &self.ranks);
+            if waited && !self.exchanges[b].waits_for_others() {
+                self.mapping.count_waiting(self.submitted[b].elapsed());
+            }
+            match polled {
                 Ok(None) => {}
                 Ok(Some(outcome)) => {
                     busy = true;
-                    self.exchanged(b, &outcome);
+                    self.exchanged(b, outcome);
                 }
                 Err(error) => self.exchange_failed(error)?,
             }
@@ -262,15 +287,16 @@ impl Agent {
         Ok(busy)
     }
 
-    fn exchanged(&mut self, b: usize, outcome: &Outcome) {
+    fn exchanged(&mut self, b: usize, outcome: Outcome) {
         if self.is_first() {
-            self.server.handle_exchange(outcome.number, &outcome.positions);
+            self.server.handle_exchange(outcome.number, outcome.flags & flag::LOG != 0);
         }
         self.ending |= outcome.flags & flag::END != 0;
-        self.counters.exchanges += 1;
-        self.counters.received += outcome.received;
-        self.counters.sent += outcome.sent;
-        self.counters.waited += self.submitted[b].elapsed().as_nanos() as u64;
+        if outcome.number.is_power_of_two()
+            && let Some(program) = &self.program
+        {
+            self.symbols = Some(Symbols::of(program.id()));
+        }
         let state = self.mapping.exchange_state(b);
         state.store(DONE, Ordering::Release);
         sys::futex_wake(state);
@@ -304,7 +330,7 @@ impl Agent {
                 return self.end(message.args[0] as u8, Some(&format!("{}: {why}", self.server.name(rank))));
             }
             What::End => return Err(End::Decided(message.args[0] as u8)),
-            What::Ended => self.others.push((rank, crate::launch::read_numbers(&message.data))),
+            What::Ended => self.others.push((rank, stats::from_bytes(&message.data))),
             What::Waiting => self.suspect(),
             What::Ask | What::Answer | What::Fail | What::Leave => {}
         }
@@ -417,7 +443,7 @@ impl Agent {
             Verdict::Looking => return Ok(()),
             Verdict::Innocent => self.watchdog.watch = None,
             Verdict::Waits(address) => {
-                let place = watchdog::place(program.id(), address);
+                let place = Symbols::of(program.id()).name(address).unwrap_or(format!("{address:#x}"));
                 let seconds = (now - self.watchdog.asked).as_secs();
                 self.watchdog.watch = None;
                 self.fail(
@@ -443,7 +469,7 @@ impl Agent {
             self.failed = true;
             let mut message = Message::new(What::Fail, self.mpi.rank());
             (message.args[0], message.data) = (status.into(), why.into_bytes());
-            message.data.truncate(polyrail_omp::area::SLOT_DATA);
+            message.data.truncate(SLOT_DATA);
             self.control.send(&mut self.mpi, 0, &message)?;
         }
         Ok(())
@@ -473,20 +499,19 @@ impl Agent {
     }
 
     /// All ranks end alike: rank 0 with the program's status, which is mpiexec's then.
-    fn finish(mut self, status: u8) -> (u8, Vec<(usize, Vec<u64>)>) {
+    fn finish(mut self, status: u8) -> Ended {
         sys::end_after(2 * PATIENCE.as_secs() as u32, status);
         self.end_program();
-        let counters = self.counters.words(&self.mapping.counters());
+        let counted = self.mapping.counted();
         let (first, size) = (self.is_first(), self.mpi.size());
         if !first {
             let mut message = Message::new(What::Ended, self.mpi.rank());
-            message.data = counters.iter().flat_map(|word| word.to_le_bytes()).collect();
+            message.data = stats::to_bytes(&counted);
             let _ = self.control.send(&mut self.mpi, 0, &message);
         }
         let all_have_ended = self.part(first, size);
-        let mut all = std::mem::take(&mut self.others);
-        all.push((self.mpi.rank(), counters));
-        all.sort_unstable();
+        let mut counted = vec![(self.mpi.rank(), counted)];
+        counted.append(&mut self.others);
         let under_way = self.exchanges.into_iter().flat_map(Exchange::abandon).chain(self.control.abandon());
         for mut request in under_way {
             self.mpi.cancel(&mut request);
@@ -503,7 +528,7 @@ impl Agent {
             // launchers take a status that is not zero for a failure, and kill whoever is still there, and take that for the reason
             std::thread::sleep(LEAVE);
         }
-        (if first { status } else { 0 }, all)
+        Ended { is_first: first, status: if first { status } else { 0 }, counted, symbols: self.symbols }
     }
 
     /// Waits until all ranks have ended: rank 0 hears it of all, and tells all.
@@ -522,7 +547,7 @@ impl Agent {
             }
             match self.control.poll(&mut self.mpi) {
                 Ok(Some(Some(message))) if message.what == What::Ended => {
-                    self.others.push((message.rank as usize, crate::launch::read_numbers(&message.data)));
+                    self.others.push((message.rank as usize, stats::from_bytes(&message.data)));
                 }
                 Ok(Some(Some(message))) => heard |= message.what == What::Leave,
                 Ok(Some(None)) => {}

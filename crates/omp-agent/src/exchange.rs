@@ -7,7 +7,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-use polyrail_omp::area::{HEADER, Header, INLINE, flag};
+use polyrail_omp::area::{HEADER, Header, INLINE};
 use std::mem::offset_of;
 
 use crate::net::{Net, Tag};
@@ -61,18 +61,12 @@ impl<E> From<E> for Error<E> {
 }
 
 /// What is known of a finished exchange.
-#[derive(Debug, Default, PartialEq, Eq, Clone)]
+#[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
 pub struct Outcome {
     /// Its number.
     pub number: u64,
     /// All ranks' flags together.
     pub flags: u32,
-    /// Log positions of the ranks that told one.
-    pub positions: Vec<(usize, u64)>,
-    /// Bytes that others' blobs had.
-    pub received: u64,
-    /// Bytes that this rank's blob had.
-    pub sent: u64,
 }
 
 enum Step<R> {
@@ -175,7 +169,7 @@ impl<R> Exchange<R> {
         if let Step::Blobs(spread, outcome) = &mut self.step
             && spread.poll(net)?
         {
-            let outcome = std::mem::take(outcome);
+            let outcome = *outcome;
             self.step = Step::Idle;
             return Ok(Some(outcome));
         }
@@ -184,7 +178,7 @@ impl<R> Exchange<R> {
 
     /// Checks all headers and takes the blobs out that they bring. The blocks that are left have a size.
     fn read_headers(&self, me: usize, size: usize) -> Result<(Vec<Block>, Outcome), String> {
-        let mut outcome = Outcome { number: self.number, ..Outcome::default() };
+        let mut outcome = Outcome { number: self.number, flags: 0 };
         let mut blocks = Vec::with_capacity(size);
         for rank in 0..size {
             // SAFETY: a header that is complete; any bytes are one
@@ -200,14 +194,6 @@ impl<R> Exchange<R> {
                 return Err(format!("rank {rank} announces a blob of {bytes} bytes"));
             }
             outcome.flags |= header.flags;
-            if header.flags & flag::LOG != 0 {
-                outcome.positions.push((rank, header.words[0]));
-            }
-            if rank == me {
-                outcome.sent = header.bytes;
-            } else {
-                outcome.received += header.bytes;
-            }
             let at = if rank == me { self.buffers.out } else { self.buffers.blobs[rank] };
             let follows = bytes > INLINE;
             if !follows && rank != me {

@@ -83,6 +83,22 @@ fn main() -> ExitCode {
             return NOT_STARTED.into();
         }
     };
-    let (status, _) = agent.run();
-    status.into()
+    let mut ended = agent.run();
+    if let (Ok(options), true) = (&options, ended.is_first) {
+        report(options, &launch, &mut ended);
+    }
+    ended.status.into()
+}
+
+/// Tells what was counted, where the user wants to know.
+fn report(options: &Options, launch: &launch::Launch, ended: &mut agent::Ended) {
+    let report = stats::Report::new(&ended.counted, launch, ended.symbols.as_mut());
+    if options.stats {
+        eprint!("{}", report.text());
+    }
+    if let Some(path) = &options.json
+        && let Err(error) = report.write(path)
+    {
+        agent::tell(&error);
+    }
 }

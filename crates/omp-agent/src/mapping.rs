@@ -2,13 +2,16 @@
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use polyrail_omp::area::{
-    Area, DONE, Exchange, FREE, LOCALS, MAGIC, Places, REQUEST, SERVER, SLOT_DATA, Slot, VERSION,
+    Area, COUNTED, Count, DONE, Exchange, FREE, LOCALS, MAGIC, Places, REQUEST, SERVER, SLOT_DATA, Slot,
+    VERSION,
 };
 use polyrail_omp::layout::PAGE;
 
 use crate::exchange::Buffers;
+use crate::stats::Region;
 use crate::sys;
 
 /// Bytes of blobs that a rank's mapping may hold all together, as long as each keeps [`BLOB_LEAST`].
@@ -211,11 +214,31 @@ impl Mapping {
     }
 
     /// What the runtime has counted.
-    pub fn counters(&self) -> Vec<u64> {
-        // SAFETY: atomics in a mapping that stays
+    pub fn counted(&self) -> Vec<Region> {
+        // SAFETY: atomics, and text that is written once before its function, in a mapping that stays
         let regions = unsafe { &(*self.area()).regions };
-        let sum = |word: usize| regions.iter().map(|region| region.words[word].load(Ordering::Relaxed)).sum();
-        (0..regions[0].words.len()).map(sum).collect()
+        let mut used = Vec::new();
+        for region in regions {
+            let words: Vec<u64> = region.words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+            if words.iter().all(|word| *word == 0) {
+                continue;
+            }
+            let function = region.function.load(Ordering::Acquire);
+            // SAFETY: as above
+            let place = unsafe { region.place.get().read() };
+            let place = place.split(|byte| *byte == 0).next().unwrap_or_default();
+            used.push(Region { function, place: String::from_utf8_lossy(place).into(), words });
+        }
+        used
+    }
+
+    /// Counts that the program waited for other ranks, in the region that it runs.
+    pub fn count_waiting(&self, time: Duration) {
+        // SAFETY: atomics in a mapping that stays
+        let area = unsafe { &*self.area() };
+        let region = area.region.load(Ordering::Relaxed) as usize % COUNTED;
+        area.regions[region].words[Count::Waiting as usize]
+            .fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 }
 

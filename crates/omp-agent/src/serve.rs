@@ -2,10 +2,13 @@
 //!
 //! # The log
 //! Each part that a rank publishes becomes an entry; the parts of one publication become visible together, by its last. Positions count entries from 1 and never
-//! begin anew. An entry is forgotten as soon as every rank other than the one that published it has *said* that it has applied it: by the position in a
-//! [`Kind::Lock`] or [`Kind::Log`], or by [`flag::LOG`](polyrail_omp::area::flag::LOG) and `words[0]` of an exchange's header. That it was delivered is not
-//! enough, since two threads of a rank may ask at the same time from different positions; who asks from before what is forgotten gets what is left, since
-//! another thread of its rank has applied the rest. So a barrier at whose exchange every rank tells the log's end leaves an empty log.
+//! begin anew. An entry is forgotten
+//! - as soon as every rank other than the one that published it has *said* that it has applied it, by the position in a [`Kind::Lock`] or [`Kind::Log`] (that
+//!   it was delivered is not enough, since two threads of a rank may ask at the same time from different positions; who asks from before what is forgotten
+//!   gets what is left, since another thread of its rank has applied the rest);
+//! - or when an exchange ends at rank 0 and the one before it bore [`flag::LOG`](polyrail_omp::area::flag::LOG) from any rank: after an exchange with that flag
+//!   every rank applies the rest of the log before it submits the next, so that what was published before the first ended is applied everywhere when the
+//!   second ends.
 //!
 //! # Loops and gathers
 //! A loop is forgotten when an exchange ends at rank 0 that rank 0 submitted after the loop was first asked for: all ranks' threads have come to that
@@ -74,6 +77,8 @@ struct Log {
     entries: VecDeque<Entry>,
     forgotten: u64,
     bytes: usize,
+    /// What all ranks apply before the next exchange.
+    due: u64,
     /// Up to where each rank says that it has applied.
     applied: Vec<u64>,
     /// Parts of publications that are not complete.
@@ -89,10 +94,10 @@ impl Log {
         self.applied[rank] = self.applied[rank].max(position.min(self.end()));
     }
 
-    fn forget(&mut self) {
+    fn forget(&mut self, all_have: u64) {
         while let Some(entry) = self.entries.front() {
             let known = |(rank, applied): (usize, &u64)| rank == entry.rank || *applied > self.forgotten;
-            if !self.applied.iter().enumerate().all(known) {
+            if self.forgotten >= all_have && !self.applied.iter().enumerate().all(known) {
                 break;
             }
             self.bytes -= entry.bytes.len();
@@ -172,14 +177,14 @@ impl Server {
         self.submitted = self.submitted.max(number);
     }
 
-    /// Exchange `number` has ended at rank 0; `positions` are those of the ranks that told one.
-    pub fn handle_exchange(&mut self, number: u64, positions: &[(usize, u64)]) {
+    /// Exchange `number` has ended at rank 0; `log`: some rank has published or applied since the last barrier.
+    pub fn handle_exchange(&mut self, number: u64, log: bool) {
         self.loops.retain(|_, it| it.born >= number);
         self.gathers.retain(|_, gather| gather.born >= number || !gather.waiting.is_empty());
-        for (rank, position) in positions {
-            self.log.applied(*rank, *position);
+        self.log.forget(self.log.due);
+        if log {
+            self.log.due = self.log.end();
         }
-        self.log.forget();
     }
 
     /// A thread asks.
@@ -193,7 +198,7 @@ impl Server {
             Some(Kind::Log) => {
                 self.log.applied(from.rank, args[0]);
                 let (position, more, data) = self.log.since(from.rank, args[0]);
-                self.log.forget();
+                self.log.forget(0);
                 self.answer(from, [0, position, more, 0], data);
             }
             Some(Kind::Take) => self.take(from, args),
@@ -257,7 +262,7 @@ impl Server {
         {
             state.holder = Some(next);
             let (position, more, data) = self.log.since(next.rank, position);
-            self.log.forget();
+            self.log.forget(0);
             self.answer(next, [1, position, more, 0], data);
         }
     }
@@ -281,7 +286,7 @@ impl Server {
                 self.log.bytes >> 30
             ));
         }
-        self.log.forget();
+        self.log.forget(0);
         self.answer(from, [self.log.end(), 0, 0, 0], Vec::new());
     }
 

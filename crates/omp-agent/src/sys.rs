@@ -89,12 +89,6 @@ pub fn parent() -> i32 {
     unsafe { libc::getppid() }
 }
 
-/// Sends a signal to a process of ours.
-pub fn kill(process: i32, signal: i32) {
-    // SAFETY: numbers; the process is a child that has not been waited for
-    unsafe { libc::kill(process, signal) };
-}
-
 /// Ends this process with `status` if it is still there after `seconds`.
 pub fn end_after(seconds: u32, status: u8) {
     END_STATUS.store(status.into(), Ordering::Relaxed);

@@ -3,29 +3,27 @@
 //! What is shared is listed in `areas`; which pages were written the kernel says (`watch`), or comparison with the twins. Written pages are *pending*
 //! until they are agreed upon: what they differ by from their twins is found when it is encoded.
 
+mod apply;
 mod areas;
+mod hot;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
-use polyrail_omp::blob::{Change, Encoder, Record};
+use polyrail_omp::blob::Encoder;
 use polyrail_omp::diff::{Mask, Page, diff};
 use polyrail_omp::layout::{
     OTHER_TWINS, PAGE, SERIAL_HEAP, SERIAL_HEAP_BYTES, SLOT_HEAP_BYTES, SLOT_HEAPS, SLOTS, TWIN_OFFSET,
 };
-use polyrail_omp::merge::{Conflict, Refused, Step, Twins, check, combine, visit, word};
+use polyrail_omp::merge::{Conflict, Twins};
 
+use crate::alloc;
 use crate::raw::{self, Lock};
-use crate::{alloc, remote};
 use areas::{Areas, Kind};
+use hot::Hot;
 use watch::{Pages, Watch};
-
-/// From so many pages on, one request that lets them be written costs less than a fault for each.
-const MANY: u64 = 8;
-/// So many bytes are copied to memory and twin while they are in the cache.
-const PART: usize = 64 << 10;
 
 /// How far an encoding came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +37,10 @@ pub struct Encoded {
 struct State {
     areas: Areas,
     watch: Option<Watch>,
+    hot: Hot,
     pending: Pages,
+    /// The main stack's area.
+    stack: Range<usize>,
     /// Bytes of the main stack from here on are shared.
     floor: usize,
 }
@@ -175,7 +176,9 @@ impl State {
             .iter()
             .filter(|area| area.kind == Kind::Data)
             .for_each(|area| pending.push(area.from, area.to));
-        Self { areas, watch, pending, floor: usize::MAX }
+        let stack =
+            areas.list.iter().find(|area| area.kind == Kind::Stack).map_or(0..0, |area| area.from..area.to);
+        Self { areas, watch, hot: Hot::default(), pending, stack, floor: usize::MAX }
     }
 
     unsafe fn clear(&mut self) {
@@ -204,6 +207,7 @@ impl State {
                 watch.scan(from, to, |_, _| {});
             }
         }
+        self.hot.reset(false);
         self.pending = Pages::default();
     }
 
@@ -217,7 +221,7 @@ impl State {
         self.floor = sp;
     }
     fn on_stack(&self, address: usize) -> bool {
-        self.areas.list.iter().any(|area| area.kind == Kind::Stack && (area.from..area.to).contains(&address))
+        self.stack.contains(&address)
     }
 
     /// Where the twin is of a page that is known.
@@ -238,6 +242,7 @@ impl State {
 
     fn collect(&mut self) {
         self.refresh();
+        self.hot.begin();
         let mut found = Pages::default();
         for area in &self.areas.list {
             let from = if area.kind == Kind::Stack {
@@ -246,7 +251,9 @@ impl State {
                 area.from
             };
             let scanned = match &mut self.watch {
-                Some(watch) if area.watched => watch.scan(from, area.to, |from, to| found.push(from, to)),
+                Some(watch) if area.watched => {
+                    self.hot.scan(watch, from, area.to, |from, to| found.push(from, to), true)
+                }
                 _ => false,
             };
             if scanned {
@@ -258,6 +265,9 @@ impl State {
                     found.push(at, at + PAGE);
                 }
             }
+        }
+        if let Some(watch) = &self.watch {
+            self.hot.found(watch, &found);
         }
         self.pending.add(&found);
     }
@@ -278,7 +288,7 @@ impl State {
         out: &mut [u8],
         all_exact: bool,
         mut look: impl FnMut(usize) -> &'a Page,
-        mut encoded: impl FnMut(usize, &Mask),
+        mut encoded: impl FnMut(usize, usize, &Mask),
     ) -> Encoded {
         let mut encoder = Encoder::new(out);
         let end = self.pending.each(|at| {
@@ -292,7 +302,7 @@ impl State {
             if encoder.page(at as u64, contents, &mask, all_exact || part.is_some()).is_err() {
                 return ControlFlow::Break(at as u64);
             }
-            encoded(twin, &mask);
+            encoded(at, twin, &mask);
             ControlFlow::Continue(())
         });
         let frontier = end.break_value().unwrap_or(u64::MAX);
@@ -300,9 +310,19 @@ impl State {
     }
     fn encode(&self, out: &mut [u8]) -> Encoded {
         // SAFETY: what is pending is of an area, which is mapped.
-        self.encode_with(out, false, |at| unsafe { page(at) }, |_, _| {})
+        self.encode_with(
+            out,
+            false,
+            |at| unsafe { page(at) },
+            |at, _, mask| {
+                if !mask.is_empty() {
+                    self.hot.changed(at);
+                }
+            },
+        )
     }
     fn publish(&mut self, out: &mut [u8]) -> Encoded {
+        self.hot.reset(true);
         let mut copy = [0; PAGE];
         let copy = &raw mut copy;
         let encoded = self.encode_with(
@@ -317,157 +337,15 @@ impl State {
                 }
             },
             // SAFETY: twins are mapped and changed under the state's lock only.
-            |twin, mask| unsafe { mask.copy(&*copy, page_mut(twin)) },
+            |_, twin, mask| unsafe { mask.copy(&*copy, page_mut(twin)) },
         );
         self.done(encoded.frontier);
         encoded
     }
     /// What is pending below the frontier has been agreed upon, but for the part of the stack that is not shared now.
     fn done(&mut self, frontier: u64) {
-        let stack = self.areas.list.iter().find(|area| area.kind == Kind::Stack);
-        let keep = stack.map_or(0..0, |area| area.from..self.floor.clamp(area.from, area.to) & !(PAGE - 1));
+        let keep = self.stack.start..self.floor.clamp(self.stack.start, self.stack.end) & !(PAGE - 1);
         self.pending.done(frontier, keep);
-    }
-
-    unsafe fn merge(&mut self, blobs: &[&[u8]], own: usize, frontier: u64) -> Result<(), Conflict> {
-        check(blobs, frontier, self).map_err(refused)?;
-        let mut written = Pages::default();
-        visit(blobs, frontier, |step| {
-            match step {
-                Step::One(rank, record) => {
-                    let from = record.address as usize;
-                    let theirs = rank as usize != own;
-                    if theirs {
-                        written.push(from, from + record.pages as usize * PAGE);
-                    }
-                    // SAFETY: the check found it shared; nobody else uses it, says the caller.
-                    unsafe { self.take(&record, theirs) };
-                }
-                Step::Many(address, changes) => {
-                    let at = address as usize;
-                    let combined = combine(address, self.twin(address), changes, Some(own as u32))
-                        .map_err(Refused::Conflict)?;
-                    self.used(at);
-                    // SAFETY: as above.
-                    unsafe {
-                        *page_mut(self.twin_at(at)) = combined.page;
-                        if !combined.others.is_empty() {
-                            written.push(at, at + PAGE);
-                            combined.others.copy(&combined.page, page_mut(at));
-                        }
-                    }
-                }
-            }
-            Ok(())
-        })
-        .map_err(refused)?;
-        self.done(frontier);
-        self.forget(&written);
-        Ok(())
-    }
-    /// One rank's pages: to the twins, and to memory if they are another's.
-    unsafe fn take(&self, record: &Record<'_>, theirs: bool) {
-        let from = record.address as usize;
-        let bytes = record.pages as usize * PAGE;
-        let Some(place) = self.areas.find(from, bytes) else { return };
-        self.used(from);
-        if theirs && place.watched && record.pages >= MANY {
-            if let Some(watch) = &self.watch {
-                watch.release(from, from + bytes);
-            }
-        }
-        // SAFETY: the caller's.
-        unsafe {
-            if let Some(whole) = record.whole() {
-                for (i, part) in whole.chunks(PART).enumerate() {
-                    let to = from + i * PART;
-                    if theirs {
-                        core::ptr::copy_nonoverlapping(part.as_ptr(), to as *mut u8, part.len());
-                    }
-                    core::ptr::copy_nonoverlapping(part.as_ptr(), place.twin(to) as *mut u8, part.len());
-                }
-            } else if record.is_zero() {
-                if theirs {
-                    core::ptr::write_bytes(from as *mut u8, 0, bytes);
-                }
-                core::ptr::write_bytes(place.twin(from) as *mut u8, 0, bytes);
-            } else {
-                let change = record.change(0);
-                change.apply(page_mut(place.twin(from)));
-                if theirs {
-                    change.apply(page_mut(from));
-                }
-            }
-        }
-    }
-    /// Notes that a heap is used.
-    fn used(&self, address: usize) {
-        let inside = address.wrapping_sub(SLOT_HEAPS);
-        if inside < SLOTS * SLOT_HEAP_BYTES {
-            alloc::seen(inside / SLOT_HEAP_BYTES);
-        }
-    }
-    /// What others changed is not to be listed as written here; if more was written meanwhile, that is.
-    fn forget(&mut self, written: &Pages) {
-        let Some(watch) = &mut self.watch else { return };
-        let runs = written.runs();
-        let (mut found, mut next, mut at) = (Pages::default(), 0, 0);
-        while let Some(&(from, mut to)) = runs.get(next) {
-            let Some(place) = self.areas.find(from, PAGE) else { return };
-            while let Some(run) = runs.get(next).filter(|run| run.0 < place.end) {
-                (to, next) = (run.1, next + 1);
-            }
-            if place.watched {
-                watch.scan(from, to, |from, to| {
-                    written.missing(&mut at, from, to, |from, to| found.push(from, to))
-                });
-            }
-        }
-        self.pending.add(&found);
-    }
-
-    unsafe fn apply(&mut self, rank: usize, entry: &[u8]) -> Result<(), Conflict> {
-        let each = |f: &mut dyn FnMut(usize, Change<'_>) -> Result<(), Refused>| {
-            visit(&[entry], u64::MAX, |step| {
-                let Step::One(_, record) = step else { return Ok(()) };
-                (0..record.pages)
-                    .try_for_each(|i| f(record.address as usize + i as usize * PAGE, record.change(i)))
-            })
-        };
-        each(&mut |at, change| {
-            let Some(place) = self.areas.find(at, PAGE) else {
-                return Err(Refused::Foreign { rank: rank as u32, address: at as u64 });
-            };
-            // SAFETY: shared, so mapped, and so are twins.
-            let (now, twin) = unsafe { (page(at), page(place.twin(at))) };
-            let mut theirs = *twin;
-            change.apply(&mut theirs);
-            let mut both = diff(now, twin).and(&change.mask(twin)).and(&diff(now, &theirs));
-            if let Some(part) = self.part(at) {
-                both = both.and(&part);
-            }
-            let Some(byte) = both.first() else { return Ok(()) };
-            let mut sides = [(remote::rank() as u32, word(now, byte)), (rank as u32, word(&theirs, byte))];
-            sides.sort_unstable_by_key(|side| side.0);
-            Err(Refused::Conflict(Conflict {
-                address: (at + byte) as u64,
-                ranks: sides.map(|side| side.0),
-                values: sides.map(|side| side.1),
-                before: word(twin, byte),
-            }))
-        })
-        .map_err(refused)?;
-        each(&mut |at, change| {
-            self.used(at);
-            // SAFETY: as above. Memory is changed by the byte, twins under the state's lock only. That the page is listed as written costs one comparison;
-            // protecting it again could lose what other threads write meanwhile.
-            unsafe {
-                change.apply(page_mut(self.twin_at(at)));
-                change.apply(page_mut(at));
-            }
-            Ok(())
-        })
-        .map_err(refused)
     }
 
     fn is_shared(&self, address: usize) -> bool {
@@ -475,16 +353,5 @@ impl State {
         let byte = address - at;
         self.areas.find(address, 1).is_some()
             && self.part(at).is_none_or(|mask| mask.0[byte / 64] >> (byte % 64) & 1 == 1)
-    }
-}
-
-/// The program's fault is the caller's to tell; anything else is ours.
-fn refused(refused: Refused) -> Conflict {
-    match refused {
-        Refused::Conflict(conflict) => conflict,
-        other => {
-            let alloc = format!("what another rank sent cannot be applied: {other:?}");
-            raw::fail(&alloc)
-        }
     }
 }

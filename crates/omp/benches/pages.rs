@@ -24,7 +24,7 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-const PATTERNS: [(&str, Change); 8] = [
+const PATTERNS: [(&str, Change); 9] = [
     ("identical", |_, _| {}),
     ("1 double", |page, seed| double(page, 77, seed)),
     ("8 doubles, apart", |page, seed| (0..8).for_each(|i| double(page, i * 64 + 3, seed))),
@@ -38,6 +38,9 @@ const PATTERNS: [(&str, Change); 8] = [
             .for_each(|&i| double(page, i, seed));
     }),
     ("all doubles", |page, seed| (0..512).for_each(|i| double(page, i, seed))),
+    ("6 bytes of each word", |page, seed| {
+        page.chunks_exact_mut(8).for_each(|word| word[..6].copy_from_slice(&(!seed).to_le_bytes()[..6]));
+    }),
     ("1/4 of the bytes, random", |page, seed| {
         let mut state = seed + 1;
         for byte in page.iter_mut() {
@@ -91,7 +94,7 @@ fn main() {
             for record in Reader::new(&out[..bytes]) {
                 let record = record.expect("well formed");
                 for i in 0..record.pages {
-                    record.change(i).apply(&mut target[record.address as usize / PAGE + i as usize]);
+                    record.change(i).blend(&mut target[record.address as usize / PAGE + i as usize]);
                 }
             }
         });

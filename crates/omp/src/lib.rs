@@ -16,3 +16,6 @@ pub mod blob;
 pub mod diff;
 pub mod layout;
 pub mod merge;
+
+/// Entry points of the compilers' runtimes, a line each: name, `works` or `refused`, and the construct or the reason, between tabs.
+pub const ENTRIES: &str = include_str!("entries.txt");

@@ -96,7 +96,7 @@ fn merge(ranks: &mut [Memory], twins: &mut Memory, exact: bool, room: usize) -> 
         let frontier = encoded.iter().map(|(_, frontier)| *frontier).min().unwrap_or(u64::MAX);
         assert!(frontier > from, "no progress");
         let blobs: Vec<&[u8]> = encoded.iter().map(|(blob, _)| &blob[..]).collect();
-        check(&blobs, frontier, &Shared(twins))?;
+        check(&blobs, frontier, &Shared(twins), |_| {})?;
         let before = twins.clone();
         for (own, memory) in ranks.iter_mut().enumerate() {
             let mut agreed = before.clone();
@@ -213,12 +213,15 @@ proptest! {
                 let change = record.change(page);
                 let mut now = twin;
                 change.apply(&mut now);
+                let mut blended = twin;
+                change.blend(&mut blended);
+                prop_assert!(blended == now);
                 let mut beyond = diff(&now, &twin);
                 beyond.0.iter_mut().zip(change.mask(&twin).0).for_each(|(line, mask)| *line &= !mask);
                 prop_assert!(beyond.is_empty(), "changes more than it says");
             }
         }
-        let _ = check(&[&blob, &blob], u64::MAX, &Shared(&twins()));
+        let _ = check(&[&blob, &blob], u64::MAX, &Shared(&twins()), |_| {});
     }
 }
 
@@ -252,10 +255,10 @@ fn what_is_not_shared_is_refused() {
     let bytes = encoder.bytes();
     let blob = &out[..bytes];
     let refused = Err(Refused::Foreign { rank: 1, address: outside - PAGE as u64 });
-    assert_eq!(check(&[&[], blob], u64::MAX, &Shared(&memory)), refused);
-    assert_eq!(check(&[&[], blob], outside, &Shared(&memory)), Ok(()));
+    assert_eq!(check(&[&[], blob], u64::MAX, &Shared(&memory), |_| {}), refused);
+    assert_eq!(check(&[&[], blob], outside, &Shared(&memory), |_| {}), Ok(()));
     assert_eq!(
-        check(&[blob, &blob[..bytes - 1]], u64::MAX, &Shared(&memory)),
+        check(&[blob, &blob[..bytes - 1]], u64::MAX, &Shared(&memory), |_| {}),
         Err(Refused::Malformed { rank: 1, at: 0 })
     );
 }

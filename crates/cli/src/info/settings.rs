@@ -6,11 +6,17 @@ use serde_json::{Value, json};
 use crate::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
-const OTHERS: [(&str, &str); 2] = [
+const OTHERS: [(&str, &str); 5] = [
     (
         "POLYRAIL_SECRET_FILE",
         "the user's secret, from which the keys of named endpoints come (default: ~/.config/polyrail/secret)",
     ),
+    (
+        "POLYRAIL_OMP_WATCHDOG",
+        "polyrail omp: seconds after which a rank that others wait for is looked at (default 30; 0: never)",
+    ),
+    ("POLYRAIL_OMP_MPI", "polyrail omp: the MPI library that agents load (default: the launching mpiexec's)"),
+    ("POLYRAIL_OMP_RT", "polyrail omp: the runtime library (default: the one beside the agent)"),
     ("POLYRAIL_REPORT", "where polyrail run waits for the reports of its ranks"),
 ];
 /// What scripts/lab tells the commands inside it.
@@ -31,7 +37,8 @@ pub struct Setting {
 /// What people can set.
 fn all() -> impl Iterator<Item = (String, &'static str)> {
     let settings = SETTINGS.iter().map(|(name, meaning)| (format!("POLYRAIL_{name}"), *meaning));
-    settings.chain([(OTHERS[0].0.to_owned(), OTHERS[0].1)])
+    let (_, others) = OTHERS.split_last().unwrap_or((&OTHERS[0], &[]));
+    settings.chain(others.iter().map(|(name, meaning)| ((*name).to_owned(), *meaning)))
 }
 
 /// All settings, for people.

@@ -144,6 +144,32 @@ fn loader_of(program: &Path, file: std::fs::File) -> Result<PathBuf, Error> {
     }
 }
 
+/// The files that the system's loader would load with a library, by the loader that this command has.
+pub fn libraries_of(library: &Path) -> Vec<PathBuf> {
+    let own = Path::new("/proc/self/exe");
+    let loader = std::fs::File::open(own).ok().and_then(|file| loader_of(own, file).ok());
+    let output = loader.and_then(|loader| Command::new(loader).arg("--list").arg(library).output().ok());
+    output.map_or_else(Vec::new, |output| resolved(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The libraries that a compiled program loads: by name, and where they are if they are anywhere.
+pub fn libraries_of_program(program: &Path) -> Result<Vec<(String, Option<PathBuf>)>, Error> {
+    let unreadable = |source| Error::Unreadable { program: program.into(), source };
+    let loader = loader_of(program, std::fs::File::open(program).map_err(unreadable)?)?;
+    let absolute = std::path::absolute(program).unwrap_or_else(|_| program.into());
+    // unlike --list this goes on where a library is missing
+    let mut command = Command::new(&loader);
+    command.arg(absolute).env("LD_TRACE_LOADED_OBJECTS", "1");
+    let output = command.output().map_err(|source| Error::Unreadable { program: loader, source })?;
+    let listing = String::from_utf8_lossy(&output.stdout).into_owned();
+    let library = |line: &str| {
+        let (name, rest) = line.trim().split_once(" => ")?;
+        let path = rest.rsplit_once(" (0x").map(|(path, _)| PathBuf::from(path));
+        Some((name.to_owned(), path))
+    };
+    Ok(listing.lines().filter_map(library).collect())
+}
+
 fn ask_loader(program: &Path, loader: &Path) -> Result<Found, Error> {
     // Works on the file without running any of it. A bare name would be looked up on the library path.
     let absolute = std::path::absolute(program).unwrap_or_else(|_| program.into());
@@ -229,7 +255,7 @@ fn ask_python(python: &Path) -> Result<Found, Error> {
 }
 
 /// The file that a word names as a program: a path, a program on PATH, or one in this directory.
-fn resolve(word: &OsStr) -> Option<PathBuf> {
+pub fn resolve(word: &OsStr) -> Option<PathBuf> {
     let here = Path::new(word);
     let on_path = || {
         std::env::split_paths(&std::env::var_os("PATH")?).map(|dir| dir.join(word)).find(|p| is_program(p))

@@ -119,7 +119,7 @@ fn quote(word: &OsStr) -> String {
 
 /// mpiexec's whole command line. Hydra hands the environment on to all hosts by itself; Open MPI hands on what is named,
 /// and that for each program of a job (`./a : ./b`) anew.
-pub(super) fn launcher_arguments(family: Family, provider: &Provider, job: &Job) -> Vec<OsString> {
+pub fn launcher_arguments(family: Family, provider: &Provider, job: &Job) -> Vec<OsString> {
     let program = std::iter::once(&job.program).chain(&job.arguments);
     if family == Family::Mpich {
         return job.launcher.iter().chain(program).cloned().collect();

@@ -4,11 +4,11 @@
 //! finds that MPI's own launcher ([`mpiexec`]), sets what makes that MPI use the provider ([`environment`]), and counts
 //! in the end which ranks really did ([`watch`]).
 
-mod detect;
+pub mod detect;
 pub mod environment;
-mod error;
+pub mod error;
 pub mod mpiexec;
-mod watch;
+pub mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -66,16 +66,18 @@ pub struct Args {
 
 /// The words after `polyrail run`'s own options, told apart.
 #[derive(Debug, PartialEq, Eq)]
-struct Job {
+pub struct Job {
     /// mpiexec's own arguments.
-    launcher: Vec<OsString>,
-    program: OsString,
-    arguments: Vec<OsString>,
+    pub launcher: Vec<OsString>,
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
 }
 
 impl Job {
     /// Without `--`, only a number of ranks may stand before the program: what else takes a value, only mpiexec knows.
-    fn parse(words: &[OsString]) -> Result<Self, Error> {
+    pub fn parse(words: &[OsString]) -> Result<Self, Error> {
         let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
         let mut first = 0;
         while words.get(first).is_some_and(|word| is_rank_count(word)) {
@@ -95,7 +97,7 @@ impl Job {
     }
 
     /// How many ranks mpiexec is asked for, if its arguments say so in the usual way.
-    fn ranks(&self) -> Option<u32> {
+    pub fn ranks(&self) -> Option<u32> {
         let at = self.launcher.iter().position(|word| is_rank_count(word))?;
         self.launcher.get(at + 1)?.to_str()?.parse().ok()
     }
@@ -217,7 +219,8 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     .into())
 }
 
-fn run_and_forward(mut command: Command, held: signals::Held) -> io::Result<ExitStatus> {
+/// Starts a command and hands signals on to it until it ends.
+pub fn run_and_forward(mut command: Command, held: signals::Held) -> io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     held.forward_to(child.id());
     child.wait()

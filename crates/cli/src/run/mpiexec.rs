@@ -70,6 +70,21 @@ impl Mpiexec {
     }
 }
 
+impl Mpiexec {
+    /// The MPI library that is installed with it.
+    pub fn library(&self) -> Option<PathBuf> {
+        let names: &[&str] = match self.family {
+            Family::Mpich => &["libmpi.so.12", "libmpich.so.12"],
+            Family::OpenMpi => &["libmpi.so.40"],
+        };
+        let program = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        let above = |path: &Path| path.ancestors().skip(2).map(Path::to_owned).collect::<Vec<_>>();
+        let dirs = above(&self.path).into_iter().chain(above(&program));
+        let dirs = dirs.flat_map(|dir| ["lib", "lib64", "lib/x86_64-linux-gnu"].map(|lib| dir.join(lib)));
+        dirs.flat_map(|dir| names.iter().map(move |name| dir.join(name))).find(|path| path.is_file())
+    }
+}
+
 /// Whose launcher writes this for `--version`, and its version.
 fn identify(text: &str) -> Option<(Family, String)> {
     if text.starts_with("HYDRA") {
@@ -100,8 +115,19 @@ pub fn find(
         };
     }
     let searched = candidates(family, library);
-    let found =
-        searched.iter().filter(|path| path.is_file()).filter_map(|path| Mpiexec::ask(path).ok()).find(fits);
+    let found = all(&searched).find(fits);
+    found.ok_or(Error::NoMpiexec { family, searched })
+}
+
+fn all(searched: &[PathBuf]) -> impl Iterator<Item = Mpiexec> {
+    searched.iter().filter(|path| path.is_file()).filter_map(|path| Mpiexec::ask(path).ok())
+}
+
+/// The first launcher, of `family` if there is one, that `is_right`.
+pub fn first(family: Option<Family>, is_right: impl Fn(&Mpiexec) -> bool) -> Result<Mpiexec, Error> {
+    let searched = candidates(family, None);
+    let fits = |mpiexec: &Mpiexec| family.is_none_or(|family| family == mpiexec.family) && is_right(mpiexec);
+    let found = all(&searched).find(fits);
     found.ok_or(Error::NoMpiexec { family, searched })
 }
 

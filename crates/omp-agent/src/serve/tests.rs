@@ -100,12 +100,26 @@ fn the_log_forgets_what_all_others_say_they_have() {
     assert_eq!(s.log.entries.len(), 1, "delivered is not applied");
     ask(s, at(0), Kind::Log, &[1], b"");
     assert_eq!(s.log.entries.len(), 1);
-    s.handle_exchange(1, &[(2, 1)]);
+    ask(s, at(2), Kind::Lock, &[5, 1, 0], b"");
     assert_eq!((s.log.entries.len(), s.log.forgotten, s.log.bytes), (0, 1, 0), "its own rank is not asked");
     ask(s, at(0), Kind::Publish, &[1], b"y");
     assert_eq!(ask(s, at(2), Kind::Log, &[0], b""), [(2, [0, 2, 0, 0], entry(0, b"y"))], "from before");
-    s.handle_exchange(2, &[(1, 99), (2, u64::MAX)]);
-    assert_eq!(s.log.applied, [1, 2, 2], "nobody can have applied what is not there");
+    ask(s, at(1), Kind::Log, &[99], b"");
+    assert_eq!(s.log.applied, [1, 2, 1], "nobody can have applied what is not there");
+}
+
+#[test]
+fn the_log_forgets_what_all_applied_at_a_barrier() {
+    let s = &mut server(2);
+    ask(s, at(1), Kind::Publish, &[1], b"x");
+    s.handle_exchange(1, false);
+    s.handle_exchange(2, true);
+    assert_eq!(s.log.entries.len(), 1, "rank 0 applies it only now");
+    assert_eq!(ask(s, at(0), Kind::Log, &[0], b""), [(0, [0, 1, 0, 0], entry(1, b"x"))]);
+    ask(s, at(1), Kind::Publish, &[1], b"y");
+    s.handle_exchange(3, false);
+    assert_eq!((s.log.entries.len(), s.log.forgotten), (1, 1), "what came later stays");
+    assert_eq!(ask(s, at(0), Kind::Log, &[1], b""), [(0, [0, 2, 0, 0], entry(1, b"y"))]);
 }
 
 #[test]
@@ -135,11 +149,11 @@ fn a_loop_lives_until_all_ranks_are_behind_it() {
     s.handle_submitted(1);
     // rank 1 is already behind exchange 1, whose end rank 0 has not seen
     ask(s, at(1), Kind::Take, &[7, 10, 4, 0], b"");
-    s.handle_exchange(1, &[]);
+    s.handle_exchange(1, false);
     assert_eq!(ask(s, at(0), Kind::Take, &[7, 10, 4, 0], b"")[0].1[1], 4, "not begun anew");
     s.handle_submitted(2);
     assert_eq!(ask(s, at(1), Kind::Take, &[7, 10, 4, 0], b"")[0].1[1], 8);
-    s.handle_exchange(2, &[]);
+    s.handle_exchange(2, false);
     assert!(s.loops.is_empty());
 }
 

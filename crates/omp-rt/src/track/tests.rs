@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use polyrail_omp::blob::Reader;
+use polyrail_omp::merge::word;
 
 const BASE: usize = 0x6100_0000_0000;
 const PAGES: usize = 200;
@@ -115,11 +116,9 @@ fn run(compare: bool) {
             "this kernel cannot watch; the test of comparison says enough"
         );
         let block = alloc::allocate_in(SERIAL_HEAP, 16, 30 * PAGE).0;
-        let mut floor = STACK + STACK_PAGES * PAGE;
-        for step in 0..200 {
+        for step in 0..60 {
             if step % 3 == 0 {
-                floor = STACK + random.below(STACK_PAGES * PAGE);
-                state.stack_floor(floor);
+                state.stack_floor(STACK + random.below(STACK_PAGES * PAGE));
             }
             let own = step % 2;
             let mut other = Other(BTreeMap::new());
@@ -196,16 +195,12 @@ fn run(compare: bool) {
         assert_eq!(peek(SMALL.0), 0);
         assert_eq!(alloc::high(SERIAL_HEAP), SERIAL_HEAP + crate::heap::RESERVED, "as if it had never begun");
     }
-    for (address, bytes) in [
-        (BASE, PAGES * PAGE),
-        (STACK, STACK_PAGES * PAGE),
-        (SMALL.0 & !(PAGE - 1), 2 * PAGE),
-        (SERIAL_HEAP + TWIN_OFFSET, SERIAL_HEAP_BYTES),
-        (SLOT_HEAPS + TWIN_OFFSET, SLOTS * SLOT_HEAP_BYTES),
-        (OTHER_TWINS, (PAGES + STACK_PAGES + 2) * PAGE),
-    ] {
+    for (address, bytes) in
+        [(BASE, PAGES * PAGE), (STACK, STACK_PAGES * PAGE), (SMALL.0 & !(PAGE - 1), 2 * PAGE)]
+    {
         unmap(address, bytes);
     }
+    drop_twins((PAGES + STACK_PAGES + 2) * PAGE);
 }
 
 /// Nothing is applied if two ranks wrote one byte differently.
@@ -271,6 +266,171 @@ unsafe fn published(state: &mut State) {
 
 #[test]
 fn what_is_agreed_upon_is_what_each_byte_says() {
+    let _alone = alloc::tests::alone();
     run(true);
     run(false);
+}
+
+/// What becomes of memory that is written all over, and then is not any more.
+#[test]
+fn memory_that_is_written_all_over_is_compared() {
+    let _alone = alloc::tests::alone();
+    const HOT: usize = 0x6200_0000_0000;
+    const BYTES: usize = 4 << 20;
+    raw::reserve(HOT, BYTES);
+    let mut state = State::new(Areas::new(vec![(HOT, HOT + BYTES)], None), false);
+    let mut other = Other(BTreeMap::new());
+    // SAFETY: the test's own mappings, and this thread is alone.
+    unsafe {
+        for step in 0..3 {
+            for at in (HOT..HOT + BYTES).step_by(8) {
+                *(at as *mut usize) = at * 31 + step;
+            }
+            state.collect();
+            assert!(state.pending.count() >= BYTES / PAGE);
+            exchange(&mut state, &mut other, 0, 1 << 20).expect("alone");
+            assert_eq!(state.pending.count(), 0);
+        }
+        if state.watch.is_some() {
+            assert_eq!(state.hot.count(), 2);
+        }
+        for step in 0..6 {
+            let at = HOT + step * 300 * PAGE;
+            poke(at + 4000, !peek(at + 4000));
+            state.collect();
+            other.page(&state, at)[7] = step as u8;
+            other.page(&state, at + PAGE).fill(step as u8);
+            exchange(&mut state, &mut other, 1, 1 << 20).expect("no byte is written by both");
+            assert_eq!(*state.twin(at as u64), *page(at));
+            assert_eq!(
+                (peek(at + 7), peek(at + PAGE), peek(at + PAGE + 4095)),
+                (step as u8, step as u8, step as u8)
+            );
+            assert_eq!(*state.twin((at + PAGE) as u64), *page(at + PAGE));
+            if step >= 3 {
+                break;
+            }
+        }
+        for _ in 0..2 {
+            state.collect();
+            exchange(&mut state, &mut other, 0, 1 << 20).expect("alone");
+        }
+        assert_eq!(state.hot.count(), 0, "watched again");
+        if state.watch.is_some() {
+            state.collect();
+            assert_eq!(state.pending.count(), 0);
+            poke(HOT + BYTES - 1, 7);
+            state.collect();
+            assert_eq!(state.pending.count(), 1);
+        }
+    }
+    drop_twins(BYTES);
+    unmap(HOT, BYTES);
+}
+
+/// So that the next test's tracker finds their place free.
+fn drop_twins(fixed: usize) {
+    unmap(SERIAL_HEAP + TWIN_OFFSET, SERIAL_HEAP_BYTES);
+    unmap(SLOT_HEAPS + TWIN_OFFSET, SLOTS * SLOT_HEAP_BYTES);
+    unmap(OTHER_TWINS, fixed);
+}
+
+/// `cargo test --release -p polyrail-omp-rt -- --ignored --nocapture figures`
+#[test]
+#[ignore = "prints figures, needs 5 GB"]
+fn figures() {
+    let _alone = alloc::tests::alone();
+    use std::time::Instant;
+    const GIB: usize = 1 << 30;
+    fn time<R>(name: &str, bytes: usize, f: impl FnOnce() -> R) -> R {
+        let begin = Instant::now();
+        let result = f();
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("{name:<60}{:>10.3} ms{:>8.2} GB/s", seconds * 1e3, bytes as f64 / seconds / 1e9);
+        result
+    }
+    // SAFETY: the test's own memory, and this thread is alone.
+    unsafe {
+        let mut state = State::new(Areas::default(), false);
+        let block = alloc::allocate_in(SERIAL_HEAP, 16, GIB).0;
+        let touch = |step: usize, seed: usize| {
+            if step == 0 {
+                for at in (block..block + GIB).step_by(8) {
+                    *(at as *mut f64) = at as f64 + seed as f64 * 1e-3;
+                }
+                return;
+            }
+            for at in (block..block + GIB).step_by(step) {
+                ((at + 16 * (seed % 7)) as *mut u64)
+                    .write_volatile((at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) as u64);
+            }
+        };
+        let mut out = vec![0u8; GIB + (64 << 20)];
+        out.fill(1);
+        time("touch all, for the first time", GIB, || touch(8, 0));
+        time("collect all, for the first time", GIB, || state.collect());
+        println!("  {} pages pending", state.pending.count());
+        let mut round = |state: &mut State, what: &str| {
+            let encoded = time(&format!("encode {what}"), GIB, || state.encode(&mut out));
+            assert_eq!(encoded.frontier, u64::MAX);
+            println!("  {} MB", encoded.bytes / 1_000_000);
+            time(&format!("merge, of this rank: {what}"), GIB, || {
+                state.merge(&[&out[..encoded.bytes]], 0, u64::MAX)
+            })
+            .expect("alone");
+            encoded.bytes
+        };
+        round(&mut state, "all, twins untouched");
+        (0..3).for_each(|_| time("collect, clean, huge pages", GIB, || state.collect()));
+        assert_eq!(state.pending.count(), 0);
+        time("touch a page in each 2 MiB", GIB, || touch(2 << 20, 1));
+        time("collect", GIB, || state.collect());
+        round(&mut state, "a word in each 2 MiB");
+        (0..3).for_each(|_| time("collect, clean, small pages", GIB, || state.collect()));
+        for (what, step) in [
+            ("every word", 8),
+            ("every word, a double that grows", 0),
+            ("every second word", 16),
+            ("a word in each page", 4096),
+            ("a word in each 16th page", 65536),
+        ] {
+            for seed in 2..5 {
+                time(&format!("touch {what}"), GIB, || touch(step, seed));
+                time("collect", GIB, || state.collect());
+                round(&mut state, what);
+            }
+        }
+        let bytes = {
+            touch(8, 9);
+            state.collect();
+            round(&mut state, "every word")
+        };
+        let blob = out[..bytes].to_vec();
+        touch(8, 10);
+        state.collect();
+        let mut round = |state: &mut State, what: &str| {
+            let encoded = state.encode(&mut out);
+            state.merge(&[&out[..encoded.bytes]], 0, u64::MAX).expect("alone");
+            time(&format!("merge, of another rank: {what}"), GIB, || state.merge(&[&[], &blob], 0, u64::MAX))
+                .expect("alone");
+            time("collect", GIB, || state.collect());
+            println!("  {} pages pending", state.pending.count());
+        };
+        round(&mut state, "every word");
+        round(&mut state, "every word, again");
+        let other = SLOT_HEAPS + SLOT_HEAP_BYTES * 8;
+        let mut moved = vec![0u8; GIB + PAGE];
+        let mut encoder = Encoder::new(&mut moved);
+        for at in (0..GIB).step_by(PAGE) {
+            encoder.page((other + at) as u64, page(block + at), &Mask::ALL, false).expect("room");
+        }
+        let moved_bytes = encoder.bytes();
+        alloc::seen(8);
+        state.refresh();
+        time("merge, of another rank: every word, untouched so far", GIB, || {
+            state.merge(&[&[], &moved[..moved_bytes]], 0, u64::MAX)
+        })
+        .expect("alone");
+        drop_twins(0);
+    }
 }

@@ -1,7 +1,8 @@
 //! Which pages were written, as the kernel knows it: asynchronous write protection of userfaultfd, listed and renewed by `PAGEMAP_SCAN` (Linux 6.7).
 //!
-//! A page counts as written from the first write after it was listed on. Memory that was never touched has no marks and is not listed, so that huge pages stay
-//! possible for it. A huge page is listed as a whole once, and falls into small ones with the first write after that.
+//! A page counts as written from the first write after it was listed on. Memory that was never touched has no marks, so that huge pages stay possible for it, and is
+//! listed once at most: when a neighbour was touched, which gave both a page table. A huge page is listed as a whole once, and falls into small ones with the
+//! first write after that. Only `WRITTEN` is asked for: the kernel is five times faster then.
 
 use core::ops::ControlFlow;
 
@@ -20,8 +21,6 @@ const REGISTER_WP: u64 = 2;
 const SCAN_PROTECT: u64 = 1;
 const SCAN_CHECK: u64 = 2;
 const WRITTEN: u64 = 1 << 1;
-const PRESENT: u64 = 1 << 3;
-const SWAPPED: u64 = 1 << 4;
 
 /// Descriptors from here on, out of the way of what programs count on.
 const DESCRIPTORS: usize = 1001;
@@ -113,7 +112,6 @@ impl Watch {
             vec: self.listed.as_mut_ptr() as u64,
             vec_len: LISTED as u64,
             category_mask: WRITTEN,
-            category_anyof_mask: PRESENT | SWAPPED,
             return_mask: WRITTEN,
             ..Scan::default()
         };
