@@ -80,6 +80,8 @@ static SLOTS_MAPPED: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// Threads that are in regions: meanwhile slots' heaps are theirs.
 static ENTERED: AtomicUsize = AtomicUsize::new(0);
+/// Slots whose threads have allocated since they entered.
+static USED: [AtomicBool; SLOTS] = [const { AtomicBool::new(false) }; SLOTS];
 /// Slots whose heaps have been used, here or, as far as records came, elsewhere.
 static SEEN: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
 
@@ -168,7 +170,13 @@ pub fn enter(slot: usize) {
     }
     ENTERED.fetch_add(1, Ordering::AcqRel);
     seen(slot);
+    USED[slot].store(false, Ordering::Relaxed);
     current::set(SLOT_HEAPS + slot * SLOT_HEAP_BYTES);
+}
+
+/// Whether the thread of `slot` has allocated since it entered.
+pub fn used(slot: usize) -> bool {
+    USED[slot].load(Ordering::Relaxed)
 }
 
 /// Back to the heap of serial code.
@@ -333,8 +341,14 @@ pub fn allocate_in(base: usize, align: usize, bytes: usize) -> (usize, bool) {
         _ if bytes > isize::MAX as usize => (0, false),
         SERIAL_HEAP => serial(from),
         PRIVATE_HEAP => private(from),
-        // SAFETY: the calling thread's own slot.
-        slot => from(unsafe { of_slot(slot) }),
+        slot => {
+            let used = &USED[(slot - SLOT_HEAPS) / SLOT_HEAP_BYTES];
+            if !used.load(Ordering::Relaxed) {
+                used.store(true, Ordering::Relaxed);
+            }
+            // SAFETY: the calling thread's own slot.
+            from(unsafe { of_slot(slot) })
+        }
     }
 }
 /// Gives a block back; nothing happens to what is none of ours.

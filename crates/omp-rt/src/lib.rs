@@ -7,6 +7,7 @@
 //! | `kmpc`, `gomp`, `api` | entry points of LLVM's and of GCC's runtime, and `omp_*` |
 //! | `icv` | internal control variables, and the environment's `OMP_*` |
 //! | `output` | what the program has written and not yet handed to the system |
+//! | `generic` | atomics of any size, which are libatomic's elsewhere |
 //! | `refused` | entry points that are there to say that they cannot be right |
 //! | `team` | threads of this process, their stacks, barriers, worksharing within the process |
 //! | `remote` | what a team needs of other ranks: regions, exchanges, tokens, loops, reductions |
@@ -34,6 +35,7 @@ mod agent;
 mod alloc;
 mod api;
 mod calls;
+mod generic;
 mod gomp;
 mod heap;
 mod icv;

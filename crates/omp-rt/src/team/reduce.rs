@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::*;
 use polyrail_omp::layout::slot;
 
 use super::{barrier_then, here, local_barrier, stack, thread, work};
-use crate::remote;
+use crate::{alloc, remote};
 
 /// `lhs op= rhs`, for all variables of a reduction.
 pub type Fold = unsafe extern "C" fn(lhs: *mut c_void, rhs: *mut c_void);
@@ -33,16 +33,23 @@ pub unsafe fn fold(data: *mut c_void, function: Fold, floor: usize) -> bool {
             // SAFETY: the others wait until their copies are folded.
             unsafe { function(data, team.pieces[other].load(Acquire) as *mut c_void) };
         }
-        if team.ranks() > 1 {
-            if remote::rank() > 0 {
-                remote::give(number, floor, thread().top.get(), data as usize);
-            } else {
-                for rank in 1..team.ranks() {
-                    stack(slot(rank, 0, team.ranks()));
-                    let other = remote::collect(number, rank);
-                    // SAFETY: the piece is where it was on its rank.
-                    unsafe { function(data, other as *mut c_void) };
+        if team.ranks() > 1 && remote::rank() > 0 {
+            // what was allocated may be led to by the copies (vectors): it must be there before they are
+            let slots = (0..team.locals()).map(|local| slot(remote::rank(), local, team.ranks()));
+            let used = slots.into_iter().any(alloc::used);
+            if used {
+                remote::flush();
+            }
+            remote::give(number, floor, thread().top.get(), data as usize | usize::from(used));
+        } else if team.ranks() > 1 {
+            for rank in 1..team.ranks() {
+                stack(slot(rank, 0, team.ranks()));
+                let other = remote::collect(number, rank);
+                if other & 1 == 1 {
+                    remote::flush();
                 }
+                // SAFETY: the piece is where it was on its rank.
+                unsafe { function(data, (other & !1) as *mut c_void) };
             }
         }
     }

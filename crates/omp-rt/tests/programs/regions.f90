@@ -32,7 +32,7 @@ program regions
   use omp_lib
   use shared_state
   implicit none
-  integer :: n, s, i, wrong, parts(3), value, tickets, mine, got
+  integer :: n, s, s2, s3, i, wrong, parts(3), value, tickets, mine, got
   integer, external :: fib
   integer :: local(50)
   integer(omp_lock_kind) :: lock
@@ -40,7 +40,7 @@ program regions
   integer(omp_sched_kind) :: kind
   common /block/ value
   !$omp threadprivate(/block/)
-  n = 0; wrong = 0; s = 0; parts = 0; tickets = 0
+  n = 0; wrong = 0; s = 0; s2 = 0; s3 = 0; parts = 0; tickets = 0
   call omp_init_lock(lock)
   call omp_init_nest_lock(nest)
   value = 12
@@ -61,11 +61,11 @@ program regions
   s = s + 1
   !$omp end critical (name)
   call omp_set_lock(lock)
-  s = s + 10
+  s2 = s2 + 10
   call omp_unset_lock(lock)
   call omp_set_nest_lock(nest)
   call omp_set_nest_lock(nest)
-  s = s + 100
+  s3 = s3 + 100
   call omp_unset_nest_lock(nest)
   call omp_unset_nest_lock(nest)
   !$omp atomic
@@ -82,7 +82,7 @@ program regions
   !$omp barrier
   if (value /= omp_get_thread_num()) wrong = wrong + 1
   !$omp end parallel
-  print '(a,5i6)', 'wrong, sums ', wrong, s/n, tickets/n, sum(parts), value
+  print '(a,5i6)', 'wrong, sums ', wrong, (s + s2 + s3)/n, tickets/n, sum(parts), value
   !$omp parallel
   !$omp single
   i = fib(12)
