@@ -109,6 +109,7 @@ pub fn work() -> ! {
 /// same number on all ranks.
 pub fn exchange(place: u64) {
     if size() > 1 {
+        publish_if_awaited();
         synchronize(place, 0, &[], &mut |_, _| {});
     }
 }
@@ -354,6 +355,7 @@ fn publish() {
 /// Within a rank, threads exclude each other before they call this.
 pub fn lock(token: u64, turn: Option<u64>) {
     if size() > 1 {
+        publish_if_awaited();
         let (mode, turn) = turn.map_or((0, 0), |turn| (2, turn));
         take_token(token, mode, turn);
     }
@@ -398,6 +400,22 @@ pub fn unlock(token: u64, turn: Option<u64>) {
         publish();
         drop(log);
         agent::ask(Kind::Unlock, [token, turn.unwrap_or(u64::MAX), 0, 0, 0, 0], &[]);
+    }
+}
+
+/// Whether threads of the program may wait for each other by flags and flushes.
+static FLUSHES: AtomicBool = AtomicBool::new(false);
+
+/// Says so.
+pub fn flushes(yes: bool) {
+    FLUSHES.store(yes, Ordering::Relaxed);
+}
+
+/// Before a thread waits for others: they may wait for what it has stored.
+fn publish_if_awaited() {
+    if FLUSHES.load(Ordering::Relaxed) && INSIDE.load(Ordering::Relaxed) {
+        let _log = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
+        publish();
     }
 }
 

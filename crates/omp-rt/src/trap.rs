@@ -17,7 +17,7 @@ use self::code::{Operand, Site};
 use self::operation::{Done, Operation, Width};
 use crate::calls::REMOTE_ATOMIC;
 use crate::stats::{self, Clock};
-use crate::{agent, remote, sys, team, track};
+use crate::{agent, modules, remote, sys, team, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
 static SITES: AtomicPtr<Vec<Site>> = AtomicPtr::new(std::ptr::null_mut());
@@ -32,6 +32,8 @@ fn copies() -> std::sync::MutexGuard<'static, BTreeSet<(usize, usize)>> {
 /// Puts the breakpoints: on rank 0 at fences only, which say that what was written is to be seen by others.
 pub fn start(fences_only: bool) {
     let mut sites = code::find();
+    let flushes = sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
+    remote::flushes(flushes);
     sites.retain(|site| site.fence || !fences_only);
     if sites.is_empty() {
         return;
