@@ -69,7 +69,7 @@ impl Other {
 fn exchange(state: &mut State, other: &mut Other, own: usize, room: usize) -> Result<usize, Conflict> {
     for round in 1.. {
         let (mut mine, mut theirs) = (vec![0; room], vec![0; room]);
-        let ours = state.encode(&mut mine);
+        let ours = state.encode(0, &mut mine);
         let others = other.encode(state, &mut theirs);
         let frontier = ours.frontier.min(others.frontier);
         let mut blobs = [&mine[..ours.bytes], &theirs[..others.bytes]];
@@ -377,7 +377,7 @@ fn figures() {
         time("collect all, for the first time", GIB, || state.collect());
         println!("  {} pages pending", state.pending.count());
         let mut round = |state: &mut State, what: &str| {
-            let encoded = time(&format!("encode {what}"), GIB, || state.encode(&mut out));
+            let encoded = time(&format!("encode {what}"), GIB, || state.encode(0, &mut out));
             assert_eq!(encoded.frontier, u64::MAX);
             println!("  {} MB", encoded.bytes / 1_000_000);
             time(&format!("merge, of this rank: {what}"), GIB, || {
@@ -415,7 +415,7 @@ fn figures() {
         touch(8, 10);
         state.collect();
         let mut round = |state: &mut State, what: &str| {
-            let encoded = state.encode(&mut out);
+            let encoded = state.encode(0, &mut out);
             state.merge(&[&out[..encoded.bytes]], 0, u64::MAX).expect("alone");
             time(&format!("merge, of another rank: {what}"), GIB, || state.merge(&[&[], &blob], 0, u64::MAX))
                 .expect("alone");
