@@ -25,6 +25,11 @@ pub fn attached() -> bool {
     !MAPPED.load(Ordering::Relaxed).is_null()
 }
 
+/// A child of the program's has no agent: it is alone, with threads of its own.
+pub fn detach() {
+    MAPPED.store(null_mut(), Ordering::Release);
+}
+
 /// Maps what the agent handed over, if it did.
 pub fn attach() {
     let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();

@@ -193,11 +193,10 @@ unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
 /// All ranks' changes to all ranks, in as many rounds as buffers take. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
 fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
     let (rank, size) = (rank(), size());
-    trap::forget();
     let mut first = true;
     loop {
         let mut clock = Clock::start();
-        track::collect();
+        trap::without_copies(track::collect);
         clock.lap(Count::Finding);
         let out = agent::out();
         let mut start = 0;
@@ -324,7 +323,7 @@ fn apply(position: &mut u64, result: [u64; 4], mut entries: &[u8]) {
             sys::fail(format_args!("the log is broken: {length} bytes of {}", rest.len()))
         };
         // SAFETY: what was published by who held a token
-        if let Err(conflict) = unsafe { track::apply(from, entry) } {
+        if let Err(conflict) = trap::without_copies(|| unsafe { track::apply(from, entry) }) {
             conflicting(&conflict);
         }
         LOGGED.store(true, Ordering::Relaxed);
@@ -335,11 +334,11 @@ fn apply(position: &mut u64, result: [u64; 4], mut entries: &[u8]) {
 
 /// Tells others what this rank changed since it last did.
 fn publish() {
-    trap::forget();
-    track::collect();
+    // an entry is delivered behind eight bytes of its own
+    let mut part = vec![0; SLOT_DATA - 8];
+    trap::without_copies(track::collect);
     loop {
-        let mut part = vec![0; SLOT_DATA];
-        let encoded = track::publish(&mut part);
+        let encoded = trap::without_copies(|| track::publish(&mut part));
         let last = encoded.frontier == u64::MAX;
         if encoded.bytes > 0 {
             LOGGED.store(true, Ordering::Relaxed);

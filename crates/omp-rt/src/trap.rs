@@ -2,7 +2,7 @@
 //! are. On ranks above 0 each is replaced by a breakpoint, and carried out by rank 0's server thread on rank 0's memory.
 //!
 //! Between two synchronisations, what such an operation leaves in this rank's memory is a mere copy: before this rank's changes are looked for, it is replaced
-//! by what all agreed upon last ([`forget`]), so that rank 0 alone tells the outcome.
+//! by what all agreed upon last ([`without_copies`]), so that rank 0 alone tells the outcome.
 
 mod code;
 mod operation;
@@ -98,23 +98,14 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
 /// Has rank 0 do it.
 fn carry_out(operation: &Operation, place: usize) -> Done {
     let bytes = operation.width.bytes();
-    let known = copies().contains(&(place, bytes));
-    let (mut own, mut mine) = ([0; 16], false);
-    if !known {
-        // what this rank wrote there before counts
-        // SAFETY: a shared place, and its twin
-        unsafe {
-            own[..bytes].copy_from_slice(std::slice::from_raw_parts(place as *const u8, bytes));
-            if let Some(twin) = track::twin(place) {
-                mine = own[..bytes] != *std::slice::from_raw_parts(twin, bytes);
-            }
-        }
-    }
-    let question = operation.to_bytes(place, mine.then_some(own));
+    let mut held = copies();
+    let own = if held.insert((place, bytes)) { stored(place, bytes) } else { None };
+    // what this rank stored before must be at rank 0 before anything else is done to it for this rank
+    let held = own.is_some().then_some(held);
+    let mut clock = Clock::start();
     let point = remote::point(team::here().constructs.get());
     let head = [u64::from(REMOTE_ATOMIC).to_ne_bytes(), point.to_ne_bytes()].concat();
-    let mut clock = Clock::start();
-    let answer = agent::ask(Kind::Serve, [0; 6], &[&head, &question]);
+    let answer = agent::ask(Kind::Serve, [0; 6], &[&head, &operation.to_bytes(place, own)]);
     stats::add(Count::Atomics, 1);
     clock.lap(Count::AtomicTime);
     let Some(done) = Done::from_bytes(answer.data) else {
@@ -124,11 +115,23 @@ fn carry_out(operation: &Operation, place: usize) -> Done {
         ))
     };
     remote::changed_rank_0();
-    copies().insert((place, bytes));
     let now = operation.after(&done);
+    let mut held = held.unwrap_or_else(copies);
+    held.insert((place, bytes));
     // SAFETY: a shared place
     unsafe { Width::store(place, bytes, now) };
     done
+}
+
+/// What this rank has stored there since all agreed last, if it has.
+fn stored(place: usize, bytes: usize) -> Option<[u8; 16]> {
+    let mut own = [0; 16];
+    // SAFETY: a shared place, and its twin
+    let (now, agreed) = unsafe {
+        (std::slice::from_raw_parts(place as *const u8, bytes), std::slice::from_raw_parts(track::twin(place)?, bytes))
+    };
+    own[..bytes].copy_from_slice(now);
+    (now != agreed).then_some(own)
 }
 
 /// Rank 0's server thread: carries out what another rank asks for. No answer if that rank's own store is in conflict.
@@ -153,8 +156,9 @@ pub fn serve(question: &[u8]) -> Option<[u8; 16]> {
     }
 }
 
-/// Before changes are looked for: what rank 0 carried out for this rank is not this rank's change.
-pub fn forget() {
+/// Looks for changes, or applies others': what rank 0 carried out for this rank is not this rank's change, so that copies of it are put back before. No
+/// other thread makes such a copy meanwhile.
+pub fn without_copies<T>(look: impl FnOnce() -> T) -> T {
     let mut copies = copies();
     for (place, bytes) in &*copies {
         if let Some(twin) = track::twin(*place) {
@@ -163,4 +167,5 @@ pub fn forget() {
         }
     }
     copies.clear();
+    look()
 }

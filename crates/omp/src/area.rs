@@ -12,7 +12,7 @@
 //! sets `state` to [`DONE`] and wakes. The thread takes the answer and sets [`FREE`]. An error is told in `result[0]` as documented with the kind.
 //!
 //! # Served requests (rank 0's agent asks its program)
-//! The last slot turns the other way around: the agent writes [`SERVE`] requests there, the program's server thread answers.
+//! The last slot turns the other way around: the agent writes [`Kind::Serve`] requests there, the program's server thread answers.
 //!
 //! # Exchanges
 //! The leader (one thread at a time) fills out buffer `b`, writes its header and sets `exchange[b].state` to [`REQUEST`]. The agent sends it to all ranks, collects all

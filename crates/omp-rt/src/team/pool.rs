@@ -64,6 +64,16 @@ extern "C" fn forked() {
     THREADS.store(0, Relaxed);
     CALL.store(0, Relaxed);
     super::TEAM.reset();
+    agent::detach();
+}
+
+/// From now on a child of `fork` knows that it is one.
+pub fn watch_forks() {
+    static ONCE: AtomicU32 = AtomicU32::new(0);
+    if ONCE.swap(1, Relaxed) == 0 {
+        // SAFETY: the function stays
+        unsafe { pthread_atfork(None, None, Some(forked)) };
+    }
 }
 
 /// Makes sure that there are threads for the local numbers up to `count`.
@@ -74,11 +84,7 @@ pub fn ensure(count: usize) {
     }
     alloc::privately(|| {
         let first = if remote::rank() == 0 { 1 } else { 0 };
-        static ONCE: AtomicU32 = AtomicU32::new(0);
-        if ONCE.swap(1, Relaxed) == 0 {
-            // SAFETY: the function stays.
-            unsafe { pthread_atfork(None, None, Some(forked)) };
-        }
+        watch_forks();
         (have.max(first)..count).for_each(create);
     });
     THREADS.store(count, Relaxed);
