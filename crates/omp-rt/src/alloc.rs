@@ -13,6 +13,8 @@
 
 mod exports;
 mod map;
+#[cfg(test)]
+pub mod tests;
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -91,7 +93,8 @@ unsafe impl GlobalAlloc for Own {
     }
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         // SAFETY: the caller's.
-        private(|heap| unsafe { heap.free(block as usize) });
+        let free = |heap: &mut Heap| unsafe { heap.free(block as usize) };
+        private(free);
     }
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         // SAFETY: the caller's.
@@ -100,9 +103,11 @@ unsafe impl GlobalAlloc for Own {
         }
         let (new, _) = allocate_in(PRIVATE_HEAP, layout.align(), bytes);
         if new != 0 {
-            // SAFETY: two blocks of at least so many bytes.
-            unsafe { core::ptr::copy_nonoverlapping(block, new as *mut u8, layout.size().min(bytes)) };
-            private(|heap| unsafe { heap.free(block as usize) });
+            // SAFETY: two blocks of at least so many bytes; the old one is the caller's.
+            unsafe {
+                core::ptr::copy_nonoverlapping(block, new as *mut u8, layout.size().min(bytes));
+                self.dealloc(block, layout);
+            }
         }
         new as *mut u8
     }
@@ -209,14 +214,15 @@ unsafe fn settle_one(heap: &mut Heap) {
     }
 }
 
-/// A slot's heap is used: tracked from now on.
-pub fn seen(slot: usize) {
+/// A slot's heap is used: tracked from now on. Whether it was not before.
+pub fn seen(slot: usize) -> bool {
     let bit = 1 << (slot % 64);
-    if SEEN[slot / 64].load(Ordering::Relaxed) & bit == 0
-        && SEEN[slot / 64].fetch_or(bit, Ordering::AcqRel) & bit == 0
-    {
+    let new = SEEN[slot / 64].load(Ordering::Relaxed) & bit == 0
+        && SEEN[slot / 64].fetch_or(bit, Ordering::AcqRel) & bit == 0;
+    if new {
         huge(SLOT_HEAPS + slot * SLOT_HEAP_BYTES, SLOT_HEAP_BYTES);
     }
+    new
 }
 /// Calls `f` with each slot whose heap is used, in their order.
 pub fn for_seen(mut f: impl FnMut(usize)) {
@@ -318,7 +324,7 @@ fn choose_starting(caller: usize) -> usize {
 
 /// A block in the heap at `base`, 0 if there is no room, and whether it is zero already.
 #[inline]
-fn allocate_in(base: usize, align: usize, bytes: usize) -> (usize, bool) {
+pub fn allocate_in(base: usize, align: usize, bytes: usize) -> (usize, bool) {
     // SAFETY: each heap's exclusion is taken here.
     let from = |heap: &mut Heap| unsafe {
         if align <= 16 { heap.allocate(bytes) } else { heap.aligned(align, bytes) }
@@ -388,7 +394,9 @@ unsafe fn reallocate(block: usize, align: usize, bytes: usize, caller: usize) ->
             return block;
         }
         let old = if owner(block) == 0 { 0 } else { heap::usable(block) };
-        let base = if owner(block) == PRIVATE_HEAP { PRIVATE_HEAP } else { choose(caller) };
+        // What the C library made for itself stays its own; what it made for the program is the program's from here on.
+        let systems = owner(block) == PRIVATE_HEAP && (within(&LIBC, caller) || within(&LOADER, caller));
+        let base = if systems { PRIVATE_HEAP } else { choose(caller) };
         let (new, _) = allocate_in(base, align, bytes);
         if new != 0 {
             core::ptr::copy_nonoverlapping(block as *const u8, new as *mut u8, old.min(bytes));

@@ -1,7 +1,7 @@
 //! What programs call themselves: `omp_*`, for C and, with a trailing underscore and pointers to arguments, for Fortran.
 
 mod affinity;
-mod display;
+pub mod display;
 mod locks;
 pub mod memory;
 mod target;
@@ -88,7 +88,7 @@ queries! {
     omp_in_final omp_in_final_ = c_int::from(here().task.get() == (true, true));
     omp_in_explicit_task omp_in_explicit_task_ = c_int::from(here().task.get().0);
     omp_get_cancellation omp_get_cancellation_ = 0;
-    omp_get_proc_bind omp_get_proc_bind_ = icv::BIND.load(core::sync::atomic::Ordering::Relaxed);
+    omp_get_proc_bind omp_get_proc_bind_ = icv::bind();
     omp_get_max_task_priority omp_get_max_task_priority_ = 0;
     omp_get_num_teams omp_get_num_teams_ = here().league.get().1 as c_int;
     omp_get_team_num omp_get_team_num_ = here().league.get().0 as c_int;

@@ -4,9 +4,9 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use crate::remote;
+use crate::{alloc, remote};
 
 /// `omp_sched_t`: static, dynamic, guided, auto; [`MONOTONIC`] may be added.
 pub const STATIC: u32 = 1;
@@ -64,34 +64,45 @@ struct Page {
     ready: AtomicU32,
     icvs: UnsafeCell<Icvs>,
 }
-// SAFETY: serial code writes it, on one thread, as OpenMP has it.
-unsafe impl Sync for Page {}
 
-static PAGE: Page = Page { ready: AtomicU32::new(0), icvs: UnsafeCell::new(NONE) };
+fn page() -> &'static Page {
+    static PAGE: AtomicPtr<Page> = AtomicPtr::new(core::ptr::null_mut());
+    if PAGE.load(Relaxed).is_null() {
+        PAGE.store(alloc::shared_page().cast(), Relaxed);
+    }
+    // SAFETY: there is room for it, all bytes zero at first, which is a valid state.
+    unsafe { &*PAGE.load(Relaxed) }
+}
 
 /// What serial code set.
 pub fn root() -> *mut Icvs {
-    if PAGE.ready.load(Relaxed) == 0 {
-        environment();
-        PAGE.ready.store(1, Relaxed);
+    let page = page();
+    if page.ready.load(Relaxed) == 0 {
+        environment(page.icvs.get());
+        page.ready.store(1, Relaxed);
     }
-    PAGE.icvs.get()
+    page.icvs.get()
 }
 
-/// `OMP_PROC_BIND` as `omp_proc_bind_t`.
-pub static BIND: AtomicI32 = AtomicI32::new(0);
+static BIND: AtomicI32 = AtomicI32::new(0);
 static LIMIT: AtomicU32 = AtomicU32::new(i32::MAX as u32);
 static STACK: AtomicUsize = AtomicUsize::new(0);
 
 /// `OMP_THREAD_LIMIT`.
 pub fn limit() -> usize {
-    root();
+    own_environment();
     LIMIT.load(Relaxed) as usize
+}
+
+/// `OMP_PROC_BIND` as `omp_proc_bind_t`.
+pub fn bind() -> i32 {
+    own_environment();
+    BIND.load(Relaxed)
 }
 
 /// Bytes that a stack of the team shall have: `OMP_STACKSIZE`, or as much as the main thread has, and 64 MiB at least.
 pub fn stack_bytes() -> usize {
-    root();
+    own_environment();
     const MOST: usize = polyrail_omp::layout::STACK_STRIDE - (1 << 20);
     let asked = STACK.load(Relaxed);
     if asked > 0 {
@@ -154,9 +165,12 @@ pub fn is_true(text: &[u8]) -> bool {
         || text.eq_ignore_ascii_case(b"on")
 }
 
-fn environment() {
+fn environment(icvs: *mut Icvs) {
     // SAFETY: before anything else reads it, on the one thread that there is.
-    let icvs = unsafe { &mut *PAGE.icvs.get() };
+    let icvs = unsafe {
+        icvs.write(NONE);
+        &mut *icvs
+    };
     icvs.threads[0] = (remote::size() * remote::threads()) as u32;
     if let Some(list) = variable(c"OMP_NUM_THREADS") {
         // the first is in `remote::threads`
@@ -179,6 +193,14 @@ fn environment() {
     }
     if let Some(limit) = variable(c"OMP_TEAMS_THREAD_LIMIT").and_then(|text| number(text).0) {
         icvs.teams_limit = limit.min(1 << 20) as i32;
+    }
+}
+
+/// What each process reads for itself, once.
+fn own_environment() {
+    static READ: AtomicU32 = AtomicU32::new(0);
+    if READ.swap(1, Relaxed) == 1 {
+        return;
     }
     if let Some(n) = variable(c"OMP_THREAD_LIMIT").and_then(|text| number(text).0) {
         LIMIT.store(n.clamp(1, i32::MAX as u64) as u32, Relaxed);

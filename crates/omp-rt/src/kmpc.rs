@@ -166,9 +166,7 @@ unsafe extern "C" fn fork_teams(
     _: usize,
 ) {
     let (teams, _) = thread().league.replace((0, 0));
-    // SAFETY: this thread's own.
-    let default = unsafe { (*here().icvs()).teams } as usize;
-    let teams = [teams, default, 1].into_iter().find(|n| *n > 0).unwrap_or(1);
+    let teams = team::league(teams);
     let frame = here();
     let around = frame.league.get();
     for number in 0..teams {

@@ -28,7 +28,10 @@ pub fn flush() {
     static FLUSH: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the C library's, and those of the Fortran and C++ libraries by their documented names; a null unit means all of them.
     unsafe {
-        if let (Some(cout), Some(flush)) = (find(c"_ZSt4cout", &COUT), find(c"_ZNSo5flushEv", &FLUSH)) {
+        if let (Some(cout), Some(flush)) = (find(c"_ZSt4cout", &COUT), find(c"_ZNSo5flushEv", &FLUSH))
+            // a program that does not use it has it unconstructed: without a table of functions
+            && *(cout as *const usize) != 0
+        {
             core::mem::transmute::<usize, extern "C" fn(usize) -> *mut c_void>(flush)(cout);
         }
         if let Some(units) = find(c"_gfortran_flush_i4", &UNITS) {

@@ -23,6 +23,9 @@ pub unsafe fn mmap(address: usize, bytes: usize, prot: i32, flags: i32, fd: i32,
     unsafe { call(libc::SYS_mmap, args) }
 }
 
+/// How much of what is reserved is in core files.
+const DUMPED: usize = 4 << 30;
+
 /// Reserves `bytes` of memory at `address`, readable and writable, taken only when touched.
 pub fn reserve(address: usize, bytes: usize) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
@@ -31,6 +34,9 @@ pub fn reserve(address: usize, bytes: usize) {
     if got != address as isize {
         fail("cannot reserve addresses; is there a limit on them (ulimit -v)?");
     }
+    // the kernel looks at every page of what a core file is to hold
+    advise(address, bytes, libc::MADV_DONTDUMP);
+    advise(address, bytes.min(DUMPED), libc::MADV_DODUMP);
 }
 
 /// `madvise`, past our own. Advice that is not taken is no error.

@@ -75,6 +75,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
 
 fn inside() {
     REGION.fetch_add(1, Ordering::Relaxed);
+    PASSED.store(point(0), Ordering::Release);
     stats::add(Count::Regions, 1);
     *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
     INSIDE.store(true, Ordering::Relaxed);
@@ -109,6 +110,29 @@ pub fn work() -> ! {
 pub fn exchange(place: u64) {
     if size() > 1 {
         synchronize(place, 0, &[], &mut |_, _| {});
+    }
+}
+
+/// How far thread 0 has come: the region, and constructs of it that are over for it.
+static PASSED: AtomicU64 = AtomicU64::new(0);
+
+/// Rank 0's thread 0 has `constructs` of the region behind it. A program may rely on it that what thread 0 stored in a `single` that nobody waits for is there when others,
+/// behind it and after some work, update the same by atomic operations: with one memory that is so, as it has long happened.
+pub fn passed(constructs: u64) {
+    PASSED.store(point(constructs), Ordering::Release);
+}
+
+/// The point where a thread of another rank is, of which rank 0's thread 0 must not be short.
+pub fn point(constructs: u64) -> u64 {
+    (REGION.load(Ordering::Relaxed) << 32) + constructs
+}
+
+/// Rank 0's server thread: waits for thread 0 to come there.
+pub fn wait_for(point: u64) {
+    let mut rounds = 0_u32;
+    while PASSED.load(Ordering::Acquire) < point {
+        rounds += 1;
+        sys::pause(if rounds < 100 { 0 } else { 50 });
     }
 }
 
@@ -272,8 +296,13 @@ fn conflicting(conflict: &Conflict) -> ! {
 
 /// Up to where this rank has applied the log. Held while publishing and applying: one rank's entries are in order.
 static LOG: Mutex<u64> = Mutex::new(0);
-/// Whether this rank has published or applied since the last barrier.
+/// Whether this rank has published or applied since the last barrier, or had rank 0 change its memory.
 static LOGGED: AtomicBool = AtomicBool::new(false);
+
+/// Rank 0's memory was changed for this rank: at the next barrier, rank 0 must look again when all have come.
+pub fn changed_rank_0() {
+    LOGGED.store(true, Ordering::Relaxed);
+}
 
 /// Applies what others published.
 fn catch_up(position: &mut u64) {
@@ -383,7 +412,7 @@ pub fn flush() {
 
 /// A number of this region, for the agents.
 fn named(number: u64) -> u64 {
-    REGION.load(Ordering::Relaxed) << 32 | number << 8
+    REGION.load(Ordering::Relaxed) << 32 | (number & 0xff_ffff) << 8
 }
 
 /// Iterations of a loop that is shared out at run time: `number` names the loop (the same on all ranks, never used twice in a region), `total` iterations,

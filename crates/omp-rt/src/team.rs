@@ -130,10 +130,21 @@ pub fn size(asked: usize) -> usize {
     wanted.min(icv::limit()).clamp(1, most)
 }
 
+/// How many teams a league has if `asked` (0: nothing) are. Over several ranks one: others do not know of the league's number.
+pub fn league(asked: usize) -> usize {
+    // SAFETY: this thread's own.
+    let default = unsafe { (*here().icvs()).teams } as usize;
+    match remote::size() {
+        1 => [asked, default, 1].into_iter().find(|n| *n > 0).unwrap_or(1),
+        _ => 1,
+    }
+}
+
 /// A region of several threads, begun by rank 0's main thread in serial code. `sp`: the frames of serial code are above.
 pub fn fork(region: &Region<'_>, sp: usize) {
     if region.team >= remote::size() && remote::size() > 1 {
         locks::begin();
+        output::flush();
         remote::begin(region, sp);
     }
     run(region);

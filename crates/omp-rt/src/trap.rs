@@ -17,7 +17,7 @@ use self::code::{Operand, Site};
 use self::operation::{Done, Operation, Width};
 use crate::calls::REMOTE_ATOMIC;
 use crate::stats::{self, Clock};
-use crate::{agent, remote, sys, track};
+use crate::{agent, remote, sys, team, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
 static SITES: AtomicPtr<Vec<Site>> = AtomicPtr::new(std::ptr::null_mut());
@@ -109,7 +109,8 @@ fn carry_out(operation: &Operation, place: usize) -> Done {
         }
     }
     let question = operation.to_bytes(place, mine.then_some(own));
-    let head = REMOTE_ATOMIC.to_ne_bytes();
+    let point = remote::point(team::here().constructs.get());
+    let head = [u64::from(REMOTE_ATOMIC).to_ne_bytes(), point.to_ne_bytes()].concat();
     let mut clock = Clock::start();
     let answer = agent::ask(Kind::Serve, [0; 6], &[&head, &question]);
     stats::add(Count::Atomics, 1);
@@ -120,6 +121,7 @@ fn carry_out(operation: &Operation, place: usize) -> Done {
             remote::rank()
         ))
     };
+    remote::changed_rank_0();
     copies().insert((place, bytes));
     let now = operation.after(&done);
     // SAFETY: a shared place
@@ -129,6 +131,8 @@ fn carry_out(operation: &Operation, place: usize) -> Done {
 
 /// Rank 0's server thread: carries out what another rank asks for. No answer if that rank's own store is in conflict.
 pub fn serve(question: &[u8]) -> Option<[u8; 16]> {
+    let (point, question) = question.split_first_chunk::<8>()?;
+    remote::wait_for(u64::from_ne_bytes(*point));
     let (operation, place, own) = Operation::from_bytes(question)?;
     if !track::is_shared(place) {
         return None;

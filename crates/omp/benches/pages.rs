@@ -24,16 +24,23 @@ fn random(state: &mut u64) -> u64 {
     *state
 }
 
-const PATTERNS: [(&str, Change); 8] = [
+const PATTERNS: [(&str, Change); 9] = [
     ("identical", |_, _| {}),
     ("1 double", |page, seed| double(page, 77, seed)),
     ("8 doubles, apart", |page, seed| (0..8).for_each(|i| double(page, i * 64 + 3, seed))),
     ("every second double", |page, seed| (0..256).for_each(|i| double(page, 2 * i, seed))),
     ("half of the doubles, random", |page, seed| {
         let mut state = seed + 1;
-        (0..512).filter(|_| random(&mut state) >> 40 & 1 == 1).collect::<Vec<_>>().iter().for_each(|&i| double(page, i, seed));
+        (0..512)
+            .filter(|_| random(&mut state) >> 40 & 1 == 1)
+            .collect::<Vec<_>>()
+            .iter()
+            .for_each(|&i| double(page, i, seed));
     }),
     ("all doubles", |page, seed| (0..512).for_each(|i| double(page, i, seed))),
+    ("6 bytes of each word", |page, seed| {
+        page.chunks_exact_mut(8).for_each(|word| word[..6].copy_from_slice(&(!seed).to_le_bytes()[..6]));
+    }),
     ("1/4 of the bytes, random", |page, seed| {
         let mut state = seed + 1;
         for byte in page.iter_mut() {
@@ -58,10 +65,14 @@ fn main() {
     let mut twins: Vec<Page> = vec![[0; PAGE]; PAGES];
     let mut state = 1;
     for page in &mut twins {
-        page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&(random(&mut state) as f64).to_le_bytes()));
+        page.chunks_exact_mut(8)
+            .for_each(|word| word.copy_from_slice(&(random(&mut state) as f64).to_le_bytes()));
     }
     let mut out = vec![0u8; PAGES * PAGE + (1 << 20)];
-    println!("{:<30}{:>10}{:>10}{:>10}{:>12}{:>10}{:>10}", "ns/page", "diff", "encode", "apply", "bytes/page", "enc GB/s", "app GB/s");
+    println!(
+        "{:<30}{:>10}{:>10}{:>10}{:>12}{:>10}{:>10}",
+        "ns/page", "diff", "encode", "apply", "bytes/page", "enc GB/s", "app GB/s"
+    );
     for (name, change) in PATTERNS {
         let mut pages = twins.clone();
         pages.iter_mut().enumerate().for_each(|(i, page)| change(page, i as u64));
@@ -83,7 +94,7 @@ fn main() {
             for record in Reader::new(&out[..bytes]) {
                 let record = record.expect("well formed");
                 for i in 0..record.pages {
-                    record.change(i).apply(&mut target[record.address as usize / PAGE + i as usize]);
+                    record.change(i).blend(&mut target[record.address as usize / PAGE + i as usize]);
                 }
             }
         });

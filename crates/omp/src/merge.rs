@@ -127,11 +127,26 @@ pub fn visit<'a>(
 
 /// Checks everything below `frontier`: whether it is well formed, shared, and whether no two ranks contradict each other.
 ///
+/// `seen` is shown what is right.
+///
 /// # Errors
 /// What is wrong first, in order of addresses.
-pub fn check(blobs: &[&[u8]], frontier: u64, twins: &impl Twins) -> Result<(), Refused> {
-    visit(blobs, frontier, |step| match step {
-        Step::One(rank, record) if !twins.known(record.address, record.pages) => {
+pub fn check(
+    blobs: &[&[u8]],
+    frontier: u64,
+    twins: &impl Twins,
+    mut seen: impl FnMut(&Step<'_, '_>),
+) -> Result<(), Refused> {
+    visit(blobs, frontier, |step| {
+        check_one(&step, twins)?;
+        seen(&step);
+        Ok(())
+    })
+}
+
+fn check_one(step: &Step<'_, '_>, twins: &impl Twins) -> Result<(), Refused> {
+    match *step {
+        Step::One(rank, ref record) if !twins.known(record.address, record.pages) => {
             Err(Refused::Foreign { rank, address: record.address })
         }
         Step::One(..) => Ok(()),
@@ -141,7 +156,7 @@ pub fn check(blobs: &[&[u8]], frontier: u64, twins: &impl Twins) -> Result<(), R
         Step::Many(address, changes) => {
             combine(address, twins.twin(address), changes, None).map(|_| ()).map_err(Refused::Conflict)
         }
-    })
+    }
 }
 
 /// What several ranks made of a page together.
@@ -168,17 +183,16 @@ pub fn combine(
     for (i, (rank, change)) in changes.iter().enumerate() {
         let mask = change.mask(twin);
         let mut theirs = *twin;
-        change.apply(&mut theirs);
+        change.blend(&mut theirs);
         if let Some(at) = mask.and(&taken).and(&diff(&theirs, &combined.page)).first() {
-            let (first, before) =
-                changes[..i].iter().find(|(_, change)| change.mask(twin).0[at / 64] >> (at % 64) & 1 == 1).map_or(
-                    (*rank, *twin),
-                    |(rank, change)| {
-                        let mut page = *twin;
-                        change.apply(&mut page);
-                        (*rank, page)
-                    },
-                );
+            let (first, before) = changes[..i]
+                .iter()
+                .find(|(_, change)| change.mask(twin).0[at / 64] >> (at % 64) & 1 == 1)
+                .map_or((*rank, *twin), |(rank, change)| {
+                    let mut page = *twin;
+                    change.blend(&mut page);
+                    (*rank, page)
+                });
             return Err(Conflict {
                 address: address + at as u64,
                 ranks: [first, *rank],

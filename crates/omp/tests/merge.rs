@@ -42,7 +42,8 @@ fn carry_out(memory: &mut Memory, write: &Write) {
         Write::Byte(at, value) => set(at, value),
         Write::Doubles { from, count, stride, seed } => {
             for i in 0..count {
-                for (byte, value) in (f64::from(seed) * 1.1 + i as f64).to_le_bytes().into_iter().enumerate() {
+                for (byte, value) in (f64::from(seed) * 1.1 + i as f64).to_le_bytes().into_iter().enumerate()
+                {
                     set(from + 8 * i * stride + byte, value);
                 }
             }
@@ -95,7 +96,7 @@ fn merge(ranks: &mut [Memory], twins: &mut Memory, exact: bool, room: usize) -> 
         let frontier = encoded.iter().map(|(_, frontier)| *frontier).min().unwrap_or(u64::MAX);
         assert!(frontier > from, "no progress");
         let blobs: Vec<&[u8]> = encoded.iter().map(|(blob, _)| &blob[..]).collect();
-        check(&blobs, frontier, &Shared(twins))?;
+        check(&blobs, frontier, &Shared(twins), |_| {})?;
         let before = twins.clone();
         for (own, memory) in ranks.iter_mut().enumerate() {
             let mut agreed = before.clone();
@@ -112,7 +113,8 @@ fn merge(ranks: &mut [Memory], twins: &mut Memory, exact: bool, room: usize) -> 
                     }
                     Step::Many(address, changes) => {
                         let page = (address - BASE) as usize / PAGE;
-                        let combined = combine(address, &before[page], changes, Some(own as u32)).expect("checked");
+                        let combined =
+                            combine(address, &before[page], changes, Some(own as u32)).expect("checked");
                         combined.others.copy(&combined.page, &mut memory[page]);
                         agreed[page] = combined.page;
                     }
@@ -133,7 +135,8 @@ fn oracle(ranks: &[Memory], twins: &Memory) -> (Memory, Vec<u64>) {
     for page in 0..PAGES {
         for i in 0..PAGE {
             let before = twins[page][i];
-            let mut values: Vec<u8> = ranks.iter().map(|memory| memory[page][i]).filter(|v| *v != before).collect();
+            let mut values: Vec<u8> =
+                ranks.iter().map(|memory| memory[page][i]).filter(|v| *v != before).collect();
             values.dedup();
             match values[..] {
                 [] => {}
@@ -205,14 +208,20 @@ proptest! {
         let twin = [7; PAGE];
         for record in Reader::new(&blob) {
             let Ok(record) = record else { continue };
+            prop_assert!(record.whole().is_none_or(|whole| whole.len() as u64 == record.pages * PAGE as u64));
             for page in 0..record.pages.min(3) {
                 let change = record.change(page);
                 let mut now = twin;
                 change.apply(&mut now);
-                prop_assert_eq!(change.mask(&now).and(&diff(&now, &twin)), diff(&now, &twin).and(&change.mask(&now)));
+                let mut blended = twin;
+                change.blend(&mut blended);
+                prop_assert!(blended == now);
+                let mut beyond = diff(&now, &twin);
+                beyond.0.iter_mut().zip(change.mask(&twin).0).for_each(|(line, mask)| *line &= !mask);
+                prop_assert!(beyond.is_empty(), "changes more than it says");
             }
         }
-        let _ = check(&[&blob, &blob], u64::MAX, &Shared(&twins()));
+        let _ = check(&[&blob, &blob], u64::MAX, &Shared(&twins()), |_| {});
     }
 }
 
@@ -227,7 +236,8 @@ fn pages_that_follow_each_other_are_one_record() {
     }
     let (blob, _) = encode(&memory, &twins(), 0, false, 1 << 20);
     let records: Vec<_> = Reader::new(&blob).map(|record| record.expect("well formed")).collect();
-    let shapes: BTreeMap<_, _> = records.iter().map(|r| ((r.address - BASE) / PAGE as u64, (r.pages, r.is_zero()))).collect();
+    let shapes: BTreeMap<_, _> =
+        records.iter().map(|r| ((r.address - BASE) / PAGE as u64, (r.pages, r.is_zero()))).collect();
     assert_eq!(shapes, BTreeMap::from([(0, (8, false)), (9, (1, true)), (11, (1, true))]));
     assert_eq!(records[0].whole().map(<[u8]>::len), Some(8 * PAGE));
 }
@@ -245,10 +255,10 @@ fn what_is_not_shared_is_refused() {
     let bytes = encoder.bytes();
     let blob = &out[..bytes];
     let refused = Err(Refused::Foreign { rank: 1, address: outside - PAGE as u64 });
-    assert_eq!(check(&[&[], blob], u64::MAX, &Shared(&memory)), refused);
-    assert_eq!(check(&[&[], blob], outside, &Shared(&memory)), Ok(()));
+    assert_eq!(check(&[&[], blob], u64::MAX, &Shared(&memory), |_| {}), refused);
+    assert_eq!(check(&[&[], blob], outside, &Shared(&memory), |_| {}), Ok(()));
     assert_eq!(
-        check(&[blob, &blob[..bytes - 1]], u64::MAX, &Shared(&memory)),
+        check(&[blob, &blob[..bytes - 1]], u64::MAX, &Shared(&memory), |_| {}),
         Err(Refused::Malformed { rank: 1, at: 0 })
     );
 }

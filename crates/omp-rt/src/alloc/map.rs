@@ -99,7 +99,7 @@ unsafe fn fill(pages: usize, bytes: usize, fd: i32, offset: i64) -> bool {
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mmap(
+pub unsafe extern "C" fn mmap(
     address: usize,
     bytes: usize,
     prot: i32,
@@ -147,7 +147,7 @@ unsafe extern "C" fn mmap(
     }
 }
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mmap64(
+pub unsafe extern "C" fn mmap64(
     address: usize,
     bytes: usize,
     prot: i32,
@@ -192,7 +192,7 @@ fn cut_end(address: usize, bytes: usize) {
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn munmap(address: usize, bytes: usize) -> i32 {
+pub unsafe extern "C" fn munmap(address: usize, bytes: usize) -> i32 {
     // SAFETY: the caller's.
     unsafe {
         if owner(address) == 0 || !address.is_multiple_of(PAGE) {
@@ -205,7 +205,7 @@ unsafe extern "C" fn munmap(address: usize, bytes: usize) -> i32 {
 
 /// As the C library declares it, without the last argument's being optional: it is used only if the flags say so.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mremap(address: usize, old: usize, new: usize, flags: i32, to: usize) -> usize {
+pub unsafe extern "C" fn mremap(address: usize, old: usize, new: usize, flags: i32, to: usize) -> usize {
     // SAFETY: the caller's.
     unsafe {
         if owner(address) == 0 {
@@ -239,7 +239,7 @@ unsafe extern "C" fn mremap(address: usize, old: usize, new: usize, flags: i32, 
 
 /// Memory of ours stays readable and writable, because other ranks' changes come into it: taking a right away is agreed to and not done.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn mprotect(address: usize, bytes: usize, prot: i32) -> i32 {
+pub unsafe extern "C" fn mprotect(address: usize, bytes: usize, prot: i32) -> i32 {
     let ours = owner(address) != 0;
     if ours && prot & libc::PROT_EXEC == 0 {
         return 0;
@@ -251,7 +251,7 @@ unsafe extern "C" fn mprotect(address: usize, bytes: usize, prot: i32) -> i32 {
 
 /// Pages of ours that the program does not need become zero by being written, which is seen, rather than by being dropped, which is not.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn madvise(address: usize, bytes: usize, advice: i32) -> i32 {
+pub unsafe extern "C" fn madvise(address: usize, bytes: usize, advice: i32) -> i32 {
     // SAFETY: the caller's.
     unsafe {
         match advice {

@@ -6,17 +6,14 @@ use core::fmt::Write;
 use crate::sys::{self, Text};
 use crate::{icv, remote};
 
-/// As the environment asks, once, by rank 0.
-extern "C" fn begin() {
+/// As the environment asks: on rank 0, before `main`.
+pub fn begin() {
     let Some(text) = icv::variable(c"OMP_DISPLAY_ENV") else { return };
     let verbose = text.eq_ignore_ascii_case(b"verbose");
-    if remote::rank() == 0 && (verbose || icv::is_true(text)) {
+    if verbose || icv::is_true(text) {
         omp_display_env(c_int::from(verbose));
     }
 }
-#[used]
-#[unsafe(link_section = ".init_array")]
-static BEGIN: extern "C" fn() = begin;
 
 #[unsafe(no_mangle)]
 extern "C" fn omp_display_env(verbose: c_int) {
@@ -30,7 +27,7 @@ extern "C" fn omp_display_env(verbose: c_int) {
         icv::AUTO => "AUTO",
         _ => "STATIC",
     };
-    let bind = match icv::BIND.load(core::sync::atomic::Ordering::Relaxed) {
+    let bind = match icv::bind() {
         0 => "FALSE",
         1 => "TRUE",
         2 => "PRIMARY",

@@ -55,6 +55,27 @@ unsafe extern "C" fn omp_target_memcpy(
     0
 }
 #[unsafe(no_mangle)]
+unsafe extern "C" fn omp_target_memcpy_async(
+    to: *mut c_void,
+    from: *const c_void,
+    bytes: usize,
+    to_offset: usize,
+    from_offset: usize,
+    to_device: c_int,
+    from_device: c_int,
+    _: c_int,
+    _: *mut c_void,
+) -> c_int {
+    // SAFETY: as that.
+    unsafe { omp_target_memcpy(to, from, bytes, to_offset, from_offset, to_device, from_device) }
+}
+#[unsafe(no_mangle)]
+unsafe extern "C" fn omp_target_memset(at: *mut c_void, byte: c_int, bytes: usize, _: c_int) -> *mut c_void {
+    // SAFETY: the caller's memory.
+    unsafe { core::ptr::write_bytes(at.cast::<u8>(), byte as u8, bytes) };
+    at
+}
+#[unsafe(no_mangle)]
 extern "C" fn omp_target_associate_ptr(
     _: *const c_void,
     _: *const c_void,

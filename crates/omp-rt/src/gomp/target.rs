@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use crate::api::memory;
-use crate::team::{here, scratch, unscratch};
+use crate::team::{self, here, scratch, unscratch};
 
 type Body = extern "C" fn(*mut c_void);
 
@@ -75,9 +75,7 @@ extern "C" fn GOMP_teams4(_: c_uint, _: c_uint, _: c_uint, first: bool) -> bool 
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_teams_reg(body: Body, data: *mut c_void, teams: c_uint, _: c_uint, _: c_uint) {
     let frame = here();
-    // SAFETY: this thread's own.
-    let default = unsafe { (*frame.icvs()).teams } as usize;
-    let teams = [teams as usize, default, 1].into_iter().find(|n| *n > 0).unwrap_or(1);
+    let teams = team::league(teams as usize);
     let around = frame.league.get();
     for number in 0..teams {
         frame.league.set((number, teams));

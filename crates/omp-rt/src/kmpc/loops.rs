@@ -417,3 +417,62 @@ extern "C" fn __kmpc_doacross_post(_: *const Ident, _: c_int, _: *const i64) {}
 extern "C" fn __kmpc_doacross_fini(_: *const Ident, _: c_int) {
     here().doacross.set(false);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The iterations of a member's part: a block, or chunks by the stride as compiled code goes through them.
+    fn values<T: Counter>(low: T, high: T, stride: T, end: T, step: i64, chunked: bool) -> Vec<i64> {
+        let before = |a: T, b: T| if step > 0 { a <= b } else { a >= b };
+        let (mut low, mut high, mut got) = (low, high, Vec::new());
+        loop {
+            let last = if before(high, end) { high } else { end };
+            let count = trips(low, last, step);
+            got.extend((0..count).map(|i| value(low, i, step).widen()));
+            let next = T::narrow(low.widen().wrapping_add(stride.widen()));
+            if !chunked || count == 0 || !before(next, end) || before(next, low) {
+                return got;
+            }
+            (low, high) = (next, T::narrow(high.widen().wrapping_add(stride.widen())));
+        }
+    }
+
+    fn check<T: Counter>(low: T, high: T, step: i64) {
+        let all: Vec<i64> = (0..trips(low, high, step)).map(|i| value(low, i, step).widen()).collect();
+        for (code, chunk) in [(34, 1), (33, 1), (33, 3), (33, 1000), (45, 4), (91, 2), (92, 1)] {
+            for members in 1..9 {
+                let (mut got, mut lasts) = (Vec::new(), Vec::new());
+                for number in 0..members {
+                    let (mut l, mut h, mut s, mut last) = (low, high, T::narrow(1), 7);
+                    let bounds = Bounds { last: &mut last, low: &mut l, high: &mut h, stride: &mut s };
+                    // SAFETY: pointers to variables here.
+                    unsafe { bounds.narrow(code, step, chunk, (number, members)) };
+                    let mine = values(l, h, s, high, step, matches!(code, 33 | 91));
+                    lasts.extend((last == 1).then_some(mine.last().copied()));
+                    got.extend(mine);
+                }
+                got.sort_unstable();
+                let mut sorted = all.clone();
+                sorted.sort_unstable();
+                assert_eq!(got, sorted, "schedule {code}, {chunk}; {members} members");
+                assert_eq!(lasts, all.last().map(|last| Some(*last)).into_iter().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_static_loops_make_the_whole_of_them() {
+        for n in [0, 1, 2, 3, 7, 8, 30] {
+            check(0i32, n - 1, 1);
+            check(n * 3, 2, -3);
+            check(i64::from(n) - 50, 40, 7);
+        }
+        // compilers number iterations from 0, so that nothing wraps at the ends of a type
+        check(i32::MAX - 800, i32::MAX - 780, 1);
+        check(4_000_000_000u32, 4_000_000_040, 3);
+        check(1020u32, 1000, -1);
+        check(u64::MAX / 2 - 9, u64::MAX / 2 + 9, 2);
+        check(i64::MIN + 1, i64::MIN + 20, 4);
+    }
+}

@@ -119,3 +119,13 @@ unsafe extern "C" fn __kmpc_reduce(
 extern "C" fn __kmpc_end_reduce(_: *const Ident, _: c_int, _: *mut c_void) {
     team::barrier();
 }
+
+/// Around an atomic that compilers have no instruction for.
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_atomic_start() {
+    locks::lock(locks::ATOMIC);
+}
+#[unsafe(no_mangle)]
+extern "C" fn __kmpc_atomic_end() {
+    locks::unlock(locks::ATOMIC);
+}

@@ -17,6 +17,8 @@ pub struct Frame {
     pub parent: Cell<*const Frame>,
     /// The team, where it has several threads.
     pub team: Cell<Option<&'static Team>>,
+    /// The innermost region's around that has several threads, this one included.
+    pub within: Cell<Option<&'static Team>>,
     /// Number in the team.
     pub tid: Cell<usize>,
     /// Threads of the team.
@@ -27,8 +29,12 @@ pub struct Frame {
     pub active: Cell<u32>,
     /// This region's, whatever serial code's are.
     pub icvs: UnsafeCell<Icvs>,
-    /// Worksharing constructs, reductions and the like so far: the same number on all threads for the same construct.
+    /// Loops, sections and `single`s so far: the same number on all threads for the same construct.
     pub constructs: Cell<u64>,
+    /// Thread 0 of several ranks: it is in a `single`, for all that is known.
+    pub single: Cell<bool>,
+    /// Reductions so far.
+    pub folds: Cell<u64>,
     /// Barriers so far.
     pub syncs: Cell<u64>,
     /// The loop or the sections that are being worked on.
@@ -53,12 +59,15 @@ impl Frame {
         Self {
             parent: Cell::new(core::ptr::null()),
             team: Cell::new(None),
+            within: Cell::new(None),
             tid: Cell::new(0),
             threads: Cell::new(1),
             level: Cell::new(0),
             active: Cell::new(0),
             icvs: UnsafeCell::new(icv::NONE),
             constructs: Cell::new(0),
+            single: Cell::new(false),
+            folds: Cell::new(0),
             syncs: Cell::new(0),
             work: Cell::new(Loop::NONE),
             groups: Cell::new(core::ptr::null()),
@@ -75,6 +84,7 @@ impl Frame {
         let frame = Self::root();
         frame.parent.set(around);
         frame.team.set(team);
+        frame.within.set(team.or(around.within.get()));
         frame.tid.set(tid);
         frame.threads.set(threads);
         frame.level.set(around.level.get() + 1);
@@ -97,9 +107,9 @@ impl Frame {
         if self.level.get() == 0 { icv::root() } else { self.icvs.get() }
     }
 
-    /// Whether other ranks have threads of this team.
-    pub fn spread(&self) -> Option<&'static Team> {
-        self.team.get().filter(|team| team.ranks() > 1)
+    /// Whether other ranks have threads of the team that this thread is of.
+    pub fn spread(&self) -> bool {
+        self.within.get().is_some_and(|team| team.ranks() > 1)
     }
 }
 
@@ -156,7 +166,12 @@ pub fn thread() -> &'static Here {
 pub fn here() -> &'static Frame {
     let thread = thread();
     // SAFETY: who entered a frame leaves it before it is gone.
-    unsafe { thread.frame.get().as_ref() }.unwrap_or(&thread.root)
+    let frame = unsafe { thread.frame.get().as_ref() }.unwrap_or(&thread.root);
+    // a compiler does not say where a `single` ends; that the program comes back to the runtime says that it has
+    if frame.single.replace(false) {
+        crate::remote::passed(frame.constructs.get());
+    }
+    frame
 }
 
 /// Makes `frame` the innermost; gives the one before.
@@ -205,7 +220,7 @@ struct Block {
 }
 
 /// Bytes of a thread's scratch memory.
-const SCRATCH: usize = 1 << 30;
+const SCRATCH: usize = 256 << 20;
 
 /// Memory of this thread alone, given back in about the reverse order. 16 bytes aligned, not zeroed.
 pub fn scratch(bytes: usize) -> *mut u8 {
@@ -220,7 +235,7 @@ pub fn scratch(bytes: usize) -> *mut u8 {
     if bytes > SCRATCH || end > thread.end.get() {
         sys::stop(
             "tasks",
-            "a thread has more than 1 GiB of copies for unfinished tasks; pass big data by reference",
+            "a thread has more than 256 MiB of copies for unfinished tasks; pass big data by reference",
         );
     }
     let block = at as *mut Block;

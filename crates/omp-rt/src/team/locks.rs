@@ -64,9 +64,9 @@ pub fn lock(key: u64) {
 }
 
 fn granted(key: u64) {
-    if here().spread().is_some() {
+    if here().spread() {
         remote::lock(key, None);
-    } else if here().team.get().is_none() {
+    } else if here().within.get().is_none() {
         HELD.fetch_add(1, Relaxed);
     }
 }
@@ -77,12 +77,12 @@ pub fn try_lock(key: u64) -> bool {
     if !lock.mutex.try_lock() {
         return false;
     }
-    if here().spread().is_some() {
+    if here().spread() {
         if !remote::try_lock(key) {
             lock.mutex.unlock();
             return false;
         }
-    } else if here().team.get().is_none() {
+    } else if here().within.get().is_none() {
         HELD.fetch_add(1, Relaxed);
     }
     true
@@ -90,10 +90,10 @@ pub fn try_lock(key: u64) -> bool {
 
 /// Gives the lock at `key` back.
 pub fn unlock(key: u64) {
-    if here().spread().is_some() {
+    if here().spread() {
         output::flush();
         remote::unlock(key, None);
-    } else if here().team.get().is_none() {
+    } else if here().within.get().is_none() {
         let _ = HELD.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(1));
     }
     find(key).mutex.unlock();
@@ -140,7 +140,7 @@ pub fn unlock_nested(key: u64) {
 /// What `flush` is.
 pub fn flush() {
     core::sync::atomic::fence(SeqCst);
-    if here().spread().is_some() {
+    if here().spread() {
         output::flush();
         remote::flush();
     }

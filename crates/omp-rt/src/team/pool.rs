@@ -93,29 +93,14 @@ fn create(local: usize) {
         // not the last page: what stands next to a stack's end is its neighbour's beginning
         libc::pthread_attr_setstack(&mut attributes, begin as *mut c_void, end - begin - PAGE);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
-        let mut all = core::mem::zeroed::<libc::sigset_t>();
-        let mut old = core::mem::zeroed::<libc::sigset_t>();
-        // signals to the process are for the main thread, whose stack and whose handlers' data are the program's
-        libc::sigfillset(&mut all);
-        for signal in [
-            libc::SIGSEGV,
-            libc::SIGBUS,
-            libc::SIGFPE,
-            libc::SIGILL,
-            libc::SIGTRAP,
-            libc::SIGSYS,
-            libc::SIGABRT,
-        ] {
-            libc::sigdelset(&mut all, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
         let mut thread = core::mem::zeroed::<libc::pthread_t>();
-        let failed = libc::pthread_create(&mut thread, &attributes, member, local as *mut c_void);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &old, core::ptr::null_mut());
-        failed
+        libc::pthread_create(&mut thread, &attributes, member, local as *mut c_void)
     };
     if failed != 0 {
-        sys::stop("threads", "the system gives no more of them; ask for fewer (OMP_NUM_THREADS, -t)");
+        sys::stop(
+            "threads",
+            "the system gives no more of them; ask for fewer (OMP_NUM_THREADS, -t), or for bigger stacks (OMP_STACKSIZE)",
+        );
     }
 }
 

@@ -12,6 +12,9 @@ use crate::{icv, output, remote, sys};
 /// Constructs that may be under way in a team at once; who is ahead by more waits.
 pub const RING: usize = 16;
 
+/// What numbers for agents are below: a region's numbers come around after so many.
+pub const NUMBERS: u64 = 1 << 23;
+
 /// How a loop is shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -187,7 +190,7 @@ fn shared(team: &Team, number: u64) -> &Shared {
     &team.works[(number % RING as u64) as usize]
 }
 
-/// What the threads share of construct `number`, which the calling one comes to.
+/// What the threads share of construct `number`, which the calling one comes to. Each construct that has a number is come to and left, or the next with its place in the ring waits.
 fn come(team: &Team, number: u64) -> &Shared {
     let shared = shared(team, number);
     if shared.number.load(Acquire) != number {
@@ -209,6 +212,9 @@ fn go(team: &Team, number: u64) {
 pub fn construct(frame: &Frame) -> u64 {
     let number = frame.constructs.get();
     frame.constructs.set(number + 1);
+    if frame.tid.get() == 0 && frame.spread() {
+        remote::passed(number + 1);
+    }
     number
 }
 
@@ -216,7 +222,7 @@ pub fn construct(frame: &Frame) -> u64 {
 pub fn start(plan: Plan) {
     let frame = here();
     let number = construct(frame);
-    if let Some(team) = frame.team.get() {
+    if let Some(team) = frame.team.get().filter(|team| team.ranks() == 1) {
         come(team, number);
     }
     frame.work.set(Loop { plan: plan.decided(frame), number, live: true, ..Loop::NONE });
@@ -262,7 +268,7 @@ impl Loop {
                 let guided = (kind == Kind::Guided).then_some(threads);
                 let team = frame.team.get()?;
                 if team.ranks() > 1 {
-                    return remote::take(team.unique(self.number), total, chunk, guided);
+                    return remote::take(self.number % NUMBERS, total, chunk, guided);
                 }
                 let next = &shared(team, self.number).next;
                 let mut count = 0;
@@ -290,9 +296,9 @@ pub fn end() {
     if core::mem::replace(&mut work.live, false) {
         frame.work.set(work);
         match frame.team.get() {
-            Some(team) => go(team, work.number),
+            Some(team) if team.ranks() == 1 => go(team, work.number),
             None if work.memory.0 > 0 => sys::unmap(work.memory.0 as *mut u8, work.memory.1),
-            None => {}
+            _ => {}
         }
     }
 }
@@ -380,11 +386,21 @@ pub fn chunk_done() {
 /// Whether this thread does what one thread of the team is to do.
 pub fn single() -> bool {
     let frame = here();
-    let number = construct(frame);
-    let Some(team) = frame.team.get() else { return true };
+    let Some(team) = frame.team.get() else {
+        construct(frame);
+        return true;
+    };
     if team.ranks() > 1 {
-        return frame.tid.get() == 0;
+        if frame.tid.get() != 0 {
+            construct(frame);
+            return false;
+        }
+        // what it stores comes before what others' atomic operations do behind the construct, even without a barrier (see `remote::passed`)
+        frame.constructs.set(frame.constructs.get() + 1);
+        frame.single.set(true);
+        return true;
     }
+    let number = construct(frame);
     let first = come(team, number).next.fetch_add(1, Relaxed) == 0;
     go(team, number);
     first

@@ -1,0 +1,308 @@
+//! What of a process is shared: data of the program and of its libraries, the main stack, the main thread's thread-local block, heaps.
+//!
+//! Not shared are the libraries of the system, whose data mean this process (descriptors, locks, caches), by the begin of their names: [`SYSTEM`].
+
+use std::ffi::{CStr, c_void};
+
+use polyrail_omp::diff::Mask;
+use polyrail_omp::layout::{
+    OTHER_TWINS, PAGE, SERIAL_HEAP, SERIAL_HEAP_BYTES, SLOT_HEAP_BYTES, SLOT_HEAPS, SLOTS, TWIN_OFFSET,
+};
+
+/// Libraries whose data are each process's own.
+const SYSTEM: [&str; 31] = [
+    "ld-linux",
+    "ld64.so",
+    "linux-vdso",
+    "libc.so",
+    "libm.so",
+    "libmvec.so",
+    "libpthread.so",
+    "libdl.so",
+    "librt.so",
+    "libutil.so",
+    "libanl.so",
+    "libresolv.so",
+    "libnss",
+    "libgcc_s",
+    "libstdc++",
+    "libc++",
+    "libunwind",
+    "libgfortran",
+    "libquadmath",
+    "libflang",
+    "libFortran",
+    "libatomic",
+    "libgomp",
+    "libomp",
+    "libiomp5",
+    "libpolyrail",
+    "libasan",
+    "libtsan",
+    "libubsan",
+    "libclang_rt",
+    "libSystem",
+];
+/// Areas of fewer pages are compared: that costs less than asking the kernel.
+const FEW: usize = 16;
+/// The main stack can be so large at most, whatever its limit says.
+const STACK: usize = 16 << 30;
+
+/// Pages that follow each other and whose twins do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// The first page.
+    pub from: usize,
+    /// The end. Of a heap: of what has been used.
+    pub to: usize,
+    /// Twins are so much higher, wrapping.
+    pub offset: usize,
+    /// What it is of.
+    pub kind: Kind,
+    /// Whether the kernel watches it.
+    pub watched: bool,
+}
+
+impl Place {
+    /// Where the twin of an address is.
+    pub fn twin(&self, address: usize) -> usize {
+        address.wrapping_add(self.offset)
+    }
+}
+
+/// What an area is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Data of programs and libraries, thread-local blocks.
+    Data,
+    /// The main stack, as far as it can grow.
+    Stack,
+    /// A heap.
+    Heap,
+}
+
+/// Where records may be for: also heaps that are not used yet.
+#[derive(Default)]
+pub struct Areas {
+    /// In order of addresses.
+    pub list: Vec<Area>,
+    /// Pages that are shared in part, in order: the bytes that are.
+    pub partial: Vec<(usize, Mask)>,
+    /// Whether the kernel watches heaps.
+    pub watched_heaps: bool,
+}
+
+/// What is to be known of pages that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Twins are so much higher, wrapping.
+    pub offset: usize,
+    /// Whether the kernel watches them.
+    pub watched: bool,
+    /// How far this reaches.
+    pub end: usize,
+}
+
+impl Areas {
+    /// From bytes' ranges in any order, and the main stack's.
+    pub fn new(mut data: Vec<(usize, usize)>, stack: Option<(usize, usize)>) -> Self {
+        data.sort_unstable();
+        let mut areas = Self::default();
+        for &(from, to) in &data {
+            let (first, end) = (from & !(PAGE - 1), to.next_multiple_of(PAGE));
+            match areas.list.last_mut() {
+                Some(last) if first < last.to => last.to = last.to.max(end),
+                _ => areas.list.push(Area {
+                    from: first,
+                    to: end,
+                    offset: 0,
+                    kind: Kind::Data,
+                    watched: false,
+                }),
+            }
+            for page in [first, end - PAGE] {
+                if areas.partial.iter().all(|(known, _)| *known != page) {
+                    let mut mask = Mask::NONE;
+                    for (from, to) in data.iter().filter(|(from, to)| *from < page + PAGE && page < *to) {
+                        mask.set(from.max(&page) - page, (*to).min(page + PAGE) - page);
+                    }
+                    areas.partial.push((page, mask));
+                }
+            }
+        }
+        areas.partial.retain(|(_, mask)| *mask != Mask::ALL);
+        areas.partial.sort_unstable_by_key(|(page, _)| *page);
+        if let Some((from, to)) = stack {
+            areas.list.push(Area { from, to, offset: 0, kind: Kind::Stack, watched: false });
+        }
+        let mut twins = OTHER_TWINS;
+        for area in &mut areas.list {
+            area.offset = twins.wrapping_sub(area.from);
+            twins += area.to - area.from;
+        }
+        areas
+    }
+    /// Of this process: what the loader has loaded.
+    pub fn of_process() -> Self {
+        let mut data: Vec<(usize, usize)> = Vec::new();
+        // SAFETY: the function gets what it is called with.
+        unsafe { libc::dl_iterate_phdr(Some(object), (&raw mut data).cast()) };
+        Self::new(data, stack())
+    }
+    /// Adds or renews a heap. Whether it is new.
+    pub fn heap(&mut self, from: usize, to: usize) -> bool {
+        let to = to.next_multiple_of(PAGE);
+        let at = self.list.partition_point(|area| area.from < from);
+        if let Some(area) = self.list.get_mut(at).filter(|area| area.from == from) {
+            area.to = to;
+            return false;
+        }
+        let watched = self.watched_heaps;
+        self.list.insert(at, Area { from, to, offset: TWIN_OFFSET, kind: Kind::Heap, watched });
+        true
+    }
+    /// Where these bytes are, if they are of one area; of a heap, also what of it is not used yet.
+    pub fn find(&self, address: usize, bytes: usize) -> Option<Place> {
+        let place = self.at(address)?;
+        (bytes <= place.end - address).then_some(place)
+    }
+    fn at(&self, address: usize) -> Option<Place> {
+        let heap = |base: usize, bytes: usize| {
+            Some(Place { offset: TWIN_OFFSET, watched: self.watched_heaps, end: base + bytes })
+        };
+        if address.wrapping_sub(SERIAL_HEAP) < SERIAL_HEAP_BYTES {
+            return heap(SERIAL_HEAP, SERIAL_HEAP_BYTES);
+        }
+        if address.wrapping_sub(SLOT_HEAPS) < SLOTS * SLOT_HEAP_BYTES {
+            return heap(address & !(SLOT_HEAP_BYTES - 1), SLOT_HEAP_BYTES);
+        }
+        let area = &self.list[self.list.partition_point(|area| area.from <= address).checked_sub(1)?];
+        (area.kind != Kind::Heap && address < area.to).then_some(Place {
+            offset: area.offset,
+            watched: area.watched,
+            end: area.to,
+        })
+    }
+    /// The bytes of a page that are shared, if not all are.
+    pub fn part(&self, page: usize) -> Option<&Mask> {
+        let at = self.partial.binary_search_by_key(&page, |(page, _)| *page).ok()?;
+        Some(&self.partial[at].1)
+    }
+}
+
+/// Whether an area is worth the kernel's help.
+pub fn is_large(area: &Area) -> bool {
+    area.to - area.from >= FEW * PAGE
+}
+
+/// One loaded object.
+unsafe extern "C" fn object(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> i32 {
+    // SAFETY: the loader's description, and `of_process`'s list.
+    let (info, data, programs, name) = unsafe {
+        let info = &*info;
+        let programs = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+        (info, &mut *data.cast::<Vec<(usize, usize)>>(), programs, CStr::from_ptr(info.dlpi_name))
+    };
+    let name = name.to_string_lossy();
+    let name = name.rsplit('/').next().unwrap_or_default();
+    let place = |program: &libc::Elf64_Phdr| {
+        let from = info.dlpi_addr as usize + program.p_vaddr as usize;
+        (from, from + program.p_memsz as usize)
+    };
+    let loaded = |program: &&libc::Elf64_Phdr| program.p_type == libc::PT_LOAD;
+    let own = is_large as *const () as usize;
+    let ours =
+        programs.iter().filter(loaded).any(|program| (place(program).0..place(program).1).contains(&own));
+    if ours || SYSTEM.iter().any(|system| name.starts_with(system)) {
+        return 0;
+    }
+    let fixed = programs.iter().find(|program| program.p_type == libc::PT_GNU_RELRO);
+    let end_of_fixed = fixed.map_or(0, |program| place(program).1 & !(PAGE - 1));
+    for program in programs {
+        let (from, to) = place(program);
+        if program.p_type == libc::PT_LOAD && program.p_flags & libc::PF_W != 0 {
+            let holds_fixed = fixed.is_some_and(|fixed| (from..to).contains(&place(fixed).0));
+            let from = if holds_fixed { from.max(end_of_fixed) } else { from };
+            if from < to {
+                data.push((from, to));
+            }
+        } else if program.p_type == libc::PT_TLS && !info.dlpi_tls_data.is_null() && to > from {
+            let block = info.dlpi_tls_data as usize;
+            data.push((block, block + (to - from)));
+        }
+    }
+    0
+}
+
+/// The main stack's addresses, as far as it has grown.
+fn mapped_stack() -> Option<(usize, usize)> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| line.ends_with("[stack]"))?;
+    let (from, to) = line.split(' ').next()?.split_once('-')?;
+    Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
+}
+/// As far as it can grow.
+fn stack() -> Option<(usize, usize)> {
+    let (from, to) = mapped_stack()?;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: fills what is given.
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    let most = usize::try_from(limit.rlim_cur).unwrap_or(STACK).min(STACK) & !(PAGE - 1);
+    Some((from.min(to.saturating_sub(most)), to))
+}
+/// What of the main stack's area is mapped.
+pub fn stack_now(area: &Area) -> (usize, usize) {
+    let mapped = mapped_stack().filter(|(_, to)| *to == area.to);
+    (mapped.map_or(area.from, |(from, _)| from.max(area.from)), area.to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_become_pages_and_what_of_them_is_shared() {
+        let base = 0x5555_0000_0000;
+        let data = vec![
+            (base + 0x5100, base + 0x5200),
+            (base + 0x800, base + 0x2010),
+            (base + 0x5f00, base + 0x7000),
+        ];
+        let areas = Areas::new(data, Some((base + 0x10_0000, base + 0x20_0000)));
+        let pages: Vec<_> = areas.list.iter().map(|area| (area.from - base, area.to - base)).collect();
+        assert_eq!(pages, [(0, 0x3000), (0x5000, 0x7000), (0x10_0000, 0x20_0000)]);
+        let part = |page: usize| areas.part(base + page).map(Mask::count);
+        assert_eq!(part(0), Some(0x800));
+        assert_eq!(part(0x1000), None);
+        assert_eq!(part(0x2000), Some(0x10));
+        assert_eq!(part(0x5000), Some(0x200), "two ranges of one page");
+        assert_eq!(part(0x6000), None);
+        let twin = |page: usize, bytes| {
+            areas.find(base + page, bytes).map(|place| (base + page).wrapping_add(place.offset) - OTHER_TWINS)
+        };
+        assert_eq!(twin(0x1000, 2 * PAGE), Some(0x1000));
+        assert_eq!(twin(0x1000, 3 * PAGE), None);
+        assert_eq!(twin(0x3000, PAGE), None);
+        assert_eq!(twin(0x6000, PAGE), Some(0x4000));
+        assert_eq!(areas.find(SERIAL_HEAP + SERIAL_HEAP_BYTES - PAGE, 2 * PAGE), None);
+        assert_eq!(
+            areas.find(SLOT_HEAPS + SLOT_HEAP_BYTES - PAGE, PAGE).map(|place| place.offset),
+            Some(TWIN_OFFSET)
+        );
+        assert_eq!(areas.find(SLOT_HEAPS + SLOT_HEAP_BYTES - PAGE, 2 * PAGE), None);
+    }
+
+    #[test]
+    fn a_process_shares_its_own_data_and_not_the_systems() {
+        static mut MINE: u64 = 1;
+        let areas = Areas::of_process();
+        let inside = |address: usize| areas.list.iter().any(|area| (area.from..area.to).contains(&address));
+        // This test is our library, whose own data are not shared.
+        assert!(!inside(&raw const MINE as usize));
+        let local = 0;
+        assert!(!inside(&raw const local as usize), "a thread's stack");
+        // SAFETY: only its address is taken.
+        assert!(!inside(unsafe { libc::__errno_location() } as usize));
+        assert!(areas.list.iter().any(|area| area.kind == Kind::Stack));
+    }
+}

@@ -1,0 +1,398 @@
+//! Small programs, one or several for each construct of OpenMP, built by each compiler that is installed, must say with our runtime what they say
+//! with the compiler's own.
+//!
+//! A program's first comments may say:
+//! - `env: NAME=value` a variable to run with;
+//! - `only: gcc ...` the compilers that know the constructs;
+//! - `ranks: refused ...` that it cannot run over several ranks, for ways of running that use several.
+//!
+//! `CONSTRUCTS=name,name` runs these programs only.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// What a program is built by.
+struct Compiler {
+    name: &'static str,
+    commands: [&'static str; 3],
+    /// The runtime that its programs ask for.
+    runtime: &'static str,
+}
+
+const COMPILERS: [Compiler; 3] = [
+    Compiler { name: "gcc", commands: ["gcc", "g++", "gfortran"], runtime: "libgomp.so.1" },
+    Compiler { name: "clang-14", commands: ["clang-14", "clang++-14", ""], runtime: "libomp.so.5" },
+    Compiler { name: "clang-19", commands: ["clang-19", "clang++-19", ""], runtime: "libomp.so.5" },
+];
+
+/// A way of running a program with a team of a given size. The compiler's own runtime is what others are compared with.
+struct Way {
+    name: &'static str,
+    /// Ranks that a team is spread over.
+    ranks: usize,
+    command: fn(program: &Path, compiler: &Compiler, threads: usize) -> Command,
+}
+
+const WAYS: &[Way] = &[Way { name: "one rank", ranks: 1, command: preloaded }];
+
+fn plain(program: &Path, _: &Compiler, threads: usize) -> Command {
+    let mut command = Command::new(program);
+    command.env("OMP_NUM_THREADS", threads.to_string());
+    command
+}
+
+/// Our runtime, and an empty library by the name of the compiler's, so that the real one is not loaded.
+fn preloaded(program: &Path, compiler: &Compiler, threads: usize) -> Command {
+    let mut command = plain(program, compiler, threads);
+    let stand_in = directory().join("stand-ins").join(compiler.runtime);
+    command.env("LD_PRELOAD", format!("{} {}", runtime().display(), stand_in.display()));
+    command
+}
+
+fn runtime() -> PathBuf {
+    // beside the test's own directory
+    let test = std::env::current_exe().unwrap();
+    let found = test.ancestors().skip(1).map(|up| up.join("libpolyrail_omp_rt.so")).find(|so| so.exists());
+    found.expect("the library is built with its tests")
+}
+
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("constructs")
+}
+
+fn installed(command: &str) -> bool {
+    !command.is_empty()
+        && Command::new(command).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// Makes what programs are built and run with, once for all tests.
+fn prepare() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        stand_ins();
+        newer();
+    });
+}
+
+/// A library without contents, with the versions that programs ask the compiler's runtime for.
+fn stand_ins() {
+    let directory = directory().join("stand-ins");
+    std::fs::create_dir_all(&directory).unwrap();
+    let versions = |names: &[&str]| names.iter().map(|name| format!("{name} {{}};\n")).collect::<String>();
+    let gcc = versions(&[
+        "GOMP_1.0",
+        "GOMP_2.0",
+        "GOMP_3.0",
+        "GOMP_4.0",
+        "GOMP_4.0.1",
+        "GOMP_4.5",
+        "GOMP_5.0",
+        "GOMP_5.0.1",
+        "GOMP_5.1",
+        "OMP_1.0",
+        "OMP_2.0",
+        "OMP_3.0",
+        "OMP_3.1",
+        "OMP_4.0",
+        "OMP_4.5",
+        "OMP_5.0",
+        "OMP_5.0.1",
+        "OMP_5.0.2",
+        "OMP_5.1",
+    ]);
+    for (name, script) in [("libgomp.so.1", gcc), ("libomp.so.5", versions(&["VERSION"]))] {
+        let map = directory.join(format!("{name}.map"));
+        std::fs::write(&map, script).unwrap();
+        let made = Command::new("cc")
+            .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"])
+            .arg(directory.join(name))
+            .arg(format!("-Wl,-soname,{name},--version-script,{}", map.display()))
+            .status();
+        assert!(made.unwrap().success());
+    }
+}
+
+/// What clang 19 calls and the runtime of clang 14, which is what there is to compare with, has not.
+fn newer() {
+    let out = directory().join("newer/libnewer.so");
+    std::fs::create_dir_all(out.parent().unwrap()).unwrap();
+    let source = out.with_extension("c");
+    std::fs::write(&source, "void __kmpc_dispatch_deinit(void *place, int thread) {}\n\
+         void __kmpc_omp_wait_deps(void *, int, int, void *, int, void *);\n\
+         void __kmpc_omp_taskwait_deps_51(void *place, int thread, int n, void *deps, int m, void *more, int nowait) {\n\
+         __kmpc_omp_wait_deps(place, thread, n, deps, m, more); }\n").unwrap();
+    let made = Command::new("cc").args(["-shared", "-o"]).args([&out, &source]).status();
+    assert!(made.unwrap().success());
+}
+
+/// Where clang 14's `omp.h` is, for compilers that have none of their own; alone in a directory.
+fn header() -> Option<PathBuf> {
+    let resources = Command::new("clang-14").arg("-print-resource-dir").output().ok()?.stdout;
+    let from = Path::new(String::from_utf8(resources).ok()?.trim()).join("include/omp.h");
+    let to = directory().join("include");
+    std::fs::create_dir_all(&to).ok()?;
+    std::fs::copy(from, to.join("omp.h")).ok()?;
+    Some(to)
+}
+
+#[derive(Clone)]
+struct Program {
+    name: String,
+    source: PathBuf,
+    env: Vec<(String, String)>,
+    only: Option<Vec<String>>,
+    ranks: Option<String>,
+}
+
+/// Those whose names begin with one of `wanted`, a list with commas; all if there is none.
+fn programs(wanted: Option<String>) -> Vec<Program> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")).unwrap() {
+        let source = entry.unwrap().path();
+        let name = source.file_name().unwrap().to_str().unwrap().to_owned();
+        if wanted.as_ref().is_some_and(|list| !list.split(',').any(|w| name.starts_with(w))) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&source).unwrap();
+        let mut program = Program { name, source, env: Vec::new(), only: None, ranks: None };
+        let comments = text.lines().map_while(|l| l.strip_prefix("//").or_else(|| l.strip_prefix('!')));
+        for line in comments {
+            match line.trim().split_once(": ") {
+                Some(("env", set)) => {
+                    let (name, value) = set.split_once('=').unwrap();
+                    program.env.push((name.into(), value.into()));
+                }
+                Some(("only", list)) => program.only = Some(list.split(' ').map(str::to_owned).collect()),
+                Some(("ranks", what)) => program.ranks = Some(what.into()),
+                _ => {}
+            }
+        }
+        all.push(program);
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+impl Program {
+    fn language(&self) -> usize {
+        match self.source.extension().unwrap().to_str().unwrap() {
+            "c" => 0,
+            "cpp" => 1,
+            _ => 2,
+        }
+    }
+    /// Builds it, unless this compiler has not got the language or the constructs.
+    fn build(&self, compiler: &Compiler, header: Option<&Path>) -> Option<Result<PathBuf, String>> {
+        let command = compiler.commands[self.language()];
+        if self.only.as_ref().is_some_and(|only| !only.iter().any(|c| c == compiler.name))
+            || !installed(command)
+        {
+            return None;
+        }
+        let out = directory().join(format!("{}.{}", self.name, compiler.name));
+        let mut build = Command::new(command);
+        build.args(["-O2", "-w", "-o"]).arg(&out).arg(&self.source);
+        match compiler.runtime {
+            "libomp.so.5" => build.args(["-fopenmp=libomp", "-I"]).arg(header?),
+            _ => build.arg("-fopenmp"),
+        };
+        if compiler.runtime == "libomp.so.5" {
+            let newer = directory().join("newer");
+            build.arg("-latomic").arg("-L/usr/lib/llvm-14/lib").arg("-L").arg(&newer);
+            build.arg(format!("-Wl,-rpath,{}", newer.display()));
+        }
+        if compiler.name == "clang-19" {
+            build.arg("-lnewer");
+        }
+        let output = build.output().unwrap();
+        Some(match output.status.success() {
+            true => Ok(out),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        })
+    }
+}
+
+/// What a run said: standard output, the status, and of standard error only which lines `OMP_DISPLAY_ENV` must have.
+#[derive(PartialEq, Eq, Clone, Debug)]
+struct Said {
+    output: String,
+    status: String,
+    display: usize,
+    errors: String,
+}
+
+fn run(mut command: Command, program: &Program) -> Said {
+    command
+        .envs(program.env.iter().cloned())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let begin = Instant::now();
+    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let read = std::thread::spawn(move || {
+        let mut bytes = (Vec::new(), Vec::new());
+        std::io::Read::read_to_end(&mut out, &mut bytes.0).unwrap();
+        std::io::Read::read_to_end(&mut err, &mut bytes.1).unwrap();
+        bytes
+    });
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break status.to_string(),
+            None if begin.elapsed() > Duration::from_secs(60) => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break "no end within 60 s".into();
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    let (output, errors) = read.join().unwrap();
+    let errors = String::from_utf8_lossy(&errors).into_owned();
+    let display = errors.lines().filter(|line| line.starts_with("OPENMP DISPLAY ENVIRONMENT")).count();
+    Said { output: String::from_utf8_lossy(&output).into_owned(), status, display, errors }
+}
+
+#[test]
+fn constructs_do_what_they_do_elsewhere() {
+    prepare();
+    let header = header();
+    let work: Mutex<Vec<(Program, &Compiler)>> = Mutex::new(
+        programs(std::env::var("CONSTRUCTS").ok())
+            .into_iter()
+            .flat_map(|p| COMPILERS.iter().map(move |c| (p.clone(), c)))
+            .rev()
+            .collect(),
+    );
+    let (failures, built) = (Mutex::new(String::new()), Mutex::new(BTreeSet::new()));
+    let worker = || {
+        loop {
+            let Some((program, compiler)) = work.lock().unwrap().pop() else { return };
+            let label = format!("{} by {}", program.name, compiler.name);
+            let path = match program.build(compiler, header.as_deref()) {
+                None => continue,
+                Some(Ok(path)) => path,
+                Some(Err(why)) => {
+                    writeln!(failures.lock().unwrap(), "{label} does not build:\n{why}").unwrap();
+                    continue;
+                }
+            };
+            built.lock().unwrap().insert(compiler.name);
+            for threads in 1..=4 {
+                let expected = run(plain(&path, compiler, threads), &program);
+                for way in WAYS {
+                    if way.ranks > 1 && program.ranks.is_some() {
+                        continue;
+                    }
+                    let said = run((way.command)(&path, compiler, threads), &program);
+                    let same = (&said.output, &said.status, said.display)
+                        == (&expected.output, &expected.status, expected.display);
+                    if !same {
+                        let mut failures = failures.lock().unwrap();
+                        writeln!(
+                            failures,
+                            "--- {label}, {threads} threads, {}: {}, not {}\n{}--- instead of\n{}--- errors\n{}",
+                            way.name, said.status, expected.status, said.output, expected.output, said.errors
+                        )
+                        .unwrap();
+                    }
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(worker);
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "{failures}");
+    let built = built.into_inner().unwrap();
+    for compiler in COMPILERS.iter().filter(|c| !built.contains(c.name)) {
+        eprintln!("SKIPPED: {} is not installed", compiler.name);
+    }
+}
+
+fn exported(library: &Path) -> Option<BTreeSet<String>> {
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    let names = text.lines().filter_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
+        // versions and local symbols are no entry points
+        [_, kind, name] if kind != "A" && kind != "d" => Some(name.split('@').next()?.to_owned()),
+        _ => None,
+    });
+    Some(names.collect())
+}
+
+/// One name that falls through to another runtime would make a program hang, or be wrong.
+#[test]
+fn every_entry_point_is_defined() {
+    let list = include_str!("../../omp/src/entries.txt");
+    let names: Vec<&str> = list.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    assert!(names.is_sorted(), "entries.txt is not sorted");
+    let Some(ours) = exported(&runtime()) else {
+        eprintln!("SKIPPED: nm is not installed");
+        return;
+    };
+    let missing: Vec<&&str> = names.iter().filter(|name| !ours.contains(**name)).collect();
+    assert!(missing.is_empty(), "in the list, not in the library: {missing:?}");
+    let known: BTreeSet<&str> = names.iter().copied().collect();
+    for library in ["libgomp.so.1", "libomp.so.5"] {
+        let Some(theirs) = exported(&Path::new("/usr/lib/x86_64-linux-gnu").join(library)) else { continue };
+        let unknown: Vec<&String> = theirs.iter().filter(|name| !known.contains(name.as_str())).collect();
+        assert!(unknown.is_empty(), "{library} has, the list has not: {unknown:?}");
+    }
+}
+
+/// A program that calls what cannot be right ends with a reason.
+#[test]
+fn what_is_refused_says_why() {
+    prepare();
+    let source = directory().join("refused.c");
+    std::fs::write(
+        &source,
+        "int acc_get_num_devices(int); int main(void) { return acc_get_num_devices(0); }\n",
+    )
+    .unwrap();
+    let out = directory().join("refused");
+    let made = Command::new("cc").arg("-o").args([&out, &source, &runtime()]).status();
+    assert!(made.unwrap().success());
+    let output = preloaded(&out, &COMPILERS[0], 1).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert_eq!(text, "polyrail omp: acc_get_num_devices: OpenACC is not OpenMP: build without -fopenacc\n");
+}
+
+/// Every call of a program to an OpenMP runtime must reach ours, even where the real one is loaded, too.
+#[test]
+fn all_calls_reach_this_runtime() {
+    prepare();
+    let header = header();
+    let mut program = programs(Some("single.c".into())).pop().expect("the program");
+    program.env.clear();
+    for compiler in &COMPILERS {
+        let Some(Ok(path)) = program.build(compiler, header.as_deref()) else { continue };
+        let mut command = plain(&path, compiler, 2);
+        let output = command
+            .env("LD_PRELOAD", runtime())
+            .env("LD_DEBUG", "bindings")
+            .env("LD_BIND_NOW", "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        let from = format!("binding file {} [0] to ", path.display());
+        let calls: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.split_once(&from).map(|(_, rest)| rest))
+            .filter(|rest| ["`__kmpc_", "`GOMP_", "`omp_"].iter().any(|name| rest.contains(name)))
+            .collect();
+        assert!(!calls.is_empty(), "{text}");
+        for call in calls {
+            assert!(call.contains("libpolyrail_omp_rt.so"), "{}: {call}", compiler.name);
+        }
+    }
+}
