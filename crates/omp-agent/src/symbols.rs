@@ -230,10 +230,9 @@ mod tests {
     fn variables_and_functions_of_this_program() {
         let mut symbols = Symbols::of(std::process::id());
         let here = symbols.name(FIELD[3..].as_ptr() as u64).unwrap();
-        assert!(
-            here.contains("FIELD") && here.contains("+24") && here.contains("declared at symbols.rs:"),
-            "{here}"
-        );
+        // optimized builds know lines, but not variables
+        let declared = !cfg!(debug_assertions) || here.contains("declared at symbols.rs:");
+        assert!(here.contains("FIELD") && here.contains("+24") && declared, "{here}");
         let function = symbols.name(variables_and_functions_of_this_program as *const () as u64).unwrap();
         assert!(
             function.contains("variables_and_functions") && function.contains("symbols.rs:"),

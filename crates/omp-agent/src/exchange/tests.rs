@@ -94,8 +94,12 @@ fn wire(ranks: usize) -> (Rc<RefCell<Wire>>, Vec<Rank>) {
     (wire, nets)
 }
 
+/// A rank's bytes: a pattern whose length is prime, so that no two segments are alike.
 fn content(rank: usize, bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at / 7 + at % 251 + 31 * rank) as u8).collect()
+    let pattern: Vec<u8> = (0..65_521).map(|at| (at / 7 + at % 251 + 31 * rank) as u8).collect();
+    let mut content = pattern.repeat(bytes.div_ceil(pattern.len()));
+    content.truncate(bytes);
+    content
 }
 
 /// Memory of one exchange on one rank.
