@@ -25,6 +25,11 @@ pub fn attached() -> bool {
     !MAPPED.load(Ordering::Relaxed).is_null()
 }
 
+/// In a child of `fork`: the agent is its parent's, and the child is an ordinary process.
+pub fn detach() {
+    MAPPED.store(core::ptr::null_mut(), Ordering::Relaxed);
+}
+
 /// Maps what the agent handed over, if it did.
 pub fn attach() {
     let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();

@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 
 use polyrail_omp::area::{LOCALS, setting};
 
-use crate::{agent, alloc, api, calls, modules, remote, sys, track, trap};
+use crate::{agent, alloc, api, calls, modules, remote, sys, team, track, trap};
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type Real = unsafe extern "C" fn(Main, c_int, *mut *mut c_char, usize, usize, usize, *mut c_void) -> c_int;
@@ -64,6 +64,7 @@ unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mu
             sys::on_stack(sys::map(STACK) as usize + STACK, serve_rank_0, 0);
         }
         start_server();
+        team::watch_forks();
         api::display::begin();
         let main: Main = core::mem::transmute(MAIN.load(Ordering::Relaxed));
         main(argc, argv, environment)

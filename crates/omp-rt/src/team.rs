@@ -31,7 +31,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use polyrail_omp::layout::slot;
 
 pub use self::frame::{Frame, enter, global, here, leave, may_fork, scratch, thread, unscratch};
-pub use self::pool::{reserve as reserve_stack, stack};
+pub use self::pool::{reserve as reserve_stack, stack, watch_forks};
 use self::sync::Gate;
 use self::work::Plan;
 use crate::remote::{self, Region};
