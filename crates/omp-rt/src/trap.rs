@@ -121,10 +121,13 @@ fn carry_out(operation: &Operation, place: usize) -> Done {
         ))
     };
     remote::changed_rank_0();
-    copies().insert((place, bytes));
     let now = operation.after(&done);
+    // noted and stored at once: who forgets copies between the two would leave one that looks like a change
+    let mut copies = copies();
+    copies.insert((place, bytes));
     // SAFETY: a shared place
     unsafe { Width::store(place, bytes, now) };
+    drop(copies);
     done
 }
 
