@@ -18,6 +18,7 @@ fn wait(word: &AtomicU32, unwanted: u32) {
         std::hint::spin_loop();
     }
     while word.load(Ordering::Acquire) == unwanted {
+        // SAFETY: inside the mapping, as both sides lay it out; this side's turn
         unsafe {
             libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, unwanted, std::ptr::null::<u8>())
         };
@@ -31,10 +32,12 @@ struct Program {
     places: Places,
 }
 
+// SAFETY: it is addresses of a mapping that stays
 unsafe impl Send for Program {}
 
 impl Program {
     fn new() -> Self {
+        // SAFETY: inside the mapping, as both sides lay it out; this side's turn
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let mut stat: libc::stat = std::mem::zeroed();
@@ -60,12 +63,14 @@ impl Program {
     fn ring(&self) {
         self.area.doorbell.fetch_add(1, Ordering::SeqCst);
         if self.area.asleep.load(Ordering::SeqCst) == 1 {
+            // SAFETY: system calls on words of the mapping, or on this process
             unsafe { libc::syscall(libc::SYS_futex, self.area.doorbell.as_ptr(), libc::FUTEX_WAKE, 1) };
         }
     }
 
     fn ask(&self, slot: usize, kind: Kind, args: &[u64], data: &[u8]) -> ([u64; 4], Vec<u8>) {
         let it = &self.area.slots[slot];
+        // SAFETY: inside the mapping, as both sides lay it out; this side's turn
         unsafe {
             it.kind.get().write(kind as u32);
             let mut all = [0; 6];
@@ -87,6 +92,7 @@ impl Program {
 
     fn submit(&self, number: u64, bytes: usize, flags: u32) {
         let exchange = &self.area.exchange[(number % 2) as usize];
+        // SAFETY: inside the mapping, as both sides lay it out; this side's turn
         unsafe {
             let header = exchange.header.get();
             (*header).number = number;
@@ -111,6 +117,7 @@ impl Program {
     fn fill(&self, number: u64, bytes: usize) {
         let out = self.places.out((number % 2) as usize);
         for at in 0..bytes {
+            // SAFETY: inside the mapping, as both sides lay it out; this side's turn
             unsafe { self.base.add(out + at).write(Self::byte(number, self.rank(), at)) };
         }
     }
@@ -118,11 +125,14 @@ impl Program {
     fn check(&self, number: u64, sizes: &dyn Fn(usize) -> usize) {
         let b = (number % 2) as usize;
         for rank in 0..self.size() {
+            // SAFETY: inside the mapping, as both sides lay it out; this side's turn
             let header = unsafe { &*self.base.add(self.places.header(b, rank)).cast::<Header>() };
             assert_eq!((header.number, header.rank as usize), (number, rank));
             assert_eq!((header.bytes as usize, header.frontier), (sizes(rank), 7 * number + rank as u64));
             if rank != self.rank() {
+                // SAFETY: inside the mapping, as both sides lay it out; this side's turn
                 let at = unsafe { self.base.add(self.places.blob(b, rank)) };
+                // SAFETY: inside the mapping, as both sides lay it out; this side's turn
                 let blob = unsafe { std::slice::from_raw_parts(at, sizes(rank)) };
                 let wrong =
                     blob.iter().enumerate().find(|(at, byte)| **byte != Self::byte(number, rank, *at));
@@ -162,6 +172,7 @@ impl Program {
                     wait(&it.state, state);
                     continue;
                 }
+                // SAFETY: inside the mapping, as both sides lay it out; this side's turn
                 unsafe {
                     let args = it.args.get().read();
                     let bytes = it.bytes.get().read() as usize;
@@ -289,6 +300,7 @@ fn main() {
         "locks" => program.locks(number(1)),
         // `end RANK HOW`: that rank ends so, the others wait
         "end" if rank == number(1) => match word(2) {
+            // SAFETY: inside the mapping, as both sides lay it out; this side's turn
             "signal" => unsafe {
                 libc::signal(libc::SIGSEGV, libc::SIG_DFL);
                 libc::raise(libc::SIGSEGV);
@@ -316,6 +328,7 @@ fn main() {
                 program.finish(1);
                 exit(0);
             }
+            // SAFETY: inside the mapping, as both sides lay it out; this side's turn
             "agent" => unsafe {
                 libc::kill(program.area.agent.cast_signed(), libc::SIGKILL);
             },

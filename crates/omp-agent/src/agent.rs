@@ -1,4 +1,7 @@
 //! One agent: its program, the network, and what goes between them. Everything is polled by one thread.
+mod ending;
+mod watching;
+
 use std::collections::VecDeque;
 use std::process::Child;
 use std::sync::atomic::Ordering;
@@ -17,32 +20,14 @@ use crate::pace::{Pace, Waiting};
 use crate::serve::{Action, Asker, Server};
 use crate::stats::{self, Region};
 use crate::symbols::Symbols;
-use crate::watchdog::{Verdict, Watch};
 use crate::{child, sys};
+pub use ending::Ended;
+use watching::Watchdog;
 
 /// No thread: nobody waits for the answer.
 const NOBODY: usize = u32::MAX as usize;
 /// How often it is looked at whether things beside the network have changed.
 pub const GLANCE: Duration = Duration::from_millis(50);
-/// How long rank 0 waits in the end for the others to have ended.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long nothing must have come for nothing to come any more.
-const QUIET: Duration = Duration::from_millis(2);
-/// How long other ranks' processes may take to be gone after MPI has ended in all.
-const LEAVE: Duration = Duration::from_millis(200);
-
-/// A run that is over.
-pub struct Ended {
-    /// Whether this is rank 0.
-    pub is_first: bool,
-    /// For this process to end with.
-    pub status: u8,
-    /// On rank 0 what all ranks counted.
-    pub counted: Vec<(usize, Vec<Region>)>,
-    /// Names of the program.
-    pub symbols: Option<Symbols>,
-}
 
 /// Why a run ends.
 #[derive(Debug)]
@@ -57,17 +42,6 @@ impl From<mpi::Error> for End {
     fn from(error: mpi::Error) -> Self {
         Self::Network(error.to_string())
     }
-}
-
-/// Whether somebody waits for somebody who will never come.
-struct Watchdog {
-    /// How long a wait is suspicious; zero: none is.
-    after: Duration,
-    /// When this rank's program has last asked for anything.
-    asked: Instant,
-    /// When this rank has last told others that it waits for them.
-    warned: Instant,
-    watch: Option<Watch>,
 }
 
 /// A rank's agent while its program runs.
@@ -408,57 +382,6 @@ impl Agent {
         self.fail(format!("its part of the program {words}"), if status == 0 { 1 } else { status })
     }
 
-    /// Tells others that this rank has waited for them for long.
-    fn warn(&mut self, now: Instant) -> Result<(), End> {
-        let limit = self.watchdog.after;
-        let waits = |b: &usize| self.exchanges[*b].waits_for_others() && now - self.submitted[*b] > limit;
-        if limit.is_zero() || !(0..2).any(|b| waits(&b)) || now - self.watchdog.warned < limit {
-            return Ok(());
-        }
-        self.watchdog.warned = now;
-        let (me, size) = (self.mpi.rank(), self.mpi.size());
-        let message = Message::new(What::Waiting, me);
-        for rank in (0..size).filter(|rank| *rank != me) {
-            self.control.send(&mut self.mpi, rank, &message)?;
-        }
-        Ok(())
-    }
-
-    /// Somebody waits for this rank: what does its program do?
-    fn suspect(&mut self) {
-        let now = Instant::now();
-        let waits_itself = self.taken != 0 || self.exchanges.iter().any(Exchange::is_busy);
-        if let Some(program) = &self.program
-            && !waits_itself
-            && self.watchdog.watch.is_none()
-            && now - self.watchdog.asked > self.watchdog.after
-        {
-            self.watchdog.watch = Some(Watch::new(program.id(), now));
-        }
-    }
-
-    fn watch(&mut self, now: Instant) -> Result<(), End> {
-        let (Some(watch), Some(program)) = (&mut self.watchdog.watch, &self.program) else { return Ok(()) };
-        match watch.poll(now) {
-            Verdict::Looking => return Ok(()),
-            Verdict::Innocent => self.watchdog.watch = None,
-            Verdict::Waits(address) => {
-                let place = Symbols::of(program.id()).name(address).unwrap_or(format!("{address:#x}"));
-                let seconds = (now - self.watchdog.asked).as_secs();
-                self.watchdog.watch = None;
-                self.fail(
-                    format!(
-                        "busy waiting on shared memory is not supported: for {seconds} s, while other ranks wait for this one, \
-                         it has read the same memory again and again at {place}, which no other rank can change before this one \
-                         comes to a barrier, a critical section or a lock"
-                    ),
-                    1,
-                )?;
-            }
-        }
-        Ok(())
-    }
-
     /// This rank cannot go on; rank 0 ends the run.
     fn fail(&mut self, why: String, status: u8) -> Result<(), End> {
         if self.is_first() {
@@ -486,76 +409,6 @@ impl Agent {
             self.control.send(&mut self.mpi, rank, &message)?;
         }
         Err(End::Decided(status))
-    }
-
-    fn end_program(&mut self) {
-        self.mapping.set_over();
-        if let Some(mut program) = self.program.take() {
-            sys::forget_program();
-            // it may have ended already
-            let _ = program.kill();
-            let _ = program.wait();
-        }
-    }
-
-    /// All ranks end alike: rank 0 with the program's status, which is mpiexec's then.
-    fn finish(mut self, status: u8) -> Ended {
-        sys::end_after(2 * PATIENCE.as_secs() as u32, status);
-        self.end_program();
-        let counted = self.mapping.counted();
-        let (first, size) = (self.is_first(), self.mpi.size());
-        if !first {
-            let mut message = Message::new(What::Ended, self.mpi.rank());
-            message.data = stats::to_bytes(&counted);
-            let _ = self.control.send(&mut self.mpi, 0, &message);
-        }
-        let all_have_ended = self.part(first, size);
-        let mut counted = vec![(self.mpi.rank(), counted)];
-        counted.append(&mut self.others);
-        let under_way = self.exchanges.into_iter().flat_map(Exchange::abandon).chain(self.control.abandon());
-        for mut request in under_way {
-            self.mpi.cancel(&mut request);
-        }
-        if !all_have_ended && first {
-            // somebody is stuck: do not wait for it in MPI_Finalize
-            self.mpi.abort(status);
-        }
-        if size > 1 {
-            self.mpi.drain(QUIET);
-        }
-        self.mpi.finalize();
-        if first && size > 1 && status != 0 {
-            // launchers take a status that is not zero for a failure, and kill whoever is still there, and take that for the reason
-            std::thread::sleep(LEAVE);
-        }
-        Ended { is_first: first, status: if first { status } else { 0 }, counted, symbols: self.symbols }
-    }
-
-    /// Waits until all ranks have ended: rank 0 hears it of all, and tells all.
-    fn part(&mut self, first: bool, size: usize) -> bool {
-        let begun = Instant::now();
-        let (mut told, mut heard) = (false, false);
-        while begun.elapsed() < PATIENCE && size > 1 {
-            if first && !told && self.others.len() + 1 == size {
-                told = true;
-                for rank in 1..size {
-                    let _ = self.control.send(&mut self.mpi, rank, &Message::new(What::Leave, 0));
-                }
-            }
-            if (told || heard) && !self.control.is_sending() {
-                return true;
-            }
-            match self.control.poll(&mut self.mpi) {
-                Ok(Some(Some(message))) if message.what == What::Ended => {
-                    self.others.push((message.rank as usize, stats::from_bytes(&message.data)));
-                }
-                Ok(Some(Some(message))) => heard |= message.what == What::Leave,
-                Ok(Some(None)) => {}
-                Ok(None) => sys::give_way(),
-                Err(_) => break,
-            }
-        }
-        size == 1
     }
 }
 

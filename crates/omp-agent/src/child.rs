@@ -70,12 +70,6 @@ fn prepare(area: i32, parent: u32, stack: u64) -> io::Result<()> {
         check(libc::dup2(area, FD).into())?;
         limit.rlim_cur = soft;
         check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit).into())?;
-        // what the agent does with signals is not the program's either; the standard library has emptied the mask
-        for signal in 1..32 {
-            if signal != libc::SIGPIPE {
-                libc::signal(signal, libc::SIG_DFL);
-            }
-        }
     }
     Ok(())
 }

@@ -265,6 +265,7 @@ mod tests {
     #[test]
     fn a_length_that_is_no_length_is_cut() {
         let mapping = Mapping::new(Facts { rank: 0, size: 1, threads: 1, settings: 0 }).unwrap();
+        // SAFETY: a new mapping that nobody else has
         unsafe { (*mapping.slot(0)).bytes.get().write(u64::MAX) };
         assert_eq!(mapping.read(0).data.len(), SLOT_DATA);
     }
@@ -272,6 +273,6 @@ mod tests {
     #[test]
     fn blobs_shrink_as_ranks_become_many() {
         assert_eq!((blob_for(1), blob_for(8), blob_for(1024)), (BLOB_MOST, BLOB_MOST, BLOB_LEAST));
-        assert!(blob_for(100) % PAGE == 0 && blob_for(100) < BLOB_MOST);
+        assert!(blob_for(100).is_multiple_of(PAGE) && blob_for(100) < BLOB_MOST);
     }
 }

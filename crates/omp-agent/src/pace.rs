@@ -1,6 +1,6 @@
 //! When the agent sleeps. It shares processors with programs that compute, and yet what waits for it waits as long.
 //!
-//! While something is awaited from the network it looks all the time at first, giving way to whoever can run; then it sleeps for an eighth of the time that it has
+//! While something is awaited from the network it looks all the time at first, giving way to whoever can run; then it sleeps for a sixteenth of the time that it has
 //! waited, so that sleeping adds little to any wait, and a long wait costs nothing. While its program computes, rank 0 looks for others' requests every 50 to
 //! 200 microseconds, the others, to whom only the end can come, more and more rarely. A request of its own program ends any sleep.
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::mapping::Mapping;
 use crate::sys;
 
 const SPIN: Duration = Duration::from_micros(300);
-const LONGEST_NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_micros(500);
 
 /// What an agent waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Pace {
             }
             Waiting { answer: false, exchange: false } => between(16, 50, Duration::from_millis(2)),
             _ if idle < SPIN => None,
-            _ => between(8, 20, LONGEST_NAP),
+            _ => between(16, 20, LONGEST_NAP),
         }
     }
 
@@ -79,7 +79,7 @@ mod tests {
         let (first, other, alone) =
             (Pace::new(true, 2, now), Pace::new(false, 2, now), Pace::new(true, 1, now));
         assert_eq!(first.nap(exchange, micros(299)), None);
-        assert_eq!(first.nap(exchange, micros(800)), Some(micros(100)));
+        assert_eq!(first.nap(exchange, micros(800)), Some(micros(50)));
         assert_eq!(first.nap(exchange, micros(9_000_000)), Some(LONGEST_NAP));
         assert_eq!(first.nap(nothing, micros(0)), Some(micros(50)));
         assert_eq!(first.nap(nothing, micros(9_000_000)), Some(micros(200)));

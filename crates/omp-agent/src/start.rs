@@ -1,7 +1,7 @@
 //! How a run begins: ranks tell rank 0 where they are, rank 0 tells all what to start.
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use polyrail_omp::area::{LOCALS, RANKS};
 
@@ -152,11 +152,7 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
     let here = |error: std::io::Error| format!("the current directory: {error}");
     let program = launch::resolve(&options.program, &std::env::var_os("PATH").unwrap_or_default())
         .ok_or_else(|| format!("{}: no such program, neither here nor on PATH", options.program.display()))?;
-    let runtime = match &options.runtime {
-        Some(path) => path.clone(),
-        None => std::env::current_exe().map_err(here)?.with_file_name(RUNTIME),
-    };
-    let runtime = runtime.canonicalize().map_err(|error| format!("{}: {error}", runtime.display()))?;
+    let runtime = runtime(options)?;
     let common = all.iter().fold(u64::MAX, |common, hello| common & hello.places);
     let place = (0..stand_ins::PLACES.len())
         .find(|index| common & (1 << index) != 0)
@@ -180,8 +176,27 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
     })
 }
 
-/// The runtime's file, beside the agent's.
+/// The runtime's file.
 const RUNTIME: &str = "libpolyrail_omp_rt.so";
+
+/// Where the runtime is: as the user says, or as built or installed with this agent.
+fn runtime(options: &Options) -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
+    let places = match &options.runtime {
+        Some(path) => vec![path.clone()],
+        None => ["", "../lib/polyrail", "../lib", "../../lib/polyrail"]
+            .map(|dir| own.with_file_name("").join(dir).join(RUNTIME))
+            .into(),
+    };
+    let found = places.iter().find_map(|path| path.canonicalize().ok()).ok_or_else(|| {
+        let places: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
+        format!("the runtime was not found; looked for {}", places.join(", "))
+    })?;
+    if found.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
+        return Err(format!("{}: the loader takes no paths with spaces or colons", found.display()));
+    }
+    Ok(found)
+}
 
 #[cfg(test)]
 mod tests {

@@ -312,7 +312,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
     let question = data[..bytes].to_vec();
     let kind = question.first_chunk::<4>().map(|kind| u32::from_ne_bytes(*kind));
     let answer = match kind {
-        Some(REMOTE_ATOMIC) => trap::serve(&question[4..]).map(|done| done.to_vec()),
+        Some(REMOTE_ATOMIC) => trap::serve(question.get(8..).unwrap_or_default()).map(|done| done.to_vec()),
         Some(REMOTE_CALL) => carry_out(&question),
         _ => None,
     };

@@ -23,6 +23,8 @@ pub struct Module {
     pub relro: Option<Range<usize>>,
     /// The table of functions that unwinding uses (`PT_GNU_EH_FRAME`).
     pub frames: Option<usize>,
+    /// What the loader needs (`PT_DYNAMIC`).
+    pub dynamic: Option<usize>,
     /// The piece of the calling thread's storage that is this module's.
     pub local: Option<Range<usize>>,
 }
@@ -60,6 +62,33 @@ impl Module {
     }
 }
 
+impl Module {
+    /// Whether a name is among those that the loader knows of it: it defines it, or uses it.
+    pub fn names(&self, name: &str) -> bool {
+        const STRTAB: usize = 5;
+        const STRSZ: usize = 10;
+        let Some(mut at) = self.dynamic else { return false };
+        let (mut table, mut size) = (0, 0);
+        // SAFETY: the loader's table of pairs, which ends with zero; it has made addresses of what is in memory
+        let names = unsafe {
+            loop {
+                match *(at as *const [usize; 2]) {
+                    [0, _] => break,
+                    [STRTAB, address] => table = address,
+                    [STRSZ, bytes] => size = bytes,
+                    _ => {}
+                }
+                at += 16;
+            }
+            if table == 0 {
+                return false;
+            }
+            core::slice::from_raw_parts(table as *const u8, size)
+        };
+        names.split(|byte| *byte == 0).any(|other| other == name.as_bytes())
+    }
+}
+
 /// All that is loaded, in the loader's order: the program first.
 pub fn all() -> Vec<Module> {
     unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, into: *mut libc::c_void) -> i32 {
@@ -78,6 +107,7 @@ pub fn all() -> Vec<Module> {
                 segments: Vec::new(),
                 relro: None,
                 frames: None,
+                dynamic: None,
                 local: None,
             };
             for header in std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) {
@@ -91,6 +121,7 @@ pub fn all() -> Vec<Module> {
                         executable: header.p_flags & libc::PF_X != 0,
                     }),
                     libc::PT_GNU_RELRO => module.relro = Some(start..end),
+                    libc::PT_DYNAMIC => module.dynamic = Some(start),
                     libc::PT_GNU_EH_FRAME => module.frames = Some(start),
                     libc::PT_TLS if !info.dlpi_tls_data.is_null() => {
                         let local = info.dlpi_tls_data as usize;
@@ -112,4 +143,16 @@ pub fn all() -> Vec<Module> {
 /// Those whose data are the program's.
 pub fn shared() -> impl Iterator<Item = Module> {
     all().into_iter().filter(Module::is_shared)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_program_uses() {
+        let all = all();
+        assert!(all[0].is_shared() && all[0].names("__libc_start_main") && !all[0].names("__kmpc_flush"));
+        assert!(all.iter().any(|module| module.name.contains("libc.so") && !module.is_shared()));
+    }
 }

@@ -32,7 +32,9 @@ pub fn reserve(address: usize, bytes: usize) {
     // SAFETY: nothing that is mapped is replaced.
     let got = unsafe { mmap(address, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
     if got != address as isize {
-        fail("cannot reserve addresses; is there a limit on them (ulimit -v)?");
+        fail(
+            "cannot reserve addresses: are they limited (ulimit -v), or must all be backed (vm.overcommit_memory=2)?",
+        );
     }
     // the kernel looks at every page of what a core file is to hold
     advise(address, bytes, libc::MADV_DONTDUMP);

@@ -75,6 +75,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
 
 fn inside() {
     REGION.fetch_add(1, Ordering::Relaxed);
+    PASSED.store(point(0), Ordering::Release);
     stats::add(Count::Regions, 1);
     *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
     INSIDE.store(true, Ordering::Relaxed);
@@ -108,7 +109,31 @@ pub fn work() -> ! {
 /// same number on all ranks.
 pub fn exchange(place: u64) {
     if size() > 1 {
+        publish_if_awaited();
         synchronize(place, 0, &[], &mut |_, _| {});
+    }
+}
+
+/// How far thread 0 has come: the region, and constructs of it that are over for it.
+static PASSED: AtomicU64 = AtomicU64::new(0);
+
+/// Rank 0's thread 0 has `constructs` of the region behind it. A program may rely on it that what thread 0 stored in a `single` that nobody waits for is there when others,
+/// behind it and after some work, update the same by atomic operations: with one memory that is so, as it has long happened.
+pub fn passed(constructs: u64) {
+    PASSED.store(point(constructs), Ordering::Release);
+}
+
+/// The point where a thread of another rank is, of which rank 0's thread 0 must not be short.
+pub fn point(constructs: u64) -> u64 {
+    (REGION.load(Ordering::Relaxed) << 32) + constructs
+}
+
+/// Rank 0's server thread: waits for thread 0 to come there.
+pub fn wait_for(point: u64) {
+    let mut rounds = 0_u32;
+    while PASSED.load(Ordering::Acquire) < point {
+        rounds += 1;
+        sys::pause(if rounds < 100 { 0 } else { 50 });
     }
 }
 
@@ -334,6 +359,7 @@ fn publish() {
 /// Within a rank, threads exclude each other before they call this.
 pub fn lock(token: u64, turn: Option<u64>) {
     if size() > 1 {
+        publish_if_awaited();
         let (mode, turn) = turn.map_or((0, 0), |turn| (2, turn));
         take_token(token, mode, turn);
     }
@@ -381,6 +407,22 @@ pub fn unlock(token: u64, turn: Option<u64>) {
     }
 }
 
+/// Whether threads of the program may wait for each other by flags and flushes.
+static FLUSHES: AtomicBool = AtomicBool::new(false);
+
+/// Says so.
+pub fn flushes(yes: bool) {
+    FLUSHES.store(yes, Ordering::Relaxed);
+}
+
+/// Before a thread waits for others: they may wait for what it has stored.
+fn publish_if_awaited() {
+    if FLUSHES.load(Ordering::Relaxed) && INSIDE.load(Ordering::Relaxed) {
+        let _log = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
+        publish();
+    }
+}
+
 /// Publishes and sees what others published: `flush`.
 pub fn flush() {
     if size() > 1 && INSIDE.load(Ordering::Relaxed) {
@@ -392,7 +434,7 @@ pub fn flush() {
 
 /// A number of this region, for the agents.
 fn named(number: u64) -> u64 {
-    REGION.load(Ordering::Relaxed) << 32 | number << 8
+    REGION.load(Ordering::Relaxed) << 32 | (number & 0xff_ffff) << 8
 }
 
 /// Iterations of a loop that is shared out at run time: `number` names the loop (the same on all ranks, never used twice in a region), `total` iterations,

@@ -64,6 +64,18 @@ pub fn wake(word: &AtomicU32, count: u32) {
     }
 }
 
+/// Lets others run, for so many microseconds if that is not 0.
+pub fn pause(microseconds: u32) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(microseconds) * 1000 };
+    // SAFETY: a time
+    unsafe {
+        match microseconds {
+            0 => raw(libc::SYS_sched_yield, 0, 0, 0, 0, 0, 0),
+            _ => raw(libc::SYS_nanosleep, &raw const time as usize, 0, 0, 0, 0, 0),
+        }
+    };
+}
+
 /// Ends the whole run with a reason for people. The agent prints it; without an agent this does.
 pub fn fail(reason: std::fmt::Arguments<'_>) -> ! {
     let text = reason.to_string();

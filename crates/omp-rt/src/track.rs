@@ -13,7 +13,7 @@ mod watch;
 use core::ops::{ControlFlow, Range};
 
 use polyrail_omp::blob::Encoder;
-use polyrail_omp::diff::{Mask, Page, diff};
+use polyrail_omp::diff::{Mask, Page, diff, is_zero};
 use polyrail_omp::layout::{
     OTHER_TWINS, PAGE, SERIAL_HEAP, SERIAL_HEAP_BYTES, SLOT_HEAP_BYTES, SLOT_HEAPS, SLOTS, TWIN_OFFSET,
 };
@@ -86,7 +86,12 @@ pub fn pending() -> usize {
 
 /// Encodes differences of pending pages from their twins, in order of addresses, as far as `out` has room (at least two pages' worth). Changes nothing.
 pub fn encode(out: &mut [u8]) -> Encoded {
-    with(|state| state.encode(out)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })
+    with(|state| state.encode(0, out)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })
+}
+
+/// As [`encode`], of what is at `from`, a page, and above: the next blob, while the one before it is under way.
+pub fn encode_from(from: u64, out: &mut [u8]) -> Encoded {
+    with(|state| state.encode(from, out)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })
 }
 
 /// As [`encode`], and the twins take it at once: what is published. Other threads of this rank may run.
@@ -159,6 +164,11 @@ impl State {
             raw::advise(address, bytes, libc::MADV_DONTFORK);
         }
         alloc::huge(SERIAL_HEAP + TWIN_OFFSET, SERIAL_HEAP_BYTES);
+        for area in areas.list.iter().filter(|area| areas::is_huge(area)) {
+            for from in [area.from, area.from.wrapping_add(area.offset)] {
+                raw::advise(from, area.to - area.from, libc::MADV_HUGEPAGE);
+            }
+        }
         if let Some(watched) = &watch {
             for area in areas.list.iter_mut().filter(|area| areas::is_large(area)) {
                 let (from, to) =
@@ -193,7 +203,8 @@ impl State {
                         core::ptr::write_bytes(from as *mut u8, 0, to - from);
                     }
                     Kind::Data => {
-                        for at in (area.from..area.to).step_by(PAGE) {
+                        // Arrays that were never written stay so.
+                        for at in (area.from..area.to).step_by(PAGE).filter(|at| !is_zero(page(*at))) {
                             self.areas.part(at).unwrap_or(&Mask::ALL).copy(&[0; PAGE], page_mut(at));
                         }
                     }
@@ -285,13 +296,14 @@ impl State {
     /// Encodes pages that `look` finds changed: it gives the page's contents and puts the twin right if need be.
     fn encode_with<'a>(
         &self,
+        from: u64,
         out: &mut [u8],
         all_exact: bool,
         mut look: impl FnMut(usize) -> &'a Page,
         mut encoded: impl FnMut(usize, usize, &Mask),
     ) -> Encoded {
         let mut encoder = Encoder::new(out);
-        let end = self.pending.each(|at| {
+        let end = self.pending.each(usize::try_from(from).unwrap_or(usize::MAX), |at| {
             let (contents, twin) = (look(at), self.twin_at(at));
             // SAFETY: what is pending is of an area, whose twins are mapped.
             let mut mask = diff(contents, unsafe { page(twin) });
@@ -308,9 +320,10 @@ impl State {
         let frontier = end.break_value().unwrap_or(u64::MAX);
         Encoded { bytes: encoder.bytes(), frontier }
     }
-    fn encode(&self, out: &mut [u8]) -> Encoded {
+    fn encode(&self, from: u64, out: &mut [u8]) -> Encoded {
         // SAFETY: what is pending is of an area, which is mapped.
         self.encode_with(
+            from,
             out,
             false,
             |at| unsafe { page(at) },
@@ -326,6 +339,7 @@ impl State {
         let mut copy = [0; PAGE];
         let copy = &raw mut copy;
         let encoded = self.encode_with(
+            0,
             out,
             true,
             |at| {

@@ -17,7 +17,7 @@ use self::code::{Operand, Site};
 use self::operation::{Done, Operation, Width};
 use crate::calls::REMOTE_ATOMIC;
 use crate::stats::{self, Clock};
-use crate::{agent, remote, sys, track};
+use crate::{agent, modules, remote, sys, team, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
 static SITES: AtomicPtr<Vec<Site>> = AtomicPtr::new(std::ptr::null_mut());
@@ -32,6 +32,8 @@ fn copies() -> std::sync::MutexGuard<'static, BTreeSet<(usize, usize)>> {
 /// Puts the breakpoints: on rank 0 at fences only, which say that what was written is to be seen by others.
 pub fn start(fences_only: bool) {
     let mut sites = code::find();
+    let flushes = sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
+    remote::flushes(flushes);
     sites.retain(|site| site.fence || !fences_only);
     if sites.is_empty() {
         return;
@@ -109,7 +111,8 @@ fn carry_out(operation: &Operation, place: usize) -> Done {
         }
     }
     let question = operation.to_bytes(place, mine.then_some(own));
-    let head = REMOTE_ATOMIC.to_ne_bytes();
+    let point = remote::point(team::here().constructs.get());
+    let head = [u64::from(REMOTE_ATOMIC).to_ne_bytes(), point.to_ne_bytes()].concat();
     let mut clock = Clock::start();
     let answer = agent::ask(Kind::Serve, [0; 6], &[&head, &question]);
     stats::add(Count::Atomics, 1);
@@ -133,6 +136,8 @@ fn carry_out(operation: &Operation, place: usize) -> Done {
 
 /// Rank 0's server thread: carries out what another rank asks for. No answer if that rank's own store is in conflict.
 pub fn serve(question: &[u8]) -> Option<[u8; 16]> {
+    let (point, question) = question.split_first_chunk::<8>()?;
+    remote::wait_for(u64::from_ne_bytes(*point));
     let (operation, place, own) = Operation::from_bytes(question)?;
     if !track::is_shared(place) {
         return None;

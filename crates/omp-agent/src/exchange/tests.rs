@@ -41,6 +41,7 @@ impl Net for Rank {
         self.wire.borrow().queues.len()
     }
     unsafe fn send(&mut self, from: *const u8, bytes: usize, to: usize, tag: Tag) -> Result<Request, String> {
+        // SAFETY: memory of this test, which stays and which nobody else uses
         let data = unsafe { std::slice::from_raw_parts(from, bytes) }.to_vec();
         let mut wire = self.wire.borrow_mut();
         wire.sent[self.rank] += bytes;
@@ -77,6 +78,7 @@ impl Net for Rank {
         };
         let (_, _, data) = wire.queues[self.rank].remove(at).unwrap();
         assert!(data.len() <= bytes, "{} bytes for a receive of {bytes}", data.len());
+        // SAFETY: memory of this test, which stays and which nobody else uses
         unsafe { to.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
         self.posted.retain(|posted| posted.0 != number);
         *request = Request::Received;
@@ -162,6 +164,7 @@ fn exchange(sizes: &[usize], hosts: &[u32]) -> Vec<usize> {
             if turn == 3 * rank {
                 memories[rank].submit(1, &content(rank, sizes[rank]));
                 memories[rank].header.flags = 1 << rank;
+                // SAFETY: memory of this test, which stays and which nobody else uses
                 unsafe { exchanges[rank].submit(net, &common).unwrap() };
             }
             if let Some(outcome) = exchanges[rank].poll(net, &common).unwrap() {
@@ -251,19 +254,20 @@ fn all_patterns_bring_all_blocks() {
                             .iter_mut()
                             .map(|block| Block { at: block.as_mut_ptr(), bytes: block.len() })
                             .collect();
+                        // SAFETY: memory of this test, which stays and which nobody else uses
                         unsafe {
                             Spread::start(&mut nets[me], pattern, &blocks, &order, Tag::Blobs0).unwrap()
                         }
                     })
                     .collect();
                 let mut turns = 0;
-                while !(0..ranks).fold(true, |all, me| spreads[me].poll(&mut nets[me]).unwrap() && all) {
+                while (0..ranks).filter(|me| spreads[*me].poll(&mut nets[*me]).unwrap()).count() < ranks {
                     turns += 1;
                     assert!(turns < 10_000, "{pattern:?} of {ranks}");
                 }
-                for me in 0..ranks {
-                    for rank in 0..ranks {
-                        assert!(memory[me][rank] == content(rank, sizes[rank]), "{pattern:?} {me} {rank}");
+                for (me, blocks) in memory.iter().enumerate() {
+                    for (rank, block) in blocks.iter().enumerate() {
+                        assert!(*block == content(rank, sizes[rank]), "{pattern:?} {me} {rank}");
                     }
                 }
                 assert!(wire.borrow().queues.iter().all(VecDeque::is_empty));
@@ -280,6 +284,7 @@ fn a_rank_somewhere_else_in_the_program_is_found_out() {
     let [mut a, mut b] = memories.each_mut().map(|memory| Exchange::new(0, memory.buffers()));
     memories[0].submit(7, b"x");
     memories[1].submit(9, b"y");
+    // SAFETY: memory of this test, which stays and which nobody else uses
     unsafe {
         a.submit(&mut nets[0], &common).unwrap();
         b.submit(&mut nets[1], &common).unwrap();
@@ -289,5 +294,6 @@ fn a_rank_somewhere_else_in_the_program_is_found_out() {
     let Error::Header(text) = error else { panic!("{error:?}") };
     assert!(text.contains("rank 1 is at exchange 9"), "{text}");
     memories[0].header.bytes = 4097;
+    // SAFETY: memory of this test, which stays and which nobody else uses
     assert!(matches!(unsafe { a.submit(&mut nets[0], &common) }, Err(Error::Header(_))), "too large");
 }

@@ -15,6 +15,9 @@ const LEAD: usize = 32;
 /// So much is read at a time, or zeroed.
 const PART: usize = 1 << 30;
 
+/// Without rights, so much is a reservation of addresses rather than memory.
+const RESERVATION: usize = 1 << 36;
+
 /// What stands before pages that are mapped.
 #[repr(C)]
 struct Mark {
@@ -116,6 +119,7 @@ pub unsafe extern "C" fn mmap(
         || flags & libc::MAP_TYPE != libc::MAP_PRIVATE
         || flags & special != 0
         || prot & libc::PROT_EXEC != 0
+        || (prot == libc::PROT_NONE && bytes >= RESERVATION)
         || (flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 && !ours)
     {
         return system();

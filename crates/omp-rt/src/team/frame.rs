@@ -31,6 +31,8 @@ pub struct Frame {
     pub icvs: UnsafeCell<Icvs>,
     /// Loops, sections and `single`s so far: the same number on all threads for the same construct.
     pub constructs: Cell<u64>,
+    /// Thread 0 of several ranks: it is in a `single`, for all that is known.
+    pub single: Cell<bool>,
     /// Reductions so far.
     pub folds: Cell<u64>,
     /// Barriers so far.
@@ -64,6 +66,7 @@ impl Frame {
             active: Cell::new(0),
             icvs: UnsafeCell::new(icv::NONE),
             constructs: Cell::new(0),
+            single: Cell::new(false),
             folds: Cell::new(0),
             syncs: Cell::new(0),
             work: Cell::new(Loop::NONE),
@@ -163,7 +166,12 @@ pub fn thread() -> &'static Here {
 pub fn here() -> &'static Frame {
     let thread = thread();
     // SAFETY: who entered a frame leaves it before it is gone.
-    unsafe { thread.frame.get().as_ref() }.unwrap_or(&thread.root)
+    let frame = unsafe { thread.frame.get().as_ref() }.unwrap_or(&thread.root);
+    // a compiler does not say where a `single` ends; that the program comes back to the runtime says that it has
+    if frame.single.replace(false) {
+        crate::remote::passed(frame.constructs.get());
+    }
+    frame
 }
 
 /// Makes `frame` the innermost; gives the one before.

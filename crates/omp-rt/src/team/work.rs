@@ -212,6 +212,9 @@ fn go(team: &Team, number: u64) {
 pub fn construct(frame: &Frame) -> u64 {
     let number = frame.constructs.get();
     frame.constructs.set(number + 1);
+    if frame.tid.get() == 0 && frame.spread() {
+        remote::passed(number + 1);
+    }
     number
 }
 
@@ -383,11 +386,21 @@ pub fn chunk_done() {
 /// Whether this thread does what one thread of the team is to do.
 pub fn single() -> bool {
     let frame = here();
-    let number = construct(frame);
-    let Some(team) = frame.team.get() else { return true };
+    let Some(team) = frame.team.get() else {
+        construct(frame);
+        return true;
+    };
     if team.ranks() > 1 {
-        return frame.tid.get() == 0;
+        if frame.tid.get() != 0 {
+            construct(frame);
+            return false;
+        }
+        // what it stores comes before what others' atomic operations do behind the construct, even without a barrier (see `remote::passed`)
+        frame.constructs.set(frame.constructs.get() + 1);
+        frame.single.set(true);
+        return true;
     }
+    let number = construct(frame);
     let first = come(team, number).next.fetch_add(1, Relaxed) == 0;
     go(team, number);
     first

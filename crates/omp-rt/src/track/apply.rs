@@ -15,7 +15,7 @@ const MANY: usize = 8;
 const PART: usize = 64 << 10;
 
 impl State {
-    /// See [`super::merge`].
+    /// See [`super::merge()`].
     pub unsafe fn merge(&mut self, blobs: &[&[u8]], own: usize, frontier: u64) -> Result<(), Conflict> {
         let mut written = Pages::default();
         check(blobs, frontier, self, |step| match step {
@@ -124,7 +124,7 @@ impl State {
         self.pending.add(&found);
     }
 
-    /// See [`super::apply`].
+    /// See [`super::apply()`].
     pub unsafe fn apply(&mut self, rank: usize, entry: &[u8]) -> Result<(), Conflict> {
         let each = |f: &mut dyn FnMut(usize, Change<'_>) -> Result<(), Refused>| {
             visit(&[entry], u64::MAX, |step| {

@@ -43,6 +43,8 @@ const SYSTEM: [&str; 31] = [
     "libclang_rt",
     "libSystem",
 ];
+/// Data of so many pages, which are large arrays, are worth huge pages.
+const ARRAYS: usize = 4 << 20 >> 12;
 /// Areas of fewer pages are compared: that costs less than asking the kernel.
 const FEW: usize = 16;
 /// The main stack can be so large at most, whatever its limit says.
@@ -195,6 +197,11 @@ pub fn is_large(area: &Area) -> bool {
     area.to - area.from >= FEW * PAGE
 }
 
+/// Whether an area is worth huge pages.
+pub fn is_huge(area: &Area) -> bool {
+    area.kind == Kind::Data && area.to - area.from >= ARRAYS * PAGE
+}
+
 /// One loaded object.
 unsafe extern "C" fn object(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> i32 {
     // SAFETY: the loader's description, and `of_process`'s list.
@@ -234,26 +241,32 @@ unsafe extern "C" fn object(info: *mut libc::dl_phdr_info, _: usize, data: *mut 
     0
 }
 
-/// The main stack's addresses, as far as it has grown.
-fn mapped_stack() -> Option<(usize, usize)> {
+/// The main stack's addresses, as far as it has grown, and where what is mapped below it ends.
+fn mapped_stack() -> Option<(usize, usize, usize)> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with("[stack]"))?;
-    let (from, to) = line.split(' ').next()?.split_once('-')?;
-    Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
+    let range = |line: &str| {
+        let (from, to) = line.split(' ').next()?.split_once('-')?;
+        Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
+    };
+    let at = maps.lines().position(|line| line.ends_with("[stack]"))?;
+    let (from, to) = range(maps.lines().nth(at)?)?;
+    let below =
+        at.checked_sub(1).and_then(|before| range(maps.lines().nth(before)?)).map_or(0, |before| before.1);
+    Some((from, to, below))
 }
 /// As far as it can grow.
 fn stack() -> Option<(usize, usize)> {
-    let (from, to) = mapped_stack()?;
+    let (from, to, below) = mapped_stack()?;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: fills what is given.
     unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
     let most = usize::try_from(limit.rlim_cur).unwrap_or(STACK).min(STACK) & !(PAGE - 1);
-    Some((from.min(to.saturating_sub(most)), to))
+    Some((from.min(to.saturating_sub(most).max(below)), to))
 }
 /// What of the main stack's area is mapped.
 pub fn stack_now(area: &Area) -> (usize, usize) {
-    let mapped = mapped_stack().filter(|(_, to)| *to == area.to);
-    (mapped.map_or(area.from, |(from, _)| from.max(area.from)), area.to)
+    let mapped = mapped_stack().filter(|(_, to, _)| *to == area.to);
+    (mapped.map_or(area.from, |(from, ..)| from.max(area.from)), area.to)
 }
 
 #[cfg(test)]

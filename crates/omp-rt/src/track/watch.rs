@@ -193,9 +193,10 @@ impl Pages {
     pub fn count(&self) -> usize {
         self.0.iter().map(|(from, to)| (to - from) / PAGE).sum()
     }
-    /// Calls `f` with each page.
-    pub fn each<B>(&self, mut f: impl FnMut(usize) -> ControlFlow<B>) -> ControlFlow<B> {
-        self.0.iter().flat_map(|&(from, to)| (from..to).step_by(PAGE)).try_for_each(&mut f)
+    /// Calls `f` with each page from `first` on.
+    pub fn each<B>(&self, first: usize, mut f: impl FnMut(usize) -> ControlFlow<B>) -> ControlFlow<B> {
+        let runs = &self.0[self.0.partition_point(|run| run.1 <= first)..];
+        runs.iter().flat_map(|&(from, to)| (from.max(first)..to).step_by(PAGE)).try_for_each(&mut f)
     }
     /// The runs.
     pub fn runs(&self) -> &[(usize, usize)] {
@@ -231,6 +232,12 @@ mod tests {
         assert_eq!(missing, [(4, 5), (7, 8), (12, 20), (30, 40), (41, 50)]);
         all.done(22 * PAGE as u64, 9 * PAGE..11 * PAGE);
         assert_eq!(runs(&all), [(9, 11), (22, 30), (40, 41)]);
+        let mut seen = Vec::new();
+        let _ = all.each(29 * PAGE, |page| {
+            seen.push(page / PAGE);
+            ControlFlow::<()>::Continue(())
+        });
+        assert_eq!(seen, [29, 40]);
         all.done(u64::MAX, 0..0);
         assert_eq!(all.count(), 0);
     }

@@ -1,0 +1,73 @@
+//! Ranks that wait for long tell the others, and who is waited for looks at its program.
+use std::time::{Duration, Instant};
+
+use super::{Agent, End};
+use crate::exchange::Exchange;
+use crate::message::{Message, What};
+use crate::net::Net;
+use crate::symbols::Symbols;
+use crate::watchdog::{Verdict, Watch};
+
+/// Whether somebody waits for somebody who will never come.
+pub(super) struct Watchdog {
+    /// How long a wait is suspicious; zero: none is.
+    pub(super) after: Duration,
+    /// When this rank's program has last asked for anything.
+    pub(super) asked: Instant,
+    /// When this rank has last told others that it waits for them.
+    pub(super) warned: Instant,
+    pub(super) watch: Option<Watch>,
+}
+
+impl Agent {
+    /// Tells others that this rank has waited for them for long.
+    pub(super) fn warn(&mut self, now: Instant) -> Result<(), End> {
+        let limit = self.watchdog.after;
+        let waits = |b: &usize| self.exchanges[*b].waits_for_others() && now - self.submitted[*b] > limit;
+        if limit.is_zero() || !(0..2).any(|b| waits(&b)) || now - self.watchdog.warned < limit {
+            return Ok(());
+        }
+        self.watchdog.warned = now;
+        let (me, size) = (self.mpi.rank(), self.mpi.size());
+        let message = Message::new(What::Waiting, me);
+        for rank in (0..size).filter(|rank| *rank != me) {
+            self.control.send(&mut self.mpi, rank, &message)?;
+        }
+        Ok(())
+    }
+
+    /// Somebody waits for this rank: what does its program do?
+    pub(super) fn suspect(&mut self) {
+        let now = Instant::now();
+        let waits_itself = self.taken != 0 || self.exchanges.iter().any(Exchange::is_busy);
+        if let Some(program) = &self.program
+            && !waits_itself
+            && self.watchdog.watch.is_none()
+            && now - self.watchdog.asked > self.watchdog.after
+        {
+            self.watchdog.watch = Some(Watch::new(program.id(), now));
+        }
+    }
+
+    pub(super) fn watch(&mut self, now: Instant) -> Result<(), End> {
+        let (Some(watch), Some(program)) = (&mut self.watchdog.watch, &self.program) else { return Ok(()) };
+        match watch.poll(now) {
+            Verdict::Looking => return Ok(()),
+            Verdict::Innocent => self.watchdog.watch = None,
+            Verdict::Waits(address) => {
+                let place = Symbols::of(program.id()).name(address).unwrap_or(format!("{address:#x}"));
+                let seconds = (now - self.watchdog.asked).as_secs();
+                self.watchdog.watch = None;
+                self.fail(
+                    format!(
+                        "busy waiting on shared memory is not supported: for {seconds} s, while other ranks wait for this one, \
+                         it has read the same memory again and again at {place}, which no other rank can change before this one \
+                         comes to a barrier, a critical section or a lock"
+                    ),
+                    1,
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
