@@ -65,6 +65,7 @@ unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mu
         }
         alloc::privately(team::watch_forks);
         start_server();
+        team::watch_forks();
         api::display::begin();
         let main: Main = core::mem::transmute(MAIN.load(Ordering::Relaxed));
         main(argc, argv, environment)

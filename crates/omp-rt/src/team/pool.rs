@@ -59,6 +59,15 @@ unsafe extern "C" {
     ) -> i32;
 }
 
+/// Has children of `fork` begin anew.
+pub fn watch_forks() {
+    static ONCE: AtomicU32 = AtomicU32::new(0);
+    if ONCE.swap(1, Relaxed) == 0 {
+        // SAFETY: the function stays.
+        alloc::privately(|| unsafe { pthread_atfork(None, None, Some(forked)) });
+    }
+}
+
 /// A child of `fork` has only the thread that called it.
 extern "C" fn forked() {
     THREADS.store(0, Relaxed);
@@ -67,24 +76,15 @@ extern "C" fn forked() {
     agent::detach();
 }
 
-/// From now on a child of `fork` knows that it is one.
-pub fn watch_forks() {
-    static ONCE: AtomicU32 = AtomicU32::new(0);
-    if ONCE.swap(1, Relaxed) == 0 {
-        // SAFETY: the function stays
-        unsafe { pthread_atfork(None, None, Some(forked)) };
-    }
-}
-
 /// Makes sure that there are threads for the local numbers up to `count`.
 pub fn ensure(count: usize) {
     let have = THREADS.load(Relaxed);
     if have >= count {
         return;
     }
+    watch_forks();
     alloc::privately(|| {
         let first = if remote::rank() == 0 { 1 } else { 0 };
-        watch_forks();
         (have.max(first)..count).for_each(create);
     });
     THREADS.store(count, Relaxed);

@@ -1,5 +1,4 @@
 // A flag and flush: what one thread wrote before it is seen by the other.
-// ranks: refused
 #include <omp.h>
 #include <stdio.h>
 #include <sched.h>

@@ -1,5 +1,4 @@
 // A child of fork uses threads of its own; so does the parent afterwards.
-// ranks: refused
 #include <omp.h>
 #include <stdio.h>
 #include <sys/wait.h>

@@ -1,5 +1,4 @@
 // Threads that the program makes itself use OpenMP at the same time.
-// ranks: refused
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
