@@ -261,12 +261,13 @@ unsafe fn elsewhere(number: i64, args: &[usize; 6]) -> isize {
         if args[at] == 0 {
             continue;
         }
-        // SAFETY: what the kernel would read
         match *parameter {
             In(length) => {
+                // SAFETY: what the kernel would read
                 question.extend(unsafe { slice::from_raw_parts(args[at] as *const u8, args[length]) })
             }
             Text => {
+                // SAFETY: a string that the kernel would read
                 let text =
                     unsafe { std::ffi::CStr::from_ptr(args[at] as *const libc::c_char) }.to_bytes_with_nul();
                 if text.len() > 4096 {

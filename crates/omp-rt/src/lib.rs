@@ -26,6 +26,7 @@
 //! - Nothing here allocates by `malloc`: it *is* `malloc`. Our own memory is not tracked.
 //! - Program code runs on threads of the team or on rank 0's main thread, nowhere else.
 //! - Every wait is for the agent or for a thread of this process; the agent's end ends the process (`PR_SET_PDEATHSIG`).
+#![cfg_attr(test, allow(dead_code, reason = "exported functions and what only they use are not in tests"))]
 #![allow(
     clippy::missing_safety_doc,
     reason = "exported functions are the compilers' and the C library's, with their contracts"

