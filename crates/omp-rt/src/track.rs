@@ -120,7 +120,7 @@ pub fn is_shared(address: usize) -> bool {
 
 /// The agreed contents at a shared address: where the twin is.
 pub fn twin(address: usize) -> Option<*const u8> {
-    with(|state| state.areas.find(address, 1).map(|place| (address + place.offset) as *const u8)).flatten()
+    with(|state| state.areas.find(address, 1).map(|place| place.twin(address) as *const u8)).flatten()
 }
 
 unsafe fn page<'a>(address: usize) -> &'a Page {

