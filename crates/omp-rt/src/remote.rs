@@ -254,7 +254,7 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
         blobs[0] = &blobs[0][told_bytes..];
         // SAFETY: all threads of the team wait
         if let Err(conflict) = unsafe { track::merge(&blobs, rank, frontier) } {
-            conflicting(&conflict);
+            conflicting(&conflict, "at a barrier, or the end of a region");
         }
         stats::add(
             Count::BytesIn,
@@ -285,11 +285,11 @@ fn check(said: &Said, place: u64) {
     }
 }
 
-fn conflicting(conflict: &Conflict) -> ! {
+fn conflicting(conflict: &Conflict, found: &str) -> ! {
     let Conflict { address, ranks, values, before } = conflict;
     sys::fail(format_args!(
         "ranks {} and {} wrote different values to {address:#x} without synchronisation in between: {:#x} and {:#x} (before: {before:#x}). \
-         A data race of the program, or an update that is not supported",
+         A data race of the program, or an update that is not supported (found {found})",
         ranks[0], ranks[1], values[0], values[1]
     ))
 }
@@ -324,7 +324,7 @@ fn apply(position: &mut u64, result: [u64; 4], mut entries: &[u8]) {
         };
         // SAFETY: what was published by who held a token
         if let Err(conflict) = trap::without_copies(|| unsafe { track::apply(from, entry) }) {
-            conflicting(&conflict);
+            conflicting(&conflict, "under a lock");
         }
         LOGGED.store(true, Ordering::Relaxed);
         entries = rest;
@@ -337,10 +337,12 @@ fn publish() {
     // an entry is delivered behind eight bytes of its own
     let mut part = vec![0; SLOT_DATA - 8];
     trap::without_copies(track::collect);
+    let mut begun = false;
     loop {
         let encoded = trap::without_copies(|| track::publish(&mut part));
         let last = encoded.frontier == u64::MAX;
-        if encoded.bytes > 0 {
+        if encoded.bytes > 0 || begun && last {
+            begun = true;
             LOGGED.store(true, Ordering::Relaxed);
             agent::ask(Kind::Publish, [u64::from(last), 0, 0, 0, 0, 0], &[&part[..encoded.bytes]]);
         }
