@@ -115,7 +115,8 @@ impl Heap {
     pub unsafe fn high(base: usize) -> Option<usize> {
         // SAFETY: the caller's.
         let heap = unsafe { &*((base + RESERVED) as *const Self) };
-        (heap.begun != 0).then_some(heap.high)
+        // the last payload takes a word of what is not in use
+        (heap.begun != 0).then_some(heap.high + 8)
     }
     /// The addresses of the lists' heads, for checks: nothing of the program is below.
     #[cfg(test)]
