@@ -28,17 +28,20 @@ build: setup ## the polyrail command and the provider, optimized
 
 # The C programs exactly as a user would build them, once by each MPI.
 CFLAGS := -std=c11 -O2 -Wall -Wextra -ffp-contract=off
-EXAMPLES := $(addprefix build/,heat_serial heat_compare mpich/heat2d openmpi/heat2d)
+EXAMPLES := $(addprefix build/,heat_serial heat_compare mpich/heat2d openmpi/heat2d matmul)
 examples: $(EXAMPLES) ## the C programs of examples/
 
 build/heat_%: examples/heat/heat_%.c examples/heat/heat.h | system
 	@mkdir -p $(@D)
 	cc $(CFLAGS) -o $@ $< -lm
+build/matmul: examples/omp/matmul.c | system
+	@mkdir -p $(@D)
+	cc $(CFLAGS) -fopenmp -o $@ $<
 build/%/heat2d: examples/heat/heat2d.c examples/heat/heat.h .venv/%/.complete
 	@mkdir -p $(@D)
 	.venv/$*/bin/mpicc $(CFLAGS) -o $@ $< -lm
 
-demo: build examples ## unmodified MPI programs over Polyrail: one host, two hosts, and its speed
+demo: build examples ## unmodified MPI and OpenMP programs over Polyrail: one host, two hosts, and its speed
 	scripts/demo
 
 test: build examples for-test ## everything that can fail: unit, integration, and the demo's programs
