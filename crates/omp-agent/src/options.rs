@@ -54,8 +54,9 @@ impl Options {
                 }
                 Some("--threads") => {
                     let threads = number("--threads", words.next())? as usize;
-                    if !(1..=LOCALS).contains(&threads) {
-                        return Err(format!("--threads {threads}: 1 to {LOCALS}"));
+                    if !(1..LOCALS).contains(&threads) {
+                        // the last slot is the thread that leads
+                        return Err(format!("--threads {threads}: 1 to {}", LOCALS - 1));
                     }
                     options.threads = Some(threads);
                 }
@@ -112,8 +113,8 @@ mod tests {
             ("", "no program"),
             ("--", "no program"),
             ("--threads x ./a", "'x' is no number"),
-            ("--threads 0 ./a", "1 to 64"),
-            ("--threads 65 ./a", "1 to 64"),
+            ("--threads 0 ./a", "1 to 63"),
+            ("--threads 64 ./a", "1 to 63"),
             ("--fast ./a", "--fast: no such option"),
         ] {
             assert!(read(line).unwrap_err().contains(why), "{line}");

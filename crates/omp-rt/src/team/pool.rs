@@ -19,7 +19,8 @@ static MAPPED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 6
 pub fn most() -> usize {
     match remote::size() {
         1 => SLOTS,
-        size => (SLOTS / size).min(polyrail_omp::area::LOCALS),
+        // the last is the leader's of ranks above 0
+        size => (SLOTS / size).min(polyrail_omp::area::LOCALS - 1),
     }
 }
 
