@@ -142,7 +142,7 @@ fn threads(all: &[Hello], host_of: &[u32]) -> usize {
         let sharing = host_of.iter().filter(|other| *other == host).count();
         hello.processors as usize / sharing
     });
-    per_rank.min().unwrap_or(1).clamp(1, LOCALS)
+    per_rank.min().unwrap_or(1).clamp(1, LOCALS - 1)
 }
 
 fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(numbers, [0, 1, 0]);
         assert_eq!(threads(&all, &numbers), 4);
         assert_eq!(threads(&[hello("a", 1), hello("a", 1)], &[0, 0]), 1, "at least one");
-        assert_eq!(threads(&[hello("a", 1000)], &[0]), LOCALS);
+        assert_eq!(threads(&[hello("a", 1000)], &[0]), LOCALS - 1);
         let same_name = [hello("a", 2), Hello { boot: "y".into(), ..hello("a", 2) }];
         assert_eq!(hosts(&same_name), [0, 1]);
     }
