@@ -1,6 +1,7 @@
 //! Whole runs: agents under both MPIs, with a program (`examples/program.rs`) that speaks with them as the runtime does.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 fn mpiexec(mpi: &str) -> Option<PathBuf> {
@@ -33,6 +34,12 @@ fn command(mpi: &str, ranks: usize, words: &[&str]) -> Command {
     command
 }
 
+/// Eight ranks on two processors leave no others their time: one whole run at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
 /// Status, standard output and what agents say.
 fn run(mpi: &str, ranks: usize, words: &[&str]) -> (Option<i32>, String, String) {
     told(command(mpi, ranks, words).output().unwrap())
@@ -51,6 +58,7 @@ const MPIS: [&str; 2] = ["mpich", "openmpi"];
 
 #[test]
 fn exchanges_bring_every_byte() {
+    let _alone = alone();
     for mpi in MPIS {
         for ranks in [1, 2, 3, 8] {
             assert_eq!(
@@ -64,6 +72,7 @@ fn exchanges_bring_every_byte() {
 
 #[test]
 fn services_serve() {
+    let _alone = alone();
     for mpi in MPIS {
         for ranks in [1, 2, 4] {
             assert_eq!(
@@ -77,6 +86,7 @@ fn services_serve() {
 
 #[test]
 fn all_processes_are_alike() {
+    let _alone = alone();
     for mpi in MPIS {
         // numbers of ranks with one digit and with two
         let (status, text, told) = run(mpi, 11, &["same"]);
@@ -93,6 +103,7 @@ fn all_processes_are_alike() {
 
 #[test]
 fn a_run_ends_as_the_program_does_and_says_why_once() {
+    let _alone = alone();
     let dies = "its part of the program was ended by signal 11 (segmentation fault)";
     for mpi in MPIS {
         for (words, status, says) in [
@@ -130,6 +141,7 @@ fn left(mark: &str) -> Vec<String> {
 
 #[test]
 fn an_agent_that_is_killed_takes_all_with_it() {
+    let _alone = alone();
     for mpi in MPIS {
         for rank in ["0", "1"] {
             // found again among all processes
@@ -148,6 +160,7 @@ fn an_agent_that_is_killed_takes_all_with_it() {
 
 #[test]
 fn busy_waiting_is_found_and_computing_is_left_alone() {
+    let _alone = alone();
     let run =
         |words: &[&str]| told(command("mpich", 2, words).env("POLYRAIL_OMP_WATCHDOG", "1").output().unwrap());
     let (status, _, told) = run(&["end", "1", "spin"]);
@@ -162,6 +175,7 @@ fn busy_waiting_is_found_and_computing_is_left_alone() {
 
 #[test]
 fn what_cannot_be_started_is_told_by_rank_0_alone() {
+    let _alone = alone();
     for mpi in MPIS {
         let mut command = command(mpi, 2, &[]);
         command.env("POLYRAIL_OMP_RT", "/nowhere/rt.so");
@@ -173,6 +187,7 @@ fn what_cannot_be_started_is_told_by_rank_0_alone() {
 
 #[test]
 fn signals_reach_the_program_and_end_the_run() {
+    let _alone = alone();
     let mut child = command("mpich", 2, &["sleep", "60"]).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     let begun = Instant::now();
