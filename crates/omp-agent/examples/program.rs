@@ -313,7 +313,11 @@ fn main() {
             }
             "spin" => {
                 let flag = AtomicU32::new(0);
-                while std::hint::black_box(&flag).load(Ordering::Relaxed) == 0 {}
+                // a loop of a few bytes, as compilers make it of `while (!flag);`, however this is built
+                // SAFETY: only reads what is there
+                unsafe {
+                    std::arch::asm!("2:", "cmp dword ptr [{}], 0", "je 2b", in(reg) flag.as_ptr());
+                }
             }
             "compute" => {
                 let begun = Instant::now();
