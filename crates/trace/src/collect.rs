@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::{Writer, kind};
 use crate::host::{self, HostBlock};
-use crate::records::pieces;
+use crate::records;
 use crate::tcp::Tcp;
 use crate::unseen::Unseen;
 
@@ -27,8 +27,6 @@ pub const PERIOD: Duration = Duration::from_millis(10);
 
 /// How often rings are looked for at the end.
 const END_ROUNDS: u32 = 64;
-/// Bytes of records that a block holds, about: what is cut off by a disk that is full loses its last block.
-const BLOCK: usize = 64 << 10;
 
 /// A thread, as in a [`THREAD`](kind::THREAD) block.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -409,9 +407,7 @@ impl Collector {
             lost = lost.max(ring.lost).saturating_add(new.min(slots));
         } else if new > 0 {
             self.tcp.learn(ring.network, &self.buffer);
-            for piece in pieces(&self.buffer, BLOCK) {
-                self.writer.block(kind::RECORDS, ring.stream, at, piece);
-            }
+            records::append(&mut self.writer, kind::RECORDS, ring.stream, at, &self.buffer);
             self.records += new;
         }
         if new > 0 {

@@ -2,6 +2,8 @@
 
 use polyrail_core::trace::{RECORD, Record};
 
+use crate::file::Writer;
+
 /// Goes through a block's payload.
 pub struct Records<'a>(&'a [u8]);
 
@@ -10,20 +12,6 @@ impl<'a> Records<'a> {
     pub fn new(payload: &'a [u8]) -> Self {
         Records(payload)
     }
-}
-
-/// A payload in pieces of about `most` bytes, none of which parts a note from its payload.
-pub fn pieces(payload: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
-    let mut rest = payload;
-    std::iter::from_fn(move || {
-        let mut records = Records::new(rest);
-        while rest.len() - records.0.len() < most && records.next().is_some() {}
-        // bytes behind the last whole record go with it
-        let whole = if records.0.len() < RECORD { rest.len() } else { rest.len() - records.0.len() };
-        let (piece, left) = rest.split_at(whole);
-        rest = left;
-        (!piece.is_empty()).then_some(piece)
-    })
 }
 
 impl<'a> Iterator for Records<'a> {
@@ -42,6 +30,28 @@ impl<'a> Iterator for Records<'a> {
         self.0 = rest;
         Some((record, &room[..(record.rest[2] as usize).min(room.len())]))
     }
+}
+
+/// Bytes of records that a block holds, about: what is cut off by a disk that is full loses its last block.
+const BLOCK: usize = 64 << 10;
+
+/// Appends records to a file, as so many blocks as they need.
+pub fn append(writer: &mut Writer, kind: u32, stream: u32, at: u64, payload: &[u8]) {
+    pieces(payload, BLOCK).for_each(|piece| writer.block(kind, stream, at, piece));
+}
+
+/// A payload in pieces of about `most` bytes, none of which parts a note from its payload.
+fn pieces(payload: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
+    let mut rest = payload;
+    std::iter::from_fn(move || {
+        let mut records = Records::new(rest);
+        while rest.len() - records.0.len() < most && records.next().is_some() {}
+        // bytes behind the last whole record go with it
+        let left = if records.0.len() < RECORD { &[] } else { records.0 };
+        let piece = &rest[..rest.len() - left.len()];
+        rest = left;
+        (!piece.is_empty()).then_some(piece)
+    })
 }
 
 #[cfg(test)]
