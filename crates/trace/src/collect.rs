@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::{Writer, kind};
 use crate::host::{self, HostBlock};
+use crate::records;
 use crate::tcp::Tcp;
 use crate::unseen::Unseen;
 
@@ -406,7 +407,7 @@ impl Collector {
             lost = lost.max(ring.lost).saturating_add(new.min(slots));
         } else if new > 0 {
             self.tcp.learn(ring.network, &self.buffer);
-            self.writer.block(kind::RECORDS, ring.stream, at, &self.buffer);
+            records::append(&mut self.writer, kind::RECORDS, ring.stream, at, &self.buffer);
             self.records += new;
         }
         if new > 0 {

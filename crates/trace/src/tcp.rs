@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use polyrail_core::trace::note;
 
-use crate::diag::{Diag, Sample, Wanted, monotonic};
+use crate::diag::{Diag, SAMPLE_BYTES, Sample, Wanted, monotonic};
 use crate::file::{Writer, kind};
 use crate::host;
 use crate::kernel::{KERNEL_BYTES, Kernel};
@@ -154,8 +154,9 @@ impl Tcp {
                 }
             }
         }
-        if !self.payload.is_empty() {
-            writer.block(kind::TCP, 0, monotonic().unwrap_or(0), &self.payload);
+        // readers take no block of more than 16 MiB, and a hundred thousand connections have more
+        for part in self.payload.chunks(SAMPLE_BYTES << 12) {
+            writer.block(kind::TCP, 0, monotonic().unwrap_or(0), part);
         }
     }
 

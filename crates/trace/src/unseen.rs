@@ -17,6 +17,7 @@ use crate::diag::monotonic;
 use crate::file::{Writer, kind};
 use crate::kernel::{Named, SyscallEvent, Syscalls};
 use crate::notes::{SocketNote, socket_payload};
+use crate::records;
 use crate::tcp::Tcp;
 
 /// Processes have numbers above those that recorders count.
@@ -107,7 +108,7 @@ impl Unseen {
         }
         let at = monotonic().unwrap_or(0);
         for (stream, buffer) in std::mem::take(&mut self.buffers) {
-            writer.block(kind::SYSCALLS, stream, at, &buffer);
+            records::append(writer, kind::SYSCALLS, stream, at, &buffer);
         }
         count
     }

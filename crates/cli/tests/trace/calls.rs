@@ -1,5 +1,7 @@
 //! Every call is counted, with its bytes, and belongs to the right sockets.
 
+use std::collections::BTreeSet;
+
 use polyrail_trace::model::{Call, Events, Kind};
 
 use super::support::{Counts, assert_same, build, program, trace, trace_with};
@@ -107,7 +109,7 @@ os.wait(); b.recv(100)
     }
     let traced = trace(&words);
     assert_eq!(traced.status, Some(0), "{}", traced.stderr);
-    let mut truth = Counts::new();
+    let (mut truth, mut to_nscd) = (Counts::new(), BTreeSet::new());
     for line in std::fs::read_to_string(log).unwrap().lines() {
         // PID NAME(...) = RESULT, or both halves of one that was interrupted
         let Some((name, result)) =
@@ -115,18 +117,17 @@ os.wait(); b.recv(100)
         else {
             continue;
         };
-        let name = if let Some(rest) = result.strip_prefix("resumed>") {
-            let _ = rest;
-            continue;
-        } else if name == "<..." {
-            result.split(' ').next().unwrap_or_default()
-        } else if result.contains("<unfinished") {
-            continue;
-        } else {
-            name
-        };
+        let pid = line.split(' ').next().unwrap_or_default();
         // the C library's own, to nscd, are not the program's: a python3 that is a script starts processes that ask for users
-        if name == "connect" && line.contains("AF_UNIX") {
+        let unix = name == "connect" && result.contains("AF_UNIX");
+        if result.contains("<unfinished") {
+            if unix {
+                to_nscd.insert(pid.to_owned());
+            }
+            continue;
+        }
+        let name = if name == "<..." { result.split(' ').next().unwrap_or_default() } else { name };
+        if unix || name == "connect" && to_nscd.remove(pid) {
             continue;
         }
         let Some((_, result)) = line.rsplit_once(" = ") else { continue };
