@@ -138,7 +138,7 @@ fn a_heap_gives_what_an_oracle_says() {
 /// What is tracked must hold the whole of every block, the word of the last one beyond its chunk included.
 #[test]
 fn the_end_of_what_was_used_is_behind_every_block() {
-    const BASE: usize = 0x6100_0000_0000;
+    const BASE: usize = 0x6080_0000_0000;
     crate::raw::reserve(BASE, BYTES);
     for bytes in (1..5000).step_by(7) {
         // SAFETY: the region is this test's.
