@@ -121,16 +121,16 @@ unsafe fn replace_unaligned(place: usize, bytes: usize, before: u64, after: u64)
 /// As [`Width::replace`]; the place is aligned to 16, as the instruction demands.
 unsafe fn replace_sixteen(place: usize, before: (u64, u64), after: (u64, u64)) -> bool {
     let equal: u64;
-    // SAFETY: the caller's; rbx is the compiler's, so it is put back
+    // SAFETY: the caller's; rbx is the compiler's, so it is put back, and neither operand may be in it
     unsafe {
         core::arch::asm!(
-            "xchg {b}, rbx",
-            "lock cmpxchg16b [{p}]",
-            "mov rbx, {b}",
+            "xchg rsi, rbx",
+            "lock cmpxchg16b [rdi]",
+            "mov rbx, rsi",
             "sete al",
             "movzx eax, al",
-            p = in(reg) place,
-            b = inout(reg) after.0 => _,
+            in("rdi") place,
+            inout("rsi") after.0 => _,
             in("rcx") after.1,
             inout("rax") before.0 => equal,
             inout("rdx") before.1 => _,
