@@ -1,17 +1,23 @@
-//! Requests to the agent through the shared mapping. See `polyrail_omp::area` for how both sides use it.
+//! Requests to the agent through the shared mapping, and exchanges: by the agent, or with other ranks of the same host directly. See `polyrail_omp::area` for how all
+//! sides use it.
 
 use core::cell::Cell;
+use core::hint::spin_loop;
 use core::slice;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::ptr::null_mut;
+use std::time::{Duration, Instant};
 
 use polyrail_omp::area::{
-    Area, DONE, Exchange, FD, FREE, HEADER, Header, Kind, LOCALS, MAGIC, Places, REQUEST, SERVER, SLOT_DATA,
-    Slot, VERSION,
+    Area, Count, DONE, Exchange, FD, FREE, HEADER, Header, Kind, LOCALS, MAGIC, Places, REQUEST, SERVER,
+    SLOT_DATA, Slot, VERSION, setting,
 };
-use polyrail_omp::layout::AREA;
+use polyrail_omp::layout::{AREA, peer};
 
-use crate::sys;
+use crate::{stats, sys};
+
+/// How long a rank looks for what another will have done soon, before it sleeps: about what sleeping and being woken cost.
+const SPIN: Duration = Duration::from_micros(100);
 
 static MAPPED: AtomicPtr<Area> = AtomicPtr::new(null_mut());
 
@@ -52,6 +58,64 @@ pub fn attach() {
         }
         MAPPED.store(area, Ordering::Release);
     }
+    if shares() {
+        (0..area().size as usize).filter(|rank| *rank != area().rank as usize).for_each(attach_peer);
+    }
+}
+
+/// Maps the file of another rank of this host, as both agents have found that it can be.
+fn attach_peer(rank: usize) {
+    let path = area().files[rank].path();
+    let bytes = places().shared();
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE);
+    // SAFETY: a path that ends with zero; an address that nobody else uses, by our layout; a descriptor of our own
+    let it = unsafe {
+        let file = sys::raw(
+            libc::SYS_open,
+            path.as_ptr() as usize,
+            (libc::O_RDWR | libc::O_CLOEXEC) as usize,
+            0,
+            0,
+            0,
+            0,
+        );
+        let at = sys::raw(
+            libc::SYS_mmap,
+            peer(rank),
+            bytes,
+            protection as usize,
+            flags as usize,
+            file as usize,
+            0,
+        );
+        if file < 0 || at != peer(rank) as isize {
+            sys::fail(format_args!(
+                "what rank {rank} shares on this host cannot be had: error {} of {} (POLYRAIL_OMP_SHM=0 does without)",
+                -file.min(at),
+                path.trim_end_matches('\0')
+            ));
+        }
+        sys::raw(libc::SYS_close, file as usize, 0, 0, 0, 0, 0);
+        area_of(rank)
+    };
+    if (it.magic, it.rank as usize, it.nonce) != (MAGIC, rank, area().nonces[rank]) {
+        sys::fail(format_args!("{} is not what rank {rank} shares", path.trim_end_matches('\0')));
+    }
+}
+
+/// Whether all ranks are on this host and see each other's mappings.
+fn shares() -> bool {
+    area().settings & setting::SHARED != 0
+}
+
+/// A rank's mapping, where files are shared.
+fn area_of(rank: usize) -> &'static Area {
+    if rank == area().rank as usize {
+        return area();
+    }
+    // SAFETY: mapped for good by `attach_peer`; what is not atomic in it is read when it does not change
+    unsafe { &*(peer(rank) as *const Area) }
 }
 
 /// What is shared with the agent; there must be one.
@@ -99,6 +163,8 @@ pub fn ask(kind: Kind, args: [u64; 6], data: &[&[u8]]) -> Answer {
         *slot.bytes.get() = bytes as u64;
     }
     slot.state.store(REQUEST, Ordering::SeqCst);
+    area().requests.fetch_add(1, Ordering::Relaxed);
+    area().asking.fetch_or(1 << index, Ordering::SeqCst);
     ring();
     while slot.state.load(Ordering::Acquire) != DONE {
         sys::wait(&slot.state, REQUEST);
@@ -112,7 +178,7 @@ pub fn ask(kind: Kind, args: [u64; 6], data: &[&[u8]]) -> Answer {
 }
 
 fn ring() {
-    let area = area();
+    let area = if shares() { area_of(0) } else { area() };
     area.doorbell.fetch_add(1, Ordering::SeqCst);
     if area.asleep.load(Ordering::SeqCst) != 0 {
         sys::wake(&area.doorbell, 1);
@@ -149,17 +215,26 @@ pub struct Said {
 impl Said {
     /// Of one rank.
     pub fn header(&self, rank: usize) -> &'static Header {
-        // SAFETY: the agent has written it, and does not before the next but one exchange
-        unsafe { &*at(places().header(self.b, rank)).cast::<Header>() }
+        // SAFETY: the agent, or the rank, has written it, and does not before the next but one exchange
+        unsafe {
+            match shares() {
+                true => &*area_of(rank).exchange[self.b].header.get(),
+                false => &*at(places().header(self.b, rank)).cast::<Header>(),
+            }
+        }
     }
 
     /// Of one rank; of this rank what it submitted.
     pub fn blob(&self, rank: usize) -> &'static [u8] {
         let places = places();
         let bytes = (self.header(rank).bytes.min(area().blob)) as usize;
-        let place = if rank == area().rank as usize { places.out(self.b) } else { places.blob(self.b, rank) };
+        let place = match rank == area().rank as usize {
+            true => at(places.out(self.b)),
+            false if shares() => (peer(rank) + places.out(self.b)) as *mut u8,
+            false => at(places.blob(self.b, rank)),
+        };
         // SAFETY: as above, and inside the mapping
-        unsafe { slice::from_raw_parts(at(place), bytes) }
+        unsafe { slice::from_raw_parts(place, bytes) }
     }
 }
 
@@ -170,9 +245,17 @@ pub fn exchange(mut header: Header) -> Said {
     let area = area();
     header.number = number;
     header.rank = area.rank;
-    let Exchange { state, header: place, .. } = &area.exchange[b];
+    let Exchange { state, sleepers, header: place } = &area.exchange[b];
     // SAFETY: free: the last exchange by this buffer is over
     unsafe { *place.get() = header };
+    if shares() {
+        state.store(number as u32, Ordering::SeqCst);
+        if sleepers.load(Ordering::SeqCst) > 0 {
+            sys::wake(state, u32::MAX);
+        }
+        wait_for_all(b, number as u32);
+        return Said { b };
+    }
     state.store(REQUEST, Ordering::SeqCst);
     ring();
     while state.load(Ordering::Acquire) != DONE {
@@ -180,6 +263,31 @@ pub fn exchange(mut header: Header) -> Said {
     }
     state.store(FREE, Ordering::Relaxed);
     Said { b }
+}
+
+/// Where files are shared: waits until all ranks have submitted exchange `number`, of which this is the low half.
+fn wait_for_all(b: usize, number: u32) {
+    let begun = Instant::now();
+    let spins = area().settings & setting::SPIN != 0;
+    for rank in 0..area().size as usize {
+        let Exchange { state, sleepers, .. } = &area_of(rank).exchange[b];
+        let mut rounds = 0_u32;
+        while state.load(Ordering::Acquire) != number {
+            rounds += 1;
+            if spins && (!rounds.is_multiple_of(64) || begun.elapsed() < SPIN) {
+                spin_loop();
+                continue;
+            }
+            sleepers.fetch_add(1, Ordering::SeqCst);
+            let now = state.load(Ordering::SeqCst);
+            if now != number {
+                sys::wait(state, now);
+            }
+            sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    area().completed.store(number, Ordering::Release);
+    stats::add(Count::Waiting, begun.elapsed().as_nanos() as u64);
 }
 
 /// Rank 0's server thread: waits for the agent's next request and answers it by `f`, which takes the question and writes the answer over it.

@@ -84,14 +84,23 @@ pub fn ensure(count: usize) {
         return;
     }
     watch_forks();
-    alloc::privately(|| {
-        let first = if remote::rank() == 0 { 1 } else { 0 };
-        (have.max(first)..count).for_each(create);
-    });
+    // number 0 is the caller
+    alloc::privately(|| (have.max(1)..count).for_each(|local| create(local, member)));
     THREADS.store(count, Relaxed);
 }
 
-fn create(local: usize) {
+/// Ranks above 0: begins the thread that works for rank 0, as number 0 of the pool.
+pub fn lead() {
+    watch_forks();
+    alloc::privately(|| create(0, leader));
+}
+
+extern "C" fn leader(_: *mut c_void) -> *mut c_void {
+    begin(0);
+    remote::work()
+}
+
+fn create(local: usize, run: extern "C" fn(*mut c_void) -> *mut c_void) {
     let (begin, end) = stack(slot(remote::rank(), local, remote::size()));
     // SAFETY: plain use of the C library; the stack is the new thread's alone.
     let failed = unsafe {
@@ -101,7 +110,7 @@ fn create(local: usize) {
         libc::pthread_attr_setstack(&mut attributes, begin as *mut c_void, end - begin - PAGE);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
         let mut thread = core::mem::zeroed::<libc::pthread_t>();
-        libc::pthread_create(&mut thread, &attributes, member, local as *mut c_void)
+        libc::pthread_create(&mut thread, &attributes, run, local as *mut c_void)
     };
     if failed != 0 {
         sys::stop(
@@ -111,9 +120,9 @@ fn create(local: usize) {
     }
 }
 
-/// A thread of the pool.
-extern "C" fn member(local: *mut c_void) -> *mut c_void {
-    let local = local as usize;
+/// What a thread of the pool begins with.
+#[inline(always)]
+fn begin(local: usize) {
     let thread = frame::thread();
     let mark = 0u8;
     if agent::attached() {
@@ -122,6 +131,12 @@ extern "C" fn member(local: *mut c_void) -> *mut c_void {
     thread.local.set(local);
     thread.pooled.set(true);
     thread.top.set(core::ptr::from_ref(&mark) as usize & !15);
+}
+
+/// A thread of the pool.
+extern "C" fn member(local: *mut c_void) -> *mut c_void {
+    let local = local as usize;
+    begin(local);
     let mut seen = 0;
     loop {
         let call = CALL.load(Acquire);
