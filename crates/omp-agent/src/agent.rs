@@ -102,7 +102,7 @@ impl Agent {
             ranks: Ranks::new(launch.host_of.clone()),
             exchanges: [0, 1].map(|b| Exchange::new(b, mapping.buffers(b))),
             mapping,
-            pace: Pace::new(rank == 0 && peers.is_empty(), mpi.size(), now),
+            pace: Pace::new(rank == 0 && peers.is_empty(), rank == 0 && !peers.is_empty(), mpi.size(), now),
             peers,
             exchanged: 0,
             control,

@@ -274,8 +274,13 @@ fn wait_for_all(b: usize, number: u32) {
         let mut rounds = 0_u32;
         while state.load(Ordering::Acquire) != number {
             rounds += 1;
-            if spins && (!rounds.is_multiple_of(64) || begun.elapsed() < SPIN) {
+            if spins && !rounds.is_multiple_of(64) {
                 spin_loop();
+                continue;
+            }
+            if spins && begun.elapsed() < SPIN {
+                // an agent may be what the other rank waits for
+                sys::pause(0);
                 continue;
             }
             sleepers.fetch_add(1, Ordering::SeqCst);
