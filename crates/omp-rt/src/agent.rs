@@ -16,8 +16,8 @@ use polyrail_omp::layout::{AREA, peer};
 
 use crate::{stats, sys};
 
-/// How long a rank looks for what another will have done soon, before it sleeps: about what sleeping and being woken cost.
-const SPIN: Duration = Duration::from_micros(100);
+/// How long who waits for others looks whether they have come, giving way to whoever can run, before it sleeps.
+pub const SPIN: Duration = Duration::from_micros(1000);
 
 static MAPPED: AtomicPtr<Area> = AtomicPtr::new(null_mut());
 
@@ -102,6 +102,11 @@ fn attach_peer(rank: usize) {
     if (it.magic, it.rank as usize, it.nonce) != (MAGIC, rank, area().nonces[rank]) {
         sys::fail(format_args!("{} is not what rank {rank} shares", path.trim_end_matches('\0')));
     }
+}
+
+/// Whether each thread of all ranks of this host has a processor; nothing without an agent.
+pub fn may_spin() -> Option<bool> {
+    attached().then(|| area().settings & setting::SPIN != 0)
 }
 
 /// Whether all ranks are on this host and see each other's mappings.
@@ -268,7 +273,7 @@ pub fn exchange(mut header: Header) -> Said {
 /// Where files are shared: waits until all ranks have submitted exchange `number`, of which this is the low half.
 fn wait_for_all(b: usize, number: u32) {
     let begun = Instant::now();
-    let spins = area().settings & setting::SPIN != 0;
+    let spins = may_spin() == Some(true);
     for rank in 0..area().size as usize {
         let Exchange { state, sleepers, .. } = &area_of(rank).exchange[b];
         let mut rounds = 0_u32;

@@ -11,7 +11,7 @@ use crate::{agent, alloc, icv, raw, remote, sys};
 /// Threads that there are, the main thread of rank 0 included.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// What the threads of the pool wait on: regions begun in the high half, local threads of the present one in the low half.
-static CALL: AtomicU32 = AtomicU32::new(0);
+static CALL: sync::Word = sync::Word::new(0);
 /// Slots whose stacks are mapped, a bit each.
 static MAPPED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
 
@@ -72,7 +72,7 @@ pub fn watch_forks() {
 /// A child of `fork` has only the thread that called it.
 extern "C" fn forked() {
     THREADS.store(0, Relaxed);
-    CALL.store(0, Relaxed);
+    CALL.reset(0);
     super::TEAM.reset();
     agent::detach();
 }
@@ -139,11 +139,11 @@ extern "C" fn member(local: *mut c_void) -> *mut c_void {
     begin(local);
     let mut seen = 0;
     loop {
-        let call = CALL.load(Acquire);
+        let call = CALL.load();
         if call != seen && local < (call & 0xffff) as usize {
             super::member(local);
         } else {
-            sync::until_not(&CALL, call);
+            CALL.until_not(call);
         }
         seen = call;
     }
@@ -151,7 +151,5 @@ extern "C" fn member(local: *mut c_void) -> *mut c_void {
 
 /// Has the threads up to `count` run the team's region.
 pub fn call(count: usize) {
-    let before = CALL.load(Relaxed);
-    CALL.store((before & 0xffff_0000).wrapping_add(1 << 16) | count as u32, Release);
-    sys::wake(&CALL, u32::MAX);
+    CALL.set((CALL.load() & 0xffff_0000).wrapping_add(1 << 16) | count as u32);
 }
