@@ -69,7 +69,8 @@ pub struct Agent {
     parent: i32,
     /// Of the program, as it was lately: when its counters are read, it has ended.
     symbols: Option<Symbols>,
-    submitted: [Instant; 2],
+    /// Since when the exchanges are under way, but rounds: in these, ranks do not wait for each other but for the network.
+    submitted: [Option<Instant>; 2],
     watchdog: Watchdog,
     others: Vec<(usize, Vec<Region>)>,
 }
@@ -107,7 +108,7 @@ impl Agent {
             glanced: now,
             parent: sys::parent(),
             symbols: None,
-            submitted: [now; 2],
+            submitted: [None; 2],
             watchdog: Watchdog {
                 after: Duration::from_secs(launch.watchdog),
                 asked: now,
@@ -186,13 +187,14 @@ impl Agent {
         for b in [0, 1] {
             let state = self.mapping.exchange_state(b).load(Ordering::Acquire);
             if state == REQUEST && !self.exchanges[b].is_busy() {
-                self.submitted[b] = Instant::now();
+                let now = Instant::now();
                 // SAFETY: the buffers are the mapping's; the program leaves them alone until the state changes
                 let submitted = unsafe { self.exchanges[b].submit(&mut self.mpi, &self.ranks) };
                 let (number, flags) = match submitted {
                     Ok(submitted) => submitted,
                     Err(error) => return self.exchange_failed(error),
                 };
+                self.submitted[b] = (flags & flag::ROUND == 0).then_some(now);
                 if self.is_first() {
                     self.server.handle_submitted(number);
                     self.ending |= flags & flag::END != 0;
@@ -246,8 +248,9 @@ impl Agent {
             }
             let waited = self.exchanges[b].waits_for_others();
             let polled = self.exchanges[b].poll(&mut self.mpi, &self.ranks);
-            if waited && !self.exchanges[b].waits_for_others() {
-                self.mapping.count_waiting(self.submitted[b].elapsed());
+            if let Some(since) = self.submitted[b].filter(|_| waited && !self.exchanges[b].waits_for_others())
+            {
+                self.mapping.count_waiting(since.elapsed());
             }
             match polled {
                 Ok(None) => {}

@@ -163,8 +163,18 @@ impl Said {
     }
 }
 
+/// An exchange that is under way.
+pub struct Submitted {
+    b: usize,
+}
+
 /// Submits what is in [`out`], and waits for all ranks.
-pub fn exchange(mut header: Header) -> Said {
+pub fn exchange(header: Header) -> Said {
+    submit(header).wait()
+}
+
+/// Submits what is in [`out`]. Of the last exchange but one nothing is needed any more.
+pub fn submit(mut header: Header) -> Submitted {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
     let b = (number & 1) as usize;
     let area = area();
@@ -175,11 +185,19 @@ pub fn exchange(mut header: Header) -> Said {
     unsafe { *place.get() = header };
     state.store(REQUEST, Ordering::SeqCst);
     ring();
-    while state.load(Ordering::Acquire) != DONE {
-        sys::wait(state, REQUEST);
+    Submitted { b }
+}
+
+impl Submitted {
+    /// Waits for all ranks.
+    pub fn wait(self) -> Said {
+        let state = &area().exchange[self.b].state;
+        while state.load(Ordering::Acquire) != DONE {
+            sys::wait(state, REQUEST);
+        }
+        state.store(FREE, Ordering::Relaxed);
+        Said { b: self.b }
     }
-    state.store(FREE, Ordering::Relaxed);
-    Said { b }
 }
 
 /// Rank 0's server thread: waits for the agent's next request and answers it by `f`, which takes the question and writes the answer over it.

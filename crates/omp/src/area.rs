@@ -16,7 +16,11 @@
 //!
 //! # Exchanges
 //! The leader (one thread at a time) fills out buffer `b`, writes its header and sets `exchange[b].state` to [`REQUEST`]. The agent sends it to all ranks, collects all
-//! ranks' headers and blobs (its own header too, its own blob not) and sets [`DONE`]. Both buffers may be under way; exchanges happen in the order of `Header::number`.
+//! ranks' headers and blobs (its own header too, its own blob not) and sets [`DONE`]. Both buffers may be under way; exchanges are submitted in the order of `Header::number`.
+//!
+//! Where a rank has more to tell than is worth one message, ranks first list their pages ([`flag::LISTED`]), then tell in rounds ([`flag::ROUND`]) until nobody has
+//! [`flag::MORE`]; the round behind that is empty. A round's blob is two, of which `words[0]` is the first one's length: pages that several ranks have listed, then
+//! this rank's own.
 
 use core::sync::atomic::AtomicU32;
 
@@ -27,7 +31,7 @@ pub const FD: i32 = 1000;
 /// First word of an area: "polyromp", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
 /// Changes with every change of what is written here: runtime and agent are of one build.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Nobody uses it.
 pub const FREE: u32 = 0;
@@ -82,7 +86,7 @@ pub enum Kind {
 
 /// Flags of a [`Header`].
 pub mod flag {
-    /// This rank has records beyond its frontier.
+    /// This rank has more to tell than this round's blob holds.
     pub const MORE: u32 = 1;
     /// This rank published or applied log entries since the last barrier; `words[0]` is its log position.
     pub const LOG: u32 = 2;
@@ -90,6 +94,10 @@ pub mod flag {
     pub const REGION: u32 = 4;
     /// Rank 0: the program has ended.
     pub const END: u32 = 8;
+    /// The blob does not hold what this rank changed, but names the pages: rounds follow.
+    pub const LISTED: u32 = 16;
+    /// A round of those that follow.
+    pub const ROUND: u32 = 32;
 }
 
 /// What each rank tells all others with each exchange.
@@ -100,8 +108,6 @@ pub struct Header {
     pub number: u64,
     /// Bytes of the blob.
     pub bytes: u64,
-    /// All records at lower addresses are in the blob (`u64::MAX`: all there are).
-    pub frontier: u64,
     /// Which point of the program this is, the same on all ranks or the program is wrong: a region's function and a count of synchronisations.
     pub place: u64,
     /// See [`flag`].
@@ -109,7 +115,7 @@ pub struct Header {
     /// The rank.
     pub rank: u32,
     /// For the runtime's use.
-    pub words: [u64; 3],
+    pub words: [u64; 4],
     /// A blob that fits. Agent and runtime both use blobs in buffers; this is the agent's own way of sending small ones.
     pub inline: [u8; INLINE],
 }

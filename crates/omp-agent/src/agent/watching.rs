@@ -23,7 +23,10 @@ impl Agent {
     /// Tells others that this rank has waited for them for long.
     pub(super) fn warn(&mut self, now: Instant) -> Result<(), End> {
         let limit = self.watchdog.after;
-        let waits = |b: &usize| self.exchanges[*b].waits_for_others() && now - self.submitted[*b] > limit;
+        let waits = |b: &usize| {
+            self.exchanges[*b].waits_for_others()
+                && self.submitted[*b].is_some_and(|since| now - since > limit)
+        };
         if limit.is_zero() || !(0..2).any(|b| waits(&b)) || now - self.watchdog.warned < limit {
             return Ok(());
         }
