@@ -94,6 +94,18 @@ def written(value: float) -> str:
     return f"{value:.4g}" if value >= 0.01 or value == 0 else f"{value:.2e}"
 
 
+# Student's t, of which 5 % lie above, by degrees of freedom.
+T95 = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746, 1.740, 1.734, 1.729)
+
+
+def interval(values: list[float]) -> float:
+    """Half the width of the mean's 90 % confidence interval; infinite for one value."""
+    if len(values) < 2:
+        return float("inf")
+    t = T95[len(values) - 2] if len(values) - 2 < len(T95) else 1.645
+    return t * statistics.stdev(values) / len(values) ** 0.5
+
+
 def size_name(size: int | None) -> str:
     if size is None:
         return ""
@@ -109,6 +121,13 @@ class Table:
 
     title: str
     columns: list[Column]
+    # Means with their 90 % confidence intervals instead of medians.
+    means: bool = False
+
+    def cell(self, values: list[float] | None) -> str:
+        if not values:
+            return "-"
+        return f"{statistics.mean(values):.3f} ±{interval(values):.3f}" if self.means else written(statistics.median(values))
 
     def rows(self) -> list[tuple[Figure, int | None]]:
         keys = dict.fromkeys(key for column in self.columns for key in column.values)
@@ -137,8 +156,8 @@ class Table:
         shown = [column for column in self.columns if column.values]
         counts = [len(values) for column in shown for values in column.values.values()]
         if shown:
-            print(f"\n{self.title}, medians of {min(counts)}" + ("" if min(counts) == max(counts) else f" to {max(counts)}"))
-            width = max([14] + [len(column.name) + 2 for column in shown])
+            print(f"\n{self.title}, {'means and 90 % intervals' if self.means else 'medians'} of {min(counts)}" + ("" if min(counts) == max(counts) else f" to {max(counts)}"))
+            width = max([18 if self.means else 14] + [len(column.name) + 2 for column in shown])
             compared = any(self.ratio(key) is not None for key in self.rows())
             ours = next((column for column in shown if column.ours), None)
             limited = ours is not None and any(self.share(ours, key) is not None for key in self.rows())
@@ -153,8 +172,7 @@ class Table:
                 before = figure
                 cells = ""
                 for column in shown:
-                    values = column.values.get(key)
-                    cells += f"{written(statistics.median(values)) if values else '-':>{width}}"
+                    cells += f"{self.cell(column.values.get(key)):>{width}}"
                 ratio = self.ratio(key)
                 share = self.share(ours, key) if ours else None
                 cells += f"{ratio:>14.2f}x" if ratio is not None else " " * 15 if share is not None else ""
@@ -170,7 +188,7 @@ class Table:
                     print(f"  failed: {column.name}, {part}: {why}")
 
 
-COLUMNS = ["table", "figure", "unit", "size_bytes", "series", "median", "min", "max", "rounds"]
+COLUMNS = ["table", "figure", "unit", "size_bytes", "series", "median", "min", "max", "mean", "half_of_90_percent_interval", "rounds"]
 COLUMNS += ["times_as_good_as_best_peer", "of_line_rate"]
 
 
@@ -190,7 +208,7 @@ def save(name: str, tables: list[Table]) -> Path:
                         share = table.share(column, key)
                         writer.writerow(
                             [table.title, figure.name, figure.unit, size if size is not None else "", column.name]
-                            + [f"{value:.6g}" for value in (statistics.median(values), min(values), max(values))]
+                            + [f"{value:.6g}" for value in (statistics.median(values), min(values), max(values), statistics.mean(values), interval(values))]
                             + [len(values), *(f"{part:.4f}" if part is not None else "" for part in (ratio, share))]
                         )
     return file

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import tempfile
 from pathlib import Path
 
 from . import mpi
 from .figures import Column, Failed, Figure, Parts, Sample, Table, alternate
-from .programs import POLYRAIL, ROOT, alone
+from .programs import POLYRAIL, ROOT, alone, provider_missing
 
-# Two hosts, as in the experiment of 2015, and a faster network.
+# The network of the experiment of 2015, and a faster one; hosts.
 RAILS = ("100", "1000")
+HOSTS = (2, 3)
 SIZES = (1000, 2000, 3000)
+# What exchanges are measured with.
+KILOBYTES = (0, 64, 1024, 16 << 10, 64 << 10)
 REGIONS = (
     ("nothing written, 1 MB resident", ["1", "1000"]),
     ("nothing written, 1000 MB resident", ["1000", "1000"]),
@@ -33,10 +39,11 @@ def build(source: Path, *flags: str) -> Path:
     return program
 
 
-def spread(launch: list[str], words: list[str | Path], limit: float = 300):
+def spread(launch: list[str], words: list[str | Path], limit: float = 300, options: list[str] = []):
     """An OpenMP program with one thread on each rank."""
     mpiexec = ROOT / ".venv/mpich/bin/mpiexec"
-    return alone([POLYRAIL, "omp", "--mpiexec", mpiexec, "-t", "1", *launch, "--", *words], mpi.OPEN_MPI_ROOT, limit=limit)
+    before = [POLYRAIL, "omp", "--mpiexec", mpiexec, "-t", "1", *options]
+    return alone([*before, *launch, "--", *words], mpi.OPEN_MPI_ROOT, limit=limit)
 
 
 def regions(rounds: int) -> list[Table]:
@@ -61,38 +68,111 @@ def regions(rounds: int) -> list[Table]:
     return [table]
 
 
+def over(hosts: int) -> list[str]:
+    """mpiexec's words for a rank on each host of scripts/lab."""
+    names, ssh = os.environ["POLYRAIL_LAB_HOSTS"].replace(" ", ","), os.environ["POLYRAIL_LAB_SSH"]
+    return ["-n", str(hosts), "-hosts", names, "-ppn", "1", "-iface", "ctl", "-launcher", "ssh", "-launcher-exec", ssh]
+
+
+PRODUCT = Figure("product, all of it", "s", True)
+PHASES = [Figure(f"of it: {name}", "s", True) for name in ("initialisation (sending)", "computing", "update (collecting)")]
+
+
+def phases(file: Path) -> list[float]:
+    """What rank 0 says of all regions: their begin, the program's own work, the rest."""
+    spent = [0.0, 0.0, 0.0]
+    for region in json.loads(file.read_text())["regions"]:
+        of = {name: value / 1e9 for name, value in region["ranks"][0].items()}
+        told = of["finding_ns"] + of["encoding_ns"] + of["exchanging_ns"] + of["applying_ns"] - of["beginning_ns"]
+        for i, part in enumerate((of["beginning_ns"], of["whole_ns"] - told, told)):
+            spent[i] += part
+    return spent
+
+
 def product(rounds: int, rail: str) -> list[Table]:
-    """Inside scripts/lab: one rank on each of two hosts. Both must find the same bits."""
+    """Inside scripts/lab: one rank on each host. All must find the same bits."""
     openmp, by_hand = build(ROOT / "examples/omp/matmul.c"), mpi.build("mpich", ROOT / "bench/measure/matmul_mpi.c")
     alone([ROOT / ".venv/mpich/bin/mpicc", "-std=c11", "-O3", "-march=native", "-o", by_hand, ROOT / "bench/measure/matmul_mpi.c"])
-    launch = mpi.launch("mpich", 2, "two")
+    hosts = len(os.environ["POLYRAIL_LAB_HOSTS"].split())
+    launch = over(hosts)
     sums: dict[int, set[str]] = {}
 
-    def read(output, size: int) -> Sample:
-        found = re.search(r"initialization ([\d.]+) s, product ([\d.]+) s.*checksum (\w+)", output.text)
+    def read(output, size: int, spent: list[float]) -> Sample:
+        found = re.search(r"product ([\d.]+) s.*checksum (\w+)", output.text)
         if not found:
             raise Failed(output.reason())
-        sums.setdefault(size, set()).add(found[3])
+        sums.setdefault(size, set()).add(found[2])
         if len(sums[size]) > 1:
             raise Failed(f"products of {size} differ: {sums[size]}")
-        sample: Sample = {(Figure("product, exchange included", "s", True), size): float(found[2])}
         if parts := re.search(r"sending ([\d.]+), computing ([\d.]+), collecting ([\d.]+)", output.text):
-            sample[Figure("of it: sending", "s", True), size] = float(parts[1])
-            sample[Figure("of it: computing", "s", True), size] = float(parts[2])
-            sample[Figure("of it: collecting", "s", True), size] = float(parts[3])
-        return sample
+            spent = [float(part) for part in parts.groups()]
+        return {(PRODUCT, size): float(found[1]), **{(figure, size): value for figure, value in zip(PHASES, spent)}}
+
+    def ours(size: int) -> Sample:
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            output = spread([*launch], [openmp, str(size)], options=["--json", file.name])
+            return read(output, size, phases(Path(file.name)) if output.status == 0 else [])
+
+    def hand(size: int) -> Sample:
+        return read(alone([POLYRAIL, "run", *launch, "--", by_hand, str(size)], limit=300), size, [])
+
+    def here(size: int) -> Sample:
+        return read(alone([openmp, str(size)], {"OMP_NUM_THREADS": str(hosts)}, limit=300), size, [])
 
     def parts(run) -> Parts:
-        return {str(size): lambda size=size: read(run(size), size) for size in SIZES}
-
-    def hand(size: int):
-        return alone([POLYRAIL, "run", *launch, "--", by_hand, str(size)], limit=300)
+        return {str(size): lambda size=size: run(size) for size in SIZES}
 
     columns = [
-        Column("polyrail omp", parts(lambda size: spread(launch, [openmp, str(size)])), missing(), ours=True),
-        Column("MPI by hand", parts(hand), missing()),
+        Column("polyrail omp", parts(ours), missing(), ours=True),
+        Column("MPI by hand", parts(hand), provider_missing()),
+        # what one machine with these processors does is no peer
+        Column(f"libgomp, {hosts} threads", parts(here), limit=True),
     ]
     alternate(columns, rounds)
-    table = Table(f"The product of two matrices on two hosts, one rank each, rail of {rail} Mb/s", columns)
+    table = Table(f"The product of two matrices on {hosts} hosts, one rank each, rail of {rail} Mb/s", columns, means=True)
     table.show()
     return [table]
+
+
+def exchanges(rounds: int, launches: list[tuple[str, int, list[str]]]) -> list[Table]:
+    """What an exchange costs by ranks and bytes, and the line through it: seconds = latency + bytes / bandwidth."""
+    program = build(ROOT / "bench/omp_exchange.c")
+    tables = []
+    for what, words in (("all ranks write", []), ("rank 0 alone writes, serially", ["serial"])):
+        figure = Figure(what, "s", True)
+
+        def measure(launch: list[str], kilobytes: int) -> Sample:
+            repetitions = max(3, min(200, 100_000 // (kilobytes + 1)))
+            output = spread(launch, [program, str(kilobytes), str(repetitions), *words])
+            if found := re.search(r"median ([\d.]+) s", output.text):
+                return {(figure, kilobytes << 10): float(found[1])}
+            raise Failed(output.reason())
+
+        columns = [
+            Column(name, {str(size): lambda launch=launch, size=size: measure(launch, size) for size in KILOBYTES}, missing())
+            for name, _, launch in launches
+        ]
+        alternate(columns, rounds)
+        tables.append(Table(f"An exchange, {what}", columns))
+        tables[-1].show()
+        for column in columns:
+            latency, bandwidth = line({size: min(values) for (_, size), values in column.values.items()})
+            print(f"  {column.name}: {latency * 1e6:.0f} us + bytes / {bandwidth / 1e6:.0f} MB/s")
+    return tables
+
+
+def line(seconds: dict[int, float]) -> tuple[float, float]:
+    """Latency and bandwidth: the least exchange, and what the two largest differ by."""
+    if len(seconds) < 3:
+        return float("nan"), float("nan")
+    *_, small, large = sorted(seconds)
+    return seconds[min(seconds)], (large - small) / max(seconds[large] - seconds[small], 1e-9)
+
+
+def one_host(rounds: int) -> list[Table]:
+    return exchanges(rounds, [(f"{n} ranks", n, ["-n", str(n)]) for n in (2, 4, 8)])
+
+
+def several_hosts(rounds: int) -> list[Table]:
+    hosts = len(os.environ["POLYRAIL_LAB_HOSTS"].split())
+    return exchanges(rounds, [(f"{hosts} hosts", hosts, over(hosts))])

@@ -99,7 +99,7 @@ impl Program {
             (*header).number = number;
             (*header).bytes = bytes as u64;
             (*header).flags = flags;
-            (*header).frontier = 7 * number + self.rank() as u64;
+            (*header).words[0] = 7 * number + self.rank() as u64;
         }
         exchange.state.store(REQUEST, Ordering::SeqCst);
         self.ring();
@@ -129,7 +129,7 @@ impl Program {
             // SAFETY: inside the mapping, as both sides lay it out; this side's turn
             let header = unsafe { &*self.base.add(self.places.header(b, rank)).cast::<Header>() };
             assert_eq!((header.number, header.rank as usize), (number, rank));
-            assert_eq!((header.bytes as usize, header.frontier), (sizes(rank), 7 * number + rank as u64));
+            assert_eq!((header.bytes as usize, header.words[0]), (sizes(rank), 7 * number + rank as u64));
             if rank != self.rank() {
                 // SAFETY: inside the mapping, as both sides lay it out; this side's turn
                 let at = unsafe { self.base.add(self.places.blob(b, rank)) };

@@ -73,7 +73,8 @@ pub struct Agent {
     symbols: Option<Symbols>,
     counts: bool,
     glances: u64,
-    submitted: [Instant; 2],
+    /// Since when the exchanges are under way, but rounds: in these, ranks do not wait for each other but for the network.
+    submitted: [Option<Instant>; 2],
     watchdog: Watchdog,
     others: Vec<(usize, Vec<Region>)>,
 }
@@ -119,7 +120,7 @@ impl Agent {
             symbols: None,
             counts: rank == 0 && launch.settings & setting::STATS != 0,
             glances: 0,
-            submitted: [now; 2],
+            submitted: [None; 2],
             watchdog: Watchdog {
                 after: Duration::from_secs(launch.watchdog),
                 asked: now,
@@ -213,13 +214,14 @@ impl Agent {
         for b in [0, 1] {
             let state = self.mapping.exchange_state(b).load(Ordering::Acquire);
             if state == REQUEST && !self.exchanges[b].is_busy() {
-                self.submitted[b] = Instant::now();
+                let now = Instant::now();
                 // SAFETY: the buffers are the mapping's; the program leaves them alone until the state changes
                 let submitted = unsafe { self.exchanges[b].submit(&mut self.mpi, &self.ranks) };
-                let number = match submitted {
-                    Ok(number) => number,
+                let (number, flags) = match submitted {
+                    Ok(submitted) => submitted,
                     Err(error) => return self.exchange_failed(error),
                 };
+                self.submitted[b] = (flags & flag::ROUND == 0).then_some(now);
                 if self.is_first() {
                     self.server.handle_submitted(number);
                 }
@@ -300,8 +302,9 @@ impl Agent {
             }
             let waited = self.exchanges[b].waits_for_others();
             let polled = self.exchanges[b].poll(&mut self.mpi, &self.ranks);
-            if waited && !self.exchanges[b].waits_for_others() {
-                self.mapping.count_waiting(self.submitted[b].elapsed());
+            if let Some(since) = self.submitted[b].filter(|_| waited && !self.exchanges[b].waits_for_others())
+            {
+                self.mapping.count_waiting(since.elapsed());
             }
             match polled {
                 Ok(None) => {}

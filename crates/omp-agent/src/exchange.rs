@@ -108,7 +108,7 @@ impl<R> Exchange<R> {
         }
     }
 
-    /// Begins the exchange that the program has submitted; gives its number.
+    /// Begins the exchange that the program has submitted; gives its number and flags.
     ///
     /// # Safety
     /// The buffers are valid, and the program leaves them alone until [`poll`](Self::poll) has given an outcome.
@@ -116,13 +116,13 @@ impl<R> Exchange<R> {
         &mut self,
         net: &mut N,
         ranks: &Ranks,
-    ) -> Result<u64, Error<N::Error>> {
+    ) -> Result<(u64, u32), Error<N::Error>> {
         let me = net.rank();
         // SAFETY: as promised to this function
-        let (number, bytes) = unsafe {
+        let (number, bytes, flags) = unsafe {
             let header = self.buffers.header;
             (*header).rank = me as u32;
-            ((*header).number, (*header).bytes)
+            ((*header).number, (*header).bytes, (*header).flags)
         };
         if bytes > self.buffers.limit as u64 {
             return Err(Error::Header(format!("a blob of {bytes} bytes, {} at most", self.buffers.limit)));
@@ -142,7 +142,7 @@ impl<R> Exchange<R> {
         // SAFETY: headers are written by this exchange alone
         let spread = unsafe { Spread::start(net, ranks.headers, &blocks, &ranks.order, self.tags.0)? };
         self.step = Step::Headers(spread);
-        Ok(number)
+        Ok((number, flags))
     }
 
     fn header_of(&self, rank: usize) -> *mut u8 {

@@ -125,13 +125,13 @@ impl Mapping {
         }
     }
 
-    /// Low halves of the last exchange's number that the program has submitted, and of the last that it has the whole of, where files are shared.
+    /// Low halves of the last exchange's number that the program has submitted, and of the last that it has read, where files are shared.
     pub fn exchanged(&self) -> (u32, u32) {
         let states = [0, 1].map(|b| self.exchange_state(b).load(Ordering::Acquire));
         // SAFETY: an atomic in a mapping that stays
-        let completed = unsafe { &(*self.area()).completed }.load(Ordering::Acquire);
+        let read = unsafe { &(*self.area()).read }.load(Ordering::Acquire);
         let later = if states[1].wrapping_sub(states[0]).cast_signed() > 0 { states[1] } else { states[0] };
-        (later, completed)
+        (later, read)
     }
 
     /// Requests so far.

@@ -169,34 +169,94 @@ impl Report {
             return text + "no parallel regions were shared with other ranks\n";
         }
         text += "    times  seconds  compute    begin     find   encode     wait transfer    apply    locks  sent MB  syncs  region\n";
-        for line in &self.lines {
-            let time = |count| line.seconds(count);
-            let transfer = time(Count::Exchanging) - time(Count::Waiting);
-            let locks = time(Count::TokenTime) + time(Count::AtomicTime) + time(Count::ChunkTime);
-            let own = [Count::Finding, Count::Encoding, Count::Exchanging, Count::Applying].map(time);
-            let begin = line.of(0, Count::Beginning) as f64 / 1e9;
-            // a region's begin is counted with its finding, encoding and so on, too, but is not part of its time
-            let compute =
-                time(Count::Whole) - (own.iter().sum::<f64>() - begin) - locks / self.threads as f64;
-            let _ = writeln!(
-                text,
-                "{:>9} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.1} {:>6}  {}",
-                line.of(0, Count::Regions),
-                time(Count::Whole) + begin,
-                compute.max(0.0),
-                begin,
-                own[0],
-                own[1],
-                time(Count::Waiting),
-                transfer.max(0.0),
-                own[3],
-                locks,
-                line.sum(Count::BytesOut) as f64 / 1e6,
-                line.of(0, Count::Exchanges),
-                line.name,
-            );
+        let spent: Vec<Spent> = self.lines.iter().map(|line| Spent::of(line, self.threads)).collect();
+        for (line, spent) in self.lines.iter().zip(&spent) {
+            let _ =
+                write!(text, "{:>9} {:>8.3} {:>8.3}", line.of(0, Count::Regions), spent.whole, spent.compute);
+            for seconds in spent.on {
+                let _ = write!(text, " {seconds:>8.3}");
+            }
+            let (megabytes, syncs) = (line.sum(Count::BytesOut) as f64 / 1e6, line.of(0, Count::Exchanges));
+            let _ = writeln!(text, " {megabytes:>8.1} {syncs:>6}  {}", line.name);
+        }
+        for (line, spent) in self.lines.iter().zip(&spent) {
+            text += &spent.hint(&line.name, self.hosts.len(), self.threads).unwrap_or_default();
         }
         text
+    }
+}
+
+/// What a region's time may go to besides its own work, and what to try if most of it does.
+const ON: [(&str, &str); 7] = [
+    ("begin", "serial code wrote much that regions then need: write it in a parallel region, or less of it"),
+    (
+        "find",
+        "much memory is looked through for changes at each synchronisation: fewer barriers (nowait), fewer and longer regions",
+    ),
+    (
+        "encode",
+        "it writes much for what it computes: temporaries as private variables, fewer barriers (nowait)",
+    ),
+    (
+        "wait",
+        "ranks come to barriers at different times: another schedule, fewer barriers (nowait), hosts that are alike",
+    ),
+    (
+        "transfer",
+        "the network carries each written byte to every rank: fewer ranks, temporaries as private variables, a faster network",
+    ),
+    ("apply", "every rank takes over what all others wrote: fewer ranks, temporaries as private variables"),
+    (
+        "locks",
+        "threads ask rank 0 each time: reductions instead of critical sections and atomics, larger chunks",
+    ),
+];
+/// Regions that cost less than so many seconds are not worth a word.
+const WORTH: f64 = 0.01;
+
+/// Seconds of the mean rank.
+struct Spent {
+    whole: f64,
+    compute: f64,
+    /// In the order of [`ON`].
+    on: [f64; ON.len()],
+}
+
+impl Spent {
+    fn of(line: &Line, threads: usize) -> Self {
+        let time = |count| line.seconds(count);
+        let locks = time(Count::TokenTime) + time(Count::AtomicTime) + time(Count::ChunkTime);
+        let exchanges = [Count::Finding, Count::Encoding, Count::Exchanging, Count::Applying].map(time);
+        let [find, encode, exchanging, apply] = exchanges;
+        let wait = time(Count::Waiting);
+        let begin = line.of(0, Count::Beginning) as f64 / 1e9;
+        // a region's begin is counted with its finding, encoding and so on, too, but is not part of its time
+        let compute = time(Count::Whole) - (exchanges.iter().sum::<f64>() - begin) - locks / threads as f64;
+        Self {
+            whole: time(Count::Whole) + begin,
+            compute: compute.max(0.0),
+            on: [begin, find, encode, wait, (exchanging - wait).max(0.0), apply, locks],
+        }
+    }
+    /// What to try if one rank alone would have been faster.
+    fn hint(&self, name: &str, ranks: usize, threads: usize) -> Option<String> {
+        let alone = self.compute * ranks as f64;
+        if self.whole < alone.max(WORTH) || ranks < 2 {
+            return None;
+        }
+        let mut on = self.on;
+        // threads wait for locks at the same time
+        on[ON.len() - 1] /= threads as f64;
+        // the begin's own finding, encoding and so on are in the others, too
+        let most = if on[0] > (self.whole - self.compute) / 2.0 {
+            0
+        } else {
+            (1..ON.len()).max_by(|a, b| on[*a].total_cmp(&on[*b]))?
+        };
+        let ((what, hint), whole) = (ON[most], self.whole);
+        Some(format!(
+            "  {name}: {whole:.3} s, about {alone:.3} s on one rank alone. Most is {what}: {hint}\n"
+        ))
     }
 }
 
@@ -267,6 +327,27 @@ mod tests {
         let json = report.json();
         assert_eq!(json["regions"][0]["ranks"][1]["whole_ns"], 2 * second);
         assert_eq!(json["threads_per_rank"], 2);
+    }
+
+    #[test]
+    fn a_region_that_costs_more_than_it_gains_gets_a_hint() {
+        let spent = |whole, compute, begin, transfer| Spent {
+            whole,
+            compute,
+            on: [begin, 0.1, 0.0, 0.1, transfer, 0.2, 0.0],
+        };
+        assert_eq!(spent(3.0, 2.0, 0.0, 0.6).hint("f", 2, 1), None, "4 s on one rank");
+        assert_eq!(spent(0.009, 0.0, 0.0, 0.0).hint("f", 2, 1), None, "not worth a word");
+        let hint = spent(5.0, 2.0, 1.0, 2.6).hint("f at a.c:3", 2, 1).unwrap();
+        assert!(
+            hint.starts_with("  f at a.c:3: 5.000 s, about 4.000 s on one rank alone. Most is transfer: "),
+            "{hint}"
+        );
+        let hint = spent(5.0, 2.0, 2.0, 2.6).hint("f", 2, 1).unwrap();
+        assert!(hint.contains("Most is begin"), "{hint}");
+        let locks = Spent { whole: 5.0, compute: 0.5, on: [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 6.0] };
+        assert!(locks.hint("f", 4, 2).unwrap().contains("Most is locks"));
+        assert!(locks.hint("f", 4, 8).unwrap().contains("Most is wait"));
     }
 
     #[test]

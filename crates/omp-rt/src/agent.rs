@@ -4,13 +4,13 @@
 use core::cell::Cell;
 use core::hint::spin_loop;
 use core::slice;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use polyrail_omp::area::{
     Area, Count, DONE, Exchange, FD, FREE, HEADER, Header, Kind, LOCALS, MAGIC, Places, REQUEST, SERVER,
-    SLOT_DATA, Slot, VERSION, setting,
+    SLOT_DATA, Slot, VERSION, flag, setting,
 };
 use polyrail_omp::layout::{AREA, peer};
 
@@ -207,14 +207,51 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// The out buffer of the next exchange. One thread at a time may exchange.
 #[allow(clippy::mut_from_ref, reason = "the buffer is in the mapping, and belongs to who exchanges")]
 pub fn out() -> &'static mut [u8] {
-    let b = ((NUMBER.load(Ordering::Relaxed) + 1) & 1) as usize;
+    let next = NUMBER.load(Ordering::Relaxed) + 1;
+    let b = (next & 1) as usize;
+    wait_for_readers(next.saturating_sub(2));
     // SAFETY: the buffer is the exchanging thread's until it submits, and after the exchange again
     unsafe { slice::from_raw_parts_mut(at(places().out(b)), area().blob as usize) }
 }
 
-/// What all ranks said in one exchange.
+/// Bytes that a blob may have.
+pub fn blob() -> usize {
+    area().blob as usize
+}
+
+/// What all ranks said in one exchange. Its bytes stay where they are until it is dropped.
 pub struct Said {
     b: usize,
+    number: u32,
+}
+
+impl Drop for Said {
+    fn drop(&mut self) {
+        if shares() {
+            let Area { read, read_sleepers, .. } = area();
+            tell(read, read_sleepers, self.number);
+        }
+    }
+}
+
+/// Sets a number that other ranks may sleep on.
+fn tell(word: &AtomicU32, sleepers: &AtomicU32, number: u32) {
+    word.store(number, Ordering::SeqCst);
+    if sleepers.load(Ordering::SeqCst) > 0 {
+        sys::wake(word, u32::MAX);
+    }
+}
+
+/// Where files are shared: waits until all others have read exchange `number`, so that its buffer and header can be used again.
+fn wait_for_readers(number: u64) {
+    if number == 0 || !shares() {
+        return;
+    }
+    let begun = Instant::now();
+    for rank in (0..area().size as usize).filter(|rank| *rank != area().rank as usize) {
+        let Area { read, read_sleepers, .. } = area_of(rank);
+        wait_for(read, read_sleepers, begun, |read| read.wrapping_sub(number as u32).cast_signed() >= 0);
+    }
 }
 
 impl Said {
@@ -243,61 +280,82 @@ impl Said {
     }
 }
 
+/// An exchange that is under way.
+pub struct Submitted {
+    b: usize,
+    number: u32,
+    is_round: bool,
+}
+
 /// Submits what is in [`out`], and waits for all ranks.
-pub fn exchange(mut header: Header) -> Said {
+pub fn exchange(header: Header) -> Said {
+    submit(header).wait()
+}
+
+/// Submits what is in [`out`]. What was said in the last exchange but one has been dropped.
+pub fn submit(mut header: Header) -> Submitted {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
     let b = (number & 1) as usize;
     let area = area();
     header.number = number;
     header.rank = area.rank;
     let Exchange { state, sleepers, header: place } = &area.exchange[b];
+    wait_for_readers(number.saturating_sub(2));
     // SAFETY: free: the last exchange by this buffer is over
     unsafe { *place.get() = header };
     if shares() {
-        state.store(number as u32, Ordering::SeqCst);
-        if sleepers.load(Ordering::SeqCst) > 0 {
-            sys::wake(state, u32::MAX);
-        }
-        wait_for_all(b, number as u32);
-        return Said { b };
+        tell(state, sleepers, number as u32);
+    } else {
+        state.store(REQUEST, Ordering::SeqCst);
+        ring();
     }
-    state.store(REQUEST, Ordering::SeqCst);
-    ring();
-    while state.load(Ordering::Acquire) != DONE {
-        sys::wait(state, REQUEST);
-    }
-    state.store(FREE, Ordering::Relaxed);
-    Said { b }
+    Submitted { b, number: number as u32, is_round: header.flags & flag::ROUND != 0 }
 }
 
-/// Where files are shared: waits until all ranks have submitted exchange `number`, of which this is the low half.
-fn wait_for_all(b: usize, number: u32) {
-    let begun = Instant::now();
+impl Submitted {
+    /// Waits for all ranks.
+    pub fn wait(self) -> Said {
+        let Self { b, number, is_round } = self;
+        if shares() {
+            let begun = Instant::now();
+            for rank in (0..area().size as usize).filter(|rank| *rank != area().rank as usize) {
+                let Exchange { state, sleepers, .. } = &area_of(rank).exchange[b];
+                wait_for(state, sleepers, begun, |submitted| submitted == number);
+            }
+            if !is_round {
+                stats::add(Count::Waiting, begun.elapsed().as_nanos() as u64);
+            }
+        } else {
+            let state = &area().exchange[b].state;
+            while state.load(Ordering::Acquire) != DONE {
+                sys::wait(state, REQUEST);
+            }
+            state.store(FREE, Ordering::Relaxed);
+        }
+        Said { b, number }
+    }
+}
+
+/// Waits for another rank to set a number that is `good`; `begun`: since when.
+fn wait_for(word: &AtomicU32, sleepers: &AtomicU32, begun: Instant, good: impl Fn(u32) -> bool) {
     let spins = may_spin() == Some(true);
-    for rank in 0..area().size as usize {
-        let Exchange { state, sleepers, .. } = &area_of(rank).exchange[b];
-        let mut rounds = 0_u32;
-        while state.load(Ordering::Acquire) != number {
-            rounds += 1;
-            if spins && !rounds.is_multiple_of(64) {
-                spin_loop();
-                continue;
-            }
-            if spins && begun.elapsed() < SPIN {
-                // an agent may be what the other rank waits for
-                sys::pause(0);
-                continue;
-            }
+    let mut rounds = 0_u32;
+    while !good(word.load(Ordering::Acquire)) {
+        rounds += 1;
+        if spins && !rounds.is_multiple_of(64) {
+            spin_loop();
+        } else if spins && begun.elapsed() < SPIN {
+            // an agent may be what the other rank waits for
+            sys::pause(0);
+        } else {
             sleepers.fetch_add(1, Ordering::SeqCst);
-            let now = state.load(Ordering::SeqCst);
-            if now != number {
-                sys::wait(state, now);
+            let now = word.load(Ordering::SeqCst);
+            if !good(now) {
+                sys::wait(word, now);
             }
             sleepers.fetch_sub(1, Ordering::SeqCst);
         }
     }
-    area().completed.store(number, Ordering::Release);
-    stats::add(Count::Waiting, begun.elapsed().as_nanos() as u64);
 }
 
 /// Rank 0's server thread: waits for the agent's next request and answers it by `f`, which takes the question and writes the answer over it.

@@ -1,6 +1,8 @@
 //! What a team needs of other ranks. With one rank everything here is local and returns at once.
 //!
-//! An exchange makes all memories equal ([`synchronize`]). Between exchanges, tokens carry a log of what their holders changed ([`lock`], [`unlock`]).
+//! An exchange makes all memories equal ([`synchronize`]), a large one in rounds (`rounds`). Between exchanges, tokens carry a log of what their holders changed ([`lock`], [`unlock`]).
+
+mod rounds;
 
 use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -190,7 +192,10 @@ unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
     unsafe { (at as *mut u8).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
 }
 
-/// All ranks' changes to all ranks, in as many rounds as buffers take. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
+/// Up to so many bytes are told at once.
+const ONE_MESSAGE: usize = 1 << 20;
+
+/// All ranks' changes to all ranks. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
 fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
     let (rank, size) = (rank(), size());
     let mut first = true;
@@ -215,22 +220,15 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
                 start += part.len();
             }
         }
-        let encoded = track::encode(&mut out[start..]);
-        let mut header = Header {
-            number: 0,
-            bytes: (start + encoded.bytes) as u64,
-            frontier: encoded.frontier,
-            place,
-            flags: if first { flags } else { 0 },
-            rank: 0,
-            words: [start as u64, 0, 0],
-            inline: [0; INLINE],
-        };
+        let room = out.len().min(start + ONE_MESSAGE);
+        let encoded = track::encode(&mut out[start..room]);
+        let bytes = start + encoded.unwrap_or_else(|| track::list(&mut out[start..], rounds::listed(size)));
+        let mut header = header(place, bytes, start, if first { flags } else { 0 });
         if LOGGED.load(Ordering::Relaxed) {
             header.flags |= flag::LOG;
         }
-        if encoded.frontier != u64::MAX {
-            header.flags |= flag::MORE;
+        if encoded.is_none() {
+            header.flags |= flag::LISTED;
         }
         stats::add(Count::Exchanges, 1);
         stats::add(Count::Pages, track::pending() as u64);
@@ -252,22 +250,31 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
             LOGGED.store(false, Ordering::Relaxed);
             continue;
         }
-        let frontier = headers().map(|header| header.frontier).min().unwrap_or(u64::MAX);
         let mut blobs: Vec<&[u8]> = (0..size).map(|rank| said.blob(rank)).collect();
         blobs[0] = &blobs[0][told_bytes..];
-        // SAFETY: all threads of the team wait
-        if let Err(conflict) = unsafe { track::merge(&blobs, rank, frontier) } {
+        count_in(&said);
+        let merged = if headers().any(|header| header.flags & flag::LISTED != 0) {
+            rounds::exchange(place, said, &blobs, &mut clock)
+        } else {
+            // SAFETY: all threads of the team wait
+            unsafe { track::merge(&blobs, rank) }
+        };
+        if let Err(conflict) = merged {
             conflicting(&conflict, "at a barrier, or the end of a region");
         }
-        stats::add(
-            Count::BytesIn,
-            (0..size).filter(|other| *other != rank).map(|other| blobs[other].len() as u64).sum(),
-        );
         clock.lap(Count::Applying);
-        if frontier == u64::MAX {
-            break;
-        }
+        break;
     }
+}
+
+fn header(place: u64, bytes: usize, first: usize, flags: u32) -> Header {
+    let words = [first as u64, 0, 0, 0];
+    Header { number: 0, bytes: bytes as u64, place, flags, rank: 0, words, inline: [0; INLINE] }
+}
+
+fn count_in(said: &Said) {
+    let others = (0..size()).filter(|other| *other != rank());
+    stats::add(Count::BytesIn, others.map(|other| said.blob(other).len() as u64).sum());
 }
 
 /// All ranks must be at the same point of the program.

@@ -5,6 +5,7 @@
 
 mod apply;
 mod areas;
+mod bulk;
 mod hot;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use polyrail_omp::merge::{Conflict, Twins};
 use crate::alloc;
 use crate::raw::{self, Lock};
 use areas::{Areas, Kind};
+pub use bulk::Bulk;
 use hot::Hot;
 use watch::{Pages, Watch};
 
@@ -84,24 +86,35 @@ pub fn pending() -> usize {
     with(|state| state.pending.count()).unwrap_or(0)
 }
 
-/// Encodes differences of pending pages from their twins, in order of addresses, as far as `out` has room (at least two pages' worth). Changes nothing.
-pub fn encode(out: &mut [u8]) -> Encoded {
-    with(|state| state.encode(0, out)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })
+/// Encodes differences of pending pages from their twins, in order of addresses; nothing if `out` has no room for all. Changes nothing.
+pub fn encode(out: &mut [u8]) -> Option<usize> {
+    let encoded = with(|state| state.encode(&state.pending, 0..usize::MAX, out))?;
+    (encoded.frontier == u64::MAX).then_some(encoded.bytes)
 }
 
-/// As [`encode`], and the twins take it at once: what is published. Other threads of this rank may run.
+/// Names the pages that are pending, maybe some more, as far as there is room for `runs` of pages that follow each other.
+pub fn list(out: &mut [u8], runs: usize) -> usize {
+    with(|state| state.list(out, runs)).unwrap_or(0)
+}
+
+/// Encodes differences of pending pages from their twins as far as `out` has room (at least two pages' worth), and the twins take it at once: what is published. Other
+/// threads of this rank may run.
 pub fn publish(out: &mut [u8]) -> Encoded {
     with(|state| state.publish(out)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })
 }
 
-/// Checks all ranks' blobs (`blobs[rank]`, [`encode`]'s of this rank included, by which nothing else has changed meanwhile) up to `frontier` against each other, then applies them:
-/// others' to memory and twins, this rank's to the twins. What is pending below the frontier is done; the rest stays. On a conflict nothing is applied.
+/// Checks all ranks' blobs (`blobs[rank]`, [`encode`]'s of this rank included, by which nothing else has changed meanwhile) against each other, then applies them:
+/// others' to memory and twins, this rank's to the twins. What is pending is done. On a conflict nothing is applied.
 ///
 /// # Safety
 /// No thread of the team runs program code.
-pub unsafe fn merge(blobs: &[&[u8]], own: usize, frontier: u64) -> Result<(), Conflict> {
-    // SAFETY: the caller's.
-    with(|state| unsafe { state.merge(blobs, own, frontier) }).unwrap_or(Ok(()))
+pub unsafe fn merge(blobs: &[&[u8]], own: usize) -> Result<(), Conflict> {
+    with(|state| {
+        state.done(u64::MAX);
+        // SAFETY: the caller's.
+        unsafe { state.merge(blobs, own) }
+    })
+    .unwrap_or(Ok(()))
 }
 
 /// Applies what `rank` published, to memory and twins. Changes of this rank that are not published stay; where both changed a byte, differently, it is a conflict.
@@ -291,14 +304,14 @@ impl State {
     /// Encodes pages that `look` finds changed: it gives the page's contents and puts the twin right if need be.
     fn encode_with<'a>(
         &self,
-        from: u64,
+        (pages, range): (&Pages, Range<usize>),
         out: &mut [u8],
         all_exact: bool,
         mut look: impl FnMut(usize) -> &'a Page,
         mut encoded: impl FnMut(usize, usize, &Mask),
     ) -> Encoded {
         let mut encoder = Encoder::new(out);
-        let end = self.pending.each(usize::try_from(from).unwrap_or(usize::MAX), |at| {
+        let end = pages.each(range, |at| {
             let (contents, twin) = (look(at), self.twin_at(at));
             // SAFETY: what is pending is of an area, whose twins are mapped.
             let mut mask = diff(contents, unsafe { page(twin) });
@@ -315,10 +328,10 @@ impl State {
         let frontier = end.break_value().unwrap_or(u64::MAX);
         Encoded { bytes: encoder.bytes(), frontier }
     }
-    fn encode(&self, from: u64, out: &mut [u8]) -> Encoded {
+    fn encode(&self, pages: &Pages, range: Range<usize>, out: &mut [u8]) -> Encoded {
         // SAFETY: what is pending is of an area, which is mapped.
         self.encode_with(
-            from,
+            (pages, range),
             out,
             false,
             |at| unsafe { page(at) },
@@ -334,7 +347,7 @@ impl State {
         let mut copy = [0; PAGE];
         let copy = &raw mut copy;
         let encoded = self.encode_with(
-            0,
+            (&self.pending, 0..usize::MAX),
             out,
             true,
             |at| {

@@ -16,12 +16,16 @@
 //!
 //! # Exchanges
 //! The leader (one thread at a time) fills out buffer `b`, writes its header and sets `exchange[b].state` to [`REQUEST`]. The agent sends it to all ranks, collects all
-//! ranks' headers and blobs (its own header too, its own blob not) and sets [`DONE`]. Both buffers may be under way; exchanges happen in the order of `Header::number`.
+//! ranks' headers and blobs (its own header too, its own blob not) and sets [`DONE`]. Both buffers may be under way; exchanges are submitted in the order of `Header::number`.
+//!
+//! Where a rank has more to tell than is worth one message, ranks first list their pages ([`flag::LISTED`]), then tell in rounds ([`flag::ROUND`]) until nobody has
+//! [`flag::MORE`]; the round behind that is empty. A round's blob is two, of which `words[0]` is the first one's length: pages that several ranks have listed, then
+//! this rank's own.
 //!
 //! # Ranks of one host
 //! Where all ranks share a host ([`setting::SHARED`]), programs map each other's files, too, at [`layout::peer`](crate::layout::peer), and exchange without their agents: the leader fills
 //! its out buffer and header, and then sets `exchange[b].state` to the low half of the exchange's number; it waits until all others' are the same, and reads headers and out
-//! buffers where they are. (Nobody writes them again before all have submitted the next exchange, which is after they have read these.) All threads ask rank 0's agent:
+//! buffers where they are. It says in [`Area::read`] how far it has done that: nobody writes a header or buffer again before all have read it. All threads ask rank 0's agent:
 //! a request is announced by a bit of its own area's [`Area::asking`], as everywhere, but by rank 0's bell.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -33,7 +37,7 @@ pub const FD: i32 = 1000;
 /// First word of an area: "polyromp", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
 /// Changes with every change of what is written here: runtime and agent are of one build.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Nobody uses it.
 pub const FREE: u32 = 0;
@@ -90,12 +94,16 @@ pub enum Kind {
 
 /// Flags of a [`Header`].
 pub mod flag {
-    /// This rank has records beyond its frontier.
+    /// This rank has more to tell than this round's blob holds.
     pub const MORE: u32 = 1;
     /// This rank published or applied log entries since the last barrier.
     pub const LOG: u32 = 2;
     /// Rank 0: a region begins; its description is in the blob before all records.
     pub const REGION: u32 = 4;
+    /// The blob does not hold what this rank changed, but names the pages: rounds follow.
+    pub const LISTED: u32 = 16;
+    /// A round of those that follow.
+    pub const ROUND: u32 = 32;
 }
 
 /// What each rank tells all others with each exchange.
@@ -106,16 +114,14 @@ pub struct Header {
     pub number: u64,
     /// Bytes of the blob.
     pub bytes: u64,
-    /// All records at lower addresses are in the blob (`u64::MAX`: all there are).
-    pub frontier: u64,
     /// Which point of the program this is, the same on all ranks or the program is wrong: a region's function and a count of synchronisations.
     pub place: u64,
     /// See [`flag`].
     pub flags: u32,
     /// The rank.
     pub rank: u32,
-    /// For the runtime's use: bytes of the blob that stand before all records; nothing; nothing.
-    pub words: [u64; 3],
+    /// For the runtime's use: bytes of the blob that stand first; nothing.
+    pub words: [u64; 4],
     /// A blob that fits. Agent and runtime both use blobs in buffers; this is the agent's own way of sending small ones.
     pub inline: [u8; INLINE],
 }
@@ -171,8 +177,10 @@ pub struct Area {
     pub asleep: AtomicU32,
     /// Set by the agent before the program is ended because of another rank: nothing is to be reported any more.
     pub over: AtomicU32,
-    /// Where files are shared: the low half of the last exchange's number that this rank has the whole of.
-    pub completed: AtomicU32,
+    /// Where files are shared: the low half of the last exchange's number that this rank has read the whole of, and needs no more.
+    pub read: AtomicU32,
+    /// Other ranks that sleep on `read`.
+    pub read_sleepers: AtomicU32,
     /// Requests so far.
     pub requests: AtomicU32,
     /// Slots with requests that the agent has not yet looked at, a bit each.

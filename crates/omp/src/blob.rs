@@ -8,6 +8,8 @@
 //! WHOLE   pages: u64, the pages                                          one or more; what changed is what differs from the twin
 //! ZERO    pages: u64                                                     the same, of zeros
 //! ```
+//!
+//! A *list* is a blob that only names pages, without gaps between the records: its records are all ZERO.
 
 use crate::diff::{Mask, Page, is_zero};
 use crate::layout::PAGE;
@@ -23,6 +25,8 @@ const ADDRESS: u64 = (LIMIT - 1) & !(PAGE as u64 - 1);
 const DENSE: usize = 3584;
 /// Up to so many bytes a page is not looked at for being zero.
 const SPARSE: usize = 64;
+/// Bytes of a page's record at most, which are those of WORDS with all words changed in part.
+pub const RECORD: usize = 8 + 128 + PAGE + PAGE / 8;
 const LOW: u64 = 0x0101_0101_0101_0101;
 
 /// There is no room.
@@ -121,6 +125,17 @@ impl<'a> Encoder<'a> {
         } else {
             self.words(address, page, mask, words, many)
         }
+    }
+
+    /// Adds pages to a list.
+    ///
+    /// # Errors
+    /// There is no room, and nothing was written.
+    pub fn list(&mut self, address: u64, pages: u64) -> Result<(), Full> {
+        let out = self.room(16)?;
+        out[..8].copy_from_slice(&(address | ZERO).to_le_bytes());
+        out[8..].copy_from_slice(&pages.to_le_bytes());
+        Ok(())
     }
 
     fn room(&mut self, bytes: usize) -> Result<&mut [u8], Full> {

@@ -77,13 +77,12 @@ impl Cursor<'_> {
     }
 }
 
-/// Calls `f` with everything below `frontier` (a page's address, or all), in order of addresses.
+/// Calls `f` with everything, in order of addresses.
 ///
 /// # Errors
 /// A blob is malformed, or what `f` says.
 pub fn visit<'a>(
     blobs: &[&'a [u8]],
-    frontier: u64,
     mut f: impl FnMut(Step<'a, '_>) -> Result<(), Refused>,
 ) -> Result<(), Refused> {
     let mut cursors = Vec::with_capacity(blobs.len());
@@ -94,7 +93,7 @@ pub fn visit<'a>(
     }
     let mut changes = Vec::with_capacity(blobs.len());
     loop {
-        let (mut low, mut next, mut first, mut holders) = (frontier, frontier, 0, 0);
+        let (mut low, mut next, mut first, mut holders) = (u64::MAX, u64::MAX, 0, 0);
         for (i, address) in cursors.iter().map(Cursor::address).enumerate() {
             if address < low {
                 (low, next, first, holders) = (address, low, i, 1);
@@ -125,7 +124,7 @@ pub fn visit<'a>(
     }
 }
 
-/// Checks everything below `frontier`: whether it is well formed, shared, and whether no two ranks contradict each other.
+/// Checks everything: whether it is well formed, shared, and whether no two ranks contradict each other.
 ///
 /// `seen` is shown what is right.
 ///
@@ -133,11 +132,10 @@ pub fn visit<'a>(
 /// What is wrong first, in order of addresses.
 pub fn check(
     blobs: &[&[u8]],
-    frontier: u64,
     twins: &impl Twins,
     mut seen: impl FnMut(&Step<'_, '_>),
 ) -> Result<(), Refused> {
-    visit(blobs, frontier, |step| {
+    visit(blobs, |step| {
         check_one(&step, twins)?;
         seen(&step);
         Ok(())

@@ -1,7 +1,8 @@
 //! What several ranks changed, encoded in rounds into small buffers and merged, against a byte by byte oracle.
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use polyrail_omp::blob::{Encoder, Full, Reader};
+use polyrail_omp::blob::{Encoder, RECORD, Reader};
 use polyrail_omp::diff::{Page, diff};
 use polyrail_omp::layout::PAGE;
 use polyrail_omp::merge::{Refused, Step, Twins, check, combine, visit};
@@ -70,37 +71,32 @@ impl Twins for Shared<'_> {
     }
 }
 
-/// As a rank does it: what is at or above `from` into a buffer, and how far it came.
-fn encode(memory: &Memory, twins: &Memory, from: u64, exact: bool, room: usize) -> (Vec<u8>, u64) {
-    let mut out = vec![0xaa; room];
+/// As a rank does it: some pages into a buffer that they surely fit into.
+fn encode(memory: &Memory, twins: &Memory, pages: Range<usize>, exact: bool) -> Vec<u8> {
+    let mut out = vec![0xaa; pages.len() * RECORD];
     let mut encoder = Encoder::new(&mut out);
-    let mut frontier = u64::MAX;
-    for (i, (page, twin)) in memory.iter().zip(twins).enumerate() {
+    for i in pages {
         let address = BASE + (i * PAGE) as u64;
-        if address >= from && encoder.page(address, page, &diff(page, twin), exact) == Err(Full) {
-            frontier = address;
-            break;
-        }
+        encoder.page(address, &memory[i], &diff(&memory[i], &twins[i]), exact).expect("room");
     }
     let bytes = encoder.bytes();
     assert!(out[bytes..].iter().all(|byte| *byte == 0xaa), "written beyond what it says");
     out.truncate(bytes);
-    (out, frontier)
+    out
 }
 
 /// All ranks' memories and the twins after a merge, or where the conflict is.
-fn merge(ranks: &mut [Memory], twins: &mut Memory, exact: bool, room: usize) -> Result<usize, Refused> {
-    let (mut from, mut rounds) = (0, 0);
-    while from != u64::MAX {
-        let encoded: Vec<_> = ranks.iter().map(|memory| encode(memory, twins, from, exact, room)).collect();
-        let frontier = encoded.iter().map(|(_, frontier)| *frontier).min().unwrap_or(u64::MAX);
-        assert!(frontier > from, "no progress");
-        let blobs: Vec<&[u8]> = encoded.iter().map(|(blob, _)| &blob[..]).collect();
-        check(&blobs, frontier, &Shared(twins), |_| {})?;
+fn merge(ranks: &mut [Memory], twins: &mut Memory, exact: bool, window: usize) -> Result<(), Refused> {
+    for from in (0..PAGES).step_by(window) {
+        let pages = from..PAGES.min(from + window);
+        let encoded: Vec<_> =
+            ranks.iter().map(|memory| encode(memory, twins, pages.clone(), exact)).collect();
+        let blobs: Vec<&[u8]> = encoded.iter().map(|blob| &blob[..]).collect();
+        check(&blobs, &Shared(twins), |_| {})?;
         let before = twins.clone();
         for (own, memory) in ranks.iter_mut().enumerate() {
             let mut agreed = before.clone();
-            visit(&blobs, frontier, |step| {
+            visit(&blobs, |step| {
                 match step {
                     Step::One(rank, record) => {
                         for i in 0..record.pages {
@@ -123,9 +119,8 @@ fn merge(ranks: &mut [Memory], twins: &mut Memory, exact: bool, room: usize) -> 
             })?;
             *twins = agreed;
         }
-        (from, rounds) = (frontier, rounds + 1);
     }
-    Ok(rounds)
+    Ok(())
 }
 
 /// What all memories must be, or the bytes that two ranks contradict each other at.
@@ -153,7 +148,7 @@ proptest! {
     fn merging_is_what_each_byte_says(
         writes in prop::collection::vec(prop::collection::vec(write(), 0..6), 1..5),
         exact: bool,
-        room in prop_oneof![Just(4800usize), 4800..20_000usize, Just(1 << 20)],
+        window in 1..=PAGES,
         disjoint: bool,
     ) {
         let (mut twins, count) = (twins(), writes.len());
@@ -171,12 +166,11 @@ proptest! {
         }
         let (expected, conflicts) = oracle(&ranks, &twins);
         let before = (ranks.clone(), twins.clone());
-        match merge(&mut ranks, &mut twins, exact, room) {
-            Ok(rounds) => {
+        match merge(&mut ranks, &mut twins, exact, window) {
+            Ok(()) => {
                 prop_assert!(conflicts.is_empty());
                 prop_assert!(twins == expected);
                 prop_assert!(ranks.iter().all(|memory| *memory == expected));
-                prop_assert!(room < 1 << 20 || rounds == 1);
             }
             Err(Refused::Conflict(conflict)) => {
                 prop_assert!(conflicts.contains(&conflict.address));
@@ -221,7 +215,7 @@ proptest! {
                 prop_assert!(beyond.is_empty(), "changes more than it says");
             }
         }
-        let _ = check(&[&blob, &blob], u64::MAX, &Shared(&twins()), |_| {});
+        let _ = check(&[&blob, &blob], &Shared(&twins()), |_| {});
     }
 }
 
@@ -234,7 +228,7 @@ fn pages_that_follow_each_other_are_one_record() {
     for page in 8..PAGES {
         carry_out(&mut memory, &Write::Page(page, 0));
     }
-    let (blob, _) = encode(&memory, &twins(), 0, false, 1 << 20);
+    let blob = encode(&memory, &twins(), 0..PAGES, false);
     let records: Vec<_> = Reader::new(&blob).map(|record| record.expect("well formed")).collect();
     let shapes: BTreeMap<_, _> =
         records.iter().map(|r| ((r.address - BASE) / PAGE as u64, (r.pages, r.is_zero()))).collect();
@@ -255,10 +249,9 @@ fn what_is_not_shared_is_refused() {
     let bytes = encoder.bytes();
     let blob = &out[..bytes];
     let refused = Err(Refused::Foreign { rank: 1, address: outside - PAGE as u64 });
-    assert_eq!(check(&[&[], blob], u64::MAX, &Shared(&memory), |_| {}), refused);
-    assert_eq!(check(&[&[], blob], outside, &Shared(&memory), |_| {}), Ok(()));
+    assert_eq!(check(&[&[], blob], &Shared(&memory), |_| {}), refused);
     assert_eq!(
-        check(&[blob, &blob[..bytes - 1]], u64::MAX, &Shared(&memory), |_| {}),
+        check(&[blob, &blob[..bytes - 1]], &Shared(&memory), |_| {}),
         Err(Refused::Malformed { rank: 1, at: 0 })
     );
 }

@@ -24,14 +24,17 @@ impl Agent {
     /// Tells others that this rank has waited for them for long.
     pub(super) fn warn(&mut self, now: Instant) -> Result<(), End> {
         let limit = self.watchdog.after;
-        let (submitted, completed) = self.mapping.exchanged();
+        let (submitted, read) = self.mapping.exchanged();
         let signs = [submitted, self.mapping.requests(), self.bell];
         if signs != self.watchdog.signs {
             (self.watchdog.signs, self.watchdog.asked, self.watchdog.watch) = (signs, now, None);
         }
         let waits = match self.shares() {
-            true => submitted != completed && now - self.watchdog.asked > limit,
-            false => (0..2).any(|b| self.exchanges[b].waits_for_others() && now - self.submitted[b] > limit),
+            true => submitted != read && now - self.watchdog.asked > limit,
+            false => (0..2).any(|b| {
+                self.exchanges[b].waits_for_others()
+                    && self.submitted[b].is_some_and(|since| now - since > limit)
+            }),
         };
         if limit.is_zero() || !waits || now - self.watchdog.warned < limit {
             return Ok(());
@@ -50,8 +53,8 @@ impl Agent {
         let now = Instant::now();
         let exchanges = match self.shares() {
             true => {
-                let (submitted, completed) = self.mapping.exchanged();
-                submitted != completed
+                let (submitted, read) = self.mapping.exchanged();
+                submitted != read
             }
             false => self.exchanges.iter().any(Exchange::is_busy),
         };

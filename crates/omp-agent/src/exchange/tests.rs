@@ -112,16 +112,8 @@ struct Memory {
 
 impl Memory {
     fn new(ranks: usize, limit: usize) -> Self {
-        let header = Header {
-            number: 0,
-            bytes: 0,
-            frontier: u64::MAX,
-            place: 0,
-            flags: 0,
-            rank: 0,
-            words: [0; 3],
-            inline: [0; INLINE],
-        };
+        let header =
+            Header { number: 0, bytes: 0, place: 0, flags: 0, rank: 0, words: [0; 4], inline: [0; INLINE] };
         Self {
             header: Box::new(header),
             out: vec![0; limit],

@@ -17,9 +17,9 @@ const PART: usize = 64 << 10;
 
 impl State {
     /// See [`super::merge()`].
-    pub unsafe fn merge(&mut self, blobs: &[&[u8]], own: usize, frontier: u64) -> Result<(), Conflict> {
+    pub unsafe fn merge(&mut self, blobs: &[&[u8]], own: usize) -> Result<(), Conflict> {
         let mut written = Pages::default();
-        check(blobs, frontier, self, |step| match step {
+        check(blobs, self, |step| match step {
             Step::One(rank, _) if *rank as usize == own => {}
             Step::One(_, record) => {
                 written.push(record.address as usize, record.address as usize + record.pages as usize * PAGE);
@@ -28,7 +28,7 @@ impl State {
         })
         .map_err(refused)?;
         self.release(&written);
-        visit(blobs, frontier, |step| {
+        visit(blobs, |step| {
             match step {
                 // SAFETY: the check found it shared; nobody else uses it, says the caller.
                 Step::One(rank, record) => unsafe { self.take(&record, rank as usize != own) },
@@ -47,7 +47,6 @@ impl State {
             Ok(())
         })
         .map_err(refused)?;
-        self.done(frontier);
         self.forget(&written);
         Ok(())
     }
@@ -140,7 +139,7 @@ impl State {
     /// See [`super::apply()`].
     pub unsafe fn apply(&mut self, rank: usize, entry: &[u8]) -> Result<(), Conflict> {
         let each = |f: &mut dyn FnMut(usize, Change<'_>) -> Result<(), Refused>| {
-            visit(&[entry], u64::MAX, |step| {
+            visit(&[entry], |step| {
                 let Step::One(_, record) = step else { return Ok(()) };
                 (0..record.pages)
                     .try_for_each(|i| f(record.address as usize + i as usize * PAGE, record.change(i)))
@@ -184,7 +183,7 @@ impl State {
 }
 
 /// The program's fault is the caller's to tell; anything else is ours.
-fn refused(refused: Refused) -> Conflict {
+pub fn refused(refused: Refused) -> Conflict {
     match refused {
         Refused::Conflict(conflict) => conflict,
         other => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::bulk::Round;
 use super::*;
 use polyrail_omp::blob::Reader;
 use polyrail_omp::merge::word;
@@ -52,35 +53,70 @@ impl Other {
     fn page(&mut self, state: &State, at: usize) -> &mut Page {
         self.0.entry(at).or_insert_with(|| *state.twin(at as u64))
     }
-    fn encode(&self, state: &State, out: &mut [u8]) -> Encoded {
+    fn pages(&self) -> Pages {
+        let mut pages = Pages::default();
+        self.0.keys().for_each(|&at| pages.push(at, at + PAGE));
+        pages
+    }
+    fn encode(&self, state: &State, pages: &Pages, range: Range<usize>, out: &mut [u8]) -> Encoded {
         let mut encoder = Encoder::new(out);
-        for (&at, contents) in &self.0 {
+        let end = pages.each(range, |at| {
             let part = state.part(at);
-            let mask = diff(contents, state.twin(at as u64)).and(&part.unwrap_or(Mask::ALL));
-            if encoder.page(at as u64, contents, &mask, part.is_some()).is_err() {
-                return Encoded { bytes: encoder.bytes(), frontier: at as u64 };
+            let mask = diff(&self.0[&at], state.twin(at as u64)).and(&part.unwrap_or(Mask::ALL));
+            match encoder.page(at as u64, &self.0[&at], &mask, part.is_some()) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(at as u64),
             }
-        }
-        Encoded { bytes: encoder.bytes(), frontier: u64::MAX }
+        });
+        Encoded { bytes: encoder.bytes(), frontier: end.break_value().unwrap_or(u64::MAX) }
     }
 }
 
-/// Exchanges until all is agreed upon; how many rounds it took.
+/// Exchanges all: at once if there is room, or in rounds, each of which is applied when the next has been encoded; how many rounds it took.
 fn exchange(state: &mut State, other: &mut Other, own: usize, room: usize) -> Result<usize, Conflict> {
-    for round in 1.. {
+    let (mut mine, mut theirs) = (vec![0; room], vec![0; room]);
+    let others = other.pages();
+    let encoded = state.encode(&state.pending, 0..usize::MAX, &mut mine);
+    let told = other.encode(state, &others, 0..usize::MAX, &mut theirs);
+    // SAFETY: this thread alone uses it.
+    let merge = |state: &mut State, mine: &[u8], theirs: &[u8]| unsafe {
+        state.merge(&if own == 0 { [mine, theirs] } else { [theirs, mine] }, own)
+    };
+    if encoded.frontier == u64::MAX && told.frontier == u64::MAX {
+        state.done(u64::MAX);
+        merge(state, &mine[..encoded.bytes], &theirs[..told.bytes])?;
+        other.0.clear();
+        return Ok(1);
+    }
+    let bytes = state.list(&mut mine, 3 + room % 7);
+    if told.frontier < u64::MAX {
+        let mut list = Encoder::new(&mut theirs);
+        others
+            .runs()
+            .iter()
+            .for_each(|run| list.list(run.0 as u64, ((run.1 - run.0) / PAGE) as u64).expect("room"));
+        theirs.truncate(16 * others.runs().len());
+    } else {
+        theirs.truncate(told.bytes);
+    }
+    let lists: [&[u8]; 2] = if own == 0 { [&mine[..bytes], &theirs] } else { [&theirs, &mine[..bytes]] };
+    let mut bulk = Bulk::of(&state.pending, &lists, own, room);
+    let mut played = Bulk::of(&others, &lists, 1 - own, room);
+    state.done(u64::MAX);
+    let mut before: Option<[(Round, Vec<u8>); 2]> = None;
+    for rounds in 1.. {
         let (mut mine, mut theirs) = (vec![0; room], vec![0; room]);
-        let ours = state.encode(0, &mut mine);
-        let others = other.encode(state, &mut theirs);
-        let frontier = ours.frontier.min(others.frontier);
-        let mut blobs = [&mine[..ours.bytes], &theirs[..others.bytes]];
-        if own == 1 {
-            blobs.swap(0, 1);
-        }
-        // SAFETY: this thread alone uses it.
-        unsafe { state.merge(&blobs, own, frontier)? };
-        other.0.retain(|&at, _| at as u64 >= frontier);
-        if frontier == u64::MAX {
-            return Ok(round);
+        let round = bulk.encode_by(&mut mine, |pages, range, out| state.encode(pages, range, out));
+        let told = played.encode_by(&mut theirs, |pages, range, out| other.encode(state, pages, range, out));
+        if let Some([(round, mine), (told, theirs)]) = before.replace([(round, mine), (told, theirs)]) {
+            merge(state, &mine[..round.shared], &theirs[..told.shared])?;
+            merge(state, &mine[round.shared..round.bytes], &theirs[told.shared..told.bytes])?;
+            if !round.more && !told.more {
+                let [(round, _), (told, _)] = before.expect("the last");
+                assert_eq!((round.bytes, told.bytes), (0, 0));
+                other.0.clear();
+                return Ok(rounds);
+            }
         }
     }
     unreachable!()
@@ -221,6 +257,7 @@ unsafe fn conflicts(state: &mut State) {
         assert_eq!(peek(at - PAGE + 3), state.twin((at - PAGE) as u64)[3]);
         assert_eq!(state.twin(at as u64)[100], before[100]);
         poke(at + 100, before[100] ^ 1);
+        state.collect();
         exchange(state, &mut other, 1, 1 << 20).expect("the same value is no conflict");
         assert_eq!(state.twin(at as u64)[100], before[100] ^ 1);
     }
@@ -355,6 +392,11 @@ fn figures() {
         println!("{name:<60}{:>10.3} ms{:>8.2} GB/s", seconds * 1e3, bytes as f64 / seconds / 1e9);
         result
     }
+    unsafe fn done(state: &mut State, blobs: &[&[u8]]) -> Result<(), Conflict> {
+        state.done(u64::MAX);
+        // SAFETY: the caller's.
+        unsafe { state.merge(blobs, 0) }
+    }
     // SAFETY: the test's own memory, and this thread is alone.
     unsafe {
         let mut state = State::new(Areas::default(), false);
@@ -377,13 +419,13 @@ fn figures() {
         time("collect all, for the first time", GIB, || state.collect());
         println!("  {} pages pending", state.pending.count());
         let mut round = |state: &mut State, what: &str| {
-            let encoded = time(&format!("encode {what}"), GIB, || state.encode(0, &mut out));
+            let encoded = time(&format!("encode {what}"), GIB, || {
+                state.encode(&state.pending, 0..usize::MAX, &mut out)
+            });
             assert_eq!(encoded.frontier, u64::MAX);
             println!("  {} MB", encoded.bytes / 1_000_000);
-            time(&format!("merge, of this rank: {what}"), GIB, || {
-                state.merge(&[&out[..encoded.bytes]], 0, u64::MAX)
-            })
-            .expect("alone");
+            time(&format!("merge, of this rank: {what}"), GIB, || done(state, &[&out[..encoded.bytes]]))
+                .expect("alone");
             encoded.bytes
         };
         round(&mut state, "all, twins untouched");
@@ -415,9 +457,9 @@ fn figures() {
         touch(8, 10);
         state.collect();
         let mut round = |state: &mut State, what: &str| {
-            let encoded = state.encode(0, &mut out);
-            state.merge(&[&out[..encoded.bytes]], 0, u64::MAX).expect("alone");
-            time(&format!("merge, of another rank: {what}"), GIB, || state.merge(&[&[], &blob], 0, u64::MAX))
+            let encoded = state.encode(&state.pending, 0..usize::MAX, &mut out);
+            done(state, &[&out[..encoded.bytes]]).expect("alone");
+            time(&format!("merge, of another rank: {what}"), GIB, || done(state, &[&[], &blob]))
                 .expect("alone");
             time("collect", GIB, || state.collect());
             println!("  {} pages pending", state.pending.count());
@@ -434,7 +476,7 @@ fn figures() {
         alloc::seen(8);
         state.refresh();
         time("merge, of another rank: every word, untouched so far", GIB, || {
-            state.merge(&[&[], &moved[..moved_bytes]], 0, u64::MAX)
+            done(&mut state, &[&[], &moved[..moved_bytes]])
         })
         .expect("alone");
         drop_twins(0);

@@ -4,7 +4,7 @@
 //! listed once at most: when a neighbour was touched, which gave both a page table. A huge page is listed as a whole once, and falls into small ones with the
 //! first write after that. Only `WRITTEN` is asked for: the kernel is five times faster then.
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use polyrail_omp::layout::PAGE;
 
@@ -133,7 +133,7 @@ impl Watch {
 }
 
 /// Runs of pages, in order of addresses, apart from each other.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Pages(Vec<(usize, usize)>);
 
 impl Pages {
@@ -175,7 +175,7 @@ impl Pages {
         }
     }
     /// Drops what is below `frontier`, but what `keep` names.
-    pub fn done(&mut self, frontier: u64, keep: core::ops::Range<usize>) {
+    pub fn done(&mut self, frontier: u64, keep: Range<usize>) {
         let frontier = usize::try_from(frontier).unwrap_or(usize::MAX);
         let mut left = Self::default();
         for &(from, to) in &self.0 {
@@ -193,10 +193,47 @@ impl Pages {
     pub fn count(&self) -> usize {
         self.0.iter().map(|(from, to)| (to - from) / PAGE).sum()
     }
-    /// Calls `f` with each page from `first` on.
-    pub fn each<B>(&self, first: usize, mut f: impl FnMut(usize) -> ControlFlow<B>) -> ControlFlow<B> {
-        let runs = &self.0[self.0.partition_point(|run| run.1 <= first)..];
-        runs.iter().flat_map(|&(from, to)| (from.max(first)..to).step_by(PAGE)).try_for_each(&mut f)
+    /// Calls `f` with each page of a range.
+    pub fn each<B>(&self, range: Range<usize>, mut f: impl FnMut(usize) -> ControlFlow<B>) -> ControlFlow<B> {
+        let runs = &self.0[self.0.partition_point(|run| run.1 <= range.start)..];
+        runs.iter()
+            .take_while(|run| run.0 < range.end)
+            .flat_map(|&(from, to)| (from.max(range.start)..to.min(range.end)).step_by(PAGE))
+            .try_for_each(&mut f)
+    }
+    /// What another has that this one has not.
+    pub fn not_in(&self, other: &Self) -> Self {
+        let (mut at, mut left) = (0, Self::default());
+        for &(from, to) in &other.0 {
+            self.missing(&mut at, from, to, |from, to| left.push(from, to));
+        }
+        left
+    }
+    /// What at least two of them have.
+    pub fn of_several(of: &[Self]) -> Self {
+        let mut edges: Vec<_> =
+            of.iter().flat_map(|pages| &pages.0).flat_map(|run| [(run.0, 1), (run.1, -1)]).collect();
+        edges.sort_unstable();
+        let (mut several, mut since, mut holders) = (Self::default(), 0, 0);
+        for (at, step) in edges {
+            if holders > 1 && since < at {
+                several.push(since, at);
+            }
+            (since, holders) = (at, holders + step);
+        }
+        several
+    }
+    /// In `most` runs at most, with as few more pages as that takes, roughly.
+    pub fn roughly(&self, most: usize) -> Self {
+        let mut grain = PAGE;
+        loop {
+            let mut rough = Self::default();
+            self.0.iter().for_each(|&(from, to)| rough.push(from & !(grain - 1), to.next_multiple_of(grain)));
+            if rough.0.len() <= most {
+                return rough;
+            }
+            grain *= 2;
+        }
     }
     /// The runs.
     pub fn runs(&self) -> &[(usize, usize)] {
@@ -233,7 +270,7 @@ mod tests {
         all.done(22 * PAGE as u64, 9 * PAGE..11 * PAGE);
         assert_eq!(runs(&all), [(9, 11), (22, 30), (40, 41)]);
         let mut seen = Vec::new();
-        let _ = all.each(29 * PAGE, |page| {
+        let _ = all.each(29 * PAGE..41 * PAGE, |page| {
             seen.push(page / PAGE);
             ControlFlow::<()>::Continue(())
         });
