@@ -2,7 +2,9 @@
 mod ending;
 mod watching;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write;
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -26,6 +28,8 @@ use watching::Watchdog;
 
 /// No thread: nobody waits for the answer.
 const NOBODY: usize = u32::MAX as usize;
+/// The status of a program that used memory that is not there.
+const CRASH: u64 = 128 + libc::SIGSEGV as u64;
 /// How often it is looked at whether things beside the network have changed.
 pub const GLANCE: Duration = Duration::from_millis(50);
 
@@ -71,6 +75,8 @@ pub struct Agent {
     parent: i32,
     /// Rank 0's, where counters are wanted: of the program, as it was lately, since it has ended when they are read.
     symbols: Option<Symbols>,
+    /// Libraries that rank 0's program began with.
+    began_with: BTreeSet<PathBuf>,
     counts: bool,
     glances: u64,
     /// Since when the exchanges are under way, but rounds: in these, ranks do not wait for each other but for the network.
@@ -118,6 +124,7 @@ impl Agent {
             glanced: now,
             parent: sys::parent(),
             symbols: None,
+            began_with: BTreeSet::new(),
             counts: rank == 0 && launch.settings & setting::STATS != 0,
             glances: 0,
             submitted: [None; 2],
@@ -266,11 +273,13 @@ impl Agent {
             asked.data = text.into_bytes();
             asked.data.truncate(SLOT_DATA);
         }
-        if self.counts
+        if self.is_first()
             && asked.kind == Kind::Same as u32
             && let Some(program) = &self.program
         {
-            self.symbols = Some(Symbols::of(program.id()));
+            let symbols = Symbols::of(program.id());
+            self.began_with = symbols.paths();
+            self.symbols = Some(symbols).filter(|_| self.counts);
         }
         let at_once = asked.kind == Kind::Unlock as u32 || asked.kind == Kind::Give as u32;
         if at_once {
@@ -354,7 +363,16 @@ impl Agent {
                 // its program may have said more, by a way of its own
                 self.look()?;
                 self.act()?;
-                let why = String::from_utf8_lossy(&message.data).into_owned();
+                let mut why = String::from_utf8_lossy(&message.data).into_owned();
+                if message.args[0] == CRASH
+                    && let Some(late) = self.loaded_late()
+                {
+                    write!(
+                        why,
+                        ". Rank 0 has loaded {late} since it began, which other ranks have not: if regions use it, name it in LD_PRELOAD"
+                    )
+                    .unwrap_or_default();
+                }
                 return self.end(message.args[0] as u8, Some(&format!("{}: {why}", self.server.name(rank))));
             }
             What::End => return Err(End::Decided(message.args[0] as u8)),
@@ -363,6 +381,13 @@ impl Agent {
             What::Ask | What::Answer | What::Fail | What::Leave => {}
         }
         Ok(())
+    }
+
+    /// A library that rank 0's program has loaded since it began.
+    fn loaded_late(&self) -> Option<String> {
+        let paths = Symbols::of(self.program.as_ref()?.id()).paths();
+        let late = paths.difference(&self.began_with).find(|path| path.to_string_lossy().contains(".so"));
+        Some(late?.display().to_string())
     }
 
     /// Rank 0's program does one thing at a time for others.
