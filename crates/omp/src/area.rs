@@ -20,7 +20,7 @@
 //!
 //! Where a rank has more to tell than is worth one message, ranks first list their pages ([`flag::LISTED`]), then tell in rounds ([`flag::ROUND`]) until nobody has
 //! [`flag::MORE`]; the round behind that is empty. A round's blob is two, of which `words[0]` is the first one's length: pages that several ranks have listed, then
-//! this rank's own.
+//! this rank's own. If `words[1]` is not 0, both together are compressed (zstd), and were so many bytes.
 
 use core::sync::atomic::AtomicU32;
 
@@ -185,6 +185,8 @@ pub mod setting {
     pub const STATS: u32 = 1;
     /// Find changes by comparison only.
     pub const COMPARE: u32 = 2;
+    /// Compress nothing.
+    pub const PLAIN: u32 = 4;
 }
 
 /// What is counted of each region; the index into [`Counted::words`]. Times are in nanoseconds, of this rank.
@@ -229,6 +231,8 @@ pub enum Count {
     ChunkTime,
     /// Before the region, on rank 0: the exchange that begins it (finding, encoding, exchanging, applying all together).
     Beginning,
+    /// Bytes that this rank did not send, of those that it told, as they were compressed.
+    BytesSaved,
 }
 
 /// Regions that are counted apart; others are counted as the last one.
