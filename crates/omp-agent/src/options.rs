@@ -72,6 +72,7 @@ impl Options {
                     options.settings |= setting::STATS;
                 }
                 Some("--compare") => options.settings |= setting::COMPARE,
+                Some("--no-compression") => options.settings |= setting::PLAIN,
                 Some(unknown) if unknown.starts_with('-') => {
                     return Err(format!("{unknown}: no such option"));
                 }
@@ -111,7 +112,10 @@ mod tests {
         assert_eq!((options.json, options.watchdog), (Some("f.json".into()), WATCHDOG));
         assert_eq!((options.program, options.arguments.len()), ("./a".into(), 3));
         assert_eq!(read("./a -x").unwrap().arguments, ["-x"]);
-        assert_eq!(read("--compare ./a").unwrap().settings, setting::COMPARE | setting::SHARED);
+        assert_eq!(
+            read("--compare --no-compression ./a").unwrap().settings,
+            setting::COMPARE | setting::PLAIN | setting::SHARED
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::launch::{Launch, pack, read_numbers, unpack};
 use crate::symbols::Symbols;
 
 /// Names of the counters in JSON, in the order of [`Count`].
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "regions",
     "whole_ns",
     "exchanges",
@@ -30,8 +30,9 @@ const NAMES: [&str; 19] = [
     "chunks",
     "chunk_ns",
     "beginning_ns",
+    "bytes_saved",
 ];
-const _: () = assert!(NAMES.len() == Count::Beginning as usize + 1);
+const _: () = assert!(NAMES.len() == Count::BytesSaved as usize + 1);
 
 /// The counters of a region on one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,6 +179,10 @@ impl Report {
             }
             let (megabytes, syncs) = (line.sum(Count::BytesOut) as f64 / 1e6, line.of(0, Count::Exchanges));
             let _ = writeln!(text, " {megabytes:>8.1} {syncs:>6}  {}", line.name);
+        }
+        let saved = self.lines.iter().map(|line| line.sum(Count::BytesSaved)).sum::<u64>() as f64 / 1e6;
+        if saved > 0.0 {
+            let _ = writeln!(text, "  compression made it {saved:.1} MB less");
         }
         for (line, spent) in self.lines.iter().zip(&spent) {
             text += &spent.hint(&line.name, self.hosts.len(), self.threads).unwrap_or_default();

@@ -2,6 +2,7 @@
 //!
 //! An exchange makes all memories equal ([`synchronize`]), a large one in rounds (`rounds`). Between exchanges, tokens carry a log of what their holders changed ([`lock`], [`unlock`]).
 
+mod pack;
 mod rounds;
 
 use core::slice;

@@ -20,7 +20,7 @@
 //!
 //! Where a rank has more to tell than is worth one message, ranks first list their pages ([`flag::LISTED`]), then tell in rounds ([`flag::ROUND`]) until nobody has
 //! [`flag::MORE`]; the round behind that is empty. A round's blob is two, of which `words[0]` is the first one's length: pages that several ranks have listed, then
-//! this rank's own.
+//! this rank's own. If `words[1]` is not 0, both together are compressed (zstd), and were so many bytes.
 //!
 //! # Ranks of one host
 //! Where all ranks share a host ([`setting::SHARED`]), programs map each other's files, too, at [`layout::peer`](crate::layout::peer), and exchange without their agents: the leader fills
@@ -228,6 +228,8 @@ pub mod setting {
     pub const SHARED: u32 = 4;
     /// This host has a processor for each thread of all its ranks, so that who waits for another may look for a while before it sleeps.
     pub const SPIN: u32 = 8;
+    /// Compress nothing.
+    pub const PLAIN: u32 = 16;
 }
 
 /// What is counted of each region; the index into [`Counted::words`]. Times are in nanoseconds, of this rank.
@@ -272,6 +274,8 @@ pub enum Count {
     ChunkTime,
     /// Before the region, on rank 0: the exchange that begins it (finding, encoding, exchanging, applying all together).
     Beginning,
+    /// Bytes that this rank did not send, of those that it told, as they were compressed.
+    BytesSaved,
 }
 
 /// Regions that are counted apart; others are counted as the last one.

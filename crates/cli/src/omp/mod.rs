@@ -45,6 +45,9 @@ pub struct Args {
     /// Find what changed by comparing memory, where the kernel's write tracking is not to be used
     #[arg(long)]
     compare: bool,
+    /// Send everything as it is, where large exchanges would be compressed as the network is slow
+    #[arg(long)]
+    no_compression: bool,
     /// Only look whether the program can be run so, and say which OpenMP constructs it uses
     #[arg(long)]
     check: bool,
@@ -192,7 +195,9 @@ fn agents(args: &Args, job: Job, family: Family) -> Result<Job, Error> {
     if let Some(threads) = args.threads {
         arguments.extend(["--threads".into(), threads.to_string().into()]);
     }
-    for (wanted, word) in [(args.stats, "--stats"), (args.compare, "--compare")] {
+    let words =
+        [(args.stats, "--stats"), (args.compare, "--compare"), (args.no_compression, "--no-compression")];
+    for (wanted, word) in words {
         if wanted {
             arguments.push(word.into());
         }

@@ -1,8 +1,13 @@
 //! Large exchanges: while a round is under way, the one before it is applied and the next one encoded.
 
-use polyrail_omp::area::{Count, flag};
+use std::borrow::Cow;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use polyrail_omp::area::{Count, flag, setting};
 use polyrail_omp::merge::Conflict;
 
+use super::pack::Packer;
 use super::{check, count_in, header, rank, size};
 use crate::agent::{self, Said, Submitted};
 use crate::stats::{self, Clock};
@@ -16,42 +21,96 @@ pub fn listed(size: usize) -> usize {
     (1_usize << 18).div_ceil(size).clamp(64, 1 << 14)
 }
 
-/// All that ranks have listed, to all ranks; what they said is not needed after that.
-pub fn exchange(place: u64, said: Said, lists: &[&[u8]], clock: &mut Clock) -> Result<(), Conflict> {
-    let room = ROUND.min(agent::blob());
-    let mut bulk = Bulk::new(lists, rank(), room);
-    drop(said);
-    let mut before: Option<Submitted> = None;
-    loop {
-        let out = agent::out();
-        let round = bulk.encode(&mut out[..room]);
-        let flags = if round.more { flag::ROUND | flag::MORE } else { flag::ROUND };
-        stats::add(Count::BytesOut, round.bytes as u64);
-        clock.lap(Count::Encoding);
-        let under_way = before.replace(agent::submit(header(place, round.bytes, round.shared, flags)));
-        let Some(under_way) = under_way else { continue };
-        if !finish(&bulk, place, under_way, clock)? {
-            break;
-        }
-    }
-    // nobody had more to say, so this one is empty
-    before.map_or(Ok(()), |last| finish(&bulk, place, last, clock).map(drop))
+static PACKER: Mutex<Option<Packer>> = Mutex::new(None);
+
+/// A round that is under way; what this rank said, if it was packed.
+struct Sent {
+    submitted: Submitted,
+    unpacked: Option<Vec<u8>>,
 }
 
-/// Waits for a round and applies it; whether there are more.
-fn finish(bulk: &Bulk, place: u64, round: Submitted, clock: &mut Clock) -> Result<bool, Conflict> {
-    let said: Said = round.wait();
-    clock.lap(Count::Exchanging);
-    check(&said, place);
-    count_in(&said);
-    let parts =
-        || (0..size()).map(|rank| said.blob(rank).split_at_checked(said.header(rank).words[0] as usize));
-    let (shared, alone): (Vec<_>, Vec<_>) = parts().map(Option::unwrap_or_default).unzip();
-    // SAFETY: all threads of the team wait
-    unsafe {
-        bulk.merge(&shared)?;
-        bulk.merge(&alone)?;
+struct Rounds<'a> {
+    place: u64,
+    bulk: Bulk,
+    packer: &'a mut Packer,
+    clock: &'a mut Clock,
+    /// Bytes of the last round.
+    last: usize,
+}
+
+/// All that ranks have listed, to all ranks; what they said is not needed after that.
+pub fn exchange(place: u64, said: Said, lists: &[&[u8]], clock: &mut Clock) -> Result<(), Conflict> {
+    let mut packer = PACKER.lock().unwrap_or_else(|broken| broken.into_inner());
+    let room = ROUND.min(agent::blob());
+    let bulk = Bulk::new(lists, rank(), room);
+    drop(said);
+    let mut rounds = Rounds { place, bulk, packer: packer.get_or_insert_default(), clock, last: 0 };
+    let mut before = rounds.send(room);
+    loop {
+        let next = rounds.send(room);
+        let more = rounds.finish(core::mem::replace(&mut before, next))?;
+        if !more {
+            // nobody had more to say, so this one is empty
+            return rounds.finish(before).map(drop);
+        }
     }
-    clock.lap(Count::Applying);
-    Ok((0..size()).any(|rank| said.header(rank).flags & flag::MORE != 0))
+}
+
+impl Rounds<'_> {
+    /// Encodes and submits the next round.
+    fn send(&mut self, room: usize) -> Sent {
+        let out = &mut agent::out()[..room];
+        let plain = agent::area().settings & setting::PLAIN != 0;
+        let (round, unpacked, bytes) = if !plain && self.packer.is_willing() {
+            let mut whole = vec![0; room];
+            let round = self.bulk.encode(&mut whole);
+            whole.truncate(round.bytes);
+            let packed = self.packer.pack(&whole, out);
+            if packed.is_none() {
+                out[..round.bytes].copy_from_slice(&whole);
+            }
+            (round, packed.map(|_| whole), packed.unwrap_or(round.bytes))
+        } else {
+            let round = self.bulk.encode(out);
+            (round, None, round.bytes)
+        };
+        let flags = if round.more { flag::ROUND | flag::MORE } else { flag::ROUND };
+        let mut header = header(self.place, bytes, round.shared, flags);
+        if unpacked.is_some() {
+            header.words[1] = round.bytes as u64;
+        }
+        self.last = round.bytes;
+        stats::add(Count::BytesOut, round.bytes as u64);
+        stats::add(Count::BytesSaved, (round.bytes - bytes) as u64);
+        self.clock.lap(Count::Encoding);
+        Sent { submitted: agent::submit(header), unpacked }
+    }
+
+    /// Waits for a round and applies it; whether there are more.
+    fn finish(&mut self, sent: Sent) -> Result<bool, Conflict> {
+        let begun = Instant::now();
+        let said = sent.submitted.wait();
+        self.packer.waited(self.last, begun.elapsed().as_secs_f64());
+        self.clock.lap(Count::Exchanging);
+        check(&said, self.place);
+        count_in(&said);
+        let blobs: Vec<Cow<'_, [u8]>> = (0..size())
+            .map(|other| match (said.header(other).words[1] as usize, &sent.unpacked) {
+                (0, _) => said.blob(other).into(),
+                (_, Some(own)) if other == rank() => own.into(),
+                (bytes, _) => self.packer.unpack(said.blob(other), bytes.min(ROUND)).into(),
+            })
+            .collect();
+        let parts = |rank: usize| {
+            blobs[rank].split_at_checked(said.header(rank).words[0] as usize).unwrap_or_default()
+        };
+        let (shared, alone): (Vec<_>, Vec<_>) = (0..size()).map(parts).unzip();
+        // SAFETY: all threads of the team wait
+        unsafe {
+            self.bulk.merge(&shared)?;
+            self.bulk.merge(&alone)?;
+        }
+        self.clock.lap(Count::Applying);
+        Ok((0..size()).any(|rank| said.header(rank).flags & flag::MORE != 0))
+    }
 }
