@@ -79,6 +79,7 @@ impl Program {
             it.bytes.get().write(data.len() as u64);
             self.base.add(self.places.data(slot)).copy_from(data.as_ptr(), data.len());
             it.state.store(REQUEST, Ordering::SeqCst);
+            self.area.asking.fetch_or(1 << slot, Ordering::SeqCst);
             self.ring();
             wait(&it.state, REQUEST);
             assert_eq!(it.state.load(Ordering::Acquire), DONE);

@@ -2,12 +2,14 @@
 mod ending;
 mod watching;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write;
+use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use polyrail_omp::area::{DONE, Kind, LOCALS, REQUEST, SLOT_DATA, flag};
+use polyrail_omp::area::{DONE, Kind, LOCALS, REQUEST, SLOT_DATA, flag, setting};
 
 use crate::control::Control;
 use crate::exchange::{self, Exchange, Outcome, Ranks};
@@ -26,6 +28,8 @@ use watching::Watchdog;
 
 /// No thread: nobody waits for the answer.
 const NOBODY: usize = u32::MAX as usize;
+/// The status of a program that used memory that is not there.
+const CRASH: u64 = 128 + libc::SIGSEGV as u64;
 /// How often it is looked at whether things beside the network have changed.
 pub const GLANCE: Duration = Duration::from_millis(50);
 
@@ -49,6 +53,10 @@ pub struct Agent {
     mpi: Mpi,
     ranks: Ranks,
     mapping: Mapping,
+    /// Where all ranks share a host: the others', by rank.
+    peers: Vec<Option<Mapping>>,
+    /// Of those, the last exchange that all have submitted.
+    exchanged: u64,
     exchanges: [Exchange<Request>; 2],
     control: Control<Request>,
     /// Rank 0's.
@@ -56,19 +64,21 @@ pub struct Agent {
     /// What rank 0's program is to do for other ranks, the first of it being done.
     to_serve: VecDeque<(Asker, [u64; 6], Vec<u8>)>,
     serving: bool,
-    /// Slots whose requests are being dealt with, a bit each.
-    taken: u64,
+    /// Slots whose requests are being dealt with, a bit each, by rank.
+    taken: Vec<u64>,
     program: Option<Child>,
     /// This rank has told rank 0 why it cannot go on.
     failed: bool,
-    /// Rank 0's program ends, says its flag.
-    ending: bool,
     bell: u32,
     pace: Pace,
     glanced: Instant,
     parent: i32,
-    /// Of the program, as it was lately: when its counters are read, it has ended.
+    /// Rank 0's, where counters are wanted: of the program, as it was lately, since it has ended when they are read.
     symbols: Option<Symbols>,
+    /// Libraries that rank 0's program began with.
+    began_with: BTreeSet<PathBuf>,
+    counts: bool,
+    glances: u64,
     /// Since when the exchanges are under way, but rounds: in these, ranks do not wait for each other but for the network.
     submitted: [Option<Instant>; 2],
     watchdog: Watchdog,
@@ -89,31 +99,41 @@ impl Agent {
             settings: launch.settings,
         };
         let mapping = Mapping::new(facts).map_err(|error| format!("shared memory: {error}"))?;
+        let peers = match launch.settings & setting::SHARED {
+            0 => Vec::new(),
+            _ => crate::start::share(&mut mpi, &mapping, facts).map_err(|error| error.to_string())?,
+        };
         let control = Control::new(&mut mpi).map_err(|error| error.to_string())?;
         let now = Instant::now();
         let mut agent = Self {
             ranks: Ranks::new(launch.host_of.clone()),
             exchanges: [0, 1].map(|b| Exchange::new(b, mapping.buffers(b))),
             mapping,
+            pace: Pace::new(rank == 0 && peers.is_empty(), rank == 0 && !peers.is_empty(), mpi.size(), now),
+            peers,
+            exchanged: 0,
             control,
             server: Server::new(launch.hosts.clone()),
             to_serve: VecDeque::new(),
             serving: false,
-            taken: 0,
+            taken: vec![0; mpi.size()],
             program: None,
             failed: false,
-            ending: false,
             bell: 0,
-            pace: Pace::new(rank == 0, mpi.size(), now),
+
             glanced: now,
             parent: sys::parent(),
             symbols: None,
+            began_with: BTreeSet::new(),
+            counts: rank == 0 && launch.settings & setting::STATS != 0,
+            glances: 0,
             submitted: [None; 2],
             watchdog: Watchdog {
                 after: Duration::from_secs(launch.watchdog),
                 asked: now,
                 warned: now,
                 watch: None,
+                signs: [0; 3],
             },
             others: Vec::new(),
             mpi,
@@ -154,8 +174,6 @@ impl Agent {
         let mut busy = bell != self.bell;
         if busy {
             self.bell = bell;
-            self.watchdog.asked = Instant::now();
-            self.watchdog.watch = None;
             self.look()?;
         }
         busy |= self.poll_exchanges()?;
@@ -170,19 +188,35 @@ impl Agent {
         }
         self.watch(now)?;
         let waiting = Waiting {
-            answer: self.taken != 0 || self.serving || self.control.is_sending(),
+            answer: self.taken.iter().any(|taken| *taken != 0) || self.serving || self.control.is_sending(),
             exchange: self.exchanges.iter().any(Exchange::is_busy),
         };
         self.pace.rest(busy, waiting, now, &self.mapping, self.bell);
         Ok(())
     }
 
+    /// Whether all ranks are on this host: then programs exchange by themselves, and ask rank 0's agent.
+    fn shares(&self) -> bool {
+        !self.peers.is_empty()
+    }
+
+    fn mapping_of(&self, rank: usize) -> &Mapping {
+        self.peers.get(rank).and_then(Option::as_ref).unwrap_or(&self.mapping)
+    }
+
     /// The bell has rung: who asks?
     fn look(&mut self) -> Result<(), End> {
-        for index in 0..LOCALS {
-            if let Some(asked) = self.mapping.asked(index, &mut self.taken) {
-                self.ask(asked)?;
+        if !self.shares() || self.is_first() {
+            let ranks = if self.shares() { 0..self.mpi.size() } else { self.mpi.rank()..self.mpi.rank() + 1 };
+            for rank in ranks {
+                let mut taken = self.taken[rank];
+                let asked = self.mapping_of(rank).asked(&mut taken);
+                self.taken[rank] = taken;
+                asked.into_iter().try_for_each(|asked| self.ask(rank, asked))?;
             }
+        }
+        if self.shares() {
+            return Ok(());
         }
         for b in [0, 1] {
             let state = self.mapping.exchange_state(b).load(Ordering::Acquire);
@@ -197,7 +231,6 @@ impl Agent {
                 self.submitted[b] = (flags & flag::ROUND == 0).then_some(now);
                 if self.is_first() {
                     self.server.handle_submitted(number);
-                    self.ending |= flags & flag::END != 0;
                 }
             }
         }
@@ -211,7 +244,28 @@ impl Agent {
         }
     }
 
-    fn ask(&mut self, mut asked: Asked) -> Result<(), End> {
+    /// Where programs exchange by themselves: what they have done since, for the server. To be called after a request was read and before it is dealt with: what
+    /// came before it for who asks has then come before it here.
+    fn observe(&mut self) {
+        if !self.shares() {
+            return;
+        }
+        let widen = |known: u64, low: u32| {
+            known.saturating_add_signed(low.wrapping_sub(known as u32).cast_signed().into())
+        };
+        let submitted = |rank: usize| widen(self.exchanged, self.mapping_of(rank).exchanged().0);
+        let all = (0..self.mpi.size()).map(submitted).min().unwrap_or(0);
+        self.server.handle_submitted(submitted(0));
+        if all > self.exchanged {
+            // Whatever of the log is there was published before the first of these, which then bore the flag; and all ranks apply the log before the second.
+            for number in all.saturating_sub(1).max(self.exchanged + 1)..=all {
+                self.server.handle_exchange(number, true);
+            }
+            self.exchanged = all;
+        }
+    }
+
+    fn ask(&mut self, rank: usize, mut asked: Asked) -> Result<(), End> {
         if asked.kind == Kind::Fail as u32
             && let Some(program) = &self.program
         {
@@ -219,13 +273,22 @@ impl Agent {
             asked.data = text.into_bytes();
             asked.data.truncate(SLOT_DATA);
         }
+        if self.is_first()
+            && asked.kind == Kind::Same as u32
+            && let Some(program) = &self.program
+        {
+            let symbols = Symbols::of(program.id());
+            self.began_with = symbols.paths();
+            self.symbols = Some(symbols).filter(|_| self.counts);
+        }
         let at_once = asked.kind == Kind::Unlock as u32 || asked.kind == Kind::Give as u32;
         if at_once {
-            self.answer(asked.slot, [0; 4], &[]);
+            self.answer(rank, asked.slot, [0; 4], &[]);
         }
         let slot = if at_once { NOBODY } else { asked.slot };
         if self.is_first() {
-            let from = Asker { rank: 0, slot };
+            self.observe();
+            let from = Asker { rank, slot };
             self.server.handle(from, asked.kind, asked.args, asked.data);
             return Ok(());
         }
@@ -235,9 +298,9 @@ impl Agent {
         Ok(self.control.send(&mut self.mpi, 0, &message)?)
     }
 
-    fn answer(&mut self, slot: usize, result: [u64; 4], data: &[u8]) {
-        self.taken &= !(1 << slot);
-        self.mapping.answer(slot, result, data);
+    fn answer(&mut self, rank: usize, slot: usize, result: [u64; 4], data: &[u8]) {
+        self.taken[rank] &= !(1 << slot);
+        self.mapping_of(rank).answer(slot, result, data);
     }
 
     fn poll_exchanges(&mut self) -> Result<bool, End> {
@@ -268,12 +331,6 @@ impl Agent {
         if self.is_first() {
             self.server.handle_exchange(outcome.number, outcome.flags & flag::LOG != 0);
         }
-        self.ending |= outcome.flags & flag::END != 0;
-        if outcome.number.is_power_of_two()
-            && let Some(program) = &self.program
-        {
-            self.symbols = Some(Symbols::of(program.id()));
-        }
         let state = self.mapping.exchange_state(b);
         state.store(DONE, Ordering::Release);
         sys::futex_wake(state);
@@ -300,10 +357,22 @@ impl Agent {
                 self.server.handle(from, message.kind, message.args, message.data);
             }
             What::Answer if (message.slot as usize) < LOCALS => {
-                self.answer(message.slot as usize, message.result, &message.data);
+                self.answer(self.mpi.rank(), message.slot as usize, message.result, &message.data);
             }
             What::Fail if self.is_first() => {
-                let why = String::from_utf8_lossy(&message.data).into_owned();
+                // its program may have said more, by a way of its own
+                self.look()?;
+                self.act()?;
+                let mut why = String::from_utf8_lossy(&message.data).into_owned();
+                if message.args[0] == CRASH
+                    && let Some(late) = self.loaded_late()
+                {
+                    write!(
+                        why,
+                        ". Rank 0 has loaded {late} since it began, which other ranks have not: if regions use it, name it in LD_PRELOAD"
+                    )
+                    .unwrap_or_default();
+                }
                 return self.end(message.args[0] as u8, Some(&format!("{}: {why}", self.server.name(rank))));
             }
             What::End => return Err(End::Decided(message.args[0] as u8)),
@@ -312,6 +381,13 @@ impl Agent {
             What::Ask | What::Answer | What::Fail | What::Leave => {}
         }
         Ok(())
+    }
+
+    /// A library that rank 0's program has loaded since it began.
+    fn loaded_late(&self) -> Option<String> {
+        let paths = Symbols::of(self.program.as_ref()?.id()).paths();
+        let late = paths.difference(&self.began_with).find(|path| path.to_string_lossy().contains(".so"));
+        Some(late?.display().to_string())
     }
 
     /// Rank 0's program does one thing at a time for others.
@@ -338,8 +414,8 @@ impl Agent {
         if to.slot == NOBODY {
             return Ok(());
         }
-        if to.rank == self.mpi.rank() {
-            self.answer(to.slot, result, &data);
+        if to.rank == self.mpi.rank() || self.shares() {
+            self.answer(to.rank, to.slot, result, &data);
             return Ok(());
         }
         let mut message = Message::new(What::Answer, self.mpi.rank());
@@ -367,6 +443,10 @@ impl Agent {
             return Err(End::Network("mpiexec is gone".into()));
         }
         let Some(program) = &mut self.program else { return Ok(()) };
+        self.glances += 1;
+        if self.counts && self.glances.is_power_of_two() {
+            self.symbols = Some(Symbols::of(program.id()));
+        }
         let Ok(Some(ended)) = program.try_wait() else { return Ok(()) };
         sys::forget_program();
         self.program = None;
@@ -378,9 +458,6 @@ impl Agent {
             let by_signal = std::os::unix::process::ExitStatusExt::signal(&ended)
                 .is_some_and(|signal| !sys::has_forwarded(signal));
             return self.end(status, by_signal.then(|| format!("the program {words}")).as_deref());
-        }
-        if self.ending && status == 0 {
-            return Ok(());
         }
         self.fail(format!("its part of the program {words}"), if status == 0 { 1 } else { status })
     }

@@ -87,7 +87,8 @@ pub fn unpack(mut all: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(items)
 }
 
-fn numbers(values: &[u64]) -> Vec<u8> {
+/// Numbers as bytes.
+pub fn numbers(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 

@@ -1,12 +1,13 @@
 //! The mapping that is shared with the program ([`polyrail_omp::area`]), from the agent's side. All access to it is here.
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use polyrail_omp::area::{
-    Area, COUNTED, Count, DONE, Exchange, FREE, LOCALS, MAGIC, Places, REQUEST, SERVER, SLOT_DATA, Slot,
-    VERSION,
+    Area, COUNTED, Count, DONE, Exchange, FREE, LOCALS, MAGIC, Places, REQUEST, SERVER, SLOT_DATA,
+    SharedFile, Slot, VERSION, setting,
 };
 use polyrail_omp::layout::PAGE;
 
@@ -81,9 +82,67 @@ impl Mapping {
             (*area).threads = facts.threads as u32;
             (*area).blob = blob as u64;
             (*area).agent = std::process::id();
-            (*area).settings = facts.settings;
+            (*area).settings = facts.settings & !setting::SHARED;
         }
         Ok(Self { base, places, size: facts.size, blob, file })
+    }
+
+    /// The mapping of another agent of this host, by its file; `None` if it is not to be had, or another's.
+    pub fn of_peer(file: SharedFile, nonce: u64, facts: Facts) -> Option<Self> {
+        let blob = blob_for(facts.size);
+        let places = Places::new(facts.size, blob);
+        let path = file.path();
+        let file = File::options().read(true).write(true).open(path.trim_end_matches('\0')).ok()?;
+        if file.metadata().ok()?.len() != places.bytes() as u64 {
+            return None;
+        }
+        let base = sys::map(&file, places.shared()).ok()?;
+        let mapping = Self { base, places, size: facts.size, blob, file };
+        // SAFETY: in the mapping; written before the file was told
+        let known = unsafe { ((*mapping.area()).magic, (*mapping.area()).rank, (*mapping.area()).nonce) };
+        (known == (MAGIC, facts.rank as u32, nonce)).then_some(mapping)
+    }
+
+    /// The file as others of this host can open it.
+    pub fn shared_file(&self) -> SharedFile {
+        SharedFile { process: std::process::id(), descriptor: self.file.as_raw_fd().cast_unsigned() }
+    }
+
+    /// Before the program starts: what tells this file from others.
+    pub fn set_nonce(&self, nonce: u64) {
+        // SAFETY: in the mapping; nobody else writes it
+        unsafe { (*self.area()).nonce = nonce };
+    }
+
+    /// Before the program starts: it is to map these files of all ranks, which have these nonces.
+    pub fn share(&self, files: &[SharedFile], nonces: &[u64]) {
+        // SAFETY: in the mapping; nobody else writes it, and there is room for as many ranks as may share
+        unsafe {
+            let area = &mut *self.area();
+            area.files[..files.len()].copy_from_slice(files);
+            area.nonces[..nonces.len()].copy_from_slice(nonces);
+            area.settings |= setting::SHARED;
+        }
+    }
+
+    /// Low halves of the last exchange's number that the program has submitted, and of the last that it has read, where files are shared.
+    pub fn exchanged(&self) -> (u32, u32) {
+        let states = [0, 1].map(|b| self.exchange_state(b).load(Ordering::Acquire));
+        // SAFETY: an atomic in a mapping that stays
+        let read = unsafe { &(*self.area()).read }.load(Ordering::Acquire);
+        let later = if states[1].wrapping_sub(states[0]).cast_signed() > 0 { states[1] } else { states[0] };
+        (later, read)
+    }
+
+    /// Requests so far.
+    pub fn requests(&self) -> u32 {
+        // SAFETY: an atomic in a mapping that stays
+        unsafe { &(*self.area()).requests }.load(Ordering::Relaxed)
+    }
+
+    /// Whether any thread waits for an answer.
+    pub fn is_asking(&self) -> bool {
+        (0..LOCALS).any(|index| self.state(index).load(Ordering::Acquire) == REQUEST)
     }
 
     /// The file, for the program.
@@ -144,14 +203,19 @@ impl Mapping {
         }
     }
 
-    /// The request in slot `index`, if there is one that is not in `taken` (a bit per slot) yet.
-    pub fn asked(&self, index: usize, taken: &mut u64) -> Option<Asked> {
-        let bit = 1u64 << index;
-        if *taken & bit != 0 || self.state(index).load(Ordering::Acquire) != REQUEST {
-            return None;
+    /// Requests that are not in `taken` (a bit per slot) yet.
+    pub fn asked(&self, taken: &mut u64) -> Vec<Asked> {
+        // SAFETY: an atomic in a mapping that stays
+        let asking = unsafe { &(*self.area()).asking };
+        if asking.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
         }
-        *taken |= bit;
-        Some(self.read(index))
+        let asking = asking.swap(0, Ordering::AcqRel) & !*taken;
+        let is_request =
+            |index: &usize| asking >> index & 1 == 1 && self.state(*index).load(Ordering::Acquire) == REQUEST;
+        let asked: Vec<Asked> = (0..LOCALS).filter(is_request).map(|index| self.read(index)).collect();
+        *taken |= asked.iter().fold(0, |bits, asked| bits | 1 << asked.slot);
+        asked
     }
 
     /// Answers the request in slot `index`.
@@ -252,14 +316,35 @@ mod tests {
     fn a_request_is_taken_once_and_answered() {
         let mapping = Mapping::new(Facts { rank: 1, size: 2, threads: 3, settings: 0 }).unwrap();
         let mut taken = 0;
-        assert!(mapping.asked(2, &mut taken).is_none());
+        // SAFETY: an atomic in a mapping that stays
+        let asking = unsafe { &(*mapping.area()).asking };
+        assert!(mapping.asked(&mut taken).is_empty());
         mapping.write(2, b"question");
         mapping.state(2).store(REQUEST, Ordering::Release);
-        assert_eq!(mapping.asked(2, &mut taken).unwrap().data, b"question");
-        assert!(mapping.asked(2, &mut taken).is_none());
+        asking.store(u64::MAX, Ordering::Release);
+        let asked = mapping.asked(&mut taken);
+        assert_eq!((asked.len(), asked[0].slot, &asked[0].data[..]), (1, 2, &b"question"[..]));
+        asking.store(u64::MAX, Ordering::Release);
+        assert!(mapping.asked(&mut taken).is_empty());
         mapping.answer(2, [1, 2, 3, 4], b"answer");
         assert_eq!(mapping.state(2).load(Ordering::Acquire), DONE);
         assert_eq!(mapping.read(2).data, b"answer");
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_nonce_and_rank() {
+        let facts = Facts { rank: 1, size: 2, threads: 3, settings: 0 };
+        let mapping = Mapping::new(facts).unwrap();
+        mapping.set_nonce(77);
+        let file = mapping.shared_file();
+        let peer = Mapping::of_peer(file, 77, facts).expect("it can be had");
+        mapping.exchange_state(1).store(u32::MAX, Ordering::Release);
+        assert_eq!(peer.exchanged(), (0, 0));
+        mapping.exchange_state(0).store(1 << 31, Ordering::Release);
+        assert_eq!(peer.exchanged(), (u32::MAX, 0));
+        assert!(Mapping::of_peer(file, 78, facts).is_none());
+        assert!(Mapping::of_peer(file, 77, Facts { rank: 0, ..facts }).is_none());
+        assert!(Mapping::of_peer(SharedFile { descriptor: 0, ..file }, 77, facts).is_none());
     }
 
     #[test]

@@ -42,6 +42,10 @@ impl Options {
                 None => WATCHDOG,
                 Some(text) => number("POLYRAIL_OMP_WATCHDOG", Some(text))?,
             },
+            settings: match variable("POLYRAIL_OMP_SHM") {
+                Some(text) if number("POLYRAIL_OMP_SHM", Some(text.clone()))? == 0 => 0,
+                _ => setting::SHARED,
+            },
             ..Self::default()
         };
         let mut words = words;
@@ -101,13 +105,16 @@ mod tests {
     #[test]
     fn options_end_where_the_program_begins() {
         let options = read("--threads 4 --stats --json f.json -- ./a --stats -- x").unwrap();
-        assert_eq!((options.threads, options.stats, options.settings), (Some(4), true, setting::STATS));
+        assert_eq!(
+            (options.threads, options.stats, options.settings),
+            (Some(4), true, setting::STATS | setting::SHARED)
+        );
         assert_eq!((options.json, options.watchdog), (Some("f.json".into()), WATCHDOG));
         assert_eq!((options.program, options.arguments.len()), ("./a".into(), 3));
         assert_eq!(read("./a -x").unwrap().arguments, ["-x"]);
         assert_eq!(
             read("--compare --no-compression ./a").unwrap().settings,
-            setting::COMPARE | setting::PLAIN
+            setting::COMPARE | setting::PLAIN | setting::SHARED
         );
     }
 
@@ -123,6 +130,8 @@ mod tests {
         ] {
             assert!(read(line).unwrap_err().contains(why), "{line}");
         }
+        let without = |name: &str| (name == "POLYRAIL_OMP_SHM").then(|| "0".into());
+        assert_eq!(Options::read(["a".into()].into_iter(), without).unwrap().settings, 0);
         let told = |name: &str| (name == "POLYRAIL_OMP_WATCHDOG").then(|| "soon".into());
         assert!(Options::read(["a".into()].into_iter(), told).unwrap_err().contains("WATCHDOG"));
     }

@@ -25,13 +25,14 @@ pub struct Waiting {
 pub struct Pace {
     serves: bool,
     alone: bool,
+    rung: bool,
     idle_since: Instant,
 }
 
 impl Pace {
-    /// `serves`: other ranks ask this one.
-    pub fn new(serves: bool, size: usize, now: Instant) -> Self {
-        Self { serves, alone: size == 1, idle_since: now }
+    /// `serves`: other ranks ask this one, by messages; `rung`: all ranks ring this one's bell.
+    pub fn new(serves: bool, rung: bool, size: usize, now: Instant) -> Self {
+        Self { serves, rung, alone: size == 1, idle_since: now }
     }
 
     /// How long to sleep; `None`: not at all, only give way.
@@ -41,6 +42,7 @@ impl Pace {
         };
         match waiting {
             Waiting { answer: false, exchange: false } if self.alone => Some(crate::agent::GLANCE),
+            _ if self.rung && idle < SPIN => None,
             Waiting { answer: false, exchange: false } if self.serves => {
                 between(16, 50, Duration::from_micros(200))
             }
@@ -77,13 +79,18 @@ mod tests {
         let nothing = Waiting { answer: false, exchange: false };
         let exchange = Waiting { answer: false, exchange: true };
         let (first, other, alone) =
-            (Pace::new(true, 2, now), Pace::new(false, 2, now), Pace::new(true, 1, now));
+            (Pace::new(true, false, 2, now), Pace::new(false, false, 2, now), Pace::new(true, false, 1, now));
         assert_eq!(first.nap(exchange, micros(299)), None);
         assert_eq!(first.nap(exchange, micros(800)), Some(micros(50)));
         assert_eq!(first.nap(exchange, micros(9_000_000)), Some(LONGEST_NAP));
         assert_eq!(first.nap(nothing, micros(0)), Some(micros(50)));
         assert_eq!(first.nap(nothing, micros(9_000_000)), Some(micros(200)));
         assert_eq!(other.nap(nothing, micros(9_000_000)), Some(micros(2000)));
+        let rung = Pace::new(false, true, 2, now);
+        assert_eq!(
+            (rung.nap(nothing, micros(299)), rung.nap(nothing, micros(8000))),
+            (None, Some(micros(500)))
+        );
         assert!(alone.nap(nothing, micros(0)) > Some(micros(10_000)));
     }
 }

@@ -3,9 +3,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polyrail_omp::area::{LOCALS, RANKS};
+use polyrail_omp::area::{LOCALS, RANKS, SHARING, SharedFile, setting};
 
-use crate::launch::{self, Launch, pack, read_numbers, unpack};
+use crate::launch::{self, Launch, numbers, pack, read_numbers, unpack};
+use crate::mapping::{Facts, Mapping};
 use crate::net::{Net, Tag};
 use crate::options::Options;
 use crate::{stand_ins, sys};
@@ -20,6 +21,8 @@ struct Hello {
     /// Tells hosts of one name apart.
     boot: String,
     processors: u64,
+    /// The host's processors, whether this rank may use them or not.
+    online: u64,
     /// See [`stand_ins::usable`].
     places: u64,
 }
@@ -31,12 +34,13 @@ impl Hello {
             host: read("/proc/sys/kernel/hostname"),
             boot: read("/proc/sys/kernel/random/boot_id"),
             processors: sys::processors() as u64,
+            online: sys::online() as u64,
             places: stand_ins::usable(sys::user()),
         }
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let numbers = [self.processors.to_le_bytes(), self.places.to_le_bytes()].concat();
+        let numbers = numbers(&[self.processors, self.online, self.places]);
         let items = pack([self.host.as_bytes(), self.boot.as_bytes(), &numbers]);
         let mut bytes = [&(items.len() as u64).to_le_bytes()[..], &items].concat();
         bytes.resize(HELLO, 0);
@@ -49,8 +53,8 @@ impl Hello {
         let mut items = unpack(items)?.into_iter();
         let mut text = || Some(String::from_utf8_lossy(&items.next()?).into_owned());
         let (host, boot) = (text()?, text()?);
-        let [processors, places] = read_numbers(&items.next()?).try_into().ok()?;
-        Some(Self { host, boot, processors, places })
+        let [processors, online, places] = read_numbers(&items.next()?).try_into().ok()?;
+        Some(Self { host, boot, processors, online, places })
     }
 }
 
@@ -125,6 +129,62 @@ fn receive<N: Net>(net: &mut N, bytes: &mut [u8], from: usize) -> Result<(), N::
     wait(net, request)
 }
 
+/// Where all ranks are on one host, has them share their mappings: gives the others', by rank; nothing if that cannot be.
+///
+/// # Errors
+/// The network's.
+pub fn share<N: Net>(net: &mut N, mapping: &Mapping, facts: Facts) -> Result<Vec<Option<Mapping>>, N::Error> {
+    let (me, size) = (net.rank(), net.size());
+    let file = mapping.shared_file();
+    let nonce = sys::random();
+    mapping.set_nonce(nonce);
+    let mut told = vec![0; size * TOLD];
+    told[me * TOLD..][..TOLD].copy_from_slice(&numbers(&[
+        file.process.into(),
+        file.descriptor.into(),
+        nonce,
+    ]));
+    spread(net, &mut told, TOLD)?;
+    let files: Vec<(SharedFile, u64)> = read_numbers(&told)
+        .as_chunks()
+        .0
+        .iter()
+        .map(|&[process, descriptor, nonce]| {
+            (SharedFile { process: process as u32, descriptor: descriptor as u32 }, nonce)
+        })
+        .collect();
+    let peers: Vec<Option<Mapping>> = files
+        .iter()
+        .enumerate()
+        .map(|(rank, (file, nonce))| {
+            (rank != me).then(|| Mapping::of_peer(*file, *nonce, Facts { rank, ..facts })).flatten()
+        })
+        .collect();
+    let mut seen = vec![0; size];
+    seen[me] = u8::from(peers.iter().filter(|peer| peer.is_some()).count() + 1 == size);
+    spread(net, &mut seen, 1)?;
+    if seen.contains(&0) {
+        return Ok(Vec::new());
+    }
+    let (files, nonces): (Vec<SharedFile>, Vec<u64>) = files.into_iter().unzip();
+    mapping.share(&files, &nonces);
+    Ok(peers)
+}
+
+/// Bytes that ranks tell of their files.
+const TOLD: usize = 24;
+
+/// All ranks' `bytes` to all, in place.
+fn spread<N: Net>(net: &mut N, all: &mut [u8], bytes: usize) -> Result<(), N::Error> {
+    let (me, size) = (net.rank(), net.size());
+    if me > 0 {
+        send(net, &all[me * bytes..][..bytes], 0)?;
+        return receive(net, all, 0);
+    }
+    (1..size).try_for_each(|rank| receive(net, &mut all[rank * bytes..][..bytes], rank))?;
+    (1..size).try_for_each(|rank| send(net, all, rank))
+}
+
 /// Numbers for hosts, in order of their first ranks.
 fn hosts(all: &[Hello]) -> Vec<u32> {
     let is = |one: &Hello, other: &Hello| (&one.host, &one.boot) == (&other.host, &other.boot);
@@ -145,6 +205,20 @@ fn threads(all: &[Hello], host_of: &[u32]) -> usize {
     per_rank.min().unwrap_or(1).clamp(1, LOCALS - 1)
 }
 
+/// What is not wanted where ranks are on several hosts, or too many on one.
+fn shared(host_of: &[u32]) -> u32 {
+    let one = (2..=SHARING).contains(&host_of.len()) && host_of.iter().all(|host| *host == host_of[0]);
+    if one { 0 } else { setting::SHARED }
+}
+
+/// Whether every host has a processor for each thread.
+fn spin(all: &[Hello], host_of: &[u32], threads: usize) -> u32 {
+    let has_room = |(hello, host): (&Hello, &u32)| {
+        hello.online as usize >= threads * host_of.iter().filter(|other| *other == host).count()
+    };
+    if all.iter().zip(host_of).all(has_room) { setting::SPIN } else { 0 }
+}
+
 fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
     if all.len() > RANKS {
         return Err(format!("{} ranks, {RANKS} at most", all.len()));
@@ -159,6 +233,7 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
         .ok_or_else(|| format!("none of {} can be written on all hosts", stand_ins::PLACES.join(", ")))?;
     let stand_ins = stand_ins::directory(Path::new(stand_ins::PLACES[place]), sys::user());
     let host_of = hosts(all);
+    let threads = options.threads.unwrap_or_else(|| threads(all, &host_of));
     let words: Vec<OsString> = std::iter::once(&options.program).chain(&options.arguments).cloned().collect();
     Ok(Launch {
         program,
@@ -168,8 +243,8 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
         runtime,
         stand_ins,
         stack: launch::stack(sys::limit(libc::RLIMIT_STACK).0),
-        threads: options.threads.unwrap_or_else(|| threads(all, &host_of)),
-        settings: options.settings,
+        settings: options.settings & !shared(&host_of) | spin(all, &host_of, threads),
+        threads,
         watchdog: options.watchdog,
         hosts: all.iter().map(|hello| hello.host.clone()).collect(),
         host_of,
@@ -203,7 +278,7 @@ mod tests {
     use super::*;
 
     fn hello(host: &str, processors: u64) -> Hello {
-        Hello { host: host.into(), boot: "x".into(), processors, places: 7 }
+        Hello { host: host.into(), boot: "x".into(), processors, online: 2 * processors, places: 7 }
     }
 
     #[test]
@@ -221,6 +296,11 @@ mod tests {
         let numbers = hosts(&all);
         assert_eq!(numbers, [0, 1, 0]);
         assert_eq!(threads(&all, &numbers), 4);
+        assert_eq!(
+            [&[0, 0][..], &[0], &[0, 1], &[0; 65]].map(shared).map(|not| not == 0),
+            [true, false, false, false]
+        );
+        assert_eq!([1, 8, 9].map(|threads| spin(&all, &numbers, threads)), [setting::SPIN, setting::SPIN, 0]);
         assert_eq!(threads(&[hello("a", 1), hello("a", 1)], &[0, 0]), 1, "at least one");
         assert_eq!(threads(&[hello("a", 1000)], &[0]), LOCALS - 1);
         let same_name = [hello("a", 2), Hello { boot: "y".into(), ..hello("a", 2) }];

@@ -1,6 +1,6 @@
 //! Names of addresses of the program, for people: `field+16 (declared at fields.c:12)`, `smooth at smooth.c:40`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
@@ -39,6 +39,11 @@ struct File {
 }
 
 impl Symbols {
+    /// Programs and libraries that are mapped.
+    pub fn paths(&self) -> BTreeSet<PathBuf> {
+        self.mapped.iter().map(|mapped| mapped.path.clone()).collect()
+    }
+
     /// Of a process that is still there; nothing is known of one that is not.
     pub fn of(pid: u32) -> Symbols {
         let mut symbols = Symbols { mapped: Vec::new(), heap: None, stack: None, files: BTreeMap::new() };

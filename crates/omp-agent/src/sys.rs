@@ -77,6 +77,20 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Processors that this host has.
+pub fn online() -> usize {
+    // SAFETY: a number
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize
+}
+
+/// A number that nobody can guess.
+pub fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: a place for as many bytes
+    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    u64::from_ne_bytes(bytes)
+}
+
 /// This user, as files have it.
 pub fn user() -> u32 {
     // SAFETY: no arguments

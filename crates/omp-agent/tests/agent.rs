@@ -27,6 +27,8 @@ fn command(mpi: &str, ranks: usize, words: &[&str]) -> Command {
     command.arg(env!("CARGO_BIN_EXE_polyrail-omp-agent")).arg("--").arg(program()).args(words);
     // any library will do: this program needs no runtime
     command.env("POLYRAIL_OMP_RT", "libm.so.6").stdin(Stdio::null());
+    // agents are what is tried here; ranks of one host do without them otherwise
+    command.env("POLYRAIL_OMP_SHM", "0");
     let runtime = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/usr/lib/libm.so.6"];
     if let Some(path) = runtime.into_iter().find(|path| Path::new(path).exists()) {
         command.env("POLYRAIL_OMP_RT", path);

@@ -102,6 +102,14 @@ pub fn bind() -> i32 {
 
 /// Bytes that a stack of the team shall have: `OMP_STACKSIZE`, or as much as the main thread has, and 64 MiB at least.
 pub fn stack_bytes() -> usize {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    if KNOWN.load(Relaxed) == 0 {
+        KNOWN.store(stack_bytes_asked(), Relaxed);
+    }
+    KNOWN.load(Relaxed)
+}
+
+fn stack_bytes_asked() -> usize {
     own_environment();
     const MOST: usize = polyrail_omp::layout::STACK_STRIDE - (1 << 20);
     let asked = STACK.load(Relaxed);

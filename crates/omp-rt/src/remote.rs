@@ -202,7 +202,10 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
     let mut first = true;
     loop {
         let mut clock = Clock::start();
-        trap::without_copies(track::collect);
+        // between regions nothing runs on ranks above 0
+        if rank == 0 || INSIDE.load(Ordering::Relaxed) {
+            trap::without_copies(track::collect);
+        }
         clock.lap(Count::Finding);
         let out = agent::out();
         let mut start = 0;
@@ -252,7 +255,7 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
         blobs[0] = &blobs[0][told_bytes..];
         count_in(&said);
         let merged = if headers().any(|header| header.flags & flag::LISTED != 0) {
-            rounds::exchange(place, &blobs, &mut clock)
+            rounds::exchange(place, said, &blobs, &mut clock)
         } else {
             // SAFETY: all threads of the team wait
             unsafe { track::merge(&blobs, rank) }

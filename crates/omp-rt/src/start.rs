@@ -1,10 +1,10 @@
 //! Begins in a process: between the loader and `main`.
 //!
 //! Rank 0 runs `main`. Ranks above 0 run the program's constructors, so that the C++ library is ready, and then work for rank 0 (`remote::work`) on a stack
-//! that is not the program's: the main stack becomes an image of rank 0's.
+//! that is not the program's, in a thread of the pool: the main stack and the main thread's storage become images of rank 0's.
 
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::ptr::null_mut;
 
 use polyrail_omp::area::{LOCALS, setting};
@@ -75,7 +75,11 @@ unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mu
 extern "C" fn serve_rank_0(_: usize) {
     // SAFETY: no other thread is there, and this one's stack is elsewhere
     unsafe { track::clear() };
-    remote::work()
+    team::lead();
+    let never = AtomicU32::new(0);
+    loop {
+        sys::wait(&never, 0);
+    }
 }
 
 /// What is loaded, and where, must be the same on all ranks, or a pointer does not mean the same.

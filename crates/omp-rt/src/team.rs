@@ -31,7 +31,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use polyrail_omp::layout::slot;
 
 pub use self::frame::{Frame, enter, global, here, leave, may_fork, scratch, thread, unscratch};
-pub use self::pool::{reserve as reserve_stack, stack, watch_forks};
+pub use self::pool::{lead, reserve as reserve_stack, stack, watch_forks};
 use self::sync::Gate;
 use self::work::Plan;
 use crate::remote::{self, Region};
@@ -49,7 +49,6 @@ pub struct Team {
     /// Regions of several ranks so far: the same number on all ranks.
     sequence: AtomicU64,
     gate: Gate,
-    ended: Gate,
     /// Loops and sections that threads of this process share out among themselves.
     pub works: [work::Shared; work::RING],
     /// A pointer of each local thread, for reductions.
@@ -57,7 +56,7 @@ pub struct Team {
     /// Where `copyprivate` copies from, and the piece of stack that it is in.
     pub copied: [AtomicUsize; 3],
 }
-// SAFETY: the cells are written by the main thread while no thread of the team runs.
+// SAFETY: the cells are written by the thread that runs number 0 while no other thread of the team runs.
 unsafe impl Sync for Team {}
 
 /// The team.
@@ -70,7 +69,6 @@ pub static TEAM: Team = Team {
     busy: AtomicBool::new(false),
     sequence: AtomicU64::new(0),
     gate: Gate::new(),
-    ended: Gate::new(),
     works: [const { work::Shared::new() }; work::RING],
     pieces: [const { AtomicUsize::new(0) }; polyrail_omp::layout::SLOTS],
     copied: [const { AtomicUsize::new(0) }; 3],
@@ -151,7 +149,7 @@ pub fn fork(region: &Region<'_>, sp: usize) {
 }
 
 /// Runs this rank's share of a region's threads, all of them, and returns when they are through its end (its last barrier is an exchange).
-/// Ranks above 0: called by the main thread for each region that rank 0 begins.
+/// Ranks above 0: called by the thread that leads, which is number 0 of theirs, for each region that rank 0 begins.
 pub fn run(region: &Region<'_>) {
     let (rank, size) = (remote::rank(), remote::size());
     let ranks = if region.team < size { 1 } else { size };
@@ -184,8 +182,14 @@ pub fn run(region: &Region<'_>) {
         unsafe { sys::on_stack(top, first, 0) };
         thread().top.set(before);
     } else {
-        pool::call(locals);
-        TEAM.ended.pass(2, || ());
+        if locals > 1 {
+            pool::call(locals);
+        }
+        // frames above are ours
+        let mark = 0u8;
+        let before = thread().top.replace(&raw const mark as usize & !15);
+        member(0);
+        thread().top.set(before);
     }
     TEAM.busy.store(false, Relaxed);
 }
@@ -198,7 +202,7 @@ extern "C" fn first(_: usize) {
 fn member(local: usize) {
     let team = &TEAM;
     let region = team.region.get();
-    // SAFETY: the main thread's, which waits for the region's end.
+    // SAFETY: number 0's, which waits for the region's end.
     let around = unsafe { &*team.parent.get() };
     let frame = Frame::inner(around, Some(team), team.low() + local, region.team);
     alloc::enter(slot(remote::rank(), local, remote::size()));
@@ -226,9 +230,6 @@ fn member(local: usize) {
         if team.ranks() > 1 {
             output::flush();
             remote::end(team.place(END));
-        }
-        if remote::rank() > 0 {
-            team.ended.pass(2, || ());
         }
     });
 }

@@ -40,6 +40,7 @@ struct Way {
 const WAYS: &[Way] = &[
     Way { name: "one rank", ranks: 1, command: preloaded },
     Way { name: "two ranks", ranks: 2, command: |program, _, threads| over(2, program, threads) },
+    Way { name: "two ranks by messages", ranks: 2, command: by_messages },
     Way { name: "three ranks", ranks: 3, command: |program, _, threads| over(3, program, threads) },
     Way { name: "four ranks", ranks: 4, command: |program, _, threads| over(4, program, threads) },
 ];
@@ -61,6 +62,13 @@ fn over(ranks: usize, program: &Path, threads: usize) -> Command {
     command.arg(built("polyrail-omp-agent"));
     command.args(["--threads", &(threads / ranks).to_string(), "--"]).arg(program);
     command.env("POLYRAIL_OMP_RT", runtime()).env_remove("OMP_NUM_THREADS");
+    command
+}
+
+/// As if each rank were on a host of its own.
+fn by_messages(program: &Path, _: &Compiler, threads: usize) -> Command {
+    let mut command = over(2, program, threads);
+    command.env("POLYRAIL_OMP_SHM", "0");
     command
 }
 

@@ -8,7 +8,7 @@
 //! Who waits, waits on a futex: the program on the word that will change, the agent on [`Area::doorbell`].
 //!
 //! # Requests (a thread of the program asks, its agent answers)
-//! A thread owns the slot of its local number. It writes `kind`, `args` and data, sets `state` to [`REQUEST`] and rings. The agent writes `result` and data,
+//! A thread owns the slot of its local number. It writes `kind`, `args` and data, sets `state` to [`REQUEST`], the slot's bit in [`Area::asking`], and rings. The agent writes `result` and data,
 //! sets `state` to [`DONE`] and wakes. The thread takes the answer and sets [`FREE`]. An error is told in `result[0]` as documented with the kind.
 //!
 //! # Served requests (rank 0's agent asks its program)
@@ -21,8 +21,14 @@
 //! Where a rank has more to tell than is worth one message, ranks first list their pages ([`flag::LISTED`]), then tell in rounds ([`flag::ROUND`]) until nobody has
 //! [`flag::MORE`]; the round behind that is empty. A round's blob is two, of which `words[0]` is the first one's length: pages that several ranks have listed, then
 //! this rank's own. If `words[1]` is not 0, both together are compressed (zstd), and were so many bytes.
+//!
+//! # Ranks of one host
+//! Where all ranks share a host ([`setting::SHARED`]), programs map each other's files, too, at [`layout::peer`](crate::layout::peer), and exchange without their agents: the leader fills
+//! its out buffer and header, and then sets `exchange[b].state` to the low half of the exchange's number; it waits until all others' are the same, and reads headers and out
+//! buffers where they are. It says in [`Area::read`] how far it has done that: nobody writes a header or buffer again before all have read it. All threads ask rank 0's agent:
+//! a request is announced by a bit of its own area's [`Area::asking`], as everywhere, but by rank 0's bell.
 
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::layout::PAGE;
 
@@ -31,7 +37,7 @@ pub const FD: i32 = 1000;
 /// First word of an area: "polyromp", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
 /// Changes with every change of what is written here: runtime and agent are of one build.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 4;
 
 /// Nobody uses it.
 pub const FREE: u32 = 0;
@@ -50,6 +56,8 @@ pub const SLOT_DATA: usize = 256 << 10;
 pub const HEADER: usize = 512;
 /// Bytes of data inside a header.
 pub const INLINE: usize = HEADER - 64;
+/// Ranks of one host that map each other's files, at most.
+pub const SHARING: usize = 64;
 /// Ranks that a run may have.
 pub const RANKS: usize = 1024;
 
@@ -88,12 +96,10 @@ pub enum Kind {
 pub mod flag {
     /// This rank has more to tell than this round's blob holds.
     pub const MORE: u32 = 1;
-    /// This rank published or applied log entries since the last barrier; `words[0]` is its log position.
+    /// This rank published or applied log entries since the last barrier.
     pub const LOG: u32 = 2;
     /// Rank 0: a region begins; its description is in the blob before all records.
     pub const REGION: u32 = 4;
-    /// Rank 0: the program has ended.
-    pub const END: u32 = 8;
     /// The blob does not hold what this rank changed, but names the pages: rounds follow.
     pub const LISTED: u32 = 16;
     /// A round of those that follow.
@@ -114,7 +120,7 @@ pub struct Header {
     pub flags: u32,
     /// The rank.
     pub rank: u32,
-    /// For the runtime's use.
+    /// For the runtime's use: bytes of the blob that stand first; bytes that it has uncompressed, or 0.
     pub words: [u64; 4],
     /// A blob that fits. Agent and runtime both use blobs in buffers; this is the agent's own way of sending small ones.
     pub inline: [u8; INLINE],
@@ -123,8 +129,10 @@ pub struct Header {
 /// One of the two exchanges that may be under way.
 #[repr(C, align(64))]
 pub struct Exchange {
-    /// [`FREE`], [`REQUEST`], [`DONE`]; the program waits on it.
+    /// [`FREE`], [`REQUEST`], [`DONE`]; the program waits on it. Where files are shared: the low half of the last number submitted; other ranks wait on it.
     pub state: AtomicU32,
+    /// Other ranks that sleep on `state`.
+    pub sleepers: AtomicU32,
     /// What the program submits.
     pub header: core::cell::UnsafeCell<Header>,
 }
@@ -169,6 +177,20 @@ pub struct Area {
     pub asleep: AtomicU32,
     /// Set by the agent before the program is ended because of another rank: nothing is to be reported any more.
     pub over: AtomicU32,
+    /// Where files are shared: the low half of the last exchange's number that this rank has read the whole of, and needs no more.
+    pub read: AtomicU32,
+    /// Other ranks that sleep on `read`.
+    pub read_sleepers: AtomicU32,
+    /// Requests so far.
+    pub requests: AtomicU32,
+    /// Slots with requests that the agent has not yet looked at, a bit each.
+    pub asking: AtomicU64,
+    /// Where files are shared: who has this one open, by which descriptor, for each rank.
+    pub files: [SharedFile; SHARING],
+    /// Their nonces.
+    pub nonces: [u64; SHARING],
+    /// Tells this file from others.
+    pub nonce: u64,
     /// What threads ask; the last is the server's.
     pub slots: [Slot; LOCALS + 1],
     /// The two exchanges.
@@ -179,14 +201,35 @@ pub struct Area {
     pub regions: [Counted; COUNTED],
 }
 
+/// A file as `/proc` shows it: a process, and its descriptor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct SharedFile {
+    /// The process.
+    pub process: u32,
+    /// The descriptor.
+    pub descriptor: u32,
+}
+
+impl SharedFile {
+    /// Its path, ended by a zero.
+    pub fn path(self) -> String {
+        format!("/proc/{}/fd/{}\0", self.process, self.descriptor)
+    }
+}
+
 /// Bits of [`Area::settings`].
 pub mod setting {
     /// Tell at the end what was counted.
     pub const STATS: u32 = 1;
     /// Find changes by comparison only.
     pub const COMPARE: u32 = 2;
+    /// All ranks are on one host and map each other's files.
+    pub const SHARED: u32 = 4;
+    /// This host has a processor for each thread of all its ranks, so that who waits for another may look for a while before it sleeps.
+    pub const SPIN: u32 = 8;
     /// Compress nothing.
-    pub const PLAIN: u32 = 4;
+    pub const PLAIN: u32 = 16;
 }
 
 /// What is counted of each region; the index into [`Counted::words`]. Times are in nanoseconds, of this rank.
@@ -276,6 +319,10 @@ impl Places {
     /// The blob that `rank` sent for exchange `b`.
     pub const fn blob(&self, b: usize, rank: usize) -> usize {
         self.out(2) + (2 * self.size * HEADER).next_multiple_of(PAGE) + (b * self.size + rank) * self.blob
+    }
+    /// Bytes of what other ranks of the host look at: everything before what came from others.
+    pub const fn shared(&self) -> usize {
+        self.header(0, 0)
     }
     /// Bytes of the whole.
     pub const fn bytes(&self) -> usize {

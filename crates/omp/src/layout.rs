@@ -27,6 +27,11 @@ pub const STACKS: usize = 0x2800_0000_0000;
 pub const STACK_STRIDE: usize = 1 << 30;
 /// The mapping that agent and program share (see [`crate::area`]).
 pub const AREA: usize = 0x2a00_0000_0000;
+/// The mapping of another rank of the same host, where files are shared, and bytes of addresses for each.
+pub const fn peer(rank: usize) -> usize {
+    AREA + (rank + 1) * PEER_STRIDE
+}
+const PEER_STRIDE: usize = 8 << 30;
 /// Twins: the twin of a tracked heap byte at `a` is at `a + TWIN_OFFSET`; of other tracked ranges, the tracker places it from [`OTHER_TWINS`] on.
 pub const TWIN_OFFSET: usize = 0x2800_0000_0000;
 /// See [`TWIN_OFFSET`].
@@ -42,6 +47,7 @@ const _: () = {
     assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES <= PRIVATE_HEAP);
     assert!(PRIVATE_HEAP + PRIVATE_HEAP_BYTES <= STACKS);
     assert!(STACKS + SLOTS * STACK_STRIDE <= AREA);
+    assert!(peer(crate::area::SHARING) <= AREA + (1 << 41));
     assert!(AREA + (1 << 41) <= OTHER_TWINS && OTHER_TWINS + (1 << 43) <= SERIAL_HEAP + TWIN_OFFSET);
     assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES + TWIN_OFFSET <= 0x5500_0000_0000);
 };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
-const OTHERS: [(&str, &str); 5] = [
+const OTHERS: [(&str, &str); 6] = [
     (
         "POLYRAIL_SECRET_FILE",
         "the user's secret, from which the keys of named endpoints come (default: ~/.config/polyrail/secret)",
@@ -16,6 +16,7 @@ const OTHERS: [(&str, &str); 5] = [
         "polyrail omp: seconds after which a rank that others wait for is looked at (default 30; 0: never)",
     ),
     ("POLYRAIL_OMP_MPI", "polyrail omp: the MPI library that agents load (default: the launching mpiexec's)"),
+    ("POLYRAIL_OMP_SHM", "polyrail omp: 0: ranks of one host exchange by MPI, too, not by shared memory"),
     ("POLYRAIL_OMP_RT", "polyrail omp: the runtime library (default: the one beside the agent)"),
     ("POLYRAIL_REPORT", "where polyrail run waits for the reports of its ranks"),
 ];

@@ -12,8 +12,9 @@ use crate::watchdog::{Verdict, Watch};
 pub(super) struct Watchdog {
     /// How long a wait is suspicious; zero: none is.
     pub(super) after: Duration,
-    /// When this rank's program has last asked for anything.
+    /// When this rank's program has last been seen to ask for anything, or to submit an exchange, and what was known of that.
     pub(super) asked: Instant,
+    pub(super) signs: [u32; 3],
     /// When this rank has last told others that it waits for them.
     pub(super) warned: Instant,
     pub(super) watch: Option<Watch>,
@@ -23,11 +24,19 @@ impl Agent {
     /// Tells others that this rank has waited for them for long.
     pub(super) fn warn(&mut self, now: Instant) -> Result<(), End> {
         let limit = self.watchdog.after;
-        let waits = |b: &usize| {
-            self.exchanges[*b].waits_for_others()
-                && self.submitted[*b].is_some_and(|since| now - since > limit)
+        let (submitted, read) = self.mapping.exchanged();
+        let signs = [submitted, self.mapping.requests(), self.bell];
+        if signs != self.watchdog.signs {
+            (self.watchdog.signs, self.watchdog.asked, self.watchdog.watch) = (signs, now, None);
+        }
+        let waits = match self.shares() {
+            true => submitted != read && now - self.watchdog.asked > limit,
+            false => (0..2).any(|b| {
+                self.exchanges[b].waits_for_others()
+                    && self.submitted[b].is_some_and(|since| now - since > limit)
+            }),
         };
-        if limit.is_zero() || !(0..2).any(|b| waits(&b)) || now - self.watchdog.warned < limit {
+        if limit.is_zero() || !waits || now - self.watchdog.warned < limit {
             return Ok(());
         }
         self.watchdog.warned = now;
@@ -42,7 +51,14 @@ impl Agent {
     /// Somebody waits for this rank: what does its program do?
     pub(super) fn suspect(&mut self) {
         let now = Instant::now();
-        let waits_itself = self.taken != 0 || self.exchanges.iter().any(Exchange::is_busy);
+        let exchanges = match self.shares() {
+            true => {
+                let (submitted, read) = self.mapping.exchanged();
+                submitted != read
+            }
+            false => self.exchanges.iter().any(Exchange::is_busy),
+        };
+        let waits_itself = exchanges || self.mapping.is_asking();
         if let Some(program) = &self.program
             && !waits_itself
             && self.watchdog.watch.is_none()

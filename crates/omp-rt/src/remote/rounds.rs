@@ -9,7 +9,7 @@ use polyrail_omp::merge::Conflict;
 
 use super::pack::Packer;
 use super::{check, count_in, header, rank, size};
-use crate::agent::{self, Submitted};
+use crate::agent::{self, Said, Submitted};
 use crate::stats::{self, Clock};
 use crate::track::Bulk;
 
@@ -38,11 +38,12 @@ struct Rounds<'a> {
     last: usize,
 }
 
-/// All that ranks have listed, to all ranks.
-pub fn exchange(place: u64, lists: &[&[u8]], clock: &mut Clock) -> Result<(), Conflict> {
+/// All that ranks have listed, to all ranks; what they said is not needed after that.
+pub fn exchange(place: u64, said: Said, lists: &[&[u8]], clock: &mut Clock) -> Result<(), Conflict> {
     let mut packer = PACKER.lock().unwrap_or_else(|broken| broken.into_inner());
-    let room = agent::out().len().min(ROUND);
+    let room = ROUND.min(agent::blob());
     let bulk = Bulk::new(lists, rank(), room);
+    drop(said);
     let mut rounds = Rounds { place, bulk, packer: packer.get_or_insert_default(), clock, last: 0 };
     let mut before = rounds.send(room);
     loop {
@@ -59,7 +60,8 @@ impl Rounds<'_> {
     /// Encodes and submits the next round.
     fn send(&mut self, room: usize) -> Sent {
         let out = &mut agent::out()[..room];
-        let plain = agent::area().settings & setting::PLAIN != 0;
+        // ranks of one host wait for processors, not for a network
+        let plain = agent::area().settings & (setting::PLAIN | setting::SHARED) != 0;
         let (round, unpacked, bytes) = if !plain && self.packer.is_willing() {
             let mut whole = vec![0; room];
             let round = self.bulk.encode(&mut whole);

@@ -5,6 +5,7 @@
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use super::sync::Word;
 use super::tasks::Group;
 use super::work::Loop;
 use super::{TEAM, Team};
@@ -44,7 +45,7 @@ pub struct Frame {
     /// Whether a task is being carried out, and whether it is final.
     pub task: Cell<(bool, bool)>,
     /// Tasks that wait for `omp_fulfill_event`.
-    pub detached: AtomicU32,
+    pub detached: Word,
     /// GCC's description of the task reductions in force.
     pub reductions: Cell<*mut usize>,
     /// Inside `ordered(n)` loops, which thread 0 works on alone.
@@ -72,7 +73,7 @@ impl Frame {
             work: Cell::new(Loop::NONE),
             groups: Cell::new(core::ptr::null()),
             task: Cell::new((false, false)),
-            detached: AtomicU32::new(0),
+            detached: Word::new(0),
             reductions: Cell::new(core::ptr::null_mut()),
             doacross: Cell::new(false),
             league: Cell::new((0, 1)),

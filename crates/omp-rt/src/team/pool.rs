@@ -11,7 +11,7 @@ use crate::{agent, alloc, icv, raw, remote, sys};
 /// Threads that there are, the main thread of rank 0 included.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// What the threads of the pool wait on: regions begun in the high half, local threads of the present one in the low half.
-static CALL: AtomicU32 = AtomicU32::new(0);
+static CALL: sync::Word = sync::Word::new(0);
 /// Slots whose stacks are mapped, a bit each.
 static MAPPED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
 
@@ -72,7 +72,7 @@ pub fn watch_forks() {
 /// A child of `fork` has only the thread that called it.
 extern "C" fn forked() {
     THREADS.store(0, Relaxed);
-    CALL.store(0, Relaxed);
+    CALL.reset(0);
     super::TEAM.reset();
     agent::detach();
 }
@@ -84,14 +84,23 @@ pub fn ensure(count: usize) {
         return;
     }
     watch_forks();
-    alloc::privately(|| {
-        let first = if remote::rank() == 0 { 1 } else { 0 };
-        (have.max(first)..count).for_each(create);
-    });
+    // number 0 is the caller
+    alloc::privately(|| (have.max(1)..count).for_each(|local| create(local, member)));
     THREADS.store(count, Relaxed);
 }
 
-fn create(local: usize) {
+/// Ranks above 0: begins the thread that works for rank 0, as number 0 of the pool.
+pub fn lead() {
+    watch_forks();
+    alloc::privately(|| create(0, leader));
+}
+
+extern "C" fn leader(_: *mut c_void) -> *mut c_void {
+    begin(0);
+    remote::work()
+}
+
+fn create(local: usize, run: extern "C" fn(*mut c_void) -> *mut c_void) {
     let (begin, end) = stack(slot(remote::rank(), local, remote::size()));
     // SAFETY: plain use of the C library; the stack is the new thread's alone.
     let failed = unsafe {
@@ -101,7 +110,7 @@ fn create(local: usize) {
         libc::pthread_attr_setstack(&mut attributes, begin as *mut c_void, end - begin - PAGE);
         libc::pthread_attr_setdetachstate(&mut attributes, libc::PTHREAD_CREATE_DETACHED);
         let mut thread = core::mem::zeroed::<libc::pthread_t>();
-        libc::pthread_create(&mut thread, &attributes, member, local as *mut c_void)
+        libc::pthread_create(&mut thread, &attributes, run, local as *mut c_void)
     };
     if failed != 0 {
         sys::stop(
@@ -111,9 +120,9 @@ fn create(local: usize) {
     }
 }
 
-/// A thread of the pool.
-extern "C" fn member(local: *mut c_void) -> *mut c_void {
-    let local = local as usize;
+/// What a thread of the pool begins with.
+#[inline(always)]
+fn begin(local: usize) {
     let thread = frame::thread();
     let mark = 0u8;
     if agent::attached() {
@@ -122,13 +131,19 @@ extern "C" fn member(local: *mut c_void) -> *mut c_void {
     thread.local.set(local);
     thread.pooled.set(true);
     thread.top.set(core::ptr::from_ref(&mark) as usize & !15);
+}
+
+/// A thread of the pool.
+extern "C" fn member(local: *mut c_void) -> *mut c_void {
+    let local = local as usize;
+    begin(local);
     let mut seen = 0;
     loop {
-        let call = CALL.load(Acquire);
+        let call = CALL.load();
         if call != seen && local < (call & 0xffff) as usize {
             super::member(local);
         } else {
-            sync::until_not(&CALL, call);
+            CALL.until_not(call);
         }
         seen = call;
     }
@@ -136,7 +151,5 @@ extern "C" fn member(local: *mut c_void) -> *mut c_void {
 
 /// Has the threads up to `count` run the team's region.
 pub fn call(count: usize) {
-    let before = CALL.load(Relaxed);
-    CALL.store((before & 0xffff_0000).wrapping_add(1 << 16) | count as u32, Release);
-    sys::wake(&CALL, u32::MAX);
+    CALL.set((CALL.load() & 0xffff_0000).wrapping_add(1 << 16) | count as u32);
 }

@@ -3,10 +3,9 @@
 
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::frame::{Frame, here, scratch, unscratch};
-use crate::sys;
+use super::sync::Word;
 
 /// A task group.
 pub struct Group {
@@ -68,22 +67,22 @@ pub fn begin(frame: &Frame, is_final: bool) -> (bool, bool) {
 pub fn wait() {
     let frame = here();
     loop {
-        match frame.detached.load(Acquire) {
+        match frame.detached.load() {
             0 => return,
-            left => super::sync::until_not(&frame.detached, left),
+            left => frame.detached.until_not(left),
         }
     }
 }
 
 /// What `omp_fulfill_event` is given.
 pub struct Event {
-    waiting: *const AtomicU32,
+    waiting: *const Word,
 }
 
 /// An event that a task of the calling thread's region waits for.
 pub fn event() -> *mut Event {
     let frame = here();
-    frame.detached.fetch_add(1, Relaxed);
+    frame.detached.add(1);
     super::privates::keep_value(Event { waiting: &frame.detached })
 }
 
@@ -94,8 +93,7 @@ pub fn event() -> *mut Event {
 pub unsafe fn fulfill(event: *mut Event) {
     // SAFETY: regions wait for their events before they end.
     let waiting = unsafe { &*(*event).waiting };
-    waiting.fetch_sub(1, Release);
-    sys::wake(waiting, u32::MAX);
+    waiting.add(u32::MAX);
 }
 
 // --- groups ---------------------------------------------------------------------------------------

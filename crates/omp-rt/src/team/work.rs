@@ -3,7 +3,7 @@
 //! Iterations are numbers from 0. A static loop is shared out by arithmetic; others by a counter that the threads share: of this process where there is
 //! one rank, of rank 0's agent where there are several. Constructs without a barrier may be several under way: hence a ring of what threads share.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sync;
 use super::{Frame, Team, here};
@@ -133,7 +133,7 @@ impl Loop {
 pub struct Shared {
     /// The construct that this is for at present.
     number: AtomicU64,
-    changed: AtomicU32,
+    changed: sync::Word,
     next: AtomicU64,
     turn: AtomicU64,
     left: AtomicUsize,
@@ -149,7 +149,7 @@ impl Shared {
     pub const fn new() -> Self {
         Self {
             number: AtomicU64::new(0),
-            changed: AtomicU32::new(0),
+            changed: sync::Word::new(0),
             next: AtomicU64::new(0),
             turn: AtomicU64::new(0),
             left: AtomicUsize::new(0),
@@ -172,16 +172,15 @@ impl Shared {
         self.number.store(number, Release);
     }
     fn change(&self) {
-        self.changed.fetch_add(1, Release);
-        sys::wake(&self.changed, u32::MAX);
+        self.changed.add(1);
     }
     fn until(&self, so: impl Fn() -> bool) {
         loop {
-            let seen = self.changed.load(Acquire);
+            let seen = self.changed.load();
             if so() {
                 return;
             }
-            sync::until_not(&self.changed, seen);
+            self.changed.until_not(seen);
         }
     }
 }

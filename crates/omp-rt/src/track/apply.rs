@@ -5,6 +5,7 @@ use polyrail_omp::diff::diff;
 use polyrail_omp::layout::{PAGE, SLOT_HEAP_BYTES, SLOT_HEAPS, SLOTS, TWIN_OFFSET};
 use polyrail_omp::merge::{Conflict, Refused, Step, Twins, check, combine, visit, word};
 
+use super::hot::CHUNK;
 use super::watch::Pages;
 use super::{State, page, page_mut};
 use crate::{alloc, raw, remote};
@@ -93,6 +94,12 @@ impl State {
     fn release(&self, written: &Pages) {
         let Some(watch) = &self.watch else { return };
         for &(from, to) in written.runs().iter().filter(|(from, to)| to - from >= MANY * PAGE) {
+            // part of a huge page would break it up
+            let (from, to) = if to - from < 2 * CHUNK {
+                (from, to)
+            } else {
+                (from.next_multiple_of(CHUNK), to & !(CHUNK - 1))
+            };
             if self.areas.find(from, to - from).is_some_and(|place| place.watched) {
                 watch.release(from, to);
             }
@@ -103,10 +110,16 @@ impl State {
         let Some(watch) = &mut self.watch else { return };
         let runs = written.runs();
         let (mut found, mut next, mut at) = (Pages::default(), 0, 0);
-        while let Some(&(from, mut to)) = runs.get(next) {
+        while let Some(&(mut from, mut to)) = runs.get(next) {
             let Some(place) = self.areas.find(from, PAGE) else { return };
             while let Some(run) = runs.get(next).filter(|run| run.0 < place.end) {
                 (to, next) = (run.1, next + 1);
+            }
+            if to - from >= CHUNK {
+                // Huge pages stay whole if they are protected as a whole: with what came before, and with what the next round will bring.
+                let start = from & !(CHUNK - 1);
+                from = if self.areas.find(start, PAGE) == Some(place) { start } else { from };
+                to &= !(CHUNK - 1);
             }
             if place.watched {
                 self.hot.scan(

@@ -10,7 +10,8 @@ use polyrail_omp::layout::PAGE;
 
 use super::watch::{Pages, Watch};
 
-const CHUNK: usize = 2 << 20;
+/// Bytes of a huge page.
+pub const CHUNK: usize = 2 << 20;
 /// A fault costs about as much as comparing three pages, so it pays from a third on; more, because of what is not known.
 const DENSE: usize = CHUNK / PAGE / 2;
 /// Written all over again within so many collections.
