@@ -37,7 +37,7 @@ pub const FD: i32 = 1000;
 /// First word of an area: "polyromp", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
 /// Changes with every change of what is written here: runtime and agent are of one build.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Nobody uses it.
 pub const FREE: u32 = 0;
@@ -120,7 +120,7 @@ pub struct Header {
     pub flags: u32,
     /// The rank.
     pub rank: u32,
-    /// For the runtime's use: bytes of the blob that stand first; nothing.
+    /// For the runtime's use: bytes of the blob that stand first; bytes that it has uncompressed, or 0.
     pub words: [u64; 4],
     /// A blob that fits. Agent and runtime both use blobs in buffers; this is the agent's own way of sending small ones.
     pub inline: [u8; INLINE],
