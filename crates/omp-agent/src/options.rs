@@ -72,6 +72,11 @@ impl Options {
                     options.settings |= setting::STATS;
                 }
                 Some("--compare") => options.settings |= setting::COMPARE,
+                Some("--serial") => match words.next().unwrap_or_default().to_str() {
+                    Some("master") => options.settings &= !setting::REPLICATED,
+                    Some("replicated") => options.settings |= setting::REPLICATED,
+                    _ => return Err("--serial: master or replicated".into()),
+                },
                 Some(unknown) if unknown.starts_with('-') => {
                     return Err(format!("{unknown}: no such option"));
                 }
@@ -112,6 +117,11 @@ mod tests {
         assert_eq!((options.program, options.arguments.len()), ("./a".into(), 3));
         assert_eq!(read("./a -x").unwrap().arguments, ["-x"]);
         assert_eq!(read("--compare ./a").unwrap().settings, setting::COMPARE | setting::SHARED);
+        assert_eq!(
+            read("--serial replicated ./a").unwrap().settings,
+            setting::REPLICATED | setting::SHARED
+        );
+        assert_eq!(read("--serial replicated --serial master ./a").unwrap().settings, setting::SHARED);
     }
 
     #[test]
@@ -122,6 +132,7 @@ mod tests {
             ("--threads x ./a", "'x' is no number"),
             ("--threads 0 ./a", "1 to 63"),
             ("--threads 64 ./a", "1 to 63"),
+            ("--serial ./a", "master or replicated"),
             ("--fast ./a", "--fast: no such option"),
         ] {
             assert!(read(line).unwrap_err().contains(why), "{line}");

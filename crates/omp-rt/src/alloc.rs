@@ -11,7 +11,7 @@
 //!
 //! The serial heap begins with a run of 64 KiB, [`shared_page`], which the runtime keeps its shared state in.
 
-mod exports;
+pub mod exports;
 mod map;
 #[cfg(test)]
 pub mod tests;

@@ -37,7 +37,7 @@ pub const FD: i32 = 1000;
 /// First word of an area: "polyromp", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
 /// Changes with every change of what is written here: runtime and agent are of one build.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Nobody uses it.
 pub const FREE: u32 = 0;
@@ -228,6 +228,8 @@ pub mod setting {
     pub const SHARED: u32 = 4;
     /// This host has a processor for each thread of all its ranks, so that who waits for another may look for a while before it sleeps.
     pub const SPIN: u32 = 8;
+    /// Serial code runs on every rank.
+    pub const REPLICATED: u32 = 16;
 }
 
 /// What is counted of each region; the index into [`Counted::words`]. Times are in nanoseconds, of this rank.

@@ -45,6 +45,9 @@ pub struct Args {
     /// Find what changed by comparing memory, where the kernel's write tracking is not to be used
     #[arg(long)]
     compare: bool,
+    /// Where serial code runs: on rank 0, and what it writes is sent; or on every rank, so that only what differs is
+    #[arg(long, value_enum, value_name = "MODE", default_value = "master")]
+    serial: Serial,
     /// Only look whether the program can be run so, and say which OpenMP constructs it uses
     #[arg(long)]
     check: bool,
@@ -65,6 +68,13 @@ pub struct Args {
     provider_dir: Option<PathBuf>,
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     rest: Vec<OsString>,
+}
+
+/// See [`Args::serial`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Serial {
+    Master,
+    Replicated,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -196,6 +206,9 @@ fn agents(args: &Args, job: Job, family: Family) -> Result<Job, Error> {
         if wanted {
             arguments.push(word.into());
         }
+    }
+    if args.serial == Serial::Replicated {
+        arguments.extend(["--serial".into(), "replicated".into()]);
     }
     if let Some(json) = &args.json {
         arguments.extend(["--json".into(), json.into()]);
