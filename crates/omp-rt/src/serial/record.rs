@@ -328,9 +328,9 @@ fn next() -> Option<(Call, isize, Vec<u8>)> {
 /// Another rank: gets what came of it on rank 0.
 fn take(number: i64, args: &[usize; 6]) -> isize {
     let own = Call::of(number, args);
-    let (theirs, result, data) = match next() {
-        Some((theirs, ..)) if theirs != own => differs(&own.name(), &theirs.name()),
-        Some(next) => next,
+    let (result, data) = match next() {
+        Some((theirs, result, data)) if theirs == own => (result, data),
+        Some((theirs, ..)) => differs(&own.name(), &theirs.name()),
         None => differs(&own.name(), "the begin of a parallel region"),
     };
     match number {
