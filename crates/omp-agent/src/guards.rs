@@ -33,8 +33,12 @@ pub fn set(process: u32, bytes: [u64; 2]) -> io::Result<()> {
     if !libc::WIFSTOPPED(status) {
         return Err(io::Error::other("it ended before it began"));
     }
-    let words: Vec<u64> =
-        fs::read(format!("/proc/{process}/auxv"))?.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let words: Vec<u64> = fs::read(format!("/proc/{process}/auxv"))?
+        .as_chunks()
+        .0
+        .iter()
+        .map(|word| u64::from_ne_bytes(*word))
+        .collect();
     let pairs = words.as_chunks::<2>().0;
     let place = pairs.iter().find(|[kind, _]| *kind == AT_RANDOM).map(|[_, place]| *place);
     let place = place.ok_or_else(|| io::Error::other("the kernel has given it no random bytes"))?;

@@ -252,9 +252,9 @@ pub fn start() {
     };
     let mapping = [equal(libc::SYS_mmap as u32, 0, 2), load(40), anonymous];
     let mapping = if serial::on() { &mapping[..] } else { &[] };
-    let own = OWN.iter().filter(|number| {
-        **number != libc::SYS_rt_sigaction && (!serial::on() || !DIFFER.contains(number))
-    });
+    let own = OWN
+        .iter()
+        .filter(|number| **number != libc::SYS_rt_sigaction && (!serial::on() || !DIFFER.contains(number)));
     let count = own.clone().count();
     filter.extend(handler);
     for (at, number) in own.enumerate() {
@@ -297,21 +297,22 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
         let number = registers[libc::REG_RAX as usize];
         let names = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
         let args = names.map(|name| registers[name as usize] as usize);
-        registers[libc::REG_RAX as usize] = if number == libc::SYS_rt_sigaction && HANDLERS.load(Ordering::Relaxed) {
-            // the kernel's structure
-            (args[2] as *mut u8).write_bytes(0, if args[2] == 0 { 0 } else { 32 });
-            0
-        } else if serial::here() {
-            serial::call(number, &args)
-        } else if remote::rank() == 0 || OWN.contains(&number) {
-            sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
-        } else if REGIONS.load(Ordering::Relaxed) {
-            elsewhere(number, &args)
-        } else if number == libc::SYS_write && matches!(args[0], 1 | 2) {
-            args[2] as isize
-        } else {
-            sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
-        } as i64;
+        registers[libc::REG_RAX as usize] =
+            if number == libc::SYS_rt_sigaction && HANDLERS.load(Ordering::Relaxed) {
+                // the kernel's structure
+                (args[2] as *mut u8).write_bytes(0, if args[2] == 0 { 0 } else { 32 });
+                0
+            } else if serial::here() {
+                serial::call(number, &args)
+            } else if remote::rank() == 0 || OWN.contains(&number) {
+                sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
+            } else if REGIONS.load(Ordering::Relaxed) {
+                elsewhere(number, &args)
+            } else if number == libc::SYS_write && matches!(args[0], 1 | 2) {
+                args[2] as isize
+            } else {
+                sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
+            } as i64;
         *libc::__errno_location() = errno;
     }
 }

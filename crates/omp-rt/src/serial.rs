@@ -111,8 +111,9 @@ pub fn choose() {
     match modules::shared().find_map(|module| MASTER.into_iter().find(|name| module.names(name))) {
         None => ON.store(true, Relaxed),
         Some(name) if remote::rank() == 0 => {
-            let line =
-                format!("polyrail omp: serial code runs on rank 0 alone (--serial master), as the program uses {name}\n");
+            let line = format!(
+                "polyrail omp: serial code runs on rank 0 alone (--serial master), as the program uses {name}\n"
+            );
             sys::write(2, line.as_bytes());
         }
         Some(_) => {}
@@ -209,7 +210,8 @@ fn equalize(key: &[usize; 4], words: &[usize]) -> Vec<usize> {
         Some((key, words, *digest))
     };
     let parts = |rank: usize| {
-        parts(rank).unwrap_or_else(|| sys::fail(format_args!("rank {rank} begins a region without saying which")))
+        parts(rank)
+            .unwrap_or_else(|| sys::fail(format_args!("rank {rank} begins a region without saying which")))
     };
     let (theirs, words, zeros) = parts(0);
     let words = words.as_chunks().0.iter().map(|word| usize::from_ne_bytes(*word)).collect();
@@ -251,14 +253,15 @@ fn elsewhere(key: &[usize; 4], theirs: &[u8]) -> ! {
     if key[3] != theirs[3] {
         record::missed();
     }
+    let of = |key: &[usize]| match key[1] == theirs[1] {
+        true => format!("{:#x} with the stack at {:#x}", key[1], key[0]),
+        false => format!("{:#x}", key[1]),
+    };
     sys::fail(format_args!(
-        "serial code of rank {} has come to another parallel region than rank 0's: {:#x} and {:#x}, with the stack at {:#x} and {:#x}. It depends on \
-         what differs between ranks; {HINT}",
+        "serial code of rank {} has come to another parallel region than rank 0's: {} instead of {}. It depends on what differs between ranks; {HINT}",
         remote::rank(),
-        key[1],
-        theirs[1],
-        key[0],
-        theirs[0]
+        of(key),
+        of(&theirs)
     ))
 }
 

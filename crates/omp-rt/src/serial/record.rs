@@ -79,7 +79,8 @@ impl Call {
         Self { number, first, text }
     }
     fn name(&self) -> String {
-        let name = calls::name(self.number).map_or_else(|| format!("system call {}", self.number), String::from);
+        let name =
+            calls::name(self.number).map_or_else(|| format!("system call {}", self.number), String::from);
         let text = String::from_utf8_lossy(&self.text[..self.text.len().min(200)]);
         match text.split('\0').next().unwrap_or_default() {
             "" => format!("{name}({})", self.first.cast_signed()),
@@ -147,7 +148,9 @@ fn written(number: i64, args: &[usize; 6], result: isize) -> Option<Vec<(usize, 
 /// The second and third parameters of `readv` and its like.
 fn vectors<'a>(args: &[usize; 6]) -> &'a [libc::iovec] {
     // SAFETY: what the kernel would read
-    unsafe { core::slice::from_raw_parts(args[1] as *const libc::iovec, if args[1] == 0 { 0 } else { args[2] }) }
+    unsafe {
+        core::slice::from_raw_parts(args[1] as *const libc::iovec, if args[1] == 0 { 0 } else { args[2] })
+    }
 }
 
 /// Bytes that the call is to write, if it does write.
@@ -199,7 +202,8 @@ fn make(number: i64, args: &[usize; 6]) -> isize {
 
 /// What a file has where it was mapped, if others can do with a copy.
 fn contents(args: &[usize; 6], result: isize) -> Vec<u8> {
-    let shared = args[3] as i32 & libc::MAP_TYPE != libc::MAP_PRIVATE && args[2] as i32 & libc::PROT_WRITE != 0;
+    let shared =
+        args[3] as i32 & libc::MAP_TYPE != libc::MAP_PRIVATE && args[2] as i32 & libc::PROT_WRITE != 0;
     if result < 0 || shared || args[1] > MAPPED || args[3] as i32 & libc::MAP_ANONYMOUS != 0 {
         return Vec::new();
     }
@@ -221,7 +225,9 @@ fn keep(number: i64, args: &[usize; 6], result: isize, data: &[u8]) {
     let head = Head { number, first, result, text: text.len() as u32, data: data.len() as u32 };
     // SAFETY: a structure without padding, as bytes
     let head = unsafe { core::slice::from_raw_parts((&raw const head).cast::<u8>(), HEAD) };
-    without_signals(|| LOG.with(|log| [head, &text, data].into_iter().for_each(|part| log.bytes.extend(part))));
+    without_signals(|| {
+        LOG.with(|log| [head, &text, data].into_iter().for_each(|part| log.bytes.extend(part)))
+    });
     ring();
 }
 
@@ -338,7 +344,8 @@ fn take(number: i64, args: &[usize; 6]) -> isize {
         libc::SYS_kill | libc::SYS_tkill | libc::SYS_tgkill => {
             if data == [1] {
                 let signal = if number == libc::SYS_tgkill { args[2] } else { args[1] };
-                let own = [libc::SYS_getpid, libc::SYS_gettid].map(|number| carry_out(number, &[0; 6]) as usize);
+                let own =
+                    [libc::SYS_getpid, libc::SYS_gettid].map(|number| carry_out(number, &[0; 6]) as usize);
                 carry_out(libc::SYS_tgkill, &[own[0], own[1], signal, 0, 0, 0]);
             }
             result
@@ -369,7 +376,14 @@ fn map(args: &[usize; 6], there: isize, data: &[u8]) -> isize {
         let [_, bytes, protection, flags, ..] = *args;
         // SAFETY: nothing that is mapped is replaced
         let at = unsafe {
-            raw::mmap(there as usize, bytes, protection as i32, flags as i32 | libc::MAP_FIXED_NOREPLACE, -1, 0)
+            raw::mmap(
+                there as usize,
+                bytes,
+                protection as i32,
+                flags as i32 | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
         };
         if at == there {
             return there;

@@ -162,3 +162,89 @@ impl State {
         wanted
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::areas::{Area, Areas, Kind};
+    use super::super::hot::Hot;
+    use super::*;
+    use crate::raw;
+
+    const PAGES: usize = 20;
+
+    /// A rank's memory at `base`, its twins behind it; bytes below `from` and the last page's second half are not shared.
+    fn rank(base: usize, changed: &[(usize, u8)]) -> State {
+        raw::reserve(base, 2 * PAGES * PAGE);
+        let end = base + PAGES * PAGE - PAGE / 2;
+        let mut areas = Areas::new(vec![(base + 100, end)], None);
+        areas.list[0].offset = PAGES * PAGE;
+        let area = Area { ..areas.list[0] };
+        assert!(area.kind == Kind::Data && area.from == base);
+        for &(at, value) in changed {
+            // SAFETY: the test's own mapping
+            unsafe { *((base + at) as *mut u8) = value };
+        }
+        let mut pending = Pages::default();
+        pending.push(base, base + PAGES * PAGE);
+        State { areas, watch: None, hot: Hot::default(), pending, stack: 0..0, floor: usize::MAX }
+    }
+
+    #[test]
+    fn equal_changes_have_equal_digests() {
+        // of one rank after the other at the same addresses, as other processes have them
+        let base = 0x6200_0000_0000;
+        let digest = |changed: &[(usize, u8)]| {
+            let mut state = rank(base, changed);
+            let digest = state.digest();
+            let pending = state.pending.count();
+            // SAFETY: the test's own mapping
+            unsafe { raw::call(libc::SYS_munmap, [base, 2 * PAGES * PAGE, 0, 0, 0, 0]) };
+            (digest, pending)
+        };
+        let one = digest(&[(200, 1), (5 * PAGE, 2)]);
+        assert_eq!(one.1, 2);
+        assert_eq!(digest(&[(200, 1), (5 * PAGE, 2)]), one);
+        // what is not shared does not count, nor what is as it was
+        assert_eq!(digest(&[(200, 1), (5 * PAGE, 2), (99, 7), (PAGES * PAGE - 1, 7), (9000, 0)]), one);
+        assert_ne!(digest(&[(200, 1), (5 * PAGE, 3)]).0, one.0);
+        assert_ne!(digest(&[(200, 1), (6 * PAGE, 2)]).0, one.0);
+        assert_ne!(digest(&[(200, 1)]).0, one.0);
+    }
+
+    #[test]
+    fn what_differs_is_found_and_undone() {
+        let base = 0x6300_0000_0000;
+        let page_of = |page: usize| base + page * PAGE;
+        // on rank 0: pages 1, 2, 3, 5 and what is not shared of page 0
+        let mut zero = rank(base, &[(PAGE, 1), (2 * PAGE, 2), (3 * PAGE, 3), (5 * PAGE, 5), (10, 1)]);
+        zero.digest();
+        let mut lists = Vec::new();
+        let mut from = 0;
+        while from < usize::MAX {
+            let mut room = [0; 3 * LISTED + 5];
+            let (bytes, to) = zero.list(from, &mut room);
+            lists.push((from..to, room[..bytes].to_vec()));
+            from = to;
+        }
+        assert_eq!(lists.iter().map(|(_, list)| list.len() / LISTED).collect::<Vec<_>>(), [3, 1]);
+        zero.settle(0..usize::MAX, |_, at| match at == page_of(3) {
+            true => Verdict::Pending,
+            false => Verdict::Agreed,
+        });
+        assert_eq!(zero.pending.runs(), [(page_of(3), page_of(4))]);
+        // SAFETY: the test's own mapping
+        unsafe { raw::call(libc::SYS_munmap, [base, 2 * PAGES * PAGE, 0, 0, 0, 0]) };
+
+        // here 1 is the same, 2 is not, 3 and 5 are not changed, 4 and 7 are
+        let mut other = rank(base, &[(PAGE, 1), (2 * PAGE, 9), (4 * PAGE, 4), (7 * PAGE, 7), (11, 3)]);
+        other.digest();
+        let wanted: Vec<usize> =
+            lists.into_iter().flat_map(|(range, list)| other.compare(range, &list)).collect();
+        assert_eq!(wanted, [page_of(2), page_of(3), page_of(5)]);
+        assert_eq!(other.pending.count(), 0);
+        // SAFETY: the test's own mapping
+        let bytes = |at: usize| unsafe { (*(at as *const u8), *((at + PAGES * PAGE) as *const u8)) };
+        assert_eq!((bytes(page_of(1)), bytes(page_of(2)), bytes(page_of(4))), ((1, 1), (0, 0), (0, 0)));
+        assert_eq!((bytes(page_of(7)), bytes(base + 11)), ((0, 0), (3, 0)), "what is not shared stays");
+    }
+}

@@ -68,7 +68,8 @@ fn who_goes_another_way_is_told() {
         assert!(errors.contains(way) && errors.contains("--serial master"), "{errors}");
         assert_eq!(output.status.code(), Some(1), "{errors}");
         // where both ways are rank 0's, nothing is wrong
-        let alone = over_all(2, &program("apart.c"), 2, &["--serial", "master"]).args(words).output().unwrap();
+        let alone =
+            over_all(2, &program("apart.c"), 2, &["--serial", "master"]).args(words).output().unwrap();
         assert!(alone.status.success(), "{}", text(&alone.stderr));
     }
 }
