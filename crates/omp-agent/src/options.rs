@@ -117,10 +117,7 @@ mod tests {
         assert_eq!((options.program, options.arguments.len()), ("./a".into(), 3));
         assert_eq!(read("./a -x").unwrap().arguments, ["-x"]);
         assert_eq!(read("--compare ./a").unwrap().settings, setting::COMPARE | setting::SHARED);
-        assert_eq!(
-            read("--serial replicated ./a").unwrap().settings,
-            setting::REPLICATED | setting::SHARED
-        );
+        assert_eq!(read("--serial replicated ./a").unwrap().settings, setting::REPLICATED | setting::SHARED);
         assert_eq!(read("--serial replicated --serial master ./a").unwrap().settings, setting::SHARED);
     }
 

@@ -268,7 +268,8 @@ pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMu
     }
 }
 
-fn header(place: u64, bytes: usize, first: usize, flags: u32) -> Header {
+/// Of an exchange at `place`, whose blob has so many bytes, `first` of them apart.
+pub fn header(place: u64, bytes: usize, first: usize, flags: u32) -> Header {
     let words = [first as u64, 0, 0, 0];
     Header { number: 0, bytes: bytes as u64, place, flags, rank: 0, words, inline: [0; INLINE] }
 }

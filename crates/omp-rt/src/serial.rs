@@ -15,13 +15,14 @@ mod record;
 mod time;
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
 use std::collections::BTreeSet;
 
-use polyrail_omp::area::{Header, INLINE, setting};
+use polyrail_omp::area::setting;
 
 use crate::agent::{self, Said};
 use crate::remote::{self, Region};
+use crate::team::sync::Word;
 use crate::{calls, modules, output, stats, sys, team, track};
 
 pub use record::{call, serve};
@@ -136,6 +137,9 @@ pub fn start(words: usize) {
     }
     track::stack_floor(words);
     equalize(&[0; 4], &[]);
+    if remote::rank() > 0 {
+        team::lead();
+    }
     OPEN.store(true, Relaxed);
     output::prepare();
 }
@@ -172,14 +176,40 @@ pub fn fork(region: &Region<'_>, sp: usize) {
         let [team, place, args @ ..] = &args[..] else { sys::fail(format_args!("a region without a team")) };
         let region = Region { team: *team, place: *place, args, ..*region };
         let spread = region.team >= remote::size();
-        if spread || remote::rank() == 0 {
-            team::run(&region);
+        match remote::rank() {
+            0 => team::run(&region),
+            _ if spread => hand_over(&region),
+            _ => {}
         }
         if !spread {
             remote::end((region.function as u64) << 16 | 0xfffe);
         }
         OPEN.store(true, Relaxed);
     });
+}
+
+/// The region that this rank's threads are to run, and how many there were, begun and ended.
+static REGION: AtomicPtr<Region<'static>> = AtomicPtr::new(core::ptr::null_mut());
+static BEGUN: Word = Word::new(0);
+static ENDED: Word = Word::new(0);
+
+/// Ranks above 0: has the pool run a region, and waits for its end. The main thread runs none of it: its storage is an image of rank 0's.
+fn hand_over(region: &Region<'_>) {
+    let ended = ENDED.load();
+    REGION.store(core::ptr::from_ref(region).cast_mut().cast(), Release);
+    BEGUN.add(1);
+    ENDED.until_not(ended);
+}
+
+/// Ranks above 0, number 0 of the pool: runs regions that the main thread hands over.
+pub fn work() -> ! {
+    for seen in 0.. {
+        BEGUN.until_not(seen);
+        // SAFETY: the main thread's, which waits
+        team::run(unsafe { &*REGION.load(Acquire) });
+        ENDED.add(1);
+    }
+    unreachable!("more regions than a number counts")
 }
 
 /// Makes all memories equal and has all ranks begin the same region: rank 0's team, place and arguments.
@@ -222,7 +252,9 @@ fn equalize(key: &[usize; 4], words: &[usize]) -> Vec<usize> {
         // who is elsewhere says so, and the agent ends this process
         wait_for_the_end();
     }
-    if (1..remote::size()).all(|rank| parts(rank).2 == zeros) {
+    let equal = (1..remote::size()).all(|rank| parts(rank).2 == zeros);
+    drop(said);
+    if equal {
         track::digest::agree();
     } else {
         repair();
@@ -233,16 +265,7 @@ fn equalize(key: &[usize; 4], words: &[usize]) -> Vec<usize> {
 fn exchange(bytes: usize, word: usize) -> Said {
     stats::add(polyrail_omp::area::Count::Exchanges, 1);
     stats::add(polyrail_omp::area::Count::BytesOut, bytes as u64);
-    let said = agent::exchange(Header {
-        number: 0,
-        bytes: bytes as u64,
-        frontier: u64::MAX,
-        place: BEGIN,
-        flags: 0,
-        rank: 0,
-        words: [word as u64, 0, 0],
-        inline: [0; INLINE],
-    });
+    let said = agent::exchange(remote::header(BEGIN, bytes, word, 0));
     remote::check(&said, BEGIN);
     said
 }
@@ -253,7 +276,8 @@ fn elsewhere(key: &[usize; 4], theirs: &[u8]) -> ! {
     if key[3] != theirs[3] {
         record::missed();
     }
-    let of = |key: &[usize]| match key[1] == theirs[1] {
+    let same = key[1] == theirs[1];
+    let of = |key: &[usize]| match same {
         true => format!("{:#x} with the stack at {:#x}", key[1], key[0]),
         false => format!("{:#x}", key[1]),
     };
@@ -270,7 +294,7 @@ fn repair() {
     let first = remote::rank() == 0;
     let mut from = 0;
     loop {
-        let (bytes, next) = if first { track::digest::list(from, agent::out()) } else { (0, from) };
+        let (bytes, next) = if first { track::digest::hashes(from, agent::out()) } else { (0, from) };
         let said = exchange(bytes, next);
         let to = said.header(0).words[0] as usize;
         let wanted = match first {
@@ -278,6 +302,7 @@ fn repair() {
             // SAFETY: the main thread is here, and others wait
             false => unsafe { track::digest::compare(from..to, said.blob(0)) },
         };
+        drop(said);
         let text: Vec<u8> = wanted.iter().flat_map(|at| at.to_ne_bytes()).collect();
         agent::out()[..text.len()].copy_from_slice(&text);
         let said = exchange(text.len(), 0);

@@ -24,8 +24,8 @@ pub fn agree() {
 }
 
 /// Lists pending pages from address `from` on, as far as there is room in `out`: bytes written, and up to which address all are listed.
-pub fn list(from: usize, out: &mut [u8]) -> (usize, usize) {
-    with(|state| state.list(from, out)).unwrap_or((0, usize::MAX))
+pub fn hashes(from: usize, out: &mut [u8]) -> (usize, usize) {
+    with(|state| state.hashes(from, out)).unwrap_or((0, usize::MAX))
 }
 
 /// Compares what is pending in `range` with rank 0's list of the same. Where both are equal the twins take it, all else becomes as the twins are.
@@ -77,7 +77,7 @@ impl State {
 
     fn digest(&mut self) -> u128 {
         let (mut hasher, mut changed, hidden) = (XxHash3_128::new(), Pages::default(), self.hidden());
-        let _ = self.pending.each(0, |at| {
+        let _ = self.pending.each(0..usize::MAX, |at| {
             if hidden.contains(&at) {
                 changed.push(at, at + PAGE);
                 return ControlFlow::<()>::Continue(());
@@ -102,7 +102,7 @@ impl State {
     /// Decides about what is pending in `range`, in order of addresses.
     fn settle(&mut self, range: Range<usize>, mut verdict: impl FnMut(&Self, usize) -> Verdict) {
         let (mut left, hidden) = (Pages::default(), self.hidden());
-        let _ = self.pending.each(0, |at| {
+        let _ = self.pending.each(0..usize::MAX, |at| {
             let verdict = match range.contains(&at) && !hidden.contains(&at) {
                 true => verdict(self, at),
                 false => Verdict::Pending,
@@ -123,9 +123,9 @@ impl State {
         self.pending = left;
     }
 
-    fn list(&self, from: usize, out: &mut [u8]) -> (usize, usize) {
+    fn hashes(&self, from: usize, out: &mut [u8]) -> (usize, usize) {
         let (mut bytes, hidden) = (0, self.hidden());
-        let end = self.pending.each(from, |at| {
+        let end = self.pending.each(from..usize::MAX, |at| {
             if hidden.contains(&at) {
                 return ControlFlow::Continue(());
             }
@@ -222,7 +222,7 @@ mod tests {
         let mut from = 0;
         while from < usize::MAX {
             let mut room = [0; 3 * LISTED + 5];
-            let (bytes, to) = zero.list(from, &mut room);
+            let (bytes, to) = zero.hashes(from, &mut room);
             lists.push((from..to, room[..bytes].to_vec()));
             from = to;
         }
