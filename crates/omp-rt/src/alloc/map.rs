@@ -115,8 +115,8 @@ pub unsafe extern "C" fn mmap(
     fd: i32,
     offset: i64,
 ) -> usize {
-    // SAFETY: the caller's.
     let args = [address, bytes, prot as usize, flags as usize, fd as usize, offset as usize];
+    // SAFETY: the caller's.
     let system = || answer(unsafe { system_call(libc::SYS_mmap, args) });
     let ours = owner(address) != 0 && address != 0;
     let special = libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
