@@ -46,7 +46,7 @@ thread_local! {
 }
 
 /// Functions of which a program that uses them cannot be run on every rank: they start processes, threads and timers, wait for signals, load code, or share memory.
-const MASTER: [&str; 40] = [
+const MASTER: [&str; 43] = [
     "fork",
     "vfork",
     "clone",
@@ -65,7 +65,10 @@ const MASTER: [&str; 40] = [
     "thrd_create",
     "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
     "_gfortran_system",
+    "_gfortran_system_sub",
     "_gfortran_execute_command_line_i4",
+    "_gfortran_execute_command_line_i8",
+    "sigaltstack",
     "dlopen",
     "dlmopen",
     "socket",
