@@ -11,7 +11,7 @@
 //!
 //! The serial heap begins with a run of 64 KiB, [`shared_page`], which the runtime keeps its shared state in.
 
-mod exports;
+pub mod exports;
 mod map;
 #[cfg(test)]
 pub mod tests;
@@ -205,7 +205,13 @@ pub fn settle() {
         // SAFETY: nobody is in a slot, so all heaps are under the lock of the serial one.
         unsafe {
             settle_one(heap);
-            for_seen(|slot| settle_one(of_slot(SLOT_HEAPS + slot * SLOT_HEAP_BYTES)));
+            // a heap that has not begun stays so: other ranks may not know that its slot was ever entered
+            for_seen(|slot| {
+                let base = SLOT_HEAPS + slot * SLOT_HEAP_BYTES;
+                if Heap::high(base).is_some() {
+                    settle_one(of_slot(base));
+                }
+            });
         }
     });
 }

@@ -21,6 +21,24 @@ fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
     }
 }
 
+/// Gives standard input and output their buffers before anything is read or written, in this process's own memory: serial code that runs on every rank must find them
+/// alike, whoever has used them in a region.
+pub fn prepare() {
+    unsafe extern "C" {
+        static stdin: *mut libc::FILE;
+        static stdout: *mut libc::FILE;
+    }
+    // SAFETY: the C library's streams, which nobody has used
+    alloc::privately(|| unsafe {
+        for (stream, descriptor) in [(stdin, 0), (stdout, 1)] {
+            libc::setvbuf(stream, core::ptr::null_mut(), libc::_IOFBF, 0);
+            if libc::isatty(descriptor) == 1 {
+                libc::setvbuf(stream, core::ptr::null_mut(), libc::_IOLBF, 0);
+            }
+        }
+    });
+}
+
 /// Hands everything to the system, so that what the program orders is in order.
 pub fn flush() {
     static UNITS: AtomicUsize = AtomicUsize::new(0);

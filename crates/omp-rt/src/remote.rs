@@ -15,7 +15,7 @@ use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
-use crate::{alloc, output, sys, team, track, trap};
+use crate::{alloc, output, serial, sys, team, track, trap};
 
 /// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,8 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     inside();
 }
 
-fn inside() {
+/// A region has begun.
+pub fn inside() {
     REGION.fetch_add(1, Ordering::Relaxed);
     PASSED.store(point(0), Ordering::Release);
     stats::add(Count::Regions, 1);
@@ -144,7 +145,7 @@ pub fn wait_for(point: u64) {
 pub fn end(place: u64) {
     exchange(place);
     INSIDE.store(false, Ordering::Relaxed);
-    if rank() == 0 {
+    if rank() == 0 || serial::on() {
         alloc::settle();
     }
     if let Some(mut begun) = BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()).take() {
@@ -197,7 +198,7 @@ unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
 const ONE_MESSAGE: usize = 1 << 20;
 
 /// All ranks' changes to all ranks. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
-fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
+pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
     let (rank, size) = (rank(), size());
     let mut first = true;
     loop {
@@ -268,7 +269,8 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
     }
 }
 
-fn header(place: u64, bytes: usize, first: usize, flags: u32) -> Header {
+/// Of an exchange at `place`, whose blob has so many bytes, `first` of them apart.
+pub fn header(place: u64, bytes: usize, first: usize, flags: u32) -> Header {
     let words = [first as u64, 0, 0, 0];
     Header { number: 0, bytes: bytes as u64, place, flags, rank: 0, words, inline: [0; INLINE] }
 }
@@ -279,7 +281,7 @@ fn count_in(said: &Said) {
 }
 
 /// All ranks must be at the same point of the program.
-fn check(said: &Said, place: u64) {
+pub fn check(said: &Said, place: u64) {
     let own = said.header(rank());
     for rank in 0..size() {
         let other = said.header(rank);

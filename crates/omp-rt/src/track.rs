@@ -6,6 +6,7 @@
 mod apply;
 mod areas;
 mod bulk;
+pub mod digest;
 mod hot;
 #[cfg(test)]
 mod tests;

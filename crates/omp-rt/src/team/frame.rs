@@ -9,8 +9,10 @@ use super::sync::Word;
 use super::tasks::Group;
 use super::work::Loop;
 use super::{TEAM, Team};
+use polyrail_omp::layout::SERIAL_SCRATCH;
+
 use crate::icv::{self, Icvs};
-use crate::sys;
+use crate::{raw, serial, sys};
 
 /// A thread's place in a region: its implicit task, and whichever explicit task it carries out there.
 pub struct Frame {
@@ -227,7 +229,12 @@ const SCRATCH: usize = 256 << 20;
 pub fn scratch(bytes: usize) -> *mut u8 {
     let thread = thread();
     if thread.next.get() == 0 {
-        let at = sys::map(SCRATCH) as usize;
+        let at = if serial::on() && is_main() {
+            raw::reserve(SERIAL_SCRATCH, SCRATCH);
+            SERIAL_SCRATCH
+        } else {
+            sys::map(SCRATCH) as usize
+        };
         thread.next.set(at);
         thread.end.set(at + SCRATCH);
     }
