@@ -126,6 +126,11 @@ pub unsafe fn apply(rank: usize, entry: &[u8]) -> Result<(), Conflict> {
     with(|state| unsafe { state.apply(rank, entry) }).unwrap_or(Ok(()))
 }
 
+/// Where two ranks' publications, of which neither knew the other, say different things.
+pub fn contradiction(one: (usize, &[u8]), other: (usize, &[u8])) -> Option<Conflict> {
+    apply::contradiction(one, other)
+}
+
 /// Whether `address` is shared.
 pub fn is_shared(address: usize) -> bool {
     with(|state| state.is_shared(address)).unwrap_or(false)
