@@ -65,7 +65,8 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     }
     output::flush();
     track::stack_floor(sp);
-    let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place];
+    let first = output::first();
+    let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place, first];
     words.extend(region.args);
     // SAFETY: words as bytes
     let prefix = unsafe { slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(&words[..])) };
@@ -73,10 +74,13 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     let mut clock = Clock::start();
     synchronize(0, flag::REGION, &[prefix], &mut |_, _| {});
     clock.lap(Count::Beginning);
-    inside();
+    inside(first);
 }
 
-fn inside() {
+fn inside(first: usize) {
+    let streams = output::share(first, rank() == 0);
+    let own = streams.iter().flat_map(|stream| stream.own);
+    track::set_own(own.filter(|(from, to)| from < to).collect());
     REGION.fetch_add(1, Ordering::Relaxed);
     PASSED.store(point(0), Ordering::Release);
     stats::add(Count::Regions, 1);
@@ -99,11 +103,11 @@ pub fn work() -> ! {
                 track::stack_floor(*sp);
             }
         });
-        let (true, [_, function, gomp, team, place, args @ ..]) = (begun, &words[..]) else {
+        let (true, [_, function, gomp, team, place, first, args @ ..]) = (begun, &words[..]) else {
             sys::fail(format_args!("rank {}: rank 0 began no region", rank()))
         };
         stats::region(*function, *place);
-        inside();
+        inside(*first);
         team::run(&Region { function: *function, gomp: *gomp != 0, args, team: *team, place: *place });
     }
 }
@@ -200,6 +204,10 @@ const ONE_MESSAGE: usize = 1 << 20;
 fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
     let (rank, size) = (rank(), size());
     let mut first = true;
+    if rank > 0 {
+        // SAFETY: all threads of the team wait, or there are none
+        unsafe { track::forget_own() };
+    }
     loop {
         let mut clock = Clock::start();
         // between regions nothing runs on ranks above 0
