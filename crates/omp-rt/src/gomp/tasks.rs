@@ -84,9 +84,9 @@ unsafe extern "C" fn GOMP_task(
         let mut new = core::ptr::null_mut();
         if flags & DETACH != 0 {
             new = tasks::event();
-            event.cast::<*mut tasks::Event>().write(new);
+            event.cast::<*mut tasks::Event>().write(tasks::handle(new));
             if !data.is_null() {
-                data.cast::<*mut tasks::Event>().write(new);
+                data.cast::<*mut tasks::Event>().write(tasks::handle(new));
             }
         }
         let is_final = flags & FINAL != 0;

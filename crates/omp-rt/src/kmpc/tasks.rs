@@ -217,7 +217,7 @@ unsafe extern "C" fn __kmpc_task_allow_completion_event(
     if event.is_null() {
         *event = tasks::event();
     }
-    *event
+    tasks::handle(*event)
 }
 
 /// `task` with other iterations, of which `last` says whether they are the last.

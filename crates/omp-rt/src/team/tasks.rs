@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use super::frame::{Frame, here, scratch, unscratch};
 use super::sync::Word;
+use crate::{remote, sys};
 
 /// A task group.
 pub struct Group {
@@ -90,6 +91,14 @@ pub fn event() -> *mut Event {
     super::privates::keep_value(Event { waiting: &frame.detached, happened: AtomicBool::new(false) })
 }
 
+/// Above an event's address, in what a program is given: the rank.
+const RANK: u32 = 48;
+
+/// `event` as the program gets it.
+pub fn handle(event: *mut Event) -> *mut Event {
+    event.map_addr(|at| at | remote::rank() << RANK)
+}
+
 /// A variable that a task depends on, and whether it writes it.
 pub type Dependence = (usize, bool);
 
@@ -152,8 +161,15 @@ fn next_put_off(frame: &Frame) -> Option<Box<dyn FnOnce()>> {
 /// The event has happened.
 ///
 /// # Safety
-/// It is from [`event`], and has not happened before.
+/// It is from [`handle`], and has not happened before.
 pub unsafe fn fulfill(event: *mut Event) {
+    if event.addr() >> RANK != remote::rank() {
+        sys::stop(
+            "omp_fulfill_event",
+            "the detached task is another rank's; fulfill it in the thread that met it, or run with -n 1",
+        );
+    }
+    let event = event.map_addr(|at| at & ((1 << RANK) - 1));
     // SAFETY: regions wait for their events before they end.
     let waiting = unsafe { &*(*event).waiting };
     // SAFETY: events stay.
