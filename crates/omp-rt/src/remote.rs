@@ -204,7 +204,7 @@ const ONE_MESSAGE: usize = 1 << 20;
 fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
     let (rank, size) = (rank(), size());
     let mut first = true;
-    if rank > 0 {
+    if rank > 0 && INSIDE.load(Ordering::Relaxed) {
         // SAFETY: all threads of the team wait, or there are none
         unsafe { track::forget_own() };
     }

@@ -410,9 +410,7 @@ impl State {
         );
         self.done(encoded.frontier);
         // what was not told is still to be told by rank 0 at a barrier
-        let mut own = self.own.clone();
-        own.sort_unstable();
-        for (from, to) in own {
+        for &(from, to) in &self.own {
             let mut pages = Pages::default();
             pages.push(from & !(PAGE - 1), to.next_multiple_of(PAGE));
             self.pending.add(&pages);

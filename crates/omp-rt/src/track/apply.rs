@@ -186,7 +186,7 @@ impl State {
 pub fn contradiction(one: (usize, &[u8]), other: (usize, &[u8])) -> Option<Conflict> {
     let mut found = None;
     // both were applied or made here, so they are well formed
-    let _ = visit(&[one.1, other.1], u64::MAX, |step| {
+    let _ = visit(&[one.1, other.1], |step| {
         let Step::Many(address, [(_, left), (_, right)]) = step else { return Ok(()) };
         // what is published is exact: what comes without a mask is all bytes
         let seen = |change: &Change<'_>| {
