@@ -259,6 +259,15 @@ pub fn shared_page() -> *mut u8 {
     serial(|_| SERIAL_HEAP as *mut u8)
 }
 
+/// Whether a block is of the serial heap.
+pub fn is_serial(block: usize) -> bool {
+    owner(block) == SERIAL_HEAP
+}
+/// Whether it is of one that all ranks have.
+pub fn is_tracked(block: usize) -> bool {
+    !matches!(owner(block), 0 | PRIVATE_HEAP)
+}
+
 /// The base of the heap that a block is of; 0 if it is none of ours.
 #[inline]
 fn owner(block: usize) -> usize {

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_omp::area::{Count, Kind, SLOT_DATA};
 
-use crate::{agent, remote, serial, stats, sys, trap};
+use crate::{agent, remote, serial, signals, stats, sys, trap};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
@@ -266,10 +266,7 @@ pub fn start() {
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: a handler of the right kind, a program that lives as long as the call
     unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = trapped as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | serial::signal_flags();
-        libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut());
+        signals::keep(libc::SIGSYS, trapped, serial::signal_flags());
         sys::raw(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0, 0);
         let set = sys::raw(
             libc::SYS_seccomp,

@@ -17,6 +17,7 @@
 //! | `trap` | `lock`-prefixed instructions that rank 0 carries out |
 //! | `calls` | system calls that rank 0 carries out |
 //! | `serial` | serial code on every rank |
+//! | `signals` | signals that the runtime lives by, which programs may not take |
 //! | `modules` | what is loaded: the program, its own libraries, the system's |
 //! | `stats` | what is counted of regions |
 //! | `heap` | one heap, with its state inside |
@@ -48,6 +49,7 @@ mod raw;
 mod refused;
 mod remote;
 mod serial;
+mod signals;
 mod start;
 mod stats;
 mod sys;

@@ -218,6 +218,7 @@ pub fn work() -> ! {
 /// Makes all memories equal and has all ranks begin the same region: rank 0's team, place and arguments.
 fn begin(region: &Region<'_>, sp: usize) -> Vec<usize> {
     track::stack_floor(sp);
+    let first = output::first();
     stats::region(region.function, region.place);
     let mut clock = stats::Clock::start();
     let key = [sp, region.function, usize::from(region.gomp), record::close()];
@@ -225,7 +226,7 @@ fn begin(region: &Region<'_>, sp: usize) -> Vec<usize> {
     words.extend(region.args);
     let words = equalize(&key, &words);
     clock.lap(polyrail_omp::area::Count::Beginning);
-    remote::inside();
+    remote::inside(first);
     words
 }
 
