@@ -186,7 +186,15 @@ mod tests {
         }
         let mut pending = Pages::default();
         pending.push(base, base + PAGES * PAGE);
-        State { areas, watch: None, hot: Hot::default(), pending, stack: 0..0, floor: usize::MAX }
+        State {
+            areas,
+            watch: None,
+            hot: Hot::default(),
+            pending,
+            stack: 0..0,
+            floor: usize::MAX,
+            own: Vec::new(),
+        }
     }
 
     #[test]
