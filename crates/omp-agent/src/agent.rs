@@ -377,7 +377,12 @@ impl Agent {
             }
             What::End => return Err(End::Decided(message.args[0] as u8)),
             What::Ended => self.others.push((rank, stats::from_bytes(&message.data))),
-            What::Waiting => self.suspect(),
+            What::Waiting => {
+                self.suspect();
+                if self.is_first() {
+                    self.pass_on(rank)?;
+                }
+            }
             What::Ask | What::Answer | What::Fail | What::Leave => {}
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Control messages over the network: one receive is always posted, and what is sent is kept until it is.
+//! Control messages over the network, between rank 0 and each other rank: one receive is always posted, and what is sent is kept until it is.
 use crate::message::{HEAD, Message};
 use crate::net::{Net, Tag};
 use polyrail_omp::area::SLOT_DATA;
@@ -24,8 +24,11 @@ impl<R> Control<R> {
     }
 
     fn post<N: Net<Request = R>>(&mut self, net: &mut N) -> Result<(), N::Error> {
+        // Only rank 0 hears of all. With MPICH a receive from any rank now and then does not end if the message is there when it begins, as the end of a run is that
+        // follows an answer at once.
+        let from = (net.rank() > 0).then_some(0);
         // SAFETY: nobody looks at the inbox until the request is done
-        self.receive = Some(unsafe { net.receive(self.inbox.as_mut_ptr(), LONGEST, None, Tag::Control)? });
+        self.receive = Some(unsafe { net.receive(self.inbox.as_mut_ptr(), LONGEST, from, Tag::Control)? });
         Ok(())
     }
 

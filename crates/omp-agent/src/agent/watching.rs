@@ -40,9 +40,14 @@ impl Agent {
             return Ok(());
         }
         self.watchdog.warned = now;
-        let (me, size) = (self.mpi.rank(), self.mpi.size());
-        let message = Message::new(What::Waiting, me);
-        for rank in (0..size).filter(|rank| *rank != me) {
+        self.pass_on(self.mpi.rank())
+    }
+
+    /// That rank `from` has waited for long: rank 0 tells the others, who hear of nobody else.
+    pub(super) fn pass_on(&mut self, from: usize) -> Result<(), End> {
+        let to = if self.is_first() { 1..self.mpi.size() } else { 0..1 };
+        let message = Message::new(What::Waiting, self.mpi.rank());
+        for rank in to.filter(|rank| *rank != from) {
             self.control.send(&mut self.mpi, rank, &message)?;
         }
         Ok(())
