@@ -445,7 +445,9 @@ impl Agent {
         let Some(program) = &mut self.program else { return Ok(()) };
         self.glances += 1;
         if self.counts && self.glances.is_power_of_two() {
-            self.symbols = Some(Symbols::of(program.id()));
+            // nothing is known of one that has just ended
+            self.symbols =
+                Some(Symbols::of(program.id())).filter(|now| !now.paths().is_empty()).or(self.symbols.take());
         }
         let Ok(Some(ended)) = program.try_wait() else { return Ok(()) };
         sys::forget_program();

@@ -7,8 +7,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use polyrail_omp::area::FD;
+use polyrail_omp::area::{FD, setting};
 
+use crate::guards;
 use crate::launch::Launch;
 use crate::mapping::Mapping;
 
@@ -32,15 +33,26 @@ pub fn start(launch: &Launch, mapping: &Mapping, rank: usize) -> Result<Child, S
         command.stdin(Stdio::null());
     }
     let (area, parent, stack) = (mapping.file().as_raw_fd(), std::process::id(), launch.stack);
+    let replicated = launch.settings & setting::REPLICATED != 0;
     // SAFETY: system calls only, on values
-    unsafe { command.pre_exec(move || prepare(area, parent, stack)) };
-    command.spawn().map_err(|error| match error.raw_os_error() {
+    unsafe {
+        command.pre_exec(move || {
+            prepare(area, parent, stack)?;
+            if replicated { guards::stop() } else { Ok(()) }
+        })
+    };
+    let program = command.spawn().map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM) => format!(
             "{}: {error} (the stack's limit, {stack} bytes, may be above this host's hard limit, or a container may forbid personality(ADDR_NO_RANDOMIZE))",
             launch.program.display()
         ),
         _ => format!("{}: {error}", launch.program.display()),
-    })
+    })?;
+    if replicated {
+        guards::set(program.id(), launch.chance)
+            .map_err(|error| format!("{}: --serial replicated: {error}", launch.program.display()))?;
+    }
+    Ok(program)
 }
 
 /// In the child, before it becomes the program.

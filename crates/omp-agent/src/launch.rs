@@ -59,6 +59,8 @@ pub struct Launch {
     pub settings: u32,
     /// Seconds after which a rank that others wait for is looked at; 0: never.
     pub watchdog: u64,
+    /// What the kernel gives each process by chance, which stack guards and pointers in the C library's tables are made of: the same on all ranks.
+    pub chance: [u64; 2],
     /// The hosts' names, by rank.
     pub hosts: Vec<String>,
     /// Ranks with equal numbers share a host.
@@ -105,7 +107,9 @@ impl Launch {
             pack(self.environment.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]));
         let hosts = pack(self.hosts.iter().map(String::as_bytes));
         let host_of = numbers(&self.host_of.iter().copied().map(u64::from).collect::<Vec<_>>());
-        let figures = numbers(&[self.stack, self.threads as u64, self.settings.into(), self.watchdog]);
+        let [one, other] = self.chance;
+        let figures =
+            numbers(&[self.stack, self.threads as u64, self.settings.into(), self.watchdog, one, other]);
         pack([
             self.program.as_os_str().as_bytes(),
             self.directory.as_os_str().as_bytes(),
@@ -126,7 +130,7 @@ impl Launch {
         let path = |bytes: Vec<u8>| PathBuf::from(OsString::from_vec(bytes));
         let strings =
             |bytes: &[u8]| Some(unpack(bytes)?.into_iter().map(OsString::from_vec).collect::<Vec<_>>());
-        let [stack, threads, settings, watchdog] = read_numbers(&figures).try_into().ok()?;
+        let [stack, threads, settings, watchdog, one, other] = read_numbers(&figures).try_into().ok()?;
         Some(Self {
             program: path(program),
             directory: path(directory),
@@ -143,6 +147,7 @@ impl Launch {
             threads: usize::try_from(threads).ok()?,
             settings: settings as u32,
             watchdog,
+            chance: [one, other],
         })
     }
 }
@@ -209,6 +214,7 @@ mod tests {
             threads: 2,
             settings: 3,
             watchdog: 30,
+            chance: [1, u64::MAX],
             hosts: vec!["a".into(), "b".into()],
             host_of: vec![0, 1],
         };

@@ -4,7 +4,7 @@
 //! | module | does |
 //! |---|---|
 //! | `options`, `start`, `launch` | what is to run, and that all ranks run the same |
-//! | `stand_ins`, `child` | starting the program at the same addresses everywhere |
+//! | `stand_ins`, `child`, `guards` | starting the program at the same addresses everywhere |
 //! | `mapping` | the memory shared with the program |
 //! | `mpi`, `net` | messages between agents |
 //! | `exchange` | all ranks' changes to all ranks |
@@ -24,6 +24,7 @@ mod agent;
 mod child;
 mod control;
 mod exchange;
+mod guards;
 mod launch;
 mod mapping;
 mod message;

@@ -121,7 +121,8 @@ impl Mapping {
             let area = &mut *self.area();
             area.files[..files.len()].copy_from_slice(files);
             area.nonces[..nonces.len()].copy_from_slice(nonces);
-            area.settings |= setting::SHARED;
+            // others read what is there: nothing would be sent faster if it were less
+            area.settings |= setting::SHARED | setting::PLAIN;
         }
     }
 

@@ -73,6 +73,11 @@ impl Options {
                 }
                 Some("--compare") => options.settings |= setting::COMPARE,
                 Some("--no-compression") => options.settings |= setting::PLAIN,
+                Some("--serial") => match words.next().unwrap_or_default().to_str() {
+                    Some("master") => options.settings &= !setting::REPLICATED,
+                    Some("replicated") => options.settings |= setting::REPLICATED,
+                    _ => return Err("--serial: master or replicated".into()),
+                },
                 Some(unknown) if unknown.starts_with('-') => {
                     return Err(format!("{unknown}: no such option"));
                 }
@@ -116,6 +121,8 @@ mod tests {
             read("--compare --no-compression ./a").unwrap().settings,
             setting::COMPARE | setting::PLAIN | setting::SHARED
         );
+        assert_eq!(read("--serial replicated ./a").unwrap().settings, setting::REPLICATED | setting::SHARED);
+        assert_eq!(read("--serial replicated --serial master ./a").unwrap().settings, setting::SHARED);
     }
 
     #[test]
@@ -126,6 +133,7 @@ mod tests {
             ("--threads x ./a", "'x' is no number"),
             ("--threads 0 ./a", "1 to 63"),
             ("--threads 64 ./a", "1 to 63"),
+            ("--serial ./a", "master or replicated"),
             ("--fast ./a", "--fast: no such option"),
         ] {
             assert!(read(line).unwrap_err().contains(why), "{line}");

@@ -246,6 +246,7 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
         settings: options.settings & !shared(&host_of) | spin(all, &host_of, threads),
         threads,
         watchdog: options.watchdog,
+        chance: sys::chance().map_err(|error| format!("random numbers: {error}"))?,
         hosts: all.iter().map(|hello| hello.host.clone()).collect(),
         host_of,
     })

@@ -299,6 +299,7 @@ mod tests {
             threads: 2,
             settings: 0,
             watchdog: 0,
+            chance: [0; 2],
             hosts: vec!["a".into(), "b".into()],
             host_of: vec![0, 1],
         };

@@ -72,6 +72,19 @@ pub fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
     (limit.rlim_cur, limit.rlim_max)
 }
 
+/// Two random numbers.
+///
+/// # Errors
+/// As the kernel says.
+pub fn chance() -> io::Result<[u64; 2]> {
+    let mut bytes = [[0; 8]; 2];
+    // SAFETY: a place of that size
+    match unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), 16, 0) } {
+        16 => Ok(bytes.map(u64::from_ne_bytes)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Processors that this process may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)

@@ -11,7 +11,7 @@
 //!
 //! The serial heap begins with a run of 64 KiB, [`shared_page`], which the runtime keeps its shared state in.
 
-mod exports;
+pub mod exports;
 mod map;
 #[cfg(test)]
 pub mod tests;
@@ -205,7 +205,13 @@ pub fn settle() {
         // SAFETY: nobody is in a slot, so all heaps are under the lock of the serial one.
         unsafe {
             settle_one(heap);
-            for_seen(|slot| settle_one(of_slot(SLOT_HEAPS + slot * SLOT_HEAP_BYTES)));
+            // a heap that has not begun stays so: other ranks may not know that its slot was ever entered
+            for_seen(|slot| {
+                let base = SLOT_HEAPS + slot * SLOT_HEAP_BYTES;
+                if Heap::high(base).is_some() {
+                    settle_one(of_slot(base));
+                }
+            });
         }
     });
 }
@@ -251,6 +257,15 @@ pub fn high(base: usize) -> usize {
 /// 64 KiB at the begin of the serial heap: the runtime's state that is shared like a program's data.
 pub fn shared_page() -> *mut u8 {
     serial(|_| SERIAL_HEAP as *mut u8)
+}
+
+/// Whether a block is of the serial heap.
+pub fn is_serial(block: usize) -> bool {
+    owner(block) == SERIAL_HEAP
+}
+/// Whether it is of one that all ranks have.
+pub fn is_tracked(block: usize) -> bool {
+    !matches!(owner(block), 0 | PRIVATE_HEAP)
 }
 
 /// The base of the heap that a block is of; 0 if it is none of ours.

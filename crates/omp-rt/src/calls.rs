@@ -7,16 +7,18 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_omp::area::{Count, Kind, SLOT_DATA};
 
-use crate::{agent, remote, stats, sys, trap};
+use crate::{agent, remote, serial, signals, stats, sys, trap};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
 /// A system call.
 const REMOTE_CALL: u32 = 2;
+/// What came of serial code's system calls.
+pub const REMOTE_RECORDS: u32 = 3;
 
 /// What a parameter of a system call points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Parameter {
+pub enum Parameter {
     Value,
     /// A string that ends with zero.
     Text,
@@ -33,7 +35,7 @@ use Parameter::{Fixed, In, Out, Text, Value};
 const STAT: usize = size_of::<libc::stat>();
 
 /// The calls that rank 0 carries out, with their parameters (man pages, section 2).
-fn parameters(number: i64, args: &[usize; 6]) -> Option<&'static [Parameter]> {
+pub fn parameters(number: i64, args: &[usize; 6]) -> Option<&'static [Parameter]> {
     Some(match number {
         libc::SYS_read | libc::SYS_getdents64 => &[Value, Out(2), Value],
         libc::SYS_write => &[Value, In(2), Value],
@@ -96,6 +98,25 @@ fn parameters(number: i64, args: &[usize; 6]) -> Option<&'static [Parameter]> {
     })
 }
 
+/// What a call is called, of those that are likely to be told of.
+pub fn name(number: i64) -> Option<&'static str> {
+    macro_rules! names {
+        ($($name:ident)*) => {
+            match number {
+                $(libc::$name => Some(&stringify!($name)[4..]),)*
+                _ => None,
+            }
+        };
+    }
+    names! {
+        SYS_read SYS_write SYS_open SYS_close SYS_stat SYS_fstat SYS_lstat SYS_poll SYS_lseek SYS_mmap SYS_ioctl SYS_pread64 SYS_pwrite64 SYS_readv SYS_writev
+        SYS_access SYS_pipe SYS_select SYS_dup SYS_dup2 SYS_getpid SYS_sendfile SYS_fcntl SYS_flock SYS_fsync SYS_truncate SYS_ftruncate SYS_getdents64 SYS_getcwd
+        SYS_chdir SYS_rename SYS_mkdir SYS_rmdir SYS_creat SYS_unlink SYS_readlink SYS_chmod SYS_umask SYS_gettimeofday SYS_getrusage SYS_times SYS_gettid SYS_time
+        SYS_clock_gettime SYS_getrandom SYS_openat SYS_newfstatat SYS_unlinkat SYS_renameat SYS_faccessat SYS_faccessat2 SYS_statx SYS_kill SYS_tgkill
+        SYS_exit_group SYS_sched_getaffinity SYS_getcpu SYS_uname SYS_sysinfo SYS_getppid SYS_statfs SYS_fstatfs SYS_utimensat SYS_execve SYS_socket SYS_dup3
+    }
+}
+
 /// Calls that are about this process alone.
 const OWN: [i64; 53] = [
     libc::SYS_mmap,
@@ -156,12 +177,38 @@ const OWN: [i64; 53] = [
 /// Whether regions have begun; before, constructors run on every rank, and what they print is rank 0's to print.
 static REGIONS: AtomicBool = AtomicBool::new(false);
 
+/// Whether the runtime's handlers of signals are set, for good.
+static HANDLERS: AtomicBool = AtomicBool::new(false);
+
 /// From now on what is trapped is a region's.
 pub fn regions_begin() {
+    HANDLERS.store(true, Ordering::Relaxed);
     REGIONS.store(true, Ordering::Relaxed);
 }
 
-/// Ranks above 0: from now on for all threads of this process.
+/// Calls whose results differ between ranks, which serial code that runs on all of them is not to see.
+const DIFFER: [i64; 17] = [
+    libc::SYS_gettid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getpgrp,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getcpu,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_gettimeofday,
+    libc::SYS_time,
+    libc::SYS_times,
+    libc::SYS_getrusage,
+    libc::SYS_getrandom,
+    libc::SYS_kill,
+    libc::SYS_tgkill,
+    libc::SYS_uname,
+    // of files
+    libc::SYS_mmap,
+];
+
+/// From now on for the calling thread, and those that it starts: on ranks above 0 before there are others, on rank 0 if serial code runs on every rank.
 pub fn start() {
     // struct seccomp_data: nr, arch, instruction_pointer (two words), args
     let load = |at: u32| libc::sock_filter {
@@ -187,18 +234,39 @@ pub fn start() {
         answer(libc::SECCOMP_RET_ALLOW),
         load(0),
     ];
-    for (at, number) in OWN.iter().enumerate() {
-        filter.push(equal(*number as u32, (OWN.len() - at) as u8, 0));
+    // the program's handlers are set but for signals that this runtime lives by
+    let handler = [
+        equal(libc::SYS_rt_sigaction as u32, 0, 4),
+        load(16),
+        equal(libc::SIGSYS as u32, 2, 0),
+        equal(libc::SIGTRAP as u32, 1, 0),
+        answer(libc::SECCOMP_RET_ALLOW),
+        load(0),
+    ];
+    // what is mapped without a file
+    let anonymous = libc::sock_filter {
+        code: (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16,
+        jt: 1,
+        jf: 0,
+        k: libc::MAP_ANONYMOUS as u32,
+    };
+    let mapping = [equal(libc::SYS_mmap as u32, 0, 2), load(40), anonymous];
+    let mapping = if serial::on() { &mapping[..] } else { &[] };
+    let own = OWN
+        .iter()
+        .filter(|number| **number != libc::SYS_rt_sigaction && (!serial::on() || !DIFFER.contains(number)));
+    let count = own.clone().count();
+    filter.extend(handler);
+    for (at, number) in own.enumerate() {
+        filter.push(equal(*number as u32, (count - at + mapping.len()) as u8, 0));
     }
+    filter.extend(mapping);
     filter.push(answer(libc::SECCOMP_RET_TRAP));
     filter.push(answer(libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: a handler of the right kind, a program that lives as long as the call
     unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = trapped as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-        libc::sigaction(libc::SIGSYS, &raw const action, std::ptr::null_mut());
+        signals::keep(libc::SIGSYS, trapped, serial::signal_flags());
         sys::raw(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0, 0);
         let set = sys::raw(
             libc::SYS_seccomp,
@@ -211,7 +279,7 @@ pub fn start() {
         );
         if set != 0 {
             sys::fail(format_args!(
-                "system calls cannot be filtered (seccomp, error {}), which ranks above 0 need",
+                "system calls cannot be filtered (seccomp, error {}), which ranks above 0 and --serial replicated need",
                 -set
             ));
         }
@@ -226,13 +294,22 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
         let number = registers[libc::REG_RAX as usize];
         let names = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
         let args = names.map(|name| registers[name as usize] as usize);
-        registers[libc::REG_RAX as usize] = if REGIONS.load(Ordering::Relaxed) {
-            elsewhere(number, &args)
-        } else if number == libc::SYS_write && matches!(args[0], 1 | 2) {
-            args[2] as isize
-        } else {
-            sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
-        } as i64;
+        registers[libc::REG_RAX as usize] =
+            if number == libc::SYS_rt_sigaction && HANDLERS.load(Ordering::Relaxed) {
+                // the kernel's structure
+                (args[2] as *mut u8).write_bytes(0, if args[2] == 0 { 0 } else { 32 });
+                0
+            } else if serial::here() {
+                serial::call(number, &args)
+            } else if remote::rank() == 0 || OWN.contains(&number) {
+                sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
+            } else if REGIONS.load(Ordering::Relaxed) {
+                elsewhere(number, &args)
+            } else if number == libc::SYS_write && matches!(args[0], 1 | 2) {
+                args[2] as isize
+            } else {
+                sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
+            } as i64;
         *libc::__errno_location() = errno;
     }
 }
@@ -300,7 +377,7 @@ unsafe fn elsewhere(number: i64, args: &[usize; 6]) -> isize {
 }
 
 /// Bytes that the kernel wrote there.
-fn written(parameter: Parameter, args: &[usize; 6], result: isize) -> Option<usize> {
+pub fn written(parameter: Parameter, args: &[usize; 6], result: isize) -> Option<usize> {
     match parameter {
         Out(length) => Some((result.max(0) as usize).min(args[length])),
         Fixed(bytes) => Some(if result < 0 { 0 } else { bytes }),
@@ -315,6 +392,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
     let answer = match kind {
         Some(REMOTE_ATOMIC) => trap::serve(question.get(8..).unwrap_or_default()).map(|done| done.to_vec()),
         Some(REMOTE_CALL) => carry_out(&question),
+        Some(REMOTE_RECORDS) => serial::serve(question.get(8..).unwrap_or_default()),
         _ => None,
     };
     let answer = answer.unwrap_or_default();

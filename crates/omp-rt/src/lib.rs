@@ -16,6 +16,8 @@
 //! | `alloc` | `malloc` and its family, at the same addresses on all ranks |
 //! | `trap` | `lock`-prefixed instructions that rank 0 carries out |
 //! | `calls` | system calls that rank 0 carries out |
+//! | `serial` | serial code on every rank |
+//! | `signals` | signals that the runtime lives by, which programs may not take |
 //! | `modules` | what is loaded: the program, its own libraries, the system's |
 //! | `stats` | what is counted of regions |
 //! | `heap` | one heap, with its state inside |
@@ -46,6 +48,8 @@ mod output;
 mod raw;
 mod refused;
 mod remote;
+mod serial;
+mod signals;
 mod start;
 mod stats;
 mod sys;

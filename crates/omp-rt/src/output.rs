@@ -3,7 +3,9 @@
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::alloc;
+use std::sync::{Mutex, MutexGuard};
+
+use crate::{alloc, heap};
 
 /// The function or object `name` of whichever library has it; looked for once.
 fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
@@ -19,6 +21,24 @@ fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
         NONE => None,
         at => Some(at),
     }
+}
+
+/// Gives standard input and output their buffers before anything is read or written, in this process's own memory: serial code that runs on every rank must find them
+/// alike, whoever has used them in a region.
+pub fn prepare() {
+    unsafe extern "C" {
+        static stdin: *mut libc::FILE;
+        static stdout: *mut libc::FILE;
+    }
+    // SAFETY: the C library's streams, which nobody has used
+    alloc::privately(|| unsafe {
+        for (stream, descriptor) in [(stdin, 0), (stdout, 1)] {
+            libc::setvbuf(stream, core::ptr::null_mut(), libc::_IOFBF, 0);
+            if libc::isatty(descriptor) == 1 {
+                libc::setvbuf(stream, core::ptr::null_mut(), libc::_IOLBF, 0);
+            }
+        }
+    });
 }
 
 /// Hands everything to the system, so that what the program orders is in order.
@@ -38,5 +58,80 @@ pub fn flush() {
             core::mem::transmute::<usize, extern "C" fn(*const c_int)>(units)(core::ptr::null());
         }
         libc::fflush(core::ptr::null_mut());
+        for stream in streams().iter() {
+            libc::fflush(stream.at as *mut libc::FILE);
+        }
     }
+}
+
+/// A stream of the C library that serial code has opened for writing, and its buffer. It is shared memory; but threads write to a stream without asking each
+/// other, since the C library lets them. So in a region each rank has its own, which begins as rank 0's did and is flushed before others are to see anything.
+#[derive(Clone, Copy)]
+pub struct Stream {
+    at: usize,
+    /// The bytes that are each rank's own.
+    pub own: [(usize, usize); 2],
+}
+
+/// On ranks above 0, which the C library there knows nothing of.
+static STREAMS: Mutex<Vec<Stream>> = Mutex::new(Vec::new());
+
+fn streams() -> MutexGuard<'static, Vec<Stream>> {
+    STREAMS.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
+/// Where the C library's list of streams begins: rank 0's, in serial code, when what it has written is flushed. Each gets its buffer.
+pub fn first() -> usize {
+    static LIST: AtomicUsize = AtomicUsize::new(0);
+    let Some(list) = find(c"_IO_list_all", &LIST) else { return 0 };
+    // SAFETY: the C library's variable
+    let first = unsafe { *(list as *const usize) };
+    for stream in written(first).filter(|stream| stream.own[1].0 == 0) {
+        // SAFETY: a stream without a buffer, which nobody uses meanwhile
+        unsafe { libc::setvbuf(stream.at as *mut libc::FILE, core::ptr::null_mut(), libc::_IOFBF, 0) };
+    }
+    first
+}
+
+/// A region begins: the streams from `first` on that are each rank's own in it.
+pub fn share(first: usize, is_rank_0: bool) -> Vec<Stream> {
+    let list: Vec<Stream> = written(first).collect();
+    if !is_rank_0 {
+        streams().clone_from(&list);
+    }
+    list
+}
+
+/// Streams of serial code, of files, that are being written.
+fn written(first: usize) -> impl Iterator<Item = Stream> {
+    // `struct _IO_FILE`, which the C library's header tells, and the table of functions behind it
+    const BUFFER: usize = 56;
+    const BUFFER_END: usize = 64;
+    const NEXT: usize = 104;
+    const FUNCTIONS: usize = 216;
+    const NO_READS: u32 = 4;
+    const UNBUFFERED: u32 = 2;
+    const PUTTING: u32 = 0x800;
+    static STDOUT: AtomicUsize = AtomicUsize::new(0);
+    let functions = find(c"_IO_2_1_stdout_", &STDOUT).map_or(0, |stdout| field(stdout, FUNCTIONS));
+    let ours = |at: &usize| alloc::is_tracked(*at);
+    core::iter::successors(Some(first).filter(ours), move |at| Some(field(*at, NEXT)).filter(ours))
+        .take(1 << 16)
+        .filter(move |at| {
+            let flags = field(*at, 0) as u32;
+            alloc::is_serial(*at)
+                && flags & (NO_READS | PUTTING) != 0
+                && flags & UNBUFFERED == 0
+                && field(*at, FUNCTIONS) == functions
+        })
+        .map(|at| {
+            // SAFETY: the C library's block
+            let end = at + unsafe { heap::usable(at) };
+            Stream { at, own: [(at, end), (field(at, BUFFER), field(at, BUFFER_END))] }
+        })
+}
+
+fn field(stream: usize, at: usize) -> usize {
+    // SAFETY: a stream in a list of streams
+    unsafe { *((stream + at) as *const usize) }
 }

@@ -7,7 +7,8 @@ mod rounds;
 
 use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Mutex;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
 
 use polyrail_omp::area::{Count, Header, INLINE, Kind, SLOT_DATA, flag};
 use polyrail_omp::layout;
@@ -15,7 +16,7 @@ use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
-use crate::{alloc, output, sys, team, track, trap};
+use crate::{alloc, output, serial, sys, team, track, trap};
 
 /// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +66,8 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     }
     output::flush();
     track::stack_floor(sp);
-    let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place];
+    let first = output::first();
+    let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place, first];
     words.extend(region.args);
     // SAFETY: words as bytes
     let prefix = unsafe { slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(&words[..])) };
@@ -73,10 +75,14 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     let mut clock = Clock::start();
     synchronize(0, flag::REGION, &[prefix], &mut |_, _| {});
     clock.lap(Count::Beginning);
-    inside();
+    inside(first);
 }
 
-fn inside() {
+/// A region has begun; `first`: see [`output::first`].
+pub fn inside(first: usize) {
+    let streams = output::share(first, rank() == 0);
+    let own = streams.iter().flat_map(|stream| stream.own);
+    track::set_own(own.filter(|(from, to)| from < to).collect());
     REGION.fetch_add(1, Ordering::Relaxed);
     PASSED.store(point(0), Ordering::Release);
     stats::add(Count::Regions, 1);
@@ -99,11 +105,11 @@ pub fn work() -> ! {
                 track::stack_floor(*sp);
             }
         });
-        let (true, [_, function, gomp, team, place, args @ ..]) = (begun, &words[..]) else {
+        let (true, [_, function, gomp, team, place, first, args @ ..]) = (begun, &words[..]) else {
             sys::fail(format_args!("rank {}: rank 0 began no region", rank()))
         };
         stats::region(*function, *place);
-        inside();
+        inside(*first);
         team::run(&Region { function: *function, gomp: *gomp != 0, args, team: *team, place: *place });
     }
 }
@@ -144,7 +150,7 @@ pub fn wait_for(point: u64) {
 pub fn end(place: u64) {
     exchange(place);
     INSIDE.store(false, Ordering::Relaxed);
-    if rank() == 0 {
+    if rank() == 0 || serial::on() {
         alloc::settle();
     }
     if let Some(mut begun) = BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()).take() {
@@ -197,9 +203,13 @@ unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
 const ONE_MESSAGE: usize = 1 << 20;
 
 /// All ranks' changes to all ranks. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
-fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
+pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
     let (rank, size) = (rank(), size());
     let mut first = true;
+    if rank > 0 && INSIDE.load(Ordering::Relaxed) {
+        // SAFETY: all threads of the team wait, or there are none
+        unsafe { track::forget_own() };
+    }
     loop {
         let mut clock = Clock::start();
         // between regions nothing runs on ranks above 0
@@ -247,7 +257,7 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
         let headers = || (0..size).map(|rank| said.header(rank));
         if headers().any(|header| header.flags & flag::LOG != 0) {
             // all have arrived, so nobody publishes any more; what was published comes before what was not
-            catch_up(&mut LOG.lock().unwrap_or_else(|broken| broken.into_inner()));
+            catch_up(&mut log());
             LOGGED.store(false, Ordering::Relaxed);
             continue;
         }
@@ -268,7 +278,8 @@ fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u3
     }
 }
 
-fn header(place: u64, bytes: usize, first: usize, flags: u32) -> Header {
+/// Of an exchange at `place`, whose blob has so many bytes, `first` of them apart.
+pub fn header(place: u64, bytes: usize, first: usize, flags: u32) -> Header {
     let words = [first as u64, 0, 0, 0];
     Header { number: 0, bytes: bytes as u64, place, flags, rank: 0, words, inline: [0; INLINE] }
 }
@@ -279,7 +290,7 @@ fn count_in(said: &Said) {
 }
 
 /// All ranks must be at the same point of the program.
-fn check(said: &Said, place: u64) {
+pub fn check(said: &Said, place: u64) {
     let own = said.header(rank());
     for rank in 0..size() {
         let other = said.header(rank);
@@ -305,8 +316,19 @@ fn conflicting(conflict: &Conflict, found: &str) -> ! {
     ))
 }
 
-/// Up to where this rank has applied the log. Held while publishing and applying: one rank's entries are in order.
-static LOG: Mutex<u64> = Mutex::new(0);
+/// What this rank knows of the log. Held while publishing and applying: one rank's entries are in order.
+static LOG: Mutex<Log> = Mutex::new(Log { applied: 0, own: VecDeque::new() });
+
+struct Log {
+    /// Up to where this rank has applied it.
+    applied: u64,
+    /// Positions and contents of this rank's own entries beyond: who published before them, and is applied behind them, knew as little of them as this rank of it.
+    own: VecDeque<(u64, Vec<u8>)>,
+}
+
+fn log() -> MutexGuard<'static, Log> {
+    LOG.lock().unwrap_or_else(|broken| broken.into_inner())
+}
 /// Whether this rank has published or applied since the last barrier, or had rank 0 change its memory.
 static LOGGED: AtomicBool = AtomicBool::new(false);
 
@@ -316,23 +338,35 @@ pub fn changed_rank_0() {
 }
 
 /// Applies what others published.
-fn catch_up(position: &mut u64) {
+fn catch_up(log: &mut Log) {
     loop {
-        let answer = agent::ask(Kind::Log, [*position, 0, 0, 0, 0, 0], &[]);
-        apply(position, answer.result, answer.data);
+        let answer = agent::ask(Kind::Log, [log.applied, 0, 0, 0, 0, 0], &[]);
+        apply(log, answer.result, answer.data);
         if answer.result[2] == 0 {
             break;
         }
     }
 }
 
-fn apply(position: &mut u64, result: [u64; 4], mut entries: &[u8]) {
+/// Entries of others, beginning behind what is applied; this rank's own stand between them.
+fn apply(log: &mut Log, result: [u64; 4], mut entries: &[u8]) {
+    let mut before = 0;
+    let mut position = log.applied;
     while let Some((head, rest)) = entries.split_first_chunk::<8>() {
         let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
         let from = u32::from_ne_bytes([head[4], head[5], head[6], head[7]]) as usize;
         let Some((entry, rest)) = rest.split_at_checked(length) else {
             sys::fail(format_args!("the log is broken: {length} bytes of {}", rest.len()))
         };
+        position += 1;
+        while log.own.get(before).is_some_and(|own| own.0 == position) {
+            (before, position) = (before + 1, position + 1);
+        }
+        for (_, own) in log.own.iter().skip(before) {
+            if let Some(conflict) = track::contradiction((rank(), own), (from, entry)) {
+                conflicting(&conflict, "under different locks, or at flushes");
+            }
+        }
         // SAFETY: what was published by who held a token
         if let Err(conflict) = trap::without_copies(|| unsafe { track::apply(from, entry) }) {
             conflicting(&conflict, "under a lock");
@@ -340,22 +374,31 @@ fn apply(position: &mut u64, result: [u64; 4], mut entries: &[u8]) {
         LOGGED.store(true, Ordering::Relaxed);
         entries = rest;
     }
-    *position = result[1];
+    log.applied = result[1];
+    log.own.retain(|own| own.0 > result[1]);
 }
 
 /// Tells others what this rank changed since it last did.
-fn publish() {
+fn publish(log: &mut Log) {
     // an entry is delivered behind eight bytes of its own
     let mut part = vec![0; SLOT_DATA - 8];
     trap::without_copies(track::collect);
-    let mut begun = false;
+    let mut parts = Vec::new();
     loop {
         let encoded = trap::without_copies(|| track::publish(&mut part));
         let last = encoded.frontier == u64::MAX;
-        if encoded.bytes > 0 || begun && last {
-            begun = true;
+        if encoded.bytes > 0 || last && !parts.is_empty() {
             LOGGED.store(true, Ordering::Relaxed);
-            agent::ask(Kind::Publish, [u64::from(last), 0, 0, 0, 0, 0], &[&part[..encoded.bytes]]);
+            let bytes = &part[..encoded.bytes];
+            let end = agent::ask(Kind::Publish, [u64::from(last), 0, 0, 0, 0, 0], &[bytes]).result[0];
+            parts.extend(Some(bytes.to_vec()).filter(|bytes| !bytes.is_empty()));
+            if last && end == log.applied + parts.len() as u64 {
+                // nobody else has published since this rank last looked
+                log.applied = end;
+            } else if last {
+                let first = end + 1 - parts.len() as u64;
+                log.own.extend((first..).zip(parts.drain(..)));
+            }
         }
         if last {
             break;
@@ -387,20 +430,20 @@ fn take_token(token: u64, mode: u64, turn: u64) -> bool {
 }
 
 fn wait_for_token(token: u64, mode: u64, turn: u64) -> bool {
-    let known = *LOG.lock().unwrap_or_else(|broken| broken.into_inner());
+    let known = log().applied;
     let answer = agent::ask(Kind::Lock, [token, known, mode, turn, 0, 0], &[]);
     if answer.result[0] == 0 {
         return false;
     }
-    let mut position = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
+    let mut log = log();
     // another thread of this rank may have applied some of it meanwhile
-    if *position == known {
-        apply(&mut position, answer.result, answer.data);
+    if log.applied == known {
+        apply(&mut log, answer.result, answer.data);
         if answer.result[2] == 0 {
             return true;
         }
     }
-    catch_up(&mut position);
+    catch_up(&mut log);
     true
 }
 
@@ -408,9 +451,7 @@ fn wait_for_token(token: u64, mode: u64, turn: u64) -> bool {
 pub fn unlock(token: u64, turn: Option<u64>) {
     if size() > 1 {
         output::flush();
-        let log = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
-        publish();
-        drop(log);
+        publish(&mut log());
         agent::ask(Kind::Unlock, [token, turn.unwrap_or(u64::MAX), 0, 0, 0, 0], &[]);
     }
 }
@@ -426,17 +467,16 @@ pub fn flushes(yes: bool) {
 /// Before a thread waits for others: they may wait for what it has stored.
 fn publish_if_awaited() {
     if FLUSHES.load(Ordering::Relaxed) && INSIDE.load(Ordering::Relaxed) {
-        let _log = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
-        publish();
+        publish(&mut log());
     }
 }
 
 /// Publishes and sees what others published: `flush`.
 pub fn flush() {
     if size() > 1 && INSIDE.load(Ordering::Relaxed) {
-        let mut position = LOG.lock().unwrap_or_else(|broken| broken.into_inner());
-        publish();
-        catch_up(&mut position);
+        let mut log = log();
+        publish(&mut log);
+        catch_up(&mut log);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Begins in a process: between the loader and `main`.
 //!
 //! Rank 0 runs `main`. Ranks above 0 run the program's constructors, so that the C++ library is ready, and then work for rank 0 (`remote::work`) on a stack
-//! that is not the program's, in a thread of the pool: the main stack and the main thread's storage become images of rank 0's.
+//! that is not the program's, in a thread of the pool: the main stack and the main thread's storage become images of rank 0's. If serial code runs on every rank
+//! (`serial`), all run `main`.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -9,7 +10,7 @@ use std::ptr::null_mut;
 
 use polyrail_omp::area::{LOCALS, setting};
 
-use crate::{agent, alloc, api, calls, modules, remote, sys, team, track, trap};
+use crate::{agent, alloc, api, calls, modules, remote, serial, sys, team, track, trap};
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type Real = unsafe extern "C" fn(Main, c_int, *mut *mut c_char, usize, usize, usize, *mut c_void) -> c_int;
@@ -37,11 +38,13 @@ unsafe extern "C" fn __libc_start_main(
         let real: Real = core::mem::transmute(real);
         MAIN.store(main as usize, Ordering::Relaxed);
         agent::attach();
+        serial::find_time();
         if remote::size() == 1 {
             api::display::begin();
             return real(main, argc, argv, init, fini, loader_fini, stack);
         }
         same_everywhere();
+        serial::choose();
         if remote::rank() > 0 {
             agent::use_slot(LOCALS - 1);
             calls::start();
@@ -52,23 +55,37 @@ unsafe extern "C" fn __libc_start_main(
 
 /// In place of `main`.
 unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mut *mut c_char) -> c_int {
-    // SAFETY: before anything else of the program; what was kept is its `main`
+    // SAFETY: what was kept is the program's `main`
+    unsafe {
+        prepare(argv as usize);
+        let main: Main = core::mem::transmute(MAIN.load(Ordering::Relaxed));
+        main(argc, argv, environment)
+    }
+}
+
+/// What comes before `main`, whose words are at `words` on the main stack. On ranks above 0 it comes back only if serial code runs on every rank.
+#[inline(never)]
+unsafe fn prepare(words: usize) {
+    // SAFETY: before anything else of the program
     unsafe {
         let rank = remote::rank();
         alloc::started();
         trap::start(rank == 0);
         track::start(agent::area().settings & setting::COMPARE != 0);
-        if rank > 0 {
-            calls::regions_begin();
+        calls::regions_begin();
+        if rank > 0 && !serial::on() {
             const STACK: usize = 8 << 20;
             sys::on_stack(sys::map(STACK) as usize + STACK, serve_rank_0, 0);
         }
         alloc::privately(team::watch_forks);
-        start_server();
+        if rank == 0 {
+            start_server();
+        }
         team::watch_forks();
+        if serial::on() {
+            serial::start(words);
+        }
         api::display::begin();
-        let main: Main = core::mem::transmute(MAIN.load(Ordering::Relaxed));
-        main(argc, argv, environment)
     }
 }
 

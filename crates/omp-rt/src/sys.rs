@@ -1,6 +1,7 @@
 //! System calls of our own, futexes, ending the run with a reason.
 
 use core::arch::naked_asm;
+use core::ffi::CStr;
 use core::fmt::{self, Write};
 use core::sync::atomic::AtomicU32;
 
@@ -156,16 +157,33 @@ impl<const N: usize> Write for Text<N> {
     }
 }
 
-/// Writes all of `bytes` to `descriptor`, or as much as can be.
+/// Writes all of `bytes` to `descriptor`, or as much as can be. Not by `write`, which may be a function of the program's.
 pub fn write(descriptor: i32, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         // SAFETY: the bytes are there to be read
-        let n = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
+        let n = unsafe { libc::syscall(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) };
         if n <= 0 {
             return;
         }
         bytes = &bytes[n as usize..];
     }
+}
+
+/// What a file of this process's own kind says (`/proc`), whatever functions the program has by the names of system calls.
+pub fn read(path: &CStr) -> Option<String> {
+    let mut text = Vec::new();
+    let mut part = [0_u8; 4096];
+    // SAFETY: a path, and room
+    unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = raw(libc::SYS_open, path.as_ptr() as usize, flags as usize, 0, 0, 0, 0);
+        let descriptor = usize::try_from(file).ok()?;
+        while let n @ 1.. = raw(libc::SYS_read, descriptor, part.as_mut_ptr() as usize, part.len(), 0, 0, 0) {
+            text.extend(&part[..n as usize]);
+        }
+        raw(libc::SYS_close, descriptor, 0, 0, 0, 0, 0);
+    }
+    String::from_utf8(text).ok()
 }
 
 /// Zeroed memory of our own, which costs nothing until it is used.

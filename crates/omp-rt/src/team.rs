@@ -35,7 +35,7 @@ pub use self::pool::{lead, reserve as reserve_stack, stack, watch_forks};
 use self::sync::Gate;
 use self::work::Plan;
 use crate::remote::{self, Region};
-use crate::{alloc, icv, output, sys};
+use crate::{alloc, icv, output, serial, sys};
 
 /// A team of several threads: what all its threads on this rank know.
 pub struct Team {
@@ -140,6 +140,9 @@ pub fn league(asked: usize) -> usize {
 
 /// A region of several threads, begun by rank 0's main thread in serial code. `sp`: the frames of serial code are above.
 pub fn fork(region: &Region<'_>, sp: usize) {
+    if serial::on() {
+        return serial::fork(region, sp);
+    }
     if region.team >= remote::size() && remote::size() > 1 {
         locks::begin();
         output::flush();

@@ -6,6 +6,7 @@
 mod apply;
 mod areas;
 mod bulk;
+pub mod digest;
 mod hot;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,8 @@ struct State {
     stack: Range<usize>,
     /// Bytes of the main stack from here on are shared.
     floor: usize,
+    /// See [`set_own`].
+    own: Vec<(usize, usize)>,
 }
 
 static STATE: Lock<Option<State>> = Lock::new(None);
@@ -74,6 +77,20 @@ pub unsafe fn clear() {
 /// Bytes of the main stack below `sp` are not shared.
 pub fn stack_floor(sp: usize) {
     with(|state| state.stack_floor(sp));
+}
+
+/// Bytes that are each rank's own until the next region begins: nothing is told of them, but by rank 0 at barriers.
+pub fn set_own(own: Vec<(usize, usize)>) {
+    with(|state| state.own = own);
+}
+
+/// Ranks above 0, at a barrier: their own bytes become what all agreed upon last.
+///
+/// # Safety
+/// No thread of the team runs program code.
+pub unsafe fn forget_own() {
+    // SAFETY: the caller's.
+    with(|state| unsafe { state.forget_own() });
 }
 
 /// Lists what changed since the last call, adds it to what is pending, and watches it again.
@@ -124,6 +141,11 @@ pub unsafe fn merge(blobs: &[&[u8]], own: usize) -> Result<(), Conflict> {
 pub unsafe fn apply(rank: usize, entry: &[u8]) -> Result<(), Conflict> {
     // SAFETY: the caller's.
     with(|state| unsafe { state.apply(rank, entry) }).unwrap_or(Ok(()))
+}
+
+/// Where two ranks' publications, of which neither knew the other, say different things.
+pub fn contradiction(one: (usize, &[u8]), other: (usize, &[u8])) -> Option<Conflict> {
+    apply::contradiction(one, other)
 }
 
 /// Whether `address` is shared.
@@ -196,7 +218,7 @@ impl State {
             .for_each(|area| pending.push(area.from, area.to));
         let stack =
             areas.list.iter().find(|area| area.kind == Kind::Stack).map_or(0..0, |area| area.from..area.to);
-        Self { areas, watch, hot: Hot::default(), pending, stack, floor: usize::MAX }
+        Self { areas, watch, hot: Hot::default(), pending, stack, floor: usize::MAX, own: Vec::new() }
     }
 
     unsafe fn clear(&mut self) {
@@ -301,6 +323,29 @@ impl State {
         self.areas.part(at).copied()
     }
 
+    unsafe fn forget_own(&self) {
+        for &(from, to) in &self.own {
+            let Some(place) = self.areas.find(from, to - from) else { continue };
+            // SAFETY: shared, so mapped, and so are twins; nobody uses it, says the caller.
+            unsafe {
+                let twin = core::slice::from_raw_parts(place.twin(from) as *const u8, to - from);
+                let now = core::slice::from_raw_parts_mut(from as *mut u8, to - from);
+                if now != twin {
+                    now.copy_from_slice(twin);
+                }
+            }
+        }
+    }
+    /// Takes a rank's own bytes of a page out of `mask`.
+    fn without_own(&self, at: usize, mask: &mut Mask) {
+        for (from, to) in self.own.iter().filter(|(from, to)| *from < at + PAGE && at < *to) {
+            let mut own = Mask::NONE;
+            own.set(from.max(&at) - at, *to.min(&(at + PAGE)) - at);
+            own.0.iter_mut().for_each(|word| *word = !*word);
+            *mask = mask.and(&own);
+        }
+    }
+
     /// Encodes pages that `look` finds changed: it gives the page's contents and puts the twin right if need be.
     fn encode_with<'a>(
         &self,
@@ -318,6 +363,9 @@ impl State {
             let part = self.part(at);
             if let Some(part) = &part {
                 mask = mask.and(part);
+            }
+            if all_exact {
+                self.without_own(at, &mut mask);
             }
             if encoder.page(at as u64, contents, &mask, all_exact || part.is_some()).is_err() {
                 return ControlFlow::Break(at as u64);
@@ -362,6 +410,12 @@ impl State {
             |_, twin, mask| unsafe { mask.copy(&*copy, page_mut(twin)) },
         );
         self.done(encoded.frontier);
+        // what was not told is still to be told by rank 0 at a barrier
+        for &(from, to) in &self.own {
+            let mut pages = Pages::default();
+            pages.push(from & !(PAGE - 1), to.next_multiple_of(PAGE));
+            self.pending.add(&pages);
+        }
         encoded
     }
     /// What is pending below the frontier has been agreed upon, but for the part of the stack that is not shared now.

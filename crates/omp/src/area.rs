@@ -230,6 +230,8 @@ pub mod setting {
     pub const SPIN: u32 = 8;
     /// Compress nothing.
     pub const PLAIN: u32 = 16;
+    /// Serial code runs on every rank.
+    pub const REPLICATED: u32 = 32;
 }
 
 /// What is counted of each region; the index into [`Counted::words`]. Times are in nanoseconds, of this rank.

@@ -25,6 +25,8 @@ pub const PRIVATE_HEAP_BYTES: usize = 1 << 40;
 pub const STACKS: usize = 0x2800_0000_0000;
 /// 1 GiB of addresses for a stack; how much of it can be used is OMP_STACKSIZE's business.
 pub const STACK_STRIDE: usize = 1 << 30;
+/// What the runtime lends to serial code that runs on every rank, at the same addresses.
+pub const SERIAL_SCRATCH: usize = 0x2900_0000_0000;
 /// The mapping that agent and program share (see [`crate::area`]).
 pub const AREA: usize = 0x2a00_0000_0000;
 /// The mapping of another rank of the same host, where files are shared, and bytes of addresses for each.
@@ -46,7 +48,7 @@ const _: () = {
     assert!(SERIAL_HEAP + SERIAL_HEAP_BYTES <= SLOT_HEAPS);
     assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES <= PRIVATE_HEAP);
     assert!(PRIVATE_HEAP + PRIVATE_HEAP_BYTES <= STACKS);
-    assert!(STACKS + SLOTS * STACK_STRIDE <= AREA);
+    assert!(STACKS + SLOTS * STACK_STRIDE <= SERIAL_SCRATCH && SERIAL_SCRATCH < AREA);
     assert!(peer(crate::area::SHARING) <= AREA + (1 << 41));
     assert!(AREA + (1 << 41) <= OTHER_TWINS && OTHER_TWINS + (1 << 43) <= SERIAL_HEAP + TWIN_OFFSET);
     assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES + TWIN_OFFSET <= 0x5500_0000_0000);

@@ -48,6 +48,9 @@ pub struct Args {
     /// Send everything as it is, where large exchanges would be compressed as the network is slow
     #[arg(long)]
     no_compression: bool,
+    /// Where serial code runs: on rank 0, and what it writes is sent; or on every rank, so that only what differs is
+    #[arg(long, value_enum, value_name = "MODE", default_value = "master")]
+    serial: Serial,
     /// Only look whether the program can be run so, and say which OpenMP constructs it uses
     #[arg(long)]
     check: bool,
@@ -68,6 +71,13 @@ pub struct Args {
     provider_dir: Option<PathBuf>,
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     rest: Vec<OsString>,
+}
+
+/// See [`Args::serial`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Serial {
+    Master,
+    Replicated,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -201,6 +211,9 @@ fn agents(args: &Args, job: Job, family: Family) -> Result<Job, Error> {
         if wanted {
             arguments.push(word.into());
         }
+    }
+    if args.serial == Serial::Replicated {
+        arguments.extend(["--serial".into(), "replicated".into()]);
     }
     if let Some(json) = &args.json {
         arguments.extend(["--json".into(), json.into()]);

@@ -7,7 +7,7 @@
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use crate::sys;
-use crate::team::tasks::{self, begin_group, end_group, run};
+use crate::team::tasks::{self, Dependence, begin_group, end_group, run};
 use crate::team::{self, here, scratch, unscratch, work};
 
 const FINAL: c_uint = 1 << 1;
@@ -33,6 +33,25 @@ unsafe fn with_copy(
     adjust: impl FnOnce(*mut c_void),
     body: impl FnOnce(*mut c_void),
 ) {
+    // SAFETY: as the caller says; it is given back.
+    unsafe {
+        let (at, own) = copied(data, copy, bytes, align);
+        adjust(own);
+        body(own);
+        unscratch(at);
+    }
+}
+
+/// A copy of `data`: what is to be given back, and where it is.
+///
+/// # Safety
+/// The compiler's arguments.
+unsafe fn copied(
+    data: *mut c_void,
+    copy: Option<Copy>,
+    bytes: c_long,
+    align: c_long,
+) -> (*mut u8, *mut c_void) {
     let align = (align.max(1) as usize).next_power_of_two();
     let at = scratch(bytes.max(0) as usize + align);
     let own = (at as usize).next_multiple_of(align) as *mut c_void;
@@ -43,10 +62,7 @@ unsafe fn with_copy(
             None => core::ptr::copy_nonoverlapping(data.cast::<u8>(), own.cast(), bytes.max(0) as usize),
         }
     }
-    adjust(own);
-    body(own);
-    // SAFETY: from `scratch`.
-    unsafe { unscratch(at) };
+    (at, own)
 }
 
 #[allow(clippy::too_many_arguments, reason = "the compiler's")]
@@ -57,28 +73,62 @@ unsafe extern "C" fn GOMP_task(
     copy: Option<Copy>,
     bytes: c_long,
     align: c_long,
-    _: bool,
+    deferred: bool,
     flags: c_uint,
-    _: *mut *mut c_void,
+    depend: *const usize,
     _: c_int,
     event: *mut c_void,
 ) {
-    if flags & DEPEND != 0 {
-        tasks::wait();
-    }
     // SAFETY: the compiler's arguments; a detached task finds its event first in its data.
     unsafe {
+        let mut new = core::ptr::null_mut();
         if flags & DETACH != 0 {
-            let new = tasks::event();
-            event.cast::<*mut tasks::Event>().write(new);
+            new = tasks::event();
+            event.cast::<*mut tasks::Event>().write(tasks::handle(new));
             if !data.is_null() {
-                data.cast::<*mut tasks::Event>().write(new);
+                data.cast::<*mut tasks::Event>().write(tasks::handle(new));
             }
         }
-        run(flags & FINAL != 0, || match copy {
-            Some(_) => with_copy(data, copy, bytes, align, |_| (), |own| body(own)),
-            None => body(data),
+        let is_final = flags & FINAL != 0;
+        let run_now = || {
+            run(is_final, || match copy {
+                Some(_) => with_copy(data, copy, bytes, align, |_| (), |own| body(own)),
+                None => body(data),
+            })
+        };
+        if flags & DEPEND == 0 {
+            run_now();
+        } else if !deferred || here().detached.load() == 0 {
+            tasks::wait();
+            run_now();
+        } else {
+            let (at, own) = copied(data, copy, bytes, align);
+            tasks::depending(dependences(depend), new, move || {
+                run(is_final, || body(own));
+                unscratch(at);
+            });
+        }
+    }
+}
+
+/// # Safety
+/// GCC's description: how many, how many of them are written, their addresses, those written first. Or a zero, how many, how many of three kinds that write,
+/// how many that read, and then addresses, at last of descriptions of one each.
+unsafe fn dependences(depend: *const usize) -> Vec<Dependence> {
+    const IN: usize = 1;
+    // SAFETY: as the caller says.
+    unsafe {
+        let at = |i: usize| *depend.add(i);
+        if at(0) > 0 {
+            return (0..at(0)).map(|i| (at(2 + i), i < at(1))).collect();
+        }
+        let (count, written, read) = (at(1), at(2) + at(3), at(4));
+        let plain = (0..written + read).map(|i| (at(5 + i), i < written));
+        let described = (written + read..count).map(|i| {
+            let object = at(5 + i) as *const usize;
+            (*object, *object.add(1) != IN)
         });
+        plain.chain(described).collect()
     }
 }
 

@@ -16,6 +16,18 @@ struct Task {
     data: usize,
 }
 
+/// `kmp_depend_info_t`.
+#[repr(C)]
+struct Depend {
+    address: usize,
+    bytes: usize,
+    kind: u8,
+}
+
+impl Depend {
+    const IN: u8 = 1;
+}
+
 /// In front of a task, for us.
 #[repr(C, align(16))]
 struct Head {
@@ -107,14 +119,25 @@ unsafe extern "C" fn __kmpc_omp_task_with_deps(
     place: *const Ident,
     thread: c_int,
     task: *mut Task,
-    _: c_int,
-    _: *const c_void,
+    count: c_int,
+    depends: *const Depend,
     _: c_int,
     _: *const c_void,
 ) -> c_int {
-    tasks::wait();
-    // SAFETY: as that.
-    unsafe { __kmpc_omp_task(place, thread, task) }
+    if here().detached.load() == 0 {
+        tasks::wait();
+        // SAFETY: as that.
+        return unsafe { __kmpc_omp_task(place, thread, task) };
+    }
+    // SAFETY: the compiler's array and task, which stays until it is carried out.
+    unsafe {
+        let depends = (0..count as usize).map(|i| &*depends.add(i));
+        let depends = depends.map(|depend| (depend.address, depend.kind != Depend::IN)).collect();
+        tasks::depending(depends, (*head(task)).event, move || {
+            __kmpc_omp_task(place, thread, task);
+        });
+    }
+    0
 }
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_omp_wait_deps(
@@ -194,7 +217,7 @@ unsafe extern "C" fn __kmpc_task_allow_completion_event(
     if event.is_null() {
         *event = tasks::event();
     }
-    *event
+    tasks::handle(*event)
 }
 
 /// `task` with other iterations, of which `last` says whether they are the last.

@@ -60,8 +60,7 @@ impl Rounds<'_> {
     /// Encodes and submits the next round.
     fn send(&mut self, room: usize) -> Sent {
         let out = &mut agent::out()[..room];
-        // ranks of one host wait for processors, not for a network
-        let plain = agent::area().settings & (setting::PLAIN | setting::SHARED) != 0;
+        let plain = agent::area().settings & setting::PLAIN != 0;
         let (round, unpacked, bytes) = if !plain && self.packer.is_willing() {
             let mut whole = vec![0; room];
             let round = self.bulk.encode(&mut whole);

@@ -3,14 +3,17 @@
 //! Each region that a thread enters has a [`Frame`], on the thread's stack or in its [`scratch`] memory; [`here`] is the innermost. Outside all regions it is the thread's own root.
 
 use core::cell::{Cell, UnsafeCell};
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::sync::Word;
-use super::tasks::Group;
+use super::tasks::{Group, Unfinished};
 use super::work::Loop;
 use super::{TEAM, Team};
+use polyrail_omp::layout::SERIAL_SCRATCH;
+
 use crate::icv::{self, Icvs};
-use crate::sys;
+use crate::{raw, serial, sys};
 
 /// A thread's place in a region: its implicit task, and whichever explicit task it carries out there.
 pub struct Frame {
@@ -46,6 +49,8 @@ pub struct Frame {
     pub task: Cell<(bool, bool)>,
     /// Tasks that wait for `omp_fulfill_event`.
     pub detached: Word,
+    /// Tasks that others depend on and that are not over. Empty at the end of a region.
+    pub unfinished: UnsafeCell<ManuallyDrop<Vec<Unfinished>>>,
     /// GCC's description of the task reductions in force.
     pub reductions: Cell<*mut usize>,
     /// Inside `ordered(n)` loops, which thread 0 works on alone.
@@ -74,6 +79,7 @@ impl Frame {
             groups: Cell::new(core::ptr::null()),
             task: Cell::new((false, false)),
             detached: Word::new(0),
+            unfinished: UnsafeCell::new(ManuallyDrop::new(Vec::new())),
             reductions: Cell::new(core::ptr::null_mut()),
             doacross: Cell::new(false),
             league: Cell::new((0, 1)),
@@ -227,7 +233,12 @@ const SCRATCH: usize = 256 << 20;
 pub fn scratch(bytes: usize) -> *mut u8 {
     let thread = thread();
     if thread.next.get() == 0 {
-        let at = sys::map(SCRATCH) as usize;
+        let at = if serial::on() && is_main() {
+            raw::reserve(SERIAL_SCRATCH, SCRATCH);
+            SERIAL_SCRATCH
+        } else {
+            sys::map(SCRATCH) as usize
+        };
         thread.next.set(at);
         thread.end.set(at + SCRATCH);
     }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use polyrail_omp::layout::{PAGE, SLOTS, STACK_STRIDE, STACKS, slot};
 
 use super::{frame, sync};
-use crate::{agent, alloc, icv, raw, remote, sys};
+use crate::{agent, alloc, icv, raw, remote, serial, sys};
 
 /// Threads that there are, the main thread of rank 0 included.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -89,7 +89,7 @@ pub fn ensure(count: usize) {
     THREADS.store(count, Relaxed);
 }
 
-/// Ranks above 0: begins the thread that works for rank 0, as number 0 of the pool.
+/// Ranks above 0: begins the thread that works for rank 0, or for this rank's main thread where that runs serial code, as number 0 of the pool.
 pub fn lead() {
     watch_forks();
     alloc::privately(|| create(0, leader));
@@ -97,7 +97,7 @@ pub fn lead() {
 
 extern "C" fn leader(_: *mut c_void) -> *mut c_void {
     begin(0);
-    remote::work()
+    if serial::on() { serial::work() } else { remote::work() }
 }
 
 fn create(local: usize, run: extern "C" fn(*mut c_void) -> *mut c_void) {

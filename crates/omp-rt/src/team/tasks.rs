@@ -1,11 +1,13 @@
 //! Tasks. The thread that meets a task carries it out at once, which OpenMP leaves free: so what tasks do is ordered as in serial code, and dependences hold by themselves.
-//! Only a detached task may still be unfinished when its body is through.
+//! Only a detached task may still be unfinished when its body is through; then tasks that depend on it are put off.
 
 use core::cell::Cell;
 use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use super::frame::{Frame, here, scratch, unscratch};
 use super::sync::Word;
+use crate::{remote, sys};
 
 /// A task group.
 pub struct Group {
@@ -63,13 +65,15 @@ pub fn begin(frame: &Frame, is_final: bool) -> (bool, bool) {
     before
 }
 
-/// Waits for detached tasks of the calling thread's region.
+/// Waits for detached tasks of the calling thread's region, and carries out what was put off until then.
 pub fn wait() {
     let frame = here();
     loop {
-        match frame.detached.load() {
-            0 => return,
-            left => frame.detached.until_not(left),
+        let left = frame.detached.load();
+        match next_put_off(frame) {
+            Some(body) => body(),
+            None if left == 0 => return,
+            None => frame.detached.until_not(left),
         }
     }
 }
@@ -77,22 +81,99 @@ pub fn wait() {
 /// What `omp_fulfill_event` is given.
 pub struct Event {
     waiting: *const Word,
+    happened: AtomicBool,
 }
 
 /// An event that a task of the calling thread's region waits for.
 pub fn event() -> *mut Event {
     let frame = here();
     frame.detached.add(1);
-    super::privates::keep_value(Event { waiting: &frame.detached })
+    super::privates::keep_value(Event { waiting: &frame.detached, happened: AtomicBool::new(false) })
+}
+
+/// Above an event's address, in what a program is given: the rank.
+const RANK: u32 = 48;
+
+/// `event` as the program gets it.
+pub fn handle(event: *mut Event) -> *mut Event {
+    event.map_addr(|at| at | remote::rank() << RANK)
+}
+
+/// A variable that a task depends on, and whether it writes it.
+pub type Dependence = (usize, bool);
+
+/// A task that others may have to wait for.
+pub struct Unfinished {
+    depends: Vec<Dependence>,
+    /// What it completes by, besides its body.
+    event: *const Event,
+    /// Not carried out yet.
+    body: Option<Box<dyn FnOnce()>>,
+}
+
+impl Unfinished {
+    fn is_over(&self) -> bool {
+        // SAFETY: events stay
+        self.body.is_none() && unsafe { self.event.as_ref() }.is_none_or(|event| event.happened.load(Acquire))
+    }
+    /// Whether a task with these dependences comes behind it.
+    fn precedes(&self, depends: &[Dependence]) -> bool {
+        let same = |one: &Dependence| depends.iter().any(|other| one.0 == other.0 && (one.1 || other.1));
+        self.depends.iter().any(same)
+    }
+}
+
+/// Carries out a task that depends on others: now or, if these are not over, when [`wait`] finds that they are. `event`: what it completes by, or null.
+///
+/// # Safety
+/// The body can be carried out until the region's next [`wait`].
+pub unsafe fn depending(depends: Vec<Dependence>, event: *const Event, body: impl FnOnce()) {
+    // SAFETY: this thread's own
+    let list = unsafe { &mut *here().unfinished.get() };
+    list.retain(|task| !task.is_over());
+    if !list.iter().any(|task| task.precedes(&depends)) {
+        if !event.is_null() {
+            list.push(Unfinished { depends, event, body: None });
+        }
+        return body();
+    }
+    let body: Box<dyn FnOnce() + '_> = Box::new(body);
+    // SAFETY: it is called while what it refers to is there, says the caller
+    let body = unsafe { core::mem::transmute::<Box<dyn FnOnce() + '_>, Box<dyn FnOnce()>>(body) };
+    list.push(Unfinished { depends, event, body: Some(body) });
+}
+
+/// The first task that was put off and can be carried out.
+fn next_put_off(frame: &Frame) -> Option<Box<dyn FnOnce()>> {
+    // SAFETY: this thread's own
+    let list = unsafe { &mut *frame.unfinished.get() };
+    list.retain(|task| !task.is_over());
+    if list.is_empty() {
+        **list = Vec::new();
+    }
+    let free = |at: &usize| {
+        list[*at].body.is_some() && !list[..*at].iter().any(|before| before.precedes(&list[*at].depends))
+    };
+    let at = (0..list.len()).find(free)?;
+    list[at].body.take()
 }
 
 /// The event has happened.
 ///
 /// # Safety
-/// It is from [`event`], and has not happened before.
+/// It is from [`handle`], and has not happened before.
 pub unsafe fn fulfill(event: *mut Event) {
+    if event.addr() >> RANK != remote::rank() {
+        sys::stop(
+            "omp_fulfill_event",
+            "the detached task is another rank's; fulfill it in the thread that met it, or run with -n 1",
+        );
+    }
+    let event = event.map_addr(|at| at & ((1 << RANK) - 1));
     // SAFETY: regions wait for their events before they end.
     let waiting = unsafe { &*(*event).waiting };
+    // SAFETY: events stay.
+    unsafe { (*event).happened.store(true, Release) };
     waiting.add(u32::MAX);
 }
 

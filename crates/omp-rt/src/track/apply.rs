@@ -1,7 +1,7 @@
 //! Applying what ranks changed, to memory and to the twins.
 
 use polyrail_omp::blob::{Change, Record};
-use polyrail_omp::diff::diff;
+use polyrail_omp::diff::{Mask, diff};
 use polyrail_omp::layout::{PAGE, SLOT_HEAP_BYTES, SLOT_HEAPS, SLOTS, TWIN_OFFSET};
 use polyrail_omp::merge::{Conflict, Refused, Step, Twins, check, combine, visit, word};
 
@@ -180,6 +180,37 @@ impl State {
         })
         .map_err(refused)
     }
+}
+
+/// See [`super::contradiction`].
+pub fn contradiction(one: (usize, &[u8]), other: (usize, &[u8])) -> Option<Conflict> {
+    let mut found = None;
+    // both were applied or made here, so they are well formed
+    let _ = visit(&[one.1, other.1], |step| {
+        let Step::Many(address, [(_, left), (_, right)]) = step else { return Ok(()) };
+        // what is published is exact: what comes without a mask is all bytes
+        let seen = |change: &Change<'_>| {
+            let mut page = [0; PAGE];
+            change.blend(&mut page);
+            match change {
+                Change::Whole(_) | Change::Zero => (Mask::ALL, page),
+                change => (change.mask(&page), page),
+            }
+        };
+        let ((mine, left), (theirs, right)) = (seen(left), seen(right));
+        if let (None, Some(byte)) = (found, mine.and(&theirs).and(&diff(&left, &right)).first()) {
+            let mut sides = [(one.0 as u32, word(&left, byte)), (other.0 as u32, word(&right, byte))];
+            sides.sort_unstable_by_key(|side| side.0);
+            found = Some(Conflict {
+                address: address + byte as u64,
+                ranks: sides.map(|side| side.0),
+                values: sides.map(|side| side.1),
+                before: 0,
+            });
+        }
+        Ok(())
+    });
+    found
 }
 
 /// The program's fault is the caller's to tell; anything else is ours.

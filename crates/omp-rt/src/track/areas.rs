@@ -8,6 +8,7 @@ use polyrail_omp::layout::{
 };
 
 use crate::modules::{self, Module};
+use crate::sys;
 
 /// Data of so many pages, which are large arrays, are worth huge pages.
 const ARRAYS: usize = 4 << 20 >> 12;
@@ -184,7 +185,7 @@ fn shared_bytes(module: &Module, data: &mut Vec<(usize, usize)>) {
 
 /// The main stack's addresses, as far as it has grown, and where what is mapped below it ends.
 fn mapped_stack() -> Option<(usize, usize, usize)> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let maps = sys::read(c"/proc/self/maps")?;
     let range = |line: &str| {
         let (from, to) = line.split(' ').next()?.split_once('-')?;
         Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))

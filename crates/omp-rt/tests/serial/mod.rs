@@ -1,0 +1,90 @@
+//! Serial code on every rank (`--serial replicated`): effects happen once, what differs between ranks is made equal or told.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use super::{directory, mpiexec, over_all};
+
+/// Builds a program of this directory.
+fn program(name: &str) -> PathBuf {
+    let out = directory().join(name).with_extension("serial");
+    std::fs::create_dir_all(directory()).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serial").join(name);
+    let built = Command::new("gcc").args(["-O1", "-fopenmp", "-w", "-o"]).args([&out, &source]).status();
+    assert!(built.expect("gcc").success());
+    out
+}
+
+/// Runs it over two or three ranks; `words` are the program's, `input` is what it reads.
+fn run(ranks: usize, name: &str, options: &[&str], words: &[&str], input: &str) -> Option<Output> {
+    if !mpiexec(ranks).exists() {
+        eprintln!("SKIPPED: for want of an MPI in .venv (make setup)");
+        return None;
+    }
+    let mut command = over_all(ranks, &program(name), ranks, options);
+    let mut child = command
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    Some(child.wait_with_output().unwrap())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn effects_happen_once_and_input_is_everybodys() {
+    let numbers: String = (1..=60).map(|number| format!("{number} ")).collect();
+    for ranks in [2, 3] {
+        let file = directory().join(format!("once-{ranks}"));
+        let Some(output) = run(ranks, "input.c", &[], &[file.to_str().unwrap()], &numbers) else { return };
+        let errors = text(&output.stderr);
+        assert_eq!(text(&output.stdout), "60 numbers, sum 1830, bad 0, no terminal\n", "{errors}");
+        assert_eq!(output.status.code(), Some(7), "{errors}");
+        assert_eq!(errors.matches("said once").count(), 1, "{errors}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "written once\n");
+    }
+}
+
+#[test]
+fn what_differs_is_rank_0s() {
+    for ranks in [2, 3] {
+        let Some(output) = run(ranks, "differs.c", &[], &[], "") else { return };
+        assert_eq!(text(&output.stdout), "alike\n", "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn who_goes_another_way_is_told() {
+    for (words, way) in [(&[][..], "differs from rank 0's"), (&["regions"], "another parallel region")] {
+        let Some(output) = run(2, "apart.c", &[], words, "") else { return };
+        let errors = text(&output.stderr);
+        assert!(errors.contains(way) && errors.contains("--serial master"), "{errors}");
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        // where both ways are rank 0's, nothing is wrong
+        let alone =
+            over_all(2, &program("apart.c"), 2, &["--serial", "master"]).args(words).output().unwrap();
+        assert!(alone.status.success(), "{}", text(&alone.stderr));
+    }
+}
+
+#[test]
+fn what_serial_code_wrote_does_not_travel() {
+    let sent = |mode: &str| {
+        let file = directory().join(format!("sent-{mode}"));
+        let options = ["--serial", mode, "--json", file.to_str().unwrap()];
+        let output = run(2, "arrays.c", &options, &[], "")?;
+        assert_eq!(text(&output.stdout), "3.35544e+07\n", "{}", text(&output.stderr));
+        let json = std::fs::read_to_string(&file).unwrap();
+        let bytes = json.lines().filter_map(|line| line.trim().strip_prefix("\"bytes_out\": "));
+        Some(bytes.map(|number| number.trim_end_matches(',').parse::<usize>().unwrap()).sum::<usize>())
+    };
+    let (Some(master), Some(replicated)) = (sent("master"), sent("replicated")) else { return };
+    assert!(master > 30 << 20 && replicated < 1 << 20, "{master} {replicated}");
+}
