@@ -123,6 +123,8 @@ class Table:
     columns: list[Column]
     # Means with their 90 % confidence intervals instead of medians.
     means: bool = False
+    # What the sizes are of.
+    sizes: str = "bytes"
 
     def cell(self, values: list[float] | None) -> str:
         if not values:
@@ -162,7 +164,7 @@ class Table:
             ours = next((column for column in shown if column.ours), None)
             limited = ours is not None and any(self.share(ours, key) is not None for key in self.rows())
             head = "".join(f"{column.name:>{width}}" for column in shown)
-            sizes = "bytes" if any(size is not None for _, size in self.rows()) else ""
+            sizes = self.sizes if any(size is not None for _, size in self.rows()) else ""
             head += f"{'vs. best peer':>15}" if compared else ""
             print(f"  {'':<32}{sizes:>6}{head}" + (f"{'of line rate':>14}" if limited else ""))
             before = None

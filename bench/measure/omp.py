@@ -133,7 +133,7 @@ def product(rounds: int, rail: str) -> list[Table]:
     ]
     alternate(columns, rounds)
     title = f"The product of two matrices on {hosts} hosts, one rank each, rail of {rail} Mb/s"
-    tables = [Table(title, columns[:3], means=True), Table("The same by the compiler's own runtime on one host", columns[3:], means=True)]
+    tables = [Table(title, columns[:3], means=True, sizes="N"), Table("The same by the compiler's own runtime on one host", columns[3:], means=True, sizes="N")]
     for table in tables:
         table.show()
     return tables
@@ -181,3 +181,30 @@ def one_host(rounds: int) -> list[Table]:
 def several_hosts(rounds: int) -> list[Table]:
     hosts = len(os.environ["POLYRAIL_LAB_HOSTS"].split())
     return exchanges(rounds, [(f"{hosts} hosts", hosts, over(hosts))])
+
+
+# Bytes a second of one processor, by the test that docs/omp-model.md names; bytes of a round and of a ring's segment.
+ENCODE, APPLY, COPY, ROUND, SEGMENT = 4.0e9, 6.2e9, 10e9, 4 << 20, 256 << 10
+MESSAGE = 1.4e-6
+
+
+def predicted(ranks: int, written: float, link: float, latency: float) -> float:
+    """Seconds of an exchange in which all ranks, each on a host of its own, write as much: the model of docs/omp-model.md."""
+    each, doublings = written / ranks, (ranks - 1).bit_length()
+    hop = latency + MESSAGE
+    ring = (ranks - 1) * (hop + min(each, SEGMENT) / link) + MESSAGE * written / SEGMENT
+    pattern = min(latency + MESSAGE * (ranks - 1), ring, doublings * hop + 2 * written / COPY)
+    wire = written * (ranks - 1) / ranks / link
+    first, last = min(each, ROUND) / ENCODE, min(each, ROUND) * ranks / APPLY
+    return doublings * hop + max(wire + pattern, written / APPLY + each / ENCODE) + first + last
+
+
+def model() -> None:
+    links = (("1 Gb/s", 119e6, 20e-6), ("10 Gb/s", 1.19e9, 20e-6), ("100 Gb/s", 11.9e9, 5e-6))
+    print("\nPredicted seconds of an exchange\n")
+    print("| all ranks write, in all | network |" + "".join(f" {n} nodes |" for n in (16, 64, 256, 1024)))
+    print("|---|---|" + "---|" * 4)
+    for name, written in (("1 MB", 1e6), ("100 MB", 1e8), ("1 GB", 1e9)):
+        for network, link, latency in links:
+            cells = "".join(f" {predicted(n, written, link, latency):.2g} |" for n in (16, 64, 256, 1024))
+            print(f"| {name} | {network} |{cells}")

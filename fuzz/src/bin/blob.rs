@@ -57,5 +57,5 @@ fuzz_target!(|data: &[u8]| {
     }
     assert!(pages.next().is_none());
     let (one, other) = data.split_at(data.len() / 2);
-    let _ = check(&[data, &again[..bytes], one, other], u64::MAX, &Same(twin), |_| {});
+    let _ = check(&[data, &again[..bytes], one, other], &Same(twin), |_| {});
 });
