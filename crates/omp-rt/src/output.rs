@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{alloc, heap};
+use crate::{alloc, heap, sys};
 
 /// The function or object `name` of whichever library has it; looked for once.
 fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
@@ -80,17 +80,39 @@ fn streams() -> MutexGuard<'static, Vec<Stream>> {
     STREAMS.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
-/// Where the C library's list of streams begins: rank 0's, in serial code, when what it has written is flushed. Each gets its buffer.
+unsafe extern "C" {
+    /// The C library's: has a stream ready to be written to, if nothing is to be written now.
+    fn __overflow(stream: *mut libc::FILE, character: c_int) -> c_int;
+}
+
+/// Where the C library's list of streams begins: rank 0's, in serial code, when what it has written is flushed. Those that can only be written to, for want of
+/// anything to read, are made ready for it, so that they are known, with their buffers.
 pub fn first() -> usize {
     static LIST: AtomicUsize = AtomicUsize::new(0);
     let Some(list) = find(c"_IO_list_all", &LIST) else { return 0 };
     // SAFETY: the C library's variable
     let first = unsafe { *(list as *const usize) };
-    for stream in written(first).filter(|stream| stream.own[1].0 == 0) {
-        // SAFETY: a stream without a buffer, which nobody uses meanwhile
-        unsafe { libc::setvbuf(stream.at as *mut libc::FILE, core::ptr::null_mut(), libc::_IOFBF, 0) };
+    let unwritten = |at: &usize| {
+        let flags = field(*at, 0) as u32;
+        flags & (NO_WRITES | PUTTING) == 0
+            && (flags & NO_READS != 0 || field(*at, READ) == field(*at, READ_END) && is_empty_file(*at))
+    };
+    for at in of_serial_code(first).filter(unwritten) {
+        // SAFETY: a stream that nobody uses meanwhile
+        unsafe { __overflow(at as *mut libc::FILE, libc::EOF) };
     }
     first
+}
+
+fn is_empty_file(stream: usize) -> bool {
+    // SAFETY: all zero is one; the call fills it
+    unsafe {
+        let mut status: libc::stat = core::mem::zeroed();
+        let descriptor = field(stream, DESCRIPTOR) as u32 as usize;
+        sys::raw(libc::SYS_fstat, descriptor, &raw mut status as usize, 0, 0, 0, 0) == 0
+            && status.st_mode & libc::S_IFMT == libc::S_IFREG
+            && status.st_size == 0
+    }
 }
 
 /// A region begins: the streams from `first` on that are each rank's own in it.
@@ -102,16 +124,30 @@ pub fn share(first: usize, is_rank_0: bool) -> Vec<Stream> {
     list
 }
 
-/// Streams of serial code, of files, that are being written.
+// `struct _IO_FILE`, which the C library's header tells: flags, and where its fields are; behind it stands the table of functions
+const UNBUFFERED: u32 = 2;
+const NO_READS: u32 = 4;
+const NO_WRITES: u32 = 8;
+const PUTTING: u32 = 0x800;
+const READ: usize = 8;
+const READ_END: usize = 16;
+const BUFFER: usize = 56;
+const BUFFER_END: usize = 64;
+const NEXT: usize = 104;
+const DESCRIPTOR: usize = 112;
+const FUNCTIONS: usize = 216;
+
+/// Streams of serial code that are being written.
 fn written(first: usize) -> impl Iterator<Item = Stream> {
-    // `struct _IO_FILE`, which the C library's header tells, and the table of functions behind it
-    const BUFFER: usize = 56;
-    const BUFFER_END: usize = 64;
-    const NEXT: usize = 104;
-    const FUNCTIONS: usize = 216;
-    const NO_READS: u32 = 4;
-    const UNBUFFERED: u32 = 2;
-    const PUTTING: u32 = 0x800;
+    of_serial_code(first).filter(|at| field(*at, 0) as u32 & PUTTING != 0).map(|at| {
+        // SAFETY: the C library's block
+        let end = at + unsafe { heap::usable(at) };
+        Stream { at, own: [(at, end), (field(at, BUFFER), field(at, BUFFER_END))] }
+    })
+}
+
+/// Streams of files, with buffers, that serial code opened.
+fn of_serial_code(first: usize) -> impl Iterator<Item = usize> {
     static STDOUT: AtomicUsize = AtomicUsize::new(0);
     let functions = find(c"_IO_2_1_stdout_", &STDOUT).map_or(0, |stdout| field(stdout, FUNCTIONS));
     let ours = |at: &usize| alloc::is_tracked(*at);
@@ -119,15 +155,7 @@ fn written(first: usize) -> impl Iterator<Item = Stream> {
         .take(1 << 16)
         .filter(move |at| {
             let flags = field(*at, 0) as u32;
-            alloc::is_serial(*at)
-                && flags & (NO_READS | PUTTING) != 0
-                && flags & UNBUFFERED == 0
-                && field(*at, FUNCTIONS) == functions
-        })
-        .map(|at| {
-            // SAFETY: the C library's block
-            let end = at + unsafe { heap::usable(at) };
-            Stream { at, own: [(at, end), (field(at, BUFFER), field(at, BUFFER_END))] }
+            alloc::is_serial(*at) && flags & UNBUFFERED == 0 && field(*at, FUNCTIONS) == functions
         })
 }
 
