@@ -246,7 +246,7 @@ impl Spent {
     /// What to try if one rank alone would have been faster.
     fn hint(&self, name: &str, ranks: usize, threads: usize) -> Option<String> {
         let alone = self.compute * ranks as f64;
-        if self.whole < alone.max(WORTH) || ranks < 2 {
+        if self.whole <= alone.max(WORTH) || ranks < 2 {
             return None;
         }
         let mut on = self.on;
