@@ -16,7 +16,7 @@ fn program(name: &str) -> PathBuf {
     out
 }
 
-/// Runs it over two or three ranks; `words` are the program's, `input` is what it reads.
+/// Runs it over so many ranks; `words` are the program's, `input` is what it reads.
 fn run(ranks: usize, name: &str, options: &[&str], words: &[&str], input: &str) -> Option<Output> {
     if !mpiexec(ranks).exists() {
         eprintln!("SKIPPED: for want of an MPI in .venv (make setup)");
@@ -41,7 +41,8 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn effects_happen_once_and_input_is_everybodys() {
     let numbers: String = (1..=60).map(|number| format!("{number} ")).collect();
-    for ranks in [2, 3] {
+    // by MPICH: Open MPI, which runs three ranks, does not tell a program that its input has ended
+    for ranks in [2, 4] {
         let file = directory().join(format!("once-{ranks}"));
         let Some(output) = run(ranks, "input.c", &[], &[file.to_str().unwrap()], &numbers) else { return };
         let errors = text(&output.stderr);
