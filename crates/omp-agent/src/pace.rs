@@ -2,7 +2,7 @@
 //!
 //! While something is awaited from the network it looks all the time at first, giving way to whoever can run; then it sleeps for a sixteenth of the time that it has
 //! waited, so that sleeping adds little to any wait, and a long wait costs nothing. While its program computes, rank 0 looks for others' requests every 50 to
-//! 200 microseconds, the others, to whom only the end can come, more and more rarely. A request of its own program ends any sleep.
+//! 1000 microseconds, the others, to whom only the end can come, more and more rarely. A request of its own program ends any sleep.
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ impl Pace {
             Waiting { answer: false, exchange: false } if self.alone => Some(crate::agent::GLANCE),
             _ if self.rung && idle < SPIN => None,
             Waiting { answer: false, exchange: false } if self.serves => {
-                between(16, 50, Duration::from_micros(200))
+                between(16, 50, Duration::from_micros(1000))
             }
             Waiting { answer: false, exchange: false } => between(16, 50, Duration::from_millis(2)),
             _ if idle < SPIN => None,
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(first.nap(exchange, micros(800)), Some(micros(50)));
         assert_eq!(first.nap(exchange, micros(9_000_000)), Some(LONGEST_NAP));
         assert_eq!(first.nap(nothing, micros(0)), Some(micros(50)));
-        assert_eq!(first.nap(nothing, micros(9_000_000)), Some(micros(200)));
+        assert_eq!(first.nap(nothing, micros(9_000_000)), Some(micros(1000)));
         assert_eq!(other.nap(nothing, micros(9_000_000)), Some(micros(2000)));
         let rung = Pace::new(false, true, 2, now);
         assert_eq!(
