@@ -25,7 +25,7 @@ use crate::alloc;
 use crate::raw::{self, Lock};
 use areas::{Areas, Kind};
 pub use bulk::Bulk;
-use hot::Hot;
+use hot::{CHUNK, Hot};
 use watch::{Pages, Watch};
 
 /// How far an encoding came.
@@ -356,7 +356,11 @@ impl State {
         mut encoded: impl FnMut(usize, usize, &Mask),
     ) -> Encoded {
         let mut encoder = Encoder::new(out);
+        let mut chunk = None;
         let end = pages.each(range, |at| {
+            if !all_exact && at.is_multiple_of(CHUNK) {
+                chunk = Some((at, encoder.part()));
+            }
             let (contents, twin) = (look(at), self.twin_at(at));
             // SAFETY: what is pending is of an area, whose twins are mapped.
             let mut mask = diff(contents, unsafe { page(twin) });
@@ -373,7 +377,14 @@ impl State {
             encoded(at, twin, &mask);
             ControlFlow::Continue(())
         });
-        let frontier = end.break_value().unwrap_or(u64::MAX);
+        let mut frontier = end.break_value().unwrap_or(u64::MAX);
+        // huge pages stay whole if they are applied as a whole
+        if let Some((at, part)) =
+            chunk.filter(|(at, part)| *part > 0 && frontier - (*at as u64) < CHUNK as u64)
+        {
+            encoder.truncate(part);
+            frontier = at as u64;
+        }
         Encoded { bytes: encoder.bytes(), frontier }
     }
     fn encode(&self, pages: &Pages, range: Range<usize>, out: &mut [u8]) -> Encoded {

@@ -96,6 +96,15 @@ impl<'a> Encoder<'a> {
     pub fn bytes(&self) -> usize {
         self.at
     }
+    /// The next page begins a record: bytes so far, which are a blob.
+    pub fn part(&mut self) -> usize {
+        self.last.0 = 0;
+        self.at
+    }
+    /// Takes back what came after a [`part`](Self::part).
+    pub fn truncate(&mut self, part: usize) {
+        (self.at, self.last.0) = (part, 0);
+    }
     /// Adds the bytes in `mask` of the page at `address`, which is above all that were added. `exact`: no record that leaves the mask to the receiver.
     ///
     /// # Errors

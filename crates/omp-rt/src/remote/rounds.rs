@@ -13,8 +13,9 @@ use crate::agent::{self, Said, Submitted};
 use crate::stats::{self, Clock};
 use crate::track::Bulk;
 
-/// Bytes of a round: its messages cost little beside it, and the first and last, which nothing overlaps with, are soon encoded and applied.
-const ROUND: usize = 4 << 20;
+/// Bytes of a round, two huge pages and their records: its messages cost little beside it, and the first and last, which nothing overlaps with, are soon encoded and
+/// applied.
+const ROUND: usize = (4 << 20) + (64 << 10);
 
 /// Runs of pages that each of `size` ranks lists at most: all ranks read all lists.
 pub fn listed(size: usize) -> usize {

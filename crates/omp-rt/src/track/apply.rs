@@ -95,11 +95,8 @@ impl State {
         let Some(watch) = &self.watch else { return };
         for &(from, to) in written.runs().iter().filter(|(from, to)| to - from >= MANY * PAGE) {
             // part of a huge page would break it up
-            let (from, to) = if to - from < 2 * CHUNK {
-                (from, to)
-            } else {
-                (from.next_multiple_of(CHUNK), to & !(CHUNK - 1))
-            };
+            let whole = from.next_multiple_of(CHUNK)..to & !(CHUNK - 1);
+            let (from, to) = if whole.is_empty() { (from, to) } else { (whole.start, whole.end) };
             if self.areas.find(from, to - from).is_some_and(|place| place.watched) {
                 watch.release(from, to);
             }
