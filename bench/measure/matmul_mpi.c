@@ -5,6 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+// A row of the product. A function of its own, so that compilers make the same of it in examples/omp/matmul.c.
+__attribute__((noinline)) static void multiply(size_t n, const double *restrict a, const double *restrict b, double *restrict c) {
+    for (size_t j = 0; j < n; j++)
+        c[j] = 0;
+    for (size_t k = 0; k < n; k++)
+        for (size_t j = 0; j < n; j++)
+            c[j] += a[k] * b[k * n + j];
+}
+
 int main(int argc, char **argv) {
     int rank, size;
     MPI_Init(&argc, &argv);
@@ -33,13 +42,8 @@ int main(int argc, char **argv) {
     MPI_Scatterv(a, counts, starts, row, rank ? a + first * n : MPI_IN_PLACE, counts[rank], row, 0, MPI_COMM_WORLD);
     MPI_Bcast(b, (int)n, row, 0, MPI_COMM_WORLD);
     double sent = MPI_Wtime();
-    for (size_t i = first; i < last; i++) {
-        for (size_t j = 0; j < n; j++)
-            c[i * n + j] = 0;
-        for (size_t k = 0; k < n; k++)
-            for (size_t j = 0; j < n; j++)
-                c[i * n + j] += a[i * n + k] * b[k * n + j];
-    }
+    for (size_t i = first; i < last; i++)
+        multiply(n, a + i * n, b, c + i * n);
     double computed = MPI_Wtime();
     MPI_Allgatherv(MPI_IN_PLACE, 0, row, c, counts, starts, row, MPI_COMM_WORLD);
     double multiplied = MPI_Wtime();

@@ -5,6 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+// A row of the product. A function of its own, so that compilers make the same of it in bench/measure/matmul_mpi.c.
+__attribute__((noinline)) static void multiply(size_t n, const double *restrict a, const double *restrict b, double *restrict c) {
+    for (size_t j = 0; j < n; j++)
+        c[j] = 0;
+    for (size_t k = 0; k < n; k++)
+        for (size_t j = 0; j < n; j++)
+            c[j] += a[k] * b[k * n + j];
+}
+
 int main(int argc, char **argv) {
     const size_t n = argc > 1 ? strtoul(argv[1], NULL, 10) : 500;
     double *a = malloc(n * n * sizeof *a), *b = malloc(n * n * sizeof *b), *c = malloc(n * n * sizeof *c);
@@ -26,13 +35,8 @@ int main(int argc, char **argv) {
 #pragma omp single
         threads = omp_get_num_threads();
 #pragma omp for
-        for (size_t i = 0; i < n; i++) {
-            for (size_t j = 0; j < n; j++)
-                c[i * n + j] = 0;
-            for (size_t k = 0; k < n; k++)
-                for (size_t j = 0; j < n; j++)
-                    c[i * n + j] += a[i * n + k] * b[k * n + j];
-        }
+        for (size_t i = 0; i < n; i++)
+            multiply(n, a + i * n, b, c + i * n);
     }
     double multiplied = omp_get_wtime();
 
