@@ -50,6 +50,9 @@ use options::Options;
 const NOT_STARTED: u8 = 125;
 
 fn main() -> ExitCode {
+    // A provider that sleeps until a message comes would not let the agent see what its program asks meanwhile; when to sleep is for `pace` to say.
+    // SAFETY: there is no other thread yet
+    unsafe { std::env::remove_var("POLYRAIL_SLEEP_AFTER") };
     let open_mpi = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK"].iter().any(|name| std::env::var_os(name).is_some());
     let library = mpi::find(open_mpi);
     let mut mpi = match Mpi::start(&library) {
