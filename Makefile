@@ -35,7 +35,7 @@ build/heat_%: examples/heat/heat_%.c examples/heat/heat.h | system
 	@mkdir -p $(@D)
 	cc $(CFLAGS) -o $@ $< -lm
 # what a build for one machine is: its own instructions
-build/matmul: examples/omp/matmul.c | system
+build/matmul: examples/omp/matmul.c examples/omp/multiply.h | system
 	@mkdir -p $(@D)
 	cc $(CFLAGS) -O3 -march=native -fopenmp -o $@ $<
 build/%/heat2d: examples/heat/heat2d.c examples/heat/heat.h .venv/%/.complete

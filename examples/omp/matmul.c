@@ -5,14 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// A row of the product. A function of its own, so that compilers make the same of it in bench/measure/matmul_mpi.c.
-__attribute__((noinline)) static void multiply(size_t n, const double *restrict a, const double *restrict b, double *restrict c) {
-    for (size_t j = 0; j < n; j++)
-        c[j] = 0;
-    for (size_t k = 0; k < n; k++)
-        for (size_t j = 0; j < n; j++)
-            c[j] += a[k] * b[k * n + j];
-}
+#include "multiply.h"
 
 int main(int argc, char **argv) {
     const size_t n = argc > 1 ? strtoul(argv[1], NULL, 10) : 500;

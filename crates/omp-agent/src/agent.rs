@@ -120,7 +120,6 @@ impl Agent {
             program: None,
             failed: false,
             bell: 0,
-
             glanced: now,
             parent: sys::parent(),
             symbols: None,

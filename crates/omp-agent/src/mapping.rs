@@ -167,12 +167,6 @@ impl Mapping {
         unsafe { &(*self.area()).asleep }
     }
 
-    /// Tells the program that it ends because of another rank.
-    pub fn set_over(&self) {
-        // SAFETY: an atomic in a mapping that stays
-        unsafe { &(*self.area()).over }.store(1, Ordering::SeqCst);
-    }
-
     fn slot(&self, index: usize) -> *mut Slot {
         // SAFETY: in the mapping, as `index` is checked by the array
         unsafe { &raw mut (*self.area()).slots[index] }

@@ -37,7 +37,7 @@ pub const FD: i32 = 1000;
 /// First word of an area: "polyromp", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
 /// Changes with every change of what is written here: runtime and agent are of one build.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Nobody uses it.
 pub const FREE: u32 = 0;
@@ -175,8 +175,6 @@ pub struct Area {
     pub doorbell: AtomicU32,
     /// 1 while the agent sleeps on the doorbell, so that a program need not wake one that is awake.
     pub asleep: AtomicU32,
-    /// Set by the agent before the program is ended because of another rank: nothing is to be reported any more.
-    pub over: AtomicU32,
     /// Where files are shared: the low half of the last exchange's number that this rank has read the whole of, and needs no more.
     pub read: AtomicU32,
     /// Other ranks that sleep on `read`.

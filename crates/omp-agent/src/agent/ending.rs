@@ -30,7 +30,6 @@ pub struct Ended {
 
 impl Agent {
     pub(super) fn end_program(&mut self) {
-        self.mapping.set_over();
         if let Some(mut program) = self.program.take() {
             sys::forget_program();
             // it may have ended already

@@ -11,6 +11,7 @@ use super::pack::Packer;
 use super::{check, count_in, header, rank, size};
 use crate::agent::{self, Said, Submitted};
 use crate::stats::{self, Clock};
+use crate::sys;
 use crate::track::Bulk;
 
 /// Bytes of a round, two huge pages and their records: its messages cost little beside it, and the first and last, which nothing overlaps with, are soon encoded and
@@ -103,7 +104,9 @@ impl Rounds<'_> {
             })
             .collect();
         let parts = |rank: usize| {
-            blobs[rank].split_at_checked(said.header(rank).words[0] as usize).unwrap_or_default()
+            blobs[rank].split_at_checked(said.header(rank).words[0] as usize).unwrap_or_else(|| {
+                sys::fail(format_args!("rank {rank} sends a round whose parts are longer than it"))
+            })
         };
         let (shared, alone): (Vec<_>, Vec<_>) = (0..size()).map(parts).unzip();
         // SAFETY: all threads of the team wait
