@@ -3,7 +3,6 @@ mod ending;
 mod watching;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::Ordering;
@@ -86,7 +85,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the program.
+    /// For a program that is not started yet.
     ///
     /// # Errors
     /// The network fails, or this host has no memory for the mapping.
@@ -103,16 +102,15 @@ impl Agent {
             0 => Vec::new(),
             _ => crate::start::share(&mut mpi, &mapping, facts).map_err(|error| error.to_string())?,
         };
-        let control = Control::new(&mut mpi).map_err(|error| error.to_string())?;
         let now = Instant::now();
-        let mut agent = Self {
+        Ok(Self {
             ranks: Ranks::new(launch.host_of.clone()),
             exchanges: [0, 1].map(|b| Exchange::new(b, mapping.buffers(b))),
             mapping,
             pace: Pace::new(rank == 0 && peers.is_empty(), rank == 0 && !peers.is_empty(), mpi.size(), now),
             peers,
             exchanged: 0,
-            control,
+            control: Control::new(),
             server: Server::new(launch.hosts.clone()),
             to_serve: VecDeque::new(),
             serving: false,
@@ -136,28 +134,34 @@ impl Agent {
             },
             others: Vec::new(),
             mpi,
-        };
+        })
+    }
+
+    /// Starts the program.
+    fn start(&mut self, launch: &Launch) -> Result<(), End> {
+        let rank = self.mpi.rank();
         sys::sleep_exactly();
         sys::watch_children();
-        match child::start(launch, &agent.mapping, rank) {
+        match child::start(launch, &self.mapping, rank) {
             Ok(program) => {
                 sys::forward_signals(rank, program.id());
-                agent.program = Some(program);
+                self.program = Some(program);
+                Ok(())
             }
-            Err(why) => agent.fail(why, 125).map_err(|error| format!("{error:?}"))?,
+            Err(why) => self.fail(why, crate::NOT_STARTED),
         }
-        Ok(agent)
     }
 
     fn is_first(&self) -> bool {
         self.mpi.rank() == 0
     }
 
-    /// Until the run ends.
-    pub fn run(mut self) -> Ended {
+    /// From the program's start until the run ends.
+    pub fn run(mut self, launch: &Launch) -> Ended {
+        let mut end = self.start(launch);
         loop {
-            match self.turn() {
-                Ok(()) => {}
+            match end {
+                Ok(()) => end = self.turn(),
                 Err(End::Decided(status)) => return self.finish(status),
                 Err(End::Network(why)) => {
                     tell(&format!("{}: {why}", self.server.name(self.mpi.rank())));
@@ -351,6 +355,9 @@ impl Agent {
     fn handle(&mut self, message: Message) -> Result<(), End> {
         let rank = message.rank as usize;
         match message.what {
+            What::Ask if message.slot as usize >= LOCALS && message.slot as usize != NOBODY => {
+                self.fail(format!("a request of rank {rank}'s thread {}", message.slot), 1)?;
+            }
             What::Ask if self.is_first() => {
                 let from = Asker { rank, slot: message.slot as usize };
                 self.server.handle(from, message.kind, message.args, message.data);
@@ -366,11 +373,9 @@ impl Agent {
                 if message.args[0] == CRASH
                     && let Some(late) = self.loaded_late()
                 {
-                    write!(
-                        why,
+                    why += &format!(
                         ". Rank 0 has loaded {late} since it began, which other ranks have not: if regions use it, name it in LD_PRELOAD"
-                    )
-                    .unwrap_or_default();
+                    );
                 }
                 return self.end(message.args[0] as u8, Some(&format!("{}: {why}", self.server.name(rank))));
             }

@@ -1,4 +1,7 @@
-//! Control messages over the network, between rank 0 and each other rank: one receive is always posted, and what is sent is kept until it is.
+//! Control messages over the network, between rank 0 and each other rank. What is sent is kept until it is.
+//!
+//! Rank 0, which hears of all, receives what has come from whom it has come: with MPICH a receive from any rank now and then does not end. The others have a
+//! receive from rank 0 posted whenever [`Control::poll`] has said that nothing has come, and none after the last message: rank 0 may then leave.
 use crate::message::{HEAD, Message};
 use crate::net::{Net, Tag};
 use polyrail_omp::area::SLOT_DATA;
@@ -8,28 +11,15 @@ const LONGEST: usize = HEAD + SLOT_DATA;
 /// Both directions.
 pub struct Control<R> {
     inbox: Box<[u8]>,
-    receive: Option<R>,
+    /// From whom, too.
+    receive: Option<(usize, R)>,
     outbox: Vec<(R, Vec<u8>)>,
 }
 
 impl<R> Control<R> {
-    /// Posts the first receive, where there is anybody to receive from.
-    pub fn new<N: Net<Request = R>>(net: &mut N) -> Result<Self, N::Error> {
-        let mut control =
-            Self { inbox: vec![0; LONGEST].into_boxed_slice(), receive: None, outbox: Vec::new() };
-        if net.size() > 1 {
-            control.post(net)?;
-        }
-        Ok(control)
-    }
-
-    fn post<N: Net<Request = R>>(&mut self, net: &mut N) -> Result<(), N::Error> {
-        // Only rank 0 hears of all. With MPICH a receive from any rank now and then does not end if the message is there when it begins, as the end of a run is that
-        // follows an answer at once.
-        let from = (net.rank() > 0).then_some(0);
-        // SAFETY: nobody looks at the inbox until the request is done
-        self.receive = Some(unsafe { net.receive(self.inbox.as_mut_ptr(), LONGEST, from, Tag::Control)? });
-        Ok(())
+    /// Nothing is under way.
+    pub fn new() -> Self {
+        Self { inbox: vec![0; LONGEST].into_boxed_slice(), receive: None, outbox: Vec::new() }
     }
 
     /// Begins to send.
@@ -56,22 +46,25 @@ impl<R> Control<R> {
                 at += 1;
             }
         }
-        let Some(receive) = &mut self.receive else { return Ok(None) };
+        if self.receive.is_none() && net.size() > 1 {
+            let Some(from) = (if net.rank() > 0 { Some(0) } else { net.come(Tag::Control)? }) else {
+                return Ok(None);
+            };
+            // SAFETY: nobody looks at the inbox until the request is done
+            let request = unsafe { net.receive(self.inbox.as_mut_ptr(), LONGEST, from, Tag::Control)? };
+            self.receive = Some((from, request));
+        }
+        let Some((from, receive)) = &mut self.receive else { return Ok(None) };
+        let from = *from;
         if !net.done(receive)? {
             return Ok(None);
         }
-        let message = Message::read(&self.inbox, net.size());
-        self.post(net)?;
-        Ok(Some(message))
+        self.receive = None;
+        Ok(Some(Message::read(&self.inbox, net.size()).filter(|message| message.rank as usize == from)))
     }
 
     /// Whether something is still being sent.
     pub fn is_sending(&self) -> bool {
         !self.outbox.is_empty()
-    }
-
-    /// The messages under way, if nobody waits for them any more.
-    pub fn abandon(self) -> Vec<R> {
-        self.receive.into_iter().chain(self.outbox.into_iter().map(|(request, _)| request)).collect()
     }
 }

@@ -100,11 +100,11 @@ impl<R> Exchange<R> {
         matches!(self.step, Step::Headers(_))
     }
 
-    /// The messages under way, if nobody waits for them any more.
-    pub fn abandon(self) -> Vec<R> {
-        match self.step {
+    /// The messages under way, for who does not go on. What they use stays as long as this does.
+    pub fn requests(&mut self) -> Vec<&mut R> {
+        match &mut self.step {
             Step::Idle => Vec::new(),
-            Step::Headers(spread) | Step::Blobs(spread, _) => spread.abandon(),
+            Step::Headers(spread) | Step::Blobs(spread, _) => spread.requests(),
         }
     }
 

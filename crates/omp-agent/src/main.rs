@@ -16,7 +16,7 @@
 //! | `sys` | system calls |
 //!
 //! Invariants:
-//! - Nothing blocks but sleeps that end by themselves, MPI's beginning and its end.
+//! - While the program runs, nothing blocks but sleeps that end by themselves, and looks of half a second at most at a program that may be busy waiting.
 //! - Rank 0 decides when and how a run ends. The program dies with its agent, the agents with one another.
 //! - What comes from the network or from the program is checked before use.
 
@@ -48,11 +48,13 @@ use options::Options;
 
 /// Nothing was started.
 const NOT_STARTED: u8 = 125;
+/// Microseconds, the most that may be set.
+const NEVER: &str = "60000000";
 
 fn main() -> ExitCode {
     // A provider that sleeps until a message comes would not let the agent see what its program asks meanwhile; when to sleep is for `pace` to say.
     // SAFETY: there is no other thread yet
-    unsafe { std::env::remove_var("POLYRAIL_SLEEP_AFTER") };
+    unsafe { std::env::set_var("POLYRAIL_SLEEP_AFTER", NEVER) };
     let open_mpi = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK"].iter().any(|name| std::env::var_os(name).is_some());
     let library = mpi::find(open_mpi);
     let mut mpi = match Mpi::start(&library) {
@@ -73,8 +75,12 @@ fn main() -> ExitCode {
         Ok(launch) => launch,
         Err(why) => {
             let first = mpi.rank() == 0;
-            if let Some(why) = why {
-                agent::tell(&why);
+            if let Some(why) = &why {
+                agent::tell(why);
+                if !first {
+                    // rank 0 does not know
+                    mpi.abort(NOT_STARTED);
+                }
             }
             mpi.finalize();
             return if first { NOT_STARTED.into() } else { ExitCode::SUCCESS };
@@ -87,7 +93,7 @@ fn main() -> ExitCode {
             return NOT_STARTED.into();
         }
     };
-    let mut ended = agent.run();
+    let mut ended = agent.run(&launch);
     if let (Ok(options), true) = (&options, ended.is_first) {
         report(options, &launch, &mut ended);
     }

@@ -1,13 +1,14 @@
 //! The MPI that launched us, loaded at run time: one executable for MPICH, Open MPI and the standard's ABI. The only foreign functions of this crate.
 //!
 //! Handles are passed as machine words: who takes a C `int` looks at the lower half of the register only.
+//!
+//! Errors are returned, as far as MPI does that: MPICH ends the whole job, whatever the error handler, where a message is lost whose other side has gone.
 mod library;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::path::Path;
 use std::ptr::null_mut;
-use std::time::{Duration, Instant};
 
 use crate::net::{Net, Tag};
 use library::Library;
@@ -21,7 +22,14 @@ struct Abi {
     any_source: c_int,
     any_tag: c_int,
     status_ignore: usize,
+    /// Which of a status's `int`s is the source; the tag follows.
+    source: usize,
 }
+
+/// Larger than any MPI's.
+#[derive(Default)]
+#[repr(C, align(8))]
+struct Status([c_int; 16]);
 
 const MPICH: Abi = Abi {
     world: 0x4400_0000,
@@ -30,9 +38,17 @@ const MPICH: Abi = Abi {
     any_source: -2,
     any_tag: -1,
     status_ignore: 1,
+    source: 2,
 };
-const STANDARD: Abi =
-    Abi { world: 0x101, byte: 0x247, errors_return: 0x143, any_source: -1, any_tag: -2, status_ignore: 0 };
+const STANDARD: Abi = Abi {
+    world: 0x101,
+    byte: 0x247,
+    errors_return: 0x143,
+    any_source: -1,
+    any_tag: -2,
+    status_ignore: 0,
+    source: 0,
+};
 
 /// An MPI call that failed, or a library that is no MPI.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,8 +70,8 @@ type Number = unsafe extern "C" fn(usize, *mut c_int) -> c_int;
 type Handler = unsafe extern "C" fn(usize, usize) -> c_int;
 type Start = unsafe extern "C" fn(*mut u8, c_int, usize, c_int, c_int, usize, *mut u64) -> c_int;
 type Test = unsafe extern "C" fn(*mut u64, *mut c_int, usize) -> c_int;
-type Probe = unsafe extern "C" fn(c_int, c_int, usize, *mut c_int, *mut u64) -> c_int;
-type Count = unsafe extern "C" fn(*const u64, usize, *mut c_int) -> c_int;
+type Probe = unsafe extern "C" fn(c_int, c_int, usize, *mut c_int, *mut Status) -> c_int;
+type Count = unsafe extern "C" fn(*const Status, usize, *mut c_int) -> c_int;
 type Cancel = unsafe extern "C" fn(*mut u64) -> c_int;
 type Text = unsafe extern "C" fn(c_int, *mut c_char, *mut c_int) -> c_int;
 type End = unsafe extern "C" fn() -> c_int;
@@ -89,6 +105,14 @@ pub struct Request {
     what: &'static str,
 }
 
+/// A message that is received only so that it is out of the way.
+pub struct Stray {
+    /// Its receive.
+    pub request: Request,
+    /// MPI writes to it.
+    _rest: Vec<u8>,
+}
+
 impl Mpi {
     /// Loads the library at `path` and initializes it.
     ///
@@ -106,6 +130,7 @@ impl Mpi {
                 any_source: -1,
                 any_tag: -1,
                 status_ignore: 0,
+                source: 0,
             }
         } else {
             MPICH
@@ -173,60 +198,35 @@ impl Mpi {
         self.check(what, code).map(|()| request)
     }
 
-    /// Takes a message back that nobody waits for any more. What is being sent can only be finished.
+    /// What is known of a message that has come and that nobody receives yet.
+    fn probe(&self, tag: c_int) -> Result<Option<Status>, Error> {
+        let (mut found, mut status) = (0, Status::default());
+        // SAFETY: places for the answers
+        let code = unsafe {
+            (self.call.probe)(self.abi.any_source, tag, self.abi.world, &raw mut found, &raw mut status)
+        };
+        self.check("MPI_Iprobe", code).map(|()| (found != 0).then_some(status))
+    }
+
+    /// Takes a receive back that nobody waits for any more; it is [`done`](Net::done) once that has happened. What is being sent can only be received.
     pub fn cancel(&mut self, request: &mut Request) {
-        if self.done(request).unwrap_or(true) {
-            return;
-        }
-        if request.what == "MPI_Irecv" {
+        if request.what == "MPI_Irecv" && !self.done(request).unwrap_or(true) {
             // SAFETY: an active request of ours
             unsafe { (self.call.cancel)(&raw mut request.handle) };
         }
-        for _ in 0..1000 {
-            if self.done(request).unwrap_or(true) {
-                break;
-            }
-        }
     }
 
-    /// Takes what was sent to this rank and nobody wants any more, until nothing has come for `quiet`: MPICH does not end with messages left over.
-    pub fn drain(&mut self, quiet: Duration) {
-        let mut last = Instant::now();
-        while last.elapsed() < quiet {
-            let (mut found, mut bytes) = (0, 0);
-            // larger than any MPI's status
-            let mut status = [0u64; 8];
-            let (source, tag) = (self.abi.any_source, self.abi.any_tag);
-            // SAFETY: places for the answers
-            let code = unsafe {
-                (self.call.probe)(source, tag, self.abi.world, &raw mut found, status.as_mut_ptr())
-            };
-            if code != 0 {
-                return;
-            }
-            if found == 0 {
-                crate::sys::give_way();
-                continue;
-            }
-            // SAFETY: the status of a message
-            unsafe { (self.call.count)(status.as_ptr(), self.abi.byte, &raw mut bytes) };
-            let mut rest = vec![0; usize::try_from(bytes).unwrap_or(0)];
-            let irecv = (self.call.irecv, "MPI_Irecv");
-            // no other receive is posted, so this is the message that was found
-            let Ok(mut request) = self.start_message(irecv, rest.as_mut_ptr(), rest.len(), source, tag)
-            else {
-                return;
-            };
-            let begun = Instant::now();
-            while !self.done(&mut request).unwrap_or(true) {
-                if begun.elapsed() > 10 * quiet {
-                    // MPI may still write to it
-                    std::mem::forget(rest);
-                    return;
-                }
-            }
-            last = Instant::now();
-        }
+    /// Receives a message that nobody wants any more, if one has come; of `tag`, or any.
+    pub fn take_stray(&mut self, tag: Option<Tag>) -> Option<Stray> {
+        let status = self.probe(tag.map_or(self.abi.any_tag, |tag| tag as c_int)).ok()??;
+        let mut bytes = 0;
+        // SAFETY: the status of a message
+        unsafe { (self.call.count)(&raw const status, self.abi.byte, &raw mut bytes) };
+        let mut rest = vec![0; usize::try_from(bytes).unwrap_or(0)];
+        let (source, tag) = (status.0[self.abi.source], status.0[self.abi.source + 1]);
+        let irecv = (self.call.irecv, "MPI_Irecv");
+        let request = self.start_message(irecv, rest.as_mut_ptr(), rest.len(), source, tag).ok()?;
+        Some(Stray { request, _rest: rest })
     }
 
     /// Ends MPI in all ranks, which must do the same.
@@ -256,15 +256,11 @@ impl Net for Mpi {
     unsafe fn send(&mut self, from: *const u8, bytes: usize, to: usize, tag: Tag) -> Result<Request, Error> {
         self.start_message((self.call.isend, "MPI_Isend"), from.cast_mut(), bytes, to as c_int, tag as c_int)
     }
-    unsafe fn receive(
-        &mut self,
-        to: *mut u8,
-        bytes: usize,
-        from: Option<usize>,
-        tag: Tag,
-    ) -> Result<Request, Error> {
-        let peer = from.map_or(self.abi.any_source, |rank| rank as c_int);
-        self.start_message((self.call.irecv, "MPI_Irecv"), to, bytes, peer, tag as c_int)
+    fn come(&mut self, tag: Tag) -> Result<Option<usize>, Error> {
+        Ok(self.probe(tag as c_int)?.map(|status| status.0[self.abi.source].cast_unsigned() as usize))
+    }
+    unsafe fn receive(&mut self, to: *mut u8, bytes: usize, from: usize, tag: Tag) -> Result<Request, Error> {
+        self.start_message((self.call.irecv, "MPI_Irecv"), to, bytes, from as c_int, tag as c_int)
     }
     fn done(&mut self, request: &mut Request) -> Result<bool, Error> {
         if !request.done {

@@ -40,7 +40,9 @@ pub trait Net {
         to: usize,
         tag: Tag,
     ) -> Result<Self::Request, Self::Error>;
-    /// Begins to receive at most `bytes`, from one rank or any.
+    /// The rank from which a message has come that nobody receives yet, if one has.
+    fn come(&mut self, tag: Tag) -> Result<Option<usize>, Self::Error>;
+    /// Begins to receive at most `bytes`.
     ///
     /// # Safety
     /// Nobody uses the memory until the request is [`done`](Self::done).
@@ -48,7 +50,7 @@ pub trait Net {
         &mut self,
         to: *mut u8,
         bytes: usize,
-        from: Option<usize>,
+        from: usize,
         tag: Tag,
     ) -> Result<Self::Request, Self::Error>;
     /// Makes progress, and says whether the message has been sent or received.

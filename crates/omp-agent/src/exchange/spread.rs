@@ -70,7 +70,7 @@ impl<R> Spread<R> {
                 for peer in others().filter(|peer| blocks[*peer].bytes > 0) {
                     let block = blocks[peer];
                     // SAFETY: as promised to this function
-                    requests.push(unsafe { net.receive(block.at, block.bytes, Some(peer), tag)? });
+                    requests.push(unsafe { net.receive(block.at, block.bytes, peer, tag)? });
                 }
                 for peer in others().filter(|_| blocks[me].bytes > 0) {
                     // SAFETY: as promised to this function
@@ -93,13 +93,13 @@ impl<R> Spread<R> {
         Ok(Self { tag, way })
     }
 
-    /// The messages under way, if nobody waits for them any more.
-    pub fn abandon(self) -> Vec<R> {
-        match self.way {
+    /// The messages under way.
+    pub fn requests(&mut self) -> Vec<&mut R> {
+        match &mut self.way {
             Way::Done => Vec::new(),
-            Way::Direct(requests) => requests,
-            Way::Ring(ring) => ring.receives.into_iter().chain(ring.sends).collect(),
-            Way::Doubling(doubling) => doubling.requests,
+            Way::Direct(requests) => requests.iter_mut().collect(),
+            Way::Ring(ring) => ring.receives.iter_mut().chain(&mut ring.sends).collect(),
+            Way::Doubling(doubling) => doubling.requests.iter_mut().collect(),
         }
     }
 
@@ -173,7 +173,7 @@ impl<R> Ring<R> {
                 let block = self.incoming[self.posted];
                 // SAFETY: as promised to `start`
                 self.receives
-                    .push_back(unsafe { net.receive(block.at, block.bytes, Some(self.predecessor), tag)? });
+                    .push_back(unsafe { net.receive(block.at, block.bytes, self.predecessor, tag)? });
                 self.posted += 1;
             }
             while let Some(front) = self.sends.front_mut()
@@ -227,12 +227,7 @@ impl<R> Doubling<R> {
             unsafe {
                 if !self.inc.is_empty() {
                     let peer = (me + self.distance) % ranks;
-                    self.requests.push(net.receive(
-                        self.inc.as_mut_ptr(),
-                        self.inc.len(),
-                        Some(peer),
-                        tag,
-                    )?);
+                    self.requests.push(net.receive(self.inc.as_mut_ptr(), self.inc.len(), peer, tag)?);
                 }
                 if !self.out.is_empty() {
                     let peer = (me + ranks - self.distance) % ranks;
