@@ -81,7 +81,10 @@ impl Watch {
         if self.taken < SAMPLES {
             self.taken += 1;
             for thread in running(self.process) {
-                if let Some(sample) = ptrace::sample(self.process, thread) {
+                let process = self.process;
+                // a tracer that ends lets go of whom it could not stop in time
+                let sampler = std::thread::spawn(move || ptrace::sample(process, thread));
+                if let Ok(Some(sample)) = sampler.join() {
                     self.threads.entry(thread).or_default().add(sample);
                 }
             }

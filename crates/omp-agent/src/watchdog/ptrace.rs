@@ -22,7 +22,7 @@ const STOP: Duration = Duration::from_millis(500);
 /// Bytes of a program's variables that are worth looking at.
 const VARIABLES: u64 = 1 << 30;
 
-/// Stops a thread, looks, and lets it go on. `None`: it was about to get a signal, or has ended.
+/// Stops a thread, looks, and lets it go on. `None`: it was about to get a signal, has ended, or did not stop in time: then this thread must end.
 pub fn sample(process: u32, thread: u32) -> Option<Sample> {
     let id = thread.cast_signed();
     let nothing = std::ptr::null_mut::<libc::c_void>();
@@ -33,24 +33,35 @@ pub fn sample(process: u32, thread: u32) -> Option<Sample> {
         }
         libc::ptrace(libc::PTRACE_INTERRUPT, id, nothing, nothing);
     }
-    let status = stopped(id)?;
-    let by_us = status >> 16 == libc::PTRACE_EVENT_STOP;
+    let status = stopped(process, thread)?;
+    let by_us = status >> 8 == libc::PTRACE_EVENT_STOP;
     let sample = if by_us { read(process, id) } else { None };
     // a signal that stopped it is delivered now
-    let signal = if by_us { 0 } else { (status >> 8 & 0xff) as usize };
+    let signal = if by_us { 0 } else { (status & 0xff) as usize };
     // SAFETY: the thread has stopped
     unsafe { libc::ptrace(libc::PTRACE_DETACH, id, nothing, signal as *mut libc::c_void) };
     sample
 }
 
-fn stopped(id: i32) -> Option<i32> {
+/// The event and the signal that a thread has stopped by.
+fn stopped(process: u32, thread: u32) -> Option<i32> {
     let begun = Instant::now();
-    let mut status = 0;
+    // a process that has ended is for its parent to hear of, a thread that has is for nobody but who traced it
+    let ends = if thread == process { 0 } else { libc::WEXITED };
+    let which = libc::WSTOPPED | libc::WNOHANG | libc::__WALL | ends;
     loop {
-        // SAFETY: a place for the answer
-        match unsafe { libc::waitpid(id, &raw mut status, libc::__WALL | libc::WNOHANG) } {
-            0 if begun.elapsed() < STOP => crate::sys::give_way(),
-            found if found == id && libc::WIFSTOPPED(status) => return Some(status),
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: a place for the answer, of which zeros are a value
+        let (result, info) =
+            unsafe { (libc::waitid(libc::P_PID, thread, info.as_mut_ptr(), which), info.assume_init()) };
+        // SAFETY: what waitid fills in, or zeros
+        match (result, unsafe { info.si_pid() }) {
+            (0, 0) if begun.elapsed() < STOP => crate::sys::give_way(),
+            (0, found) if found == thread.cast_signed() => {
+                let has_stopped = matches!(info.si_code, libc::CLD_TRAPPED | libc::CLD_STOPPED);
+                // SAFETY: as above
+                return has_stopped.then(|| unsafe { info.si_status() });
+            }
             _ => return None,
         }
     }
