@@ -15,7 +15,9 @@ from .programs import POLYRAIL, ROOT, alone, provider_missing
 # The network of the experiment of 2015, and a faster one; hosts.
 RAILS = ("100", "1000")
 HOSTS = (2, 3)
-SIZES = (1000, 2000, 3000)
+SIZES = [1000, 2000, 3000]
+# Seconds for one run.
+LIMIT = 900
 # What exchanges are measured with.
 KILOBYTES = (0, 64, 1024, 16 << 10, 64 << 10)
 REGIONS = (
@@ -41,15 +43,15 @@ def build(source: Path, *flags: str) -> Path:
     return program
 
 
-def spread(launch: list[str], words: list[str | Path], limit: float = 300, options: list[str] = []):
-    """An OpenMP program with one thread on each rank."""
+def spread(launch: list[str], words: list[str | Path], threads: int = 1, options: list[str] = []):
+    """An OpenMP program."""
     mpiexec = ROOT / ".venv/mpich/bin/mpiexec"
-    before = [POLYRAIL, "omp", "--mpiexec", mpiexec, "-t", "1", *options]
-    return alone([*before, *launch, "--", *words], RAIL_ONLY, limit=limit)
+    before = [POLYRAIL, "omp", "--mpiexec", mpiexec, "-t", str(threads), *options]
+    return alone([*before, *launch, "--", *words], RAIL_ONLY, limit=LIMIT)
 
 
 def regions(rounds: int) -> list[Table]:
-    """Two ranks of one host, and the compiler's own runtime with two threads."""
+    """Two threads of one host: ranks, of one rank, of the compiler's own runtime."""
     program = build(ROOT / "bench/omp_regions.c")
 
     def read(output) -> float:
@@ -62,6 +64,7 @@ def regions(rounds: int) -> list[Table]:
 
     columns = [
         Column("polyrail omp, 2 ranks", parts(lambda words: spread(["-n", "2"], [program, *words])), missing(), ours=True),
+        Column("1 rank, 2 threads", parts(lambda words: spread(["-n", "1"], [program, *words], 2)), missing()),
         Column("libgomp, 2 threads", parts(lambda words: alone([program, *words], {"OMP_NUM_THREADS": "2"}))),
     ]
     alternate(columns, rounds)
@@ -91,7 +94,7 @@ def phases(file: Path) -> list[float]:
     return spent
 
 
-def product(rounds: int, rail: str) -> list[Table]:
+def product(rounds: int, rail: str, sizes: list[int]) -> list[Table]:
     """Inside scripts/lab: one rank on each host. All must find the same bits."""
     openmp, by_hand = build(ROOT / "examples/omp/matmul.c"), mpi.build("mpich", ROOT / "bench/measure/matmul_mpi.c")
     alone([ROOT / ".venv/mpich/bin/mpicc", "-std=c11", "-O3", "-march=native", "-o", by_hand, ROOT / "bench/measure/matmul_mpi.c"])
@@ -115,25 +118,27 @@ def product(rounds: int, rail: str) -> list[Table]:
             output = spread(launch, [openmp, str(size)], options=["--json", file.name, *options])
             return read(output, size, phases(Path(file.name)))
 
-    def hand(size: int) -> Sample:
-        return read(alone([POLYRAIL, "run", *launch, "--", by_hand, str(size)], RAIL_ONLY, limit=300), size, [])
+    def hand(size: int, **environment: str) -> Sample:
+        return read(alone([POLYRAIL, "run", *launch, "--", by_hand, str(size)], {**RAIL_ONLY, **environment}, limit=LIMIT), size, [])
 
     def here(size: int) -> Sample:
-        return read(alone([openmp, str(size)], {"OMP_NUM_THREADS": str(hosts)}, limit=300), size, [])
+        return read(alone([openmp, str(size)], {"OMP_NUM_THREADS": str(hosts)}, limit=LIMIT), size, [])
 
     def parts(run) -> Parts:
-        return {str(size): lambda size=size: run(size) for size in SIZES}
+        return {str(size): lambda size=size: run(size) for size in sizes}
 
     columns = [
         # the matrices repeat, as those of 2015 did: what others would send is told beside it
         Column("uncompressed", parts(lambda size: ours(size, "--no-compression")), missing(), ours=True),
         Column("polyrail omp", parts(ours), missing(), ours=True),
         Column("MPI by hand", parts(hand), provider_missing()),
+        # polyrail omp's memory stands in huge pages by itself
+        Column("by hand, huge pages", parts(lambda size: hand(size, GLIBC_TUNABLES="glibc.malloc.hugetlb=1")), provider_missing()),
         Column(f"libgomp, {hosts} threads", parts(here)),
     ]
     alternate(columns, rounds)
     title = f"The product of two matrices on {hosts} hosts, one rank each, rail of {rail} Mb/s"
-    tables = [Table(title, columns[:3], means=True, sizes="N"), Table("The same by the compiler's own runtime on one host", columns[3:], means=True, sizes="N")]
+    tables = [Table(title, columns[:4], means=True, sizes="N"), Table("The same by the compiler's own runtime on one host", columns[4:], means=True, sizes="N")]
     for table in tables:
         table.show()
     return tables
