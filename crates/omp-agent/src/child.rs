@@ -42,9 +42,10 @@ pub fn start(launch: &Launch, mapping: &Mapping, rank: usize) -> Result<Child, S
         })
     };
     let program = command.spawn().map_err(|error| match error.raw_os_error() {
-        Some(libc::EPERM) => format!(
-            "{}: {error} (the stack's limit, {stack} bytes, may be above this host's hard limit, or a container may forbid personality(ADDR_NO_RANDOMIZE))",
-            launch.program.display()
+        Some(libc::EPERM | libc::EINVAL) => format!(
+            "{}: {error} (rank 0's limit of stack, {stack} bytes, or {} open files may be above this host's hard limits, or a container may forbid personality(ADDR_NO_RANDOMIZE))",
+            launch.program.display(),
+            FD + 1
         ),
         _ => format!("{}: {error}", launch.program.display()),
     })?;

@@ -13,9 +13,9 @@ const REMOVED: [&str; 22] = [
     "PRRTE_",
     "PMI_",
     "PMI2_",
-    "PMIX_",
     "PMIX",
-    "HYD",
+    "HYDI_",
+    "HYDRA_",
     "MPI_",
     "MPIR_",
     "MPICH_",
@@ -235,6 +235,7 @@ mod tests {
             ("OMPI_COMM_WORLD_RANK", "1"),
             ("FI_PROVIDER", "polyrail"),
             ("HOME", "/root"),
+            ("HYDRO_INPUT", "x"),
             ("LD_PRELOAD", "mine.so"),
             ("GFORTRAN_UNBUFFERED_PRECONNECTED", "y"),
             ("OMP_NUM_THREADS", "4"),
@@ -242,8 +243,8 @@ mod tests {
         let given = given.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let got = environment(given, Path::new("/rt.so"), Path::new("/s"));
         let names: Vec<&OsStr> = got.iter().map(|(name, _)| name.as_os_str()).collect();
-        assert_eq!(names, ["HOME", "LD_BIND_NOW", "LD_PRELOAD", "OMP_NUM_THREADS"]);
-        assert_eq!(got[2].1, "/rt.so:/s/libgomp.so.1:/s/libomp.so.5:/s/libomp.so:/s/libiomp5.so:mine.so");
+        assert_eq!(names, ["HOME", "HYDRO_INPUT", "LD_BIND_NOW", "LD_PRELOAD", "OMP_NUM_THREADS"]);
+        assert_eq!(got[3].1, "/rt.so:/s/libgomp.so.1:/s/libomp.so.5:/s/libomp.so:/s/libiomp5.so:mine.so");
     }
 
     #[test]

@@ -81,7 +81,6 @@ impl Mapping {
             (*area).size = facts.size as u32;
             (*area).threads = facts.threads as u32;
             (*area).blob = blob as u64;
-            (*area).agent = std::process::id();
             (*area).settings = facts.settings & !setting::SHARED;
         }
         Ok(Self { base, places, size: facts.size, blob, file })

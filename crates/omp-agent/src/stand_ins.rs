@@ -38,8 +38,7 @@ pub fn provide(directory: &Path, user: u32) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let meta = fs::symlink_metadata(directory)?;
-    if !meta.is_dir() || meta.uid() != user || meta.mode() & 0o077 != 0 {
+    if !is_own(directory, user)? {
         return Err(io::Error::other(format!(
             "{} is not a directory of this user alone",
             directory.display()
@@ -59,15 +58,22 @@ pub fn provide(directory: &Path, user: u32) -> io::Result<()> {
     Ok(())
 }
 
+fn is_own(directory: &Path, user: u32) -> io::Result<bool> {
+    let meta = fs::symlink_metadata(directory)?;
+    Ok(meta.is_dir() && meta.uid() == user && meta.mode() & 0o077 == 0)
+}
+
 /// Process ids of several hosts may be equal.
 fn rank_hint() -> String {
     fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default().trim().to_owned()
 }
 
-/// The first of [`PLACES`] that are usable here, as a bit each.
+/// Which of [`PLACES`] can hold the directory here, as a bit each. Nothing is written: one of them will be chosen.
 pub fn usable(user: u32) -> u64 {
-    let good = |place: &&str| provide(&directory(Path::new(place), user), user).is_ok();
-    PLACES.iter().enumerate().filter(|(_, place)| good(place)).map(|(index, _)| 1 << index).sum()
+    let good = |place: &Path| {
+        is_own(&directory(place, user), user).unwrap_or_else(|_| crate::sys::is_writable(place))
+    };
+    PLACES.iter().enumerate().filter(|(_, place)| good(Path::new(place))).map(|(index, _)| 1 << index).sum()
 }
 
 #[cfg(test)]
@@ -90,6 +96,13 @@ mod tests {
         provide(&ours, user()).unwrap();
         assert_eq!(fs::read(first).unwrap(), FILES[0].1);
         assert_eq!(fs::read_dir(&ours).unwrap().count(), FILES.len(), "nothing is left over");
+    }
+
+    #[test]
+    fn places_are_found_without_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(crate::sys::is_writable(dir.path()) && !crate::sys::is_writable(&dir.path().join("x")));
+        assert_ne!(usable(user()), 0);
     }
 
     #[test]

@@ -3,7 +3,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polyrail_omp::area::{LOCALS, RANKS, SHARING, SharedFile, setting};
+use polyrail_omp::area::{LOCALS, RANKS, SHARING, SharedFile, VERSION, setting};
+use polyrail_omp::layout::SLOTS;
 
 use crate::launch::{self, Launch, numbers, pack, read_numbers, unpack};
 use crate::mapping::{Facts, Mapping};
@@ -25,6 +26,8 @@ struct Hello {
     online: u64,
     /// See [`stand_ins::usable`].
     places: u64,
+    /// Tells builds apart.
+    build: String,
 }
 
 impl Hello {
@@ -36,12 +39,13 @@ impl Hello {
             processors: sys::processors() as u64,
             online: sys::online() as u64,
             places: stand_ins::usable(sys::user()),
+            build: format!("{} {VERSION}", env!("CARGO_PKG_VERSION")),
         }
     }
 
     fn bytes(&self) -> Vec<u8> {
         let numbers = numbers(&[self.processors, self.online, self.places]);
-        let items = pack([self.host.as_bytes(), self.boot.as_bytes(), &numbers]);
+        let items = pack([self.host.as_bytes(), self.boot.as_bytes(), self.build.as_bytes(), &numbers]);
         let mut bytes = [&(items.len() as u64).to_le_bytes()[..], &items].concat();
         bytes.resize(HELLO, 0);
         bytes
@@ -52,9 +56,9 @@ impl Hello {
         let items = rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
         let mut items = unpack(items)?.into_iter();
         let mut text = || Some(String::from_utf8_lossy(&items.next()?).into_owned());
-        let (host, boot) = (text()?, text()?);
+        let (host, boot, build) = (text()?, text()?, text()?);
         let [processors, online, places] = read_numbers(&items.next()?).try_into().ok()?;
-        Some(Self { host, boot, processors, online, places })
+        Some(Self { host, boot, processors, online, places, build })
     }
 }
 
@@ -76,14 +80,29 @@ pub fn agree<N: Net<Error = crate::mpi::Error>>(
         receive(net, &mut bytes, 0).map_err(failed)?;
         return Launch::read(&bytes).ok_or_else(|| Some("rank 0 says nothing that makes sense".into()));
     }
-    let mut all = vec![here];
+    let mut all = vec![Some(here)];
     let mut bytes = vec![0; HELLO];
     for rank in 1..net.size() {
         receive(net, &mut bytes, rank).map_err(failed)?;
-        all.push(Hello::read(&bytes).ok_or_else(|| Some(format!("rank {rank} is of another build")))?);
+        all.push(Hello::read(&bytes));
     }
-    let launch = decide(options, &all);
+    let launch = alike(all).and_then(|all| decide(options, &all));
     tell(net, launch)
+}
+
+/// All hellos, if they are of one build: others understand each other now and then, and would not be told.
+fn alike(all: Vec<Option<Hello>>) -> Result<Vec<Hello>, String> {
+    let first = all.first().and_then(Option::as_ref).map(|hello| hello.build.clone());
+    let other = all.iter().position(|hello| hello.as_ref().map(|hello| &hello.build) != first.as_ref());
+    match other {
+        None => Ok(all.into_iter().flatten().collect()),
+        Some(rank) => {
+            let host = all[rank].as_ref().map_or(String::new(), |hello| format!(" on {}", hello.host));
+            Err(format!(
+                "rank {rank}{host} runs polyrail-omp-agent of another version: install the same on all hosts"
+            ))
+        }
+    }
 }
 
 /// Rank 0, which knows already that nothing can be started.
@@ -125,7 +144,7 @@ fn send<N: Net>(net: &mut N, bytes: &[u8], to: usize) -> Result<(), N::Error> {
 
 fn receive<N: Net>(net: &mut N, bytes: &mut [u8], from: usize) -> Result<(), N::Error> {
     // SAFETY: waited for
-    let request = unsafe { net.receive(bytes.as_mut_ptr(), bytes.len(), Some(from), Tag::Start)? };
+    let request = unsafe { net.receive(bytes.as_mut_ptr(), bytes.len(), from, Tag::Start)? };
     wait(net, request)
 }
 
@@ -136,7 +155,7 @@ fn receive<N: Net>(net: &mut N, bytes: &mut [u8], from: usize) -> Result<(), N::
 pub fn share<N: Net>(net: &mut N, mapping: &Mapping, facts: Facts) -> Result<Vec<Option<Mapping>>, N::Error> {
     let (me, size) = (net.rank(), net.size());
     let file = mapping.shared_file();
-    let nonce = sys::random();
+    let nonce = sys::chance().map_or(0, |[nonce, _]| nonce);
     mapping.set_nonce(nonce);
     let mut told = vec![0; size * TOLD];
     told[me * TOLD..][..TOLD].copy_from_slice(&numbers(&[
@@ -196,13 +215,18 @@ fn hosts(all: &[Hello]) -> Vec<u32> {
     numbers
 }
 
+/// Threads that each of `size` ranks may have: the last local number is the thread that leads.
+fn most_threads(size: usize) -> usize {
+    (SLOTS / size).min(LOCALS - 1)
+}
+
 /// Threads of each rank where the user does not say: processors per rank, of the host that has least.
 fn threads(all: &[Hello], host_of: &[u32]) -> usize {
     let per_rank = all.iter().zip(host_of).map(|(hello, host)| {
         let sharing = host_of.iter().filter(|other| *other == host).count();
         hello.processors as usize / sharing
     });
-    per_rank.min().unwrap_or(1).clamp(1, LOCALS - 1)
+    per_rank.min().unwrap_or(1).clamp(1, most_threads(all.len()))
 }
 
 /// What is not wanted where ranks are on several hosts, or too many on one.
@@ -234,6 +258,13 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
     let stand_ins = stand_ins::directory(Path::new(stand_ins::PLACES[place]), sys::user());
     let host_of = hosts(all);
     let threads = options.threads.unwrap_or_else(|| threads(all, &host_of));
+    let most = most_threads(all.len());
+    if threads > most {
+        return Err(format!(
+            "{threads} threads of each of {} ranks, {most} at most: {SLOTS} of all",
+            all.len()
+        ));
+    }
     let words: Vec<OsString> = std::iter::once(&options.program).chain(&options.arguments).cloned().collect();
     Ok(Launch {
         program,
@@ -279,7 +310,14 @@ mod tests {
     use super::*;
 
     fn hello(host: &str, processors: u64) -> Hello {
-        Hello { host: host.into(), boot: "x".into(), processors, online: 2 * processors, places: 7 }
+        Hello {
+            host: host.into(),
+            boot: "x".into(),
+            processors,
+            online: 2 * processors,
+            places: 7,
+            build: String::new(),
+        }
     }
 
     #[test]
@@ -289,6 +327,14 @@ mod tests {
         assert!(!here.host.is_empty() && here.processors > 0 && here.places != 0);
         assert_eq!(Hello::read(&[0; HELLO]), None);
         assert_eq!(Hello::read(&[255; HELLO]), None);
+    }
+
+    #[test]
+    fn another_build_is_named() {
+        let other = Hello { build: "0.0".into(), ..hello("b", 1) };
+        assert_eq!(alike(vec![Some(hello("a", 1)), Some(hello("b", 1))]).map(|all| all.len()), Ok(2));
+        assert!(alike(vec![Some(hello("a", 1)), Some(other)]).unwrap_err().contains("rank 1 on b runs"));
+        assert!(alike(vec![Some(hello("a", 1)), None]).unwrap_err().contains("rank 1 runs"));
     }
 
     #[test]
@@ -304,6 +350,7 @@ mod tests {
         assert_eq!([1, 8, 9].map(|threads| spin(&all, &numbers, threads)), [setting::SPIN, setting::SPIN, 0]);
         assert_eq!(threads(&[hello("a", 1), hello("a", 1)], &[0, 0]), 1, "at least one");
         assert_eq!(threads(&[hello("a", 1000)], &[0]), LOCALS - 1);
+        assert_eq!([1, 16, 64, 1024].map(most_threads), [63, 63, 16, 1]);
         let same_name = [hello("a", 2), Hello { boot: "y".into(), ..hello("a", 2) }];
         assert_eq!(hosts(&same_name), [0, 1]);
     }

@@ -1,7 +1,10 @@
 //! System calls.
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -96,18 +99,17 @@ pub fn online() -> usize {
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize
 }
 
-/// A number that nobody can guess.
-pub fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // SAFETY: a place for as many bytes
-    unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    u64::from_ne_bytes(bytes)
-}
-
 /// This user, as files have it.
 pub fn user() -> u32 {
     // SAFETY: no arguments
     unsafe { libc::geteuid() }
+}
+
+/// Whether files can be made in a directory.
+pub fn is_writable(directory: &Path) -> bool {
+    let Ok(path) = CString::new(directory.as_os_str().as_bytes()) else { return false };
+    // SAFETY: a C string
+    unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
 /// The process that started this one; another once that has ended.
@@ -116,7 +118,7 @@ pub fn parent() -> i32 {
     unsafe { libc::getppid() }
 }
 
-/// Ends this process with `status` if it is still there after `seconds`.
+/// Ends this process with `status` if it is still there after `seconds`; zero: not any more.
 pub fn end_after(seconds: u32, status: u8) {
     END_STATUS.store(status.into(), Ordering::Relaxed);
     extern "C" fn end(_: c_int) {
@@ -151,7 +153,7 @@ pub fn forward_signals(rank: usize, program: u32) {
         let program = PROGRAM.load(Ordering::Relaxed);
         HAS_FORWARDED.fetch_or(1 << signal, Ordering::Relaxed);
         if program > 0 {
-            // SAFETY: allowed in signal handlers; cleared before the program is waited for
+            // SAFETY: allowed in signal handlers; forgotten as soon as the program has been waited for
             unsafe { libc::kill(program, signal) };
         }
     }

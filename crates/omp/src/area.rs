@@ -37,7 +37,7 @@ pub const FD: i32 = 1000;
 /// First word of an area: "polyromp", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
 /// Changes with every change of what is written here: runtime and agent are of one build.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Nobody uses it.
 pub const FREE: u32 = 0;
@@ -167,11 +167,9 @@ pub struct Area {
     pub threads: u32,
     /// Bytes of an out buffer, which is what a blob has at most.
     pub blob: u64,
-    /// The agent's process.
-    pub agent: u32,
     /// See [`setting`].
     pub settings: u32,
-    /// Rung by the program with every request; the agent waits on it. The lowest bit is not special: any change wakes.
+    /// Rung by the program with every request; the agent waits on it.
     pub doorbell: AtomicU32,
     /// 1 while the agent sleeps on the doorbell, so that a program need not wake one that is awake.
     pub asleep: AtomicU32,

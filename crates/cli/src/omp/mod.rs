@@ -33,7 +33,7 @@ pub struct Args {
     /// How many processes to run the program on
     #[arg(short = 'n', value_name = "RANKS")]
     ranks: Option<u32>,
-    /// Threads of each process: all hosts' processors if not given
+    /// Threads of each process: if not given, a host's processors divided by the processes on it, of the host that has least
     #[arg(short, long, value_name = "THREADS")]
     threads: Option<u32>,
     /// Tell in the end where time went, by parallel region
