@@ -197,3 +197,55 @@ fn signals_reach_the_program_and_end_the_run() {
     let status = child.wait().unwrap();
     assert!(!status.success() && begun.elapsed() < Duration::from_secs(20), "{status}");
 }
+
+/// Agents whose command line has `mark` in it, by process.
+fn agents(mark: &str) -> Vec<i32> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_agent = |process: &i32| {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        line.split('\0').next().is_some_and(|first| first.ends_with("polyrail-omp-agent"))
+            && line.contains(mark)
+    };
+    let mut agents: Vec<i32> =
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_agent).collect();
+    agents.sort_unstable();
+    agents
+}
+
+/// Over the provider, which tells MPI when a process leaves, and then MPICH ends the job if anything under way names it.
+#[test]
+fn nobody_leaves_while_others_need_it() {
+    let _alone = alone();
+    let polyrail = Path::new(env!("CARGO_BIN_EXE_polyrail-omp-agent")).with_file_name("polyrail");
+    if !polyrail.with_file_name("libpolyrail_fi.so").exists() || !polyrail.exists() {
+        println!("SKIPPED: polyrail and its provider are not built (cargo build --workspace)");
+        return;
+    }
+    let mark = format!("{}-leave", std::process::id());
+    for turn in 0..12 {
+        let mut command = Command::new("timeout");
+        command.arg("100").arg(&polyrail).args(["omp", "-n", "8", "-t", "1", "--mpiexec"]);
+        command.arg(mpiexec("mpich").expect("mpich is not there: make setup"));
+        command.arg("--").arg(program()).args(["end", "0", "exit", "7", &mark]);
+        command.env("POLYRAIL_OMP_RT", "/lib/x86_64-linux-gnu/libm.so.6").env("POLYRAIL_OMP_SHM", "0");
+        let mut run = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        // one after the other gets no processor for a while
+        for stopped in (1..8).cycle() {
+            if run.try_wait().unwrap().is_some() {
+                break;
+            }
+            if let Some(agent) = agents(&mark).get(stopped) {
+                let signal =
+                    |name: &str| Command::new("kill").args([name, &agent.to_string()]).output().unwrap();
+                signal("-STOP");
+                std::thread::sleep(Duration::from_millis(20));
+                signal("-CONT");
+            }
+        }
+        let (status, _, told) = told(run.wait_with_output().unwrap());
+        // that this program uses no OpenMP is known
+        let new: Vec<&str> = told.lines().filter(|line| !line.contains("uses no OpenMP")).collect();
+        assert_eq!((status, new), (Some(7), Vec::new()), "run {turn}");
+    }
+}
