@@ -131,6 +131,7 @@ def product(rounds: int, rail: str, sizes: list[int]) -> list[Table]:
         # the matrices repeat, as those of 2015 did: what others would send is told beside it
         Column("uncompressed", parts(lambda size: ours(size, "--no-compression")), missing(), ours=True),
         Column("polyrail omp", parts(ours), missing(), ours=True),
+        Column("--serial replicated", parts(lambda size: ours(size, "--serial", "replicated")), missing(), ours=True),
         Column("MPI by hand", parts(hand), provider_missing()),
         # polyrail omp's memory stands in huge pages by itself
         Column("by hand, huge pages", parts(lambda size: hand(size, GLIBC_TUNABLES="glibc.malloc.hugetlb=1")), provider_missing()),
@@ -138,7 +139,7 @@ def product(rounds: int, rail: str, sizes: list[int]) -> list[Table]:
     ]
     alternate(columns, rounds)
     title = f"The product of two matrices on {hosts} hosts, one rank each, rail of {rail} Mb/s"
-    tables = [Table(title, columns[:4], means=True, sizes="N"), Table("The same by the compiler's own runtime on one host", columns[4:], means=True, sizes="N")]
+    tables = [Table(title, columns[:5], means=True, sizes="N"), Table("The same by the compiler's own runtime on one host", columns[5:], means=True, sizes="N")]
     for table in tables:
         table.show()
     return tables
