@@ -2,12 +2,14 @@
 //! (seccomp) lets through what is about this process alone (memory, threads, signals, time), and traps all else; what is known is carried out by rank
 //! 0's server thread, what is not is refused by its number.
 
+mod constructors;
+
 use core::slice;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_omp::area::{Count, Kind, SLOT_DATA};
 
-use crate::{agent, remote, serial, signals, stats, sys, trap};
+use crate::{agent, output, remote, serial, signals, stats, sys, trap};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
@@ -15,6 +17,8 @@ pub const REMOTE_ATOMIC: u32 = 1;
 const REMOTE_CALL: u32 = 2;
 /// What came of serial code's system calls.
 pub const REMOTE_RECORDS: u32 = 3;
+/// Closing a stream.
+pub const REMOTE_CLOSE: u32 = 4;
 
 /// What a parameter of a system call points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +178,7 @@ const OWN: [i64; 53] = [
     libc::SYS_uname,
 ];
 
-/// Whether regions have begun; before, constructors run on every rank, and what they print is rank 0's to print.
+/// Whether regions have begun; before, constructors run on every rank (`constructors`).
 static REGIONS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the runtime's handlers of signals are set, for good.
@@ -305,10 +309,8 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
                 sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
             } else if REGIONS.load(Ordering::Relaxed) {
                 elsewhere(number, &args)
-            } else if number == libc::SYS_write && matches!(args[0], 1 | 2) {
-                args[2] as isize
             } else {
-                sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
+                constructors::call(number, &args)
             } as i64;
         *libc::__errno_location() = errno;
     }
@@ -385,6 +387,11 @@ pub fn written(parameter: Parameter, args: &[usize; 6], result: isize) -> Option
     }
 }
 
+/// Has rank 0's server thread answer a question of that kind.
+pub fn ask_rank_0(kind: u32, question: &[u8]) -> &'static [u8] {
+    agent::ask(Kind::Serve, [0; 6], &[&u64::from(kind).to_ne_bytes(), question]).data
+}
+
 /// Rank 0's server thread: answers one question, over it; how long the answer is.
 pub fn serve(data: &mut [u8], bytes: usize) -> usize {
     let question = data[..bytes].to_vec();
@@ -393,6 +400,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
         Some(REMOTE_ATOMIC) => trap::serve(question.get(8..).unwrap_or_default()).map(|done| done.to_vec()),
         Some(REMOTE_CALL) => carry_out(&question),
         Some(REMOTE_RECORDS) => serial::serve(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
         _ => None,
     };
     let answer = answer.unwrap_or_default();

@@ -1,20 +1,25 @@
-//! What the program has written and not yet handed to the system: C streams, Fortran units, `std::cout`.
+//! What the program has written and not yet handed to the system: C streams, Fortran units, `std::cout`. That C streams are opened and closed is in `opened`.
+
+mod opened;
 
 use core::ffi::{CStr, c_int, c_void};
+use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{alloc, heap, sys};
+use crate::{alloc, heap, raw, remote, serial};
 
 /// The function or object `name` of whichever library has it; looked for once.
 fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
+    find_in(libc::RTLD_DEFAULT, name, known)
+}
+fn find_in(place: *mut c_void, name: &CStr, known: &AtomicUsize) -> Option<usize> {
     const NONE: usize = 1;
     match known.load(Relaxed) {
         0 => {
             // SAFETY: a search by name.
-            let found =
-                alloc::privately(|| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }) as usize;
+            let found = alloc::privately(|| unsafe { libc::dlsym(place, name.as_ptr()) }) as usize;
             known.store(found.max(NONE), Relaxed);
             Some(found).filter(|at| *at != 0)
         }
@@ -33,9 +38,9 @@ pub fn prepare() {
     // SAFETY: the C library's streams, which nobody has used
     alloc::privately(|| unsafe {
         for (stream, descriptor) in [(stdin, 0), (stdout, 1)] {
-            libc::setvbuf(stream, core::ptr::null_mut(), libc::_IOFBF, 0);
+            libc::setvbuf(stream, ptr::null_mut(), libc::_IOFBF, 0);
             if libc::isatty(descriptor) == 1 {
-                libc::setvbuf(stream, core::ptr::null_mut(), libc::_IOLBF, 0);
+                libc::setvbuf(stream, ptr::null_mut(), libc::_IOLBF, 0);
             }
         }
     });
@@ -55,10 +60,10 @@ pub fn flush() {
             core::mem::transmute::<usize, extern "C" fn(usize) -> *mut c_void>(flush)(cout);
         }
         if let Some(units) = find(c"_gfortran_flush_i4", &UNITS) {
-            core::mem::transmute::<usize, extern "C" fn(*const c_int)>(units)(core::ptr::null());
+            core::mem::transmute::<usize, extern "C" fn(*const c_int)>(units)(ptr::null());
         }
-        libc::fflush(core::ptr::null_mut());
-        for stream in streams().iter() {
+        libc::fflush(ptr::null_mut());
+        for stream in streams().iter().filter(|stream| descriptor(stream.at) == stream.descriptor) {
             libc::fflush(stream.at as *mut libc::FILE);
         }
     }
@@ -69,6 +74,8 @@ pub fn flush() {
 #[derive(Clone, Copy)]
 pub struct Stream {
     at: usize,
+    /// Its file's; another once it is closed.
+    descriptor: usize,
     /// The bytes that are each rank's own.
     pub own: [(usize, usize); 2],
 }
@@ -88,10 +95,8 @@ unsafe extern "C" {
 /// Where the C library's list of streams begins: rank 0's, in serial code, when what it has written is flushed. Those that can only be written to, for want of
 /// anything to read, are made ready for it, so that they are known, with their buffers.
 pub fn first() -> usize {
-    static LIST: AtomicUsize = AtomicUsize::new(0);
-    let Some(list) = find(c"_IO_list_all", &LIST) else { return 0 };
     // SAFETY: the C library's variable
-    let first = unsafe { *(list as *const usize) };
+    let Some(first) = list().map(|list| unsafe { *list }) else { return 0 };
     let unwritten = |at: &usize| {
         let flags = field(*at, 0) as u32;
         flags & (NO_WRITES | PUTTING) == 0
@@ -108,12 +113,42 @@ fn is_empty_file(stream: usize) -> bool {
     // SAFETY: all zero is one; the call fills it
     unsafe {
         let mut status: libc::stat = core::mem::zeroed();
-        let descriptor = field(stream, DESCRIPTOR) as u32 as usize;
-        sys::raw(libc::SYS_fstat, descriptor, &raw mut status as usize, 0, 0, 0, 0) == 0
-            && status.st_mode & libc::S_IFMT == libc::S_IFREG
-            && status.st_size == 0
+        let args = [descriptor(stream), &raw mut status as usize, 0, 0, 0, 0];
+        let told = if serial::on() {
+            serial::call(libc::SYS_fstat, &args)
+        } else {
+            raw::call(libc::SYS_fstat, args)
+        };
+        told == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG && status.st_size == 0
     }
 }
+
+/// A region ends: serial code may close its streams. Those that were closed in it were so on rank 0.
+pub fn unshare() {
+    streams().clear();
+    if serial::on() && remote::rank() > 0 {
+        forget(|stream| descriptor(stream) == CLOSED);
+    }
+}
+
+/// Ranks above 0, before regions: what constructors opened is rank 0's, and no more in this process.
+pub fn forget_all() {
+    forget(|_| true);
+}
+
+/// Takes streams of the program from the begin of this process's list; what comes behind one that stays is linked by shared memory.
+fn forget(which: impl Fn(usize) -> bool) {
+    let Some(list) = list() else { return };
+    // SAFETY: the C library's variable and streams, which nobody uses meanwhile
+    unsafe {
+        while alloc::is_tracked(*list) && which(*list) {
+            *list = field(*list, NEXT);
+        }
+    }
+}
+
+/// Rank 0's server thread: see [`opened`].
+pub use opened::serve as close;
 
 /// A region begins: the streams from `first` on that are each rank's own in it.
 pub fn share(first: usize, is_rank_0: bool) -> Vec<Stream> {
@@ -136,20 +171,25 @@ const BUFFER_END: usize = 64;
 const NEXT: usize = 104;
 const DESCRIPTOR: usize = 112;
 const FUNCTIONS: usize = 216;
+/// The descriptor of a stream that is closed.
+const CLOSED: usize = u32::MAX as usize;
 
 /// Streams of serial code that are being written.
 fn written(first: usize) -> impl Iterator<Item = Stream> {
     of_serial_code(first).filter(|at| field(*at, 0) as u32 & PUTTING != 0).map(|at| {
         // SAFETY: the C library's block
         let end = at + unsafe { heap::usable(at) };
-        Stream { at, own: [(at, end), (field(at, BUFFER), field(at, BUFFER_END))] }
+        Stream {
+            at,
+            descriptor: descriptor(at),
+            own: [(at, end), (field(at, BUFFER), field(at, BUFFER_END))],
+        }
     })
 }
 
 /// Streams of files, with buffers, that serial code opened.
 fn of_serial_code(first: usize) -> impl Iterator<Item = usize> {
-    static STDOUT: AtomicUsize = AtomicUsize::new(0);
-    let functions = find(c"_IO_2_1_stdout_", &STDOUT).map_or(0, |stdout| field(stdout, FUNCTIONS));
+    let functions = functions();
     let ours = |at: &usize| alloc::is_tracked(*at);
     core::iter::successors(Some(first).filter(ours), move |at| Some(field(*at, NEXT)).filter(ours))
         .take(1 << 16)
@@ -157,6 +197,22 @@ fn of_serial_code(first: usize) -> impl Iterator<Item = usize> {
             let flags = field(*at, 0) as u32;
             alloc::is_serial(*at) && flags & UNBUFFERED == 0 && field(*at, FUNCTIONS) == functions
         })
+}
+
+fn descriptor(stream: usize) -> usize {
+    field(stream, DESCRIPTOR) as u32 as usize
+}
+
+/// Where the C library has its list of streams, the last opened first.
+fn list() -> Option<*mut usize> {
+    static LIST: AtomicUsize = AtomicUsize::new(0);
+    find(c"_IO_list_all", &LIST).map(|list| list as *mut usize)
+}
+
+/// The table of functions of streams that are files.
+fn functions() -> usize {
+    static STDOUT: AtomicUsize = AtomicUsize::new(0);
+    find(c"_IO_2_1_stdout_", &STDOUT).map_or(0, |stdout| field(stdout, FUNCTIONS))
 }
 
 fn field(stream: usize, at: usize) -> usize {

@@ -90,6 +90,11 @@ pub fn inside(first: usize) {
     INSIDE.store(true, Ordering::Relaxed);
 }
 
+/// Whether a region of several ranks is being run.
+pub fn is_inside() -> bool {
+    INSIDE.load(Ordering::Relaxed)
+}
+
 /// What ranks above 0 do instead of `main`: lend their processors to regions. Runs on a stack that is not the program's.
 pub fn work() -> ! {
     let mut words: Vec<usize> = Vec::new();
@@ -150,6 +155,7 @@ pub fn wait_for(point: u64) {
 pub fn end(place: u64) {
     exchange(place);
     INSIDE.store(false, Ordering::Relaxed);
+    output::unshare();
     if rank() == 0 || serial::on() {
         alloc::settle();
     }

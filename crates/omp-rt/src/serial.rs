@@ -25,7 +25,7 @@ use crate::remote::{self, Region};
 use crate::team::sync::Word;
 use crate::{calls, modules, output, stats, sys, team, track};
 
-pub use record::{call, serve};
+pub use record::{call, serve, to_write};
 pub use time::find as find_time;
 
 /// What to do about what is not possible.

@@ -5,12 +5,12 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
-use polyrail_omp::area::{Kind, RANKS, SLOT_DATA};
+use polyrail_omp::area::{RANKS, SLOT_DATA};
 
 use super::{HINT, wait_for_the_end};
 use crate::calls::{self, Parameter, REMOTE_RECORDS};
 use crate::raw::{self, Lock};
-use crate::{agent, remote, sys};
+use crate::{remote, sys};
 
 /// What stands before a call's bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -154,7 +154,7 @@ fn vectors<'a>(args: &[usize; 6]) -> &'a [libc::iovec] {
 }
 
 /// Bytes that the call is to write, if it does write.
-fn to_write(number: i64, args: &[usize; 6]) -> Option<usize> {
+pub fn to_write(number: i64, args: &[usize; 6]) -> Option<usize> {
     match number {
         libc::SYS_write | libc::SYS_pwrite64 => Some(args[2]),
         libc::SYS_writev | libc::SYS_pwritev => Some(vectors(args).iter().map(|vector| vector.iov_len).sum()),
@@ -320,9 +320,7 @@ fn next() -> Option<(Call, isize, Vec<u8>)> {
             }
             let had = reader.done + reader.bytes.len();
             let question = [remote::rank(), had, reader.section].map(usize::to_ne_bytes).concat();
-            let kind = u64::from(REMOTE_RECORDS).to_ne_bytes();
-            let answer = agent::ask(Kind::Serve, [0; 6], &[&kind, &question]);
-            let (over, bytes) = answer.data.split_first_chunk::<8>()?;
+            let (over, bytes) = calls::ask_rank_0(REMOTE_RECORDS, &question).split_first_chunk::<8>()?;
             if bytes.is_empty() && *over != [0; 8] {
                 return None;
             }
