@@ -1,5 +1,7 @@
-//! What the program has written and not yet handed to the system: C streams, Fortran units, `std::cout`. That C streams are opened and closed is in `opened`.
+//! What the program has written and not yet handed to the system: C streams, Fortran units, `std::cout`. `cout` is for the last; that C streams
+//! are opened and closed is in `opened`.
 
+mod cout;
 mod opened;
 
 use core::ffi::{CStr, c_int, c_void};
@@ -8,7 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{alloc, heap, raw, remote, serial};
+use crate::{alloc, heap, raw, remote, serial, sys, team};
 
 /// The function or object `name` of whichever library has it; looked for once.
 fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
@@ -46,25 +48,72 @@ pub fn prepare() {
     });
 }
 
-/// Hands everything to the system, so that what the program orders is in order.
+/// Hands everything to the system, so that what the program orders is in order; at a barrier, or in serial code: no thread of the program runs.
+pub fn flush_all() {
+    cout::flush();
+    flush_streams();
+}
+
+/// As [`flush_all`] where other threads of this rank may run: `std::cout`, which nothing locks, only if there are none.
 pub fn flush() {
+    if team::TEAM.locals() == 1 {
+        cout::flush();
+    }
+    flush_streams();
+}
+
+fn flush_streams() {
     static UNITS: AtomicUsize = AtomicUsize::new(0);
-    static COUT: AtomicUsize = AtomicUsize::new(0);
-    static FLUSH: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: the C library's, and those of the Fortran and C++ libraries by their documented names; a null unit means all of them.
+    static LOCK: AtomicUsize = AtomicUsize::new(0);
+    static UNLOCK: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: the C library's, and those of the Fortran library by their documented names; a null unit means all of them.
     unsafe {
-        if let (Some(cout), Some(flush)) = (find(c"_ZSt4cout", &COUT), find(c"_ZNSo5flushEv", &FLUSH))
-            // a program that does not use it has it unconstructed: without a table of functions
-            && *(cout as *const usize) != 0
-        {
-            core::mem::transmute::<usize, extern "C" fn(usize) -> *mut c_void>(flush)(cout);
-        }
         if let Some(units) = find(c"_gfortran_flush_i4", &UNITS) {
             core::mem::transmute::<usize, extern "C" fn(*const c_int)>(units)(ptr::null());
         }
-        libc::fflush(ptr::null_mut());
-        for stream in streams().iter().filter(|stream| descriptor(stream.at) == stream.descriptor) {
-            libc::fflush(stream.at as *mut libc::FILE);
+        match (list(), find(c"_IO_list_lock", &LOCK), find(c"_IO_list_unlock", &UNLOCK)) {
+            (Some(list), Some(lock), Some(unlock)) => {
+                core::mem::transmute::<usize, extern "C" fn()>(lock)();
+                let all = core::iter::successors(Some(*list), |at| Some(field(*at, NEXT)));
+                all.take_while(|at| *at != 0).for_each(flush_one);
+                core::mem::transmute::<usize, extern "C" fn()>(unlock)();
+            }
+            _ => {
+                libc::fflush(ptr::null_mut());
+            }
+        }
+    }
+    for stream in streams().iter().filter(|stream| descriptor(stream.at) == stream.descriptor) {
+        flush_one(stream.at);
+    }
+}
+
+/// Hands on what a stream has, as `fflush` does, but if another thread has it locked for long: it may wait for what the caller has.
+fn flush_one(stream: usize) {
+    const OFTEN: u32 = 200;
+    let is_wide = || (field(stream, MODE) as i32) > 0;
+    let has_any = || {
+        let (at, from) = if is_wide() { (field(stream, WIDE), WIDE_WRITE) } else { (stream, WRITE) };
+        field(at, from) < field(at, from + 8)
+    };
+    let file = stream as *mut libc::FILE;
+    // SAFETY: a stream in a list of streams, which is not closed meanwhile
+    unsafe {
+        for round in 0..OFTEN {
+            if !has_any() {
+                return;
+            }
+            if ftrylockfile(file) == 0 {
+                if has_any() {
+                    if is_wide() {
+                        __woverflow(file, u32::MAX)
+                    } else {
+                        __overflow(file, libc::EOF) as u32
+                    };
+                }
+                return funlockfile(file);
+            }
+            sys::pause(if round < OFTEN / 2 { 0 } else { 50 });
         }
     }
 }
@@ -88,8 +137,11 @@ fn streams() -> MutexGuard<'static, Vec<Stream>> {
 }
 
 unsafe extern "C" {
-    /// The C library's: has a stream ready to be written to, if nothing is to be written now.
+    // The C library's: hands on what is to be written; has a stream ready to be written to, if nothing is.
     fn __overflow(stream: *mut libc::FILE, character: c_int) -> c_int;
+    fn __woverflow(stream: *mut libc::FILE, character: u32) -> u32;
+    fn ftrylockfile(stream: *mut libc::FILE) -> c_int;
+    fn funlockfile(stream: *mut libc::FILE);
 }
 
 /// Where the C library's list of streams begins: rank 0's, in serial code, when what it has written is flushed. Those that can only be written to, for want of
@@ -147,7 +199,9 @@ fn forget(which: impl Fn(usize) -> bool) {
     }
 }
 
-/// Rank 0's server thread: see [`opened`].
+/// A region begins.
+pub use cout::agree;
+/// For rank 0's server thread.
 pub use opened::serve as close;
 
 /// A region begins: the streams from `first` on that are each rank's own in it.
@@ -166,11 +220,17 @@ const NO_WRITES: u32 = 8;
 const PUTTING: u32 = 0x800;
 const READ: usize = 8;
 const READ_END: usize = 16;
+/// Where what is to be written begins; then where it ends.
+const WRITE: usize = 32;
 const BUFFER: usize = 56;
 const BUFFER_END: usize = 64;
 const NEXT: usize = 104;
 const DESCRIPTOR: usize = 112;
+const WIDE: usize = 160;
+const MODE: usize = 192;
 const FUNCTIONS: usize = 216;
+/// As [`WRITE`], of wide characters.
+const WIDE_WRITE: usize = 24;
 /// The descriptor of a stream that is closed.
 const CLOSED: usize = u32::MAX as usize;
 

@@ -64,7 +64,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     if size() == 1 {
         return;
     }
-    output::flush();
+    output::flush_all();
     track::stack_floor(sp);
     let first = output::first();
     let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place, first];
@@ -80,6 +80,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
 
 /// A region has begun; `first`: see [`output::first`].
 pub fn inside(first: usize) {
+    output::agree();
     let streams = output::share(first, rank() == 0);
     let own = streams.iter().flat_map(|stream| stream.own);
     track::set_own(own.filter(|(from, to)| from < to).collect());

@@ -173,7 +173,7 @@ fn aside<T>(f: impl FnOnce() -> T) -> T {
 pub fn fork(region: &Region<'_>, sp: usize) {
     aside(|| {
         team::locks::begin();
-        output::flush();
+        output::flush_all();
         OPEN.store(false, Relaxed);
         let args = begin(region, sp);
         let [team, place, args @ ..] = &args[..] else { sys::fail(format_args!("a region without a team")) };
