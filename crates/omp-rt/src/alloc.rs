@@ -7,7 +7,7 @@
 //! Which heap a thread allocates from: its slot's inside regions, the private one inside [`privately`], else the serial one, but
 //! - the loader's own memory is always private: its tables differ from rank to rank, and stay when rank 0's image comes;
 //! - so is the C library's as long as the process starts ([`started`]): buffers and tables that its own data, which are not shared, point to. Later its memory is the
-//!   caller's, because it may be what the caller asked for (`getline`, `asprintf`). `strdup` and its like are ours, and always the caller's.
+//!   caller's, because it may be what the caller asked for (`getline`, `asprintf`). `strdup` and its like are ours, and always the caller's; so is a stream that is opened.
 //!
 //! The serial heap begins with a run of 64 KiB, [`shared_page`], which the runtime keeps its shared state in.
 
@@ -78,6 +78,8 @@ static SERIAL_MAPPED: AtomicBool = AtomicBool::new(false);
 static PRIVATE_MAPPED: AtomicBool = AtomicBool::new(false);
 static SLOTS_MAPPED: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicBool = AtomicBool::new(false);
+/// The C library allocates for the program, before it has started.
+static SHARED: AtomicBool = AtomicBool::new(false);
 /// Threads that are in regions: meanwhile slots' heaps are theirs.
 static ENTERED: AtomicUsize = AtomicUsize::new(0);
 /// Slots whose threads have allocated since they entered.
@@ -191,6 +193,15 @@ pub fn privately<T>(f: impl FnOnce() -> T) -> T {
     current::set(PRIVATE_HEAP);
     let result = f();
     current::set(before);
+    result
+}
+
+/// Runs `f`, telling it whether the process starts yet; then what the C library allocates meanwhile is serial code's.
+pub fn shared_at_start<T>(f: impl FnOnce(bool) -> T) -> T {
+    let starting = !STARTED.load(Ordering::Relaxed);
+    SHARED.store(starting, Ordering::Relaxed);
+    let result = f(starting);
+    SHARED.store(false, Ordering::Relaxed);
     result
 }
 
@@ -342,7 +353,8 @@ fn choose_starting(caller: usize) -> usize {
     if LOADER[1].load(Ordering::Relaxed) == 0 {
         find_libraries();
     }
-    if within(&LOADER, caller) || within(&LIBC, caller) { PRIVATE_HEAP } else { SERIAL_HEAP }
+    let systems = within(&LIBC, caller) && !SHARED.load(Ordering::Relaxed);
+    if within(&LOADER, caller) || systems { PRIVATE_HEAP } else { SERIAL_HEAP }
 }
 
 /// A block in the heap at `base`, 0 if there is no room, and whether it is zero already.

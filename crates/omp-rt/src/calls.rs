@@ -2,12 +2,14 @@
 //! (seccomp) lets through what is about this process alone (memory, threads, signals, time), and traps all else; what is known is carried out by rank
 //! 0's server thread, what is not is refused by its number.
 
-use core::slice;
+mod constructors;
+mod elsewhere;
+
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use polyrail_omp::area::{Count, Kind, SLOT_DATA};
+use polyrail_omp::area::{Kind, SLOT_DATA};
 
-use crate::{agent, remote, serial, signals, stats, sys, trap};
+use crate::{agent, output, raw, remote, serial, signals, sys, trap};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
@@ -15,6 +17,8 @@ pub const REMOTE_ATOMIC: u32 = 1;
 const REMOTE_CALL: u32 = 2;
 /// What came of serial code's system calls.
 pub const REMOTE_RECORDS: u32 = 3;
+/// Closing a stream.
+pub const REMOTE_CLOSE: u32 = 4;
 
 /// What a parameter of a system call points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +178,7 @@ const OWN: [i64; 53] = [
     libc::SYS_uname,
 ];
 
-/// Whether regions have begun; before, constructors run on every rank, and what they print is rank 0's to print.
+/// Whether regions have begun; before, constructors run on every rank (`constructors`).
 static REGIONS: AtomicBool = AtomicBool::new(false);
 
 /// Whether the runtime's handlers of signals are set, for good.
@@ -187,7 +191,7 @@ pub fn regions_begin() {
 }
 
 /// Calls whose results differ between ranks, which serial code that runs on all of them is not to see.
-const DIFFER: [i64; 17] = [
+const DIFFER: [i64; 16] = [
     libc::SYS_gettid,
     libc::SYS_getpid,
     libc::SYS_getppid,
@@ -204,8 +208,6 @@ const DIFFER: [i64; 17] = [
     libc::SYS_kill,
     libc::SYS_tgkill,
     libc::SYS_uname,
-    // of files
-    libc::SYS_mmap,
 ];
 
 /// From now on for the calling thread, and those that it starts: on ranks above 0 before there are others, on rank 0 if serial code runs on every rank.
@@ -251,10 +253,10 @@ pub fn start() {
         k: libc::MAP_ANONYMOUS as u32,
     };
     let mapping = [equal(libc::SYS_mmap as u32, 0, 2), load(40), anonymous];
-    let mapping = if serial::on() { &mapping[..] } else { &[] };
-    let own = OWN
-        .iter()
-        .filter(|number| **number != libc::SYS_rt_sigaction && (!serial::on() || !DIFFER.contains(number)));
+    let own = OWN.iter().filter(|number| {
+        !matches!(**number, libc::SYS_rt_sigaction | libc::SYS_mmap)
+            && (!serial::on() || !DIFFER.contains(number))
+    });
     let count = own.clone().count();
     filter.extend(handler);
     for (at, number) in own.enumerate() {
@@ -299,81 +301,30 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
                 // the kernel's structure
                 (args[2] as *mut u8).write_bytes(0, if args[2] == 0 { 0 } else { 32 });
                 0
-            } else if serial::here() {
-                serial::call(number, &args)
-            } else if remote::rank() == 0 || OWN.contains(&number) {
-                sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
-            } else if REGIONS.load(Ordering::Relaxed) {
-                elsewhere(number, &args)
-            } else if number == libc::SYS_write && matches!(args[0], 1 | 2) {
-                args[2] as isize
             } else {
-                sys::raw(number, args[0], args[1], args[2], args[3], args[4], args[5])
+                call(number, &args)
             } as i64;
         *libc::__errno_location() = errno;
     }
 }
 
-/// Has rank 0 do it.
-unsafe fn elsewhere(number: i64, args: &[usize; 6]) -> isize {
-    if number == libc::SYS_exit_group {
-        agent::ask(Kind::Exit, [args[0] as u64, 0, 0, 0, 0, 0], &[]);
-        sys::end(args[0] as i32);
-    }
-    let Some(parameters) = parameters(number, args) else {
-        sys::fail(format_args!(
-            "system call {number} in a parallel region on rank {}: only rank 0 has files, sockets and processes, and this call is none that it can do for others",
-            remote::rank()
-        ));
-    };
-    const HEAD: usize = 64;
-    let mut args = *args;
-    let room = SLOT_DATA - HEAD - 2 * 4096 - 256;
-    let mut question = vec![0; HEAD];
-    for (at, parameter) in parameters.iter().enumerate() {
-        match *parameter {
-            In(length) | Out(length) => args[length] = args[length].min(room),
-            _ => {}
+/// A system call of the program's, by whom it is to be done.
+///
+/// # Safety
+/// That of the call.
+pub unsafe fn call(number: i64, args: &[usize; 6]) -> isize {
+    // SAFETY: the caller's
+    unsafe {
+        if serial::here() {
+            return serial::call(number, args);
         }
-        if args[at] == 0 {
-            continue;
-        }
-        match *parameter {
-            In(length) => {
-                // SAFETY: what the kernel would read
-                question.extend(unsafe { slice::from_raw_parts(args[at] as *const u8, args[length]) })
-            }
-            Text => {
-                // SAFETY: a string that the kernel would read
-                let text =
-                    unsafe { std::ffi::CStr::from_ptr(args[at] as *const libc::c_char) }.to_bytes_with_nul();
-                if text.len() > 4096 {
-                    return -libc::ENAMETOOLONG as isize;
-                }
-                question.extend(text);
-            }
-            _ => {}
+        match REGIONS.load(Ordering::Relaxed) && remote::rank() > 0 {
+            true if number == libc::SYS_mmap => elsewhere::map(args),
+            true if !OWN.contains(&number) => elsewhere::call(number, args),
+            false if !OWN.contains(&number) && remote::rank() > 0 => constructors::call(number, args),
+            _ => raw::call(number, *args),
         }
     }
-    question[..4].copy_from_slice(&REMOTE_CALL.to_ne_bytes());
-    question[8..16].copy_from_slice(&number.to_ne_bytes());
-    for (at, arg) in args.iter().enumerate() {
-        question[16 + at * 8..24 + at * 8].copy_from_slice(&arg.to_ne_bytes());
-    }
-    let answer = agent::ask(Kind::Serve, [0; 6], &[&question]);
-    stats::add(Count::Calls, 1);
-    let Some((result, mut data)) = answer.data.split_first_chunk::<8>() else { return -libc::EIO as isize };
-    let result = isize::from_ne_bytes(*result);
-    for (at, parameter) in parameters.iter().enumerate() {
-        let Some(room) = written(*parameter, &args, result) else { continue };
-        if args[at] != 0 && room <= data.len() {
-            let (piece, rest) = data.split_at(room);
-            // SAFETY: what the kernel would write
-            unsafe { (args[at] as *mut u8).copy_from_nonoverlapping(piece.as_ptr(), room) };
-            data = rest;
-        }
-    }
-    result
 }
 
 /// Bytes that the kernel wrote there.
@@ -385,6 +336,11 @@ pub fn written(parameter: Parameter, args: &[usize; 6], result: isize) -> Option
     }
 }
 
+/// Has rank 0's server thread answer a question of that kind.
+pub fn ask_rank_0(kind: u32, question: &[u8]) -> &'static [u8] {
+    agent::ask(Kind::Serve, [0; 6], &[&u64::from(kind).to_ne_bytes(), question]).data
+}
+
 /// Rank 0's server thread: answers one question, over it; how long the answer is.
 pub fn serve(data: &mut [u8], bytes: usize) -> usize {
     let question = data[..bytes].to_vec();
@@ -393,6 +349,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
         Some(REMOTE_ATOMIC) => trap::serve(question.get(8..).unwrap_or_default()).map(|done| done.to_vec()),
         Some(REMOTE_CALL) => carry_out(&question),
         Some(REMOTE_RECORDS) => serial::serve(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
         _ => None,
     };
     let answer = answer.unwrap_or_default();

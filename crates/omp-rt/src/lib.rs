@@ -27,7 +27,8 @@
 //! Invariants:
 //! - Nothing here allocates by `malloc`: it *is* `malloc`. Our own memory is not tracked.
 //! - Program code runs on threads of the team or on rank 0's main thread, nowhere else.
-//! - Every wait is for the agent or for a thread of this process; the agent's end ends the process (`PR_SET_PDEATHSIG`).
+//! - Every wait is for the agent, for a thread of this process, or, where ranks share memory, for another rank's word; the agent's end ends the process
+//!   (`PR_SET_PDEATHSIG`), and agents end one another.
 #![cfg_attr(test, allow(dead_code, reason = "exported functions and what only they use are not in tests"))]
 #![allow(
     clippy::missing_safety_doc,

@@ -1,20 +1,27 @@
-//! What the program has written and not yet handed to the system: C streams, Fortran units, `std::cout`.
+//! What the program has written and not yet handed to the system: C streams, Fortran units, `std::cout`. `cout` is for the last; that C streams
+//! are opened and closed is in `opened`.
+
+mod cout;
+mod opened;
 
 use core::ffi::{CStr, c_int, c_void};
+use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{alloc, heap, sys};
+use crate::{alloc, heap, raw, remote, serial, sys, team};
 
 /// The function or object `name` of whichever library has it; looked for once.
 fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
+    find_in(libc::RTLD_DEFAULT, name, known)
+}
+fn find_in(place: *mut c_void, name: &CStr, known: &AtomicUsize) -> Option<usize> {
     const NONE: usize = 1;
     match known.load(Relaxed) {
         0 => {
             // SAFETY: a search by name.
-            let found =
-                alloc::privately(|| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }) as usize;
+            let found = alloc::privately(|| unsafe { libc::dlsym(place, name.as_ptr()) }) as usize;
             known.store(found.max(NONE), Relaxed);
             Some(found).filter(|at| *at != 0)
         }
@@ -33,33 +40,80 @@ pub fn prepare() {
     // SAFETY: the C library's streams, which nobody has used
     alloc::privately(|| unsafe {
         for (stream, descriptor) in [(stdin, 0), (stdout, 1)] {
-            libc::setvbuf(stream, core::ptr::null_mut(), libc::_IOFBF, 0);
+            libc::setvbuf(stream, ptr::null_mut(), libc::_IOFBF, 0);
             if libc::isatty(descriptor) == 1 {
-                libc::setvbuf(stream, core::ptr::null_mut(), libc::_IOLBF, 0);
+                libc::setvbuf(stream, ptr::null_mut(), libc::_IOLBF, 0);
             }
         }
     });
 }
 
-/// Hands everything to the system, so that what the program orders is in order.
+/// Hands everything to the system, so that what the program orders is in order; at a barrier, or in serial code: no thread of the program runs.
+pub fn flush_all() {
+    cout::flush();
+    flush_streams();
+}
+
+/// As [`flush_all`] where other threads of this rank may run: `std::cout`, which nothing locks, only if there are none.
 pub fn flush() {
+    if team::TEAM.locals() == 1 {
+        cout::flush();
+    }
+    flush_streams();
+}
+
+fn flush_streams() {
     static UNITS: AtomicUsize = AtomicUsize::new(0);
-    static COUT: AtomicUsize = AtomicUsize::new(0);
-    static FLUSH: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: the C library's, and those of the Fortran and C++ libraries by their documented names; a null unit means all of them.
+    static LOCK: AtomicUsize = AtomicUsize::new(0);
+    static UNLOCK: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: the C library's, and those of the Fortran library by their documented names; a null unit means all of them.
     unsafe {
-        if let (Some(cout), Some(flush)) = (find(c"_ZSt4cout", &COUT), find(c"_ZNSo5flushEv", &FLUSH))
-            // a program that does not use it has it unconstructed: without a table of functions
-            && *(cout as *const usize) != 0
-        {
-            core::mem::transmute::<usize, extern "C" fn(usize) -> *mut c_void>(flush)(cout);
-        }
         if let Some(units) = find(c"_gfortran_flush_i4", &UNITS) {
-            core::mem::transmute::<usize, extern "C" fn(*const c_int)>(units)(core::ptr::null());
+            core::mem::transmute::<usize, extern "C" fn(*const c_int)>(units)(ptr::null());
         }
-        libc::fflush(core::ptr::null_mut());
-        for stream in streams().iter() {
-            libc::fflush(stream.at as *mut libc::FILE);
+        match (list(), find(c"_IO_list_lock", &LOCK), find(c"_IO_list_unlock", &UNLOCK)) {
+            (Some(list), Some(lock), Some(unlock)) => {
+                core::mem::transmute::<usize, extern "C" fn()>(lock)();
+                let all = core::iter::successors(Some(*list), |at| Some(field(*at, NEXT)));
+                all.take_while(|at| *at != 0).for_each(flush_one);
+                core::mem::transmute::<usize, extern "C" fn()>(unlock)();
+            }
+            _ => {
+                libc::fflush(ptr::null_mut());
+            }
+        }
+    }
+    for stream in streams().iter().filter(|stream| descriptor(stream.at) == stream.descriptor) {
+        flush_one(stream.at);
+    }
+}
+
+/// Hands on what a stream has, as `fflush` does, but if another thread has it locked for long: it may wait for what the caller has.
+fn flush_one(stream: usize) {
+    const OFTEN: u32 = 200;
+    let is_wide = || (field(stream, MODE) as i32) > 0;
+    let has_any = || {
+        let (at, from) = if is_wide() { (field(stream, WIDE), WIDE_WRITE) } else { (stream, WRITE) };
+        field(at, from) < field(at, from + 8)
+    };
+    let file = stream as *mut libc::FILE;
+    // SAFETY: a stream in a list of streams, which is not closed meanwhile
+    unsafe {
+        for round in 0..OFTEN {
+            if !has_any() {
+                return;
+            }
+            if ftrylockfile(file) == 0 {
+                if has_any() {
+                    if is_wide() {
+                        __woverflow(file, u32::MAX)
+                    } else {
+                        __overflow(file, libc::EOF) as u32
+                    };
+                }
+                return funlockfile(file);
+            }
+            sys::pause(if round < OFTEN / 2 { 0 } else { 50 });
         }
     }
 }
@@ -69,6 +123,8 @@ pub fn flush() {
 #[derive(Clone, Copy)]
 pub struct Stream {
     at: usize,
+    /// Its file's; another once it is closed.
+    descriptor: usize,
     /// The bytes that are each rank's own.
     pub own: [(usize, usize); 2],
 }
@@ -81,17 +137,18 @@ fn streams() -> MutexGuard<'static, Vec<Stream>> {
 }
 
 unsafe extern "C" {
-    /// The C library's: has a stream ready to be written to, if nothing is to be written now.
+    // The C library's: hands on what is to be written; has a stream ready to be written to, if nothing is.
     fn __overflow(stream: *mut libc::FILE, character: c_int) -> c_int;
+    fn __woverflow(stream: *mut libc::FILE, character: u32) -> u32;
+    fn ftrylockfile(stream: *mut libc::FILE) -> c_int;
+    fn funlockfile(stream: *mut libc::FILE);
 }
 
 /// Where the C library's list of streams begins: rank 0's, in serial code, when what it has written is flushed. Those that can only be written to, for want of
 /// anything to read, are made ready for it, so that they are known, with their buffers.
 pub fn first() -> usize {
-    static LIST: AtomicUsize = AtomicUsize::new(0);
-    let Some(list) = find(c"_IO_list_all", &LIST) else { return 0 };
     // SAFETY: the C library's variable
-    let first = unsafe { *(list as *const usize) };
+    let Some(first) = list().map(|list| unsafe { *list }) else { return 0 };
     let unwritten = |at: &usize| {
         let flags = field(*at, 0) as u32;
         flags & (NO_WRITES | PUTTING) == 0
@@ -108,12 +165,44 @@ fn is_empty_file(stream: usize) -> bool {
     // SAFETY: all zero is one; the call fills it
     unsafe {
         let mut status: libc::stat = core::mem::zeroed();
-        let descriptor = field(stream, DESCRIPTOR) as u32 as usize;
-        sys::raw(libc::SYS_fstat, descriptor, &raw mut status as usize, 0, 0, 0, 0) == 0
-            && status.st_mode & libc::S_IFMT == libc::S_IFREG
-            && status.st_size == 0
+        let args = [descriptor(stream), &raw mut status as usize, 0, 0, 0, 0];
+        let told = if serial::on() {
+            serial::call(libc::SYS_fstat, &args)
+        } else {
+            raw::call(libc::SYS_fstat, args)
+        };
+        told == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG && status.st_size == 0
     }
 }
+
+/// A region ends: serial code may close its streams. Those that were closed in it were so on rank 0.
+pub fn unshare() {
+    streams().clear();
+    if serial::on() && remote::rank() > 0 {
+        forget(|stream| descriptor(stream) == CLOSED);
+    }
+}
+
+/// Ranks above 0, before regions: what constructors opened is rank 0's, and no more in this process.
+pub fn forget_all() {
+    forget(|_| true);
+}
+
+/// Takes streams of the program from the begin of this process's list; what comes behind one that stays is linked by shared memory.
+fn forget(which: impl Fn(usize) -> bool) {
+    let Some(list) = list() else { return };
+    // SAFETY: the C library's variable and streams, which nobody uses meanwhile
+    unsafe {
+        while alloc::is_tracked(*list) && which(*list) {
+            *list = field(*list, NEXT);
+        }
+    }
+}
+
+/// A region begins.
+pub use cout::agree;
+/// For rank 0's server thread.
+pub use opened::serve as close;
 
 /// A region begins: the streams from `first` on that are each rank's own in it.
 pub fn share(first: usize, is_rank_0: bool) -> Vec<Stream> {
@@ -131,25 +220,36 @@ const NO_WRITES: u32 = 8;
 const PUTTING: u32 = 0x800;
 const READ: usize = 8;
 const READ_END: usize = 16;
+/// Where what is to be written begins; then where it ends.
+const WRITE: usize = 32;
 const BUFFER: usize = 56;
 const BUFFER_END: usize = 64;
 const NEXT: usize = 104;
 const DESCRIPTOR: usize = 112;
+const WIDE: usize = 160;
+const MODE: usize = 192;
 const FUNCTIONS: usize = 216;
+/// As [`WRITE`], of wide characters.
+const WIDE_WRITE: usize = 24;
+/// The descriptor of a stream that is closed.
+const CLOSED: usize = u32::MAX as usize;
 
 /// Streams of serial code that are being written.
 fn written(first: usize) -> impl Iterator<Item = Stream> {
     of_serial_code(first).filter(|at| field(*at, 0) as u32 & PUTTING != 0).map(|at| {
         // SAFETY: the C library's block
         let end = at + unsafe { heap::usable(at) };
-        Stream { at, own: [(at, end), (field(at, BUFFER), field(at, BUFFER_END))] }
+        Stream {
+            at,
+            descriptor: descriptor(at),
+            own: [(at, end), (field(at, BUFFER), field(at, BUFFER_END))],
+        }
     })
 }
 
 /// Streams of files, with buffers, that serial code opened.
 fn of_serial_code(first: usize) -> impl Iterator<Item = usize> {
-    static STDOUT: AtomicUsize = AtomicUsize::new(0);
-    let functions = find(c"_IO_2_1_stdout_", &STDOUT).map_or(0, |stdout| field(stdout, FUNCTIONS));
+    let functions = functions();
     let ours = |at: &usize| alloc::is_tracked(*at);
     core::iter::successors(Some(first).filter(ours), move |at| Some(field(*at, NEXT)).filter(ours))
         .take(1 << 16)
@@ -157,6 +257,22 @@ fn of_serial_code(first: usize) -> impl Iterator<Item = usize> {
             let flags = field(*at, 0) as u32;
             alloc::is_serial(*at) && flags & UNBUFFERED == 0 && field(*at, FUNCTIONS) == functions
         })
+}
+
+fn descriptor(stream: usize) -> usize {
+    field(stream, DESCRIPTOR) as u32 as usize
+}
+
+/// Where the C library has its list of streams, the last opened first.
+fn list() -> Option<*mut usize> {
+    static LIST: AtomicUsize = AtomicUsize::new(0);
+    find(c"_IO_list_all", &LIST).map(|list| list as *mut usize)
+}
+
+/// The table of functions of streams that are files.
+fn functions() -> usize {
+    static STDOUT: AtomicUsize = AtomicUsize::new(0);
+    find(c"_IO_2_1_stdout_", &STDOUT).map_or(0, |stdout| field(stdout, FUNCTIONS))
 }
 
 fn field(stream: usize, at: usize) -> usize {

@@ -64,7 +64,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     if size() == 1 {
         return;
     }
-    output::flush();
+    output::flush_all();
     track::stack_floor(sp);
     let first = output::first();
     let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place, first];
@@ -80,6 +80,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
 
 /// A region has begun; `first`: see [`output::first`].
 pub fn inside(first: usize) {
+    output::agree();
     let streams = output::share(first, rank() == 0);
     let own = streams.iter().flat_map(|stream| stream.own);
     track::set_own(own.filter(|(from, to)| from < to).collect());
@@ -88,6 +89,11 @@ pub fn inside(first: usize) {
     stats::add(Count::Regions, 1);
     *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
     INSIDE.store(true, Ordering::Relaxed);
+}
+
+/// Whether a region of several ranks is being run.
+pub fn is_inside() -> bool {
+    INSIDE.load(Ordering::Relaxed)
 }
 
 /// What ranks above 0 do instead of `main`: lend their processors to regions. Runs on a stack that is not the program's.
@@ -150,6 +156,7 @@ pub fn wait_for(point: u64) {
 pub fn end(place: u64) {
     exchange(place);
     INSIDE.store(false, Ordering::Relaxed);
+    output::unshare();
     if rank() == 0 || serial::on() {
         alloc::settle();
     }

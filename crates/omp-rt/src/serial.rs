@@ -25,7 +25,7 @@ use crate::remote::{self, Region};
 use crate::team::sync::Word;
 use crate::{calls, modules, output, stats, sys, team, track};
 
-pub use record::{call, serve};
+pub use record::{call, serve, to_write};
 pub use time::find as find_time;
 
 /// What to do about what is not possible.
@@ -173,7 +173,7 @@ fn aside<T>(f: impl FnOnce() -> T) -> T {
 pub fn fork(region: &Region<'_>, sp: usize) {
     aside(|| {
         team::locks::begin();
-        output::flush();
+        output::flush_all();
         OPEN.store(false, Relaxed);
         let args = begin(region, sp);
         let [team, place, args @ ..] = &args[..] else { sys::fail(format_args!("a region without a team")) };

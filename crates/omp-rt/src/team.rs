@@ -231,7 +231,7 @@ fn member(local: usize) {
     alloc::leave();
     team.gate.pass(team.locals(), || {
         if team.ranks() > 1 {
-            output::flush();
+            output::flush_all();
             remote::end(team.place(END));
         }
     });
@@ -251,7 +251,7 @@ fn barrier_then(exchange: impl FnOnce(&Team, u64)) {
     frame.syncs.set(sync + 1);
     team.gate.pass(team.locals(), || {
         if team.ranks() > 1 {
-            output::flush();
+            output::flush_all();
         }
         exchange(team, team.place(sync % END));
     });

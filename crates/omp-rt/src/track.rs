@@ -90,7 +90,16 @@ pub fn set_own(own: Vec<(usize, usize)>) {
 /// No thread of the team runs program code.
 pub unsafe fn forget_own() {
     // SAFETY: the caller's.
-    with(|state| unsafe { state.forget_own() });
+    with(|state| unsafe { state.put_back(&state.own) });
+}
+
+/// Bytes of this rank's memory become what all agreed upon last.
+///
+/// # Safety
+/// Nobody uses them meanwhile.
+pub unsafe fn put_back(bytes: &[(usize, usize)]) {
+    // SAFETY: the caller's.
+    with(|state| unsafe { state.put_back(bytes) });
 }
 
 /// Lists what changed since the last call, adds it to what is pending, and watches it again.
@@ -323,8 +332,8 @@ impl State {
         self.areas.part(at).copied()
     }
 
-    unsafe fn forget_own(&self) {
-        for &(from, to) in &self.own {
+    unsafe fn put_back(&self, bytes: &[(usize, usize)]) {
+        for &(from, to) in bytes {
             let Some(place) = self.areas.find(from, to - from) else { continue };
             // SAFETY: shared, so mapped, and so are twins; nobody uses it, says the caller.
             unsafe {

@@ -1,5 +1,5 @@
-//! What the OpenMP runtime (`crates/omp-rt`, inside the program) and its agent (`crates/omp-agent`, beside it) share. No system call, no allocation
-//! of its own in the hot path.
+//! What the OpenMP runtime (`crates/omp-rt`, inside the program) and its agent (`crates/omp-agent`, beside it) share. No system call; memory is
+//! allocated by exchange (a list of pages or two when blobs are merged), never by page.
 //!
 //! | module | does |
 //! |---|---|

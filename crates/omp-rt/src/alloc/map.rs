@@ -7,7 +7,7 @@ use polyrail_omp::layout::{PAGE, PRIVATE_HEAP, SERIAL_HEAP, SERIAL_HEAP_BYTES};
 
 use super::exports::error;
 use super::{current, free, of_slot, owner, private, resize, serial};
-use crate::{raw, serial};
+use crate::{calls, raw};
 
 const FAILED: usize = usize::MAX;
 /// Bytes of a block before its pages.
@@ -55,11 +55,6 @@ fn answer(result: isize) -> usize {
     }
     result as usize
 }
-/// A system call whose result is the same on all ranks that run serial code.
-unsafe fn system_call(number: i64, args: [usize; 6]) -> isize {
-    // SAFETY: the caller's.
-    if serial::here() { serial::call(number, &args) } else { unsafe { raw::call(number, args) } }
-}
 unsafe fn zero(address: usize, bytes: usize) {
     // SAFETY: the caller's.
     unsafe { core::ptr::write_bytes(address as *mut u8, 0, bytes) };
@@ -96,7 +91,7 @@ unsafe fn fill(pages: usize, bytes: usize, fd: i32, offset: i64) -> bool {
     while done < bytes {
         let args = [fd as usize, pages + done, (bytes - done).min(PART), offset as usize + done, 0, 0];
         // SAFETY: the kernel writes into pages that are the caller's.
-        match unsafe { system_call(libc::SYS_pread64, args) } {
+        match unsafe { calls::call(libc::SYS_pread64, &args) } {
             0 => return true,
             got if got > 0 => done += got as usize,
             got if got == -libc::EINTR as isize => {}
@@ -117,7 +112,7 @@ pub unsafe extern "C" fn mmap(
 ) -> usize {
     let args = [address, bytes, prot as usize, flags as usize, fd as usize, offset as usize];
     // SAFETY: the caller's.
-    let system = || answer(unsafe { system_call(libc::SYS_mmap, args) });
+    let system = || answer(unsafe { calls::call(libc::SYS_mmap, &args) });
     let ours = owner(address) != 0 && address != 0;
     let special = libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
     if bytes == 0

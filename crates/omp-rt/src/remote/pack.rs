@@ -21,9 +21,26 @@ pub struct Packer {
     idle: f64,
     /// Seconds that packing has taken since it was last asked how long was waited.
     spent: f64,
+    /// Buffers of rounds that are over: to have zeros in new ones takes as long as to encode into them.
+    spare: Vec<Vec<u8>>,
 }
 
 impl Packer {
+    /// A buffer, whatever is in it.
+    pub fn buffer(&mut self, bytes: usize) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.resize(bytes, 0);
+        buffer
+    }
+
+    /// Gives a buffer back.
+    pub fn keep(&mut self, buffer: Vec<u8>) {
+        const SPARE: usize = 4;
+        if self.spare.len() < SPARE {
+            self.spare.push(buffer);
+        }
+    }
+
     fn with<T>(
         &mut self,
         f: impl FnOnce(&mut Compressor<'static>, &mut Decompressor<'static>) -> Option<T>,
@@ -70,7 +87,7 @@ impl Packer {
 
     /// The `bytes` that `packed` was.
     pub fn unpack(&mut self, packed: &[u8], bytes: usize) -> Vec<u8> {
-        let mut to = vec![0; bytes];
+        let mut to = self.buffer(bytes);
         let unpacked =
             self.with(|_, decompressor| decompressor.decompress_to_buffer(packed, &mut to[..]).ok());
         if unpacked != Some(bytes) {

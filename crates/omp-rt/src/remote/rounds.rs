@@ -28,6 +28,8 @@ static PACKER: Mutex<Option<Packer>> = Mutex::new(None);
 /// A round that is under way; what this rank said, if it was packed.
 struct Sent {
     submitted: Submitted,
+    bytes: usize,
+    /// Begins with them.
     unpacked: Option<Vec<u8>>,
 }
 
@@ -36,8 +38,6 @@ struct Rounds<'a> {
     bulk: Bulk,
     packer: &'a mut Packer,
     clock: &'a mut Clock,
-    /// Bytes of the last round.
-    last: usize,
 }
 
 /// All that ranks have listed, to all ranks; what they said is not needed after that.
@@ -46,7 +46,7 @@ pub fn exchange(place: u64, said: Said, lists: &[&[u8]], clock: &mut Clock) -> R
     let room = ROUND.min(agent::blob());
     let bulk = Bulk::new(lists, rank(), room);
     drop(said);
-    let mut rounds = Rounds { place, bulk, packer: packer.get_or_insert_default(), clock, last: 0 };
+    let mut rounds = Rounds { place, bulk, packer: packer.get_or_insert_default(), clock };
     let mut before = rounds.send(room);
     loop {
         let next = rounds.send(room);
@@ -64,14 +64,16 @@ impl Rounds<'_> {
         let out = &mut agent::out()[..room];
         let plain = agent::area().settings & setting::PLAIN != 0;
         let (round, unpacked, bytes) = if !plain && self.packer.is_willing() {
-            let mut whole = vec![0; room];
+            let mut whole = self.packer.buffer(room);
             let round = self.bulk.encode(&mut whole);
-            whole.truncate(round.bytes);
-            let packed = self.packer.pack(&whole, out);
-            if packed.is_none() {
-                out[..round.bytes].copy_from_slice(&whole);
+            match self.packer.pack(&whole[..round.bytes], out) {
+                Some(bytes) => (round, Some(whole), bytes),
+                None => {
+                    out[..round.bytes].copy_from_slice(&whole[..round.bytes]);
+                    self.packer.keep(whole);
+                    (round, None, round.bytes)
+                }
             }
-            (round, packed.map(|_| whole), packed.unwrap_or(round.bytes))
         } else {
             let round = self.bulk.encode(out);
             (round, None, round.bytes)
@@ -81,25 +83,24 @@ impl Rounds<'_> {
         if unpacked.is_some() {
             header.words[1] = round.bytes as u64;
         }
-        self.last = round.bytes;
         stats::add(Count::BytesOut, round.bytes as u64);
         stats::add(Count::BytesSaved, (round.bytes - bytes) as u64);
         self.clock.lap(Count::Encoding);
-        Sent { submitted: agent::submit(header), unpacked }
+        Sent { submitted: agent::submit(header), bytes: round.bytes, unpacked }
     }
 
     /// Waits for a round and applies it; whether there are more.
     fn finish(&mut self, sent: Sent) -> Result<bool, Conflict> {
         let begun = Instant::now();
         let said = sent.submitted.wait();
-        self.packer.waited(self.last, begun.elapsed().as_secs_f64());
+        self.packer.waited(sent.bytes, begun.elapsed().as_secs_f64());
         self.clock.lap(Count::Exchanging);
         check(&said, self.place);
         count_in(&said);
         let blobs: Vec<Cow<'_, [u8]>> = (0..size())
             .map(|other| match (said.header(other).words[1] as usize, &sent.unpacked) {
                 (0, _) => said.blob(other).into(),
-                (_, Some(own)) if other == rank() => own.into(),
+                (_, Some(own)) if other == rank() => own[..sent.bytes].into(),
                 (bytes, _) => self.packer.unpack(said.blob(other), bytes.min(ROUND)).into(),
             })
             .collect();
@@ -114,6 +115,11 @@ impl Rounds<'_> {
             self.bulk.merge(&shared)?;
             self.bulk.merge(&alone)?;
         }
+        let buffers: Vec<Vec<u8>> = blobs
+            .into_iter()
+            .filter_map(|blob| if let Cow::Owned(buffer) = blob { Some(buffer) } else { None })
+            .collect();
+        buffers.into_iter().chain(sent.unpacked).for_each(|buffer| self.packer.keep(buffer));
         self.clock.lap(Count::Applying);
         Ok((0..size()).any(|rank| said.header(rank).flags & flag::MORE != 0))
     }

@@ -5,12 +5,12 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
-use polyrail_omp::area::{Kind, RANKS, SLOT_DATA};
+use polyrail_omp::area::{RANKS, SLOT_DATA};
 
 use super::{HINT, wait_for_the_end};
 use crate::calls::{self, Parameter, REMOTE_RECORDS};
 use crate::raw::{self, Lock};
-use crate::{agent, remote, sys};
+use crate::{remote, sys};
 
 /// What stands before a call's bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,10 @@ const HEAD: usize = size_of::<Head>();
 /// Files are mapped on other ranks by their contents, up to so many bytes.
 const MAPPED: usize = 64 << 20;
 /// The server looks after others while it waits for rank 0's serial code; so many nanoseconds at a time.
-const PATIENCE: libc::c_long = 10_000_000;
+const PATIENCE: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+/// Rank 0 waits for others that are so many bytes behind, unless they ask for nothing in all the time: then one may have gone another way and wait for rank 0.
+const BACKLOG: usize = 1 << 30;
+const AT_MOST: libc::timespec = libc::timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// What rank 0 keeps.
 struct Log {
@@ -46,15 +49,20 @@ static LOG: Lock<Log> = Lock::new(Log { gone: 0, bytes: Vec::new(), had: [0; RAN
 /// Changes with the log.
 static BELL: AtomicU32 = AtomicU32::new(0);
 static AWAITED: AtomicBool = AtomicBool::new(false);
+/// Changes when the slowest has asked for more.
+static FETCHED: AtomicU32 = AtomicU32::new(0);
+static WAITS: AtomicBool = AtomicBool::new(true);
 
 /// What another rank has asked for.
 struct Reader {
-    /// Bytes before these.
+    /// Bytes that it has done with, all together.
     done: usize,
     bytes: Vec<u8>,
+    /// Those of them that are done, too.
+    read: usize,
     section: usize,
 }
-static READER: Lock<Reader> = Lock::new(Reader { done: 0, bytes: Vec::new(), section: 0 });
+static READER: Lock<Reader> = Lock::new(Reader { done: 0, bytes: Vec::new(), read: 0, section: 0 });
 
 /// A call as it is compared and told.
 #[derive(PartialEq, Eq)]
@@ -154,7 +162,7 @@ fn vectors<'a>(args: &[usize; 6]) -> &'a [libc::iovec] {
 }
 
 /// Bytes that the call is to write, if it does write.
-fn to_write(number: i64, args: &[usize; 6]) -> Option<usize> {
+pub fn to_write(number: i64, args: &[usize; 6]) -> Option<usize> {
     match number {
         libc::SYS_write | libc::SYS_pwrite64 => Some(args[2]),
         libc::SYS_writev | libc::SYS_pwritev => Some(vectors(args).iter().map(|vector| vector.iov_len).sum()),
@@ -225,10 +233,28 @@ fn keep(number: i64, args: &[usize; 6], result: isize, data: &[u8]) {
     let head = Head { number, first, result, text: text.len() as u32, data: data.len() as u32 };
     // SAFETY: a structure without padding, as bytes
     let head = unsafe { core::slice::from_raw_parts((&raw const head).cast::<u8>(), HEAD) };
+    wait_for_others();
     without_signals(|| {
         LOG.with(|log| [head, &text, data].into_iter().for_each(|part| log.bytes.extend(part)))
     });
     ring();
+}
+
+fn wait_for_others() {
+    while WAITS.load(Relaxed) {
+        let seen = FETCHED.load(SeqCst);
+        if LOG.with(|log| log.bytes.len() < BACKLOG) {
+            return;
+        }
+        if wait(&FETCHED, seen, &AT_MOST) == -libc::ETIMEDOUT as isize {
+            WAITS.store(false, Relaxed);
+        }
+    }
+}
+
+fn wait(word: &AtomicU32, value: u32, time: &libc::timespec) -> isize {
+    let (word, time) = (word.as_ptr() as usize, core::ptr::from_ref(time) as usize);
+    carry_out(libc::SYS_futex, &[word, libc::FUTEX_WAIT as usize, value as usize, time, 0, 0])
 }
 
 fn ring() {
@@ -253,11 +279,21 @@ fn without_signals(f: impl FnOnce()) {
 impl Log {
     /// What `rank` has not had, and whether nothing will be added before its section is over.
     fn after(&mut self, rank: usize, had: usize, section: usize) -> (Vec<u8>, bool) {
+        let slowest = |had: &[usize]| had[1..remote::size()].iter().copied().min().unwrap_or(0);
+        let before = slowest(&self.had);
         self.had[rank % RANKS] = had;
-        let least = self.had[1..remote::size()].iter().copied().min().unwrap_or(0);
-        if least > self.gone + SLOT_DATA {
-            self.bytes.drain(..(least - self.gone).min(self.bytes.len()));
-            self.gone = least;
+        let least = slowest(&self.had);
+        let is_awaited = self.bytes.len() >= BACKLOG && least > before;
+        let done = least.saturating_sub(self.gone).min(self.bytes.len());
+        // each byte is moved at most once on the mean
+        if done > SLOT_DATA && done >= self.bytes.len() / 2 {
+            self.bytes.drain(..done);
+            self.bytes.shrink_to(4 * self.bytes.len() + SLOT_DATA);
+            self.gone += done;
+        }
+        if is_awaited {
+            FETCHED.fetch_add(1, SeqCst);
+            sys::wake(&FETCHED, 1);
         }
         let rest = had.checked_sub(self.gone).and_then(|from| self.bytes.get(from..)).unwrap_or_default();
         (rest[..rest.len().min(SLOT_DATA - 8)].to_vec(), self.over > section)
@@ -273,12 +309,7 @@ pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
     let bell = BELL.load(SeqCst);
     let (mut bytes, mut over) = look();
     if bytes.is_empty() && !over {
-        let time = libc::timespec { tv_sec: 0, tv_nsec: PATIENCE };
-        let wait = libc::FUTEX_WAIT as usize;
-        carry_out(
-            libc::SYS_futex,
-            &[BELL.as_ptr() as usize, wait, bell as usize, &raw const time as usize, 0, 0],
-        );
+        wait(&BELL, bell, &PATIENCE);
         (bytes, over) = look();
     }
     AWAITED.store(false, SeqCst);
@@ -305,7 +336,7 @@ pub fn close() -> usize {
 fn next() -> Option<(Call, isize, Vec<u8>)> {
     READER.with(|reader| {
         loop {
-            if let Some((head, rest)) = reader.bytes.split_at_checked(HEAD) {
+            if let Some((head, rest)) = reader.bytes[reader.read..].split_at_checked(HEAD) {
                 // SAFETY: bytes that were such a structure
                 let head = unsafe { head.as_ptr().cast::<Head>().read_unaligned() };
                 let (text, all) = (head.text as usize, head.text as usize + head.data as usize);
@@ -313,16 +344,15 @@ fn next() -> Option<(Call, isize, Vec<u8>)> {
                     let (text, data) = rest.split_at(text);
                     let call = Call { number: head.number, first: head.first, text: text.to_vec() };
                     let next = (call, head.result, data.to_vec());
-                    reader.bytes.drain(..HEAD + all);
+                    reader.read += HEAD + all;
                     reader.done += HEAD + all;
                     return Some(next);
                 }
             }
+            reader.bytes.drain(..core::mem::take(&mut reader.read));
             let had = reader.done + reader.bytes.len();
             let question = [remote::rank(), had, reader.section].map(usize::to_ne_bytes).concat();
-            let kind = u64::from(REMOTE_RECORDS).to_ne_bytes();
-            let answer = agent::ask(Kind::Serve, [0; 6], &[&kind, &question]);
-            let (over, bytes) = answer.data.split_first_chunk::<8>()?;
+            let (over, bytes) = calls::ask_rank_0(REMOTE_RECORDS, &question).split_first_chunk::<8>()?;
             if bytes.is_empty() && *over != [0; 8] {
                 return None;
             }
