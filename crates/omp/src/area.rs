@@ -171,7 +171,7 @@ pub struct Area {
     pub agent: u32,
     /// See [`setting`].
     pub settings: u32,
-    /// Rung by the program with every request; the agent waits on it. The lowest bit is not special: any change wakes.
+    /// Rung by the program with every request; the agent waits on it.
     pub doorbell: AtomicU32,
     /// 1 while the agent sleeps on the doorbell, so that a program need not wake one that is awake.
     pub asleep: AtomicU32,
