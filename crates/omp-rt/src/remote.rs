@@ -516,23 +516,33 @@ pub fn give(number: u64, lo: usize, hi: usize, word: usize) {
     }
 }
 
-/// Rank 0: waits for what `rank` gave, has it at the same addresses, and returns its word.
-pub fn collect(number: u64, rank: usize) -> usize {
-    let (mut part, mut at, mut gift) = (0, 0, None);
-    loop {
-        let which = [named(number) + part, size() as u64 - 1, rank as u64 - 1, 0, 0, 0];
-        let answer = agent::ask(Kind::Collect, which, &[]);
-        let Some((head, piece)) = answer.data.split_first_chunk::<GIFT>() else {
-            sys::fail(format_args!("rank {rank} gave {} bytes to a reduction", answer.data.len()))
-        };
-        let number = |at: usize| usize::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default());
-        let (word, lo, hi) = *gift.get_or_insert((number(0), number(8), number(16)));
-        // SAFETY: a stack of another rank's
-        unsafe { place_on_stack(rank, lo + at, piece) };
-        at += piece.len();
-        part += 1;
-        if lo + at >= hi || piece.is_empty() {
-            return word;
+/// Rank 0: waits for what all others gave, has it at the same addresses, and returns their words, in order of ranks. What a rank gives in several parts is as long as
+/// its first part says.
+pub fn collect(number: u64) -> Vec<usize> {
+    let mut words = Vec::new();
+    // ranks that give more: where the rest is to be
+    let mut more: Vec<(usize, usize, usize)> = (1..size()).map(|rank| (rank, 0, 0)).collect();
+    for part in 0.. {
+        let count = more.len() as u64;
+        for (which, (rank, at, end)) in more.iter_mut().enumerate() {
+            let which = [named(number) + part, count, which as u64, 0, 0, 0];
+            let answer = agent::ask(Kind::Collect, which, &[]);
+            let Some((head, piece)) = answer.data.split_first_chunk::<GIFT>() else {
+                sys::fail(format_args!("rank {rank} gave {} bytes to a reduction", answer.data.len()))
+            };
+            let [word, lo, hi] = [0, 1, 2].map(|at| usize::from_ne_bytes(head.as_chunks().0[at]));
+            if part == 0 {
+                words.push(word);
+                (*at, *end) = (lo, hi);
+            }
+            // SAFETY: a stack of another rank's
+            unsafe { place_on_stack(*rank, *at, piece) };
+            *at += piece.len();
+        }
+        more.retain(|(_, at, end)| at < end);
+        if more.is_empty() {
+            break;
         }
     }
+    words
 }

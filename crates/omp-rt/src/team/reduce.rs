@@ -44,7 +44,8 @@ pub unsafe fn fold(data: *mut c_void, function: Fold, floor: usize) -> bool {
         } else if team.ranks() > 1 {
             for rank in 1..team.ranks() {
                 stack(slot(rank, 0, team.ranks()));
-                let other = remote::collect(number, rank);
+            }
+            for other in remote::collect(number) {
                 if other & 1 == 1 {
                     remote::flush();
                 }
