@@ -317,13 +317,15 @@ fn conflicting(conflict: &Conflict, found: &str) -> ! {
 }
 
 /// What this rank knows of the log. Held while publishing and applying: one rank's entries are in order.
-static LOG: Mutex<Log> = Mutex::new(Log { applied: 0, own: VecDeque::new() });
+static LOG: Mutex<Log> = Mutex::new(Log { applied: 0, own: VecDeque::new(), part: Vec::new() });
 
 struct Log {
     /// Up to where this rank has applied it.
     applied: u64,
     /// Positions and contents of this rank's own entries beyond: who published before them, and is applied behind them, knew as little of them as this rank of it.
     own: VecDeque<(u64, Vec<u8>)>,
+    /// Room to encode an entry.
+    part: Vec<u8>,
 }
 
 fn log() -> MutexGuard<'static, Log> {
@@ -381,7 +383,8 @@ fn apply(log: &mut Log, result: [u64; 4], mut entries: &[u8]) {
 /// Tells others what this rank changed since it last did.
 fn publish(log: &mut Log) {
     // an entry is delivered behind eight bytes of its own
-    let mut part = vec![0; SLOT_DATA - 8];
+    let mut part = core::mem::take(&mut log.part);
+    part.resize(SLOT_DATA - 8, 0);
     trap::without_copies(track::collect);
     let mut parts = Vec::new();
     loop {
@@ -404,6 +407,7 @@ fn publish(log: &mut Log) {
             break;
         }
     }
+    log.part = part;
 }
 
 /// Waits for token `token`; after it this rank sees what former holders published. `turn`: wait until the token's turn is this one (`ordered`; turns begin at 0).

@@ -145,7 +145,6 @@ pub fn fork(region: &Region<'_>, sp: usize) {
     }
     if region.team >= remote::size() && remote::size() > 1 {
         locks::begin();
-        output::flush();
         remote::begin(region, sp);
     }
     run(region);

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sync;
 use super::{Frame, Team, here};
-use crate::{icv, output, remote, sys};
+use crate::{icv, remote, sys};
 
 /// Constructs that may be under way in a team at once; who is ahead by more waits.
 pub const RING: usize = 16;
@@ -325,7 +325,6 @@ fn wait_turn(team: &Team, work: &mut Loop) {
 fn pass_turn(team: &Team, work: &mut Loop, turn: u64) {
     work.held = false;
     if team.ranks() > 1 {
-        output::flush();
         let turn = if turn == work.plan.total { 0 } else { turn };
         return remote::unlock(token(team, work.number), Some(turn));
     }
