@@ -84,7 +84,8 @@ pub fn inside(first: usize) {
     let own = streams.iter().flat_map(|stream| stream.own);
     track::set_own(own.filter(|(from, to)| from < to).collect());
     REGION.fetch_add(1, Ordering::Relaxed);
-    PASSED.store(point(0), Ordering::Release);
+    PASSED.store(numbered(0), Ordering::Release);
+    SETTLED.fetch_add(1, Ordering::Release);
     stats::add(Count::Regions, 1);
     *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
     INSIDE.store(true, Ordering::Relaxed);
@@ -123,26 +124,82 @@ pub fn exchange(place: u64) {
     }
 }
 
-/// How far thread 0 has come: the region, and constructs of it that are over for it.
+/// How far thread 0 has come: the region, and `single`s of it that are over for it.
 static PASSED: AtomicU64 = AtomicU64::new(0);
+/// Whether it waits for what other threads have.
+static WAITS: AtomicBool = AtomicBool::new(false);
+/// How often this rank's memory was made equal to all others'.
+static SETTLED: AtomicU64 = AtomicU64::new(0);
 
-/// Rank 0's thread 0 has `constructs` of the region behind it. A program may rely on it that what thread 0 stored in a `single` that nobody waits for is there when others,
+/// Rank 0's thread 0 has `singles` of the region behind it. A program may rely on it that what thread 0 stored in a `single` that nobody waits for is there when others,
 /// behind it and after some work, update the same by atomic operations: with one memory that is so, as it has long happened.
-pub fn passed(constructs: u64) {
-    PASSED.store(point(constructs), Ordering::Release);
+pub fn passed(singles: u64) {
+    PASSED.store(numbered(singles), Ordering::Release);
 }
 
-/// The point where a thread of another rank is, of which rank 0's thread 0 must not be short.
-pub fn point(constructs: u64) -> u64 {
-    (REGION.load(Ordering::Relaxed) << 32) + constructs
+fn numbered(singles: u64) -> u64 {
+    (REGION.load(Ordering::Relaxed) << 32) + singles
 }
 
-/// Rank 0's server thread: waits for thread 0 to come there.
-pub fn wait_for(point: u64) {
-    let mut rounds = 0_u32;
-    while PASSED.load(Ordering::Acquire) < point {
-        rounds += 1;
-        sys::pause(if rounds < 100 { 0 } else { 50 });
+/// Waits by `wait` for what other threads have: a token, a lock, their part of a reduction.
+pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    let first = rank() == 0 && team::thread().local.get() == 0 && team::here().spread();
+    if first {
+        WAITS.store(true, Ordering::Relaxed);
+    }
+    let got = wait();
+    if first {
+        WAITS.store(false, Ordering::Relaxed);
+    }
+    got
+}
+
+/// Where a thread of another rank is that has rank 0's memory changed, of which rank 0 must not be short.
+pub struct Point {
+    /// As [`PASSED`].
+    singles: u64,
+    /// As [`SETTLED`].
+    settled: u64,
+    /// Whether the thread has a token.
+    holds: bool,
+}
+
+impl Point {
+    /// The calling thread's.
+    pub fn here() -> Self {
+        Self { singles: numbered(team::singles()), holds: team::thread().tokens.get() > 0, ..Self::any() }
+    }
+
+    /// Wherever thread 0 is.
+    pub fn any() -> Self {
+        Self { singles: 0, settled: SETTLED.load(Ordering::Relaxed), holds: false }
+    }
+
+    pub fn to_bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (to, word) in
+            bytes.as_chunks_mut().0.iter_mut().zip([self.singles, self.settled, self.holds.into()])
+        {
+            *to = word.to_ne_bytes();
+        }
+        bytes
+    }
+
+    /// The reverse, and what follows.
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (words, rest) = bytes.split_first_chunk::<24>()?;
+        let [singles, settled, holds] = [0, 1, 2].map(|at| u64::from_ne_bytes(words.as_chunks().0[at]));
+        Some((Self { singles, settled, holds: holds != 0 }, rest))
+    }
+
+    /// Rank 0's server thread: whether rank 0 has come there. If thread 0 waits, it may be for what the asking thread has; then that goes first, which nothing
+    /// in the program forbids.
+    pub fn is_come(&self) -> bool {
+        // what others told is being applied: that waits for nobody
+        while SETTLED.load(Ordering::Acquire) < self.settled {
+            sys::pause(0);
+        }
+        PASSED.load(Ordering::Acquire) >= self.singles || self.holds && WAITS.load(Ordering::Relaxed)
     }
 }
 
@@ -209,6 +266,7 @@ pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMu
     if rank > 0 && INSIDE.load(Ordering::Relaxed) {
         // SAFETY: all threads of the team wait, or there are none
         unsafe { track::forget_own() };
+        trap::tell();
     }
     loop {
         let mut clock = Clock::start();
@@ -274,6 +332,7 @@ pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMu
             conflicting(&conflict, "at a barrier, or the end of a region");
         }
         clock.lap(Count::Applying);
+        SETTLED.fetch_add(1, Ordering::Release);
         break;
     }
 }
@@ -351,7 +410,14 @@ fn catch_up(log: &mut Log) {
 }
 
 /// Entries of others, beginning behind what is applied; this rank's own stand between them.
-fn apply(log: &mut Log, result: [u64; 4], mut entries: &[u8]) {
+fn apply(log: &mut Log, result: [u64; 4], entries: &[u8]) {
+    let kept;
+    let mut entries = entries;
+    if !entries.is_empty() && trap::is_to_tell() {
+        kept = entries.to_vec();
+        trap::tell();
+        entries = &kept;
+    }
     let mut before = 0;
     let mut position = log.applied;
     while let Some((head, rest)) = entries.split_first_chunk::<8>() {
@@ -382,6 +448,7 @@ fn apply(log: &mut Log, result: [u64; 4], mut entries: &[u8]) {
 
 /// Tells others what this rank changed since it last did.
 fn publish(log: &mut Log) {
+    trap::tell();
     // an entry is delivered behind eight bytes of its own
     let mut part = core::mem::take(&mut log.part);
     part.resize(SLOT_DATA - 8, 0);
@@ -427,7 +494,9 @@ pub fn try_lock(token: u64) -> bool {
 
 fn take_token(token: u64, mode: u64, turn: u64) -> bool {
     let mut clock = Clock::start();
-    let got = wait_for_token(token, mode, turn);
+    let got = waiting(|| wait_for_token(token, mode, turn));
+    let tokens = &team::thread().tokens;
+    tokens.set(tokens.get() + usize::from(got));
     stats::add(Count::Tokens, 1);
     clock.lap(Count::TokenTime);
     got
@@ -456,6 +525,8 @@ pub fn unlock(token: u64, turn: Option<u64>) {
     if size() > 1 {
         output::flush();
         publish(&mut log());
+        let tokens = &team::thread().tokens;
+        tokens.set(tokens.get().saturating_sub(1));
         agent::ask(Kind::Unlock, [token, turn.unwrap_or(u64::MAX), 0, 0, 0, 0], &[]);
     }
 }

@@ -59,8 +59,14 @@ pub fn begin() {
 
 /// Waits for the lock at `key`.
 pub fn lock(key: u64) {
-    find(key).mutex.lock();
+    wait(&find(key).mutex);
     granted(key);
+}
+
+fn wait(mutex: &Mutex) {
+    if !mutex.try_lock() {
+        remote::waiting(|| mutex.lock());
+    }
 }
 
 fn granted(key: u64) {
@@ -108,7 +114,7 @@ fn caller() -> u64 {
 pub fn lock_nested(key: u64) -> usize {
     let lock = find(key);
     if lock.owner.load(Acquire) != caller() {
-        lock.mutex.lock();
+        wait(&lock.mutex);
         granted(key);
         lock.owner.store(caller(), Release);
     }
