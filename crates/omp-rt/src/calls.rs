@@ -19,6 +19,13 @@ const REMOTE_CALL: u32 = 2;
 pub const REMOTE_RECORDS: u32 = 3;
 /// Closing a stream.
 pub const REMOTE_CLOSE: u32 = 4;
+/// Its answer if that cannot be done now, as the thread waits for nobody: others may be what it would wait for. To be asked again.
+pub const NOT_YET: &[u8] = &[0];
+
+/// Before that, the more tries there were the longer; at most so many microseconds.
+pub fn pause(tries: u32, most: u32) {
+    sys::pause(tries.saturating_mul(10).min(most));
+}
 
 /// What a parameter of a system call points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,7 +353,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
     let question = data[..bytes].to_vec();
     let kind = question.first_chunk::<4>().map(|kind| u32::from_ne_bytes(*kind));
     let answer = match kind {
-        Some(REMOTE_ATOMIC) => trap::serve(question.get(8..).unwrap_or_default()).map(|done| done.to_vec()),
+        Some(REMOTE_ATOMIC) => trap::serve(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CALL) => carry_out(&question),
         Some(REMOTE_RECORDS) => serial::serve(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
@@ -363,6 +370,9 @@ fn carry_out(question: &[u8]) -> Option<Vec<u8>> {
     let number = word(8) as i64;
     let mut args = [word(16), word(24), word(32), word(40), word(48), word(56)];
     let parameters = parameters(number, &args)?;
+    if number == libc::SYS_read && !is_ready(args[0]) {
+        return Some(NOT_YET.to_vec());
+    }
     let asked = args;
     let mut room: Vec<Vec<u8>> = Vec::new();
     for (at, parameter) in parameters.iter().enumerate() {
@@ -404,6 +414,18 @@ fn carry_out(question: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
+/// Whether a read does not wait: there is something, or nothing ever will be, or it is not to wait.
+fn is_ready(descriptor: usize) -> bool {
+    let mut what = libc::pollfd { fd: descriptor as i32, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one descriptor to be looked at, if it is one
+    unsafe {
+        sys::raw(libc::SYS_poll, &raw mut what as usize, 1, 0, 0, 0, 0) != 0
+            || sys::raw(libc::SYS_fcntl, descriptor, libc::F_GETFL as usize, 0, 0, 0, 0)
+                & libc::O_NONBLOCK as isize
+                != 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -436,6 +458,29 @@ mod tests {
         assert_eq!((result, stat.len()), (0, STAT));
         assert_eq!(ask(libc::SYS_unlink, [1, 0, 0, 0, 0, 0], &name).0, 0);
         assert_eq!(ask(libc::SYS_unlink, [1, 0, 0, 0, 0, 0], &name).0, -libc::ENOENT as isize);
+    }
+
+    #[test]
+    fn nobody_waits_for_input() {
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        let mut question = vec![0; SLOT_DATA];
+        let mut read = || {
+            question[..4].copy_from_slice(&REMOTE_CALL.to_ne_bytes());
+            for (at, word) in [libc::SYS_read as usize, ends[0] as usize, 1, 10].into_iter().enumerate() {
+                question[8 + at * 8..16 + at * 8].copy_from_slice(&word.to_ne_bytes());
+            }
+            let answered = serve(&mut question, 64);
+            question[..answered].to_vec()
+        };
+        assert_eq!(read(), NOT_YET);
+        // SAFETY: two bytes
+        assert_eq!(unsafe { libc::write(ends[1], b"ab".as_ptr().cast(), 2) }, 2);
+        assert_eq!(read(), [&2_u64.to_ne_bytes()[..], b"ab"].concat());
+        // SAFETY: a descriptor of our own
+        unsafe { libc::close(ends[1]) };
+        assert_eq!(read(), 0_u64.to_ne_bytes());
     }
 
     #[test]

@@ -85,7 +85,8 @@ pub fn inside(first: usize) {
     let own = streams.iter().flat_map(|stream| stream.own);
     track::set_own(own.filter(|(from, to)| from < to).collect());
     REGION.fetch_add(1, Ordering::Relaxed);
-    PASSED.store(point(0), Ordering::Release);
+    PASSED.store(numbered(0), Ordering::Release);
+    SETTLED.fetch_add(1, Ordering::Release);
     stats::add(Count::Regions, 1);
     *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
     INSIDE.store(true, Ordering::Relaxed);
@@ -129,26 +130,82 @@ pub fn exchange(place: u64) {
     }
 }
 
-/// How far thread 0 has come: the region, and constructs of it that are over for it.
+/// How far thread 0 has come: the region, and `single`s of it that are over for it.
 static PASSED: AtomicU64 = AtomicU64::new(0);
+/// Whether it waits for what other threads have.
+static WAITS: AtomicBool = AtomicBool::new(false);
+/// How often this rank's memory was made equal to all others'.
+static SETTLED: AtomicU64 = AtomicU64::new(0);
 
-/// Rank 0's thread 0 has `constructs` of the region behind it. A program may rely on it that what thread 0 stored in a `single` that nobody waits for is there when others,
+/// Rank 0's thread 0 has `singles` of the region behind it. A program may rely on it that what thread 0 stored in a `single` that nobody waits for is there when others,
 /// behind it and after some work, update the same by atomic operations: with one memory that is so, as it has long happened.
-pub fn passed(constructs: u64) {
-    PASSED.store(point(constructs), Ordering::Release);
+pub fn passed(singles: u64) {
+    PASSED.store(numbered(singles), Ordering::Release);
 }
 
-/// The point where a thread of another rank is, of which rank 0's thread 0 must not be short.
-pub fn point(constructs: u64) -> u64 {
-    (REGION.load(Ordering::Relaxed) << 32) + constructs
+fn numbered(singles: u64) -> u64 {
+    (REGION.load(Ordering::Relaxed) << 32) + singles
 }
 
-/// Rank 0's server thread: waits for thread 0 to come there.
-pub fn wait_for(point: u64) {
-    let mut rounds = 0_u32;
-    while PASSED.load(Ordering::Acquire) < point {
-        rounds += 1;
-        sys::pause(if rounds < 100 { 0 } else { 50 });
+/// Waits by `wait` for what other threads have: a token, a lock, their part of a reduction.
+pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    let first = rank() == 0 && team::thread().local.get() == 0 && team::here().spread();
+    if first {
+        WAITS.store(true, Ordering::Relaxed);
+    }
+    let got = wait();
+    if first {
+        WAITS.store(false, Ordering::Relaxed);
+    }
+    got
+}
+
+/// Where a thread of another rank is that has rank 0's memory changed, of which rank 0 must not be short.
+pub struct Point {
+    /// As [`PASSED`].
+    singles: u64,
+    /// As [`SETTLED`].
+    settled: u64,
+    /// Whether the thread has a token.
+    holds: bool,
+}
+
+impl Point {
+    /// The calling thread's.
+    pub fn here() -> Self {
+        Self { singles: numbered(team::singles()), holds: team::thread().tokens.get() > 0, ..Self::any() }
+    }
+
+    /// Wherever thread 0 is.
+    pub fn any() -> Self {
+        Self { singles: 0, settled: SETTLED.load(Ordering::Relaxed), holds: false }
+    }
+
+    pub fn to_bytes(&self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (to, word) in
+            bytes.as_chunks_mut().0.iter_mut().zip([self.singles, self.settled, self.holds.into()])
+        {
+            *to = word.to_ne_bytes();
+        }
+        bytes
+    }
+
+    /// The reverse, and what follows.
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (words, rest) = bytes.split_first_chunk::<24>()?;
+        let [singles, settled, holds] = [0, 1, 2].map(|at| u64::from_ne_bytes(words.as_chunks().0[at]));
+        Some((Self { singles, settled, holds: holds != 0 }, rest))
+    }
+
+    /// Rank 0's server thread: whether rank 0 has come there. If thread 0 waits, it may be for what the asking thread has; then that goes first, which nothing
+    /// in the program forbids.
+    pub fn is_come(&self) -> bool {
+        // what others told is being applied: that waits for nobody
+        while SETTLED.load(Ordering::Acquire) < self.settled {
+            sys::pause(0);
+        }
+        PASSED.load(Ordering::Acquire) >= self.singles || self.holds && WAITS.load(Ordering::Relaxed)
     }
 }
 
@@ -216,6 +273,7 @@ pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMu
     if rank > 0 && INSIDE.load(Ordering::Relaxed) {
         // SAFETY: all threads of the team wait, or there are none
         unsafe { track::forget_own() };
+        trap::tell();
     }
     loop {
         let mut clock = Clock::start();
@@ -281,6 +339,7 @@ pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMu
             conflicting(&conflict, "at a barrier, or the end of a region");
         }
         clock.lap(Count::Applying);
+        SETTLED.fetch_add(1, Ordering::Release);
         break;
     }
 }
@@ -324,13 +383,15 @@ fn conflicting(conflict: &Conflict, found: &str) -> ! {
 }
 
 /// What this rank knows of the log. Held while publishing and applying: one rank's entries are in order.
-static LOG: Mutex<Log> = Mutex::new(Log { applied: 0, own: VecDeque::new() });
+static LOG: Mutex<Log> = Mutex::new(Log { applied: 0, own: VecDeque::new(), part: Vec::new() });
 
 struct Log {
     /// Up to where this rank has applied it.
     applied: u64,
     /// Positions and contents of this rank's own entries beyond: who published before them, and is applied behind them, knew as little of them as this rank of it.
     own: VecDeque<(u64, Vec<u8>)>,
+    /// Room to encode an entry.
+    part: Vec<u8>,
 }
 
 fn log() -> MutexGuard<'static, Log> {
@@ -356,7 +417,14 @@ fn catch_up(log: &mut Log) {
 }
 
 /// Entries of others, beginning behind what is applied; this rank's own stand between them.
-fn apply(log: &mut Log, result: [u64; 4], mut entries: &[u8]) {
+fn apply(log: &mut Log, result: [u64; 4], entries: &[u8]) {
+    let kept;
+    let mut entries = entries;
+    if !entries.is_empty() && trap::is_to_tell() {
+        kept = entries.to_vec();
+        trap::tell();
+        entries = &kept;
+    }
     let mut before = 0;
     let mut position = log.applied;
     while let Some((head, rest)) = entries.split_first_chunk::<8>() {
@@ -387,8 +455,10 @@ fn apply(log: &mut Log, result: [u64; 4], mut entries: &[u8]) {
 
 /// Tells others what this rank changed since it last did.
 fn publish(log: &mut Log) {
+    trap::tell();
     // an entry is delivered behind eight bytes of its own
-    let mut part = vec![0; SLOT_DATA - 8];
+    let mut part = core::mem::take(&mut log.part);
+    part.resize(SLOT_DATA - 8, 0);
     trap::without_copies(track::collect);
     let mut parts = Vec::new();
     loop {
@@ -411,6 +481,7 @@ fn publish(log: &mut Log) {
             break;
         }
     }
+    log.part = part;
 }
 
 /// Waits for token `token`; after it this rank sees what former holders published. `turn`: wait until the token's turn is this one (`ordered`; turns begin at 0).
@@ -430,7 +501,9 @@ pub fn try_lock(token: u64) -> bool {
 
 fn take_token(token: u64, mode: u64, turn: u64) -> bool {
     let mut clock = Clock::start();
-    let got = wait_for_token(token, mode, turn);
+    let got = waiting(|| wait_for_token(token, mode, turn));
+    let tokens = &team::thread().tokens;
+    tokens.set(tokens.get() + usize::from(got));
     stats::add(Count::Tokens, 1);
     clock.lap(Count::TokenTime);
     got
@@ -459,6 +532,8 @@ pub fn unlock(token: u64, turn: Option<u64>) {
     if size() > 1 {
         output::flush();
         publish(&mut log());
+        let tokens = &team::thread().tokens;
+        tokens.set(tokens.get().saturating_sub(1));
         agent::ask(Kind::Unlock, [token, turn.unwrap_or(u64::MAX), 0, 0, 0, 0], &[]);
     }
 }
@@ -523,23 +598,33 @@ pub fn give(number: u64, lo: usize, hi: usize, word: usize) {
     }
 }
 
-/// Rank 0: waits for what `rank` gave, has it at the same addresses, and returns its word.
-pub fn collect(number: u64, rank: usize) -> usize {
-    let (mut part, mut at, mut gift) = (0, 0, None);
-    loop {
-        let which = [named(number) + part, size() as u64 - 1, rank as u64 - 1, 0, 0, 0];
-        let answer = agent::ask(Kind::Collect, which, &[]);
-        let Some((head, piece)) = answer.data.split_first_chunk::<GIFT>() else {
-            sys::fail(format_args!("rank {rank} gave {} bytes to a reduction", answer.data.len()))
-        };
-        let number = |at: usize| usize::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default());
-        let (word, lo, hi) = *gift.get_or_insert((number(0), number(8), number(16)));
-        // SAFETY: a stack of another rank's
-        unsafe { place_on_stack(rank, lo + at, piece) };
-        at += piece.len();
-        part += 1;
-        if lo + at >= hi || piece.is_empty() {
-            return word;
+/// Rank 0: waits for what all others gave, has it at the same addresses, and returns their words, in order of ranks. What a rank gives in several parts is as long as
+/// its first part says.
+pub fn collect(number: u64) -> Vec<usize> {
+    let mut words = Vec::new();
+    // ranks that give more: where the rest is to be
+    let mut more: Vec<(usize, usize, usize)> = (1..size()).map(|rank| (rank, 0, 0)).collect();
+    for part in 0.. {
+        let count = more.len() as u64;
+        for (which, (rank, at, end)) in more.iter_mut().enumerate() {
+            let which = [named(number) + part, count, which as u64, 0, 0, 0];
+            let answer = agent::ask(Kind::Collect, which, &[]);
+            let Some((head, piece)) = answer.data.split_first_chunk::<GIFT>() else {
+                sys::fail(format_args!("rank {rank} gave {} bytes to a reduction", answer.data.len()))
+            };
+            let [word, lo, hi] = [0, 1, 2].map(|at| usize::from_ne_bytes(head.as_chunks().0[at]));
+            if part == 0 {
+                words.push(word);
+                (*at, *end) = (lo, hi);
+            }
+            // SAFETY: a stack of another rank's
+            unsafe { place_on_stack(*rank, *at, piece) };
+            *at += piece.len();
+        }
+        more.retain(|(_, at, end)| at < end);
+        if more.is_empty() {
+            break;
         }
     }
+    words
 }

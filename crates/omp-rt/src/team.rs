@@ -30,7 +30,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 
 use polyrail_omp::layout::slot;
 
-pub use self::frame::{Frame, enter, global, here, leave, may_fork, scratch, thread, unscratch};
+pub use self::frame::{
+    Frame, enter, global, here, innermost, leave, may_fork, scratch, singles, thread, unscratch,
+};
 pub use self::pool::{lead, reserve as reserve_stack, stack, watch_forks};
 use self::sync::Gate;
 use self::work::Plan;
@@ -145,7 +147,6 @@ pub fn fork(region: &Region<'_>, sp: usize) {
     }
     if region.team >= remote::size() && remote::size() > 1 {
         locks::begin();
-        output::flush();
         remote::begin(region, sp);
     }
     run(region);

@@ -2,30 +2,32 @@
 //! are. On ranks above 0 each is replaced by a breakpoint, and carried out by rank 0's server thread on rank 0's memory.
 //!
 //! Between two synchronisations, what such an operation leaves in this rank's memory is a mere copy: before this rank's changes are looked for, it is replaced
-//! by what all agreed upon last ([`without_copies`]), so that rank 0 alone tells the outcome.
+//! by what all agreed upon last ([`without_copies`]), so that rank 0 alone tells the outcome. What this rank has stored over it meanwhile (`atomic write` is a plain
+//! store) rank 0 gets, too, if it still has what was copied ([`tell`]).
 
 mod code;
+mod copies;
 mod operation;
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 use polyrail_omp::area::{Count, Kind};
 
 use self::code::{Operand, Site};
-use self::operation::{Done, Operation, Width};
-use crate::calls::REMOTE_ATOMIC;
+use self::copies::{Copies, Value};
+use self::operation::{Done, Operation, Own, Width};
+use crate::calls::{self, NOT_YET, REMOTE_ATOMIC};
 use crate::stats::{self, Clock};
 use crate::{agent, modules, remote, serial, signals, sys, team, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
 static SITES: AtomicPtr<Vec<Site>> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Shared places that this rank has a mere copy of, and their widths in bytes.
-static COPIES: Mutex<BTreeSet<(usize, usize)>> = Mutex::new(BTreeSet::new());
+/// Held across a question only if it is answered at once.
+static COPIES: Mutex<Copies> = Mutex::new(Copies::new());
 
-fn copies() -> std::sync::MutexGuard<'static, BTreeSet<(usize, usize)>> {
+fn copies() -> MutexGuard<'static, Copies> {
     COPIES.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
@@ -65,7 +67,10 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
     };
     registers[libc::REG_RIP as usize] = (address + site.length) as i64;
     if site.fence {
-        remote::flush();
+        // threads of the program's own are none of a team's
+        if team::innermost().spread() {
+            remote::flush();
+        }
         return;
     }
     let place = site.place(registers);
@@ -93,80 +98,133 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
     operation.results(&done, site, registers);
 }
 
+/// Longest pause between two questions, in microseconds.
+const PAUSE: u32 = 1000;
+
 /// Has rank 0 do it.
 fn carry_out(operation: &Operation, place: usize) -> Done {
     let bytes = operation.width.bytes();
-    let mut held = copies();
-    let own = if held.insert((place, bytes)) { stored(place, bytes) } else { None };
-    // what this rank stored before must be at rank 0 before anything else is done to it for this rank
-    let held = own.is_some().then_some(held);
     let mut clock = Clock::start();
-    let point = remote::point(team::here().constructs.get());
-    let head = [u64::from(REMOTE_ATOMIC).to_ne_bytes(), point.to_ne_bytes()].concat();
-    let answer = agent::ask(Kind::Serve, [0; 6], &[&head, &operation.to_bytes(place, own)]);
+    let when = remote::Point::here();
+    let mut tries = 0;
+    let (done, now, held) = loop {
+        let held = copies();
+        let (known, now) = (known(&held, place, bytes), load(place, bytes));
+        let own = (known != now).then_some([known, now]);
+        // what this rank stored before must be at rank 0 before anything else is done to it for this rank
+        let held = own.is_some().then_some(held);
+        if let Some(done) = ask(&when, operation, place, own) {
+            break (done, now, held);
+        }
+        drop(held);
+        calls::pause(tries, PAUSE);
+        tries += 1;
+    };
     stats::add(Count::Atomics, 1);
     clock.lap(Count::AtomicTime);
-    let Some(done) = Done::from_bytes(answer.data) else {
+    let mut held = held.unwrap_or_else(copies);
+    let after = operation.after(&done);
+    // what other threads' operations left meanwhile is a copy, too; what they stored stays, to be told
+    let copy = if load(place, bytes) == now { now } else { known(&held, place, bytes) };
+    held.learn(place, bytes, value(after));
+    // SAFETY: a shared place, where the program has such an operation
+    unsafe { Width::replace(place, bytes, pair(&copy), after) };
+    done
+}
+
+/// Asks rank 0; none if that is too early.
+fn ask(when: &remote::Point, operation: &Operation, place: usize, own: Option<Own>) -> Option<Done> {
+    let head = [u64::from(REMOTE_ATOMIC).to_ne_bytes().as_slice(), &when.to_bytes()].concat();
+    let answer = agent::ask(Kind::Serve, [0; 6], &[&head, &operation.to_bytes(place, own)]);
+    if answer.data == NOT_YET {
+        return None;
+    }
+    remote::changed_rank_0();
+    Some(Done::from_bytes(answer.data).unwrap_or_else(|| {
         sys::fail(format_args!(
             "rank {} changed {place:#x} by a plain store and by an atomic operation, and so did another rank: which comes first is not defined",
             remote::rank()
         ))
-    };
-    remote::changed_rank_0();
-    let now = operation.after(&done);
-    let mut held = held.unwrap_or_else(copies);
-    held.insert((place, bytes));
-    // SAFETY: a shared place
-    unsafe { Width::store(place, bytes, now) };
-    done
+    }))
 }
 
-/// What this rank has stored there since all agreed last, if it has.
-fn stored(place: usize, bytes: usize) -> Option<[u8; 16]> {
-    let mut own = [0; 16];
-    // SAFETY: a shared place, and its twin
-    let (now, agreed) = unsafe {
-        (
-            std::slice::from_raw_parts(place as *const u8, bytes),
-            std::slice::from_raw_parts(track::twin(place)?, bytes),
-        )
+fn load(place: usize, bytes: usize) -> Value {
+    // SAFETY: a shared place
+    value(unsafe { Width::load(place, bytes) })
+}
+
+fn value(pair: (u64, u64)) -> Value {
+    Done { before: pair }.to_bytes()
+}
+
+fn pair(value: &Value) -> (u64, u64) {
+    // SAFETY: as long as that
+    unsafe { Width::load(value.as_ptr() as usize, value.len()) }
+}
+
+/// What rank 0 has there, for all that this rank knows.
+fn known(copies: &Copies, place: usize, bytes: usize) -> Value {
+    copies.known(place, bytes, track::twin(place).map_or([0; 16], |twin| load(twin as usize, bytes)))
+}
+
+/// Copies that this rank has stored over.
+fn stored(copies: &Copies) -> Vec<(usize, usize)> {
+    let is_stored = |((place, bytes), left): ((usize, usize), Value)| {
+        (load(place, bytes) != left).then_some((place, bytes))
     };
-    own[..bytes].copy_from_slice(now);
-    (now != agreed).then_some(own)
+    copies.iter().filter_map(is_stored).collect()
+}
+
+/// Whether there is anything to [`tell`].
+pub fn is_to_tell() -> bool {
+    !stored(&copies()).is_empty()
+}
+
+/// Has rank 0 know what this rank has stored over copies. No answer of the agent's may be in use.
+pub fn tell() {
+    let mut copies = copies();
+    for (place, bytes) in stored(&copies) {
+        let (known, now) = (known(&copies, place, bytes), load(place, bytes));
+        if let (true, Some(width)) = (known != now, Width::of(bytes)) {
+            ask(&remote::Point::any(), &Operation::none(width), place, Some([known, now]));
+            copies.learn(place, bytes, now);
+        }
+    }
 }
 
 /// Rank 0's server thread: carries out what another rank asks for. No answer if that rank's own store is in conflict.
-pub fn serve(question: &[u8]) -> Option<[u8; 16]> {
-    let (point, question) = question.split_first_chunk::<8>()?;
-    remote::wait_for(u64::from_ne_bytes(*point));
+pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
+    let (when, question) = remote::Point::from_bytes(question)?;
     let (operation, place, own) = Operation::from_bytes(question)?;
+    if !when.is_come() {
+        return Some(NOT_YET.to_vec());
+    }
     if !track::is_shared(place) {
         return None;
     }
-    let bytes = operation.width.bytes();
     // SAFETY: a shared place of this process, where the program itself has such an operation
     unsafe {
-        if let Some(own) = own {
-            let twin = track::twin(place)?;
-            let before = Width::load(twin as usize, bytes);
-            if !Width::replace(place, bytes, before, Width::load(own.as_ptr() as usize, bytes)) {
-                return None;
-            }
+        if let Some([known, stored]) = own
+            && !Width::replace(place, operation.width.bytes(), pair(&known), pair(&stored))
+        {
+            return None;
         }
-        Some(operation.run(place).to_bytes())
+        Some(operation.run(place).to_bytes().to_vec())
     }
 }
 
 /// Looks for changes, or applies others': what rank 0 carried out for this rank is not this rank's change, so that copies of it are put back before. No
-/// other thread makes such a copy meanwhile.
+/// other thread makes such a copy meanwhile. What is no longer as it was copied stays, as this rank's change.
 pub fn without_copies<T>(look: impl FnOnce() -> T) -> T {
     let mut copies = copies();
-    for (place, bytes) in &*copies {
-        if let Some(twin) = track::twin(*place) {
-            // SAFETY: a shared place and its twin
-            unsafe { (*place as *mut u8).copy_from_nonoverlapping(twin, *bytes) };
+    let all: Vec<_> = copies.iter().map(|(place, _)| place).collect();
+    for (place, bytes) in all {
+        let Some(agreed) = track::twin(place).map(|twin| load(twin as usize, bytes)) else { continue };
+        let left = copies.known(place, bytes, agreed);
+        // SAFETY: a shared place, where the program has such an operation
+        if unsafe { Width::replace(place, bytes, pair(&left), pair(&agreed)) } {
+            copies.forget(place, bytes, agreed);
         }
     }
-    copies.clear();
     look()
 }

@@ -5,13 +5,16 @@ use core::slice;
 use polyrail_omp::area::{Count, Kind, SLOT_DATA};
 
 use super::Parameter::{In, Out, Text};
-use super::{REMOTE_CALL, parameters, written};
+use super::{NOT_YET, REMOTE_CALL, parameters, pause, written};
 use crate::{agent, raw, remote, stats, sys};
 
 /// Bytes of a question before what parameters point to.
 const HEAD: usize = 64;
 /// Bytes that are read or written by one question, beside names and structures.
 const ROOM: usize = SLOT_DATA - HEAD - 2 * 4096 - 256;
+
+/// Longest pause between two questions, in microseconds: people's input may take its time.
+const PAUSE: u32 = 10_000;
 
 /// A system call.
 ///
@@ -179,7 +182,15 @@ unsafe fn ask(number: i64, args: &[usize; 6]) -> isize {
     for (at, arg) in args.iter().enumerate() {
         question[16 + at * 8..24 + at * 8].copy_from_slice(&arg.to_ne_bytes());
     }
-    let answer = agent::ask(Kind::Serve, [0; 6], &[&question]);
+    let ask = |tries| {
+        let answer = agent::ask(Kind::Serve, [0; 6], &[&question]);
+        let done = answer.data != NOT_YET;
+        if !done {
+            pause(tries, PAUSE);
+        }
+        done.then_some(answer)
+    };
+    let Some(answer) = (0..).find_map(ask) else { return -libc::EIO as isize };
     stats::add(Count::Calls, 1);
     let Some((result, mut data)) = answer.data.split_first_chunk::<8>() else { return -libc::EIO as isize };
     let result = isize::from_ne_bytes(*result);

@@ -35,6 +35,8 @@ pub struct Frame {
     pub icvs: UnsafeCell<Icvs>,
     /// Loops, sections and `single`s so far: the same number on all threads for the same construct.
     pub constructs: Cell<u64>,
+    /// Of them `single`s, where several ranks have threads of the team.
+    pub singles: Cell<u64>,
     /// Thread 0 of several ranks: it is in a `single`, for all that is known.
     pub single: Cell<bool>,
     /// Reductions so far.
@@ -72,6 +74,7 @@ impl Frame {
             active: Cell::new(0),
             icvs: UnsafeCell::new(icv::NONE),
             constructs: Cell::new(0),
+            singles: Cell::new(0),
             single: Cell::new(false),
             folds: Cell::new(0),
             syncs: Cell::new(0),
@@ -128,6 +131,8 @@ pub struct Here {
     pub pushed: Cell<usize>,
     /// `num_teams` and `thread_limit` of the league that comes next.
     pub league: Cell<(usize, usize)>,
+    /// Tokens that it has.
+    pub tokens: Cell<usize>,
     /// Number among this process's threads of teams; 0 for the main thread on rank 0.
     pub local: Cell<usize>,
     /// A thread of the pool.
@@ -151,6 +156,7 @@ thread_local! {
             root: Frame::root(),
             pushed: Cell::new(0),
             league: Cell::new((0, 0)),
+            tokens: Cell::new(0),
             local: Cell::new(0),
             pooled: Cell::new(false),
             main: Cell::new(None),
@@ -171,14 +177,29 @@ pub fn thread() -> &'static Here {
 
 /// The innermost region that the calling thread is in.
 pub fn here() -> &'static Frame {
-    let thread = thread();
-    // SAFETY: who entered a frame leaves it before it is gone.
-    let frame = unsafe { thread.frame.get().as_ref() }.unwrap_or(&thread.root);
+    let frame = innermost();
     // a compiler does not say where a `single` ends; that the program comes back to the runtime says that it has
     if frame.single.replace(false) {
-        crate::remote::passed(frame.constructs.get());
+        crate::remote::passed(frame.singles.get());
     }
     frame
+}
+
+/// As [`here`], where the program has not come to the runtime by itself.
+pub fn innermost() -> &'static Frame {
+    let thread = thread();
+    // SAFETY: who entered a frame leaves it before it is gone.
+    unsafe { thread.frame.get().as_ref() }.unwrap_or(&thread.root)
+}
+
+/// `single`s that the calling thread has come to in the team of several threads that it is in.
+pub fn singles() -> u64 {
+    let mut frame = innermost();
+    // SAFETY: frames around stay longer.
+    while let (None, Some(around)) = (frame.team.get(), unsafe { frame.parent.get().as_ref() }) {
+        frame = around;
+    }
+    frame.singles.get()
 }
 
 /// Makes `frame` the innermost; gives the one before.

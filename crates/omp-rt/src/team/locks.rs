@@ -59,8 +59,14 @@ pub fn begin() {
 
 /// Waits for the lock at `key`.
 pub fn lock(key: u64) {
-    find(key).mutex.lock();
+    wait(&find(key).mutex);
     granted(key);
+}
+
+fn wait(mutex: &Mutex) {
+    if !mutex.try_lock() {
+        remote::waiting(|| mutex.lock());
+    }
 }
 
 fn granted(key: u64) {
@@ -91,7 +97,6 @@ pub fn try_lock(key: u64) -> bool {
 /// Gives the lock at `key` back.
 pub fn unlock(key: u64) {
     if here().spread() {
-        output::flush();
         remote::unlock(key, None);
     } else if here().within.get().is_none() {
         let _ = HELD.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(1));
@@ -109,7 +114,7 @@ fn caller() -> u64 {
 pub fn lock_nested(key: u64) -> usize {
     let lock = find(key);
     if lock.owner.load(Acquire) != caller() {
-        lock.mutex.lock();
+        wait(&lock.mutex);
         granted(key);
         lock.owner.store(caller(), Release);
     }

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::*;
 
 use polyrail_omp::layout::slot;
 
-use super::{barrier_then, here, local_barrier, stack, thread, work};
+use super::{Team, barrier_then, here, local_barrier, stack, thread, work};
 use crate::{alloc, remote};
 
 /// `lhs op= rhs`, for all variables of a reduction.
@@ -21,6 +21,13 @@ pub type Fold = unsafe extern "C" fn(lhs: *mut c_void, rhs: *mut c_void);
 pub unsafe fn fold(data: *mut c_void, function: Fold, floor: usize) -> bool {
     let frame = here();
     let Some(team) = frame.team.get() else { return true };
+    // SAFETY: the caller's.
+    remote::waiting(|| unsafe { fold_in(team, data, function, floor) });
+    frame.tid.get() == 0
+}
+
+unsafe fn fold_in(team: &Team, data: *mut c_void, function: Fold, floor: usize) {
+    let frame = here();
     let folds = frame.folds.get();
     frame.folds.set(folds + 1);
     let number = work::NUMBERS + folds % work::NUMBERS;
@@ -44,7 +51,8 @@ pub unsafe fn fold(data: *mut c_void, function: Fold, floor: usize) -> bool {
         } else if team.ranks() > 1 {
             for rank in 1..team.ranks() {
                 stack(slot(rank, 0, team.ranks()));
-                let other = remote::collect(number, rank);
+            }
+            for other in remote::collect(number) {
                 if other & 1 == 1 {
                     remote::flush();
                 }
@@ -54,7 +62,6 @@ pub unsafe fn fold(data: *mut c_void, function: Fold, floor: usize) -> bool {
         }
     }
     local_barrier(team, || ());
-    frame.tid.get() == 0
 }
 
 /// Has `data`, which one thread gives (null by the others), read by all: what it leads to is on that thread's stack above `floor`, or shared.

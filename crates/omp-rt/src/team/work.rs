@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sync;
 use super::{Frame, Team, here};
-use crate::{icv, output, remote, sys};
+use crate::{icv, remote, sys};
 
 /// Constructs that may be under way in a team at once; who is ahead by more waits.
 pub const RING: usize = 16;
@@ -211,9 +211,6 @@ fn go(team: &Team, number: u64) {
 pub fn construct(frame: &Frame) -> u64 {
     let number = frame.constructs.get();
     frame.constructs.set(number + 1);
-    if frame.tid.get() == 0 && frame.spread() {
-        remote::passed(number + 1);
-    }
     number
 }
 
@@ -325,7 +322,6 @@ fn wait_turn(team: &Team, work: &mut Loop) {
 fn pass_turn(team: &Team, work: &mut Loop, turn: u64) {
     work.held = false;
     if team.ranks() > 1 {
-        output::flush();
         let turn = if turn == work.plan.total { 0 } else { turn };
         return remote::unlock(token(team, work.number), Some(turn));
     }
@@ -390,14 +386,12 @@ pub fn single() -> bool {
         return true;
     };
     if team.ranks() > 1 {
-        if frame.tid.get() != 0 {
-            construct(frame);
-            return false;
-        }
+        construct(frame);
+        frame.singles.set(frame.singles.get() + 1);
         // what it stores comes before what others' atomic operations do behind the construct, even without a barrier (see `remote::passed`)
-        frame.constructs.set(frame.constructs.get() + 1);
-        frame.single.set(true);
-        return true;
+        let first = frame.tid.get() == 0;
+        frame.single.set(first);
+        return first;
     }
     let number = construct(frame);
     let first = come(team, number).next.fetch_add(1, Relaxed) == 0;

@@ -50,16 +50,6 @@ impl Width {
         }
     }
 
-    /// # Safety
-    /// `place` has room for that many bytes.
-    pub unsafe fn store(place: usize, bytes: usize, value: (u64, u64)) {
-        let mut all = [0; 16];
-        all[..8].copy_from_slice(&value.0.to_ne_bytes());
-        all[8..].copy_from_slice(&value.1.to_ne_bytes());
-        // SAFETY: the caller's
-        unsafe { (place as *mut u8).copy_from_nonoverlapping(all.as_ptr(), bytes.min(16)) };
-    }
-
     /// Compares and exchanges; whether it was `before`.
     ///
     /// # Safety
@@ -185,6 +175,9 @@ impl What {
         What::CompareExchangePair,
     ];
 }
+
+/// What was in a place, for all that the asking rank knows, and what it stored there itself.
+pub type Own = [[u8; 16]; 2];
 
 /// One instruction with its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -356,22 +349,29 @@ impl Operation {
         }
     }
 
-    /// As it travels, with the place and what the asking rank itself stored there before.
-    pub fn to_bytes(self, place: usize, own: Option<[u8; 16]>) -> Vec<u8> {
+    /// Changes nothing.
+    pub fn none(width: Width) -> Self {
+        // all zero in place of all zero is nothing, too
+        let kind = if width == Width::Sixteen { What::CompareExchangePair } else { What::Or };
+        Self { kind, width, operand: 0, expected: (0, 0), desired: (0, 0), carry: 0 }
+    }
+
+    /// As it travels, with the place, and what the asking rank itself stored there before.
+    pub fn to_bytes(self, place: usize, own: Option<Own>) -> Vec<u8> {
         let mut bytes =
             vec![self.kind as u8, self.width as u8, u8::from(own.is_some()), self.carry as u8, 0, 0, 0, 0];
         let words =
             [place as u64, self.operand, self.expected.0, self.expected.1, self.desired.0, self.desired.1];
         bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
-        bytes.extend(own.unwrap_or_default());
+        bytes.extend(own.unwrap_or_default().as_flattened());
         bytes
     }
 
     /// The reverse of [`to_bytes`](Self::to_bytes).
-    pub fn from_bytes(bytes: &[u8]) -> Option<(Operation, usize, Option<[u8; 16]>)> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Operation, usize, Option<Own>)> {
         let (head, rest) = bytes.split_first_chunk::<8>()?;
         let (words, rest) = rest.split_first_chunk::<48>()?;
-        let own: [u8; 16] = rest.try_into().ok()?;
+        let ([known, stored], []) = rest.as_chunks() else { return None };
         let word = |at: usize| u64::from_ne_bytes(words[at * 8..at * 8 + 8].try_into().unwrap_or_default());
         let kind = *What::ALL.get(usize::from(head[0]).checked_sub(1)?)?;
         let width = Width::of(head[1].into())?;
@@ -383,7 +383,7 @@ impl Operation {
             desired: (word(4), word(5)),
             carry: u64::from(head[3] & 1),
         };
-        Some((operation, word(0) as usize, (head[2] != 0).then_some(own)))
+        Some((operation, word(0) as usize, (head[2] != 0).then_some([*known, *stored])))
     }
 }
 
@@ -481,8 +481,8 @@ mod tests {
                 desired: (3, 4),
                 carry: 1,
             };
-            let bytes = operation.to_bytes(0x1234, Some([9; 16]));
-            assert_eq!(Operation::from_bytes(&bytes), Some((operation, 0x1234, Some([9; 16]))));
+            let bytes = operation.to_bytes(0x1234, Some([[9; 16], [8; 16]]));
+            assert_eq!(Operation::from_bytes(&bytes), Some((operation, 0x1234, Some([[9; 16], [8; 16]]))));
             assert_eq!(Operation::from_bytes(&bytes[1..]), None);
         }
     }
