@@ -18,7 +18,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
 use std::collections::BTreeSet;
 
-use polyrail_omp::area::setting;
+use polyrail_omp::area::{Count, setting};
 
 use crate::agent::{self, Said};
 use crate::remote::{self, Region};
@@ -225,19 +225,20 @@ fn begin(region: &Region<'_>, sp: usize) -> Vec<usize> {
     let mut words = vec![region.team, region.place];
     words.extend(region.args);
     let words = equalize(&key, &words);
-    clock.lap(polyrail_omp::area::Count::Beginning);
+    clock.lap(Count::Beginning);
     remote::inside(first);
     words
 }
 
 /// Makes all memories equal, which serial code of all ranks changed alike, or nearly so. `key` must be the same on all ranks; gives rank 0's `words`.
 fn equalize(key: &[usize; 4], words: &[usize]) -> Vec<usize> {
+    let mut clock = stats::Clock::start();
     track::collect();
     let digest = track::digest::digest();
     let mut text: Vec<u8> = key.iter().chain(words).flat_map(|word| word.to_ne_bytes()).collect();
     text.extend(digest.to_ne_bytes());
     agent::out()[..text.len()].copy_from_slice(&text);
-    let said = exchange(text.len(), 0);
+    let said = exchange(text.len(), 0, &mut clock);
     let parts = |rank: usize| {
         let (key, rest) = said.blob(rank).split_at_checked(size_of_val(key))?;
         let (words, digest) = rest.split_last_chunk::<16>()?;
@@ -260,16 +261,20 @@ fn equalize(key: &[usize; 4], words: &[usize]) -> Vec<usize> {
     drop(said);
     if equal {
         track::digest::agree();
+        clock.lap(Count::Applying);
     } else {
         repair();
     }
     words
 }
 
-fn exchange(bytes: usize, word: usize) -> Said {
-    stats::add(polyrail_omp::area::Count::Exchanges, 1);
-    stats::add(polyrail_omp::area::Count::BytesOut, bytes as u64);
+/// Says the first `bytes` of what is to go out. What `clock` has measured before was finding changes.
+fn exchange(bytes: usize, word: usize, clock: &mut stats::Clock) -> Said {
+    clock.lap(Count::Finding);
+    stats::add(Count::Exchanges, 1);
+    stats::add(Count::BytesOut, bytes as u64);
     let said = agent::exchange(remote::header(BEGIN, bytes, word, 0));
+    clock.lap(Count::Exchanging);
     remote::check(&said, BEGIN);
     said
 }
@@ -297,9 +302,10 @@ fn elsewhere(key: &[usize; 4], theirs: &[u8]) -> ! {
 fn repair() {
     let first = remote::rank() == 0;
     let mut from = 0;
+    let mut clock = stats::Clock::start();
     loop {
         let (bytes, next) = if first { track::digest::hashes(from, agent::out()) } else { (0, from) };
-        let said = exchange(bytes, next);
+        let said = exchange(bytes, next, &mut clock);
         let to = said.header(0).words[0] as usize;
         let wanted = match first {
             true => Vec::new(),
@@ -309,7 +315,7 @@ fn repair() {
         drop(said);
         let text: Vec<u8> = wanted.iter().flat_map(|at| at.to_ne_bytes()).collect();
         agent::out()[..text.len()].copy_from_slice(&text);
-        let said = exchange(text.len(), 0);
+        let said = exchange(text.len(), 0, &mut clock);
         if first {
             let wanted: BTreeSet<usize> = (1..remote::size())
                 .flat_map(|rank| said.blob(rank).as_chunks().0.iter().map(|at| usize::from_ne_bytes(*at)))
@@ -321,6 +327,7 @@ fn repair() {
         }
         from = to;
     }
+    clock.lap(Count::Finding);
     remote::synchronize(BEGIN, 0, &[], &mut |_, _| {});
 }
 
