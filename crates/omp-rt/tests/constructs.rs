@@ -231,6 +231,7 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
                     program.env.push((name.into(), value.into()));
                 }
                 Some(("only", list)) => program.only = Some(list.split(' ').map(str::to_owned).collect()),
+                Some(("serial", what)) => program.serial = what != "refused",
                 Some(("ranks", what)) => program.ranks = Some(what.into()),
                 _ => {}
             }
