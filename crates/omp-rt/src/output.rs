@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{alloc, heap, raw, remote, serial, sys, team};
+use crate::{alloc, calls, heap, sys, team};
 
 /// The function or object `name` of whichever library has it; looked for once.
 fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
@@ -162,38 +162,27 @@ pub fn first() -> usize {
 }
 
 fn is_empty_file(stream: usize) -> bool {
-    // SAFETY: all zero is one; the call fills it
+    // SAFETY: all zero is one; the call, which goes by rank 0's descriptors on every rank, fills it
     unsafe {
         let mut status: libc::stat = core::mem::zeroed();
         let args = [descriptor(stream), &raw mut status as usize, 0, 0, 0, 0];
-        let told = if serial::on() {
-            serial::call(libc::SYS_fstat, &args)
-        } else {
-            raw::call(libc::SYS_fstat, args)
-        };
-        told == 0 && status.st_mode & libc::S_IFMT == libc::S_IFREG && status.st_size == 0
+        calls::call(libc::SYS_fstat, &args) == 0
+            && status.st_mode & libc::S_IFMT == libc::S_IFREG
+            && status.st_size == 0
     }
 }
 
-/// A region ends: serial code may close its streams. Those that were closed in it were so on rank 0.
+/// A region ends: serial code may close its streams.
 pub fn unshare() {
     streams().clear();
-    if serial::on() && remote::rank() > 0 {
-        forget(|stream| descriptor(stream) == CLOSED);
-    }
 }
 
 /// Ranks above 0, before regions: what constructors opened is rank 0's, and no more in this process.
 pub fn forget_all() {
-    forget(|_| true);
-}
-
-/// Takes streams of the program from the begin of this process's list; what comes behind one that stays is linked by shared memory.
-fn forget(which: impl Fn(usize) -> bool) {
     let Some(list) = list() else { return };
-    // SAFETY: the C library's variable and streams, which nobody uses meanwhile
+    // SAFETY: the C library's variable and streams, which nobody uses meanwhile; those that were opened last come first
     unsafe {
-        while alloc::is_tracked(*list) && which(*list) {
+        while alloc::is_tracked(*list) {
             *list = field(*list, NEXT);
         }
     }
@@ -231,8 +220,6 @@ const MODE: usize = 192;
 const FUNCTIONS: usize = 216;
 /// As [`WRITE`], of wide characters.
 const WIDE_WRITE: usize = 24;
-/// The descriptor of a stream that is closed.
-const CLOSED: usize = u32::MAX as usize;
 
 /// Streams of serial code that are being written.
 fn written(first: usize) -> impl Iterator<Item = Stream> {

@@ -4,7 +4,8 @@
 //! A program's first comments may say:
 //! - `env: NAME=value` a variable to run with;
 //! - `only: gcc ...` the compilers that know the constructs;
-//! - `ranks: refused`, perhaps `with gcc`: over several ranks it must end with a reason.
+//! - `ranks: refused`, perhaps `with gcc`: over several ranks it must end with a reason;
+//! - `serial: refused`: the same, where all ranks run serial code.
 //!
 //! `CONSTRUCTS=name,name` runs these programs only.
 
@@ -208,6 +209,7 @@ struct Program {
     env: Vec<(String, String)>,
     only: Option<Vec<String>>,
     ranks: Option<String>,
+    serial: bool,
 }
 
 /// Those whose names begin with one of `wanted`, a list with commas; all if there is none.
@@ -220,7 +222,7 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
             continue;
         }
         let text = std::fs::read_to_string(&source).unwrap();
-        let mut program = Program { name, source, env: Vec::new(), only: None, ranks: None };
+        let mut program = Program { name, source, env: Vec::new(), only: None, ranks: None, serial: true };
         let comments = text.lines().map_while(|l| l.strip_prefix("//").or_else(|| l.strip_prefix('!')));
         for line in comments {
             match line.trim().split_once(": ") {
@@ -229,6 +231,7 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
                     program.env.push((name.into(), value.into()));
                 }
                 Some(("only", list)) => program.only = Some(list.split(' ').map(str::to_owned).collect()),
+                Some(("serial", what)) => program.serial = what != "refused",
                 Some(("ranks", what)) => program.ranks = Some(what.into()),
                 _ => {}
             }
@@ -359,7 +362,8 @@ fn constructs_do_what_they_do_elsewhere() {
                 let possible = |way: &&Way| way.ranks == 1 || mpiexec(way.ranks).exists();
                 for way in WAYS.iter().filter(|way| threads.is_multiple_of(way.ranks)).filter(possible) {
                     let said = run((way.command)(&path, compiler, threads), &program);
-                    let refused = way.ranks > 1 && program.is_refused(compiler);
+                    let refused = way.ranks > 1 && program.is_refused(compiler)
+                        || !program.serial && way.name.ends_with("serial code");
                     let same = if refused {
                         said.status != expected.status && said.errors.contains("polyrail omp: ")
                     } else {

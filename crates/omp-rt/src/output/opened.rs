@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicUsize;
 use libc::FILE;
 
 use super::{BUFFER, BUFFER_END, FUNCTIONS, field, find_in, functions, streams};
-use crate::{alloc, calls, heap, remote, sys, track};
+use crate::{alloc, calls, heap, remote, serial, sys, track};
 
 unsafe extern "C" {
     // the C library's own names of `fopen`, `fdopen`, `fclose`
@@ -44,14 +44,23 @@ unsafe extern "C" fn fdopen(descriptor: c_int, mode: *const c_char) -> *mut FILE
     opened(|| unsafe { _IO_fdopen(descriptor, mode) })
 }
 
-/// Whether this is a region on a rank above 0, and `stream` serial code's: rank 0's C library has it.
-fn is_rank_0s(stream: *mut FILE) -> bool {
-    remote::is_inside() && remote::rank() > 0 && alloc::is_serial(stream as usize)
+/// Whether this is a region on a rank above 0, and `stream` serial code's: rank 0's C library has it. With `--serial replicated` each rank's has.
+fn is_rank_0s(what: &str, stream: *mut FILE) -> bool {
+    if !remote::is_inside() || !alloc::is_serial(stream as usize) {
+        return false;
+    }
+    if serial::on() {
+        sys::stop(
+            what,
+            "in a parallel region, of a stream that serial code has opened: run it with --serial master",
+        );
+    }
+    remote::rank() > 0
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
-    if !is_rank_0s(stream) {
+    if !is_rank_0s("fclose", stream) {
         // SAFETY: the caller's
         return unsafe { _IO_fclose(stream) };
     }
@@ -79,6 +88,7 @@ unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
         }
     }
     let answer = calls::ask_rank_0(calls::REMOTE_CLOSE, &at.to_ne_bytes());
+    remote::changed_rank_0();
     let [result, error] = answer.as_chunks().0 else { return libc::EOF };
     let (result, error) = (c_int::from_ne_bytes(*result), c_int::from_ne_bytes(*error));
     if result != 0 {
@@ -105,9 +115,10 @@ fn reopen(
     mode: *const c_char,
     stream: *mut FILE,
 ) -> *mut FILE {
-    if is_rank_0s(stream) {
+    let text = name.to_str().unwrap_or_default();
+    if is_rank_0s(text, stream) {
         sys::stop(
-            name.to_str().unwrap_or_default(),
+            text,
             "in a parallel region, of a stream that serial code has opened: close it there, and open another",
         );
     }

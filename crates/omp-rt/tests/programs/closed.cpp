@@ -1,4 +1,5 @@
 // Streams that serial code opened, and threads use and close; files that constructors opened, and all write to.
+// serial: refused
 #include <errno.h>
 #include <fstream>
 #include <omp.h>
