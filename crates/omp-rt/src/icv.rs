@@ -94,6 +94,12 @@ pub fn limit() -> usize {
     LIMIT.load(Relaxed) as usize
 }
 
+/// No team has more threads from now on.
+pub fn lower_limit(threads: usize) {
+    own_environment();
+    LIMIT.fetch_min(threads as u32, Relaxed);
+}
+
 /// `OMP_PROC_BIND` as `omp_proc_bind_t`.
 pub fn bind() -> i32 {
     own_environment();

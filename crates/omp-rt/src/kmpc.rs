@@ -4,7 +4,7 @@
 
 mod loops;
 mod rest;
-mod sync;
+pub mod sync;
 mod tasks;
 
 use core::ffi::{c_int, c_void};

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-use polyrail_omp::area::{Count, Header, INLINE, Kind, SLOT_DATA, flag};
+use polyrail_omp::area::{Count, Header, INLINE, Kind, LOCALS, SLOT_DATA, flag};
 use polyrail_omp::layout;
 use polyrail_omp::merge::Conflict;
 
@@ -85,7 +85,7 @@ pub fn inside(first: usize) {
     let own = streams.iter().flat_map(|stream| stream.own);
     track::set_own(own.filter(|(from, to)| from < to).collect());
     REGION.fetch_add(1, Ordering::Relaxed);
-    PASSED.store(numbered(0), Ordering::Release);
+    CLAIMED.store(numbered(0), Ordering::Release);
     SETTLED.fetch_add(1, Ordering::Release);
     stats::add(Count::Regions, 1);
     *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
@@ -130,17 +130,38 @@ pub fn exchange(place: u64) {
     }
 }
 
-/// How far thread 0 has come: the region, and `single`s of it that are over for it.
-static PASSED: AtomicU64 = AtomicU64::new(0);
+/// How far rank 0 has come: the region, and `single`s of it that a thread has taken.
+static CLAIMED: AtomicU64 = AtomicU64::new(0);
+/// The one that each of its threads has taken and that is not known to be over; 0: none.
+static OPEN: [AtomicU64; LOCALS] = [const { AtomicU64::new(0) }; LOCALS];
 /// Whether it waits for what other threads have.
 static WAITS: AtomicBool = AtomicBool::new(false);
 /// How often this rank's memory was made equal to all others'.
 static SETTLED: AtomicU64 = AtomicU64::new(0);
 
-/// Rank 0's thread 0 has `singles` of the region behind it. A program may rely on it that what thread 0 stored in a `single` that nobody waits for is there when others,
-/// behind it and after some work, update the same by atomic operations: with one memory that is so, as it has long happened.
-pub fn passed(singles: u64) {
-    PASSED.store(numbered(singles), Ordering::Release);
+/// Rank 0: whether the calling thread is the first to come to the region's `single` of this number, and so does it, as where there is one memory. A program may rely on
+/// it that what was stored in a `single` that nobody waits for is there when others, behind it and after some work, update the same by atomic operations: with one
+/// memory that is so, as it has long happened.
+pub fn comes_first(single: u64) -> bool {
+    let open = &OPEN[team::thread().local.get()];
+    // before it is taken, so that nobody sees it taken and not open
+    open.store(numbered(single), Ordering::SeqCst);
+    let first = CLAIMED.fetch_max(numbered(single), Ordering::SeqCst) < numbered(single);
+    if !first {
+        passed();
+    }
+    first
+}
+
+/// What the calling thread has taken is over.
+pub fn passed() {
+    OPEN[team::thread().local.get()].store(0, Ordering::Release);
+}
+
+/// Whether rank 0 has all `single`s up to this one behind it.
+fn are_over(single: u64) -> bool {
+    CLAIMED.load(Ordering::SeqCst) >= single
+        && OPEN.iter().map(|open| open.load(Ordering::SeqCst)).all(|open| open == 0 || open > single)
 }
 
 fn numbered(singles: u64) -> u64 {
@@ -162,7 +183,7 @@ pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
 
 /// Where a thread of another rank is that has rank 0's memory changed, of which rank 0 must not be short.
 pub struct Point {
-    /// As [`PASSED`].
+    /// As [`CLAIMED`].
     singles: u64,
     /// As [`SETTLED`].
     settled: u64,
@@ -205,7 +226,7 @@ impl Point {
         while SETTLED.load(Ordering::Acquire) < self.settled {
             sys::pause(0);
         }
-        PASSED.load(Ordering::Acquire) >= self.singles || self.holds && WAITS.load(Ordering::Relaxed)
+        are_over(self.singles) || self.holds && WAITS.load(Ordering::Relaxed)
     }
 }
 

@@ -115,10 +115,9 @@ pub fn choose() {
     match modules::shared().find_map(|module| MASTER.into_iter().find(|name| module.names(name))) {
         None => ON.store(true, Relaxed),
         Some(name) if remote::rank() == 0 => {
-            let line = format!(
-                "polyrail omp: serial code runs on rank 0 alone (--serial master), as the program uses {name}\n"
-            );
-            sys::write(2, line.as_bytes());
+            sys::say(&format!(
+                "serial code runs on rank 0 alone (--serial master), as the program uses {name}"
+            ));
         }
         Some(_) => {}
     }

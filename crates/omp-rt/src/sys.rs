@@ -77,6 +77,11 @@ pub fn pause(microseconds: u32) {
     };
 }
 
+/// Tells people.
+pub fn say(text: &str) {
+    write(2, format!("polyrail omp: {text}\n").as_bytes());
+}
+
 /// Ends the whole run with a reason for people. The agent prints it; without an agent this does.
 pub fn fail(reason: std::fmt::Arguments<'_>) -> ! {
     let text = reason.to_string();

@@ -19,7 +19,7 @@ use self::copies::{Copies, Value};
 use self::operation::{Done, Operation, Own, Width};
 use crate::calls::{self, NOT_YET, REMOTE_ATOMIC};
 use crate::stats::{self, Clock};
-use crate::{agent, modules, remote, serial, signals, sys, team, track};
+use crate::{agent, icv, modules, remote, serial, signals, sys, team, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
 static SITES: AtomicPtr<Vec<Site>> = AtomicPtr::new(std::ptr::null_mut());
@@ -37,6 +37,15 @@ pub fn start(fences_only: bool) {
     let flushes =
         sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
     remote::flushes(flushes);
+    if flushes {
+        // One thread's flush would tell what others of its rank have stored, and they would see what it applies, in any order; but flags are stored behind what they stand for.
+        icv::lower_limit(remote::size());
+        if remote::rank() == 0 && remote::threads() > 1 {
+            sys::say(
+                "one thread on each rank, as the program orders memory by flush or fences, which is right between ranks only: for more threads, more ranks (-n)",
+            );
+        }
+    }
     sites.retain(|site| site.fence || !fences_only);
     if sites.is_empty() {
         return;

@@ -5,7 +5,8 @@
 //! - `env: NAME=value` a variable to run with;
 //! - `only: gcc ...` the compilers that know the constructs;
 //! - `ranks: refused`, perhaps `with gcc`: over several ranks it must end with a reason;
-//! - `serial: refused`: the same, where all ranks run serial code.
+//! - `serial: refused`: the same, where all ranks run serial code;
+//! - `each: one`: over several ranks, each has one thread only.
 //!
 //! `CONSTRUCTS=name,name` runs these programs only.
 
@@ -210,6 +211,7 @@ struct Program {
     only: Option<Vec<String>>,
     ranks: Option<String>,
     serial: bool,
+    each: bool,
 }
 
 /// Those whose names begin with one of `wanted`, a list with commas; all if there is none.
@@ -222,7 +224,8 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
             continue;
         }
         let text = std::fs::read_to_string(&source).unwrap();
-        let mut program = Program { name, source, env: Vec::new(), only: None, ranks: None, serial: true };
+        let (env, only, ranks, serial, each) = (Vec::new(), None, None, true, false);
+        let mut program = Program { name, source, env, only, ranks, serial, each };
         let comments = text.lines().map_while(|l| l.strip_prefix("//").or_else(|| l.strip_prefix('!')));
         for line in comments {
             match line.trim().split_once(": ") {
@@ -232,6 +235,7 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
                 }
                 Some(("only", list)) => program.only = Some(list.split(' ').map(str::to_owned).collect()),
                 Some(("serial", what)) => program.serial = what != "refused",
+                Some(("each", what)) => program.each = what == "one",
                 Some(("ranks", what)) => program.ranks = Some(what.into()),
                 _ => {}
             }
@@ -358,10 +362,13 @@ fn constructs_do_what_they_do_elsewhere() {
             };
             built.lock().unwrap().insert(compiler.name);
             for threads in 1..=4 {
-                let expected = run(plain(&path, compiler, threads), &program);
+                let natively = |threads| run(plain(&path, compiler, threads), &program);
+                let all = natively(threads);
                 let possible = |way: &&Way| way.ranks == 1 || mpiexec(way.ranks).exists();
                 for way in WAYS.iter().filter(|way| threads.is_multiple_of(way.ranks)).filter(possible) {
                     let said = run((way.command)(&path, compiler, threads), &program);
+                    let fewer = way.ranks > 1 && program.each && threads > way.ranks;
+                    let expected = if fewer { natively(way.ranks) } else { all.clone() };
                     let refused = way.ranks > 1 && program.is_refused(compiler)
                         || !program.serial && way.name.ends_with("serial code");
                     let same = if refused {

@@ -25,12 +25,12 @@ extern "C" fn GOMP_cancellation_point(_: c_int) -> bool {
 }
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_single_start() -> bool {
-    work::single()
+    work::single(false)
 }
 /// Null for the thread that is to do it; the others get what it gives.
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_single_copy_start() -> *mut c_void {
-    if work::single() { core::ptr::null_mut() } else { reduce::copy(core::ptr::null_mut(), 0) }
+    if work::single(true) { core::ptr::null_mut() } else { reduce::copy(core::ptr::null_mut(), 0) }
 }
 #[unsafe(no_mangle)]
 extern "C" fn GOMP_single_copy_end(data: *mut c_void) {

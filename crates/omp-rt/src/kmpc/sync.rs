@@ -1,8 +1,10 @@
 //! Barriers, `single`, `master`, critical sections, reductions.
 
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::Ident;
+use crate::modules;
 use crate::team::{self, here, locks, reduce, work};
 
 #[unsafe(no_mangle)]
@@ -40,12 +42,22 @@ extern "C" fn __kmpc_end_masked(_: *const Ident, _: c_int) {}
 extern "C" fn __kmpc_scope(_: *const Ident, _: c_int, _: *mut c_void) {}
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_end_scope(_: *const Ident, _: c_int, _: *mut c_void) {}
+/// Whether the program has any `copyprivate`: a `single` does not say that it will be one.
+static COPIES: AtomicBool = AtomicBool::new(true);
+
+/// Looks for it, before `main`.
+pub fn begin() {
+    COPIES.store(modules::shared().any(|module| module.names("__kmpc_copyprivate")), Relaxed);
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_single(_: *const Ident, _: c_int) -> c_int {
-    c_int::from(work::single())
+    c_int::from(work::single(COPIES.load(Relaxed)))
 }
 #[unsafe(no_mangle)]
-extern "C" fn __kmpc_end_single(_: *const Ident, _: c_int) {}
+extern "C" fn __kmpc_end_single(_: *const Ident, _: c_int) {
+    team::here();
+}
 
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_critical(_: *const Ident, _: c_int, lock: *mut c_void) {

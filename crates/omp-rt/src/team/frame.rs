@@ -37,7 +37,7 @@ pub struct Frame {
     pub constructs: Cell<u64>,
     /// Of them `single`s, where several ranks have threads of the team.
     pub singles: Cell<u64>,
-    /// Thread 0 of several ranks: it is in a `single`, for all that is known.
+    /// On rank 0 of several: it is in a `single`, for all that is known.
     pub single: Cell<bool>,
     /// Reductions so far.
     pub folds: Cell<u64>,
@@ -180,7 +180,7 @@ pub fn here() -> &'static Frame {
     let frame = innermost();
     // a compiler does not say where a `single` ends; that the program comes back to the runtime says that it has
     if frame.single.replace(false) {
-        crate::remote::passed(frame.singles.get());
+        crate::remote::passed();
     }
     frame
 }

@@ -378,8 +378,8 @@ pub fn chunk_done() {
 
 // --- single, memory -------------------------------------------------------------------------------
 
-/// Whether this thread does what one thread of the team is to do.
-pub fn single() -> bool {
+/// Whether this thread does what one thread of the team is to do. `copied`: it may be `copyprivate`; of `threadprivate` memory, only thread 0's is the same everywhere.
+pub fn single(copied: bool) -> bool {
     let frame = here();
     let Some(team) = frame.team.get() else {
         construct(frame);
@@ -388,8 +388,9 @@ pub fn single() -> bool {
     if team.ranks() > 1 {
         construct(frame);
         frame.singles.set(frame.singles.get() + 1);
-        // what it stores comes before what others' atomic operations do behind the construct, even without a barrier (see `remote::passed`)
-        let first = frame.tid.get() == 0;
+        // what it stores comes before what others' atomic operations do behind the construct, even without a barrier (see `remote::comes_first`)
+        let may = if copied { frame.tid.get() == 0 } else { remote::rank() == 0 };
+        let first = may && remote::comes_first(frame.singles.get());
         frame.single.set(first);
         return first;
     }

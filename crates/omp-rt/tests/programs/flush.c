@@ -1,4 +1,5 @@
 // A flag and flush: what one thread wrote before it is seen by the other.
+// each: one
 #include <omp.h>
 #include <stdio.h>
 #include <sched.h>

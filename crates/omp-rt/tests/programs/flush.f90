@@ -1,4 +1,5 @@
 ! A flush in Fortran, whose library sets handlers for most signals; in serial code as well.
+! each: one
 program flush_it
     integer :: i, total
     total = 0
