@@ -6,7 +6,7 @@
 //! - `only: gcc ...` the compilers that know the constructs;
 //! - `ranks: refused`, perhaps `with gcc`: over several ranks it must end with a reason;
 //! - `serial: refused`: the same, where all ranks run serial code;
-//! - `each: one`: over several ranks, each has one thread only.
+//! - `each: one`, perhaps `with gcc`: over several ranks, each has one thread only.
 //!
 //! `CONSTRUCTS=name,name` runs these programs only.
 
@@ -211,7 +211,7 @@ struct Program {
     only: Option<Vec<String>>,
     ranks: Option<String>,
     serial: bool,
-    each: bool,
+    each: Option<String>,
 }
 
 /// Those whose names begin with one of `wanted`, a list with commas; all if there is none.
@@ -224,7 +224,7 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
             continue;
         }
         let text = std::fs::read_to_string(&source).unwrap();
-        let (env, only, ranks, serial, each) = (Vec::new(), None, None, true, false);
+        let (env, only, ranks, serial, each) = (Vec::new(), None, None, true, None);
         let mut program = Program { name, source, env, only, ranks, serial, each };
         let comments = text.lines().map_while(|l| l.strip_prefix("//").or_else(|| l.strip_prefix('!')));
         for line in comments {
@@ -235,7 +235,7 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
                 }
                 Some(("only", list)) => program.only = Some(list.split(' ').map(str::to_owned).collect()),
                 Some(("serial", what)) => program.serial = what != "refused",
-                Some(("each", what)) => program.each = what == "one",
+                Some(("each", what)) => program.each = Some(what.into()),
                 Some(("ranks", what)) => program.ranks = Some(what.into()),
                 _ => {}
             }
@@ -246,6 +246,13 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
     all
 }
 
+/// Whether what is said, perhaps `with` some compilers, is said of this one.
+fn is_for(said: &Option<String>, compiler: &Compiler) -> bool {
+    said.as_ref().is_some_and(|what| {
+        what.split_once(" with ").is_none_or(|(_, by)| by.split(' ').any(|name| name == compiler.name))
+    })
+}
+
 impl Program {
     fn language(&self) -> usize {
         match self.source.extension().unwrap().to_str().unwrap() {
@@ -253,12 +260,6 @@ impl Program {
             "cpp" => 1,
             _ => 2,
         }
-    }
-    /// Whether it cannot run over several ranks, and must say so.
-    fn is_refused(&self, compiler: &Compiler) -> bool {
-        self.ranks.as_ref().is_some_and(|what| {
-            what.split_once(" with ").is_none_or(|(_, by)| by.split(' ').any(|name| name == compiler.name))
-        })
     }
     /// Builds it, unless this compiler has not got the language or the constructs.
     fn build(&self, compiler: &Compiler, header: Option<&Path>) -> Option<Result<PathBuf, String>> {
@@ -367,9 +368,9 @@ fn constructs_do_what_they_do_elsewhere() {
                 let possible = |way: &&Way| way.ranks == 1 || mpiexec(way.ranks).exists();
                 for way in WAYS.iter().filter(|way| threads.is_multiple_of(way.ranks)).filter(possible) {
                     let said = run((way.command)(&path, compiler, threads), &program);
-                    let fewer = way.ranks > 1 && program.each && threads > way.ranks;
+                    let fewer = way.ranks > 1 && threads > way.ranks && is_for(&program.each, compiler);
                     let expected = if fewer { natively(way.ranks) } else { all.clone() };
-                    let refused = way.ranks > 1 && program.is_refused(compiler)
+                    let refused = way.ranks > 1 && is_for(&program.ranks, compiler)
                         || !program.serial && way.name.ends_with("serial code");
                     let same = if refused {
                         said.status != expected.status && said.errors.contains("polyrail omp: ")

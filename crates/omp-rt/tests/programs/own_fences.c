@@ -1,5 +1,5 @@
 // A thread of the program's own has fences while a region is run.
-// each: one
+// each: one with gcc
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
