@@ -3,8 +3,9 @@
 //! The variables that programs keep for locks are shared memory, which is not to change by locking. What is known of a lock stands here, by its address:
 //! the threads of this process exclude each other, then the one that got through asks for the token that all ranks share.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 
+use super::frame::is_main;
 use super::here;
 use super::sync::Mutex;
 use crate::{output, remote, sys};
@@ -17,6 +18,8 @@ pub const UNNAMED: u64 = 2;
 struct Lock {
     key: AtomicU64,
     mutex: Mutex,
+    /// Serial code has it.
+    serial: AtomicBool,
     /// Of a nested lock: who has it, plus 1, and how often.
     owner: AtomicU64,
     depth: AtomicUsize,
@@ -24,7 +27,13 @@ struct Lock {
 
 const BITS: u32 = 18;
 static LOCKS: [Lock; 1 << BITS] = [const {
-    Lock { key: AtomicU64::new(0), mutex: Mutex::new(), owner: AtomicU64::new(0), depth: AtomicUsize::new(0) }
+    Lock {
+        key: AtomicU64::new(0),
+        mutex: Mutex::new(),
+        serial: AtomicBool::new(false),
+        owner: AtomicU64::new(0),
+        depth: AtomicUsize::new(0),
+    }
 }; 1 << BITS];
 /// Locks that serial code has set and not given back.
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -59,8 +68,9 @@ pub fn begin() {
 
 /// Waits for the lock at `key`.
 pub fn lock(key: u64) {
-    wait(&find(key).mutex);
-    granted(key);
+    let lock = find(key);
+    wait(&lock.mutex);
+    granted(lock, key);
 }
 
 fn wait(mutex: &Mutex) {
@@ -69,10 +79,18 @@ fn wait(mutex: &Mutex) {
     }
 }
 
-fn granted(key: u64) {
+fn granted(lock: &Lock, key: u64) {
     if here().spread() {
         remote::lock(key, None);
-    } else if here().within.get().is_none() {
+    } else {
+        note(lock);
+    }
+}
+
+/// Serial code is the main thread's; threads of the program's own may have locks while it begins regions.
+fn note(lock: &Lock) {
+    if here().within.get().is_none() && is_main() {
+        lock.serial.store(true, Relaxed);
         HELD.fetch_add(1, Relaxed);
     }
 }
@@ -88,20 +106,21 @@ pub fn try_lock(key: u64) -> bool {
             lock.mutex.unlock();
             return false;
         }
-    } else if here().within.get().is_none() {
-        HELD.fetch_add(1, Relaxed);
+    } else {
+        note(lock);
     }
     true
 }
 
 /// Gives the lock at `key` back.
 pub fn unlock(key: u64) {
+    let lock = find(key);
     if here().spread() {
         remote::unlock(key, None);
-    } else if here().within.get().is_none() {
-        let _ = HELD.fetch_update(Relaxed, Relaxed, |held| held.checked_sub(1));
+    } else if lock.serial.swap(false, Relaxed) {
+        HELD.fetch_sub(1, Relaxed);
     }
-    find(key).mutex.unlock();
+    lock.mutex.unlock();
 }
 
 /// The calling thread, among those of this process.
@@ -115,7 +134,7 @@ pub fn lock_nested(key: u64) -> usize {
     let lock = find(key);
     if lock.owner.load(Acquire) != caller() {
         wait(&lock.mutex);
-        granted(key);
+        granted(lock, key);
         lock.owner.store(caller(), Release);
     }
     lock.depth.fetch_add(1, Relaxed) + 1
