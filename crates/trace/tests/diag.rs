@@ -18,18 +18,20 @@ fn connect(listen: &str, to: &str) -> (TcpStream, TcpStream) {
     (client, listener.accept().expect("a connection").0)
 }
 
-/// The connection of this socket, as a dump finds it.
+/// The connection of this socket, as a dump finds it. The kernel goes on by position between two datagrams, so that a dump may pass one by while others close.
 fn found(diag: &mut Diag, stream: &TcpStream) -> Found {
     let (local, remote) = (stream.local_addr().unwrap(), stream.peer_addr().unwrap());
     let same =
         |a: SocketAddr, b: SocketAddr| a.port() == b.port() && a.ip().to_canonical() == b.ip().to_canonical();
-    let mut found = None;
-    diag.dump(&mut |each| {
-        if same(each.wanted.local, local) && same(each.wanted.remote, remote) {
-            found = Some(each);
-        }
-    })
-    .expect("a dump");
+    let (begun, mut found) = (Instant::now(), None);
+    while found.is_none() && begun.elapsed() < LONG {
+        diag.dump(&mut |each| {
+            if same(each.wanted.local, local) && same(each.wanted.remote, remote) {
+                found = Some(each);
+            }
+        })
+        .expect("a dump");
+    }
     found.expect("the connection is open")
 }
 
