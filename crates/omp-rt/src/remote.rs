@@ -1,7 +1,9 @@
 //! What a team needs of other ranks. With one rank everything here is local and returns at once.
 //!
 //! An exchange makes all memories equal ([`synchronize`]), a large one in rounds (`rounds`). Between exchanges, tokens carry a log of what their holders changed ([`lock`], [`unlock`]).
+//! What other ranks have rank 0 do in between comes behind what it relies on (`order`).
 
+mod order;
 mod pack;
 mod rounds;
 
@@ -10,13 +12,14 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
-use polyrail_omp::area::{Count, Header, INLINE, Kind, LOCALS, SLOT_DATA, flag};
+use polyrail_omp::area::{Count, Header, INLINE, Kind, SLOT_DATA, flag};
 use polyrail_omp::layout;
 use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
 use crate::{alloc, output, serial, sys, team, track, trap};
+pub use order::{Point, comes_first, passed, waiting};
 
 /// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +88,7 @@ pub fn inside(first: usize) {
     let own = streams.iter().flat_map(|stream| stream.own);
     track::set_own(own.filter(|(from, to)| from < to).collect());
     REGION.fetch_add(1, Ordering::Relaxed);
-    CLAIMED.store(numbered(0), Ordering::Release);
-    SETTLED.fetch_add(1, Ordering::Release);
+    order::region_begins();
     stats::add(Count::Regions, 1);
     *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
     INSIDE.store(true, Ordering::Relaxed);
@@ -127,106 +129,6 @@ pub fn exchange(place: u64) {
     if size() > 1 {
         publish_if_awaited();
         synchronize(place, 0, &[], &mut |_, _| {});
-    }
-}
-
-/// How far rank 0 has come: the region, and `single`s of it that a thread has taken.
-static CLAIMED: AtomicU64 = AtomicU64::new(0);
-/// The one that each of its threads has taken and that is not known to be over; 0: none.
-static OPEN: [AtomicU64; LOCALS] = [const { AtomicU64::new(0) }; LOCALS];
-/// Whether it waits for what other threads have.
-static WAITS: AtomicBool = AtomicBool::new(false);
-/// How often this rank's memory was made equal to all others'.
-static SETTLED: AtomicU64 = AtomicU64::new(0);
-
-/// Rank 0: whether the calling thread is the first to come to the region's `single` of this number, and so does it, as where there is one memory. A program may rely on
-/// it that what was stored in a `single` that nobody waits for is there when others, behind it and after some work, update the same by atomic operations: with one
-/// memory that is so, as it has long happened.
-pub fn comes_first(single: u64) -> bool {
-    let open = &OPEN[team::thread().local.get()];
-    // before it is taken, so that nobody sees it taken and not open
-    open.store(numbered(single), Ordering::SeqCst);
-    let first = CLAIMED.fetch_max(numbered(single), Ordering::SeqCst) < numbered(single);
-    if !first {
-        passed();
-    }
-    first
-}
-
-/// What the calling thread has taken is over.
-pub fn passed() {
-    OPEN[team::thread().local.get()].store(0, Ordering::Release);
-}
-
-/// Whether rank 0 has all `single`s up to this one behind it.
-fn are_over(single: u64) -> bool {
-    CLAIMED.load(Ordering::SeqCst) >= single
-        && OPEN.iter().map(|open| open.load(Ordering::SeqCst)).all(|open| open == 0 || open > single)
-}
-
-fn numbered(singles: u64) -> u64 {
-    (REGION.load(Ordering::Relaxed) << 32) + singles
-}
-
-/// Waits by `wait` for what other threads have: a token, a lock, their part of a reduction.
-pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
-    let first = rank() == 0 && team::thread().local.get() == 0 && team::here().spread();
-    if first {
-        WAITS.store(true, Ordering::Relaxed);
-    }
-    let got = wait();
-    if first {
-        WAITS.store(false, Ordering::Relaxed);
-    }
-    got
-}
-
-/// Where a thread of another rank is that has rank 0's memory changed, of which rank 0 must not be short.
-pub struct Point {
-    /// As [`CLAIMED`].
-    singles: u64,
-    /// As [`SETTLED`].
-    settled: u64,
-    /// Whether the thread has a token.
-    holds: bool,
-}
-
-impl Point {
-    /// The calling thread's.
-    pub fn here() -> Self {
-        Self { singles: numbered(team::singles()), holds: team::thread().tokens.get() > 0, ..Self::any() }
-    }
-
-    /// Wherever thread 0 is.
-    pub fn any() -> Self {
-        Self { singles: 0, settled: SETTLED.load(Ordering::Relaxed), holds: false }
-    }
-
-    pub fn to_bytes(&self) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        for (to, word) in
-            bytes.as_chunks_mut().0.iter_mut().zip([self.singles, self.settled, self.holds.into()])
-        {
-            *to = word.to_ne_bytes();
-        }
-        bytes
-    }
-
-    /// The reverse, and what follows.
-    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (words, rest) = bytes.split_first_chunk::<24>()?;
-        let [singles, settled, holds] = [0, 1, 2].map(|at| u64::from_ne_bytes(words.as_chunks().0[at]));
-        Some((Self { singles, settled, holds: holds != 0 }, rest))
-    }
-
-    /// Rank 0's server thread: whether rank 0 has come there. If thread 0 waits, it may be for what the asking thread has; then that goes first, which nothing
-    /// in the program forbids.
-    pub fn is_come(&self) -> bool {
-        // what others told is being applied: that waits for nobody
-        while SETTLED.load(Ordering::Acquire) < self.settled {
-            sys::pause(0);
-        }
-        are_over(self.singles) || self.holds && WAITS.load(Ordering::Relaxed)
     }
 }
 
@@ -360,7 +262,7 @@ pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMu
             conflicting(&conflict, "at a barrier, or the end of a region");
         }
         clock.lap(Count::Applying);
-        SETTLED.fetch_add(1, Ordering::Release);
+        order::settled();
         break;
     }
 }
