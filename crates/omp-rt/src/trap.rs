@@ -195,7 +195,11 @@ pub fn tell() {
     for (place, bytes) in stored(&copies) {
         let (known, now) = (known(&copies, place, bytes), load(place, bytes));
         if let (true, Some(width)) = (known != now, Width::of(bytes)) {
-            ask(&remote::Point::any(), &Operation::none(width), place, Some([known, now]));
+            let mut tries = 0;
+            while ask(&remote::Point::any(), &Operation::none(width), place, Some([known, now])).is_none() {
+                calls::pause(tries, PAUSE);
+                tries += 1;
+            }
             copies.learn(place, bytes, now);
         }
     }

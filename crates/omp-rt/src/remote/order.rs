@@ -110,10 +110,14 @@ impl Point {
     /// Rank 0's server thread: whether rank 0 has come there. If thread 0 waits, it may be for what the asking thread has; then that goes first, which nothing
     /// in the program forbids.
     pub fn is_come(&self) -> bool {
-        // what others told is being applied: that waits for nobody
-        while SETTLED.load(Ordering::Acquire) < self.settled {
-            sys::pause(0);
-        }
-        are_over(self.singles) || self.holds && WAITS.load(Ordering::Relaxed)
+        // what others told is being applied: that waits for nobody, and is over soon
+        let settled = (0..1000).any(|_| {
+            let settled = SETTLED.load(Ordering::Acquire) >= self.settled;
+            if !settled {
+                sys::pause(0);
+            }
+            settled
+        });
+        settled && (are_over(self.singles) || self.holds && WAITS.load(Ordering::Relaxed))
     }
 }
