@@ -9,7 +9,8 @@
 //! | [`proto`] | what is sent, when, and what arriving frames mean: the [`Engine`](proto::Engine) |
 //! | [`matching`] | which receive takes which message |
 //! | [`cost`] | which protocol for which size, and why |
-//! | [`lanes`] | several connections to a peer: which to open, how fast they are, who carries what |
+//! | [`lanes`] | figures of several connections to a peer: which to open, how fast they are, who carries what |
+//! | [`session`] | one peer's lanes as a state machine: health, choice, retiring, sending again, opening again |
 //! | [`state`], [`slab`] | state machines as data; operations by slot and generation |
 //! | [`trace`] | how recorded calls look as bytes (`docs/trace-format.md`) |
 //! | [`sim`] | a network of engines in one thread, with a clock of its own, for tests |
@@ -29,6 +30,7 @@ pub mod frame;
 pub mod lanes;
 pub mod matching;
 pub mod proto;
+pub mod session;
 pub mod sim;
 pub mod slab;
 pub mod state;

@@ -1,5 +1,4 @@
-//! Several lanes to one peer as a control system, with a clock of its own: paths, connections, and senders that decide with
-//! `polyrail_core::lanes` as the driver does.
+//! Several lanes to one peer as a control system, with a clock of its own: paths, connections, and senders whose sessions decide.
 
 pub mod path;
 pub mod sender;
@@ -67,7 +66,7 @@ impl Bed {
     /// One sender more, on the first paths.
     pub fn add(&mut self, work: Work, claims: &[u64]) {
         self.senders.push(Sender::new(work, claims, &self.paths, self.flows));
-        self.flows += claims.len();
+        self.flows += 1;
         self.bins.push(vec![Vec::new(); self.paths.len()]);
         self.stall.push(0);
         self.quiet.push(self.now);
@@ -94,12 +93,12 @@ impl Bed {
         for (at, path) in self.paths.iter_mut().enumerate() {
             path.pass(now, STEP);
             while let Some(segment) = path.take(now) {
-                let mut lanes = self.senders.iter_mut().enumerate().filter_map(|(who, sender)| {
-                    let lane = sender.lanes.iter().position(|l| l.is_up() && l.flow == segment.flow)?;
-                    Some((who, lane, sender))
+                let mut conns = self.senders.iter_mut().enumerate().filter_map(|(who, sender)| {
+                    let conn = sender.conns.0.iter().position(|c| !c.ended && c.flow == segment.flow)?;
+                    Some((who, conn, sender))
                 });
-                let Some((who, lane, sender)) = lanes.next() else { continue };
-                let tcp = &mut sender.lanes[lane].tcp;
+                let Some((who, conn, sender)) = conns.next() else { continue };
+                let tcp = &mut sender.conns.0[conn].tcp;
                 let before = tcp.came;
                 tcp.arrive(now, segment, path.spec.delay);
                 let new = tcp.came - before;
@@ -109,13 +108,13 @@ impl Bed {
                     bins[bin] += new;
                     self.stall[who] = self.stall[who].max(now - self.quiet[who]);
                     self.quiet[who] = now;
-                    sender.arrived(now, lane, all);
+                    sender.arrived(now, conn, all);
                 }
             }
         }
         for sender in &mut self.senders {
-            for lane in sender.lanes.iter_mut().filter(|lane| lane.is_up()) {
-                lane.tcp.pass(now, lane.flow, &mut self.paths[lane.path]);
+            for conn in sender.conns.0.iter_mut().filter(|conn| !conn.ended) {
+                conn.tcp.pass(now, conn.flow, &mut self.paths[conn.path]);
             }
             sender.act(now, &self.paths, &mut self.flows);
         }
@@ -155,7 +154,7 @@ impl Bed {
 
     /// Complete messages that began in a span of time: small ones, or the others.
     pub fn messages(&self, who: usize, small: bool, from: Time, to: Time) -> Vec<&Message> {
-        let all = self.senders[who].messages.iter();
+        let all = self.senders[who].messages().iter();
         all.filter(|one| one.small == small && one.done.is_some() && (from..to).contains(&one.began))
             .collect()
     }

@@ -1,33 +1,33 @@
-//! A peer that sends, as the driver of `polyrail-rails` does: estimates every few milliseconds, fragments that lanes pull, small
-//! messages by the best lane, silent lanes given up and opened again. What it decides with is `polyrail_core::lanes`.
+//! A peer that sends: messages, a session that decides by which lane their parts go, and the connections under it. The decisions
+//! are `polyrail_core::session`'s; what is here is what waits, and what the connections do.
 
 use super::path::Path;
 use super::tcp::Tcp;
-use polyrail_core::lanes::{Estimate, Load, Sample, fastest, is_late, next_part, preferred};
+use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::proto::{Place, Span};
+use polyrail_core::session::{
+    Action, Arrival, Carrier, Config, Links, Pins, Planner, Retired, Seen, Sent, Session, Traffic,
+    UnackedFrame, What, Which,
+};
 use polyrail_core::sim::{MS, S, Time};
-use std::collections::VecDeque;
+use polyrail_core::wire::SessionId;
+use polyrail_core::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// As in the driver: how often it looks, and what it makes of silence.
-const TICK: Time = 5 * MS;
-const SILENT: Time = 120 * MS;
-/// A lane that has not moved for so long is not slow, it repairs a loss, or is silent.
-const HICCUP: Time = 50 * MS;
-/// How long connecting may take, and the pauses between attempts.
+/// How often the driver looks at its lanes.
+const TICK: Time = 2 * MS;
+/// How long the driver lets the network take to connect.
 const CONNECT: Time = S;
-const AGAIN: (Time, Time) = (100 * MS, 500 * MS);
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    Up,
-    Opening { since: Time, answered: bool },
-    Down { retry: Time },
-}
+/// A part of so many bytes is one for which more lanes are of use.
+const LONG: u64 = 8 << 10;
 
 /// A part of a message, or a small one.
 #[derive(Clone, Copy, Debug)]
 pub struct Fragment {
     pub message: usize,
     pub len: u64,
+    small: bool,
     /// Where it ends in its connection's stream.
     end: u64,
 }
@@ -58,29 +58,94 @@ impl Message {
     }
 }
 
+/// A connection over a path; the session's handle for it is its flow.
 #[derive(Debug)]
-pub struct Lane {
+pub struct Conn {
     pub path: usize,
-    pub state: State,
     pub tcp: Tcp,
-    /// Distinguishes this connection's packets from those of an earlier one.
+    /// Distinguishes its packets from those of others.
     pub flow: usize,
-    pub estimate: Estimate,
+    /// It is a lane no more: what is on its way by it counts for nothing.
+    pub ended: bool,
     fragments: VecDeque<Fragment>,
-    delivered: u64,
-    stalled: Option<Time>,
-    late: Option<Time>,
-    pause: Time,
 }
 
-impl Lane {
-    pub fn is_up(&self) -> bool {
-        self.state == State::Up
+/// All connections.
+#[derive(Debug, Default)]
+pub struct Conns(pub Vec<Conn>);
+
+impl Conns {
+    fn of(&self, flow: usize) -> Option<&Conn> {
+        self.0.iter().find(|conn| conn.flow == flow)
     }
 
-    fn load(&self) -> Load {
-        self.estimate.load(self.tcp.queued())
+    fn of_mut(&mut self, flow: usize) -> Option<&mut Conn> {
+        self.0.iter_mut().find(|conn| conn.flow == flow)
     }
+
+    /// The shortest round trip of those that are up.
+    fn rtt(&self) -> Option<Time> {
+        self.0.iter().filter(|conn| !conn.ended).map(|conn| conn.tcp.rtt).min()
+    }
+}
+
+impl Links<usize> for Conns {
+    fn look(&self, flow: usize) -> Option<Seen> {
+        let Tcp { acked, rtt, min_rtt, .. } = self.of(flow)?.tcp;
+        Some(Seen { delivered: acked, queued: self.queued(flow), rtt, min_rtt, shut: false })
+    }
+    fn queued(&self, flow: usize) -> u64 {
+        self.of(flow).map_or(0, |conn| conn.tcp.queued())
+    }
+    fn given(&self, flow: usize) -> u64 {
+        self.of(flow).map_or(0, |conn| conn.tcp.given)
+    }
+    fn wants_more(&self, _: usize) -> bool {
+        true
+    }
+    fn confirm(&mut self, _: usize, _: u64) -> bool {
+        true
+    }
+    fn retire(&mut self, flow: usize) -> Retired {
+        if let Some(conn) = self.of_mut(flow) {
+            conn.ended = true;
+        }
+        Retired::default()
+    }
+    fn reclaim(&mut self, flow: usize, _: u64) -> Option<VecDeque<UnackedFrame>> {
+        Some(self.of_mut(flow)?.fragments.drain(..).map(unacked).collect())
+    }
+    fn close(&mut self, flow: usize) {
+        self.0.retain(|conn| conn.flow != flow);
+    }
+}
+
+impl Carrier<usize, Fragment> for Conns {
+    fn send(&mut self, flow: usize, fragment: &Fragment) -> Sent {
+        let Some(conn) = self.of_mut(flow).filter(|conn| !conn.ended) else { return Sent::Full };
+        conn.tcp.given += fragment.len;
+        conn.fragments.push_back(Fragment { end: conn.tcp.given, ..*fragment });
+        Sent::Away
+    }
+    fn send_again(&mut self, flow: usize, frame: &UnackedFrame) -> bool {
+        self.send(flow, &fragment(frame)) == Sent::Away
+    }
+}
+
+/// A fragment as a frame that was not acknowledged, and back: its message is the name of the operation.
+fn unacked(one: Fragment) -> UnackedFrame {
+    let to = OpId { slot: one.message as u32, generation: u32::from(one.small) };
+    let header = Frame::Frag { to, offset: 0 }.encode(1).to_vec();
+    let span = Span { place: Place::Discard, offset: 0, len: one.len as usize };
+    UnackedFrame { header: header.len(), bytes: header, span: Some(span) }
+}
+
+fn fragment(frame: &UnackedFrame) -> Fragment {
+    let Ok((Frame::Frag { to, .. }, _)) = Frame::parse(&frame.bytes) else {
+        panic!("only fragments are sent")
+    };
+    let len = frame.span.map_or(0, |span| span.len as u64);
+    Fragment { message: to.slot as usize, len, small: to.generation == 1, end: 0 }
 }
 
 /// What is sent.
@@ -92,73 +157,177 @@ pub enum Work {
     Messages(u64),
 }
 
+/// What waits, and what the session says by itself.
+#[derive(Debug, Default)]
+struct Queue {
+    messages: Vec<Message>,
+    waiting: VecDeque<usize>,
+    /// Lanes that the session has retired, and not heard of.
+    retired: Vec<u16>,
+    /// A long part was sent.
+    much: bool,
+}
+
+impl Queue {
+    fn bulk(&self) -> Option<usize> {
+        let at = self.messages.iter().rposition(|one| !one.small)?;
+        (self.messages[at].given < self.messages[at].len).then_some(at)
+    }
+}
+
+impl Traffic for Queue {
+    type Next = Fragment;
+
+    fn payload_len(next: &Fragment) -> usize {
+        next.len as usize
+    }
+    fn is_sequenced(next: &Fragment) -> bool {
+        next.small
+    }
+    fn unseen(&self) -> u32 {
+        0
+    }
+    fn unseen_bytes(&self) -> u64 {
+        0
+    }
+    fn next_seq(&self) -> u32 {
+        0
+    }
+    fn seen(&self) -> u32 {
+        0
+    }
+    fn waiting(&self) -> usize {
+        self.waiting.len() + usize::from(self.bulk().is_some())
+    }
+    fn bulk_left(&self) -> u64 {
+        self.bulk().map_or(0, |at| (self.messages[at].len - self.messages[at].given).min(1 << 30))
+    }
+    fn poll_transmit(&mut self, bulk: usize) -> Option<Fragment> {
+        if let Some(&message) = self.waiting.front() {
+            return Some(Fragment { message, len: self.messages[message].len, small: true, end: 0 });
+        }
+        let message = self.bulk().filter(|_| bulk > 0)?;
+        Some(Fragment { message, len: self.bulk_left().min(bulk as u64), small: false, end: 0 })
+    }
+    fn transmitted(&mut self, next: &Fragment) {
+        if next.small {
+            self.waiting.pop_front();
+        }
+        self.messages[next.message].given += next.len;
+        self.much |= next.len >= LONG;
+    }
+    fn unlisted(&mut self, _: &Fragment) {}
+    fn say(&mut self, frame: Frame) {
+        if let Frame::Retire { lane, .. } = frame {
+            self.retired.push(lane);
+        }
+    }
+    fn tell_seen(&mut self, _: bool) {}
+}
+
+/// A connection that is being made.
+#[derive(Debug)]
+struct Opening {
+    since: Time,
+    /// Which of the session's paths, and which of the bed's.
+    path: usize,
+    over: usize,
+    number: u16,
+    /// The first packet was answered: else the kernel asks again after a second.
+    answered: bool,
+}
+
 #[derive(Debug)]
 pub struct Sender {
-    pub lanes: Vec<Lane>,
-    pub messages: Vec<Message>,
-    pub work: Work,
+    session: Session<usize>,
+    pub conns: Conns,
+    queue: Queue,
+    work: Work,
     /// A small message, so often and so long.
     pub small: Option<(Time, u64)>,
-    /// How often estimates are brought up to date.
-    pub sampling: Time,
     /// How long its program does something else in between.
     pub away: Time,
+    opening: Vec<Opening>,
+    /// Words of the peer about lanes that were retired, on their way.
+    answers: VecDeque<(Time, u16)>,
     acted: Time,
-    sampled: Time,
     looked: Time,
     last_small: Time,
     begins: Time,
-    current: Option<usize>,
-    waiting: VecDeque<usize>,
-    parcels: VecDeque<(Time, Fragment)>,
-    /// Lanes given up, and lanes opened again: when, and which.
+    /// Paths given up, and those opened again: when, and which.
     pub retired: Vec<(Time, usize)>,
     pub opened: Vec<(Time, usize)>,
+    lost: BTreeSet<usize>,
+}
+
+fn host(path: usize, side: u8) -> IpAddr {
+    Ipv4Addr::new(10, 0, path as u8, side).into()
+}
+
+fn interfaces(claims: &[u64], side: u8) -> Vec<Interface> {
+    let interface = |(path, claim): (usize, &u64)| Interface {
+        index: path as u32 + 1,
+        speed: (claim / 125_000) as u32,
+        flags: InterfaceFlags::default(),
+        name: InterfaceName::new(&format!("net{path}")).unwrap(),
+        nets: vec![Net::new(host(path, side), 24).unwrap()],
+    };
+    claims.iter().enumerate().map(interface).collect()
 }
 
 impl Sender {
-    /// `claims` are what the interfaces of each path claim, in bytes per second.
+    /// `claims` are what the interfaces of each path claim, in bytes per second. The first path has a lane, as a session has that
+    /// has just begun.
     pub fn new(work: Work, claims: &[u64], paths: &[Path], flow: usize) -> Self {
-        let lane = |(path, claim): (usize, &u64)| Lane {
-            path,
-            state: State::Up,
-            tcp: Tcp::new(0, 2 * paths[path].spec.delay),
-            flow: flow + path,
-            estimate: Estimate::new(*claim, 2 * paths[path].spec.delay),
-            fragments: VecDeque::new(),
-            delivered: 0,
-            stalled: None,
-            late: None,
-            pause: AGAIN.0,
+        let planner = Planner {
+            near: interfaces(claims, 1).into(),
+            far: interfaces(claims, 2).into(),
+            most: claims.len(),
         };
-        Self {
-            lanes: claims.iter().enumerate().map(lane).collect(),
-            messages: Vec::new(),
+        let session = Session::new(SessionId(7), Config::default(), Some(planner));
+        let mut sender = Self {
+            session,
+            conns: Conns::default(),
+            queue: Queue::default(),
             work,
             small: None,
-            sampling: 2 * MS,
             away: 0,
+            opening: Vec::new(),
+            answers: VecDeque::new(),
             acted: 0,
-            sampled: 0,
             looked: 0,
             last_small: 0,
             begins: 0,
-            current: None,
-            waiting: VecDeque::new(),
-            parcels: VecDeque::new(),
             retired: Vec::new(),
             opened: Vec::new(),
-        }
+            lost: BTreeSet::new(),
+        };
+        sender.connect(0, 0, None, 0, 2 * paths[0].spec.delay, flow);
+        sender
     }
 
-    /// Bytes that a lane's connection has put in order at the receiver since the last call complete fragments.
-    pub fn arrived(&mut self, now: Time, lane: usize, all: usize) {
+    pub fn messages(&self) -> &[Message] {
+        &self.queue.messages
+    }
+
+    /// A connection stands.
+    fn connect(&mut self, now: Time, over: usize, path: Option<usize>, number: u16, rtt: Time, flow: usize) {
+        let (tcp, fragments) = (Tcp::new(now, rtt), VecDeque::new());
+        self.conns.0.push(Conn { path: over, tcp, flow, ended: false, fragments });
+        let end = |side| SocketAddr::new(host(over, side), 7000);
+        let (ends, pins) = (Some((end(1), end(2))), Pins::default());
+        let arrival = Arrival { number, link: flow, path, ends, rtt, delivered: 0, pins };
+        self.session.lane_up(now, arrival, &mut self.queue, &mut self.conns);
+    }
+
+    /// Bytes that a connection has put in order at the receiver since the last call complete fragments.
+    pub fn arrived(&mut self, now: Time, at: usize, all: usize) {
         // the receiver says that it has all, and the next one is agreed upon
-        let answer = self.lanes.iter().map(|lane| lane.estimate.rtt()).min().unwrap_or(0);
-        let Lane { path, fragments, tcp, .. } = &mut self.lanes[lane];
+        let answer = self.conns.rtt().unwrap_or(0);
+        let Conn { path, fragments, tcp, .. } = &mut self.conns.0[at];
         while let Some(one) = fragments.front().copied().filter(|one| one.end <= tcp.came) {
             fragments.pop_front();
-            let message = &mut self.messages[one.message];
+            let message = &mut self.queue.messages[one.message];
             message.by.resize(all, (0, 0));
             message.by[*path] = (now, message.by[*path].1 + one.len);
             message.got += one.len;
@@ -177,149 +346,92 @@ impl Sender {
         }
         self.acted = now;
         self.create(now);
+        self.hear(now);
+        self.open(now, paths, flows);
         if now >= self.looked + TICK {
             self.looked = now;
-            self.watch(now, paths, flows);
+            self.session.tick(now, self.queue.much, &mut self.queue, &mut self.conns);
         }
-        if now >= self.sampled + self.sampling {
-            self.sample(now);
-        }
-        self.carry(now);
+        self.session.schedule(now, &mut self.queue, &mut self.conns);
+        self.carry_out(now, paths);
     }
 
     fn create(&mut self, now: Time) {
-        let idle = self.messages.iter().rev().find(|one| !one.small).is_none_or(|one| one.done.is_some());
+        let Queue { messages, waiting, .. } = &mut self.queue;
+        let idle = messages.iter().rev().find(|one| !one.small).is_none_or(|one| one.done.is_some());
         if let Work::Messages(len) = self.work
+            && len > 0
             && idle
             && now >= self.begins
         {
-            self.messages.push(Message { len, began: now, ..Message::default() });
+            messages.push(Message { len, began: now, ..Message::default() });
         }
         if let Work::Stream = self.work
-            && self.messages.is_empty()
+            && messages.is_empty()
         {
-            self.messages.push(Message { len: u64::MAX, began: now, ..Message::default() });
+            messages.push(Message { len: u64::MAX, began: now, ..Message::default() });
         }
         if let Some((pause, len)) = self.small
             && now >= self.last_small + pause
         {
             self.last_small = now;
-            self.waiting.push_back(self.messages.len());
-            self.messages.push(Message { len, small: true, began: now, ..Message::default() });
+            waiting.push_back(messages.len());
+            messages.push(Message { len, small: true, began: now, ..Message::default() });
         }
     }
 
-    fn sample(&mut self, now: Time) {
-        self.sampled = now;
-        for lane in self.lanes.iter_mut().filter(|lane| lane.is_up()) {
-            let Tcp { acked, rtt, min_rtt, .. } = lane.tcp;
-            lane.estimate.sample(Sample { now, delivered: acked, queued: lane.tcp.queued(), rtt, min_rtt });
+    /// What the other side had from a lane is known once the other side has said so, by another.
+    fn hear(&mut self, now: Time) {
+        for lane in std::mem::take(&mut self.queue.retired) {
+            let Some(rtt) = self.conns.rtt() else {
+                self.queue.retired.push(lane);
+                continue;
+            };
+            self.answers.push_back((now + rtt, lane));
         }
-        let up: Vec<usize> = (0..self.lanes.len()).filter(|at| self.lanes[*at].is_up()).collect();
-        let loads: Vec<Load> = up.iter().map(|at| self.lanes[*at].load()).collect();
-        for (i, at) in up.into_iter().enumerate() {
-            let lane = &mut self.lanes[at];
-            let owed = !lane.tcp.sent.is_empty() && lane.tcp.acked == lane.delivered;
-            lane.stalled = owed.then(|| lane.stalled.unwrap_or(now));
-            let moves = lane.stalled.is_none_or(|since| now - since < HICCUP);
-            lane.late = (moves && is_late(&loads, i)).then(|| lane.late.unwrap_or(now));
-            lane.delivered = lane.tcp.acked;
+        while let Some((_, lane)) = self.answers.front().copied().filter(|(at, _)| *at <= now) {
+            self.answers.pop_front();
+            let told = self.session.handle_told(now, lane, 0, true, &mut self.queue, &mut self.conns);
+            assert_eq!(told, Ok(()));
         }
     }
 
-    fn give(&mut self, lane: usize, fragment: Fragment) {
-        let lane = &mut self.lanes[lane];
-        lane.tcp.given += fragment.len;
-        lane.fragments.push_back(Fragment { end: lane.tcp.given, ..fragment });
-    }
-
-    fn carry(&mut self, now: Time) {
-        let up: Vec<usize> = (0..self.lanes.len()).filter(|at| self.lanes[*at].is_up()).collect();
-        let mut loads: Vec<Load> = up.iter().map(|at| self.lanes[*at].load()).collect();
-        let index = |current: Option<usize>| up.iter().position(|at| Some(*at) == current);
-        while let Some((_, parcel)) = self.parcels.front().copied().filter(|(ready, _)| *ready <= now) {
-            let Some(at) = index(self.current).or_else(|| fastest(&loads, 0)) else { return };
-            self.parcels.pop_front();
-            self.current = Some(up[at]);
-            self.give(up[at], parcel);
-            loads[at].queued += parcel.len;
-        }
-        while let Some(&message) = self.waiting.front() {
-            let len = self.messages[message].len;
-            let Some(at) = preferred(&loads, index(self.current), true, len) else { return };
-            if loads[at].queued > self.lanes[up[at]].estimate.window() {
-                return;
-            }
-            self.waiting.pop_front();
-            self.current = Some(up[at]);
-            self.give(up[at], Fragment { message, len, end: 0 });
-            loads[at].queued += len;
-        }
-        let Some(message) = self.messages.iter().rposition(|one| !one.small) else { return };
-        loop {
-            let Message { len, given, .. } = self.messages[message];
-            let left = (len - given).min(1 << 30);
-            if left == 0 {
-                return;
-            }
-            let room = |at: usize| self.lanes[up[at]].estimate.room(loads[at].queued);
-            let Some((at, part)) = next_part(&loads, left, room) else { return };
-            let part = part.min(left);
-            self.give(up[at], Fragment { message, len: part, end: 0 });
-            loads[at].queued += part;
-            self.messages[message].given += part;
-        }
-    }
-
-    fn watch(&mut self, now: Time, paths: &[Path], flows: &mut usize) {
-        self.sample(now);
-        let answers = |lane: &Lane| lane.is_up() && lane.stalled.is_none_or(|since| now - since < SILENT / 2);
-        let silent = |lane: &Lane| {
-            let silent = lane.stalled.is_some_and(|since| now - since > SILENT + 3 * lane.estimate.rtt());
-            lane.is_up()
-                && (silent
-                    || lane.late.is_some_and(|since| now - since > SILENT + 3 * lane.estimate.min_rtt()))
-        };
-        if let Some(at) = self.lanes.iter().position(silent)
-            && let Some(other) = (0..self.lanes.len())
-                .filter(|i| *i != at && answers(&self.lanes[*i]))
-                .min_by_key(|i| self.lanes[*i].estimate.rtt())
-        {
-            // what the other side had from it is known once the other side has said so
-            let ready = now + self.lanes[other].estimate.rtt();
-            let lane = &mut self.lanes[at];
-            lane.state = State::Down { retry: now };
-            self.parcels.extend(lane.fragments.drain(..).map(|one| (ready, one)));
-            self.retired.push((now, at));
-        }
-        for at in 0..self.lanes.len() {
-            self.open(now, at, paths, flows);
-        }
-    }
-
-    fn open(&mut self, now: Time, at: usize, paths: &[Path], flows: &mut usize) {
-        let lane = &mut self.lanes[at];
-        let spec = paths[lane.path].spec;
-        let rtt = 2 * spec.delay;
-        match lane.state {
-            State::Down { retry } if retry <= now => {
-                lane.state = State::Opening { since: now, answered: spec.up };
-            }
-            // a request, an answer, a challenge: else the kernel asks again after a second
-            State::Opening { since, answered } if now >= since + 3 * rtt && answered && spec.up => {
-                lane.state = State::Up;
-                lane.tcp = Tcp::new(now, rtt);
-                lane.flow = *flows;
+    fn open(&mut self, now: Time, paths: &[Path], flows: &mut usize) {
+        for Opening { since, path, over, number, answered } in std::mem::take(&mut self.opening) {
+            let spec = paths[over].spec;
+            let rtt = 2 * spec.delay;
+            if now >= since + 3 * rtt && answered && spec.up {
+                self.connect(now, over, Some(path), number, rtt, *flows);
                 *flows += 1;
-                lane.estimate = lane.estimate.again(rtt);
-                (lane.delivered, lane.stalled, lane.late, lane.pause) = (0, None, None, AGAIN.0);
-                self.opened.push((now, at));
+                if self.lost.contains(&over) {
+                    self.opened.push((now, over));
+                }
+            } else if now >= since + CONNECT {
+                self.session.open_failed(now, path, "no answer in time".into(), false);
+            } else {
+                self.opening.push(Opening { since, path, over, number, answered });
             }
-            State::Opening { since, .. } if now >= since + CONNECT => {
-                lane.state = State::Down { retry: now + lane.pause };
-                lane.pause = (2 * lane.pause).min(AGAIN.1);
+        }
+    }
+
+    fn carry_out(&mut self, now: Time, paths: &[Path]) {
+        while let Some(action) = self.session.poll_action() {
+            match action {
+                Action::Open { path, number, pair } => {
+                    let over = pair.near.0 as usize - 1;
+                    let answered = paths[over].spec.up;
+                    self.opening.push(Opening { since: now, path, over, number, answered });
+                }
+                Action::Abandon { path } => self.opening.retain(|one| one.path != path),
+                Action::Event(Which::Lane(_, Some((near, _))), What::Down(_)) => {
+                    let IpAddr::V4(ip) = near.ip() else { continue };
+                    let path = usize::from(ip.octets()[2]);
+                    self.lost.insert(path);
+                    self.retired.push((now, path));
+                }
+                Action::Gone { why, .. } => panic!("the session ended: {why}"),
+                Action::Event(..) | Action::Forget(_) => {}
             }
-            _ => {}
         }
     }
 }

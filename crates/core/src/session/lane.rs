@@ -1,0 +1,147 @@
+//! One lane: what is known of it, and whether it is of use.
+
+use super::{SILENT, Time, Which};
+use crate::lanes::{Estimate, Load, Sample};
+use core::net::SocketAddr;
+
+/// What the user wants to go by a lane: both, unless settings say otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pins {
+    /// Short messages.
+    pub short: bool,
+    /// Parts of long ones.
+    pub long: bool,
+}
+
+impl Default for Pins {
+    fn default() -> Self {
+        Self { short: true, long: true }
+    }
+}
+
+/// What a link's rail sees of it at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// Bytes that the peer's side has acknowledged, altogether.
+    pub delivered: u64,
+    /// Bytes that were given to the link and have not been acknowledged.
+    pub queued: u64,
+    /// Round trip, smoothed, in nanoseconds; 0: unknown.
+    pub rtt: u64,
+    /// The shortest round trip lately, in nanoseconds; 0: unknown.
+    pub min_rtt: u64,
+    /// What waits is not taken by the peer's program, and so owed by nobody else.
+    pub shut: bool,
+}
+
+/// A link with a role in a session.
+#[derive(Clone, Debug)]
+pub struct Lane<L> {
+    pub(super) number: u16,
+    pub(super) link: L,
+    pub(super) path: Option<usize>,
+    pub(super) ends: Option<(SocketAddr, SocketAddr)>,
+    pub(super) estimate: Estimate,
+    pub(super) pins: Pins,
+    /// Bytes that the peer's side had acknowledged, and those that it had not, at the last look.
+    delivered: u64,
+    pub(super) queued: u64,
+    /// The peer's program does not take what waits.
+    shut: bool,
+    /// Since when nothing was acknowledged though something waits for it.
+    pub(super) stalled: Option<Time>,
+    /// Since when another lane would be through with what it holds much earlier.
+    pub(super) late: Option<Time>,
+    /// The rate that was told last, in bytes per second.
+    pub(super) told: u64,
+}
+
+impl<L: Copy> Lane<L> {
+    pub(super) fn new(
+        number: u16,
+        link: L,
+        path: Option<usize>,
+        ends: Option<(SocketAddr, SocketAddr)>,
+        estimate: Estimate,
+        delivered: u64,
+        pins: Pins,
+    ) -> Self {
+        let told = estimate.rate();
+        let (queued, shut, stalled, late) = (0, false, None, None);
+        Self { number, link, path, ends, estimate, pins, delivered, queued, shut, stalled, late, told }
+    }
+
+    /// Its number in the session.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The driver's handle for its link.
+    pub fn link(&self) -> L {
+        self.link
+    }
+
+    /// This side's address, and the other's.
+    pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        self.ends
+    }
+
+    /// What it is thought to do.
+    pub fn estimate(&self) -> &Estimate {
+        &self.estimate
+    }
+
+    /// As events name it.
+    pub fn which(&self) -> Which {
+        Which::Lane(self.number, self.ends)
+    }
+
+    pub(super) fn load(&self, queued: u64) -> Load {
+        self.estimate.load(queued)
+    }
+
+    /// Takes in what its rail sees.
+    pub(super) fn observe(&mut self, now: Time, seen: &Seen) {
+        // what the peer's program does not take is not owed by its kernel, and says nothing of the lane
+        self.shut = seen.shut;
+        self.estimate.sample(Sample {
+            now,
+            delivered: seen.delivered,
+            queued: if self.shut { 0 } else { seen.queued },
+            rtt: seen.rtt,
+            min_rtt: seen.min_rtt,
+        });
+        let owed = !self.shut && seen.queued > 0 && seen.delivered == self.delivered;
+        self.stalled = owed.then(|| self.stalled.unwrap_or(now));
+        (self.delivered, self.queued) = (seen.delivered, seen.queued);
+    }
+
+    /// Whether it holds back for less than this.
+    pub(super) fn stalls_less(&self, now: Time, than: Time) -> bool {
+        self.stalled.is_none_or(|since| now.saturating_sub(since) < than)
+    }
+
+    /// Whether what its program does not take is all that holds it up.
+    pub(super) fn is_shut(&self) -> bool {
+        self.shut
+    }
+
+    /// Whether it had something on its way at the last look, or was given something since; `given` is all that it was given.
+    pub(super) fn moves(&self, given: u64) -> bool {
+        self.queued > 0 || given != self.delivered + self.queued
+    }
+
+    /// Why it is of no use now, if it is not.
+    pub(super) fn fails(&self, now: Time) -> Option<&'static str> {
+        let bound = SILENT.0 + SILENT.1 * self.estimate.rtt();
+        // one that others would have overtaken long ago is no better, as long as it is known how slow it is
+        let late = SILENT.0 + SILENT.1 * self.estimate.min_rtt();
+        if !self.stalls_less(now, bound + 1) {
+            Some("the peer's side does not answer on it")
+        } else if self.late.is_some_and(|since| now.saturating_sub(since) > late) {
+            Some("others would be through with what it holds long before it")
+        } else {
+            None
+        }
+    }
+}

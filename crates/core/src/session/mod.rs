@@ -1,0 +1,543 @@
+//! One peer's session over several lanes: which of them are up and healthy, which carries what, what becomes of frames that a lane
+//! did not deliver, and when and where lanes are opened again. A state machine: time, measurements, losses and the peer's words go
+//! in; frames to say, links to send by, paths to open and events come out.
+//!
+//! A **lane** is a link of any rail with a role in the session; `L` is the driver's handle for one, so that one session may mix
+//! rails. The lane that began the session is number 0. The side that opened it opens the others, one for each **path** (a pair of
+//! interfaces that reach each other), when there is something for them to do: a long message, many short ones, or a lane in doubt.
+//!
+//! A lane is reliable and in order while it lives, so one number says all that arrived by it: how many whole frames. A sender's
+//! rail keeps what it sent until the peer says that number (GOT). When a lane ends, both sides tell each other their numbers
+//! (RETIRE), and what the peer has not had travels again, as it was, by the others (`docs/wire-frames.md`).
+//!
+//! The driver gives each call what it needs of the outside: [`Traffic`], what waits to be sent to this peer and what is known of
+//! its order (the protocol engine), and [`Links`], the duties of the links that the lanes stand on (the rails). Neither may
+//! wait. After each call it carries out what [`Session::poll_action`] names.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | what is known of the session, how lanes come and go, what the peer says of them |
+//! | `lane.rs` | one lane, and its health |
+//! | `path.rs` | where a lane may be, and when opening one is worth an attempt |
+//! | `open.rs` | planning paths, opening them, and what came of that |
+//! | `schedule.rs` | what travels by which lane |
+//! | `watch.rs` | the look every few milliseconds: estimates, lanes that fail, sessions that have none left |
+//! | `resend.rs` | frames that ended lanes did not deliver |
+//! | `numbers.rs` | which lane numbers are taken |
+//! | `partial.rs` | payloads of which only a part came before their lane ended |
+//! | `outside.rs` | what a session asks of engine and rails |
+//!
+//! Invariants:
+//! - A frame is given to one lane at a time; it is given to another only after the peer has said, by RETIRE, that it was not had.
+//! - Sequenced frames change lanes only while few of them are unseen, so that a receiver holds back a bounded number.
+//! - No word waits for its own answer: control frames pass what waits for its turn, and a RETIRE that an ended lane may not have
+//!   delivered is said again before anything that waits for the answer to it.
+//! - Whatever the peer says, tables stay bounded: lanes by [`MAX_LANES`], numbers and what is remembered of ended lanes by theirs.
+
+mod lane;
+mod numbers;
+mod open;
+mod outside;
+mod partial;
+mod path;
+mod resend;
+mod schedule;
+mod watch;
+
+pub use lane::{Lane, Pins, Seen};
+pub use open::Planner;
+pub use outside::{Carrier, Links, Retired, Sent, ToPeer, Traffic};
+pub use partial::Partial;
+pub use path::Path;
+pub use resend::UnackedFrame;
+
+use crate::frame::Frame;
+use crate::lanes::{Estimate, MS, Pair, S};
+use crate::wire::SessionId;
+use crate::wire::offer::MAX_LANES;
+use alloc::borrow::Cow;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use numbers::Numbers;
+use resend::Resend;
+use schedule::Fill;
+
+/// Nanoseconds of any clock that does not jump.
+pub type Time = u64;
+
+/// Of so many ended lanes it is remembered how they did.
+const PAST_MAX: usize = 256;
+/// What interfaces are thought to do that do not say: 1 Gb/s, in Mb/s.
+const UNKNOWN_SPEED: u32 = 1000;
+/// What breaks the protocol.
+const IMPOSSIBLE: &str = "it spoke of a lane, or of frames, that never were";
+
+/// How a session is to behave.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How long it waits for another lane when the last ended by a word of the peer's kernel, in nanoseconds.
+    pub grace: Time,
+    /// How long when the network is silent, in nanoseconds.
+    pub patience: Time,
+    /// Messages shorter than this are not divided, in bytes.
+    pub stripe_min: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { grace: 2 * S, patience: 30 * S, stripe_min: 0 }
+    }
+}
+
+/// A link that has become a lane.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<L> {
+    /// Its number in the session.
+    pub number: u16,
+    /// The driver's handle.
+    pub link: L,
+    /// Which path it takes, where this side opened it.
+    pub path: Option<usize>,
+    /// This side's address and the other's.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
+    /// Round trip as far as it is known, in nanoseconds.
+    pub rtt: u64,
+    /// Bytes that count as delivered so far: of the handshake.
+    pub delivered: u64,
+    /// What the user wants to go by it.
+    pub pins: Pins,
+}
+
+/// How a lane's connection ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// The peer said goodbye on it.
+    Orderly,
+    /// The peer closed it without a word.
+    Closed(String),
+    /// The peer's kernel cut it.
+    Reset(String),
+    /// The network is silent, or leads nowhere.
+    Silent(String),
+}
+
+/// A lane or a path, as events name it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// A lane: its number, this side's address, the other side's.
+    Lane(u16, Option<(SocketAddr, SocketAddr)>),
+    /// A lane that has not come to be.
+    Path(Pair),
+}
+
+/// Why short messages take another lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The one before has ended.
+    Ended,
+    /// A byte given to it arrives earlier: nanoseconds by it, and by the one before.
+    Earlier {
+        /// By the lane that is taken now.
+        now: u64,
+        /// The lane before it.
+        lane: u16,
+        /// By that.
+        before: u64,
+    },
+}
+
+/// What has happened to a lane.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What {
+    /// It can be used.
+    Up,
+    /// It has ended, and why.
+    Down(String),
+    /// It did not come to be, and why.
+    Refused(String),
+    /// It ended before the peer had these frames, which are sent again.
+    Resend {
+        /// How many.
+        frames: usize,
+        /// Their bytes.
+        bytes: usize,
+    },
+    /// Short messages take it.
+    Chosen {
+        /// The lane before.
+        from: u16,
+        /// Why.
+        why: Reason,
+    },
+    /// It gets more through, or less, by more than a factor of two: bytes per second.
+    Rate {
+        /// As it was told last.
+        from: u64,
+        /// Now.
+        to: u64,
+    },
+}
+
+/// What the driver is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action<L> {
+    /// A link is no lane any more: nothing that came by it counts from now on. Of a payload of which only a part came the place is
+    /// kept ([`Partial`]): its frame comes again.
+    Forget(L),
+    /// Connect by this path, as the lane of this number; [`Session::lane_up`] or [`Session::open_failed`] follows.
+    Open {
+        /// Which path.
+        path: usize,
+        /// The lane's number.
+        number: u16,
+        /// The path's interfaces.
+        pair: Pair,
+    },
+    /// Drop the connection that is being made by this path, and say nothing more of it.
+    Abandon {
+        /// Which path.
+        path: usize,
+    },
+    /// Tell whoever wants to know.
+    Event(Which, What),
+    /// The session has ended: every operation with the peer comes to nothing.
+    Gone {
+        /// Why, as a sentence about the peer.
+        why: String,
+        /// Whether the peer said so itself.
+        orderly: bool,
+    },
+}
+
+/// A lane that has ended here, and of which the peer has not said yet what it had from it.
+#[derive(Debug)]
+struct Retiring<L> {
+    number: u16,
+    link: L,
+    which: Which,
+    /// The peer closed it, and no word came before.
+    closed: bool,
+}
+
+/// The lanes to one peer (see the module's documentation).
+#[derive(Debug)]
+pub struct Session<L> {
+    id: SessionId,
+    config: Config,
+    /// What this side needs to open lanes, if it does.
+    planner: Option<Planner>,
+    lanes: Vec<Lane<L>>,
+    retiring: Vec<Retiring<L>>,
+    /// What was learnt of lanes that have ended, by both ends: what takes their place knows it.
+    past: BTreeMap<(Option<IpAddr>, Option<IpAddr>), Estimate>,
+    /// What ended lanes did not deliver: it leaves before anything else, sequenced frames in their order.
+    resend: Resend,
+    paths: Vec<Path>,
+    planned: bool,
+    numbers: Numbers,
+    /// Until when there must be a lane again, if there is none, and why there is none.
+    lost: Option<(Time, String)>,
+    /// The peer says goodbye on one lane after the other.
+    parting: bool,
+    /// The lane that carries sequenced frames now; those before this one may have gone, or have to go, by others.
+    current: Option<L>,
+    scattered: u32,
+    sampled: Time,
+    /// Which lane small messages took when that was told last, and when it was.
+    told: Option<(u16, Time)>,
+    /// Why the lane in use was chosen.
+    reason: Reason,
+    actions: VecDeque<Action<L>>,
+    /// Room for figures, kept between calls.
+    fill: Fill,
+}
+
+impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
+    /// A session without lanes; it has one as soon as [`Session::lane_up`] is called. With a planner this side opens lanes.
+    pub fn new(id: SessionId, config: Config, planner: Option<Planner>) -> Self {
+        Self {
+            id,
+            config,
+            planner,
+            lanes: Vec::new(),
+            retiring: Vec::new(),
+            past: BTreeMap::new(),
+            resend: Resend::default(),
+            paths: Vec::new(),
+            planned: false,
+            numbers: Numbers::default(),
+            lost: None,
+            parting: false,
+            current: None,
+            scattered: 0,
+            sampled: 0,
+            told: None,
+            reason: Reason::Ended,
+            actions: VecDeque::new(),
+            fill: Fill::default(),
+        }
+    }
+
+    /// The lanes that are up.
+    pub fn lanes(&self) -> &[Lane<L>] {
+        &self.lanes
+    }
+
+    /// The paths by which lanes may be opened, or are.
+    pub fn paths(&self) -> &[Path] {
+        &self.paths
+    }
+
+    /// All links, also those that have ended and are not closed.
+    pub fn links(&self) -> impl Iterator<Item = L> + '_ {
+        self.lanes.iter().map(|lane| lane.link).chain(self.retiring.iter().map(|lane| lane.link))
+    }
+
+    /// The lane that short messages take.
+    pub fn current(&self) -> Option<L> {
+        self.current
+    }
+
+    /// The number of an up lane.
+    pub fn number(&self, link: L) -> Option<u16> {
+        self.index(link).map(|at| self.lanes[at].number)
+    }
+
+    /// Whether more than the plainest case is at hand: frames go where the figures say ([`Session::schedule`]).
+    pub fn is_wide(&self) -> bool {
+        self.lanes.len() > 1 || !self.is_quiet()
+    }
+
+    /// Whether there has been more than the lane that began the session, or is to be another in its place.
+    pub fn had_several(&self) -> bool {
+        self.numbers.several() || self.is_wide()
+    }
+
+    /// Whether nothing of what lanes did not deliver waits.
+    pub fn is_quiet(&self) -> bool {
+        self.resend.is_empty() && self.retiring.is_empty()
+    }
+
+    /// Whether the peer may open a lane of this number.
+    pub fn expects(&self, session: SessionId, number: u16) -> bool {
+        let fresh = self.is_free(number) && self.lanes.len() < MAX_LANES;
+        self.id == session && self.planner.is_none() && !self.parting && fresh
+    }
+
+    /// Whether this is the session of this name.
+    pub fn is(&self, session: SessionId) -> bool {
+        self.id == session
+    }
+
+    /// The session's name, by which the peer knows it too.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// What the driver is to do next.
+    pub fn poll_action(&mut self) -> Option<Action<L>> {
+        self.actions.pop_front()
+    }
+
+    fn is_free(&self, number: u16) -> bool {
+        let mut taken =
+            self.lanes.iter().map(|lane| lane.number).chain(self.retiring.iter().map(|lane| lane.number));
+        !self.numbers.is_spent(number) && !taken.any(|other| other == number)
+    }
+
+    fn index(&self, link: L) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.link == link)
+    }
+
+    fn event(&mut self, which: Which, what: What) {
+        self.actions.push_back(Action::Event(which, what));
+    }
+
+    /// A link has become a lane; there may be something to send by it.
+    pub fn lane_up(
+        &mut self,
+        now: Time,
+        arrival: Arrival<L>,
+        traffic: &mut impl Traffic,
+        links: &mut impl Links<L>,
+    ) {
+        let Arrival { number, link, path, ends, rtt, delivered, pins } = arrival;
+        let claimed = path.and_then(|path| self.paths.get(path)).map_or(0, |path| path.pair().speed);
+        let claimed = u64::from(if claimed == 0 { UNKNOWN_SPEED } else { claimed }) * 125_000;
+        // what interfaces claim counts for less than what others of the same pair of hosts do
+        let known = self.lanes.iter().map(|lane| &lane.estimate).filter(|one| one.is_measured());
+        let estimate = match (self.past.get(&past_key(ends)), known.max_by_key(|one| one.rate())) {
+            (Some(past), _) => past.again(rtt),
+            (None, Some(fastest)) => fastest.beside(claimed, rtt),
+            (None, None) => Estimate::new(claimed, rtt),
+        };
+        let lane = Lane::new(number, link, path, ends, estimate.from(now, delivered), delivered, pins);
+        let which = lane.which();
+        self.lanes.push(lane);
+        self.numbers.spend(number, true);
+        self.lost = None;
+        if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            path.opened(number);
+        }
+        self.event(which, What::Up);
+        self.choose(traffic, links);
+        if number > 0 {
+            traffic.tell_seen(true);
+        }
+    }
+
+    /// Ends a lane here: what it brought counts, the rest has to come by another, and the peer is told so.
+    fn retire(
+        &mut self,
+        now: Time,
+        at: usize,
+        why: Cow<'_, str>,
+        traffic: &mut impl Traffic,
+        links: &mut impl Links<L>,
+    ) {
+        let lane = self.lanes.remove(at);
+        let (number, link, which) = (lane.number, lane.link, lane.which());
+        if self.past.len() >= PAST_MAX {
+            self.past.clear();
+        }
+        self.past.insert(past_key(lane.ends), lane.estimate);
+        self.retiring.push(Retiring { number, link, which, closed: false });
+        if let Some(path) = lane.path.and_then(|path| self.paths.get_mut(path)) {
+            path.ended(now);
+        }
+        if self.lanes.is_empty() {
+            self.lost = Some((now + self.config.grace.min(self.config.patience), why.clone().into_owned()));
+        }
+        let Retired { received, said } = links.retire(link);
+        // the peer sends nothing again that it lost until it hears of that loss from us: it has to hear it by another lane
+        said.into_iter()
+            .filter(|frame| matches!(frame, Frame::Retire { .. }))
+            .for_each(|frame| traffic.say(frame));
+        self.actions.push_back(Action::Forget(link));
+        self.event(which, What::Down(why.into_owned()));
+        traffic.say(Frame::Retire { lane: number, received });
+        // what is to come again may have to wait until the peer knows this
+        traffic.tell_seen(true);
+        self.choose(traffic, links);
+    }
+
+    /// The peer said how many frames it had from a lane (GOT), or that it takes nothing more from it (RETIRE). There may be
+    /// something to send.
+    ///
+    /// # Errors
+    /// What of it cannot be: the peer broke the protocol.
+    pub fn handle_told(
+        &mut self,
+        now: Time,
+        number: u16,
+        received: u64,
+        retired: bool,
+        traffic: &mut impl Traffic,
+        links: &mut impl Links<L>,
+    ) -> Result<(), &'static str> {
+        let up = self.lanes.iter().position(|lane| lane.number == number);
+        if !retired {
+            // of a lane that ended in the meantime the last word is still to come
+            return match up {
+                Some(at) if !links.confirm(self.lanes[at].link, received) => Err(IMPOSSIBLE),
+                None if !self.numbers.is_spent(number) => Err(IMPOSSIBLE),
+                _ => Ok(()),
+            };
+        }
+        if let Some(at) = up {
+            self.retire(now, at, "the peer gave it up".into(), traffic, links);
+        }
+        let Some(at) = self.retiring.iter().position(|lane| lane.number == number) else {
+            match self.numbers.came(number) {
+                // said again
+                Some(true) => return Ok(()),
+                // the other side took a lane for open whose opening came to nothing here
+                Some(false) if received == 0 => {}
+                _ => return Err(IMPOSSIBLE),
+            }
+            self.abandon(now, number);
+            traffic.say(Frame::Retire { lane: number, received: 0 });
+            return Ok(());
+        };
+        let Retiring { link, which, .. } = self.retiring.remove(at);
+        let frames = links.reclaim(link, received);
+        links.close(link);
+        let frames = frames.ok_or(IMPOSSIBLE)?;
+        let (count, bytes) = (frames.len(), frames.iter().map(UnackedFrame::len).sum());
+        self.resend.add(frames, traffic.seen());
+        if count > 0 {
+            self.event(which, What::Resend { frames: count, bytes });
+        }
+        self.choose(traffic, links);
+        Ok(())
+    }
+
+    /// A lane's connection has ended by itself.
+    pub fn handle_lost(
+        &mut self,
+        now: Time,
+        link: L,
+        loss: Loss,
+        traffic: &mut impl Traffic,
+        links: &mut impl Links<L>,
+    ) {
+        let Some(at) = self.index(link) else { return };
+        let lost = |why: &str| format!("the connection was lost: {why}");
+        let (text, soon, closed) = match &loss {
+            Loss::Orderly => ("it has closed its endpoint".into(), true, false),
+            Loss::Closed(why) => (lost(why), true, true),
+            Loss::Reset(why) => (lost(why), true, false),
+            Loss::Silent(why) => (lost(why), false, false),
+        };
+        self.parting |= loss == Loss::Orderly;
+        if self.parting {
+            return self.lane_closed(at, text, traffic, links);
+        }
+        let last = self.lanes.len() == 1;
+        let opening = self.paths.iter().any(Path::is_opening);
+        let crossed = self.retiring.iter().any(|lane| !lane.closed);
+        // a process that ends closes all its connections; one that retires a lane has another, unless this side just retired that
+        if last && closed && !opening && !crossed {
+            self.actions.push_back(Action::Gone { why: text, orderly: false });
+            return;
+        }
+        self.retire(now, at, text.into(), traffic, links);
+        if let Some(retiring) = self.retiring.last_mut() {
+            retiring.closed = closed;
+        }
+        if let Some((until, _)) = self.lost.as_mut().filter(|_| !soon) {
+            // the network is silent: it may take as long as any other silence
+            *until = now + self.config.patience;
+        }
+        self.open_paths(now);
+    }
+
+    /// The peer closes in good order, lane by lane.
+    fn lane_closed(&mut self, at: usize, why: String, traffic: &mut impl Traffic, links: &mut impl Links<L>) {
+        let lane = self.lanes.remove(at);
+        self.event(lane.which(), What::Down(why.clone()));
+        self.actions.push_back(Action::Forget(lane.link));
+        links.close(lane.link);
+        if self.lanes.is_empty() {
+            self.actions.push_back(Action::Gone { why, orderly: true });
+        } else {
+            self.choose(traffic, links);
+        }
+    }
+
+    /// A lane that the peer opened came to nothing on this side, though the peer has it: it will hear so.
+    pub fn accept_failed(&mut self, number: u16) {
+        self.numbers.spend(number, false);
+    }
+}
+
+fn past_key(ends: Option<(SocketAddr, SocketAddr)>) -> (Option<IpAddr>, Option<IpAddr>) {
+    let (near, far) = ends.unzip();
+    (near.map(|at| at.ip()), far.map(|at| at.ip()))
+}
+
+/// A lane on which the peer's side owes an answer so long, and so many round trips, is of no use while another works.
+const SILENT: (Time, u64) = (120 * MS, 3);

@@ -1,0 +1,150 @@
+//! What a session asks of the engine, and of the rails that its lanes are links of.
+
+use super::{Seen, UnackedFrame};
+use crate::frame::Frame;
+use crate::proto::{Engine, Next, PeerIdx};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// What waits to be sent to one peer, and what is known of its order. Of the engine's methods those that a session needs, for
+/// one peer: see [`Engine`] for what they mean.
+pub trait Traffic {
+    /// A frame that is to leave.
+    type Next;
+
+    /// Bytes of a frame's payload.
+    fn payload_len(next: &Self::Next) -> usize;
+    /// Whether it takes effect in order.
+    fn is_sequenced(next: &Self::Next) -> bool;
+
+    /// Sequenced frames that the peer is not known to have seen.
+    fn unseen(&self) -> u32;
+    /// Bytes of those of them that are parts of puts.
+    fn unseen_bytes(&self) -> u64;
+    /// The number of the next sequenced frame.
+    fn next_seq(&self) -> u32;
+    /// The sequenced frame that the peer waits for, as far as it has said.
+    fn seen(&self) -> u32;
+    /// How many frames or operations wait to leave.
+    fn waiting(&self) -> usize;
+    /// Bytes that large transfers still have to send.
+    fn bulk_left(&self) -> u64;
+
+    /// The next frame; `bulk`: how long a large fragment is wanted, in bytes, 0: none.
+    fn poll_transmit(&mut self, bulk: usize) -> Option<Self::Next>;
+    /// A lane has taken that frame.
+    fn transmitted(&mut self, next: &Self::Next);
+    /// What that frame was to list cannot be listed.
+    fn unlisted(&mut self, next: &Self::Next);
+    /// Queues a frame of the session's own.
+    fn say(&mut self, frame: Frame);
+    /// Tells the peer what was seen of its sequenced frames, at once or when enough has gathered.
+    fn tell_seen(&mut self, now: bool);
+}
+
+/// An engine's traffic with one peer.
+pub struct ToPeer<'a> {
+    /// The engine.
+    pub engine: &'a mut Engine,
+    /// The peer.
+    pub peer: PeerIdx,
+}
+
+impl Traffic for ToPeer<'_> {
+    type Next = Next;
+
+    #[inline]
+    fn payload_len(next: &Next) -> usize {
+        next.payload_len()
+    }
+    #[inline]
+    fn is_sequenced(next: &Next) -> bool {
+        next.frame.order().is_some()
+    }
+    #[inline]
+    fn unseen(&self) -> u32 {
+        self.engine.unseen(self.peer)
+    }
+    fn unseen_bytes(&self) -> u64 {
+        self.engine.unseen_bytes(self.peer)
+    }
+    fn next_seq(&self) -> u32 {
+        self.engine.next_seq(self.peer)
+    }
+    fn seen(&self) -> u32 {
+        self.engine.seen(self.peer)
+    }
+    #[inline]
+    fn waiting(&self) -> usize {
+        self.engine.queued(self.peer)
+    }
+    fn bulk_left(&self) -> u64 {
+        self.engine.bulk_left(self.peer)
+    }
+    #[inline]
+    fn poll_transmit(&mut self, bulk: usize) -> Option<Next> {
+        self.engine.poll_transmit(self.peer, bulk)
+    }
+    #[inline]
+    fn transmitted(&mut self, next: &Next) {
+        self.engine.transmitted(self.peer, next);
+    }
+    fn unlisted(&mut self, next: &Next) {
+        self.engine.unlisted(self.peer, next);
+    }
+    fn say(&mut self, frame: Frame) {
+        self.engine.say(self.peer, frame);
+    }
+    fn tell_seen(&mut self, now: bool) {
+        self.engine.tell_seen(self.peer, now);
+    }
+}
+
+/// What an ended link brought, and what of its last words may be lost.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Retired {
+    /// Whole frames that came by it.
+    pub received: u64,
+    /// The frames that it may not have delivered, oldest first.
+    pub said: Vec<Frame>,
+}
+
+/// The links that lanes stand on, as their rails see them. A link stays known from the time it is a lane until
+/// [`Links::close`]; once it has ended it takes nothing.
+pub trait Links<L> {
+    /// How a link is doing; none of one that has ended.
+    fn look(&self, link: L) -> Option<Seen>;
+    /// Bytes that were given to a link and have not been acknowledged by the peer's side.
+    fn queued(&self, link: L) -> u64;
+    /// Bytes that were given to a link, altogether.
+    fn given(&self, link: L) -> u64;
+    /// Whether a large frame would be taken now without queueing much behind what waits.
+    fn wants_more(&self, link: L) -> bool;
+    /// The peer has had so many frames by a link: what is kept of them is forgotten. False: that cannot be.
+    fn confirm(&mut self, link: L, frames: u64) -> bool;
+    /// Ends a link, if it has not ended.
+    fn retire(&mut self, link: L) -> Retired;
+    /// What an ended link did not deliver, oldest first, if the peer had so many frames; none when that cannot be.
+    fn reclaim(&mut self, link: L, frames: u64) -> Option<VecDeque<UnackedFrame>>;
+    /// Forgets a link.
+    fn close(&mut self, link: L);
+}
+
+/// What became of a frame that was to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// The link has taken it.
+    Away,
+    /// The link is full.
+    Full,
+    /// What it was to list cannot be listed.
+    Unlisted,
+}
+
+/// Links that frames can be given to.
+pub trait Carrier<L, N>: Links<L> {
+    /// Gives a frame to a link.
+    fn send(&mut self, link: L, next: &N) -> Sent;
+    /// Gives a frame to a link again, as it was; false when that is full.
+    fn send_again(&mut self, link: L, frame: &UnackedFrame) -> bool;
+}

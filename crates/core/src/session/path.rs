@@ -1,0 +1,103 @@
+//! A pair of interfaces between which there may be a lane, and when it is worth another attempt.
+
+use super::Time;
+use crate::lanes::{MS, Pair, S};
+use alloc::string::String;
+
+/// How long to wait before the next attempt where there was a lane before, at first and at most; and where there never was.
+const AGAIN: (Time, Time) = (100 * MS, 500 * MS);
+const NEVER: (Time, Time) = (S, 60 * S);
+/// ... at most, where an interface was down: it costs nothing to try.
+const ASLEEP: Time = S;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Idle,
+    /// A lane of this number is being opened.
+    Opening(u16),
+    Up(u16),
+}
+
+/// A pair of interfaces that has a lane, or may have one.
+#[derive(Clone, Debug)]
+pub struct Path {
+    pair: Pair,
+    state: State,
+    /// There was a lane before.
+    worked: bool,
+    /// Nobody was reached: the interfaces may not be of one network after all.
+    vain: bool,
+    retry: Time,
+    pause: Time,
+    why: Option<String>,
+}
+
+impl Path {
+    pub(super) fn new(pair: Pair, now: Time) -> Self {
+        let (worked, vain, why) = (false, false, None);
+        Self { pair, state: State::Idle, worked, vain, retry: now, pause: NEVER.0, why }
+    }
+
+    /// Its interfaces.
+    pub fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    /// Why there is no lane, if one was tried in vain.
+    pub fn why(&self) -> Option<&str> {
+        self.why.as_deref()
+    }
+
+    /// Whether there is no lane, and none is being opened.
+    pub fn is_idle(&self) -> bool {
+        self.state == State::Idle
+    }
+
+    /// Whether a lane is being opened.
+    pub fn is_opening(&self) -> bool {
+        matches!(self.state, State::Opening(_))
+    }
+
+    /// The number of the lane that is being opened.
+    pub(super) fn opening(&self) -> Option<u16> {
+        if let State::Opening(number) = self.state { Some(number) } else { None }
+    }
+
+    pub(super) fn is_vain(&self) -> bool {
+        self.is_idle() && self.vain
+    }
+
+    pub(super) fn begin(&mut self, number: u16) {
+        self.state = State::Opening(number);
+    }
+
+    pub(super) fn opened(&mut self, number: u16) {
+        (self.state, self.worked, self.pause, self.why) = (State::Up(number), true, AGAIN.0, None);
+    }
+
+    pub(super) fn ended(&mut self, now: Time) {
+        if matches!(self.state, State::Up(_)) {
+            (self.state, self.retry) = (State::Idle, now);
+        }
+    }
+
+    /// An attempt came to nothing; whether the reason is another than before.
+    pub(super) fn failed(&mut self, now: Time, why: String, reached: bool) -> bool {
+        self.state = State::Idle;
+        self.retry = now + self.pause;
+        self.pause = (2 * self.pause).min(match self.worked {
+            true => AGAIN.1,
+            false if self.pair.down => ASLEEP,
+            false => NEVER.1,
+        });
+        self.vain = !reached && !self.worked;
+        let news = self.why.as_ref() != Some(&why);
+        self.why = Some(why);
+        news
+    }
+
+    /// When it is worth another attempt.
+    pub(super) fn retry(&self) -> Option<Time> {
+        self.is_idle().then_some(self.retry)
+    }
+}
