@@ -29,6 +29,7 @@ unsafe impl Send for RawIov {}
 unsafe impl Sync for RawIov {}
 
 pub use polyrail_core::proto::{Place, Span};
+pub use polyrail_core::session::UnackedFrame;
 
 /// Where spans are.
 pub trait Memory {
@@ -114,17 +115,6 @@ pub trait Sink: Memory {
     fn end(&mut self, link: LinkId);
     /// The link has ended. Its number stays taken until [`Rail::close`].
     fn down(&mut self, link: LinkId, why: Down);
-}
-
-/// A frame that a link did not deliver.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Parcel {
-    /// Its header, and its payload unless that has a span.
-    pub bytes: Vec<u8>,
-    /// Bytes of the header.
-    pub header: usize,
-    /// Where the payload is, if it is not in `bytes`.
-    pub span: Option<Span>,
 }
 
 /// The rail has no room: try again after progress. Nothing of the frame was taken.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use polyrail_rails::events::Side;
 use polyrail_rails::top::{self, Said};
-use polyrail_rails::worker::{WayReport, Ways, host_id};
+use polyrail_rails::worker::{PathReport, Paths, host_id};
 use polyrail_rails::{Address, Config, Route, Scheme, discover};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub struct Found {
     /// Why the peer's memory cannot be reached directly, if it was tried.
     direct_refused: Option<String>,
     /// Where lanes would go, and why not elsewhere.
-    ways: Ways,
+    ways: Paths,
     /// Of each pair, what a running program measures, in bytes per second.
     measured: Vec<Option<u64>>,
     /// Half round trips of 8 bytes, or why they could not be measured.
@@ -44,7 +44,7 @@ pub fn look(text: &str) -> Result<Found, Error> {
     let ours = host_id()?;
     let passed_over = session.worker().passed_over(peer).to_vec();
     let direct_refused = session.worker().direct_refused(peer).map(str::to_owned);
-    let mut ways = session.worker().ways(peer);
+    let mut ways = session.worker().paths(peer);
     if !ways.pairs.is_empty() {
         let all = discover::interfaces(&config.interfaces)?;
         let left_out = all.into_iter().filter_map(|one| Some((one.name, one.obstacle?.to_string())));
@@ -64,7 +64,7 @@ pub fn look(text: &str) -> Result<Found, Error> {
 }
 
 /// What programs that are running measure on lanes between these addresses.
-fn measured(pairs: &[WayReport]) -> Vec<Option<u64>> {
+fn measured(pairs: &[PathReport]) -> Vec<Option<u64>> {
     if pairs.is_empty() {
         return Vec::new();
     }
@@ -78,7 +78,7 @@ fn measured(pairs: &[WayReport]) -> Vec<Option<u64>> {
         .flat_map(|snapshot| snapshot.peers.iter().flat_map(|peer| &peer.lanes))
         .filter(|lane| lane.measured)
         .collect();
-    let is_of = |lane: &top::Lane, pair: &WayReport| {
+    let is_of = |lane: &top::Lane, pair: &PathReport| {
         // a lane's address has a port, a pair's has none
         let ip = |side: &Option<Side>| {
             side.as_ref()?.address.parse::<SocketAddr>().ok().map(|at| at.ip().to_string())
@@ -86,7 +86,7 @@ fn measured(pairs: &[WayReport]) -> Vec<Option<u64>> {
         ip(&lane.near).as_ref() == Some(&pair.near.address)
             && ip(&lane.far).as_ref() == Some(&pair.far.address)
     };
-    let of = |pair: &WayReport| {
+    let of = |pair: &PathReport| {
         lanes.iter().filter(|lane| is_of(lane, pair)).filter_map(|lane| lane.rate_bytes_per_s).max()
     };
     pairs.iter().map(of).collect()

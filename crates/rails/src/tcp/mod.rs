@@ -28,7 +28,7 @@ use self::rx::{Next, Turn};
 use self::store::{Pool, Store};
 pub use self::sys::Info;
 use self::tx::Outgoing;
-use crate::rail::{Full, LinkId, Memory, Parcel, Rail, RawIov, Sink, Span};
+use crate::rail::{Full, LinkId, Memory, Rail, RawIov, Sink, Span, UnackedFrame};
 use polyrail_core::frame::Frame;
 
 /// How the rail's sockets are set up.
@@ -285,7 +285,7 @@ impl TcpRail {
     }
 
     /// What a link that ended did not deliver, if the peer had so many frames; None when that cannot be.
-    pub fn reclaim(&mut self, link: LinkId, frames: u64) -> Option<VecDeque<Parcel>> {
+    pub fn reclaim(&mut self, link: LinkId, frames: u64) -> Option<VecDeque<UnackedFrame>> {
         match self.slots.get_mut(link.0 as usize) {
             Some(Slot::Down(remains)) => {
                 std::mem::take(&mut remains.store).reclaim(frames, &mut self.shared.pool)

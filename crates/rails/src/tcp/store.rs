@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use polyrail_core::frame::{PREFIX, peek_lengths};
 
 use super::sys::MAX_IOV;
-use crate::rail::{Memory, Parcel, RawIov, Span};
+use crate::rail::{Memory, RawIov, Span, UnackedFrame};
 
 /// Most bytes that one call is offered, and that one link sends before it is the next one's turn.
 pub(super) const TURN_BYTES: usize = 2 << 20;
@@ -250,14 +250,14 @@ impl Store {
     }
 
     /// What the peer, which has had so many frames, has not had; None when that cannot be.
-    pub(super) fn reclaim(mut self, frames: u64, pool: &mut Pool) -> Option<VecDeque<Parcel>> {
+    pub(super) fn reclaim(mut self, frames: u64, pool: &mut Pool) -> Option<VecDeque<UnackedFrame>> {
         if frames < self.had || !self.release(frames, pool) {
             return None;
         }
         let mut parcels = VecDeque::new();
         while let Some((stored, header, span)) = self.pop() {
             let bytes = self.bytes[stored].to_vec();
-            parcels.push_back(Parcel { bytes, header, span });
+            parcels.push_back(UnackedFrame { bytes, header, span });
         }
         Some(parcels)
     }

@@ -20,18 +20,18 @@ impl Worker {
         info.why = Some(format!("{named}: {why}"));
         info.pid = None;
         self.wireup.failed_at.insert(peer, Instant::now());
-        info.resume.clear();
+        info.partial.clear();
         if let Some(lanes) = info.lanes.take() {
             info.lane = None;
-            for link in lanes.links() {
+            for (rail, link) in lanes.session.links() {
                 // whoever has its number next is another
-                self.core.cut.retain(|(rail, cut, _)| (*rail, *cut) != (RailId::Tcp, link));
-                self.core.downs.retain(|(rail, down, _)| (*rail, *down) != (RailId::Tcp, link));
-                if let Some(slot) = self.core.links[RailId::Tcp as usize].get_mut(link.0 as usize) {
+                self.core.cut.retain(|(of, cut, _)| (*of, *cut) != (rail, link));
+                self.core.downs.retain(|(of, down, _)| (*of, *down) != (rail, link));
+                if let Some(slot) = self.core.links[rail as usize].get_mut(link.0 as usize) {
                     *slot = None;
                 }
-                self.core.bufs.scratch.remove(&scratch_place(RailId::Tcp as u32, link.0));
-                self.tcp.close(link);
+                self.core.bufs.scratch.remove(&scratch_place(rail as u32, link.0));
+                self.rail(rail).close(link);
             }
             self.wireup.handshakes.retain(|_, h| !matches!(h.half, Half::Lane(_, of, _) if of == peer));
             if let Some(state) = self.wireup.peers.get_mut(&peer) {
@@ -62,8 +62,8 @@ impl Worker {
         }
         for (rail, link, why) in std::mem::take(&mut self.core.downs) {
             let Some(peer) = self.core.link(rail, link).map(|info| info.peer) else { continue };
-            if rail == RailId::Tcp {
-                self.lane_lost(peer, link, &why);
+            if self.core.peers[peer.0 as usize].lanes.is_some() {
+                self.lane_lost(peer, (rail, link), &why);
                 self.settle();
                 continue;
             }
@@ -95,7 +95,7 @@ impl Worker {
         let mut links = Vec::new();
         for info in &self.core.peers {
             match &info.lanes {
-                Some(lanes) => links.extend(lanes.up.iter().map(|lane| (RailId::Tcp, lane.link))),
+                Some(lanes) => links.extend(lanes.session.lanes().iter().map(|lane| lane.link())),
                 None => links.extend(info.lane),
             }
         }
@@ -137,10 +137,9 @@ impl Worker {
     pub(super) fn all_quiet(&self) -> bool {
         (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
             let info = &self.core.peers[peer.0 as usize];
-            let idle = info
-                .lanes
-                .as_ref()
-                .is_none_or(|lanes| lanes.is_quiet() && lanes.up.iter().all(|lane| self.tcp.idle(lane.link)));
+            let idle = info.lanes.as_ref().map(|lanes| &lanes.session).is_none_or(|session| {
+                session.is_quiet() && session.lanes().iter().all(|lane| self.tcp.idle(lane.link().1))
+            });
             let nowhere = info.lane.is_none() && info.lanes.is_none();
             idle && (self.core.engine.is_quiet(peer) || nowhere && !self.wireup.attempts.contains_key(&peer))
         })

@@ -6,7 +6,6 @@
 
 use super::handshake::{Half, Handshake, Place, Stream, Turn};
 use super::inbound::{LinkInfo, RailId};
-use super::lanes::Lanes;
 use super::wireup::{
     Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_TOP, TOKEN_UNIX, TOKEN_WATCHER, random,
 };
@@ -273,16 +272,15 @@ impl Worker {
         let info = &mut self.core.peers[peer.0 as usize];
         info.passed_over = passed_over;
         self.event_peer_up(peer, route, unix, session.offer.process.host);
-        let info = &mut self.core.peers[peer.0 as usize];
         if unix {
             self.enter(peer, RailId::Shm, link);
         } else {
-            let theirs = session.offer.interfaces().to_vec();
-            info.lanes = Some(Box::new(Lanes::new(session.id, opened, theirs)));
+            let lanes = self.new_lanes(peer, session.id, opened, session.offer.interfaces());
+            self.core.peers[peer.0 as usize].lanes = Some(lanes);
             if !self.netted.contains(&peer) {
                 self.netted.push(peer);
             }
-            self.lane_up(peer, 0, link, None);
+            self.lane_up(peer, 0, (RailId::Tcp, link), None);
         }
         self.connected(peer, route);
     }
@@ -362,7 +360,7 @@ impl Worker {
         let (peer, place) = match self.wireup.handshakes.remove(&token).map(|handshake| handshake.half) {
             Some(Half::Ours(_, peer, place)) => (peer, place),
             Some(Half::Lane(_, peer, way)) => {
-                self.lane_refused(peer, way, format!("it refused: {reason}"), false);
+                self.lane_refused(peer, way, format!("it refused: {reason}"), true);
                 // the peer has forgotten the session
                 if reason == Reject::NoSession && self.core.lane(peer).is_none() {
                     self.gone(peer, "it no longer knows the session".into());
@@ -406,7 +404,7 @@ impl Worker {
                 }
                 self.try_next(peer, format!("{place}: {why}"));
             }
-            Half::Lane(_, peer, way) => self.lane_refused(peer, way, why.to_owned(), !handshake.reached),
+            Half::Lane(_, peer, way) => self.lane_refused(peer, way, why.to_owned(), handshake.reached),
             Half::Theirs(_, Some((_, session))) if session.kind != Kind::Session => {}
             Half::Theirs(_, Some((peer, _))) => {
                 let lost = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Lost));

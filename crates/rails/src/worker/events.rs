@@ -4,6 +4,7 @@ use super::Worker;
 use crate::events::{self, Kind, Level, Log, LogTo, Protocol, Record, Side, rfc3339, shortened};
 use polyrail_core::cost::Explanation;
 use polyrail_core::proto::{PeerIdx, Route, Scheme};
+use polyrail_core::session::{self, Reason};
 use polyrail_core::wire::offer::{Interface, InterfaceName};
 use polyrail_core::wire::{HostId, PeerId};
 use std::collections::VecDeque;
@@ -57,15 +58,6 @@ pub(super) struct LaneName {
     pub far: Option<End>,
 }
 
-/// Why small messages take another lane.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Reason {
-    /// The one before has ended.
-    Ended,
-    /// A byte given to it arrives earlier: nanoseconds by it, and by the one before.
-    Earlier { now: u64, lane: u16, before: u64 },
-}
-
 /// What happened.
 #[derive(Clone, Debug)]
 pub(super) enum What {
@@ -78,22 +70,8 @@ pub(super) enum What {
         protocols: Option<Box<Explanation>>,
     },
     PeerGone(String),
-    LaneUp,
-    LaneDown(String),
-    LaneRefused(String),
-    LaneResend {
-        frames: usize,
-        bytes: usize,
-    },
-    ChoiceChanged {
-        from: u16,
-        why: Reason,
-    },
-    /// Bytes per second.
-    EstimateChanged {
-        from: u64,
-        to: u64,
-    },
+    /// To one of its lanes.
+    Lane(session::What),
 }
 
 impl What {
@@ -101,18 +79,16 @@ impl What {
         match self {
             Self::PeerUp { .. } => Kind::PeerUp,
             Self::PeerGone(_) => Kind::PeerGone,
-            Self::LaneUp => Kind::LaneUp,
-            Self::LaneDown(_) => Kind::LaneDown,
-            Self::LaneRefused(_) => Kind::LaneRefused,
-            Self::LaneResend { .. } => Kind::LaneResend,
-            Self::ChoiceChanged { .. } => Kind::ChoiceChanged,
-            Self::EstimateChanged { .. } => Kind::EstimateChanged,
+            Self::Lane(session::What::Up) => Kind::LaneUp,
+            Self::Lane(session::What::Down(_)) => Kind::LaneDown,
+            Self::Lane(session::What::Refused(_)) => Kind::LaneRefused,
+            Self::Lane(session::What::Resend { .. }) => Kind::LaneResend,
+            Self::Lane(session::What::Chosen { .. }) => Kind::ChoiceChanged,
+            Self::Lane(session::What::Rate { .. }) => Kind::EstimateChanged,
         }
     }
 
     fn describe(&self, record: &mut Record) {
-        let micros = |ns: u64| ns.div_ceil(1000);
-        let megabytes = |rate: u64| rate as f64 / 1e6;
         let why = match self {
             Self::PeerUp { route, shm, rail, passed_over, protocols: explanation } => {
                 record.rail = Some(if *shm { "shm" } else { "tcp" }.into());
@@ -124,31 +100,40 @@ impl What {
                     [*rail].into_iter().chain(passed_over).chain(explained.lines().take(3)).collect();
                 why.join("; ")
             }
-            Self::PeerGone(why) | Self::LaneDown(why) | Self::LaneRefused(why) => why.clone(),
-            Self::LaneUp if record.lane == Some(0) => "it began the session".into(),
-            Self::LaneUp => "one more pair of interfaces reaches the peer".into(),
-            Self::LaneResend { frames, bytes } => {
-                (record.frames, record.bytes) = (Some(*frames as u64), Some(*bytes as u64));
-                format!("the lane ended before the peer had these {frames} frames of {bytes} bytes")
-            }
-            Self::ChoiceChanged { from, why } => {
-                record.from_lane = Some(*from);
-                match why {
-                    Reason::Ended => "the lane before it has ended".into(),
-                    Reason::Earlier { now, lane, before } => format!(
-                        "a message is delivered in {} us by it, in {} us by lane {lane}",
-                        micros(*now),
-                        micros(*before)
-                    ),
-                }
-            }
-            Self::EstimateChanged { from, to } => {
-                (record.from_bytes_per_s, record.to_bytes_per_s) = (Some(*from), Some(*to));
-                let (from, to) = (megabytes(*from), megabytes(*to));
-                format!("by what the peer acknowledges it gets {to:.1} MB/s through, not {from:.1}")
-            }
+            Self::PeerGone(why) => why.clone(),
+            Self::Lane(what) => describe_lane(what, record),
         };
         record.why = shortened(why);
+    }
+}
+
+fn describe_lane(what: &session::What, record: &mut Record) -> String {
+    let micros = |ns: u64| ns.div_ceil(1000);
+    let megabytes = |rate: u64| rate as f64 / 1e6;
+    match *what {
+        session::What::Down(ref why) | session::What::Refused(ref why) => why.clone(),
+        session::What::Up if record.lane == Some(0) => "it began the session".into(),
+        session::What::Up => "one more pair of interfaces reaches the peer".into(),
+        session::What::Resend { frames, bytes } => {
+            (record.frames, record.bytes) = (Some(frames as u64), Some(bytes as u64));
+            format!("the lane ended before the peer had these {frames} frames of {bytes} bytes")
+        }
+        session::What::Chosen { from, why } => {
+            record.from_lane = Some(from);
+            match why {
+                Reason::Ended => "the lane before it has ended".into(),
+                Reason::Earlier { now, lane, before } => format!(
+                    "a message is delivered in {} us by it, in {} us by lane {lane}",
+                    micros(now),
+                    micros(before)
+                ),
+            }
+        }
+        session::What::Rate { from, to } => {
+            (record.from_bytes_per_s, record.to_bytes_per_s) = (Some(from), Some(to));
+            let (from, to) = (megabytes(from), megabytes(to));
+            format!("by what the peer acknowledges it gets {to:.1} MB/s through, not {from:.1}")
+        }
     }
 }
 
@@ -277,9 +262,9 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         for at in 0..1000 {
-            notes.keep(note(at, What::LaneUp));
+            notes.keep(note(at, What::Lane(session::What::Up)));
             for _ in 0..10 {
-                notes.keep(note(at, What::EstimateChanged { from: 1, to: 2 }));
+                notes.keep(note(at, What::Lane(session::What::Rate { from: 1, to: 2 })));
             }
             if at == 20 {
                 assert_eq!(seconds(&notes, Kind::LaneUp), (0..=20).collect::<Vec<_>>());
@@ -293,25 +278,27 @@ mod tests {
 
     #[test]
     fn each_event_has_its_reason() {
-        let ended = What::ChoiceChanged { from: 2, why: Reason::Ended };
-        let earlier =
-            What::ChoiceChanged { from: 2, why: Reason::Earlier { now: 90_000, lane: 2, before: 2_000_100 } };
+        let ended = session::What::Chosen { from: 2, why: Reason::Ended };
+        let earlier = Reason::Earlier { now: 90_000, lane: 2, before: 2_000_100 };
         for (what, why) in [
-            (What::LaneUp, "one more pair of interfaces reaches the peer"),
-            (What::LaneDown("it was cut".into()), "it was cut"),
+            (session::What::Up, "one more pair of interfaces reaches the peer"),
+            (session::What::Down("it was cut".into()), "it was cut"),
             (
-                What::LaneResend { frames: 2, bytes: 100 },
+                session::What::Resend { frames: 2, bytes: 100 },
                 "the lane ended before the peer had these 2 frames of 100 bytes",
             ),
             (ended, "the lane before it has ended"),
-            (earlier, "a message is delivered in 90 us by it, in 2001 us by lane 2"),
             (
-                What::EstimateChanged { from: 125_000_000, to: 31_250_000 },
+                session::What::Chosen { from: 2, why: earlier },
+                "a message is delivered in 90 us by it, in 2001 us by lane 2",
+            ),
+            (
+                session::What::Rate { from: 125_000_000, to: 31_250_000 },
                 "by what the peer acknowledges it gets 31.2 MB/s through, not 125.0",
             ),
         ] {
             let mut record = Record { lane: Some(1), ..Record::default() };
-            what.describe(&mut record);
+            What::Lane(what).describe(&mut record);
             assert_eq!(record.why, why);
         }
     }

@@ -1,7 +1,6 @@
 //! From a rail to the engine: frames, and where their payloads go.
 
 use super::buffers::{User, scratch_place};
-use super::lanes::Resume;
 use super::ops::ATOMIC_MAX;
 use super::{Core, Event, EventKind};
 use crate::atomic;
@@ -131,10 +130,7 @@ impl Inbound<'_> {
 
     /// What was said of a payload when it came in part.
     fn resumed(&mut self, peer: PeerIdx, frame: &Frame, len: usize) -> Option<(Incoming, Span)> {
-        let resume = &mut self.core.peers[peer.0 as usize].resume;
-        let at = resume.iter().position(|one| one.frame == *frame && one.len == len)?;
-        let Resume { incoming, span, .. } = resume.swap_remove(at);
-        Some((incoming, span))
+        self.core.peers[peer.0 as usize].partial.take(frame, len)
     }
 
     /// A payload that was collected is complete.
@@ -211,7 +207,7 @@ impl Sink for Inbound<'_> {
     #[inline]
     fn frame(&mut self, link: LinkId, frame: Frame, payload: Payload) {
         let Some(peer) = self.peer(link) else { return };
-        if !self.core.peers[peer.0 as usize].resume.is_empty()
+        if !self.core.peers[peer.0 as usize].partial.is_empty()
             && let Some((incoming, span)) = self.resumed(peer, &frame, payload.len())
         {
             if let Incoming::Direct(after) = incoming {

@@ -27,7 +27,7 @@ mod wireup;
 
 pub use buffers::User;
 pub use idle::{Idle, Rest};
-pub use lanes::{LaneReport, WayReport, Ways};
+pub use lanes::{LaneReport, PathReport, Paths};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
 pub use outcome::{Counts, Event, EventKind, Issued, Refused};
 pub use wireup::{Strangers, host_id};
@@ -44,10 +44,13 @@ use inbound::{Inbound, RailId};
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::{self, Engine, PeerIdx};
+use polyrail_core::session::Partial;
+use polyrail_core::wire::offer::Interface;
 use polyrail_core::wire::{Address, PeerId};
 use state::{Core, PeerInfo};
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wireup::Wireup;
 
@@ -74,6 +77,8 @@ pub struct Worker {
     rounds: u64,
     idle: Idle,
     notes: Notes,
+    /// This side's network interfaces, as peers know them.
+    near: Arc<[Interface]>,
     /// The zero of the clock by which lanes are measured.
     began: Instant,
     /// Peers that a network leads to, and when their lanes are looked at next.
@@ -104,6 +109,7 @@ impl Worker {
         let (wireup, address) = Wireup::open(&config)?;
         wireup.watch(shm.wait_fd(), wireup::TOKEN_RAIL)?;
         wireup.watch(tcp.wait_fd(), wireup::TOKEN_RAIL)?;
+        let near = wireup.offer.interfaces().into();
         let mut worker = Self {
             address,
             core: Core {
@@ -133,6 +139,7 @@ impl Worker {
             zeros: vec![0; MAX_PAYLOAD].into(),
             rounds: 0,
             began: Instant::now(),
+            near,
             netted: Vec::new(),
             wide: Vec::new(),
             next_look: Instant::now(),
@@ -226,7 +233,7 @@ impl Worker {
             lane: None,
             budget: u32::MAX,
             lanes: None,
-            resume: Vec::new(),
+            partial: Partial::default(),
             pid: None,
             direct_refused: None,
             explanation: None,
@@ -418,7 +425,7 @@ impl Worker {
             let Some(info) = self.core.link(RailId::Tcp, link) else { continue };
             info.much |= much;
             let peer = info.peer;
-            self.tell_got(peer, link, received);
+            self.tell_got(peer, (RailId::Tcp, link), received);
         }
         self.tell_seen();
     }
@@ -429,7 +436,7 @@ impl Worker {
         let core = &mut self.core;
         self.wide.retain(|peer| {
             let lanes = &core.peers[peer.0 as usize].lanes;
-            let wide = lanes.as_ref().is_some_and(|lanes| lanes.had_several());
+            let wide = lanes.as_ref().is_some_and(|lanes| lanes.session.had_several());
             if wide {
                 core.engine.tell_seen(*peer, false);
             }
@@ -470,7 +477,8 @@ impl Worker {
         if sleeps {
             self.slept = true;
             self.idle.sleeps();
-            self.wireup.doze(self.tcp.due().into_iter().chain(self.lanes_due()).min());
+            let lanes = self.lanes_due();
+            self.wireup.doze(self.tcp.due().into_iter().chain(lanes).min());
         }
         sleeps
     }

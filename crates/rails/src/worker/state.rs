@@ -1,13 +1,14 @@
 //! What frames act on.
 
 use super::buffers::Buffers;
-use super::inbound::{LinkInfo, RailId};
-use super::lanes::{Lanes, Resume};
+use super::inbound::{Incoming, LinkInfo, RailId};
+use super::lanes::Lanes;
 use super::{Counts, Event, EventKind, Handler};
-use crate::rail::{Down, LinkId, Payload};
+use crate::rail::{Down, LinkId, Payload, Span};
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::{Frame, OpId};
 use polyrail_core::proto::{Engine, PeerIdx, REORDER_BYTES};
+use polyrail_core::session::Partial;
 use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
 
@@ -22,7 +23,7 @@ pub(super) struct PeerInfo {
     /// All lanes, where a network leads to it.
     pub(super) lanes: Option<Box<Lanes>>,
     /// Payloads of which only a part came.
-    pub(super) resume: Vec<Resume>,
+    pub(super) partial: Partial<(Incoming, Span)>,
     /// Its process, where memory may be reached directly.
     pub(super) pid: Option<i32>,
     /// Why direct access failed, when it was tried and failed.

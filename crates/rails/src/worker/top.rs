@@ -142,7 +142,6 @@ impl Worker {
 
     fn told(&self, peer: PeerIdx, info: &PeerInfo) -> Peer {
         let addresses = info.address.iter().flat_map(|at| at.sockets().collect::<Vec<_>>());
-        let ours = self.wireup.offer.interfaces();
         let route = self.route(peer);
         Peer {
             id: short(info.id),
@@ -153,7 +152,7 @@ impl Worker {
             direct_read_bytes: info.direct.0,
             direct_written_bytes: info.direct.1,
             lanes: self.lanes_told(peer, info),
-            closed: info.lanes.as_ref().map(|lanes| lanes.closed(ours)).unwrap_or_default(),
+            closed: info.lanes.as_ref().map(|lanes| lanes.closed(&self.near)).unwrap_or_default(),
         }
     }
 
@@ -163,7 +162,7 @@ impl Worker {
             return vec![Lane { sent_bytes, received_bytes, small: true, ..Lane::default() }];
         }
         let Some(lanes) = &info.lanes else { return Vec::new() };
-        let names = lanes.names(self.wireup.offer.interfaces());
+        let names = lanes.names(&self.near);
         let lane = |(name, report): (LaneName, super::LaneReport)| Lane {
             number: report.number,
             near: name.near.map(|end| end.side()),

@@ -1,449 +1,272 @@
-//! Several connections to one peer, used as one.
+//! Several connections to one peer, used as one: what stands between the peer's session ([`polyrail_core::session`], which decides)
+//! and the rails, sockets and events of this worker.
 //!
-//! The connection that began the session is lane 0. The side that opened it opens the others, one for each pair of interfaces
-//! that reach each other, when there is something for them to do: a long message, many short ones, or a lane in doubt. A lane that fails is
-//! retired on both sides, and what it had not delivered travels again by the others: see `docs/wire-frames.md`.
-//!
-//! Files: here, what is known of a peer's lanes, and how they come and go; `carry` what travels by which; `watch` how they are
-//! doing; `tell` what is said of them; `open` where they may be and how they are opened.
+//! Files: here, how a session is asked and what it asks for is done; `open` how lanes are opened and let in; `told` what is said of
+//! them.
 
-mod carry;
 mod open;
-mod tell;
-mod watch;
+mod told;
 
-use super::events::{LaneName, Reason, What, interface_of};
-use super::inbound::{Incoming, RailId};
-use super::{Worker, handshake::Half};
-use crate::rail::{Down, LinkId, Parcel, Rail, Span};
+use super::Worker;
+use super::events::What;
+use super::handshake::Half;
+use super::inbound::RailId;
+use super::outbound::Outlet;
+use crate::rail::{Down, LinkId};
 use polyrail_core::frame::Frame;
-use polyrail_core::lanes::{Estimate, Load};
 use polyrail_core::proto::PeerIdx;
+use polyrail_core::session::{Action, Arrival, Config, Loss, Pins, Planner, Session, ToPeer};
 use polyrail_core::wire::SessionId;
 use polyrail_core::wire::offer::{Interface, MAX_LANES};
 use polyrail_core::wireup::PeerEvent;
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) use open::{ANSWER, Way};
-pub use tell::{WayReport, Ways};
-pub use watch::LaneReport;
+pub(super) use open::ANSWER;
+pub use told::{LaneReport, PathReport, Paths};
 
+/// How often lanes are looked at, at least; and how much more seldom for each peer that has lanes, and at most.
+const TICK: Duration = Duration::from_millis(2);
+const TICK_PEER: Duration = Duration::from_micros(20);
+const TICK_MOST: Duration = Duration::from_millis(50);
 /// How long a session whose last lane ended by a word of the peer's kernel waits for another.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Of so many ended lanes it is remembered how they did.
-const PAST_MAX: usize = 256;
+/// A lane's link, whatever rail's it is.
+pub(super) type LaneLink = (RailId, LinkId);
 
-/// One connection.
-pub(super) struct Lane {
-    /// Its number in the session.
-    pub number: u16,
-    pub link: LinkId,
-    pub estimate: Estimate,
-    /// Which of [`Lanes::ways`] it takes, where this side opens lanes.
-    way: Option<usize>,
-    near: Option<SocketAddr>,
-    far: Option<SocketAddr>,
-    /// Whether the user wants short messages, and the parts of long ones, to go by its interface.
-    short: bool,
-    long: bool,
-    /// Bytes that the peer's kernel had acknowledged, and those that had not been, at the last look.
-    delivered: u64,
-    queued: u64,
-    /// The peer's program does not take what waits.
-    shut: bool,
-    /// Since when nothing was acknowledged though something waits for it.
-    stalled: Option<Instant>,
-    /// Since when another lane would be through with what it holds much earlier.
-    late: Option<Instant>,
-    /// The rate that was told last, in bytes per second.
-    told: u64,
-}
-
-impl Lane {
-    fn load(&self, queued: usize) -> Load {
-        self.estimate.load(queued as u64)
-    }
-}
-
-/// A lane that has ended here, and of which the peer has not said yet what it had from it.
-struct Retiring {
-    number: u16,
-    link: LinkId,
-    name: LaneName,
-    /// The peer closed it, and no word came before.
-    closed: bool,
-}
-
-/// A payload of which only a part had come when its lane ended. Its frame comes again by another lane.
-#[derive(Debug)]
-pub(crate) struct Resume {
-    pub frame: Frame,
-    pub len: usize,
-    pub incoming: Incoming,
-    pub span: Span,
-}
-
-/// How far a sequenced frame is ahead of the one that the peer waits for. One that it has seen, but of which only a part came
-/// before its lane ended, lies before that.
-fn ahead(seq: u32, seen: u32) -> i32 {
-    seq.wrapping_sub(seen).cast_signed()
-}
-
-/// Frames that are to be sent again.
-#[derive(Default)]
-struct Resend {
-    free: VecDeque<Parcel>,
-    /// Those that take effect in order, by their numbers.
-    sequenced: VecDeque<(u32, Parcel)>,
-}
-
-impl Resend {
-    fn is_empty(&self) -> bool {
-        self.free.is_empty() && self.sequenced.is_empty()
-    }
-
-    /// Adds what a lane did not deliver; the peer has seen all before `seen`.
-    fn add(&mut self, parcels: VecDeque<Parcel>, seen: u32) {
-        for parcel in parcels {
-            let frame = Frame::parse(&parcel.bytes[..parcel.header]).map(|(frame, _)| frame).ok();
-            match frame.and_then(|frame| frame.order()) {
-                Some(order) => self.sequenced.push_back((order.seq, parcel)),
-                // said again when the lane that carried it ended
-                None if matches!(frame, Some(Frame::Retire { .. })) => {}
-                None => self.free.push_back(parcel),
-            }
-        }
-        // lanes end in any order, perhaps again before all of an earlier one has left
-        self.sequenced.make_contiguous().sort_by_key(|(seq, _)| ahead(*seq, seen));
-    }
-}
-
-/// All lanes to one peer.
+/// The lanes to one peer.
 pub(super) struct Lanes {
-    pub session: SessionId,
-    /// Whether this side opens lanes.
-    opens: bool,
-    pub up: Vec<Lane>,
-    retiring: Vec<Retiring>,
-    /// What was learnt of lanes that have ended, by both ends: what takes their place knows it.
-    past: BTreeMap<(Option<IpAddr>, Option<IpAddr>), Estimate>,
-    /// What ended lanes did not deliver: it leaves before anything else, sequenced frames in their order.
-    resend: Resend,
-    theirs: Vec<Interface>,
-    ways: Vec<Way>,
-    planned: bool,
-    /// The numbers that lanes have had lately, and whether they came about; and the next.
-    spent: BTreeMap<u16, bool>,
-    next: u16,
-    /// Until when there must be a lane again, if there is none, and why there is none.
-    lost: Option<(Instant, String)>,
-    /// The peer says goodbye on one lane after the other.
-    parting: bool,
-    /// The lane that carries sequenced frames now; those before this one may have gone, or have to go, by others.
-    current: LinkId,
-    scattered: u32,
-    sampled: Instant,
-    /// Which lane small messages took when that was told last, and when it was.
-    told: Option<(u16, Instant)>,
-    /// Why the lane in use was chosen.
-    reason: Reason,
+    pub session: Session<LaneLink>,
+    /// The other side's interfaces.
+    theirs: Arc<[Interface]>,
 }
 
-impl Lanes {
-    pub fn new(session: SessionId, opens: bool, theirs: Vec<Interface>) -> Self {
-        Self {
-            session,
-            opens,
-            up: Vec::new(),
-            retiring: Vec::new(),
-            past: BTreeMap::new(),
-            resend: Resend::default(),
-            theirs,
-            ways: Vec::new(),
-            planned: false,
-            spent: BTreeMap::new(),
-            next: 0,
-            lost: None,
-            parting: false,
-            current: LinkId(u32::MAX),
-            scattered: 0,
-            sampled: Instant::now(),
-            told: None,
-            reason: Reason::Ended,
-        }
-    }
-
-    /// Whether more than the plainest case is at hand: frames go where the figures say.
-    pub fn is_wide(&self) -> bool {
-        self.up.len() > 1 || !self.is_quiet()
-    }
-
-    /// Whether there has been more than the lane that began the session, or is to be another in its place.
-    pub fn had_several(&self) -> bool {
-        self.spent.len() > 1 || self.is_wide()
-    }
-
-    /// A lane's number is used up: it is not used again before half of all have been.
-    fn spend(&mut self, number: u16, came: bool) {
-        self.spent.remove(&number.wrapping_add(1 << 15));
-        self.spent.insert(number, came);
-        self.next = number.wrapping_add(1);
-    }
-
-    /// A number for one more lane.
-    fn next_number(&self) -> u16 {
-        (0..=u16::MAX).map(|n| self.next.wrapping_add(n)).find(|n| self.is_free(*n)).unwrap_or(self.next)
-    }
-
-    fn is_free(&self, number: u16) -> bool {
-        let numbers =
-            self.up.iter().map(|lane| lane.number).chain(self.retiring.iter().map(|lane| lane.number));
-        !self.spent.contains_key(&number) && !numbers.into_iter().any(|other| other == number)
-    }
-
-    /// Whether the peer may open a lane of this number.
-    pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        let fresh = self.is_free(number) && self.up.len() < MAX_LANES;
-        self.session == session && !self.opens && !self.parting && fresh
-    }
-
-    /// Whether nothing of what lanes did not deliver waits.
-    pub fn is_quiet(&self) -> bool {
-        self.resend.is_empty() && self.retiring.is_empty()
-    }
-
-    fn index(&self, link: LinkId) -> Option<usize> {
-        self.up.iter().position(|lane| lane.link == link)
-    }
-
-    /// All links, also those that have ended.
-    pub fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
-        self.up.iter().map(|lane| lane.link).chain(self.retiring.iter().map(|lane| lane.link))
-    }
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Worker {
+    /// A session over a network begins, with a connection that this side has opened or the other.
+    pub(super) fn new_lanes(
+        &self,
+        peer: PeerIdx,
+        id: SessionId,
+        opened: bool,
+        theirs: &[Interface],
+    ) -> Box<Lanes> {
+        let theirs: Arc<[Interface]> = theirs.into();
+        let elsewhere = self.core.peers[peer.0 as usize]
+            .address
+            .is_some_and(|address| address.host() != self.wireup.host);
+        let most = if elsewhere { MAX_LANES.min(self.config.lanes) } else { 0 };
+        let planner = opened.then(|| Planner { near: self.near.clone(), far: theirs.clone(), most });
+        let config = Config {
+            grace: nanos(GRACE.min(self.config.peer_timeout)),
+            patience: nanos(self.config.peer_timeout),
+            stripe_min: self.config.stripe_min as u64,
+        };
+        Box::new(Lanes { session: Session::new(id, config, planner), theirs })
+    }
+
+    /// Nanoseconds of the clock by which lanes are measured.
+    fn clock(&self) -> u64 {
+        nanos(self.began.elapsed())
+    }
+
+    /// Asks a peer's session; `None` without one. What it wants done is done next by [`Worker::follow`].
+    fn session<R>(
+        &mut self,
+        peer: PeerIdx,
+        ask: impl FnOnce(&mut Session<LaneLink>, &mut ToPeer<'_>, &mut Outlet<'_>) -> R,
+    ) -> Option<R> {
+        let lanes = self.core.peers[peer.0 as usize].lanes.as_mut()?;
+        let mut outlet = Outlet {
+            loopback: &mut self.loopback,
+            shm: &mut self.shm,
+            tcp: &mut self.tcp,
+            bufs: &self.core.bufs,
+            cut: &mut self.core.cut,
+            reads_told: self.core.reads_told,
+            iov: &mut self.iov,
+            zeros: &self.zeros,
+        };
+        let mut traffic = ToPeer { engine: &mut self.core.engine, peer };
+        Some(ask(&mut lanes.session, &mut traffic, &mut outlet))
+    }
+
+    /// Does what a session wants done, and notes by which lane short messages go and how much may before that is thought over.
+    fn follow(&mut self, peer: PeerIdx) {
+        while let Some(action) = self.session(peer, |session, _, _| session.poll_action()).flatten() {
+            match action {
+                Action::Forget((rail, link)) => self.forget_link(peer, rail, link),
+                Action::Open { path, number, pair } => {
+                    if let Err(why) = self.open_lane(peer, path, number, &pair) {
+                        let now = self.clock();
+                        self.session(peer, |session, _, _| session.open_failed(now, path, why, false));
+                    }
+                }
+                Action::Abandon { path } => self.wireup.handshakes.retain(
+                    |_, handshake| !matches!(handshake.half, Half::Lane(_, of, at) if of == peer && at == path),
+                ),
+                Action::Event(which, what) => {
+                    let name = self.lane_name(peer, which);
+                    self.event(peer, name, What::Lane(what));
+                }
+                Action::Gone { why, orderly } => {
+                    if orderly && let Some(state) = self.wireup.peers.get_mut(&peer) {
+                        let _ = state.on(PeerEvent::Bye);
+                    }
+                    self.gone(peer, why);
+                }
+            }
+        }
+        let Some((current, budget)) =
+            self.session(peer, |session, traffic, _| (session.current(), session.budget(traffic)))
+        else {
+            return;
+        };
+        let info = &mut self.core.peers[peer.0 as usize];
+        if budget != u32::MAX && info.budget == u32::MAX && !self.wide.contains(&peer) {
+            self.wide.push(peer);
+        }
+        (info.lane, info.budget) = (current, budget);
+    }
+
+    /// Chooses anew by which lane short messages go.
+    pub(super) fn choose_lane(&mut self, peer: PeerIdx) {
+        self.session(peer, |session, traffic, outlet| session.choose(traffic, outlet));
+        self.follow(peer);
+    }
+
+    /// Gives the lanes of a peer what waits for it.
+    pub(super) fn schedule(&mut self, peer: PeerIdx) {
+        let now = self.clock();
+        let waits = self.session(peer, |session, traffic, outlet| session.schedule(now, traffic, outlet));
+        self.follow(peer);
+        if waits == Some(true) {
+            self.wait_for_room(peer);
+        }
+    }
+
     /// A connection has become a link that is a lane of the peer's session.
-    pub(super) fn lane_up(&mut self, peer: PeerIdx, number: u16, link: LinkId, way: Option<usize>) {
-        let ends = self.tcp.ends(link);
-        let info = self.tcp.info(link).unwrap_or_default();
-        self.enter(peer, RailId::Tcp, link);
-        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
-        let speed = way.and_then(|way| lanes.ways.get(way)).map_or(0, |way| way.pair.speed);
-        // what interfaces claim counts for less than what others of the same pair of hosts do
-        let known = lanes.up.iter().map(|lane| &lane.estimate).filter(|one| one.is_measured());
-        let rate = known.map(Estimate::rate).max().unwrap_or(u64::MAX).min(open::bytes_per_second(speed));
-        let (near, far) = ends.unzip();
-        let near_ip = near.map(|at| at.ip());
-        let rtt = u64::from(info.rtt) * 1000;
-        let past = lanes.past.get(&(near_ip, far.map(|at| at.ip())));
-        let estimate = past.map_or_else(|| Estimate::new(rate, rtt), |past| past.again(rtt));
-        let estimate = estimate.from(self.began.elapsed().as_nanos() as u64, info.delivered);
-        let interface = near_ip.and_then(|ip| interface_of(self.wireup.offer.interfaces(), ip));
+    pub(super) fn lane_up(&mut self, peer: PeerIdx, number: u16, link: LaneLink, path: Option<usize>) {
+        let (rail, id) = link;
+        let ends = self.tcp.ends(id);
+        let info = self.tcp.info(id).unwrap_or_default();
+        self.enter(peer, rail, id);
+        let interface = ends.and_then(|(near, _)| super::events::interface_of(&self.near, near.ip()));
         let name = interface.map_or("", |one| one.name.as_str());
-        let (short, long) = (self.config.short_over.has(name), self.config.long_over.has(name));
+        let pins = Pins { short: self.config.short_over.has(name), long: self.config.long_over.has(name) };
         if let Some(rate) = self.config.caps.of(name) {
-            self.tcp.cap(link, rate);
+            self.tcp.cap(id, rate);
         }
-        lanes.up.push(Lane {
-            number,
-            link,
-            estimate,
-            way,
-            near,
-            far,
-            short,
-            long,
-            delivered: info.delivered,
-            queued: 0,
-            shut: false,
-            stalled: None,
-            late: None,
-            told: estimate.rate(),
-        });
-        let name = lanes.name(lanes.up.len() - 1, self.wireup.offer.interfaces());
-        lanes.spend(number, true);
-        lanes.lost = None;
-        if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
-            way.opened(number);
-        }
-        self.event(peer, Some(name), What::LaneUp);
-        self.choose_lane(peer);
-        if number > 0 {
-            self.core.engine.tell_seen(peer, true);
-        }
+        let rtt = u64::from(info.rtt) * 1000;
+        let arrival = Arrival { number, link, path, ends, rtt, delivered: info.delivered, pins };
+        let now = self.clock();
+        self.session(peer, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
+        self.follow(peer);
         self.pump(peer);
     }
 
-    /// Ends a lane here: what it brought counts, the rest has to come by another, and the peer is told so.
-    pub(super) fn retire_lane(&mut self, peer: PeerIdx, at: usize, why: &str) {
-        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
-        let name = lanes.name(at, self.wireup.offer.interfaces());
-        let Lane { number, link, way, estimate, near, far, .. } = lanes.up.remove(at);
-        if lanes.past.len() >= PAST_MAX {
-            lanes.past.clear();
-        }
-        lanes.past.insert((near.map(|at| at.ip()), far.map(|at| at.ip())), estimate);
-        lanes.retiring.push(Retiring { number, link, name, closed: false });
-        if let Some(way) = way.and_then(|way| lanes.ways.get_mut(way)) {
-            way.ended();
-        }
-        if lanes.up.is_empty() {
-            lanes.lost = Some((Instant::now() + GRACE.min(self.config.peer_timeout), why.to_owned()));
-        }
-        let received = self.tcp.retire(link);
-        // the peer sends nothing again that it lost until it hears of that loss from us: it has to hear it by another lane
-        for frame in self.tcp.kept(link).filter(|frame| matches!(frame, Frame::Retire { .. })) {
-            self.core.engine.say(peer, frame);
-        }
-        self.forget_link(peer, link);
-        self.event(peer, Some(name), What::LaneDown(why.to_owned()));
-        self.core.engine.say(peer, Frame::Retire { lane: number, received });
-        // what is to come again may have to wait until the peer knows this
-        self.core.engine.tell_seen(peer, true);
-        self.choose_lane(peer);
-    }
-
     /// A link is no more; of a payload that had come in part, the place is kept for the frame that will bring it again.
-    fn forget_link(&mut self, peer: PeerIdx, link: LinkId) {
-        let slot = self.core.links[RailId::Tcp as usize].get_mut(link.0 as usize);
+    fn forget_link(&mut self, peer: PeerIdx, rail: RailId, link: LinkId) {
+        let slot = self.core.links[rail as usize].get_mut(link.0 as usize);
         let Some(mut info) = slot.and_then(Option::take) else { return };
-        let scratch = super::buffers::scratch_place(RailId::Tcp as u32, link.0);
-        self.core.bufs.scratch.remove(&scratch);
+        self.core.bufs.scratch.remove(&super::buffers::scratch_place(rail as u32, link.0));
         if let Some((incoming, frame, len, span)) = info.incoming.take() {
-            self.core.peers[peer.0 as usize].resume.push(Resume { frame, len, incoming, span });
+            self.core.peers[peer.0 as usize].partial.keep(frame, len, (incoming, span));
         }
     }
 
     /// Tells a peer what came by one of its lanes.
-    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: LinkId, received: u64) {
+    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: LaneLink, received: u64) {
         let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
-        let lane = lanes.and_then(|lanes| lanes.index(link).map(|at| lanes.up[at].number));
-        if let Some(lane) = lane {
+        if let Some(lane) = lanes.and_then(|lanes| lanes.session.number(link)) {
             self.core.engine.say(peer, Frame::Got { lane, received });
         }
     }
 
-    /// What the peer has had from its lanes, as it told.
+    /// What peers have had from their lanes, as they told.
     pub(super) fn hear_of_lanes(&mut self) {
+        let now = self.clock();
         for (peer, number, received, retired) in std::mem::take(&mut self.core.lane_news) {
-            if let Err(why) = self.lane_news(peer, number, received, retired) {
-                self.gone(peer, format!("it broke the protocol: {why}"));
+            let heard = self.session(peer, |session, traffic, outlet| {
+                session.handle_told(now, number, received, retired, traffic, outlet)
+            });
+            self.follow(peer);
+            match heard {
+                Some(Err(why)) => self.gone(peer, format!("it broke the protocol: {why}")),
+                Some(Ok(())) if retired => self.pump(peer),
+                _ => {}
             }
         }
-    }
-
-    fn lane_news(
-        &mut self,
-        peer: PeerIdx,
-        number: u16,
-        received: u64,
-        retired: bool,
-    ) -> Result<(), &'static str> {
-        const IMPOSSIBLE: &str = "it spoke of a lane, or of frames, that never were";
-        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return Ok(()) };
-        let up = lanes.up.iter().position(|lane| lane.number == number);
-        if !retired {
-            // of a lane that ended in the meantime the last word is still to come
-            return match up {
-                Some(at) if !self.tcp.release(lanes.up[at].link, received) => Err(IMPOSSIBLE),
-                None if !lanes.spent.contains_key(&number) => Err(IMPOSSIBLE),
-                _ => Ok(()),
-            };
-        }
-        if let Some(at) = up {
-            self.retire_lane(peer, at, "the peer gave it up");
-        }
-        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return Ok(()) };
-        let Some(at) = lanes.retiring.iter().position(|lane| lane.number == number) else {
-            match lanes.spent.get(&number) {
-                // said again
-                Some(true) => return Ok(()),
-                // the other side took a lane for open whose opening came to nothing here
-                Some(false) if received == 0 => {}
-                _ => return Err(IMPOSSIBLE),
-            }
-            self.abandon_lane(peer, number);
-            self.core.engine.say(peer, Frame::Retire { lane: number, received: 0 });
-            return Ok(());
-        };
-        let Retiring { link, name, .. } = lanes.retiring.remove(at);
-        let parcels = self.tcp.reclaim(link, received);
-        self.tcp.close(link);
-        let parcels = parcels.ok_or(IMPOSSIBLE)?;
-        let bytes = parcels.iter().map(|one| one.bytes.len() + one.span.map_or(0, |span| span.len)).sum();
-        let frames = parcels.len();
-        lanes.resend.add(parcels, self.core.engine.seen(peer));
-        if frames > 0 {
-            self.event(peer, Some(name), What::LaneResend { frames, bytes });
-        }
-        self.choose_lane(peer);
-        self.pump(peer);
-        Ok(())
     }
 
     /// A lane's connection has ended by itself.
-    pub(super) fn lane_lost(&mut self, peer: PeerIdx, link: LinkId, why: &Down) {
-        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
-        let Some(at) = lanes.index(link) else { return };
-        let (text, soon) = match why {
-            Down::Orderly => {
-                lanes.parting = true;
-                ("it has closed its endpoint".to_owned(), true)
-            }
+    pub(super) fn lane_lost(&mut self, peer: PeerIdx, link: LaneLink, why: &Down) {
+        let loss = match why {
+            Down::Orderly => Loss::Orderly,
             Down::Protocol(what) => return self.gone(peer, what.clone()),
             Down::Lost(error) => {
                 let by_peer = [libc::ECONNRESET, libc::ECONNABORTED, libc::EPIPE];
-                let told = error.raw_os_error().is_none_or(|code| by_peer.contains(&code));
-                (format!("the connection was lost: {error}"), told)
+                let text = error.to_string();
+                match error.raw_os_error() {
+                    _ if error.kind() == std::io::ErrorKind::UnexpectedEof => Loss::Closed(text),
+                    Some(code) if !by_peer.contains(&code) => Loss::Silent(text),
+                    _ => Loss::Reset(text),
+                }
             }
         };
-        let last = lanes.up.len() == 1;
-        let opening =
-            self.wireup.handshakes.values().any(|h| matches!(h.half, Half::Lane(_, p, _) if p == peer));
-        let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return };
-        if lanes.parting {
-            return self.lane_closed(peer, at, text);
+        let now = self.clock();
+        self.session(peer, |session, traffic, outlet| session.handle_lost(now, link, loss, traffic, outlet));
+        self.follow(peer);
+        if self.core.peers[peer.0 as usize].lanes.is_none() {
+            return;
         }
-        let crossed = lanes.retiring.iter().any(|lane| !lane.closed);
-        // a process that ends closes all its connections; one that retires a lane has another, unless this side just retired that
-        let closed = matches!(why, Down::Lost(e) if e.kind() == std::io::ErrorKind::UnexpectedEof);
-        if last && closed && !opening && !crossed {
-            return self.gone(peer, text);
+        if matches!(why, Down::Orderly) {
+            self.core.peers[peer.0 as usize].partial.clear();
         }
-        self.retire_lane(peer, at, &text);
-        if let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes {
-            if let Some(retiring) = lanes.retiring.last_mut() {
-                retiring.closed = closed;
-            }
-            if let Some((until, _)) = lanes.lost.as_mut().filter(|_| !soon) {
-                // the network is silent: it may take as long as any other silence
-                *until = Instant::now() + self.config.peer_timeout;
-            }
-        }
-        self.open_lanes(peer);
     }
 
-    /// The peer closes in good order, lane by lane.
-    fn lane_closed(&mut self, peer: PeerIdx, at: usize, why: String) {
-        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
-        let name = lanes.name(at, self.wireup.offer.interfaces());
-        let lane = lanes.up.remove(at);
-        let last = lanes.up.is_empty();
-        self.event(peer, Some(name), What::LaneDown(why.clone()));
-        self.forget_link(peer, lane.link);
-        self.core.peers[peer.0 as usize].resume.clear();
-        self.tcp.close(lane.link);
-        if last {
-            if let Some(state) = self.wireup.peers.get_mut(&peer) {
-                let _ = state.on(PeerEvent::Bye);
-            }
-            self.gone(peer, why);
-        } else {
-            self.choose_lane(peer);
+    /// A look at all lanes, every few milliseconds.
+    pub(super) fn watch_lanes(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
         }
+        self.next_look = now + (TICK + TICK_PEER * self.netted.len() as u32).min(TICK_MOST);
+        let clock = self.clock();
+        for at in 0..self.netted.len() {
+            let Some(&peer) = self.netted.get(at) else { break };
+            let much = self.carries_much(peer);
+            self.session(peer, |session, traffic, outlet| session.tick(clock, much, traffic, outlet));
+            self.follow(peer);
+        }
+        self.netted.retain(|peer| self.core.peers[peer.0 as usize].lanes.is_some());
+        // rounds that move much are long: who connects, or asks, does not wait for many of them
+        self.wire_up();
+        self.settle();
+    }
+
+    /// Whether a peer is sent, or sends, long messages or many.
+    fn carries_much(&self, peer: PeerIdx) -> bool {
+        let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return false };
+        let much = |(rail, link): LaneLink| {
+            let info = self.core.links[rail as usize].get(link.0 as usize).and_then(Option::as_ref);
+            info.is_some_and(|info| info.much)
+        };
+        lanes.session.lanes().iter().any(|lane| much(lane.link()))
+    }
+
+    /// Until when a look is due even if nothing happens; none while there is nothing to see.
+    pub(super) fn lanes_due(&mut self) -> Option<Instant> {
+        let mut first = None;
+        for at in 0..self.netted.len() {
+            let peer = self.netted[at];
+            let due = self.session(peer, |session, _, outlet| session.due(outlet)).flatten();
+            first = [first, due].into_iter().flatten().min();
+        }
+        first.map(|due| (self.began + Duration::from_nanos(due)).max(self.next_look))
     }
 }
