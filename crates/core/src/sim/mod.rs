@@ -27,10 +27,12 @@
 //! | `node.rs` | one process |
 //! | `memory.rs` | its buffers, and their addresses |
 //! | `rail.rs` | how long frames take |
+//! | `lanes.rs` | links of several lanes that fail and come back, by the sessions of both ends |
 //! | `rng.rs` | random numbers |
 //!
 //! Lengths beyond memory: in a world made by [`World::counting`] buffers have lengths only.
 
+mod lanes;
 mod memory;
 mod node;
 mod rail;
@@ -38,6 +40,7 @@ mod rng;
 mod user;
 mod world;
 
+pub use lanes::{LaneFault, LaneSpec};
 pub use memory::{Bytes, Memory};
 pub use node::{Event, Node, Trace, What};
 pub use rail::{MS, RailSpec, S, Time, US, duration};

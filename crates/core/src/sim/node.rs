@@ -7,6 +7,7 @@ use crate::proto::{
     Access, Action, After, Completion, Config, Delivered, Directive, Engine, Envelope, Failure, Filter, Next,
     Operation, Out, PeerIdx, Place, Region, Registered, Span,
 };
+use crate::session::Partial;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -131,7 +132,11 @@ pub struct Node {
     pub(super) jobs: Vec<Action>,
     stashed: BTreeMap<OpId, (PeerIdx, u64)>,
     held: BTreeMap<(PeerIdx, u32), (Frame, Bytes)>,
-    incoming: BTreeMap<(PeerIdx, usize), Incoming>,
+    incoming: BTreeMap<(PeerIdx, usize), (Incoming, Frame, usize)>,
+    /// Payloads of which only a part came, by whom.
+    partial: BTreeMap<PeerIdx, Partial<Incoming>>,
+    /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
+    pub(super) lane_news: Vec<(PeerIdx, u16, u64, bool)>,
     due: Vec<(PeerIdx, u32)>,
     counted: bool,
 }
@@ -158,6 +163,8 @@ impl Node {
             stashed: BTreeMap::new(),
             held: BTreeMap::new(),
             incoming: BTreeMap::new(),
+            partial: BTreeMap::new(),
+            lane_news: vec![],
             due: vec![],
             counted,
         }
@@ -178,7 +185,8 @@ impl Node {
 
     /// Frames kept because it is not their turn, payloads that have begun, and stashes: all 0 when all is over.
     pub fn unfinished(&self) -> [usize; 3] {
-        [self.held.len(), self.incoming.len(), self.stashed.len()]
+        let partial = self.partial.values().filter(|partial| !partial.is_empty()).count();
+        [self.held.len(), self.incoming.len() + partial, self.stashed.len()]
     }
 
     pub(super) fn tell(&mut self, what: What) {
@@ -191,6 +199,8 @@ impl Node {
 
     pub(super) fn down(&mut self, peer: PeerIdx) {
         self.incoming.retain(|(of, _), _| *of != peer);
+        self.partial.remove(&peer);
+        self.lane_news.retain(|(of, ..)| *of != peer);
         self.engine.peer_down(peer);
         self.tell(What::Down { peer });
     }
@@ -224,7 +234,9 @@ impl Node {
                 let payload = payload.slice(split, payload.len() - split).unwrap_or(Bytes::Counted(0));
                 self.tell(What::Active { from: peer, id, header, payload });
             }
-            Directive::Lane { .. } => self.broken.push((peer, "no lane has a number here")),
+            Directive::Lane { lane, received, retired } => {
+                self.lane_news.push((peer, lane, received, retired));
+            }
             Directive::Broken(why) => self.broken.push((peer, why)),
         }
     }
@@ -239,6 +251,10 @@ impl Node {
 
     /// The header of a frame with a long payload has arrived by a rail; no other frame comes by that rail before [`Node::end`].
     pub fn begin(&mut self, peer: PeerIdx, rail: usize, frame: Frame, len: usize) {
+        if let Some(incoming) = self.resumed(peer, &frame, len) {
+            self.incoming.insert((peer, rail), (incoming, frame, len));
+            return;
+        }
         let nowhere = Incoming::Direct(Span { place: Place::Discard, offset: 0, len }, After::Nothing);
         let incoming = match frame {
             Frame::Eager { .. } | Frame::Frag { .. } | Frame::Put { .. } | Frame::GetData { .. } => {
@@ -257,19 +273,43 @@ impl Node {
             }
             other => Incoming::Whole(other),
         };
-        self.incoming.insert((peer, rail), incoming);
+        self.incoming.insert((peer, rail), (incoming, frame, len));
     }
 
     /// The payload of the frame last begun is all there.
     pub fn end(&mut self, peer: PeerIdx, rail: usize, payload: Bytes) {
-        match self.incoming.remove(&(peer, rail)) {
-            None => {}
-            Some(Incoming::Direct(span, after)) => {
+        if let Some((incoming, ..)) = self.incoming.remove(&(peer, rail)) {
+            self.finish(peer, incoming, payload);
+        }
+    }
+
+    /// A whole frame has arrived by a lane; it may be one of which a part had come before.
+    pub(super) fn frame_by(&mut self, peer: PeerIdx, frame: &Frame, payload: Bytes) {
+        match self.resumed(peer, frame, payload.len() as usize) {
+            Some(incoming) => self.finish(peer, incoming, payload),
+            None => self.frame(peer, frame, payload),
+        }
+    }
+
+    fn resumed(&mut self, peer: PeerIdx, frame: &Frame, len: usize) -> Option<Incoming> {
+        self.partial.get_mut(&peer)?.take(frame, len)
+    }
+
+    /// A lane has ended: what it brought a part of comes again.
+    pub(super) fn cut_short(&mut self, peer: PeerIdx, rail: usize) {
+        if let Some((incoming, frame, len)) = self.incoming.remove(&(peer, rail)) {
+            self.partial.entry(peer).or_default().keep(frame, len, incoming);
+        }
+    }
+
+    fn finish(&mut self, peer: PeerIdx, incoming: Incoming, payload: Bytes) {
+        match incoming {
+            Incoming::Direct(span, after) => {
                 self.memory.write(span, &payload);
                 self.engine.placed(peer, after);
             }
-            Some(Incoming::Whole(frame)) => self.frame(peer, &frame, payload),
-            Some(Incoming::Held(seq, frame)) => {
+            Incoming::Whole(frame) => self.frame(peer, &frame, payload),
+            Incoming::Held(seq, frame) => {
                 self.held.insert((peer, seq), (frame, payload));
                 if self.engine.is_due(peer, seq) {
                     self.due.push((peer, seq));

@@ -1,5 +1,6 @@
 //! The clock, the links, and what is on its way.
 
+use super::lanes::{LaneHappening, LaneLink, LaneSpec};
 use super::memory::Bytes;
 use super::node::Node;
 use super::rail::{RailSpec, Time, Wire, duration};
@@ -8,6 +9,7 @@ use crate::frame::Frame;
 use crate::proto::{Action, Config, Engine, Next, PeerIdx, Route, Scheme, Span};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -50,6 +52,8 @@ pub struct Join {
     pub direct_bandwidth: u64,
     /// How much later the second peer learns that the link has ended.
     pub notice: Time,
+    /// In place of rails: lanes, which may fail while the link goes on.
+    pub lanes: Option<LaneSpec>,
 }
 
 impl Default for Join {
@@ -69,6 +73,7 @@ impl Default for Join {
             direct_call: 1000,
             direct_bandwidth: 8_000_000_000,
             notice: 0,
+            lanes: None,
         }
     }
 }
@@ -80,11 +85,13 @@ struct Way {
     to: usize,
 }
 
-struct Link {
+pub(super) struct Link {
     join: Join,
     up: bool,
     /// Counts the lives of this link; what belongs to an earlier one is lost.
-    session: u32,
+    pub(super) session: u32,
+    /// Its lanes, if it has such.
+    pub(super) lanes: Option<Box<LaneLink>>,
     /// For each rail, both directions: from the lower node first.
     wires: Vec<[Wire; 2]>,
     turn: usize,
@@ -106,28 +113,31 @@ struct Flight {
 
 type Plan = Box<dyn FnOnce(&mut World)>;
 
-enum Happening {
+pub(super) enum Happening {
     Departs(u64),
     Begins(u64),
     Ends(u64),
     Job { node: usize, session: u32, action: Box<Action> },
     Noticed { node: usize, peer: usize, session: u32 },
     Planned(Plan),
+    Lane { pair: (usize, usize), session: u32, what: LaneHappening },
 }
 
 /// Nodes, links, and a clock.
 pub struct World {
     pub(super) nodes: Vec<Node>,
     now: Time,
-    rng: Rng,
-    links: BTreeMap<(usize, usize), Link>,
+    pub(super) rng: Rng,
+    pub(super) links: BTreeMap<(usize, usize), Link>,
     agenda: BTreeMap<(Time, u64), Happening>,
     flights: BTreeMap<u64, Flight>,
-    count: u64,
+    pub(super) count: u64,
     deaf: Option<usize>,
+    /// Sessions that ended because no lane was left: at whom, with whom, and why.
+    pub gone: Vec<(usize, usize, String)>,
 }
 
-fn ends(a: usize, b: usize) -> (usize, usize) {
+pub(super) fn ends(a: usize, b: usize) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
@@ -155,6 +165,7 @@ impl World {
             flights: BTreeMap::new(),
             count: 0,
             deaf: None,
+            gone: vec![],
         }
     }
 
@@ -188,8 +199,13 @@ impl World {
         let session = self.links.get(&ends(a, b)).map_or(0, |link| link.session + 1);
         let wires = join.rails.iter().map(|spec| [Wire::new(*spec), Wire::new(*spec)]).collect();
         let believed = [true, a != b];
-        let link = Link { join: join.clone(), up: true, session, wires, turn: 0, believed };
+        let lanes = join.lanes.as_ref().filter(|_| a != b).map(|spec| self.begin_lanes(spec));
+        let has_lanes = lanes.is_some();
+        let link = Link { join: join.clone(), up: true, session, lanes, wires, turn: 0, believed };
         self.links.insert(ends(a, b), link);
+        if has_lanes {
+            self.first_lane(ends(a, b));
+        }
         for (node, peer) in [(a, b), (b, a)].into_iter().take(if a == b { 1 } else { 2 }) {
             self.nodes[node].engine.connected(PeerIdx(peer as u32), join.route);
             self.settle(node);
@@ -218,6 +234,7 @@ impl World {
             return;
         }
         link.up = false;
+        link.lanes = None;
         let (session, later) = (link.session, self.now + link.join.notice);
         let way = ends(a, b);
         self.flights.retain(|_, flight| ends(flight.way.from, flight.way.to) != way);
@@ -236,7 +253,7 @@ impl World {
 
     // ---- time ----------------------------------------------------------------------------------------------------------
 
-    fn plan(&mut self, at: Time, what: Happening) {
+    pub(super) fn plan(&mut self, at: Time, what: Happening) {
         self.count += 1;
         self.agenda.insert((at.max(self.now), self.count), what);
     }
@@ -266,6 +283,11 @@ impl World {
                 }
             }
             Happening::Planned(plan) => plan(self),
+            Happening::Lane { pair, session, what } => {
+                if self.links.get(&pair).is_some_and(|link| link.session == session) {
+                    self.lane_happens(pair, what);
+                }
+            }
         }
         true
     }
@@ -293,6 +315,10 @@ impl World {
                 break;
             }
             ready.into_iter().for_each(|peer| self.pump(node, peer.0 as usize));
+        }
+        if !self.nodes[node].lane_news.is_empty() {
+            self.hear_of_lanes(node);
+            return self.settle(node);
         }
         for action in core::mem::take(&mut self.nodes[node].jobs) {
             let (Action::Read { peer, to: Span { len, .. }, .. }
@@ -322,6 +348,9 @@ impl World {
     /// Gives the rails to a peer as many frames as they take.
     fn pump(&mut self, node: usize, peer: usize) {
         let to = PeerIdx(peer as u32);
+        if self.links.get(&ends(node, peer)).is_some_and(|link| link.lanes.is_some()) {
+            return self.pump_lanes(node, peer);
+        }
         loop {
             let Some(link) = self.links.get(&ends(node, peer)) else { return };
             let bulk = link.wires.iter().any(|rail| rail[usize::from(node > peer)].wants_more());
@@ -339,6 +368,9 @@ impl World {
 
     /// Gives a frame to the rails as if a node's engine had made it; false when they are full.
     pub fn inject(&mut self, from: usize, to: usize, frame: &Frame, payload: Bytes) -> bool {
+        if self.links.get(&ends(from, to)).is_some_and(|link| link.lanes.is_some()) {
+            return self.inject_lane(from, to, frame, &payload);
+        }
         self.launch(Way { from, to }, frame, payload, None)
     }
 

@@ -6,7 +6,9 @@ use polyrail_core::frame::{AtomicKind, Matching, OpId, RemoteAddr, Status};
 use polyrail_core::proto::{
     Access, Delivery, Failure, Filter, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme, Span,
 };
-use polyrail_core::sim::{Bytes, Direct, Join, RailSpec, Spread, Time, What, World};
+use polyrail_core::sim::{
+    Bytes, Direct, Join, LaneFault, LaneSpec, MS, RailSpec, S, Spread, Time, US, What, World,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,6 +87,8 @@ pub enum Step {
     Cut(usize, usize, Time),
     /// It comes up again.
     Rejoin(usize, usize),
+    /// Something befalls the lanes of a pair that go by a path.
+    Befall(usize, usize, usize, LaneFault),
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +106,8 @@ pub struct Plan {
 }
 
 pub const NODES: usize = 3;
+/// What is not over by then never will be.
+const HANGS: Time = 60 * S;
 
 fn size() -> impl Strategy<Value = Size> {
     prop_oneof![
@@ -203,6 +209,54 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         |(seed, window, joins, early, steps)| {
             let (nodes, lossy) = (NODES, false);
             Plan { seed, nodes, window, joins, early, steps, lossy }
+        },
+    )
+}
+
+/// A path of a network as it is, or a little worse.
+fn path() -> impl Strategy<Value = RailSpec> {
+    let bandwidth = prop::sample::select(vec![1_000_000, 125_000_000, 1_250_000_000]);
+    let latency = prop_oneof![3 => US..200 * US, 1 => MS..20 * MS];
+    (latency, prop_oneof![Just(0), 0..100 * US], bandwidth, 200..4000usize, 1..300usize).prop_map(
+        |(latency, jitter, bandwidth, queue, split)| RailSpec {
+            latency,
+            jitter,
+            bandwidth,
+            queue,
+            keeps: false,
+            split,
+        },
+    )
+}
+
+fn lane_fault() -> impl Strategy<Value = LaneFault> {
+    let soon = || prop_oneof![2 => 0..MS, 1 => 0..50 * MS];
+    prop_oneof![
+        4 => (soon(), soon()).prop_map(|(a, b)| LaneFault::Cut(a, b)),
+        3 => prop_oneof![MS..30 * MS, 100 * MS..400 * MS].prop_map(LaneFault::Stall),
+        1 => prop::sample::select(vec![100_000, 10_000_000, 1_250_000_000]).prop_map(LaneFault::Slow),
+    ]
+}
+
+/// A plan over sessions of lanes, that fail and come back while it is carried out. Nothing of that may be noticed.
+pub fn lanes_plan() -> impl Strategy<Value = Plan> {
+    let spec = (vec(path(), 1..4), 1..20u64, prop::sample::select(vec![0u8, 0, 30]))
+        .prop_map(|(paths, got, stillborn)| LaneSpec { paths, got, stillborn });
+    let befall = (node(), node(), 0..4usize, lane_fault())
+        .prop_map(|(a, b, path, fault)| Step::Befall(a, b, path, fault));
+    let wait = prop_oneof![0..MS, 0..30 * MS].prop_map(Step::Wait);
+    let more = prop_oneof![2 => befall, 1 => wait];
+    (plan(), vec(spec, 1..3), vec((any::<prop::sample::Index>(), more), 0..12)).prop_map(
+        |(mut plan, specs, more)| {
+            for (join, spec) in plan.joins.iter_mut().zip(specs.iter().cycle()) {
+                join.lanes = Some(spec.clone());
+                join.route.immediate = false;
+            }
+            for (index, step) in more {
+                let at = index.index(plan.steps.len() + 1);
+                plan.steps.insert(at, step);
+            }
+            plan
         },
     )
 }
@@ -366,6 +420,7 @@ impl Run {
                 let join = self.pair(a, b).clone();
                 self.world.join(a, b, &join);
             }
+            Step::Befall(a, b, path, fault) => self.world.befall(a, b, path, fault),
             Step::Wait(time) => {
                 let until = self.world.now() + time;
                 self.world.at(until, |_| {});
@@ -540,7 +595,9 @@ impl Run {
     fn run(&mut self) {
         while self.world.step() {
             self.look();
+            assert!(self.world.now() < HANGS, "it does not end");
         }
+        assert_eq!(self.world.gone, [], "a session ended though there was a way");
     }
 
     /// Receives all that is still to be received, takes back all that has not received, and looks at everything.

@@ -433,7 +433,8 @@ fn rails_to_a_program_that_computes_are_not_given_up() {
         }
         // one may be taken for silent just when it is no longer taken from
         let last = node.worker.lanes(peer).iter().map(|lane| lane.number).max();
-        assert!(last <= Some(2), "{last:?}");
+        let events: Vec<String> = node.worker.snapshot().events.iter().map(|event| event.line()).collect();
+        assert!(last <= Some(2), "{last:?}: {}", events.join("\n"));
     });
 }
 

@@ -1,0 +1,743 @@
+//! Links of several lanes, which end, stall, slow down and come back: both ends have a [`Session`], and what it decides is carried
+//! out by connections like those of real networks. A connection that breaks loses what is on its way, and its ends hear of that at
+//! times of their own; one that an end gives up still delivers what that end sent before, or is reset.
+
+use super::memory::{Bytes, Memory};
+use super::node::Node;
+use super::rail::{MS, RailSpec, S, Time, Wire};
+use super::rng::Rng;
+use super::world::{Happening, World, ends};
+use crate::frame::Frame;
+use crate::lanes::Pair;
+use crate::proto::{Next, Out, PeerIdx, Region};
+use crate::session::{
+    Action, Arrival, Carrier, Config, Links, Loss, Pins, Planner, Retired, Seen, Sent, Session, ToPeer,
+    UnackedFrame,
+};
+use crate::wire::SessionId;
+use crate::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// How often a driver looks at its lanes.
+const TICK: Time = 2 * MS;
+/// How long a driver lets the network take to connect.
+const CONNECT: Time = S;
+
+/// The lanes of a link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LaneSpec {
+    /// Each path's connections; the session begins with one over the first.
+    pub paths: Vec<RailSpec>,
+    /// A receiver tells what came by a lane when so many frames have gathered.
+    pub got: u64,
+    /// Of a hundred connections that the accepting side has made, so many come to nothing on the other.
+    pub stillborn: u8,
+}
+
+/// What befalls a link's lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LaneFault {
+    /// The connection over a path breaks; its ends hear of it after so long each, the lower node first.
+    Cut(Time, Time),
+    /// Nothing arrives by a path for so long, nor is anybody told; no connection is made.
+    Stall(Time),
+    /// A path moves so many bytes per second from now on.
+    Slow(u64),
+}
+
+/// A frame on its way.
+struct Flight {
+    header: Vec<u8>,
+    payload: Bytes,
+    begins: Time,
+    ends: Time,
+    /// Its header arrives before the rest.
+    long: bool,
+    begun: bool,
+}
+
+/// One direction of a connection, and what its sender keeps.
+struct Direction {
+    wire: Wire,
+    flights: VecDeque<Flight>,
+    /// Frames that the peer is not known to have had, and how many it is known to have had.
+    kept: VecDeque<UnackedFrame>,
+    had: u64,
+    sent: u64,
+    given: u64,
+    acked: u64,
+    /// At the receiver: whole frames, and how many of those it has told of.
+    received: u64,
+    told: u64,
+}
+
+impl Direction {
+    fn new(spec: RailSpec) -> Self {
+        let (flights, kept) = (VecDeque::new(), VecDeque::new());
+        let wire = Wire::new(spec);
+        Self { wire, flights, kept, had: 0, sent: 0, given: 0, acked: 0, received: 0, told: 0 }
+    }
+
+    /// Forgets the first so many frames; false when that cannot be.
+    fn confirm(&mut self, frames: u64) -> bool {
+        while self.had < frames.min(self.sent) {
+            self.had += 1;
+            self.kept.pop_front();
+        }
+        frames <= self.sent
+    }
+}
+
+/// How an end of a connection sees it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum EndState {
+    /// It does not stand yet.
+    Making,
+    Lane,
+    /// It takes nothing more.
+    Ended,
+    /// Nothing of it is known any more.
+    Closed,
+}
+
+struct Conn {
+    path: usize,
+    number: u16,
+    /// From the lower node, and to it.
+    ways: [Direction; 2],
+    ends: [EndState; 2],
+    broken: bool,
+}
+
+struct Side {
+    session: Session<usize>,
+    /// What may go by the lane in use before that is thought over.
+    budget: u32,
+}
+
+/// What both ends of a link have in lanes. The lower node has opened it.
+pub(super) struct LaneLink {
+    spec: LaneSpec,
+    sides: [Side; 2],
+    conns: BTreeMap<usize, Conn>,
+    /// Paths as they are now, and until when nothing arrives by them.
+    paths: Vec<(RailSpec, Time)>,
+    ticking: bool,
+}
+
+/// What happens to a link's lanes.
+#[derive(Clone, Debug)]
+pub(super) enum LaneHappening {
+    /// So many bytes have left a side by a connection: there is room again.
+    Departs(usize, usize, usize),
+    /// Something arrives by a connection, at this side.
+    Arrives(usize, usize),
+    Tick,
+    /// A side hears that a connection has ended.
+    Told(usize, usize, Loss),
+    /// The other side has closed it, after what it sent.
+    Finished(usize, usize),
+    /// A connection has been made: at the accepting side, and at the other.
+    Accepted {
+        path: usize,
+        over: usize,
+        number: u16,
+    },
+    Established {
+        path: usize,
+        conn: usize,
+    },
+    /// It was not.
+    Refused {
+        path: usize,
+    },
+}
+
+/// The connections as one end's session sees them.
+struct Outlet<'a> {
+    conns: &'a mut BTreeMap<usize, Conn>,
+    side: usize,
+    now: Time,
+    rng: &'a mut Rng,
+    memory: &'a mut Memory,
+    torn: &'a mut u64,
+    /// What follows from it.
+    plans: Vec<(Time, LaneHappening)>,
+    /// Connections that were given up.
+    ended: Vec<usize>,
+}
+
+impl Outlet<'_> {
+    fn way(&self, conn: usize) -> Option<&Direction> {
+        Some(&self.conns.get(&conn)?.ways[self.side])
+    }
+
+    /// Gives a frame to a connection; false when that is full.
+    fn launch(&mut self, id: usize, header: &[u8], payload: Bytes, unacked: UnackedFrame) -> bool {
+        let Some(conn) = self.conns.get_mut(&id) else { return false };
+        if conn.ends[self.side] != EndState::Lane {
+            return false;
+        }
+        let size = header.len() + payload.len() as usize;
+        let way = &mut conn.ways[self.side];
+        let Some(times) = way.wire.accept(self.now, size, self.rng) else { return false };
+        way.kept.push_back(unacked);
+        way.sent += 1;
+        way.given += size as u64;
+        let long = payload.len() as usize >= way.wire.spec.split.max(1);
+        let (begins, ends) = (times.begins, times.ends);
+        if !conn.broken && conn.ends[1 - self.side] < EndState::Ended {
+            way.flights.push_back(Flight {
+                header: header.to_vec(),
+                payload,
+                begins,
+                ends,
+                long,
+                begun: false,
+            });
+        }
+        self.plans.push((times.left, LaneHappening::Departs(id, self.side, size)));
+        self.plans.push((if long { begins } else { ends }, LaneHappening::Arrives(id, 1 - self.side)));
+        true
+    }
+
+    fn read_or_tear(&mut self, span: crate::proto::Span) -> Bytes {
+        self.memory.read(span).unwrap_or_else(|| {
+            *self.torn += 1;
+            Bytes::Real(vec![0xdd; span.len])
+        })
+    }
+}
+
+impl Links<usize> for Outlet<'_> {
+    fn look(&self, conn: usize) -> Option<Seen> {
+        let way = self.way(conn).filter(|_| self.conns[&conn].ends[self.side] == EndState::Lane)?;
+        let rtt = 2 * way.wire.spec.latency;
+        Some(Seen { delivered: way.acked, queued: way.given - way.acked, rtt, min_rtt: rtt, shut: false })
+    }
+    fn queued(&self, conn: usize) -> u64 {
+        self.way(conn).map_or(0, |way| way.given - way.acked)
+    }
+    fn given(&self, conn: usize) -> u64 {
+        self.way(conn).map_or(0, |way| way.given)
+    }
+    fn wants_more(&self, conn: usize) -> bool {
+        self.way(conn).is_some_and(|way| way.wire.wants_more())
+    }
+    fn confirm(&mut self, conn: usize, frames: u64) -> bool {
+        self.conns.get_mut(&conn).is_none_or(|conn| conn.ways[self.side].confirm(frames))
+    }
+    fn retire(&mut self, id: usize) -> Retired {
+        let Some(conn) = self.conns.get_mut(&id) else { return Retired::default() };
+        if conn.ends[self.side] == EndState::Lane {
+            conn.ends[self.side] = EndState::Ended;
+            // what is on its way to this side is read by nobody
+            conn.ways[1 - self.side].flights.clear();
+            self.ended.push(id);
+        }
+        let header = |unacked: &UnackedFrame| Frame::parse(&unacked.bytes).ok().map(|(frame, _)| frame);
+        let said = conn.ways[self.side].kept.iter().filter_map(header).collect();
+        Retired { received: conn.ways[1 - self.side].received, said }
+    }
+    fn reclaim(&mut self, conn: usize, frames: u64) -> Option<VecDeque<UnackedFrame>> {
+        let way = &mut self.conns.get_mut(&conn)?.ways[self.side];
+        let can = frames >= way.had && way.confirm(frames);
+        can.then(|| core::mem::take(&mut way.kept))
+    }
+    fn close(&mut self, id: usize) {
+        if let Some(conn) = self.conns.get_mut(&id) {
+            if conn.ends[self.side] == EndState::Lane {
+                self.ended.push(id);
+            }
+            conn.ends[self.side] = EndState::Closed;
+        }
+    }
+}
+
+impl Carrier<usize, Next> for Outlet<'_> {
+    fn send(&mut self, conn: usize, next: &Next) -> Sent {
+        let payload = match next.payload {
+            Out::Nothing => Bytes::Real(vec![]),
+            Out::Bytes(span) => self.read_or_tear(span),
+            Out::Addresses(span) => {
+                let Some(region) = self.memory.list(span) else { return Sent::Unlisted };
+                let mut bytes = [0; Region::MAX_BYTES];
+                let len = region.encode(&mut bytes);
+                Bytes::from(&bytes[..len])
+            }
+        };
+        let header = next.frame.encode(payload.len() as usize).to_vec();
+        let span = next.lasting();
+        let mut bytes = header.clone();
+        if span.is_none() {
+            bytes.extend_from_slice(payload.real());
+        }
+        let unacked = UnackedFrame { bytes, header: header.len(), span };
+        if self.launch(conn, &header, payload, unacked) { Sent::Away } else { Sent::Full }
+    }
+
+    fn send_again(&mut self, conn: usize, frame: &UnackedFrame) -> bool {
+        let (header, copied) = frame.bytes.split_at(frame.header);
+        // of an operation that has ended nobody reads the bytes
+        let payload = match frame.span {
+            Some(span) => self.memory.read(span).unwrap_or_else(|| Bytes::Real(vec![0xee; span.len])),
+            None => Bytes::from(copied),
+        };
+        self.launch(conn, header, payload, frame.clone())
+    }
+}
+
+fn host(path: usize, side: usize) -> IpAddr {
+    Ipv4Addr::new(10, 0, path as u8, side as u8 + 1).into()
+}
+
+fn interfaces(paths: &[RailSpec], side: usize) -> Vec<Interface> {
+    let interface = |(path, spec): (usize, &RailSpec)| Interface {
+        index: path as u32 + 1,
+        speed: (spec.bandwidth / 125_000).max(1) as u32,
+        flags: InterfaceFlags::default(),
+        name: InterfaceName::new(&format!("net{path}")).expect("a name"),
+        nets: Net::new(host(path, side), 24).into_iter().collect(),
+    };
+    paths.iter().enumerate().map(interface).collect()
+}
+
+impl LaneLink {
+    fn new(spec: &LaneSpec, id: u64) -> Self {
+        let [near, far] = [0, 1].map(|side| interfaces(&spec.paths, side).into());
+        let planner = Planner { near, far, most: spec.paths.len() };
+        let side = |planner| Side {
+            session: Session::new(SessionId(id), Config::default(), planner),
+            budget: u32::MAX,
+        };
+        let paths = spec.paths.iter().map(|path| (*path, 0)).collect();
+        let sides = [side(Some(planner)), side(None)];
+        Self { spec: spec.clone(), sides, conns: BTreeMap::new(), paths, ticking: false }
+    }
+}
+
+impl World {
+    /// What a link that is joined has in lanes.
+    pub(super) fn begin_lanes(&mut self, spec: &LaneSpec) -> Box<LaneLink> {
+        self.count += 1;
+        Box::new(LaneLink::new(spec, self.count))
+    }
+
+    /// The first lane of a session.
+    pub(super) fn first_lane(&mut self, pair: (usize, usize)) {
+        let conn = self.new_conn(pair, 0, 0);
+        for side in [0, 1] {
+            self.lane_up(pair, side, conn, None);
+        }
+    }
+
+    /// How many lanes an end of a link has.
+    pub fn lanes(&self, at: usize, peer: usize) -> usize {
+        let lanes = self.links.get(&ends(at, peer)).and_then(|link| link.lanes.as_ref());
+        lanes.map_or(0, |lanes| lanes.sides[usize::from(at > peer)].session.lanes().len())
+    }
+
+    /// Lets something befall the lanes of a link that go by a path.
+    pub fn befall(&mut self, a: usize, b: usize, path: usize, fault: LaneFault) {
+        let pair = ends(a, b);
+        let now = self.now();
+        let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
+        let path = path % lanes.paths.len();
+        match fault {
+            LaneFault::Stall(time) => lanes.paths[path].1 = lanes.paths[path].1.max(now + time),
+            LaneFault::Slow(rate) => {
+                lanes.paths[path].0.bandwidth = rate;
+                let of_it = lanes.conns.values_mut().filter(|conn| conn.path == path);
+                of_it.for_each(|conn| conn.ways.iter_mut().for_each(|way| way.wire.spec.bandwidth = rate));
+            }
+            LaneFault::Cut(lower, upper) => {
+                let of_it = lanes.conns.iter_mut().filter(|(_, conn)| conn.path == path && !conn.broken);
+                let mut cut = vec![];
+                for (id, conn) in of_it {
+                    conn.broken = true;
+                    conn.ways.iter_mut().for_each(|way| way.flights.clear());
+                    cut.push(*id);
+                }
+                for id in cut {
+                    let told = |side| LaneHappening::Told(id, side, Loss::Reset("it was cut".into()));
+                    self.plan_lane(pair, now + lower, told(0));
+                    self.plan_lane(pair, now + upper, told(1));
+                }
+            }
+        }
+        self.wake(pair);
+    }
+
+    fn new_conn(&mut self, pair: (usize, usize), path: usize, number: u16) -> usize {
+        self.count += 1;
+        let id = self.count as usize;
+        if let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) {
+            let spec = lanes.paths[path].0;
+            let ways = [Direction::new(spec), Direction::new(spec)];
+            let ends = [EndState::Making; 2];
+            lanes.conns.insert(id, Conn { path, number, ways, ends, broken: false });
+        }
+        id
+    }
+
+    fn plan_lane(&mut self, pair: (usize, usize), at: Time, what: LaneHappening) {
+        let session = self.links.get(&pair).map_or(0, |link| link.session);
+        self.plan(at, Happening::Lane { pair, session, what });
+    }
+
+    /// Asks one end's session, and does what follows from that.
+    fn ask<R>(
+        &mut self,
+        pair: (usize, usize),
+        side: usize,
+        ask: impl FnOnce(&mut Session<usize>, &mut ToPeer<'_>, &mut Outlet<'_>) -> R,
+    ) -> Option<R> {
+        let (node, peer) = if side == 0 { pair } else { (pair.1, pair.0) };
+        let now = self.now();
+        let link = self.links.get_mut(&pair)?;
+        let lanes = link.lanes.as_mut()?;
+        let Node { engine, memory, torn, .. } = &mut self.nodes[node];
+        let mut outlet = Outlet {
+            conns: &mut lanes.conns,
+            side,
+            now,
+            rng: &mut self.rng,
+            memory,
+            torn,
+            plans: vec![],
+            ended: vec![],
+        };
+        let mut traffic = ToPeer { engine, peer: PeerIdx(peer as u32) };
+        let session = &mut lanes.sides[side].session;
+        let answer = ask(session, &mut traffic, &mut outlet);
+        lanes.sides[side].budget = session.budget(&traffic);
+        let Outlet { plans, ended, .. } = outlet;
+        plans.into_iter().for_each(|(at, what)| self.plan_lane(pair, at, what));
+        ended.into_iter().for_each(|conn| self.given_up(pair, side, conn));
+        Some(answer)
+    }
+
+    /// An end has closed a connection: the other hears of it after what was sent, or at once if it is reset.
+    fn given_up(&mut self, pair: (usize, usize), side: usize, id: usize) {
+        let (now, reset) = (self.now(), self.rng.chance(50));
+        let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
+        let Some(conn) = lanes.conns.get_mut(&id) else { return };
+        let way = &mut conn.ways[side];
+        let soon = now + way.wire.spec.latency;
+        if reset {
+            way.flights.clear();
+            let loss = Loss::Reset("the other side has reset it".into());
+            self.plan_lane(pair, soon, LaneHappening::Told(id, 1 - side, loss));
+        } else {
+            let last = way.flights.back().map_or(soon, |last| last.ends.max(soon));
+            self.plan_lane(pair, last, LaneHappening::Finished(id, 1 - side));
+        }
+    }
+
+    /// Does what an end's session wants done.
+    fn follow(&mut self, pair: (usize, usize), side: usize) {
+        let (node, peer) = if side == 0 { pair } else { (pair.1, pair.0) };
+        while let Some(action) = self.ask(pair, side, |session, _, _| session.poll_action()).flatten() {
+            match action {
+                Action::Forget(conn) => self.nodes[node].cut_short(PeerIdx(peer as u32), conn),
+                Action::Open { path, number, pair: over } => self.open(pair, path, number, &over),
+                Action::Abandon { path } => self.abandon(pair, path),
+                Action::Event(..) => {}
+                Action::Gone { why, .. } => {
+                    self.gone.push((node, peer, why));
+                    self.cut(node, peer);
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, pair: (usize, usize), path: usize, number: u16, over: &Pair) {
+        let over = over.near.0 as usize - 1;
+        let now = self.now();
+        let Some(lanes) = self.links.get(&pair).and_then(|link| link.lanes.as_ref()) else { return };
+        let (spec, stalled) = lanes.paths[over];
+        match stalled > now {
+            true => self.plan_lane(pair, now + CONNECT, LaneHappening::Refused { path }),
+            false => {
+                self.plan_lane(pair, now + 3 * spec.latency, LaneHappening::Accepted { path, over, number })
+            }
+        }
+    }
+
+    /// The side that opens drops a connection that it is making.
+    fn abandon(&mut self, pair: (usize, usize), path: usize) {
+        let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
+        let number = lanes.sides[0].session.paths()[path].pair().near.0 as usize - 1;
+        let making = |conn: &&mut Conn| conn.path == number && conn.ends[0] == EndState::Making;
+        if let Some(conn) = lanes.conns.values_mut().find(making) {
+            (conn.broken, conn.ends[0]) = (true, EndState::Closed);
+            conn.ways.iter_mut().for_each(|way| way.flights.clear());
+        }
+    }
+
+    fn lane_up(&mut self, pair: (usize, usize), side: usize, id: usize, path: Option<usize>) {
+        let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
+        let Some(conn) = lanes.conns.get_mut(&id) else { return };
+        conn.ends[side] = EndState::Lane;
+        let (number, over, rtt) = (conn.number, conn.path, 2 * conn.ways[0].wire.spec.latency);
+        let end = |side| SocketAddr::new(host(over, side), 7000);
+        let ends = Some((end(side), end(1 - side)));
+        let arrival = Arrival { number, link: id, path, ends, rtt, delivered: 0, pins: Pins::default() };
+        let now = self.now();
+        self.ask(pair, side, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
+        self.after(pair, side);
+        // what was sent before this end had it lies there
+        self.arrive(pair, id, side);
+    }
+
+    /// An end's session was asked: what follows, and what may be sent now.
+    fn after(&mut self, pair: (usize, usize), side: usize) {
+        self.follow(pair, side);
+        let (node, peer) = if side == 0 { pair } else { (pair.1, pair.0) };
+        self.pump_lanes(node, peer);
+        self.settle(node);
+        self.wake(pair);
+    }
+
+    /// Gives the lanes to a peer what waits for it.
+    pub(super) fn pump_lanes(&mut self, node: usize, peer: usize) {
+        let (pair, side, now) = (ends(node, peer), usize::from(node > peer), self.now());
+        self.ask(pair, side, |session, traffic, outlet| match session.is_wide() {
+            true => {
+                session.schedule(now, traffic, outlet);
+            }
+            false => {
+                let Some(link) = session.current() else { return };
+                plainly(link, traffic, outlet);
+            }
+        });
+        self.follow(pair, side);
+        self.wake(pair);
+    }
+
+    /// Gives a frame to the lane that short messages take, as if the engine had made it; false when it has to wait.
+    pub(super) fn inject_lane(&mut self, from: usize, to: usize, frame: &Frame, payload: &Bytes) -> bool {
+        let (pair, side) = (ends(from, to), usize::from(from > to));
+        let budget =
+            self.links.get(&pair).and_then(|link| link.lanes.as_ref()).map(|lanes| lanes.sides[side].budget);
+        if budget.is_some_and(|budget| u64::from(budget) < payload.len() + 64) {
+            self.ask(pair, side, |session, traffic, outlet| session.choose(traffic, outlet));
+            self.follow(pair, side);
+        }
+        let sent = self.ask(pair, side, |session, traffic, outlet| {
+            let Some(link) = session.current().filter(|_| session.budget(traffic) > 0) else { return false };
+            let header = frame.encode(payload.len() as usize).to_vec();
+            let bytes = [&header[..], payload.real()].concat();
+            let unacked = UnackedFrame { bytes, header: header.len(), span: None };
+            outlet.launch(link, &header, payload.clone(), unacked)
+        });
+        self.wake(pair);
+        sent == Some(true)
+    }
+
+    /// Whatever happened, somebody looks before long while anything is under way.
+    fn wake(&mut self, pair: (usize, usize)) {
+        let (now, busy) = (self.now(), self.is_busy(pair));
+        let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
+        if busy && !core::mem::replace(&mut lanes.ticking, true) {
+            self.plan_lane(pair, now + TICK, LaneHappening::Tick);
+        }
+    }
+
+    /// Whether something of a link is under way that does not happen by itself.
+    fn is_busy(&self, pair: (usize, usize)) -> bool {
+        let Some(lanes) = self.links.get(&pair).and_then(|link| link.lanes.as_ref()) else { return false };
+        let waits = |node: usize, peer: usize| self.nodes[node].engine.queued(PeerIdx(peer as u32)) > 0;
+        let unsettled = |side: &Side| !side.session.is_quiet() || side.session.lanes().is_empty();
+        // connections that broke are heard of, one way or the other
+        let flies = |conn: &Conn| conn.ways.iter().any(|way| !way.flights.is_empty());
+        waits(pair.0, pair.1)
+            || waits(pair.1, pair.0)
+            || lanes.sides.iter().any(unsettled)
+            || lanes.conns.values().any(flies)
+    }
+
+    pub(super) fn lane_happens(&mut self, pair: (usize, usize), what: LaneHappening) {
+        let now = self.now();
+        match what {
+            LaneHappening::Departs(id, side, size) => {
+                let lanes = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut());
+                if let Some(conn) = lanes.and_then(|lanes| lanes.conns.get_mut(&id)) {
+                    conn.ways[side].wire.waiting -= size;
+                    let (node, peer) = if side == 0 { pair } else { (pair.1, pair.0) };
+                    self.pump_lanes(node, peer);
+                    self.settle(node);
+                }
+            }
+            LaneHappening::Arrives(id, side) => self.arrive(pair, id, side),
+            LaneHappening::Told(id, side, loss) => self.told(pair, id, side, loss),
+            LaneHappening::Finished(id, side) => {
+                let lanes = self.links.get(&pair).and_then(|link| link.lanes.as_ref());
+                let way = lanes.and_then(|lanes| lanes.conns.get(&id)).map(|conn| &conn.ways[1 - side]);
+                match way.and_then(|way| way.flights.back()) {
+                    Some(last) => {
+                        let at = last.ends.max(now + MS);
+                        self.plan_lane(pair, at, LaneHappening::Finished(id, side));
+                    }
+                    None => self.told(pair, id, side, Loss::Closed("it was closed".into())),
+                }
+            }
+            LaneHappening::Accepted { path, over, number } => self.accepted(pair, path, over, number),
+            LaneHappening::Established { path, conn } => self.established(pair, path, conn),
+            LaneHappening::Refused { path } => self.refused(pair, path, "no answer in time", false),
+            LaneHappening::Tick => {
+                if let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) {
+                    lanes.ticking = false;
+                }
+                for side in [0, 1] {
+                    self.ask(pair, side, |session, traffic, outlet| session.tick(now, true, traffic, outlet));
+                    self.follow(pair, side);
+                    let (node, peer) = if side == 0 { pair } else { (pair.1, pair.0) };
+                    self.pump_lanes(node, peer);
+                    self.settle(node);
+                }
+                self.wake(pair);
+            }
+        }
+    }
+
+    fn told(&mut self, pair: (usize, usize), id: usize, side: usize, loss: Loss) {
+        let now = self.now();
+        self.ask(pair, side, |session, traffic, outlet| session.handle_lost(now, id, loss, traffic, outlet));
+        self.after(pair, side);
+    }
+
+    fn refused(&mut self, pair: (usize, usize), path: usize, why: &str, reached: bool) {
+        let (now, why) = (self.now(), String::from(why));
+        self.ask(pair, 0, |session, _, _| session.open_failed(now, path, why, reached));
+        self.after(pair, 0);
+    }
+
+    fn accepted(&mut self, pair: (usize, usize), path: usize, over: usize, number: u16) {
+        let now = self.now();
+        let Some(lanes) = self.links.get(&pair).and_then(|link| link.lanes.as_ref()) else { return };
+        let (spec, stalled) = lanes.paths[over];
+        let id = lanes.sides[0].session.id();
+        if !lanes.sides[0].session.paths().get(path).is_some_and(|path| path.is_opening()) {
+            return; // it was given up meanwhile
+        }
+        if stalled > now {
+            return self.plan_lane(pair, now + CONNECT, LaneHappening::Refused { path });
+        }
+        if !lanes.sides[1].session.expects(id, number) {
+            return self.refused(pair, path, "it refused", true);
+        }
+        let conn = self.new_conn(pair, over, number);
+        self.plan_lane(pair, now + spec.latency, LaneHappening::Established { path, conn });
+        self.lane_up(pair, 1, conn, None);
+    }
+
+    fn established(&mut self, pair: (usize, usize), path: usize, id: usize) {
+        let (now, percent) = (self.now(), self.rng.below(100) as u8);
+        let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
+        let stillborn = percent < lanes.spec.stillborn;
+        let Some(conn) = lanes.conns.get_mut(&id) else { return };
+        if conn.ends[0] == EndState::Closed {
+            // it was abandoned: the other side hears that
+            let loss = Loss::Reset("the other side has reset it".into());
+            return self.plan_lane(pair, now, LaneHappening::Told(id, 1, loss));
+        }
+        if conn.broken || stillborn || conn.ends[1] >= EndState::Ended {
+            (conn.broken, conn.ends[0]) = (true, EndState::Closed);
+            conn.ways.iter_mut().for_each(|way| way.flights.clear());
+            let loss = Loss::Reset("the other side has reset it".into());
+            self.plan_lane(pair, now + MS, LaneHappening::Told(id, 1, loss));
+            return self.refused(pair, path, "it ended while it was made", true);
+        }
+        self.lane_up(pair, 0, id, Some(path));
+    }
+
+    /// What has arrived by a connection at one of its ends.
+    fn arrive(&mut self, pair: (usize, usize), id: usize, side: usize) {
+        let (node, peer) = if side == 0 { pair } else { (pair.1, pair.0) };
+        let (now, from) = (self.now(), PeerIdx(peer as u32));
+        loop {
+            let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
+            let got = lanes.spec.got;
+            let Some(conn) = lanes.conns.get_mut(&id) else { return };
+            if conn.ends[side] != EndState::Lane {
+                return;
+            }
+            let stalled = lanes.paths[conn.path].1;
+            let number = conn.number;
+            let way = &mut conn.ways[1 - side];
+            let Some(flight) = way.flights.front_mut() else { return };
+            let due = if flight.long && !flight.begun { flight.begins } else { flight.ends };
+            if due.max(stalled) > now {
+                return self.plan_lane(pair, due.max(stalled), LaneHappening::Arrives(id, side));
+            }
+            let Ok((frame, len)) = Frame::parse(&flight.header) else { return };
+            if flight.long && !flight.begun {
+                flight.begun = true;
+                self.nodes[node].begin(from, id, frame, len);
+                self.settle(node);
+                continue;
+            }
+            let Some(flight) = way.flights.pop_front() else { return };
+            way.received += 1;
+            way.acked += flight.header.len() as u64 + flight.payload.len();
+            let tells = way.received - way.told >= got;
+            let received = way.received;
+            if tells {
+                way.told = received;
+            }
+            match flight.long {
+                true => self.nodes[node].end(from, id, flight.payload),
+                false => self.nodes[node].frame_by(from, &frame, flight.payload),
+            }
+            let several = self.ask(pair, side, |session, _, _| session.had_several()) == Some(true);
+            if tells {
+                self.nodes[node].engine.say(from, Frame::Got { lane: number, received });
+            }
+            self.settle(node);
+            if several {
+                self.nodes[node].engine.tell_seen(from, false);
+                self.settle(node);
+            }
+            self.wake(pair);
+        }
+    }
+
+    /// What peers said of their lanes.
+    pub(super) fn hear_of_lanes(&mut self, node: usize) {
+        for (peer, number, received, retired) in core::mem::take(&mut self.nodes[node].lane_news) {
+            let (peer_at, now) = (peer.0 as usize, self.now());
+            let (pair, side) = (ends(node, peer_at), usize::from(node > peer_at));
+            let heard = self.ask(pair, side, |session, traffic, outlet| {
+                session.handle_told(now, number, received, retired, traffic, outlet)
+            });
+            match heard {
+                None => self.nodes[node].broken.push((peer, "no lane has a number here")),
+                Some(Err(why)) => self.nodes[node].broken.push((peer, why)),
+                Some(Ok(())) => {
+                    self.follow(pair, side);
+                    self.pump_lanes(node, peer_at);
+                }
+            }
+        }
+    }
+}
+
+/// With one lane, and nothing left of others, frames leave in the order in which they wait.
+fn plainly(link: usize, traffic: &mut ToPeer<'_>, outlet: &mut Outlet<'_>) {
+    loop {
+        let bulk = if outlet.wants_more(link) { usize::MAX } else { 0 };
+        let Some(next) = crate::session::Traffic::poll_transmit(traffic, bulk) else { return };
+        match outlet.send(link, &next) {
+            Sent::Away => crate::session::Traffic::transmitted(traffic, &next),
+            Sent::Full => return,
+            Sent::Unlisted => crate::session::Traffic::unlisted(traffic, &next),
+        }
+    }
+}
