@@ -128,7 +128,7 @@ impl Tcp {
         if self.next.is_some_and(|next| now < next) {
             return;
         }
-        let begun = Instant::now();
+        let begun = processor_time();
         self.samples.clear();
         for network in self.networks.values_mut().flatten() {
             network.look(&mut self.samples, |cookie| {
@@ -139,7 +139,7 @@ impl Tcp {
         }
         self.write_samples(writer);
         self.forget(now);
-        self.next = Some(now + (begun.elapsed() * SHARE).max(PERIOD));
+        self.next = Some(now + (processor_time().saturating_sub(begun) * SHARE).max(PERIOD));
     }
 
     fn write_samples(&mut self, writer: &mut Writer) {
@@ -211,6 +211,12 @@ impl Network {
         self.wanted.retain(|wanted| !ended.contains(&wanted.cookie));
         self.at += done - (before - self.wanted.len()).min(done);
     }
+}
+
+/// What this thread has had of a processor: other programs that run meanwhile do not make looks rarer.
+fn processor_time() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(Duration::ZERO, Duration::from)
 }
 
 /// Whether nothing moved between two looks.
