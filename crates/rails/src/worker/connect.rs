@@ -20,9 +20,7 @@ use polyrail_core::cost::{self, DirectCosts, Limits, RailCosts};
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
 use polyrail_core::wire::{Features, Kind, Nonce, Reject, Versions};
-use polyrail_core::wireup::{
-    Incoming, Peer, PeerEvent, PeerState, Respond, Responder, ResponderPhase, Session,
-};
+use polyrail_core::wireup::{Incoming, Peer, PeerEvent, PeerState, Respond, Responder, Session};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -132,7 +130,7 @@ impl Worker {
                 Ok(stream) => self.greet(stream),
                 Err(Some(libc::EAGAIN)) => return accepted - 1,
                 Err(Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => {
-                    if !self.wireup.dismiss(ResponderPhase::AwaitHello) {
+                    if !self.wireup.dismiss_any() {
                         self.wireup.be_deaf();
                         return accepted - 1;
                     }
@@ -150,7 +148,7 @@ impl Worker {
         {
             return;
         }
-        self.wireup.make_room();
+        self.wireup.make_room(&stream);
         let Ok(nonce) = random().map(Nonce) else { return };
         let args = Respond { key: self.wireup.key, versions: Versions::OURS, features: Features(0), nonce };
         let half = Half::Theirs(Box::new(Responder::new(args)), None);

@@ -1,5 +1,6 @@
 //! One handshake on a real socket: bytes between the socket and [`polyrail_core::wireup`]'s machines.
 
+use super::crowd::Source;
 use crate::shm::fdpass;
 use crate::shm::segment::Segment;
 use polyrail_core::proto::PeerIdx;
@@ -81,6 +82,8 @@ pub(super) enum Half {
 pub(super) struct Handshake {
     pub stream: Stream,
     pub half: Half,
+    /// Where it comes from, when the other side opened it.
+    pub source: Source,
     pub deadline: Instant,
     /// Descriptors to go with the next bytes.
     pub outgoing: Vec<OwnedFd>,
@@ -109,8 +112,20 @@ pub(super) enum Turn {
 impl Handshake {
     pub fn new(stream: Stream, half: Half, deadline: Instant) -> Self {
         let writing = !matches!(half, Half::Theirs(..));
+        let source = if writing { Source::Unknown } else { Source::of(&stream) };
         let (outgoing, incoming, segment) = (Vec::new(), Vec::new(), None);
-        Self { stream, half, deadline, outgoing, incoming, segment, writing, reached: false, proving: false }
+        Self {
+            stream,
+            half,
+            source,
+            deadline,
+            outgoing,
+            incoming,
+            segment,
+            writing,
+            reached: false,
+            proving: false,
+        }
     }
 
     /// Whose connection it is that this side opened.

@@ -1,5 +1,6 @@
 //! The control channel's state: listeners, handshakes under way, and where peers are still to be tried.
 
+use super::crowd::{Room, gives_way};
 use super::handshake::{Half, Handshake, Place, Stream};
 use super::sockets::{connect_tcp, interfaces, listeners, unix_name};
 use super::timer::Timer;
@@ -28,10 +29,6 @@ pub(super) const TOKEN_TOP: u64 = u64::MAX - 4;
 pub(super) const TOKEN_WATCHER: u64 = u64::MAX - 5;
 /// The layout of the segments that this side makes, as its offer tells it; who maps one checks the one in its header.
 const SHM_LAYOUT: u16 = 1;
-/// Connections that have said nothing yet, and such that know whom they want but have not proved the key, at once. Beyond
-/// that the oldest gives way.
-const MAX_SILENT: usize = 512;
-const MAX_UNPROVEN: usize = 4096;
 /// How long to wait before accepting where no descriptor is left, and at first before a place is tried again that had no time
 /// or room; then twice as long each time, up to `AGAIN_MOST`.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -138,6 +135,8 @@ pub(super) struct Wireup {
     pub epoll: OwnedFd,
     /// Where peers on other hosts connect: one for all interfaces, or one each.
     pub tcp: Vec<TcpListener>,
+    /// Which of them took a connection last.
+    turn: usize,
     pub unix: Option<OwnedFd>,
     pub handshakes: HashMap<u64, Handshake>,
     pub next: u64,
@@ -238,6 +237,7 @@ impl Wireup {
             host,
             epoll,
             tcp,
+            turn: 0,
             unix,
             handshakes: HashMap::new(),
             next: 0,
@@ -343,14 +343,19 @@ impl Wireup {
     }
 
     /// The next connection from another host; none that waits is `EAGAIN`.
-    pub fn accept_tcp(&self) -> Option<io::Result<Stream>> {
-        let accept = |listener: &TcpListener| listener.accept().map(|(stream, _)| Stream::Tcp(stream));
+    pub fn accept_tcp(&mut self) -> Option<io::Result<Stream>> {
         let none_yet = |tried: &io::Result<Stream>| {
             tried.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         };
-        let mut tried = self.tcp.iter().map(accept);
-        let first = tried.next()?;
-        Some(if none_yet(&first) { tried.find(|next| !none_yet(next)).unwrap_or(first) } else { first })
+        // each in its turn, so that a crowd at one interface does not keep the others waiting
+        for _ in 0..self.tcp.len() {
+            self.turn = (self.turn + 1) % self.tcp.len();
+            let tried = self.tcp[self.turn].accept().map(|(stream, _)| Stream::Tcp(stream));
+            if !none_yet(&tried) {
+                return Some(tried);
+            }
+        }
+        None
     }
 
     fn listeners(&self) -> impl Iterator<Item = (RawFd, u64)> {
@@ -377,21 +382,30 @@ impl Wireup {
         Ok(token)
     }
 
-    /// Makes room for one more stranger.
-    pub fn make_room(&mut self) {
-        let limits = [(ResponderPhase::AwaitHello, MAX_SILENT), (ResponderPhase::AwaitProof, MAX_UNPROVEN)];
-        for (phase, most) in limits {
-            if self.handshakes.values().filter(|h| h.stranger() == Some(phase)).count() >= most {
+    /// Makes room for one more stranger, which has a descriptor already.
+    pub fn make_room(&mut self, newcomer: &Stream) {
+        let phases = [ResponderPhase::AwaitHello, ResponderPhase::AwaitProof];
+        let count =
+            |all: &Self, phase| all.handshakes.values().filter(|h| h.stranger() == Some(phase)).count();
+        let counts = phases.map(|phase| count(self, phase));
+        let room = Room::beside(newcomer, counts.iter().sum());
+        for (phase, count) in phases.into_iter().zip(counts) {
+            for _ in room.of(phase)..count + 1 {
                 self.dismiss(phase);
             }
         }
     }
 
-    /// Drops the oldest stranger in this phase; false when there is none.
-    pub fn dismiss(&mut self, phase: ResponderPhase) -> bool {
+    /// No descriptor is left: a stranger gives way, best one that has said nothing yet. False when there is none.
+    pub fn dismiss_any(&mut self) -> bool {
+        self.dismiss(ResponderPhase::AwaitHello) || self.dismiss(ResponderPhase::AwaitProof)
+    }
+
+    /// Drops a stranger in this phase; false when there is none.
+    fn dismiss(&mut self, phase: ResponderPhase) -> bool {
         let strangers = self.handshakes.iter().filter(|(_, h)| h.stranger() == Some(phase));
-        let oldest = strangers.map(|(token, _)| *token).min();
-        let gone = oldest.and_then(|token| self.handshakes.remove(&token)).is_some();
+        let chosen = gives_way(strangers.map(|(token, h)| (*token, h.source)));
+        let gone = chosen.and_then(|token| self.handshakes.remove(&token)).is_some();
         if gone {
             self.refused("it took its time, and others waited for its place".into());
         }

@@ -3,12 +3,14 @@
 use crate::support::alone::{alone, pause};
 use crate::support::node::{GONE, Node};
 use crate::support::puppet::{Puppet, settings};
-use crate::support::stranger::{Noise, beside, connect, is_ended, shake};
-use crate::support::{descriptors, resident};
+use crate::support::stranger::{Noise, beside, connect, hello, is_ended, shake, unix_name};
+use crate::support::{descriptors, limit_descriptors, resident};
 use polyrail_core::wire::{Address, Features, HandshakeError, Ip, Key, Nonce, Versions};
 use polyrail_core::wireup::{Respond, Responder};
+use polyrail_rails::shm::fdpass;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 
 fn victim() -> (Node, Vec<u8>) {
     let node = Node::open(settings("RAILS=tcp"));
@@ -93,6 +95,66 @@ fn a_crowd_that_says_nothing_keeps_nobody_out() {
         assert!(grown < 16 << 20, "{grown} bytes for silence");
         drop(crowd);
         node.until("the crowd's end", |_| descriptors() <= before);
+    });
+}
+
+/// Opens this many connections by `open`, or as many as this process may have, with a word from `then` now and then.
+fn flood<C>(count: usize, mut open: impl FnMut() -> Option<C>, mut then: impl FnMut(usize)) -> Vec<C> {
+    let mut crowd = Vec::new();
+    while crowd.len() < count {
+        match open() {
+            Some(one) => crowd.push(one),
+            // its queue is full
+            None => std::thread::yield_now(),
+        }
+        if crowd.len().is_multiple_of(1000) {
+            then(crowd.len());
+        }
+    }
+    crowd
+}
+
+/// A worker in a process that may have 1024 descriptors is called by 10,000 who know its identity and never prove its key.
+fn is_served_beside_a_crowd<C>(rails: &str, open: impl Fn(&[u8], &[u8]) -> Option<C>) {
+    let count = 10_000.min(limit_descriptors(20_000) - 200);
+    let mut victim = Puppet::after(
+        || {
+            limit_descriptors(1024);
+            Ok(())
+        },
+        rails,
+    );
+    victim.ask("echo");
+    let before = victim.number("descriptors") as usize;
+    let address = victim.address.clone();
+    let crowd = flood(
+        count,
+        || open(&address, &hello(&address)),
+        |_| {
+            let mut honest = Node::open(settings(rails));
+            let peer = honest.peer(&address);
+            honest.converse(peer);
+        },
+    );
+    // to count its descriptors it opens one more
+    let held = victim.number("descriptors") as usize - before;
+    assert!(held <= 256 + 16, "{held} descriptors for {} strangers", crowd.len());
+    let mut honest = Node::open(settings(rails));
+    let peer = honest.peer(&address);
+    honest.converse(peer);
+}
+
+#[test]
+fn a_crowd_that_proves_nothing_keeps_nobody_out() {
+    alone(|| {
+        is_served_beside_a_crowd("RAILS=tcp", |address, hello| {
+            let mut stream = connect(address);
+            stream.write_all(hello).ok().map(|()| stream)
+        });
+        is_served_beside_a_crowd("RAILS=shm", |address, hello| {
+            let socket = fdpass::connect(&unix_name(address)).ok()?;
+            fdpass::send(socket.as_fd(), hello, &[]).ok().map(|_| socket)
+        });
     });
 }
 
