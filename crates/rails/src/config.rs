@@ -110,7 +110,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("RAILS", "transports to use: a comma list of shm, tcp (default: all)"),
     (
         "INTERFACES",
-        "network interfaces to use: a comma list of names, which may end in *; with ^ before each: all but these (default: all that are up)",
+        "network interfaces to use and to listen on: a comma list of names, which may end in *; with ^ before each: all but these (default: all that are up)",
     ),
     (
         "SHORT_OVER",

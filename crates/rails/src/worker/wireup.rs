@@ -191,10 +191,14 @@ impl Wireup {
         let port = config.named.map_or(config.port, |at| at.port());
         let wanted = config.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
         let interfaces = interfaces(config)?;
-        let (tcp, port) = listeners(wanted, port, &interfaces).map_err(|e| {
-            let of = wanted.map_or(String::new(), |ip| format!(" of {ip}"));
-            Error::system(format!("listening on TCP port {port}{of}"), e)
-        })?;
+        let (tcp, port) = match config.tcp {
+            true => listeners(wanted, port, &config.interfaces, &interfaces).map_err(|e| {
+                let of = wanted.map_or(String::new(), |ip| format!(" of {ip}"));
+                Error::system(format!("listening on TCP port {port}{of}"), e)
+            })?,
+            // a named endpoint is called by its port though it is reached by shared memory
+            false => (Vec::new(), config.named.map_or(0, |at| at.port())),
+        };
         let unix = match config.shm {
             true => Some(
                 fdpass::listen(&unix_name(id)).map_err(|e| Error::system("listening on a Unix socket", e))?,
@@ -202,11 +206,16 @@ impl Wireup {
             false => None,
         };
         let ips = match wanted {
+            _ if port == 0 => Vec::new(),
             Some(ip) => Ip::new(ip, 0).into_iter().collect(),
             None => discover::ips(&interfaces),
         };
-        let address = Address::new(&key, host, unix.is_some(), port, ips)
-            .map_err(|why| Error::Address(format!("this machine has no network address ({why})")))?;
+        let address = Address::new(&key, host, unix.is_some(), port, ips).map_err(|why| {
+            Error::Address(match config.tcp {
+                true => format!("this machine has no network address ({why})"),
+                false => "POLYRAIL_RAILS leaves tcp out, and shared memory is not to be used here".into(),
+            })
+        })?;
         // SAFETY: a plain call; the descriptor is ours.
         let epoll = unsafe {
             let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
