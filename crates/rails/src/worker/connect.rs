@@ -76,6 +76,10 @@ impl Worker {
             let _ = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Refused));
             return Err(Refused::Gone);
         }
+        if let Err(why) = self.wireup.keys.of(&address) {
+            self.unreachable(peer, &[why]);
+            return Err(Refused::Gone);
+        }
         let mut places = Vec::new();
         if self.config.tcp {
             let all = sockets::places(&address, self.wireup.host, &self.config);
@@ -188,7 +192,11 @@ impl Worker {
             Turn::Done(session, leftover) => self.established(token, &session, &leftover),
             Turn::Rejected(reason) => self.rejected(token, reason),
             Turn::Cut(why) => self.handshake_failed(token, &why, true),
-            Turn::Failed(why) => self.handshake_failed(token, &why, false),
+            Turn::Denied(why) if handshake.stranger().is_none() => {
+                let why = format!("{why}{}", self.wireup.keys.doubt());
+                self.handshake_failed(token, &why, false);
+            }
+            Turn::Denied(why) | Turn::Failed(why) => self.handshake_failed(token, &why, false),
         }
         1
     }

@@ -4,7 +4,7 @@ use super::crowd::Source;
 use crate::shm::fdpass;
 use crate::shm::segment::Segment;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::Reject;
+use polyrail_core::wire::{HandshakeError, Reject};
 use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, ResponderPhase, Session};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -106,6 +106,8 @@ pub(super) enum Turn {
     Rejected(Reject),
     /// It ended without a word, which may be for want of room or time, not of trust: worth another try.
     Cut(String),
+    /// One side does not know what the other does.
+    Denied(String),
     Failed(String),
 }
 
@@ -178,7 +180,10 @@ impl Handshake {
                 Ok(taken) => taken,
                 Err(why) => {
                     self.flush();
-                    return Turn::Failed(why.to_string());
+                    return match why {
+                        HandshakeError::WrongKey | HandshakeError::Denied => Turn::Denied(why.to_string()),
+                        _ => Turn::Failed(why.to_string()),
+                    };
                 }
             };
             if let Half::Ours(initiator, ..) | Half::Lane(initiator, ..) = &mut self.half {

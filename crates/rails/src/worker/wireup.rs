@@ -2,6 +2,7 @@
 
 use super::crowd::{Room, gives_way};
 use super::handshake::{Half, Handshake, Place, Stream};
+use super::secret::Keyring;
 use super::sockets::{connect_tcp, interfaces, listeners, unix_name};
 use super::timer::Timer;
 use super::top::Top;
@@ -129,7 +130,9 @@ pub(super) enum Interest {
 
 /// The worker's control channel.
 pub(super) struct Wireup {
+    /// What connections to this endpoint prove.
     pub key: Key,
+    pub keys: Keyring,
     pub id: PeerId,
     pub host: HostId,
     pub epoll: OwnedFd,
@@ -188,6 +191,7 @@ impl Wireup {
         };
         let id = key.id();
         let host = host_id()?;
+        let keys = Keyring::open(config, host)?;
         let port = config.named.map_or(config.port, |at| at.port());
         let wanted = config.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
         let interfaces = interfaces(config)?;
@@ -241,7 +245,8 @@ impl Wireup {
             let _ = offer.push_interface(interface);
         }
         let wireup = Self {
-            key,
+            key: keys.own(key),
+            keys,
             id,
             host,
             epoll,
@@ -267,6 +272,7 @@ impl Wireup {
         for (fd, token) in wireup.listeners() {
             wireup.watch(fd, token)?;
         }
+        let address = wireup.keys.seal(address);
         Ok((wireup, address))
     }
 
@@ -464,7 +470,7 @@ impl Wireup {
             Place::Tcp(at) => connect_tcp(at).map(Stream::Tcp),
         };
         let args = Initiate {
-            key: address.key(),
+            key: self.keys.of(address).map_err(Error::Address)?,
             from: self.id,
             versions: Versions::OURS,
             features: Features(0),
