@@ -101,6 +101,7 @@ impl Worker {
     pub(super) fn wire_up(&mut self) -> usize {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         let fd = self.wireup.epoll.as_raw_fd();
+        self.core.counts.looks += 1;
         // SAFETY: the array has room for what is asked.
         let n = unsafe { libc::epoll_wait(fd, events.as_mut_ptr(), 32, 0) }.max(0) as usize;
         let mut happened = 0;
@@ -115,7 +116,12 @@ impl Worker {
             }
         }
         if self.wireup.busy() {
-            self.check_deadlines();
+            let (now, woken) = (Instant::now(), self.wireup.dozed);
+            self.wireup.catch_up(now);
+            self.wireup.seen(now, happened > 0);
+            if self.wireup.is_late(now, woken) {
+                self.check_deadlines(now);
+            }
         }
         happened
     }
@@ -465,9 +471,7 @@ impl Worker {
         self.gone(peer, format!("cannot connect: {why}"));
     }
 
-    fn check_deadlines(&mut self) {
-        let now = Instant::now();
-        self.wireup.catch_up(now);
+    fn check_deadlines(&mut self, now: Instant) {
         self.wireup.hear(now);
         self.wireup.top.expire(now);
         let late: Vec<_> = self.wireup.handshakes.iter().filter(|(_, h)| h.deadline <= now).collect();

@@ -327,7 +327,7 @@ impl Worker {
             self.slept = false;
             self.watch_lanes();
         }
-        if self.wireup.busy() || self.rounds.is_multiple_of(256) {
+        if self.wireup.due(self.rounds, moved == 0) {
             moved += self.wire_up();
         }
         self.after_arrivals();

@@ -34,6 +34,13 @@ const SHM_LAYOUT: u16 = 1;
 /// or room; then twice as long each time, up to `AGAIN_MOST`.
 const AGAIN: Duration = Duration::from_millis(100);
 const AGAIN_MOST: Duration = Duration::from_secs(2);
+/// While something is under way it is looked at as soon as something came of the last look, else after this.
+const LOOK: Duration = Duration::from_micros(50);
+/// How late a deadline may be seen.
+const LATE: Duration = Duration::from_millis(5);
+/// Rounds of progress after which all is looked at, whatever the clock says; and after which the clock is, where rounds are busy.
+const ROUNDS: u64 = 256;
+const CLOCK_ROUNDS: u64 = 16;
 /// Between two looks that are further apart than this the program did something else.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -153,10 +160,14 @@ pub(super) struct Wireup {
     pub failed_at: HashMap<PeerIdx, Instant>,
     pub strangers: Strangers,
     pub top: Top,
-    /// When deadlines were looked at last.
+    /// When this was looked at last.
     looked: Instant,
+    /// When it is to be looked at again, while something is under way.
+    next_look: Instant,
+    /// When deadlines were compared with the clock last.
+    walked: Instant,
     /// The worker's owner slept since then, to be woken by the next of them.
-    dozed: bool,
+    pub dozed: bool,
     timer: Timer,
     /// Since no descriptor is left, nothing is accepted until then.
     deaf_until: Option<Instant>,
@@ -264,6 +275,8 @@ impl Wireup {
             strangers: Strangers::default(),
             top: Top::open(id),
             looked: Instant::now(),
+            next_look: Instant::now(),
+            walked: Instant::now(),
             dozed: false,
             timer,
             deaf_until: None,
@@ -293,7 +306,30 @@ impl Wireup {
         self.epoll.as_raw_fd()
     }
 
-    /// Whether there is something to look at in each round of progress.
+    /// Whether to look in this round of progress; an idle one has time for the clock.
+    #[inline]
+    pub fn due(&self, round: u64, idle: bool) -> bool {
+        if self.dozed || round.is_multiple_of(ROUNDS) {
+            return true;
+        }
+        (idle || round.is_multiple_of(CLOCK_ROUNDS)) && self.waits() && self.next_look <= Instant::now()
+    }
+
+    /// All was looked at, and something came of it or not.
+    pub fn seen(&mut self, now: Instant, happened: bool) {
+        self.next_look = if happened { now } else { now + LOOK };
+    }
+
+    /// Whether it is time to look which deadlines have passed: that is a walk through all that is under way.
+    pub fn is_late(&mut self, now: Instant, woken: bool) -> bool {
+        let late = woken || self.walked + LATE <= now;
+        if late {
+            self.walked = now;
+        }
+        late
+    }
+
+    /// Whether there is something to look at by the clock.
     pub fn busy(&self) -> bool {
         self.dozed || self.waits()
     }

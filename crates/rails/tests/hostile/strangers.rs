@@ -254,3 +254,26 @@ fn a_handshake_may_end_anywhere() {
         serves(&mut node);
     });
 }
+
+/// A peer that takes the connection and computes: who waits for it goes on with what else there is.
+#[test]
+fn an_unanswered_call_is_looked_at_by_the_clock() {
+    let (mut node, own) = victim();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let host = Address::parse(&own).expect("an address").host();
+    let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let key = Key::new([0xed; 16]).expect("not zero");
+    let address = Address::new(&key, host, false, port, ip).expect("an address").to_bytes();
+    let peer = node.peer(&address);
+    node.send(peer, 1, 8);
+    let (before, start) = (node.worker.counts().looks, std::time::Instant::now());
+    let rounds = 200_000;
+    for _ in 0..rounds {
+        node.worker.progress();
+    }
+    let (looks, spent) = (node.worker.counts().looks - before, start.elapsed().as_micros() as u64);
+    let most = spent / 50 + rounds / 256 + 100;
+    assert!(looks <= most, "{looks} looks in {rounds} rounds and {spent} us");
+    assert!(looks >= rounds / 256);
+}
