@@ -278,8 +278,12 @@ impl Worker {
         if let Some(state) = self.wireup.peers.get_mut(&peer) {
             let _ = state.on(PeerEvent::Established);
         }
-        let passed_over =
+        let mut passed_over =
             self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
+        if self.wireup.name_taken && session.offer.process.host == self.wireup.host {
+            passed_over
+                .push("no shared memory: another process has taken this endpoint's Unix socket".into());
+        }
         let costs = if unix { self.shm_costs(peer, session, process) } else { RailCosts::TCP };
         let route = self.route_for(peer, session, &costs, unix);
         let info = &mut self.core.peers[peer.0 as usize];

@@ -3,10 +3,11 @@
 use crate::config::{Config, Names};
 use crate::discover::{self, Interface, Kind};
 use crate::error::Error;
+use crate::shm::fdpass;
 use polyrail_core::wire::{Address, HostId, PeerId};
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Connections that may wait to be accepted, if `net.core.somaxconn` allows: a job's processes all connect at once.
 const BACKLOG: libc::c_int = 4096;
@@ -17,6 +18,20 @@ pub(super) fn unix_name(id: PeerId) -> Vec<u8> {
         name.extend_from_slice(format!("{byte:02x}").as_bytes());
     }
     name
+}
+
+/// Connects to the endpoint of this name, if it is this user's, root's, or whoever's when this is root: anybody can take a name.
+pub(super) fn connect_unix(id: PeerId) -> io::Result<OwnedFd> {
+    let socket = fdpass::connect(&unix_name(id))?;
+    // SAFETY: a plain call without arguments.
+    let me = unsafe { libc::geteuid() };
+    match fdpass::peer_uid(socket.as_fd())? {
+        owner if owner == me || owner == 0 || me == 0 => Ok(socket),
+        owner => {
+            let why = format!("user {owner} has its name");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        }
+    }
 }
 
 /// The network interfaces; an error if one is asked for by name that is not there.

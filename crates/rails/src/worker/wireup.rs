@@ -3,7 +3,7 @@
 use super::crowd::{Room, gives_way};
 use super::handshake::{Half, Handshake, Place, Stream};
 use super::secret::Keyring;
-use super::sockets::{connect_tcp, interfaces, listeners, unix_name};
+use super::sockets::{connect_tcp, connect_unix, interfaces, listeners, unix_name};
 use super::timer::Timer;
 use super::top::Top;
 use crate::config::{Config, Rendezvous};
@@ -135,6 +135,18 @@ pub(super) enum Interest {
     Write = (libc::EPOLLIN | libc::EPOLLOUT) as isize,
 }
 
+/// The Unix listener, where there is to be one. A named endpoint's name can be known, and taken, by anybody: then TCP is left.
+fn listen_unix(id: PeerId, config: &Config) -> Result<(Option<OwnedFd>, bool), Error> {
+    if !config.shm {
+        return Ok((None, false));
+    }
+    match fdpass::listen(&unix_name(id)) {
+        Ok(listener) => Ok((Some(listener), false)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && config.tcp => Ok((None, true)),
+        Err(error) => Err(Error::system("listening on a Unix socket", error)),
+    }
+}
+
 /// The worker's control channel.
 pub(super) struct Wireup {
     /// What connections to this endpoint prove.
@@ -148,6 +160,8 @@ pub(super) struct Wireup {
     /// Which of them took a connection last.
     turn: usize,
     pub unix: Option<OwnedFd>,
+    /// There is none because another process has its name.
+    pub name_taken: bool,
     pub handshakes: HashMap<u64, Handshake>,
     pub next: u64,
     pub peers: HashMap<PeerIdx, Peer>,
@@ -214,12 +228,7 @@ impl Wireup {
             // a named endpoint is called by its port though it is reached by shared memory
             false => (Vec::new(), config.named.map_or(0, |at| at.port())),
         };
-        let unix = match config.shm {
-            true => Some(
-                fdpass::listen(&unix_name(id)).map_err(|e| Error::system("listening on a Unix socket", e))?,
-            ),
-            false => None,
-        };
+        let (unix, name_taken) = listen_unix(id, config)?;
         let ips = match wanted {
             _ if port == 0 => Vec::new(),
             Some(ip) => Ip::new(ip, 0).into_iter().collect(),
@@ -264,6 +273,7 @@ impl Wireup {
             tcp,
             turn: 0,
             unix,
+            name_taken,
             handshakes: HashMap::new(),
             next: 0,
             peers: HashMap::new(),
@@ -502,7 +512,7 @@ impl Wireup {
     ) -> Result<(), Error> {
         let failed = |error| Error::system(place.to_string(), error);
         let stream = match place {
-            Place::Unix => fdpass::connect(&unix_name(address.id())).map(Stream::Unix),
+            Place::Unix => connect_unix(address.id()).map(Stream::Unix),
             Place::Tcp(at) => connect_tcp(at).map(Stream::Tcp),
         };
         let args = Initiate {

@@ -2,9 +2,10 @@
 
 use crate::support::alone::{alone, alone_in_net};
 use crate::support::net::host_with_rails;
-use crate::support::node::Node;
+use crate::support::node::{End, Node};
 use crate::support::puppet::{Puppet, settings};
-use polyrail_core::wire::Address;
+use polyrail_core::wire::{Address, Key};
+use polyrail_rails::shm::fdpass;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -96,4 +97,24 @@ fn a_port_is_the_same_on_all_interfaces_and_said_to_be_in_use() {
         let why = why.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(why.contains("7011"), "{why}");
     });
+}
+
+/// A named endpoint's identity, and with it its socket's name, is known to who has seen it once.
+#[test]
+fn a_name_that_another_has_taken_leaves_tcp() {
+    let id = Key::new([0x5a; 16]).expect("not zero").id();
+    let _impostor = fdpass::listen(format!("polyrail-{id}").as_bytes()).expect("a free name");
+    let mut node = Node::open(settings("KEY=90"));
+    assert!(!Address::parse(&node.worker.address()).expect("an address").is_local());
+    let mut puppet = Puppet::start("");
+    let back = puppet.introduce(&mut node);
+    let arrives = node.recv(None, Some(3), 5000);
+    puppet.number_beside(&mut node, &format!("send {back} 3 5000"));
+    assert_eq!(node.wait(arrives), End::Right);
+    let snapshot = node.worker.snapshot();
+    let up = snapshot.events.iter().find(|event| event.why.contains("another process has taken"));
+    assert!(up.is_some(), "{:?}", snapshot.events);
+    // without TCP nothing is left
+    let error = polyrail_rails::Worker::open(settings("KEY=90 RAILS=shm")).err().expect("an error");
+    assert!(error.to_string().contains("Unix socket"), "{error}");
 }
