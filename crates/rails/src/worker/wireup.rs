@@ -16,7 +16,7 @@ use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Limits, MemoryProbe, Process};
 use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, PeerId, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, Peer, ResponderPhase};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -41,6 +41,8 @@ const LATE: Duration = Duration::from_millis(5);
 /// Rounds of progress after which all is looked at, whatever the clock says; and after which the clock is, where rounds are busy.
 const ROUNDS: u64 = 256;
 const CLOCK_ROUNDS: u64 = 16;
+/// How long a peer that failed is not tried again.
+const RECENT: Duration = Duration::from_secs(1);
 /// Between two looks that are further apart than this the program did something else.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -172,6 +174,8 @@ pub(super) struct Wireup {
     pub closing: bool,
     /// When peers failed last, so that those who cannot be reached are not tried again at once.
     pub failed_at: HashMap<PeerIdx, Instant>,
+    /// Peers that nobody here has an address of, since they went; the oldest first.
+    pub callers_gone: VecDeque<PeerIdx>,
     pub strangers: Strangers,
     pub top: Top,
     /// When this was looked at last.
@@ -282,6 +286,7 @@ impl Wireup {
             offer,
             closing: false,
             failed_at: HashMap::new(),
+            callers_gone: VecDeque::new(),
             strangers: Strangers::default(),
             top: Top::open(id),
             looked: Instant::now(),
@@ -535,6 +540,15 @@ impl Wireup {
     }
 
     pub fn recently_failed(&self, peer: PeerIdx) -> bool {
-        self.failed_at.get(&peer).is_some_and(|at| at.elapsed() < Duration::from_secs(1))
+        self.failed_at.get(&peer).is_some_and(|at| at.elapsed() < RECENT)
+    }
+
+    /// A peer has failed now. Those that did long ago are forgotten.
+    pub fn failed(&mut self, peer: PeerIdx) {
+        let now = Instant::now();
+        if self.failed_at.len() == self.failed_at.capacity() {
+            self.failed_at.retain(|_, at| now.duration_since(*at) < RECENT);
+        }
+        self.failed_at.insert(peer, now);
     }
 }

@@ -5,6 +5,7 @@ use crate::support::node::{GONE, Node};
 use crate::support::puppet::{Puppet, settings};
 use crate::support::stranger::{Noise, beside, connect, hello, is_ended, shake, unix_name};
 use crate::support::{descriptors, limit_descriptors, resident};
+use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{Address, Features, HandshakeError, Ip, Key, Nonce, Versions};
 use polyrail_core::wireup::{Respond, Responder};
 use polyrail_rails::shm::fdpass;
@@ -276,4 +277,26 @@ fn an_unanswered_call_is_looked_at_by_the_clock() {
     let most = spent / 50 + rounds / 256 + 100;
     assert!(looks <= most, "{looks} looks in {rounds} rounds and {spent} us");
     assert!(looks >= rounds / 256);
+}
+
+/// What is kept of callers that went is bounded: why the last of them did.
+#[test]
+fn callers_that_came_and_went_are_forgotten() {
+    let (mut node, address) = victim();
+    let peer = |n: u32| PeerIdx(1 + n);
+    let gone = |node: &Node, n| node.worker.why(peer(n)).is_some() && !node.worker.is_connected(peer(n));
+    for n in 0..300 {
+        let shaken = beside(&mut node, || shake(&address, Versions::OURS));
+        assert!(shaken.outcome.is_ok());
+        drop(shaken);
+        // a connection that just ends may come back for two seconds
+        if n % 50 == 49 {
+            node.until("the ends of some", |node| (n - 49..=n).all(|n| gone(node, n) || n < 44));
+        }
+    }
+    node.until("the last end", |node| gone(node, 299));
+    let known = (0..300).filter(|n| node.worker.why(peer(*n)).is_some()).count();
+    assert_eq!(known, 256);
+    assert!(node.worker.why(peer(0)).is_none() && node.worker.id_of(peer(0)).is_some());
+    serves(&mut node);
 }
