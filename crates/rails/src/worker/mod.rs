@@ -5,12 +5,13 @@
 //! called; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
-//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `sockets` and `timer` (who
+//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `crowd` (those that prove nothing), `secret` (what they have to prove), `sockets` and `timer` (who
 //! sleeps is woken by deadlines); `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint; `idle` what polling in vain does.
 
 mod buffers;
 mod closing;
 mod connect;
+mod crowd;
 mod events;
 mod handshake;
 mod idle;
@@ -19,6 +20,7 @@ mod lanes;
 mod ops;
 mod outbound;
 mod outcome;
+mod secret;
 mod sockets;
 mod state;
 mod timer;
@@ -332,7 +334,7 @@ impl Worker {
             self.slept = false;
             self.watch_lanes();
         }
-        if self.wireup.busy() || self.rounds.is_multiple_of(256) {
+        if self.wireup.due(self.rounds, moved == 0) {
             moved += self.wire_up();
         }
         self.after_arrivals();

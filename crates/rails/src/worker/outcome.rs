@@ -92,4 +92,6 @@ impl Event {
 pub struct Counts {
     /// Direct writes into a peer's memory.
     pub direct_writes: u64,
+    /// Looks at the control channel, each a system call.
+    pub looks: u64,
 }

@@ -45,7 +45,7 @@ impl Worker {
         let stream = sockets::connect_from(near, device.map(|one| one.name.as_str()), far)
             .map_err(|error| error.to_string())?;
         let args = Initiate {
-            key: address.key(),
+            key: self.wireup.keys.of(&address)?,
             from: self.wireup.id,
             versions: Versions::OURS,
             features: Features(0),
