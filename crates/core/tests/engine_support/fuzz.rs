@@ -2,7 +2,7 @@
 
 use polyrail_core::frame::{Frame, Matching, RemoteAddr};
 use polyrail_core::proto::{
-    Access, Config, Delivery, Filter, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme,
+    Access, Bounds, Config, Delivery, Filter, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme,
 };
 use polyrail_core::sim::{Bytes, Node};
 
@@ -23,7 +23,7 @@ pub fn message(tag: u64) -> Message {
 
 /// A node with receives, a region, and operations of all kinds towards one peer.
 pub fn victim(liar: PeerIdx, scheme: Scheme) -> Node {
-    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1 }, 3, false);
+    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1, bounds: Bounds::DEFAULT }, 3, false);
     let route = Route { eager_max: 100, fragment: 64, scheme, window: WINDOW, immediate: false };
     node.engine.connected(liar, route);
     node.register(KEY, 0, pattern(1, 4096), Access { read: true, write: true });
