@@ -91,7 +91,11 @@ pub fn any_stream(bytes: &[u8]) {
         let within = owed.requests <= bounds.requests && owed.announced <= bounds.announced;
         assert!(within || !node.broken.is_empty(), "{owed:?}, and nobody is blamed");
         let most = own + owed.requests as usize + 2 * owed.announced as usize + MANY;
-        assert!(node.engine.queued(liar) <= most, "{} wait for who is owed {owed:?}", node.engine.queued(liar));
+        assert!(
+            node.engine.queued(liar) <= most,
+            "{} wait for who is owed {owed:?}",
+            node.engine.queued(liar)
+        );
         rest = &rest[header + len..];
     }
     drain(&mut node, liar, 1000);
