@@ -6,7 +6,7 @@ use super::node::Node;
 use super::rail::{RailSpec, Time, Wire, duration};
 use super::rng::Rng;
 use crate::frame::Frame;
-use crate::proto::{Action, Config, Engine, Next, PeerIdx, Route, Scheme, Span};
+use crate::proto::{Action, Bounds, Config, Engine, Next, PeerIdx, Route, Scheme, Span};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -155,7 +155,8 @@ impl World {
 
     fn make(seed: u64, nodes: usize, window: u32, counted: bool) -> Self {
         let mut rng = Rng::new(seed);
-        let mut node = || Node::new(Config { window, hash_seed: rng.draw() }, nodes, counted);
+        let mut node =
+            || Node::new(Config { window, hash_seed: rng.draw(), bounds: Bounds::DEFAULT }, nodes, counted);
         Self {
             nodes: (0..nodes).map(|_| node()).collect(),
             now: 0,
@@ -167,6 +168,11 @@ impl World {
             deaf: None,
             gone: vec![],
         }
+    }
+
+    /// Has all nodes keep to other bounds than those of the wire format. Before links come up.
+    pub fn bound(&mut self, bounds: Bounds) {
+        self.nodes.iter_mut().for_each(|node| node.engine.bound(bounds));
     }
 
     /// A process.

@@ -104,7 +104,9 @@ impl Worker {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|e| Error::system("random numbers", std::io::Error::other(e)))?;
         let window = (config.window as u64 / proto::CREDIT_UNIT) as u32;
-        let engine = Engine::new(proto::Config { window, hash_seed: u64::from_le_bytes(seed) });
+        let hash_seed = u64::from_le_bytes(seed);
+        let bounds = proto::Bounds { announced: config.announced as u32, ..proto::Bounds::DEFAULT };
+        let engine = Engine::new(proto::Config { window, hash_seed, bounds });
         let shm = ShmRail::new().map_err(|e| Error::system("opening the shared-memory rail", e))?;
         let tcp = TcpRail::new(wireup::tcp_config(&config))
             .map_err(|e| Error::system("opening the TCP rail", e))?;
@@ -120,7 +122,6 @@ impl Worker {
                 links: [Vec::new(), Vec::new(), Vec::new()],
                 peers: Vec::new(),
                 events: VecDeque::new(),
-                rma_kinds: HashMap::new(),
                 held: HashMap::new(),
                 due: Vec::new(),
                 redelivered: false,

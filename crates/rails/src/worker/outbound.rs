@@ -1,6 +1,6 @@
 //! From the engine to the rails: frames that leave, memory that is read and written directly, events for the user.
 
-use super::buffers::{Buf, Buffers, IoVec, User};
+use super::buffers::{Buf, Buffers, IoVec, Owned, User};
 use super::inbound::RailId;
 use super::lanes::LaneLink;
 use super::{Core, Event, EventKind, Worker};
@@ -147,7 +147,7 @@ impl Outlet<'_> {
                 iov.push(RawIov { base: listed.as_mut_ptr(), len });
             }
         }
-        let may_change = |span: &Span| self.reads_told && matches!(span.place, Place::Region(_));
+        let may_change = |span: &Span| self.reads_told && matches!(span.place, Place::Region(..));
         let lasting = next.lasting().filter(|span| !may_change(span));
         let header = next.frame.encode(iov.iter().map(|piece| piece.len).sum());
         // SAFETY: the pieces are the memory of live operations, or of this function and its worker.
@@ -247,13 +247,12 @@ impl Core {
         match action {
             Action::Complete(completion) => self.complete(completion),
             Action::Unstash { stash, to } => {
-                let bytes = self.bufs.stashes.remove(&stash).unwrap_or_default();
+                let bytes = self.bufs.stashes.take(stash).unwrap_or_default();
                 // SAFETY: `bytes` lives to the end of this block.
-                let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
-                self.bufs.fill(to, payload);
+                self.bufs.fill(to, unsafe { bytes.payload() });
             }
             Action::DropStash(stash) => {
-                self.bufs.stashes.remove(&stash);
+                self.bufs.stashes.take(stash);
             }
             Action::Redeliver(peer, seq) => self.due.push((peer, seq)),
             Action::DropHeld(peer, seq) => {
@@ -334,8 +333,7 @@ impl Core {
                 self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }
             Completion::Rma { op, peer, result } => {
-                let Some(buf) = self.bufs.rmas.take(op) else { return };
-                let kind = self.rma_kinds.remove(&op).unwrap_or(EventKind::Put);
+                let Some((buf, kind)) = self.bufs.rmas.take(op) else { return };
                 let event = Event::of(kind, buf.user);
                 self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }
@@ -393,8 +391,8 @@ pub(super) unsafe fn copied(bytes: &[RawIov], behind: &[RawIov], user: User) -> 
         // SAFETY: readable, by our caller's word.
         owned.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
     }
-    let mut owned = owned.into_boxed_slice();
-    let mut pieces = vec![RawIov { base: owned.as_mut_ptr(), len }];
+    let owned = Owned::from(owned);
+    let mut pieces = vec![owned.memory()];
     pieces.extend_from_slice(behind);
     Buf { iov: IoVec::new(&pieces), user, owned: Some(owned) }
 }
