@@ -398,6 +398,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         traffic: &mut impl Traffic,
         links: &mut impl Links<L>,
     ) {
+        // which path it takes has to be known as long as it is there: one that worked is tried again sooner
+        self.plan(now);
         let lane = self.lanes.remove(at);
         let (number, link, which) = (lane.number, lane.link, lane.which());
         if self.past.len() >= PAST_MAX {

@@ -24,6 +24,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+/// A session waits so long for a lane that any of the faults is over by then.
+const CONFIG: Config = Config { grace: 15 * S, patience: 30 * S, stripe_min: 0 };
 /// How often a driver looks at its lanes.
 const TICK: Time = 2 * MS;
 /// How long a driver lets the network take to connect.
@@ -34,7 +36,8 @@ const CONNECT: Time = S;
 pub struct LaneSpec {
     /// Each path's connections; the session begins with one over the first.
     pub paths: Vec<RailSpec>,
-    /// A receiver tells what came by a lane when so many frames have gathered.
+    /// A receiver tells what came by a lane when so many frames have gathered; at least 2, or each such word would be answered by
+    /// another.
     pub got: u64,
     /// Of a hundred connections that the accepting side has made, so many come to nothing on the other.
     pub stillborn: u8,
@@ -312,10 +315,7 @@ impl LaneLink {
     fn new(spec: &LaneSpec, id: u64) -> Self {
         let [near, far] = [0, 1].map(|side| interfaces(&spec.paths, side).into());
         let planner = Planner { near, far, most: spec.paths.len() };
-        let side = |planner| Side {
-            session: Session::new(SessionId(id), Config::default(), planner),
-            budget: u32::MAX,
-        };
+        let side = |planner| Side { session: Session::new(SessionId(id), CONFIG, planner), budget: u32::MAX };
         let paths = spec.paths.iter().map(|path| (*path, 0)).collect();
         let sides = [side(Some(planner)), side(None)];
         Self { spec: spec.clone(), sides, conns: BTreeMap::new(), paths, ticking: false }
@@ -341,6 +341,36 @@ impl World {
     pub fn lanes(&self, at: usize, peer: usize) -> usize {
         let lanes = self.links.get(&ends(at, peer)).and_then(|link| link.lanes.as_ref());
         lanes.map_or(0, |lanes| lanes.sides[usize::from(at > peer)].session.lanes().len())
+    }
+
+    /// What lanes are in the middle of, for a test that failed.
+    pub fn describe_lanes(&self) -> String {
+        let mut text = String::new();
+        for (pair, link) in &self.links {
+            let Some(lanes) = &link.lanes else { continue };
+            if !self.is_busy(*pair) {
+                continue;
+            }
+            for (side, node, peer) in [(0, pair.0, pair.1), (1, pair.1, pair.0)] {
+                let (engine, peer) = (&self.nodes[node].engine, PeerIdx(peer as u32));
+                let (waits, unseen) = (engine.queued(peer), engine.unseen(peer));
+                let session = &lanes.sides[side].session;
+                text += &format!("\n{node} to {peer}: {waits} wait, {unseen} unseen, {session:?}");
+            }
+            for (id, conn) in &lanes.conns {
+                let Conn { path, number, ends, broken, .. } = conn;
+                text +=
+                    &format!("\nconnection {id} by path {path}: lane {number}, {ends:?}, broken {broken}");
+                for way in &conn.ways {
+                    let Direction { had, sent, given, acked, received, told, .. } = way;
+                    let (flies, waits) = (way.flights.len(), way.wire.waiting);
+                    text += &format!(
+                        "\n  {flies} fly, {waits} wait; had {had} sent {sent} given {given} acked {acked} received {received} told {told}"
+                    );
+                }
+            }
+        }
+        text
     }
 
     /// Lets something befall the lanes of a link that go by a path.
@@ -427,7 +457,8 @@ impl World {
     fn given_up(&mut self, pair: (usize, usize), side: usize, id: usize) {
         let (now, reset) = (self.now(), self.rng.chance(50));
         let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
-        let Some(conn) = lanes.conns.get_mut(&id) else { return };
+        // by one that is broken nobody hears anything
+        let Some(conn) = lanes.conns.get_mut(&id).filter(|conn| !conn.broken) else { return };
         let way = &mut conn.ways[side];
         let soon = now + way.wire.spec.latency;
         if reset {

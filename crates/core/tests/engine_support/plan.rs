@@ -254,7 +254,7 @@ fn lane_fault() -> impl Strategy<Value = LaneFault> {
 
 /// A plan over sessions of lanes, that fail and come back while it is carried out. Nothing of that may be noticed.
 pub fn lanes_plan() -> impl Strategy<Value = Plan> {
-    let spec = (vec(path(), 1..4), 1..20u64, prop::sample::select(vec![0u8, 0, 30]))
+    let spec = (vec(path(), 1..4), 2..20u64, prop::sample::select(vec![0u8, 0, 30]))
         .prop_map(|(paths, got, stillborn)| LaneSpec { paths, got, stillborn });
     let befall = (node(), node(), 0..4usize, lane_fault())
         .prop_map(|(a, b, path, fault)| Step::Befall(a, b, path, fault));
@@ -640,7 +640,7 @@ impl Run {
     fn run(&mut self) {
         while self.world.step() {
             self.look();
-            assert!(self.world.now() < HANGS, "it does not end");
+            assert!(self.world.now() < HANGS, "it does not end: {}", self.world.describe_lanes());
         }
         assert_eq!(self.world.gone, [], "a session ended though there was a way");
     }
