@@ -3,7 +3,8 @@
 
 use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
-use crate::rail::{Down, Full, LinkId, Memory, Payload, Rail, RawIov, Sink, Span};
+use crate::config::Config;
+use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Payload, Rail, RawIov, Sink, Span};
 use polyrail_core::frame::Frame;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -105,16 +106,8 @@ impl ShmRail {
         Ok(LinkId(id as u32))
     }
 
-    /// Bytes of the rings that frames to and from a peer took up to now.
-    pub fn traffic(&self, link: LinkId) -> (u64, u64) {
-        match self.links.get(link.0 as usize) {
-            Some(Some(link)) => (link.producer.sent(), link.consumer.received()),
-            _ => (0, 0),
-        }
-    }
-
     /// Looks whether peers have gone.
-    pub(crate) fn look(&mut self) {
+    fn look(&mut self) {
         self.empty_rounds = 0;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
         // SAFETY: the array has room for what is asked.
@@ -142,9 +135,9 @@ impl ShmRail {
         }
     }
 
-    /// As [`Rail::progress`], compiled for one kind of sink: what a small message costs is mostly this.
+    /// One turn of each link.
     #[inline]
-    pub fn advance<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+    fn advance<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         if self.armed {
             self.disarm();
         }
@@ -230,7 +223,15 @@ impl Link {
     }
 }
 
+impl LaneRail for ShmRail {}
+
 impl Rail for ShmRail {
+    const CAPS: Caps = Caps { name: "shm", look: Look::Memory, lanes: false };
+
+    fn open(_config: &Config) -> io::Result<Self> {
+        Self::new()
+    }
+
     #[inline]
     unsafe fn send(
         &mut self,
@@ -280,14 +281,22 @@ impl Rail for ShmRail {
         matches!(self.links.get(link.0 as usize), Some(Some(link)) if link.state == State::Up)
     }
 
-    fn flush(&mut self, _mem: &dyn Memory) {}
+    #[inline]
+    fn links(&self) -> usize {
+        self.live.len()
+    }
 
-    fn progress(&mut self, sink: &mut dyn Sink) -> usize {
+    #[inline]
+    fn progress<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         self.advance(sink)
     }
 
-    fn wait_fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+    fn look_around(&mut self) {
+        self.look();
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.epoll.as_raw_fd())
     }
 
     fn arm(&mut self) -> bool {
@@ -322,7 +331,14 @@ impl Rail for ShmRail {
         self.live.retain(|id| *id != link.0);
     }
 
+    /// What is in the ring is the peer's.
     fn idle(&self, _link: LinkId) -> bool {
         true
+    }
+
+    /// Bytes of the rings that frames took.
+    fn traffic(&self, link: LinkId) -> Option<(u64, u64)> {
+        let link = self.links.get(link.0 as usize)?.as_ref()?;
+        Some((link.producer.sent(), link.consumer.received()))
     }
 }

@@ -4,10 +4,8 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use crate::rail::RawIov;
-
-/// Most addresses that one call takes (`UIO_MAXIOV`).
-pub(super) const MAX_IOV: usize = 1024;
+use crate::rail::journal::MAX_IOV;
+use crate::rail::{LinkStats, RawIov};
 
 /// A system call's `errno`.
 pub(super) type Errno = i32;
@@ -93,39 +91,8 @@ pub(super) fn unacknowledged(fd: RawFd) -> usize {
     }
 }
 
-/// What the kernel knows of a connection (`tcp_info`, tcp(7) and linux/tcp.h), and what follows from it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Info {
-    /// Smoothed round trip, and the shortest seen, in microseconds.
-    pub rtt: u32,
-    /// The shortest round trip that was seen, in microseconds.
-    pub min_rtt: u32,
-    /// Most bytes that a packet holds.
-    pub packet: u32,
-    /// Packets on their way.
-    pub unacked: u32,
-    /// Probes of a silent peer that were not answered.
-    pub probes: u32,
-    /// Milliseconds since the peer's kernel acknowledged something last.
-    pub last_ack: u32,
-    /// Packets sent again, altogether.
-    pub retransmitted: u32,
-    /// Packets sent, altogether.
-    pub segments: u32,
-    /// Bytes that the peer's kernel is ready to take; 0 also where this kernel does not tell.
-    pub peer_window: u32,
-    /// Bytes given to the link and not acknowledged by the peer's kernel.
-    pub queued: u64,
-    /// Bytes that the peer's kernel has acknowledged, altogether.
-    pub delivered: u64,
-    /// Bytes that came, altogether, those of wireup too.
-    pub received: u64,
-    /// Packets that count as lost at this moment.
-    pub lost: u32,
-}
-
-/// Asks the kernel; None when it does not answer.
-pub(super) fn info(fd: RawFd) -> Option<Info> {
+/// What the kernel knows of a connection (`tcp_info`, tcp(7) and linux/tcp.h); None when it does not answer.
+pub(super) fn info(fd: RawFd) -> Option<LinkStats> {
     let mut bytes = [0u8; 240];
     let mut len = bytes.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the array. libc's tcp_info ends before the fields of interest.
@@ -137,7 +104,7 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
     }
     let word = |at: usize| bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
     let long = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
-    Some(Info {
+    Some(LinkStats {
         probes: u32::from(bytes[3]),
         packet: word(16),
         unacked: word(24),
@@ -149,7 +116,7 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
         peer_window: word(228),
         received: long(128),
         lost: word(32),
-        ..Info::default()
+        ..LinkStats::default()
     })
 }
 

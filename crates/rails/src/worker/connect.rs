@@ -5,14 +5,14 @@
 //! the link. All decisions are [`polyrail_core::wireup`]'s.
 
 use super::handshake::{Half, Handshake, Place, Stream, Turn};
-use super::inbound::{LinkInfo, RailId};
+use super::inbound::LinkInfo;
 use super::lanes::Lanes;
 use super::wireup::{
     Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_TOP, TOKEN_UNIX, TOKEN_WATCHER, random,
 };
 use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
-use crate::rail::LinkId;
+use crate::rail::set::{RailId, RailLink};
 use crate::shm::doorbell::Bell;
 use crate::shm::segment::Segment;
 use crate::shm::{cma, fdpass};
@@ -54,7 +54,7 @@ impl Worker {
             window,
             immediate: true,
         };
-        self.enter(me, RailId::Loopback, crate::loopback::Loopback::LINK);
+        self.enter(me, (RailId::Loopback, crate::loopback::Loopback::LINK));
         self.connected(me, route);
     }
 
@@ -163,7 +163,7 @@ impl Worker {
     pub(super) fn shake(&mut self, token: u64) -> usize {
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return 0 };
         let reached = handshake.reached;
-        let turn = handshake.turn(self.shm.doorbell().as_fd());
+        let turn = handshake.turn(self.rails.shm.doorbell().as_fd());
         if handshake.reached && !reached {
             // from here on it only has to find the time
             let lane = matches!(handshake.half, Half::Lane(..));
@@ -204,7 +204,7 @@ impl Worker {
         // what a link takes is made first: then nothing has to be taken back when it cannot be had
         let made = match handshake.stream {
             Stream::Unix(_) => Segment::create().ok().and_then(|(segment, memory)| {
-                let bell = self.shm.doorbell().as_fd().try_clone_to_owned().ok()?;
+                let bell = self.rails.shm.doorbell().as_fd().try_clone_to_owned().ok()?;
                 Some((Some(segment), vec![memory, bell]))
             }),
             Stream::Tcp(_) => Some((None, Vec::new())),
@@ -221,7 +221,7 @@ impl Worker {
         match (verdict, self.core.lane(peer)) {
             (Incoming::Accept { .. }, _) => self.wireup.give_up(peer),
             // it may have lost that session: find out before it asks again (the end of shared memory is heard at once)
-            (Incoming::Reject(Reject::Exists), Some((RailId::Tcp, link))) => self.tcp.probe(link),
+            (Incoming::Reject(Reject::Exists), Some(link)) => self.rails.probe(link),
             _ => {}
         }
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
@@ -254,10 +254,10 @@ impl Worker {
         let linked = match unix {
             true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(
                 |((ends, bell), stream)| {
-                    self.shm.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
+                    self.rails.shm.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
                 },
             ),
-            false => self.tcp.adopt(handshake.stream.into_fd(), leftover).map_err(|e| e.to_string()),
+            false => self.rails.tcp.adopt(handshake.stream.into_fd(), leftover).map_err(|e| e.to_string()),
         };
         let link = match linked {
             Ok(link) => link,
@@ -275,14 +275,14 @@ impl Worker {
         self.event_peer_up(peer, route, unix, session.offer.process.host);
         let info = &mut self.core.peers[peer.0 as usize];
         if unix {
-            self.enter(peer, RailId::Shm, link);
+            self.enter(peer, (RailId::Shm, link));
         } else {
             let theirs = session.offer.interfaces().to_vec();
             info.lanes = Some(Box::new(Lanes::new(session.id, opened, theirs)));
             if !self.netted.contains(&peer) {
                 self.netted.push(peer);
             }
-            self.lane_up(peer, 0, link, None);
+            self.lane_up(peer, 0, (RailId::Tcp, link), None);
         }
         self.connected(peer, route);
     }
@@ -342,7 +342,7 @@ impl Worker {
     }
 
     /// A link leads to this peer, and short messages take it.
-    pub(super) fn enter(&mut self, peer: PeerIdx, rail: RailId, link: LinkId) {
+    pub(super) fn enter(&mut self, peer: PeerIdx, (rail, link): RailLink) {
         let links = &mut self.core.links[rail as usize];
         if links.len() <= link.0 as usize {
             links.resize_with(link.0 as usize + 1, || None);

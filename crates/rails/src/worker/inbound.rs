@@ -5,17 +5,10 @@ use super::lanes::Resume;
 use super::ops::ATOMIC_MAX;
 use super::{Core, Event, EventKind};
 use crate::atomic;
+use crate::rail::set::{NO_LINK, RailId};
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use polyrail_core::frame::{AtomicKind, Frame, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
-
-/// Which rail.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub(crate) enum RailId {
-    Loopback = 0,
-    Shm = 1,
-    Tcp = 2,
-}
 
 /// A payload that is on its way in pieces.
 #[derive(Debug)]
@@ -77,11 +70,11 @@ fn region_of(frame: &Frame, payload: Payload) -> Result<Option<Region>, ()> {
 impl Inbound<'_> {
     #[inline]
     fn peer(&mut self, link: LinkId) -> Option<PeerIdx> {
-        self.core.link(self.rail, link).map(|info| info.peer)
+        self.core.link((self.rail, link)).map(|info| info.peer)
     }
 
     fn broken(&mut self, link: LinkId, why: &'static str) {
-        self.core.cut.push((self.rail, link, why));
+        self.core.cut.push(((self.rail, link), why));
     }
 
     fn hold(&mut self, peer: PeerIdx, link: LinkId, seq: u32, frame: Frame, bytes: Vec<u8>) {
@@ -227,7 +220,7 @@ impl Sink for Inbound<'_> {
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span {
         let discard = Span { place: Place::Discard, offset: 0, len };
         let Some(peer) = self.peer(link) else { return discard };
-        let scratch = scratch_place(self.rail as u32, link.0);
+        let scratch = scratch_place((self.rail, link));
         let (incoming, place) = self.incoming(peer, link, frame, len);
         let span = if let Incoming::Direct(_) = incoming {
             place
@@ -235,7 +228,7 @@ impl Sink for Inbound<'_> {
             self.core.bufs.scratch.insert(scratch, vec![0; len]);
             Span { place: Place::Stash(scratch), offset: 0, len }
         };
-        if let Some(info) = self.core.link(self.rail, link) {
+        if let Some(info) = self.core.link((self.rail, link)) {
             info.incoming = Some((incoming, frame, len, place));
             info.much = true;
         }
@@ -243,21 +236,20 @@ impl Sink for Inbound<'_> {
     }
 
     fn end(&mut self, link: LinkId) {
-        let Some(info) = self.core.link(self.rail, link) else { return };
+        let Some(info) = self.core.link((self.rail, link)) else { return };
         let peer = info.peer;
         let Some((incoming, ..)) = info.incoming.take() else { return };
         if let Incoming::Direct(after) = incoming {
             self.core.engine.placed(peer, after);
             return self.catch_up();
         }
-        let bytes =
-            self.core.bufs.scratch.remove(&scratch_place(self.rail as u32, link.0)).unwrap_or_default();
+        let bytes = self.core.bufs.scratch.remove(&scratch_place((self.rail, link))).unwrap_or_default();
         self.finish(peer, link, incoming, bytes);
         self.catch_up();
     }
 
     fn down(&mut self, link: LinkId, why: Down) {
-        self.core.downs.push((self.rail, link, why));
+        self.core.downs.push(((self.rail, link), why));
     }
 }
 
@@ -274,7 +266,7 @@ impl Core {
                 // SAFETY: `bytes` outlives the call.
                 let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
                 // by whichever link it came, that may be gone
-                let (rail, link) = self.lane(peer).unwrap_or((RailId::Tcp, LinkId(u32::MAX)));
+                let (rail, link) = self.lane(peer).unwrap_or(NO_LINK);
                 Inbound { core: self, rail }.accept(peer, link, frame, payload);
                 self.redelivered = true;
             }

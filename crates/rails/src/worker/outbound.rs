@@ -1,22 +1,14 @@
 //! From the engine to the rails: frames that leave, memory that is read and written directly, events for the user.
 
 use super::buffers::{Buf, IoVec, User};
-use super::inbound::RailId;
 use super::{Core, Event, EventKind, Worker};
-use crate::rail::{Full, LinkId, Memory, Payload, Place, Rail, RawIov, Span};
+use crate::rail::set::RailLink;
+use crate::rail::{Full, Memory, Payload, Place, RawIov, Span};
 use crate::shm::cma;
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Action, Completion, Delivered, Job, Next, Out, PeerIdx, Region};
 
 impl Worker {
-    pub(super) fn rail(&mut self, rail: RailId) -> &mut dyn Rail {
-        match rail {
-            RailId::Loopback => &mut self.loopback,
-            RailId::Shm => &mut self.shm,
-            RailId::Tcp => &mut self.tcp,
-        }
-    }
-
     /// Does all that the engine asks for until it asks for nothing more.
     pub(super) fn settle(&mut self) {
         loop {
@@ -40,24 +32,20 @@ impl Worker {
         if info.lanes.as_ref().is_some_and(|lanes| lanes.is_wide()) {
             return self.carry(peer);
         }
-        let Some((rail, link)) = info.lane else { return };
+        let Some(lane) = info.lane else { return };
         loop {
-            let bulk = match rail {
-                RailId::Loopback => self.loopback.wants_more(link),
-                RailId::Shm => self.shm.wants_more(link),
-                RailId::Tcp => self.tcp.wants_more(link),
-            };
-            let Some(next) = self.core.engine.poll_transmit(peer, if bulk { usize::MAX } else { 0 }) else {
+            let most = if self.rails.wants_more(lane) { usize::MAX } else { 0 };
+            let Some(next) = self.core.engine.poll_transmit(peer, most) else {
                 if self.core.engine.queued(peer) > 0 {
                     self.wait_for_room(peer);
                 }
                 return;
             };
-            match self.transmit(rail, link, &next) {
+            match self.transmit(lane, &next) {
                 Some(Ok(())) => {
                     self.core.engine.transmitted(peer, &next);
                     if let Out::Bytes(Span { len: LONG.., .. }) = next.payload {
-                        self.core.carried_long(rail, link);
+                        self.core.carried_long(lane);
                     }
                 }
                 Some(Err(Full)) => return self.wait_for_room(peer),
@@ -80,7 +68,7 @@ impl Worker {
     }
 
     /// Gives one frame to a rail; nothing when the addresses that it was to carry cannot be listed.
-    pub(super) fn transmit(&mut self, rail: RailId, link: LinkId, next: &Next) -> Option<Result<(), Full>> {
+    pub(super) fn transmit(&mut self, lane: RailLink, next: &Next) -> Option<Result<(), Full>> {
         let mut iov = std::mem::take(&mut self.iov);
         iov.clear();
         let mut listed = [0; Region::MAX_BYTES];
@@ -103,10 +91,10 @@ impl Worker {
         let lasting = next.lasting().filter(|span| !may_change(span));
         let header = next.frame.encode(iov.iter().map(|piece| piece.len).sum());
         // SAFETY: the pieces are the memory of live operations, or of this function and this worker.
-        let sent = unsafe { self.rail(rail).send(link, &header, &iov, lasting) };
+        let sent = unsafe { self.rails.send(lane, &header, &iov, lasting) };
         self.iov = iov;
-        if rail == RailId::Tcp && self.tcp.copied(link) > UNTOLD {
-            self.core.cut.push((rail, link, "it does not say what it has had"));
+        if self.rails.copied(lane) > UNTOLD {
+            self.core.cut.push((lane, "it does not say what it has had"));
         }
         Some(sent)
     }
@@ -119,8 +107,8 @@ const UNTOLD: usize = 96 << 20;
 const LONG: usize = 8 << 10;
 
 impl Core {
-    fn carried_long(&mut self, rail: RailId, link: LinkId) {
-        if let Some(info) = self.link(rail, link) {
+    fn carried_long(&mut self, lane: RailLink) {
+        if let Some(info) = self.link(lane) {
             info.much = true;
         }
     }
@@ -283,8 +271,10 @@ pub(super) unsafe fn copied(bytes: &[RawIov], behind: &[RawIov], user: User) -> 
         // SAFETY: readable, by our caller's word.
         owned.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
     }
-    let mut owned = owned.into_boxed_slice();
-    let mut pieces = vec![RawIov { base: owned.as_mut_ptr(), len }];
-    pieces.extend_from_slice(behind);
-    Buf { iov: IoVec::new(&pieces), user, owned: Some(owned) }
+    let mut buf = Buf { iov: IoVec::EMPTY, user, owned: Some(owned.into_boxed_slice()) };
+    // the address is taken where the bytes stay
+    let base = buf.owned.as_mut().map_or(std::ptr::null_mut(), |bytes| bytes.as_mut_ptr());
+    let pieces: Vec<_> = [RawIov { base, len }].into_iter().chain(behind.iter().copied()).collect();
+    buf.iov = IoVec::new(&pieces);
+    buf
 }

@@ -8,7 +8,6 @@ use crate::config::{Config, Rendezvous};
 use crate::discover::{self, Interface};
 use crate::error::Error;
 use crate::shm::fdpass;
-use crate::tcp;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Limits, MemoryProbe, Process};
@@ -54,18 +53,6 @@ pub fn host_id() -> Result<HostId, Error> {
     let PeerId(id) = Key::derive(&boot_id, &inode.to_le_bytes()).id();
     let [a, b, c, d, e, f, g, h, ..] = id;
     Ok(HostId(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)))
-}
-
-pub(super) fn tcp_config(config: &Config) -> tcp::Config {
-    let quarter = (config.peer_timeout / 4).max(Duration::from_secs(1));
-    tcp::Config {
-        keepalive_idle: quarter,
-        keepalive_interval: quarter,
-        keepalive_count: 3,
-        silence: config.peer_timeout,
-        congestion: config.congestion.clone(),
-        ..tcp::Config::default()
-    }
 }
 
 /// Where a peer is still to be tried.

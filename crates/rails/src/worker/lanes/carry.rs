@@ -4,10 +4,10 @@
 //! not yet seen by the peer, so that none arrives too far ahead of its turn. Fragments are pulled: a lane that holds less than its
 //! window takes the next, as long as what suits its speed, and no more than lets all lanes end together.
 
-use super::super::inbound::RailId;
 use super::watch::HICCUP;
 use super::{Lane, Lanes, Worker, ahead};
-use crate::rail::{Full, LinkId, Parcel, Rail, RawIov};
+use crate::rail::set::{NO_LINK, RailLink};
+use crate::rail::{Full, RawIov, UnackedFrame};
 use polyrail_core::frame::MAX_HEADER;
 use polyrail_core::lanes::{Load, fastest, is_late, next_part, preferred};
 use polyrail_core::proto::{Next, PeerIdx, REORDER_BYTES, REORDER_WINDOW};
@@ -74,7 +74,7 @@ impl Worker {
     }
 
     fn fill(&self, lanes: &Lanes) -> Fill {
-        let loads = lanes.up.iter().map(|lane| lane.load(self.tcp.queued(lane.link))).collect();
+        let loads = lanes.up.iter().map(|lane| lane.load(self.rails.queued(lane.link))).collect();
         Fill { loads, full: vec![false; lanes.up.len()] }
     }
 
@@ -91,7 +91,7 @@ impl Worker {
                 preferred(&for_short(&loads, several), stays, free, 0).map(|at| (several[at].link, loads))
             }
         };
-        let (link, loads) = lane.unwrap_or((LinkId(u32::MAX), Vec::new()));
+        let (link, loads) = lane.unwrap_or((NO_LINK, Vec::new()));
         if lanes.current != link || !lanes.is_quiet() {
             lanes.scattered = self.core.engine.next_seq(peer);
         }
@@ -107,7 +107,7 @@ impl Worker {
             self.wide.push(peer);
         }
         info.budget = budget;
-        info.lane = lanes.index(lanes.current).map(|_| (RailId::Tcp, lanes.current));
+        info.lane = lanes.index(lanes.current).map(|_| lanes.current);
         info.lanes = Some(lanes);
     }
 
@@ -154,7 +154,7 @@ impl Worker {
     }
 
     /// Sends a frame again, as it was: how many bytes its payload has. None: the lane is full.
-    fn carry_parcel(&mut self, parcel: &Parcel, link: LinkId) -> Option<usize> {
+    fn carry_parcel(&mut self, parcel: &UnackedFrame, link: RailLink) -> Option<usize> {
         let (header, copied) = parcel.bytes.split_at(parcel.header);
         let mut iov = Vec::new();
         let len = match parcel.span {
@@ -171,17 +171,17 @@ impl Worker {
             }
         };
         // SAFETY: the parcel's bytes, memory of a live operation, or this worker's zeros.
-        unsafe { self.tcp.send(link, header, &iov, parcel.span) }.ok()?;
+        unsafe { self.rails.send(link, header, &iov, parcel.span) }.ok()?;
         Some(len)
     }
 
     /// Gives a frame to a lane.
-    fn carry_frame(&mut self, peer: PeerIdx, lanes: &mut Lanes, link: LinkId, next: &Next) -> Carried {
+    fn carry_frame(&mut self, peer: PeerIdx, lanes: &mut Lanes, link: RailLink, next: &Next) -> Carried {
         let sequenced = next.frame.order().is_some();
         if sequenced && !self.in_order(peer, lanes) {
             return Carried::TooEarly;
         }
-        match self.transmit(RailId::Tcp, link, next) {
+        match self.transmit(link, next) {
             Some(Ok(())) => {
                 self.core.engine.transmitted(peer, next);
                 if sequenced && lanes.current != link {
@@ -250,7 +250,7 @@ impl Worker {
             }
             let room = |at: usize| {
                 let lane = &lanes.up[at];
-                let takes = loads[at].rate > 0 && !fill.full[at] && self.tcp.wants_more(lane.link);
+                let takes = loads[at].rate > 0 && !fill.full[at] && self.rails.wants_more(lane.link);
                 if takes { lane.estimate.room(fill.loads[at].queued) } else { 0 }
             };
             let Some((at, slice)) = next_part(&loads, left, room) else { return false };
@@ -272,7 +272,7 @@ impl Worker {
         lanes.sampled = now;
         let clock = now.duration_since(self.began).as_nanos() as u64;
         for lane in &mut lanes.up {
-            let Some(info) = self.tcp.info(lane.link) else { continue };
+            let Some(info) = self.rails.sample(lane.link) else { continue };
             lane.observe(now, clock, &info);
         }
         let loads: Vec<_> = lanes.up.iter().map(|lane| lane.estimate.load(lane.queued)).collect();

@@ -13,9 +13,10 @@ mod tell;
 mod watch;
 
 use super::events::{LaneName, Reason, What, interface_of};
-use super::inbound::{Incoming, RailId};
+use super::inbound::Incoming;
 use super::{Worker, handshake::Half};
-use crate::rail::{Down, LinkId, Parcel, Rail, Span};
+use crate::rail::set::{NO_LINK, RailLink};
+use crate::rail::{Down, Span, UnackedFrame};
 use polyrail_core::frame::Frame;
 use polyrail_core::lanes::{Estimate, Load};
 use polyrail_core::proto::PeerIdx;
@@ -40,7 +41,7 @@ const PAST_MAX: usize = 256;
 pub(super) struct Lane {
     /// Its number in the session.
     pub number: u16,
-    pub link: LinkId,
+    pub link: RailLink,
     pub estimate: Estimate,
     /// Which of [`Lanes::ways`] it takes, where this side opens lanes.
     way: Option<usize>,
@@ -71,7 +72,7 @@ impl Lane {
 /// A lane that has ended here, and of which the peer has not said yet what it had from it.
 struct Retiring {
     number: u16,
-    link: LinkId,
+    link: RailLink,
     name: LaneName,
     /// The peer closed it, and no word came before.
     closed: bool,
@@ -95,9 +96,9 @@ fn ahead(seq: u32, seen: u32) -> i32 {
 /// Frames that are to be sent again.
 #[derive(Default)]
 struct Resend {
-    free: VecDeque<Parcel>,
+    free: VecDeque<UnackedFrame>,
     /// Those that take effect in order, by their numbers.
-    sequenced: VecDeque<(u32, Parcel)>,
+    sequenced: VecDeque<(u32, UnackedFrame)>,
 }
 
 impl Resend {
@@ -106,7 +107,7 @@ impl Resend {
     }
 
     /// Adds what a lane did not deliver; the peer has seen all before `seen`.
-    fn add(&mut self, parcels: VecDeque<Parcel>, seen: u32) {
+    fn add(&mut self, parcels: VecDeque<UnackedFrame>, seen: u32) {
         for parcel in parcels {
             let frame = Frame::parse(&parcel.bytes[..parcel.header]).map(|(frame, _)| frame).ok();
             match frame.and_then(|frame| frame.order()) {
@@ -143,7 +144,7 @@ pub(super) struct Lanes {
     /// The peer says goodbye on one lane after the other.
     parting: bool,
     /// The lane that carries sequenced frames now; those before this one may have gone, or have to go, by others.
-    current: LinkId,
+    current: RailLink,
     scattered: u32,
     sampled: Instant,
     /// Which lane small messages took when that was told last, and when it was.
@@ -168,7 +169,7 @@ impl Lanes {
             next: 0,
             lost: None,
             parting: false,
-            current: LinkId(u32::MAX),
+            current: NO_LINK,
             scattered: 0,
             sampled: Instant::now(),
             told: None,
@@ -215,22 +216,22 @@ impl Lanes {
         self.resend.is_empty() && self.retiring.is_empty()
     }
 
-    fn index(&self, link: LinkId) -> Option<usize> {
+    fn index(&self, link: RailLink) -> Option<usize> {
         self.up.iter().position(|lane| lane.link == link)
     }
 
     /// All links, also those that have ended.
-    pub fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
+    pub fn links(&self) -> impl Iterator<Item = RailLink> + '_ {
         self.up.iter().map(|lane| lane.link).chain(self.retiring.iter().map(|lane| lane.link))
     }
 }
 
 impl Worker {
     /// A connection has become a link that is a lane of the peer's session.
-    pub(super) fn lane_up(&mut self, peer: PeerIdx, number: u16, link: LinkId, way: Option<usize>) {
-        let ends = self.tcp.ends(link);
-        let info = self.tcp.info(link).unwrap_or_default();
-        self.enter(peer, RailId::Tcp, link);
+    pub(super) fn lane_up(&mut self, peer: PeerIdx, number: u16, link: RailLink, way: Option<usize>) {
+        let ends = self.rails.ends(link);
+        let info = self.rails.sample(link).unwrap_or_default();
+        self.enter(peer, link);
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let speed = way.and_then(|way| lanes.ways.get(way)).map_or(0, |way| way.pair.speed);
         // what interfaces claim counts for less than what others of the same pair of hosts do
@@ -246,7 +247,7 @@ impl Worker {
         let name = interface.map_or("", |one| one.name.as_str());
         let (short, long) = (self.config.short_over.has(name), self.config.long_over.has(name));
         if let Some(rate) = self.config.caps.of(name) {
-            self.tcp.cap(link, rate);
+            self.rails.pace(link, rate);
         }
         lanes.up.push(Lane {
             number,
@@ -294,9 +295,9 @@ impl Worker {
         if lanes.up.is_empty() {
             lanes.lost = Some((Instant::now() + GRACE.min(self.config.peer_timeout), why.to_owned()));
         }
-        let received = self.tcp.retire(link);
+        let received = self.rails.retire(link);
         // the peer sends nothing again that it lost until it hears of that loss from us: it has to hear it by another lane
-        for frame in self.tcp.kept(link).filter(|frame| matches!(frame, Frame::Retire { .. })) {
+        for frame in self.rails.kept(link).into_iter().filter(|frame| matches!(frame, Frame::Retire { .. })) {
             self.core.engine.say(peer, frame);
         }
         self.forget_link(peer, link);
@@ -308,18 +309,15 @@ impl Worker {
     }
 
     /// A link is no more; of a payload that had come in part, the place is kept for the frame that will bring it again.
-    fn forget_link(&mut self, peer: PeerIdx, link: LinkId) {
-        let slot = self.core.links[RailId::Tcp as usize].get_mut(link.0 as usize);
-        let Some(mut info) = slot.and_then(Option::take) else { return };
-        let scratch = super::buffers::scratch_place(RailId::Tcp as u32, link.0);
-        self.core.bufs.scratch.remove(&scratch);
+    fn forget_link(&mut self, peer: PeerIdx, link: RailLink) {
+        let Some(mut info) = self.core.forget_link(link) else { return };
         if let Some((incoming, frame, len, span)) = info.incoming.take() {
             self.core.peers[peer.0 as usize].resume.push(Resume { frame, len, incoming, span });
         }
     }
 
     /// Tells a peer what came by one of its lanes.
-    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: LinkId, received: u64) {
+    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: RailLink, received: u64) {
         let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
         let lane = lanes.and_then(|lanes| lanes.index(link).map(|at| lanes.up[at].number));
         if let Some(lane) = lane {
@@ -349,7 +347,7 @@ impl Worker {
         if !retired {
             // of a lane that ended in the meantime the last word is still to come
             return match up {
-                Some(at) if !self.tcp.release(lanes.up[at].link, received) => Err(IMPOSSIBLE),
+                Some(at) if !self.rails.acked(lanes.up[at].link, received) => Err(IMPOSSIBLE),
                 None if !lanes.spent.contains_key(&number) => Err(IMPOSSIBLE),
                 _ => Ok(()),
             };
@@ -371,8 +369,8 @@ impl Worker {
             return Ok(());
         };
         let Retiring { link, name, .. } = lanes.retiring.remove(at);
-        let parcels = self.tcp.reclaim(link, received);
-        self.tcp.close(link);
+        let parcels = self.rails.reclaim(link, received);
+        self.rails.close(link);
         let parcels = parcels.ok_or(IMPOSSIBLE)?;
         let bytes = parcels.iter().map(|one| one.bytes.len() + one.span.map_or(0, |span| span.len)).sum();
         let frames = parcels.len();
@@ -386,7 +384,7 @@ impl Worker {
     }
 
     /// A lane's connection has ended by itself.
-    pub(super) fn lane_lost(&mut self, peer: PeerIdx, link: LinkId, why: &Down) {
+    pub(super) fn lane_lost(&mut self, peer: PeerIdx, link: RailLink, why: &Down) {
         let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
         let Some(at) = lanes.index(link) else { return };
         let (text, soon) = match why {
@@ -436,7 +434,7 @@ impl Worker {
         self.event(peer, Some(name), What::LaneDown(why.clone()));
         self.forget_link(peer, lane.link);
         self.core.peers[peer.0 as usize].resume.clear();
-        self.tcp.close(lane.link);
+        self.rails.close(lane.link);
         if last {
             if let Some(state) = self.wireup.peers.get_mut(&peer) {
                 let _ = state.on(PeerEvent::Bye);

@@ -6,6 +6,7 @@ use super::super::handshake::{Half, Handshake, Stream};
 use super::super::sockets;
 use super::super::wireup::random;
 use super::Worker;
+use crate::rail::set::RailId;
 use polyrail_core::lanes::{End, Pair, pairs};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Interface, MAX_LANES};
@@ -279,9 +280,9 @@ impl Worker {
         {
             sockets::keep_to(&handshake.stream.fd(), one.name.as_str());
         }
-        match (self.tcp.adopt(handshake.stream.into_fd(), leftover), way) {
+        match (self.rails.tcp.adopt(handshake.stream.into_fd(), leftover), way) {
             (Ok(link), way) => {
-                self.lane_up(peer, lane, link, way);
+                self.lane_up(peer, lane, (RailId::Tcp, link), way);
                 self.settle();
             }
             (Err(why), Some(way)) => self.lane_refused(peer, way, why.to_string(), false),

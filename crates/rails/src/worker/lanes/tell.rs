@@ -4,7 +4,7 @@ use super::super::events::{LaneName, Reason, What, end_at, numbered};
 use super::open::end;
 use super::{Lanes, Worker};
 use crate::events::Side;
-use crate::rail::LinkId;
+use crate::rail::set::RailLink;
 use crate::top;
 use polyrail_core::lanes::{Load, Pair, pairs};
 use polyrail_core::proto::PeerIdx;
@@ -35,7 +35,7 @@ impl Lanes {
 
     /// Sequenced frames go by this lane from now on; the figures are those by which it was chosen for a frame of so many bytes.
     #[inline]
-    pub(super) fn choose(&mut self, link: LinkId, loads: &[Load], len: usize) {
+    pub(super) fn choose(&mut self, link: RailLink, loads: &[Load], len: usize) {
         let before = std::mem::replace(&mut self.current, link);
         if before == link {
             return;

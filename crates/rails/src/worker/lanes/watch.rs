@@ -1,8 +1,7 @@
 //! How the lanes are doing: estimates, lanes that do not answer, lanes to be opened again, sessions that have none left.
 
-use super::super::inbound::RailId;
 use super::{Lane, Worker};
-use crate::tcp::Info;
+use crate::rail::LinkStats;
 use polyrail_core::lanes::Sample;
 use polyrail_core::proto::PeerIdx;
 use std::net::SocketAddr;
@@ -51,7 +50,7 @@ pub struct LaneReport {
 
 impl Lane {
     /// Takes in what the kernel tells.
-    pub(super) fn observe(&mut self, now: Instant, clock: u64, info: &Info) {
+    pub(super) fn observe(&mut self, now: Instant, clock: u64, info: &LinkStats) {
         // what the peer's program does not take is not owed by its kernel, and says nothing of the lane; what cannot even be sent,
         // for want of a route, is. No packet is sent into less room than a whole one needs.
         let takes = info.unacked > 0 || info.peer_window > 0 && info.peer_window >= info.packet;
@@ -118,13 +117,13 @@ impl Worker {
 
     /// Whether a lane had something on its way at the last look, or was given something since.
     fn moves(&self, lane: &Lane) -> bool {
-        lane.queued > 0 || self.tcp.given(lane.link) != lane.delivered + lane.queued
+        lane.queued > 0 || self.rails.given(lane.link) != lane.delivered + lane.queued
     }
 
     fn watch_peer(&mut self, peer: PeerIdx, now: Instant) {
         let Some(mut lanes) = self.core.peers[peer.0 as usize].lanes.take() else { return };
-        let much = |link: crate::rail::LinkId| {
-            let links = &self.core.links[RailId::Tcp as usize];
+        let much = |(rail, link): crate::rail::set::RailLink| {
+            let links = &self.core.links[rail as usize];
             links.get(link.0 as usize).and_then(Option::as_ref).is_some_and(|info| info.much)
         };
         // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
@@ -164,7 +163,7 @@ impl Worker {
     pub fn lanes(&self, peer: PeerIdx) -> Vec<LaneReport> {
         let lanes = self.core.peers.get(peer.0 as usize).and_then(|info| info.lanes.as_ref());
         let report = |lane: &Lane, current| {
-            let info = self.tcp.info(lane.link).unwrap_or_default();
+            let info = self.rails.sample(lane.link).unwrap_or_default();
             LaneReport {
                 number: lane.number,
                 near: lane.near,

@@ -7,11 +7,12 @@ use std::collections::VecDeque;
 
 use polyrail_core::frame::{PREFIX, peek_lengths};
 
-use super::sys::MAX_IOV;
-use crate::rail::{Memory, Parcel, RawIov, Span};
+use crate::rail::{Memory, RawIov, Span, UnackedFrame};
 
+/// Most addresses that one call is offered (`UIO_MAXIOV`).
+pub(crate) const MAX_IOV: usize = 1024;
 /// Most bytes that one call is offered, and that one link sends before it is the next one's turn.
-pub(super) const TURN_BYTES: usize = 2 << 20;
+pub(crate) const TURN_BYTES: usize = 2 << 20;
 /// Memory of this much and less is kept for the next link that needs some, and so many pieces of it.
 const POOLED: usize = 64 << 10;
 const POOL: usize = 64;
@@ -23,7 +24,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Memory that links have no use for now.
 #[derive(Default)]
-pub(super) struct Pool(Vec<Vec<u8>>);
+pub(crate) struct Pool(Vec<Vec<u8>>);
 
 impl Pool {
     fn take(&mut self) -> Vec<u8> {
@@ -48,7 +49,7 @@ struct Lasting {
 }
 
 #[derive(Default)]
-pub(super) struct Store {
+pub(crate) struct RetransmitBuffer {
     /// Headers and copied payloads; the first `head` bytes are no longer needed.
     bytes: Vec<u8>,
     head: usize,
@@ -65,39 +66,39 @@ pub(super) struct Store {
     frames: u64,
 }
 
-impl Store {
+impl RetransmitBuffer {
     /// Whether all is written.
-    pub(super) fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         self.written == self.end
     }
 
     /// Bytes not yet written.
-    pub(super) fn unwritten(&self) -> usize {
+    pub(crate) fn unwritten(&self) -> usize {
         (self.end - self.written) as usize
     }
 
     /// Copied bytes not yet written.
-    pub(super) fn staged(&self) -> usize {
+    pub(crate) fn staged(&self) -> usize {
         self.bytes.len() - self.head - self.at
     }
 
     /// Copied bytes that the peer may not have.
-    pub(super) fn copied(&self) -> usize {
+    pub(crate) fn copied(&self) -> usize {
         self.bytes.len() - self.head
     }
 
     /// Payloads under a span's name that are not yet written whole.
-    pub(super) fn spans(&self) -> usize {
+    pub(crate) fn spans(&self) -> usize {
         self.lasting.len() - self.next
     }
 
     /// Bytes written since the link began.
-    pub(super) fn written(&self) -> u64 {
+    pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
     /// Bytes given since the link began.
-    pub(super) fn given(&self) -> u64 {
+    pub(crate) fn given(&self) -> u64 {
         self.end
     }
 
@@ -105,7 +106,7 @@ impl Store {
     ///
     /// # Safety
     /// The memory at `iov` is readable.
-    pub(super) unsafe fn push(&mut self, header: &[u8], iov: &[RawIov], span: Option<Span>, pool: &mut Pool) {
+    pub(crate) unsafe fn push(&mut self, header: &[u8], iov: &[RawIov], span: Option<Span>, pool: &mut Pool) {
         if self.bytes.capacity() == 0 {
             self.bytes = pool.take();
         }
@@ -128,7 +129,7 @@ impl Store {
     }
 
     /// The copied bytes that are not yet written, up to the next payload that is not among them.
-    pub(super) fn plain(&self) -> &[u8] {
+    pub(crate) fn plain(&self) -> &[u8] {
         let rest = &self.bytes[self.head + self.at..];
         match self.lasting.get(self.next) {
             Some(lasting) => &rest[..lasting.at.saturating_sub(self.written) as usize],
@@ -137,7 +138,7 @@ impl Store {
     }
 
     /// Appends where the next bytes to write are; without `mem` only those before the next payload that is not here.
-    pub(super) fn gather(&self, iov: &mut Vec<RawIov>, mem: Option<&dyn Memory>) {
+    pub(crate) fn gather<M: Memory + ?Sized>(&self, iov: &mut Vec<RawIov>, mem: Option<&M>) {
         let mut rest = &self.bytes[self.head + self.at..];
         let (mut at, mut bytes) = (self.written, 0);
         let copied = |rest: &mut &[u8], len: usize, iov: &mut Vec<RawIov>| {
@@ -169,7 +170,7 @@ impl Store {
     }
 
     /// The next `n` bytes are written.
-    pub(super) fn advance(&mut self, mut n: usize) {
+    pub(crate) fn advance(&mut self, mut n: usize) {
         while n > 0 {
             let (len, plain) = match self.lasting.get(self.next) {
                 Some(lasting) if lasting.at <= self.written => {
@@ -190,7 +191,7 @@ impl Store {
     }
 
     /// Gives up the memory of the first payload not yet written whole. False: there is none, or it was given up before.
-    pub(super) fn give_up(&mut self) -> bool {
+    pub(crate) fn give_up(&mut self) -> bool {
         self.lasting.get_mut(self.next).is_some_and(|lasting| !std::mem::replace(&mut lasting.gone, true))
     }
 
@@ -214,7 +215,7 @@ impl Store {
     }
 
     /// The headers of the frames kept, oldest first.
-    pub(super) fn headers(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &[u8]> {
         let (mut from, mut place) = (self.head, self.kept);
         let mut lasting = self.lasting.iter().peekable();
         std::iter::from_fn(move || {
@@ -229,7 +230,7 @@ impl Store {
     }
 
     /// The peer has had so many frames, if not more; false when so many were not written.
-    pub(super) fn release(&mut self, frames: u64, pool: &mut Pool) -> bool {
+    pub(crate) fn acked(&mut self, frames: u64, pool: &mut Pool) -> bool {
         if frames > self.frames {
             return false;
         }
@@ -250,16 +251,16 @@ impl Store {
     }
 
     /// What the peer, which has had so many frames, has not had; None when that cannot be.
-    pub(super) fn reclaim(mut self, frames: u64, pool: &mut Pool) -> Option<VecDeque<Parcel>> {
-        if frames < self.had || !self.release(frames, pool) {
+    pub(crate) fn reclaim(mut self, frames: u64, pool: &mut Pool) -> Option<VecDeque<UnackedFrame>> {
+        if frames < self.had || !self.acked(frames, pool) {
             return None;
         }
-        let mut parcels = VecDeque::new();
+        let mut unacked = VecDeque::new();
         while let Some((stored, header, span)) = self.pop() {
             let bytes = self.bytes[stored].to_vec();
-            parcels.push_back(Parcel { bytes, header, span });
+            unacked.push_back(UnackedFrame { bytes, header, span });
         }
-        Some(parcels)
+        Some(unacked)
     }
 }
 
