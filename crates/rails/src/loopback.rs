@@ -1,7 +1,9 @@
 //! The rail of a process to itself: a queue.
 
 use crate::config::Config;
-use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Payload, Rail, RawIov, Sink, Span};
+use crate::rail::direct::{Direct, DirectError, Transfer};
+use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span};
+use crate::shm::Attach;
 use polyrail_core::frame::{Frame, MAX_HEADER};
 use std::collections::VecDeque;
 use std::io;
@@ -20,6 +22,7 @@ type Waiting = ([u8; MAX_HEADER], usize, Vec<u8>);
 pub struct Loopback {
     queue: VecDeque<Waiting>,
     spare: Vec<Vec<u8>>,
+    attach: Attach,
 }
 
 impl Loopback {
@@ -46,6 +49,25 @@ impl Loopback {
             }
         }
         waiting
+    }
+}
+
+impl Direct for Loopback {
+    fn start(&mut self, transfer: Transfer) -> Result<(), Transfer> {
+        self.attach.start(std::process::id() as i32, transfer);
+        Ok(())
+    }
+
+    fn poll<M: Memory + ?Sized>(
+        &mut self,
+        mem: &M,
+        budget: &mut usize,
+    ) -> Option<(Transfer, Result<(), DirectError>)> {
+        self.attach.poll(mem, budget)
+    }
+
+    fn transfers(&self) -> usize {
+        self.attach.len()
     }
 }
 
@@ -101,8 +123,9 @@ impl Rail for Loopback {
         self.queue.is_empty()
     }
 
-    fn close(&mut self, _link: LinkId) {
+    fn close(&mut self, link: LinkId) {
         self.queue.clear();
+        self.attach.close(link);
     }
 
     fn idle(&self, _link: LinkId) -> bool {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`Rail`] | the data path: generic, so that no frame costs a virtual call |
 //! | [`LaneRail`] | links that fail alone: how they are, what they have not delivered; other rails leave all of it out |
+//! | [`direct`] | access to peers' memory, for rails that have it |
 //! | [`set`] | the rails that there are: one line each, and nothing else names one |
 //! | [`journal`] | what a link was given and the peer may not have, for rails that are to give it back |
 //!
@@ -14,10 +15,12 @@
 //! bytes, and asks [`Memory::resolve`] for the addresses each time it touches them. An operation that ended in the meantime
 //! resolves to nothing, and the rail then sends zeros or discards, so that the stream stays in step.
 
+pub mod direct;
 pub mod journal;
 pub mod set;
 
 use crate::config::Config;
+use direct::Direct;
 use polyrail_core::frame::Frame;
 use std::collections::VecDeque;
 use std::io;
@@ -168,7 +171,7 @@ pub struct Caps {
 }
 
 /// A transport opened on a device. No method blocks. No method calls back except `progress`.
-pub trait Rail: LaneRail + Send {
+pub trait Rail: LaneRail + Direct + Send {
     /// What it is like.
     const CAPS: Caps;
 

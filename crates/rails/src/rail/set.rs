@@ -4,6 +4,7 @@
 //! A worker names a link by rail and number, [`RailLink`], and calls [`Rails`] with it. Each operation is a match over the rails,
 //! compiled for each of them: nothing on the way of a frame is called by an address.
 
+use super::direct::{Direct, DirectError, Transfer};
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame};
 use crate::config::Config;
 use crate::error::Error;
@@ -162,6 +163,31 @@ macro_rules! dispatch {
             #[inline]
             pub fn links(&self, look: Look) -> usize {
                 0 $(+ if RailId::$name.caps().look == look { self.$field.links() } else { 0 })+
+            }
+
+            /// [`Direct::start`].
+            ///
+            /// # Errors
+            /// The transfer.
+            pub fn start(&mut self, rail: RailId, transfer: Transfer) -> Result<(), Transfer> {
+                match rail { $(RailId::$name => self.$field.start(transfer),)+ }
+            }
+
+            /// [`Direct::poll`] of all, up to the first transfer that has ended.
+            pub fn poll_direct<M: Memory + ?Sized>(
+                &mut self,
+                mem: &M,
+                budget: &mut usize,
+            ) -> Option<(Transfer, Result<(), DirectError>)> {
+                $(if let Some(ended) = self.$field.poll(mem, budget) {
+                    return Some(ended);
+                })+
+                None
+            }
+
+            /// [`Direct::transfers`] of all.
+            pub fn transfers(&self) -> usize {
+                0 $(+ self.$field.transfers())+
             }
 
             /// [`LaneRail::take_ack`] of any.

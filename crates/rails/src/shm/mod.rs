@@ -1,8 +1,9 @@
 //! Shared memory between two processes of one host.
 //!
 //! `ring` one direction of a pair; `segment` the memory of a pair; `doorbell` waking who sleeps; `cma` one copy between two
-//! processes' own memories; `fdpass` Unix sockets that carry descriptors; `rail` all of it as a [`Rail`](crate::rail::Rail).
+//! processes' own memories, `attach` many of them in slices; `fdpass` Unix sockets that carry descriptors; `rail` all of it as a [`Rail`](crate::rail::Rail).
 
+mod attach;
 pub mod cma;
 pub mod doorbell;
 pub mod fdpass;
@@ -10,4 +11,5 @@ mod rail;
 pub mod ring;
 pub mod segment;
 
+pub(crate) use attach::Attach;
 pub use rail::ShmRail;

@@ -1,10 +1,12 @@
 //! The shared-memory rail: one segment with two rings per peer, a doorbell for who sleeps, and a Unix socket whose end tells
 //! that the peer has died.
 
+use super::attach::Attach;
 use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
 use crate::config::Config;
-use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Payload, Rail, RawIov, Sink, Span};
+use crate::rail::direct::{Direct, DirectError, Transfer};
+use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span};
 use polyrail_core::frame::Frame;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -23,6 +25,8 @@ struct Link {
     bye: bool,
     /// The ring was full when a frame was last tried.
     full: bool,
+    /// Its process, where its memory can be reached.
+    pid: Option<i32>,
     /// What the peer did to the ring that this side sends by.
     damage: Option<Corrupt>,
 }
@@ -39,6 +43,7 @@ enum State {
 pub struct ShmRail {
     links: Vec<Option<Link>>,
     live: Vec<u32>,
+    attach: Attach,
     doorbell: Doorbell,
     epoll: OwnedFd,
     armed: bool,
@@ -60,8 +65,15 @@ impl ShmRail {
             OwnedFd::from_raw_fd(fd)
         };
         let doorbell = Doorbell::new()?;
-        let rail =
-            Self { links: Vec::new(), live: Vec::new(), doorbell, epoll, armed: false, empty_rounds: 0 };
+        let rail = Self {
+            links: Vec::new(),
+            live: Vec::new(),
+            attach: Attach::default(),
+            doorbell,
+            epoll,
+            armed: false,
+            empty_rounds: 0,
+        };
         rail.watch(rail.doorbell.as_raw_fd(), libc::EPOLLIN as u32, u64::MAX)?;
         Ok(rail)
     }
@@ -99,11 +111,19 @@ impl ShmRail {
             state: State::Up,
             bye: false,
             full: false,
+            pid: None,
             damage: None,
         };
         self.links[id] = Some(link);
         self.live.push(id as u32);
         Ok(LinkId(id as u32))
+    }
+
+    /// The memory of a link's peer can be reached, as that of this process.
+    pub fn reach(&mut self, link: LinkId, pid: i32) {
+        if let Some(Some(link)) = self.links.get_mut(link.0 as usize) {
+            link.pid = Some(pid);
+        }
     }
 
     /// Looks whether peers have gone.
@@ -223,6 +243,29 @@ impl Link {
     }
 }
 
+impl Direct for ShmRail {
+    fn start(&mut self, transfer: Transfer) -> Result<(), Transfer> {
+        let link = self.links.get(transfer.link.0 as usize).and_then(Option::as_ref);
+        match link.and_then(|link| link.pid) {
+            Some(pid) => self.attach.start(pid, transfer),
+            None => return Err(transfer),
+        }
+        Ok(())
+    }
+
+    fn poll<M: Memory + ?Sized>(
+        &mut self,
+        mem: &M,
+        budget: &mut usize,
+    ) -> Option<(Transfer, Result<(), DirectError>)> {
+        self.attach.poll(mem, budget)
+    }
+
+    fn transfers(&self) -> usize {
+        self.attach.len()
+    }
+}
+
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
@@ -329,6 +372,7 @@ impl Rail for ShmRail {
             *slot = None;
         }
         self.live.retain(|id| *id != link.0);
+        self.attach.close(link);
     }
 
     /// What is in the ring is the peer's.

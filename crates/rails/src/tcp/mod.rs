@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use self::link::{Link, Remains, Shared, Slot};
 use self::rx::{Next, Turn};
 use self::tx::Outgoing;
+use crate::rail::direct::Direct;
 use crate::rail::journal::{MAX_IOV, Pool};
 use crate::rail::{
     Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
@@ -367,6 +368,8 @@ impl TcpRail {
         }
     }
 }
+
+impl Direct for TcpRail {}
 
 impl LaneRail for TcpRail {
     fn sample(&self, link: LinkId) -> Option<LinkStats> {

@@ -17,7 +17,6 @@ impl Worker {
         let named = describe(info);
         let told = why.clone();
         info.why = Some(format!("{named}: {why}"));
-        info.pid = None;
         self.wireup.failed_at.insert(peer, Instant::now());
         info.resume.clear();
         if let Some(lanes) = info.lanes.take() {
@@ -38,6 +37,8 @@ impl Worker {
             self.rails.close(link);
         }
         self.blocked.retain(|p| *p != peer);
+        self.core.starting.retain(|(_, transfer)| transfer.peer != peer);
+        self.core.transfers = self.rails.transfers();
         self.core.lane_news.retain(|(of, ..)| *of != peer);
         self.core.due.retain(|(of, _)| *of != peer);
         self.core.engine.peer_down(peer);
@@ -115,14 +116,16 @@ impl Worker {
 
     /// Whether nothing waits to leave, and nobody waits for an answer that this side owes.
     pub(super) fn all_quiet(&self) -> bool {
-        (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
-            let info = &self.core.peers[peer.0 as usize];
-            let idle = info.lanes.as_ref().is_none_or(|lanes| {
-                lanes.is_quiet() && lanes.up.iter().all(|lane| self.rails.idle(lane.link))
-            });
-            let nowhere = info.lane.is_none() && info.lanes.is_none();
-            idle && (self.core.engine.is_quiet(peer) || nowhere && !self.wireup.attempts.contains_key(&peer))
-        })
+        self.core.transfers == 0
+            && (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
+                let info = &self.core.peers[peer.0 as usize];
+                let idle = info.lanes.as_ref().is_none_or(|lanes| {
+                    lanes.is_quiet() && lanes.up.iter().all(|lane| self.rails.idle(lane.link))
+                });
+                let nowhere = info.lane.is_none() && info.lanes.is_none();
+                idle && (self.core.engine.is_quiet(peer)
+                    || nowhere && !self.wireup.attempts.contains_key(&peer))
+            })
     }
 }
 

@@ -12,6 +12,7 @@ use super::wireup::{
 };
 use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
+use crate::rail::LinkId;
 use crate::rail::set::{RailId, RailLink};
 use crate::shm::doorbell::Bell;
 use crate::shm::segment::Segment;
@@ -39,8 +40,6 @@ impl Worker {
     pub(super) fn connect_self(&mut self) {
         let me = self.peer_of(self.wireup.id);
         self.core.peers[me.0 as usize].address = Some(self.address);
-        // SAFETY: a plain call without arguments.
-        self.core.peers[me.0 as usize].pid = Some(unsafe { libc::getpid() });
         let scheme = match (self.config.rendezvous, self.probe_self()) {
             (Rendezvous::Auto, true) => Scheme::Get,
             (Rendezvous::Put, true) => Scheme::Put,
@@ -268,7 +267,7 @@ impl Worker {
         }
         let passed_over =
             self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
-        let costs = if unix { self.shm_costs(peer, session, process) } else { RailCosts::TCP };
+        let costs = if unix { self.shm_costs(peer, link, session, process) } else { RailCosts::TCP };
         let route = self.route_for(peer, session, &costs, unix);
         let info = &mut self.core.peers[peer.0 as usize];
         info.passed_over = passed_over;
@@ -320,7 +319,13 @@ impl Worker {
     }
 
     /// What shared memory costs with this peer: whether its memory can be reached directly is found out by trying.
-    fn shm_costs(&mut self, peer: PeerIdx, session: &Session, process: io::Result<i32>) -> RailCosts {
+    fn shm_costs(
+        &mut self,
+        peer: PeerIdx,
+        link: LinkId,
+        session: &Session,
+        process: io::Result<i32>,
+    ) -> RailCosts {
         let reached = match (self.config.rendezvous, session.offer.probe) {
             (Rendezvous::Fragments, _) | (_, None) => Err("switched off".to_owned()),
             (_, Some(probe)) => process.map_err(|e| e.to_string()).and_then(|pid| {
@@ -331,7 +336,7 @@ impl Worker {
         let info = &mut self.core.peers[peer.0 as usize];
         match reached {
             Ok(pid) => {
-                info.pid = Some(pid);
+                self.rails.shm.reach(link, pid);
                 RailCosts::SHM.with(DirectCosts::CMA)
             }
             Err(why) => {

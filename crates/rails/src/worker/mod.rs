@@ -4,13 +4,14 @@
 //! where the settings let it sleep. Who has several threads puts a lock around it. Nothing moves unless [`Worker::progress`] is
 //! called; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
-//! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
+//! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
 //! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `sockets` and `timer` (who
 //! sleeps is woken by deadlines); `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint; `idle` what polling in vain does; `turns` which rails are looked at.
 
 mod buffers;
 mod closing;
 mod connect;
+mod direct;
 mod events;
 mod handshake;
 mod idle;
@@ -30,7 +31,7 @@ pub use buffers::User;
 pub use idle::{Idle, Rest};
 pub use lanes::{LaneReport, WayReport, Ways};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
-pub use outcome::{Counts, Event, EventKind, Issued, Refused};
+pub use outcome::{Event, EventKind, Issued, Refused};
 pub use wireup::{Strangers, host_id};
 
 use crate::config::Config;
@@ -64,6 +65,8 @@ pub struct Worker {
     core: Core,
     rails: Rails,
     turns: Turns,
+    /// Bytes that may still be moved directly in this round.
+    direct_budget: usize,
     wireup: Wireup,
     by_id: HashMap<PeerId, PeerIdx>,
     blocked: Vec<PeerIdx>,
@@ -118,10 +121,12 @@ impl Worker {
                 lane_news: Vec::new(),
                 handlers: HashMap::new(),
                 reads_told: true,
-                counts: Counts::default(),
+                starting: Vec::new(),
+                transfers: 0,
             },
             rails,
             turns: Turns::default(),
+            direct_budget: direct::ROUND,
             wireup,
             by_id: HashMap::new(),
             blocked: Vec::new(),
@@ -218,7 +223,6 @@ impl Worker {
             budget: u32::MAX,
             lanes: None,
             resume: Vec::new(),
-            pid: None,
             direct_refused: None,
             explanation: None,
             passed_over: Vec::new(),
@@ -299,6 +303,7 @@ impl Worker {
     /// do.
     pub fn progress(&mut self) -> usize {
         self.rounds += 1;
+        self.direct_budget = direct::ROUND;
         let mut round = InMemory { core: &mut self.core, moved: 0, by_lanes: false };
         self.rails.each(&mut round);
         let (mut moved, by_lanes) = (round.moved, round.by_lanes);
@@ -316,7 +321,7 @@ impl Worker {
         if self.wireup.busy() || self.rounds.is_multiple_of(256) {
             moved += self.wire_up();
         }
-        self.after_arrivals();
+        moved += self.after_arrivals();
         self.rails.flush(&self.core.bufs);
         if moved > 0 {
             self.idle.busy();
@@ -371,24 +376,33 @@ impl Worker {
         }
     }
 
+    /// Acts on what came, if anything asks for it; how many times memory was moved.
     #[inline]
-    fn after_arrivals(&mut self) {
+    fn after_arrivals(&mut self) -> usize {
         let core = &self.core;
         // one branch for all of them
         let waiting = core.due.len()
             | core.cut.len()
             | core.downs.len()
             | core.lane_news.len()
+            | core.starting.len()
+            | core.transfers
             | self.blocked.len()
             | usize::from(core.redelivered);
         if waiting > 0 || core.engine.has_work() {
-            self.act_on_arrivals();
+            return self.act_on_arrivals();
         }
+        0
     }
 
     #[inline(never)]
-    fn act_on_arrivals(&mut self) {
+    fn act_on_arrivals(&mut self) -> usize {
         self.settle();
+        let mut moved = 0;
+        if self.core.transfers > 0 {
+            moved = self.move_transfers();
+            self.settle();
+        }
         if !self.core.due.is_empty() {
             self.core.redeliver();
             self.settle();
@@ -408,6 +422,7 @@ impl Worker {
         if !self.core.cut.is_empty() || !self.core.downs.is_empty() {
             self.bury();
         }
+        moved
     }
 
     /// Tells peers what came.
@@ -464,7 +479,7 @@ impl Worker {
     /// Prepares to sleep on [`Worker::wait_fd`]. False: there is something to do already; call [`Worker::progress`].
     pub fn arm(&mut self) -> bool {
         self.rails.flush(&self.core.bufs);
-        let nothing = self.core.events.is_empty() && !self.core.engine.has_work();
+        let nothing = self.core.events.is_empty() && self.core.transfers == 0 && !self.core.engine.has_work();
         let sleeps = nothing && self.rails.arm();
         if sleeps {
             self.slept = true;
@@ -487,11 +502,6 @@ impl Worker {
     /// Connections that came to nothing because the other side did not prove the key, or speaks another version.
     pub fn strangers(&self) -> &Strangers {
         &self.wireup.strangers
-    }
-
-    /// Counts of what was done.
-    pub fn counts(&self) -> Counts {
-        self.core.counts
     }
 
     /// Whether nothing waits to leave and nobody owes anybody an answer: [`Worker::close`] would not wait.

@@ -2,9 +2,9 @@
 
 use super::buffers::{Buf, IoVec, User};
 use super::{Core, Event, EventKind, Worker};
-use crate::rail::set::RailLink;
+use crate::rail::direct::Transfer;
+use crate::rail::set::{NO_LINK, RailLink};
 use crate::rail::{Full, Memory, Payload, Place, RawIov, Span};
-use crate::shm::cma;
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Action, Completion, Delivered, Job, Next, Out, PeerIdx, Region};
 
@@ -14,6 +14,9 @@ impl Worker {
         loop {
             while let Some(action) = self.core.engine.poll_action() {
                 self.core.act(action);
+            }
+            if !self.core.starting.is_empty() {
+                self.start_transfers();
             }
             match self.core.engine.poll_ready() {
                 Some(peer) => self.pump(peer),
@@ -137,48 +140,15 @@ impl Core {
             Action::DropHeld(peer, seq) => {
                 self.release(peer, seq);
             }
-            Action::Read { peer, from, to, job } => {
-                let ok = self.direct(peer, &from, to, true);
-                self.engine.job_done(peer, job, ok);
-            }
-            Action::Write { peer, from, to, job } => {
-                let ok = self.direct(peer, &to, from, false);
-                if let Job::Get { .. } | Job::Rput(_) = job {
-                    self.counts.direct_writes += u64::from(ok);
-                }
-                self.engine.job_done(peer, job, ok);
-            }
+            Action::Read { peer, from, to, job } => self.begin_transfer(peer, false, to, from, job),
+            Action::Write { peer, from, to, job } => self.begin_transfer(peer, true, from, to, job),
         }
     }
 
-    /// Copies between a span of this process and memory of a peer's.
-    fn direct(&mut self, peer: PeerIdx, theirs: &Region, ours: Span, read: bool) -> bool {
-        let mut local = Vec::new();
-        if !self.bufs.resolve(ours, &mut local) {
-            return false;
-        }
-        let mut left = ours.len as u64;
-        let mut remote = Vec::with_capacity(theirs.ranges().len());
-        for &(addr, len) in theirs.ranges() {
-            let len = len.min(left);
-            left -= len;
-            remote.push(cma::RemoteIov { base: addr, len: len as usize });
-        }
-        let Some(pid) = self.peers[peer.0 as usize].pid else { return false };
-        // SAFETY: the local memory belongs to a live operation; the kernel checks the remote addresses.
-        let done =
-            unsafe { if read { cma::read(pid, &local, &remote) } else { cma::write(pid, &local, &remote) } };
-        match done {
-            Ok(()) => {
-                let (got, given) = &mut self.peers[peer.0 as usize].direct;
-                *(if read { got } else { given }) += ours.len as u64;
-                true
-            }
-            Err(why) => {
-                self.peers[peer.0 as usize].direct_refused = Some(why.to_string());
-                false
-            }
-        }
+    /// Notes a transfer that is to begin.
+    fn begin_transfer(&mut self, peer: PeerIdx, write: bool, ours: Span, theirs: Region, job: Job) {
+        let (rail, link) = self.lane(peer).unwrap_or(NO_LINK);
+        self.starting.push((rail, Transfer { link, write, ours, theirs, peer, job }));
     }
 
     /// A whole message for a posted receive: copies its bytes and tells the user.

@@ -86,10 +86,3 @@ impl Event {
         }
     }
 }
-
-/// Counts of what was done; for reports and tests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Direct writes into a peer's memory.
-    pub direct_writes: u64,
-}

@@ -3,7 +3,8 @@
 use super::buffers::{Buffers, scratch_place};
 use super::inbound::LinkInfo;
 use super::lanes::{Lanes, Resume};
-use super::{Counts, Event, EventKind, Handler};
+use super::{Event, EventKind, Handler};
+use crate::rail::direct::Transfer;
 use crate::rail::set::{RailId, RailLink};
 use crate::rail::{Down, Payload};
 use polyrail_core::cost::Explanation;
@@ -24,8 +25,6 @@ pub(super) struct PeerInfo {
     pub(super) lanes: Option<Box<Lanes>>,
     /// Payloads of which only a part came.
     pub(super) resume: Vec<Resume>,
-    /// Its process, where memory may be reached directly.
-    pub(super) pid: Option<i32>,
     /// Why direct access failed, when it was tried and failed.
     pub(super) direct_refused: Option<String>,
     /// Why messages travel as they do.
@@ -62,7 +61,9 @@ pub(crate) struct Core {
     pub(super) handlers: HashMap<u16, Handler>,
     /// The user is told what peers have read.
     pub(super) reads_told: bool,
-    pub(super) counts: Counts,
+    /// Transfers that are to begin, and how many have begun.
+    pub(super) starting: Vec<(RailId, Transfer)>,
+    pub(super) transfers: usize,
 }
 
 impl Core {
