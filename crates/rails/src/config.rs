@@ -8,6 +8,7 @@ pub use pins::{Caps, Names};
 
 use crate::error::Error;
 use crate::events::LogTo;
+use crate::rail::fault::Faults;
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -73,6 +74,8 @@ pub struct Config {
     pub sleep_after: Option<Duration>,
     /// Where events are logged; none: nowhere.
     pub log: Option<LogTo>,
+    /// Faults that rails pretend, for tests; none: none.
+    pub faults: Option<Faults>,
 }
 
 impl Default for Config {
@@ -101,6 +104,7 @@ impl Default for Config {
             yielding: true,
             sleep_after: None,
             log: None,
+            faults: None,
         }
     }
 }
@@ -150,6 +154,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     (
         "LOG",
         "append what happens to peers and lanes, one JSON object per line: a file (%p is the process, %h the host) or stderr, then :debug for choices and estimates too (default: nothing)",
+    ),
+    (
+        "FAULTS",
+        "for tests: what rails pretend to go wrong, by a seed: 7 or 7:full,delay,parts,end; only end loses peers (default: nothing)",
     ),
 ];
 
@@ -235,6 +243,9 @@ impl Config {
         if let Some(log) = lookup("LOG") {
             c.log = Some(LogTo::parse(&log).or_else(|why| bad("POLYRAIL_LOG", why))?);
         }
+        if let Some(faults) = lookup("FAULTS") {
+            c.faults = Some(Faults::parse(&faults).or_else(|why| bad("POLYRAIL_FAULTS", why))?);
+        }
         Ok(c)
     }
 
@@ -287,6 +298,7 @@ mod tests {
             ("WINDOW", "1"),
             ("YIELD", "2"),
             ("LOG", "x:loud"),
+            ("FAULTS", "7:cold"),
         ] {
             let why = with(key, value).unwrap_err().to_string();
             assert!(why.contains(&format!("POLYRAIL_{key}")), "{why}");

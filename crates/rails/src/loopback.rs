@@ -2,7 +2,9 @@
 
 use crate::config::Config;
 use crate::rail::direct::{Direct, DirectError, Transfer};
-use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span};
+use crate::rail::{
+    Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Reach, Sink, Span,
+};
 use crate::shm::Attach;
 use polyrail_core::frame::{Frame, MAX_HEADER};
 use std::collections::VecDeque;
@@ -74,7 +76,7 @@ impl Direct for Loopback {
 impl LaneRail for Loopback {}
 
 impl Rail for Loopback {
-    const CAPS: Caps = Caps { name: "loopback", look: Look::Memory, lanes: false };
+    const CAPS: Caps = Caps { name: "loopback", reach: Reach::Process, look: Look::Memory, lanes: false };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Ok(Self::default())

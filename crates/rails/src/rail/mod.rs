@@ -8,6 +8,7 @@
 //! | [`Rail`] | the data path: generic, so that no frame costs a virtual call |
 //! | [`LaneRail`] | links that fail alone: how they are, what they have not delivered; other rails leave all of it out |
 //! | [`direct`] | access to peers' memory, for rails that have it |
+//! | [`fault`] | a rail that wraps any other, and pretends what goes wrong in networks |
 //! | [`set`] | the rails that there are: one line each, and nothing else names one |
 //! | [`journal`] | what a link was given and the peer may not have, for rails that are to give it back |
 //!
@@ -16,6 +17,7 @@
 //! resolves to nothing, and the rail then sends zeros or discards, so that the stream stays in step.
 
 pub mod direct;
+pub mod fault;
 pub mod journal;
 pub mod set;
 
@@ -159,11 +161,24 @@ pub enum Look {
     SystemCall,
 }
 
+/// Whom a rail leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// This process.
+    Process,
+    /// Processes of this host.
+    Host,
+    /// Whoever a network leads to.
+    Network,
+}
+
 /// What a rail is like; known when the program is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caps {
     /// What it is called, as in `POLYRAIL_RAILS`.
     pub name: &'static str,
+    /// Whom it leads to.
+    pub reach: Reach,
     /// What a round of progress costs that finds nothing.
     pub look: Look,
     /// Whether a peer may have several links, each of which may end alone ([`LaneRail`]).
@@ -243,6 +258,9 @@ pub trait Rail: LaneRail + Direct + Send {
     fn traffic(&self, _link: LinkId) -> Option<(u64, u64)> {
         None
     }
+
+    /// Ends a link as a network would: both ends hear of it, by [`Sink::down`]. For [`fault`].
+    fn cut(&mut self, _link: LinkId) {}
 
     /// Finds out whether a link still stands, of which there is doubt. Needless where an end is heard of at once.
     fn probe(&mut self, _link: LinkId) {}

@@ -5,6 +5,7 @@
 //! compiled for each of them: nothing on the way of a frame is called by an address.
 
 use super::direct::{Direct, DirectError, Transfer};
+use super::fault::Fault;
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame};
 use crate::config::Config;
 use crate::error::Error;
@@ -51,7 +52,7 @@ macro_rules! rails {
 
         /// One of each rail.
         pub struct Rails {
-            $($(#[$doc])* pub $field: $rail,)+
+            $($(#[$doc])* pub $field: Fault<$rail>,)+
         }
 
         impl Rails {
@@ -62,7 +63,7 @@ macro_rules! rails {
             pub fn open(config: &Config) -> Result<Self, Error> {
                 let failed = |id: RailId, why| Error::system(format!("opening the {} rail", id.caps().name), why);
                 Ok(Self {
-                    $($field: <$rail as Rail>::open(config).map_err(|why| failed(RailId::$name, why))?,)+
+                    $($field: Fault::<$rail>::open(config).map_err(|why| failed(RailId::$name, why))?,)+
                 })
             }
 

@@ -6,7 +6,9 @@ use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
 use crate::config::Config;
 use crate::rail::direct::{Direct, DirectError, Transfer};
-use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span};
+use crate::rail::{
+    Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Reach, Sink, Span,
+};
 use polyrail_core::frame::Frame;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -231,7 +233,7 @@ impl Link {
             }
             // SAFETY: the bytes stay mapped, and are not reused before `release` below.
             let payload = unsafe { Payload::new(frame.payload.as_ptr(), announced) };
-            self.bye |= header == Frame::Bye;
+            self.bye |= matches!(header, Frame::Bye);
             sink.frame(id, header, payload);
             self.consumer.release();
             taken += 1;
@@ -269,7 +271,7 @@ impl Direct for ShmRail {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps = Caps { name: "shm", look: Look::Memory, lanes: false };
+    const CAPS: Caps = Caps { name: "shm", reach: Reach::Host, look: Look::Memory, lanes: false };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()
@@ -378,6 +380,13 @@ impl Rail for ShmRail {
     /// What is in the ring is the peer's.
     fn idle(&self, _link: LinkId) -> bool {
         true
+    }
+
+    fn cut(&mut self, link: LinkId) {
+        if let Some(Some(link)) = self.links.get(link.0 as usize) {
+            // SAFETY: no memory is involved; a socket that is down already gives an error of no interest.
+            unsafe { libc::shutdown(link.control.as_raw_fd(), libc::SHUT_RDWR) };
+        }
     }
 
     /// Bytes of the rings that frames took.

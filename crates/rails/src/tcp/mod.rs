@@ -28,7 +28,7 @@ use self::tx::Outgoing;
 use crate::rail::direct::Direct;
 use crate::rail::journal::{MAX_IOV, Pool};
 use crate::rail::{
-    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
+    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Reach, Sink, Span, UnackedFrame,
 };
 use polyrail_core::frame::Frame;
 
@@ -446,7 +446,7 @@ impl LaneRail for TcpRail {
 }
 
 impl Rail for TcpRail {
-    const CAPS: Caps = Caps { name: "tcp", look: Look::SystemCall, lanes: true };
+    const CAPS: Caps = Caps { name: "tcp", reach: Reach::Network, look: Look::SystemCall, lanes: true };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Self::new(Config::of(config))
@@ -536,6 +536,12 @@ impl Rail for TcpRail {
     fn idle(&self, link: LinkId) -> bool {
         let up = self.up(link).filter(|link| link.error.is_none());
         up.is_none_or(|link| link.tx.is_empty() && sys::unacknowledged(link.fd()) == 0)
+    }
+
+    fn cut(&mut self, link: LinkId) {
+        if let Some(link) = self.up(link) {
+            sys::shutdown(link.fd());
+        }
     }
 
     /// If the link has been silent for a second, the peer's kernel is asked now, and one that does not know the connection (its

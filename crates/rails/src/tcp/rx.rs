@@ -284,7 +284,7 @@ fn parse<S: Sink + ?Sized>(
         let (frame, _) = Frame::parse(&left[..header]).map_err(protocol)?;
         let there = &left[header..];
         if let Some(payload) = there.get(..len) {
-            rx.bye = frame == Frame::Bye;
+            rx.bye = matches!(frame, Frame::Bye);
             rx.bulk = len >= BULK_MIN;
             // SAFETY: the bytes are borrowed from staging for longer than the call.
             sink.frame(id, frame, unsafe { Payload::new(payload.as_ptr(), len) });

@@ -94,7 +94,13 @@ impl Worker {
         let header = Frame::Bye.encode(0);
         for link in &links {
             // SAFETY: no payload.
-            let _ = unsafe { self.rails.send(*link, &header, &[], None) };
+            while unsafe { self.rails.send(*link, &header, &[], None) }.is_err() {
+                // one that has ended has no room for ever
+                if self.core.link(*link).is_none() || Instant::now() >= deadline {
+                    break;
+                }
+                self.progress();
+            }
         }
         self.rails.flush(&self.core.bufs);
         self.part(&links, deadline);

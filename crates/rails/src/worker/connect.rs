@@ -162,7 +162,7 @@ impl Worker {
     pub(super) fn shake(&mut self, token: u64) -> usize {
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return 0 };
         let reached = handshake.reached;
-        let turn = handshake.turn(self.rails.shm.doorbell().as_fd());
+        let turn = handshake.turn(self.rails.shm.rail.doorbell().as_fd());
         if handshake.reached && !reached {
             // from here on it only has to find the time
             let lane = matches!(handshake.half, Half::Lane(..));
@@ -203,7 +203,7 @@ impl Worker {
         // what a link takes is made first: then nothing has to be taken back when it cannot be had
         let made = match handshake.stream {
             Stream::Unix(_) => Segment::create().ok().and_then(|(segment, memory)| {
-                let bell = self.rails.shm.doorbell().as_fd().try_clone_to_owned().ok()?;
+                let bell = self.rails.shm.rail.doorbell().as_fd().try_clone_to_owned().ok()?;
                 Some((Some(segment), vec![memory, bell]))
             }),
             Stream::Tcp(_) => Some((None, Vec::new())),
@@ -253,10 +253,12 @@ impl Worker {
         let linked = match unix {
             true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(
                 |((ends, bell), stream)| {
-                    self.rails.shm.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
+                    self.rails.shm.rail.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
                 },
             ),
-            false => self.rails.tcp.adopt(handshake.stream.into_fd(), leftover).map_err(|e| e.to_string()),
+            false => {
+                self.rails.tcp.rail.adopt(handshake.stream.into_fd(), leftover).map_err(|e| e.to_string())
+            }
         };
         let link = match linked {
             Ok(link) => link,
@@ -336,7 +338,7 @@ impl Worker {
         let info = &mut self.core.peers[peer.0 as usize];
         match reached {
             Ok(pid) => {
-                self.rails.shm.reach(link, pid);
+                self.rails.shm.rail.reach(link, pid);
                 RailCosts::SHM.with(DirectCosts::CMA)
             }
             Err(why) => {

@@ -313,8 +313,7 @@ impl Worker {
         if self.rails.links(Look::SystemCall) > 0 {
             moved += self.look_by_system_call();
         }
-        let looks = self.rounds.is_multiple_of(LOOK_ROUNDS) || self.slept;
-        if looks && !self.netted.is_empty() {
+        if !self.netted.is_empty() && (self.slept || self.rounds.is_multiple_of(LOOK_ROUNDS)) {
             self.slept = false;
             self.watch_lanes();
         }

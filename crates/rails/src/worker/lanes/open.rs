@@ -280,7 +280,7 @@ impl Worker {
         {
             sockets::keep_to(&handshake.stream.fd(), one.name.as_str());
         }
-        match (self.rails.tcp.adopt(handshake.stream.into_fd(), leftover), way) {
+        match (self.rails.tcp.rail.adopt(handshake.stream.into_fd(), leftover), way) {
             (Ok(link), way) => {
                 self.lane_up(peer, lane, (RailId::Tcp, link), way);
                 self.settle();
