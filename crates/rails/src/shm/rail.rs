@@ -9,9 +9,10 @@ use crate::rail::direct::{Direct, DirectError, Transfer};
 use crate::rail::{
     Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Reach, Sink, Span,
 };
+use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Frames taken from one link before the next has its turn.
 const BURST: usize = 64;
@@ -47,7 +48,8 @@ pub struct ShmRail {
     live: Vec<u32>,
     attach: Attach,
     doorbell: Doorbell,
-    epoll: OwnedFd,
+    epoll: Epoll,
+    events: Vec<libc::epoll_event>,
     armed: bool,
     empty_rounds: u32,
 }
@@ -58,40 +60,24 @@ impl ShmRail {
     /// # Errors
     /// When no descriptor is left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: a plain call; the descriptor is ours.
-        let epoll = unsafe {
-            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
         let doorbell = Doorbell::new()?;
         let rail = Self {
             links: Vec::new(),
             live: Vec::new(),
             attach: Attach::default(),
             doorbell,
-            epoll,
+            epoll: Epoll::new()?,
+            events: Vec::with_capacity(16),
             armed: false,
             empty_rounds: 0,
         };
-        rail.watch(rail.doorbell.as_raw_fd(), libc::EPOLLIN as u32, u64::MAX)?;
+        rail.epoll.add(rail.doorbell.as_raw_fd(), libc::EPOLLIN, u64::MAX)?;
         Ok(rail)
     }
 
     /// The descriptor by which peers ring.
     pub fn doorbell(&self) -> &Doorbell {
         &self.doorbell
-    }
-
-    fn watch(&self, fd: RawFd, events: u32, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events, u64: token };
-        // SAFETY: both descriptors are open and the event is ours.
-        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
     }
 
     /// Takes in a link whose wireup is done.
@@ -103,7 +89,7 @@ impl ShmRail {
             self.links.push(None);
             self.links.len() - 1
         });
-        self.watch(control.as_raw_fd(), (libc::EPOLLIN | libc::EPOLLRDHUP) as u32, id as u64)?;
+        self.epoll.add(control.as_raw_fd(), libc::EPOLLIN | libc::EPOLLRDHUP, id as u64)?;
         let (producer, consumer) = ends;
         let link = Link {
             producer,
@@ -131,10 +117,8 @@ impl ShmRail {
     /// Looks whether peers have gone.
     fn look(&mut self) {
         self.empty_rounds = 0;
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
-        // SAFETY: the array has room for what is asked.
-        let n = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), 16, 0) };
-        for event in events.iter().take(n.max(0) as usize) {
+        self.epoll.take(&mut self.events);
+        for event in &self.events {
             let token = event.u64;
             if token == u64::MAX {
                 continue;
@@ -144,15 +128,7 @@ impl ShmRail {
                 if link.state == State::Up {
                     link.state = State::Ending;
                 }
-                // SAFETY: a plain call; failure would only mean that it is not watched any more.
-                unsafe {
-                    libc::epoll_ctl(
-                        self.epoll.as_raw_fd(),
-                        libc::EPOLL_CTL_DEL,
-                        link.control.as_raw_fd(),
-                        std::ptr::null_mut(),
-                    )
-                };
+                self.epoll.remove(link.control.as_raw_fd());
             }
         }
     }

@@ -30,6 +30,7 @@ use crate::rail::journal::{MAX_IOV, Pool};
 use crate::rail::{
     Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Reach, Sink, Span, UnackedFrame,
 };
+use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
 
 /// How the rail's sockets are set up.
@@ -99,6 +100,8 @@ pub struct Stats {
     pub events: u64,
 }
 
+/// Everything, by edges, for as long as a link is open: there is never a second call for one.
+const EDGES: libc::c_int = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
 /// Events taken by one look.
 const EVENTS: usize = 128;
 /// A look is due so many rounds after the last while links are active, of which an empty one counts `EMPTY_ROUND`-fold: it is
@@ -118,7 +121,7 @@ const WATCHES: u32 = 4;
 /// TCP links (see the module's documentation).
 pub struct TcpRail {
     config: Config,
-    epoll: sys::Epoll,
+    epoll: Epoll,
     events: Vec<libc::epoll_event>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -148,7 +151,7 @@ impl TcpRail {
     pub fn new(config: Config) -> io::Result<Self> {
         Ok(Self {
             config,
-            epoll: sys::Epoll::new()?,
+            epoll: Epoll::new()?,
             events: Vec::with_capacity(EVENTS),
             slots: Vec::new(),
             free: Vec::new(),
@@ -181,7 +184,7 @@ impl TcpRail {
         let fd = socket.as_raw_fd();
         link::configure(fd, &self.config)?;
         let id = self.free.pop().unwrap_or(self.slots.len() as u32);
-        if let Err(e) = self.epoll.add(fd, id) {
+        if let Err(e) = self.epoll.add(fd, EDGES, u64::from(id)) {
             if (id as usize) < self.slots.len() {
                 self.free.push(id);
             }

@@ -1,7 +1,7 @@
 //! The system calls of the TCP rail, none of which waits. Errors are bare `errno` values: most are not errors here.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 use crate::rail::journal::MAX_IOV;
@@ -145,52 +145,5 @@ pub(super) fn set_bytes(fd: RawFd, level: libc::c_int, name: libc::c_int, value:
     match unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as _) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// An epoll instance.
-pub(super) struct Epoll(OwnedFd);
-
-impl Epoll {
-    pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: no memory is involved.
-        match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
-            -1 => Err(io::Error::last_os_error()),
-            // SAFETY: a descriptor that was just made and is nobody else's.
-            fd => Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) })),
-        }
-    }
-
-    /// Watches `fd` for everything, by edges, for as long as it is open: there is never a second call for a link.
-    pub(super) fn add(&self, fd: RawFd, id: u32) -> io::Result<()> {
-        let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
-        let mut event = libc::epoll_event { events: events as u32, u64: u64::from(id) };
-        // SAFETY: the kernel reads one event.
-        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// Forgets `fd`. Closing it would not be enough where a forked child holds it too.
-    pub(super) fn remove(&self, fd: RawFd) {
-        // SAFETY: EPOLL_CTL_DEL reads no event.
-        unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
-    }
-
-    /// Takes what has happened, without waiting, in place of what `events` held.
-    pub(super) fn take(&self, events: &mut Vec<libc::epoll_event>) {
-        events.clear();
-        let room = events.capacity() as libc::c_int;
-        // SAFETY: the kernel writes at most `room` events to memory that has that capacity.
-        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), room, 0) };
-        // SAFETY: the first n events were written; an error (EINTR) is no event.
-        unsafe { events.set_len(n.max(0) as usize) };
-    }
-}
-
-impl AsRawFd for Epoll {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
     }
 }

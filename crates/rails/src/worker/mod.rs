@@ -368,9 +368,7 @@ impl Worker {
     #[cold]
     fn nap(&mut self, most: Duration) {
         if self.arm() {
-            let mut poll = libc::pollfd { fd: self.wait_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one entry. A signal only ends the sleep.
-            unsafe { libc::poll(&mut poll, 1, most.as_millis() as i32) };
+            crate::sys::wait_for(self.wait_fd(), libc::POLLIN, most);
             self.idle.resumed();
         }
     }
