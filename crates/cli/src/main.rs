@@ -20,6 +20,7 @@
 
 mod bench;
 mod info;
+mod launch;
 mod omp;
 mod report;
 mod run;
@@ -52,6 +53,9 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    if let Some(status) = launch::become_bound() {
+        return status;
+    }
     match Command::parse().task {
         Task::Run(args) => run::main(&args),
         Task::Omp(args) => omp::main(&args),

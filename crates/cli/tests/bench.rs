@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use polyrail_rails::config::SecretFile;
 use polyrail_rails::mailbox::Mailbox;
 use polyrail_rails::{Address, Config};
 use tempfile::TempDir;
@@ -151,7 +152,8 @@ fn this_machine_is_told() {
 #[test]
 fn an_endpoint_that_measures_nothing_is_told_of_and_not_disturbed() {
     let dir = TempDir::new().unwrap();
-    let mut mailbox = Mailbox::open(Config::default()).unwrap();
+    let secret = SecretFile::At(dir.path().join("secret"));
+    let mut mailbox = Mailbox::open(Config { secret, ..Config::default() }).unwrap();
     let address = Address::parse(&mailbox.worker().address()).unwrap().expose();
     mailbox.recv(None, 0x706f_6c79, vec![0; 8]);
     let mut command = polyrail(&format!("info --peer {address}"), dir.path());

@@ -2,10 +2,11 @@
 //! once per rank, and ranks that report by the shell's own TCP.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -14,8 +15,8 @@ use tempfile::TempDir;
 const MPIEXEC: &str = r#"#!/bin/bash
 if [ "$1" = --version ]; then printf 'HYDRA build details:\n    Version: 5.0.2\n'; exit; fi
 shift; ranks=$1; shift
-for ((rank = 0; rank < ranks; rank++)); do PMI_RANK=$rank PMI_SIZE=$ranks "$@" & pids+=($!); done
 trap 'kill "${pids[@]}"; exit 77' TERM
+for ((rank = 0; rank < ranks; rank++)); do PMI_RANK=$rank PMI_SIZE=$ranks "$@" & pids+=($!); done
 status=0
 for pid in "${pids[@]}"; do wait $pid || status=$?; done
 exit $status
@@ -145,4 +146,22 @@ fn signals_reach_the_launcher() {
     // the launcher's own answer to the signal, not this command's death by it
     assert_eq!(child.wait().unwrap().code(), Some(77));
     assert!(start.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn who_is_killed_takes_the_launcher_along() {
+    let stage = Stage::new();
+    stage.put("wait", "#!/bin/bash\necho up\nexec sleep 600\n");
+    let mut child =
+        stage.command("-n 1 ./wait").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "up\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // launcher and ranks hold the other end
+    let (done, over) = mpsc::channel();
+    std::thread::spawn(move || done.send(out.read_to_end(&mut Vec::new())));
+    assert!(over.recv_timeout(Duration::from_secs(60)).is_ok(), "the job goes on");
 }

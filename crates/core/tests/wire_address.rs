@@ -27,6 +27,22 @@ fn golden() {
 }
 
 #[test]
+fn the_users_secret_changes_what_is_proved_and_not_who_it_is() {
+    let secret = address().needing_secret();
+    assert_eq!(hex(&secret.to_bytes()), BYTES.replacen("50520101", "50520111", 1));
+    assert!(secret.needs_secret() && !address().needs_secret());
+    assert_eq!(Address::parse(&secret.to_bytes()), Ok(secret));
+    assert_eq!((secret.key(), secret.id()), (address().key(), address().id()));
+    let both = server().with_secret(b"secret of this user");
+    assert_eq!(both.id(), server().id());
+    let alike = server().with_secret(b"secret of this user");
+    let other = server().with_secret(b"secret of that user");
+    assert!(both == alike && both != other && both != server());
+    // what the address shows is the key alone
+    assert_eq!(Address::new(&both, HOST, true, 0, []).unwrap().key(), server());
+}
+
+#[test]
 fn both_texts_are_read_in_either_case() {
     for text in [TEXT.to_string(), format!("polyrail:{BYTES}")] {
         assert_eq!(text.parse(), Ok(address()));

@@ -61,6 +61,10 @@ offer = b"".join(
 )
 proof = sealed(3, 0, b"polyrail client", (first, challenge), offer)
 said = (first, challenge, proof)
+# who must know the user's secret, too
+secret_address = address[:3] + b"\x11" + address[4:]
+proves = mac(b"secret of this user", b"polyrail user", SERVER)[:16]
+secret_challenge = head + mac(proves, b"polyrail server", first, head)
 derived = mac(b"secret of this user", b"polyrail key", b"node1:render")[:16]
 
 examples = {
@@ -78,12 +82,16 @@ examples = {
     "DENIED": b"PLYR\x05\0\0\0",
     "VERSIONS": b"PLYR\x06\0" + struct.pack("<HHH", 2, 5, 0),
     "offer": offer,
+    "address that needs the secret": secret_address,
+    "key by which it is proved": proves,
+    "CHALLENGE by that key": secret_challenge,
 }
 
 # What the fuzz targets expect is in fuzz/src/bin: a byte of mode and one of piece size before the handshakes.
 to_target = hello(bytes([1] * 16))
 seeds = {
     "address/bytes": address,
+    "address/secret": secret_address,
     "address/base32": text.encode(),
     "address/hex": b"polyrail:" + address.hex().encode(),
     "offer/golden": offer,

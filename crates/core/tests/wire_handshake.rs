@@ -17,6 +17,9 @@ const PROOF: &str = "504c59520300710065e97c4d14cedd9628a859f13831cae92a59bbe0098
 const ACCEPT: &str = "504c5952040071005eeaefd0e4f37e7b96e8c0f1b3a9dcb2f855b3a0e9a76180e3fc1892d3f03781";
 const SIMULTANEOUS: &str = "504c595204010000b8bc0d503f0ee29df95fc5a7af50f60ca67c72eb766c7b273d8a99f6e0879867";
 
+/// Where the user's secret must be known, too.
+const SECRET_CHALLENGE: &str = "504c595202000200030000000000000022222222222222222222222222222222c201d6bb4dbe43a2e0a30097ee87ce02e8941646e97d7adbe067b7e7ac5cee88";
+
 #[test]
 fn golden() {
     let offer = offer().to_bytes();
@@ -30,6 +33,8 @@ fn golden() {
     assert_eq!(hex(&transcript.verdict(&server(), &proof, Ok(()), &offer)), ACCEPT);
     assert_eq!(hex(&transcript.verdict(&server(), &proof, Err(Reject::Simultaneous), b"")), SIMULTANEOUS);
     assert_eq!(transcript.session(&server()), SessionId(0x9bba_70dc_a129_358d));
+    let both = server().with_secret(b"secret of this user");
+    assert_eq!(hex(&challenge().seal(&both, &transcript.hello)), SECRET_CHALLENGE);
     assert_eq!(hex(&handshake::denied()), "504c595205000000");
     assert_eq!(hex(&handshake::versions(Versions::new(2, 5).unwrap())), "504c59520600020005000000");
 }
@@ -48,6 +53,8 @@ fn the_documentation_shows_these_bytes() {
         &offer,
         &hex(&address.to_bytes()),
         &address.expose(),
+        SECRET_CHALLENGE,
+        &hex(&address.needing_secret().to_bytes()),
     ];
     for example in shown {
         assert!(page.contains(example), "docs/wire.md lacks {example}");

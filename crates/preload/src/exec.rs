@@ -198,7 +198,7 @@ fn announce(name: &CStr, becomes: bool) {
         bytes[4..].copy_from_slice(&reason.to_le_bytes());
         payload.push(&bytes).push(path.bytes());
         recorder::tell(note::UNSEEN, payload.bytes());
-        recorder::count(session::AT_UNSEEN);
+        recorder::count(session::AT_UNSEEN, 1);
         if environment().kernel() {
             await_kernel(becomes);
         }

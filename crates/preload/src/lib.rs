@@ -6,6 +6,7 @@
 //! | `start` | begins in a process, starts a collector where a host has none, ends in order |
 //! | `recorder` | records, runs of calls that found nothing, forks |
 //! | `ring` | the memory that records are written to |
+//! | `room` | waits for the collector where that memory is full |
 //! | `sockets` | which descriptor is which socket |
 //! | `open`, `io`, `wait` | the socket calls |
 //! | `mpi` | MPI's functions, by its profiling interface |
@@ -15,8 +16,8 @@
 //!
 //! Invariants:
 //! - A record takes no lock, no allocation and no system call. What happens once per thread, socket or process may make system calls.
-//! - The program's results, error numbers and descriptors are what they would be without us: no descriptor stays open, nothing
-//!   waits, a full ring loses records and counts them.
+//! - The program's results, error numbers and descriptors are what they would be without us: no descriptor stays open. A full ring
+//!   waits for the collector, for a bounded time and not again while it does not come; then it loses records and counts them.
 //! - Works in signal handlers (a record that interrupts another is counted as lost), after `fork`, in children of `vfork`, at exit.
 //! - Records of a thread stand in the order in which the calls ended.
 #![allow(
@@ -32,6 +33,7 @@ mod open;
 mod raw;
 mod recorder;
 mod ring;
+mod room;
 mod sockets;
 mod start;
 mod sys;

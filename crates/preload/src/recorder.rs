@@ -11,6 +11,7 @@ use polyrail_core::trace::ring::{self, session};
 use polyrail_core::trace::{Call, RECORD, Record, SocketFields, Span, flags, note};
 
 use crate::ring::{self as rings, Ring, word32, word64};
+use crate::room::await_collector;
 use crate::sys::{self, Address, File, quietly};
 
 /// The session page; null while nothing is recorded.
@@ -159,11 +160,11 @@ pub fn follow_fork() {
 }
 
 /// Adds to a counter of the session page.
-pub fn count(at: usize) {
+pub fn count(at: usize, more: u64) {
     let page = SESSION.load(Ordering::Relaxed);
     if !page.is_null() {
         // SAFETY: the page stays mapped for good
-        unsafe { word64(page, at) }.fetch_add(1, Ordering::Relaxed);
+        unsafe { word64(page, at) }.fetch_add(more, Ordering::Relaxed);
     }
 }
 
@@ -198,6 +199,8 @@ pub struct Thread {
     head: Cell<u64>,
     /// Up to where there was room when that was last looked at.
     room: Cell<u64>,
+    /// The collector's `tail` when this thread has waited for it in vain.
+    vain: Cell<Option<u64>>,
     /// A record is being written: a signal handler that interrupts it must not write another.
     busy: Cell<bool>,
     /// MPI functions that are running, one inside the other.
@@ -219,6 +222,7 @@ thread_local! {
             pause: Cell::new((0, 0)),
             head: Cell::new(0),
             room: Cell::new(0),
+            vain: Cell::new(None),
             busy: Cell::new(false),
             in_mpi: Cell::new(0),
             open_runs: Cell::new(0),
@@ -261,7 +265,7 @@ pub fn call(call: Call, start: u64, nothing: bool, fields: SocketFields) {
         thread.put(Record::socket(start, Span::from_ticks(took), call, bits, fields));
     });
     if let Err(at) = outcome {
-        count(at);
+        count(at, 1);
     }
 }
 
@@ -281,7 +285,7 @@ pub fn mpi(record: Record, nothing: bool) {
         thread.put(record);
     });
     if let Err(at) = outcome {
-        count(at);
+        count(at, 1);
     }
 }
 
@@ -384,7 +388,7 @@ impl Thread {
         });
         let Some(ring) = ring else {
             if next == 0 {
-                count(session::AT_FAILED);
+                count(session::AT_FAILED, 1);
             }
             self.pause.set((next, (next * 2).clamp(16, 1 << 16)));
             return false;
@@ -394,6 +398,7 @@ impl Thread {
         self.ring.set(ring);
         self.head.set(0);
         self.room.set(ring.slots as u64);
+        self.vain.set(None);
         let key = KEY.load(Ordering::Relaxed);
         if key != u32::MAX {
             // SAFETY: a key of this process, and any value but null
@@ -418,16 +423,22 @@ impl Thread {
         let mut ring = self.ring.get();
         // SAFETY: the ring is mapped while it is one, which `with` has made sure of
         let (tail, lost) = unsafe { (word64(ring.at, ring::AT_TAIL), word64(ring.at, ring::AT_LOST)) };
-        let (tail, head) = (tail.load(Ordering::Acquire), self.head.get());
+        let (before, head) = (tail.load(Ordering::Acquire), self.head.get());
         // a tail that cannot be right gives no room
-        let sane = head.wrapping_sub(tail) <= ring.slots as u64;
-        while sane && head + records > tail + ring.slots as u64 && !sandboxed() && ring.grow() {}
+        let used = |tail: u64| head.wrapping_sub(tail);
+        let fits = |tail: u64, slots: usize| used(tail).saturating_add(records) <= slots as u64;
+        let sane = used(before) <= ring.slots as u64;
+        while sane && !fits(before, ring.slots) && !sandboxed() && ring.grow() {}
         self.ring.set(ring);
-        if sane {
-            self.room.set(tail + ring.slots as u64);
-        }
-        let room = head + records <= self.room.get();
-        if !room {
+        let has_room = || fits(tail.load(Ordering::Acquire), ring.slots);
+        let room = has_room()
+            || sane
+                && self.vain.get() != Some(before)
+                && await_collector(SESSION.load(Ordering::Relaxed), has_room);
+        if room {
+            self.room.set(tail.load(Ordering::Acquire).wrapping_add(ring.slots as u64));
+        } else {
+            self.vain.set(Some(before));
             lost.store(lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         room

@@ -19,11 +19,14 @@ pub const PROGRAM: &CStr = c"POLYRAIL_TRACE_BY";
 /// Set where the kernel can record programs that preloading cannot see.
 pub const KERNEL: &CStr = c"POLYRAIL_TRACE_KERNEL";
 
+/// What is left out, and whether records may be lost, as a number: `polyrail_core::trace::ring::session`'s options.
+pub const OPTIONS: &CStr = c"POLYRAIL_TRACE_OPTIONS";
+
 /// What of the environment the recorder hands on to programs that are started with another one.
 pub struct Environment {
     directory: Text<300>,
     /// `NAME=value` each, ended by a zero: `LD_PRELOAD` first.
-    pub variables: [Text<1100>; 5],
+    pub variables: [Text<1100>; 6],
     kernel: bool,
 }
 
@@ -33,7 +36,7 @@ static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
 pub fn environment() -> &'static Environment {
     ENVIRONMENT.get_or_init(|| Environment {
         directory: Text::new(),
-        variables: [const { Text::new() }; 5],
+        variables: [const { Text::new() }; 6],
         kernel: false,
     })
 }
@@ -88,11 +91,11 @@ extern "C" fn begin() {
 fn begin_in(directory: &[u8]) {
     let _ = ENVIRONMENT.set({
         let mut all =
-            Environment { directory: Text::new(), variables: [const { Text::new() }; 5], kernel: false };
+            Environment { directory: Text::new(), variables: [const { Text::new() }; 6], kernel: false };
         all.directory.push(directory);
         all.kernel = !variable(KERNEL).is_empty();
         all.variables[0].push(b"LD_PRELOAD=").push(library());
-        for (text, name) in all.variables[1..].iter_mut().zip([DIRECTORY, RUN, PROGRAM, KERNEL]) {
+        for (text, name) in all.variables[1..].iter_mut().zip([DIRECTORY, RUN, PROGRAM, KERNEL, OPTIONS]) {
             text.push(name.to_bytes()).push(b"=").push(variable(name));
         }
         all
@@ -172,8 +175,13 @@ fn start_collector() -> bool {
         run.c().as_ptr(),
         std::ptr::null(),
     ];
-    let variables =
-        [c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".as_ptr(), std::ptr::null()];
+    let mut options = Text::<100>::new();
+    options.push(OPTIONS.to_bytes()).push(b"=").push(variable(OPTIONS));
+    let variables = [
+        c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".as_ptr(),
+        options.c().as_ptr(),
+        std::ptr::null(),
+    ];
     // SAFETY: the process is still in the loader and has one thread; the children only make system calls, the arrays live until
     // after them and are ended by null
     unsafe {

@@ -66,6 +66,13 @@ pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// Sleeps, by the kernel's own call: the C library's is one at which threads are cancelled.
+pub fn nap(nanoseconds: u64) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds as i64 };
+    // SAFETY: a time, and nowhere to tell what remained of it
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, std::ptr::null_mut::<libc::timespec>()) };
+}
+
 /// A descriptor that is closed again, by the kernel's own calls.
 pub struct File(c_int);
 
@@ -103,6 +110,13 @@ impl File {
             libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, self.0, 0)
         };
         if at == libc::MAP_FAILED { std::ptr::null_mut() } else { at.cast() }
+    }
+
+    /// Whether nobody else holds a lock on it. Others may ask the same meanwhile.
+    pub fn can_be_locked(&self) -> bool {
+        let how = libc::LOCK_SH | libc::LOCK_NB;
+        // SAFETY: numbers only
+        unsafe { libc::syscall(libc::SYS_flock, self.0 as c_long, how as c_long) == 0 }
     }
 
     /// Reads from `offset`; how much there was.

@@ -11,6 +11,7 @@ use crate::events::LogTo;
 use crate::rail::fault::Faults;
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How large messages travel between processes that can reach each other's memory.
@@ -22,6 +23,18 @@ pub enum Rendezvous {
     Put,
     /// Through the rail, in fragments.
     Fragments,
+}
+
+/// Where the user's secret is: a file that no other user can read. Where there is one, connections have to prove that they know
+/// it, besides the endpoint's key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SecretFile {
+    /// Where `POLYRAIL_SECRET_FILE` says, else in its usual place.
+    Usual,
+    /// There, if it is there.
+    At(PathBuf),
+    /// None is used.
+    None,
 }
 
 /// Settings of a worker.
@@ -47,6 +60,8 @@ pub struct Config {
     pub named: Option<SocketAddr>,
     /// The endpoint's key; none: a random one.
     pub key: Option<Key>,
+    /// The user's secret.
+    pub secret: SecretFile,
     /// Large messages within a host.
     pub rendezvous: Rendezvous,
     /// Longest eager message by TCP, in bytes.
@@ -91,6 +106,7 @@ impl Default for Config {
             port: 0,
             named: None,
             key: None,
+            secret: SecretFile::Usual,
             rendezvous: Rendezvous::Auto,
             tcp_eager: 64 << 10,
             shm_eager: 16 << 10,
@@ -114,7 +130,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("RAILS", "transports to use: a comma list of shm, tcp (default: all)"),
     (
         "INTERFACES",
-        "network interfaces to use: a comma list of names, which may end in *; with ^ before each: all but these (default: all that are up)",
+        "network interfaces to use and to listen on: a comma list of names, which may end in *; with ^ before each: all but these (default: all that are up)",
     ),
     (
         "SHORT_OVER",

@@ -1,8 +1,10 @@
-//! Endpoints reached by IP and port in place of an address from a launcher.
+//! The user's secret, and the endpoints reached by IP and port in place of an address from a launcher.
 //!
-//! Their key is derived from a secret of the user's, a file that only the user can read: who has it (the same user, here or
-//! on another host with the same file) can connect, nobody else.
+//! The key of those is derived from the secret, a file that only the user can read: who has it (the same user, here or
+//! on another host with the same file) can connect, nobody else. All other endpoints ask for it besides their key where there is
+//! one, as what launchers tell may be read by others.
 
+use crate::config::SecretFile;
 use crate::error::Error;
 use polyrail_core::wire::{Address, HostId, Ip, Key};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -30,6 +32,7 @@ pub fn named_address(at: SocketAddr) -> Result<Address, Error> {
         .ok_or_else(|| Error::Address(format!("nobody can connect to {}", at.ip())))?;
     let host = if is_ours(at) { crate::worker::host_id()? } else { HostId(0) };
     Address::new(&named_key(at.port())?, host, host.0 != 0, at.port(), [ip])
+        .map(Address::needing_secret)
         .map_err(|why| Error::Address(why.to_string()))
 }
 
@@ -38,21 +41,61 @@ fn is_ours(at: SocketAddr) -> bool {
         || if_addrs::get_if_addrs().is_ok_and(|all| all.iter().any(|interface| interface.ip() == at.ip()))
 }
 
-fn secret_path() -> Result<PathBuf, Error> {
-    if let Some(path) = std::env::var_os("POLYRAIL_SECRET_FILE") {
-        return Ok(path.into());
+/// The user's secret, or why there is none: a sentence.
+pub(crate) type Secret = Result<Vec<u8>, String>;
+
+/// The secret of the user's endpoints, if there is one; it is not made.
+///
+/// # Errors
+/// A file that was named is there and cannot be used. (One in the usual place is then not used.)
+pub(crate) fn users_secret(file: &SecretFile) -> Result<Secret, Error> {
+    let (path, named) = match file {
+        SecretFile::None => return Ok(Err("it is told to use none".into())),
+        SecretFile::At(path) => (path.clone(), true),
+        SecretFile::Usual => match secret_path() {
+            Ok(found) => found,
+            Err(why) => return Ok(Err(why.into())),
+        },
+    };
+    let shown = path.display();
+    match read_secret(&path) {
+        Ok(secret) => Ok(Ok(secret)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Err(format!("there is no {shown}"))),
+        Err(error) if named => Err(Error::system(format!("reading the user's secret {shown}"), error)),
+        Err(error) => Ok(Err(format!("{shown} is not used: {error}"))),
+    }
+}
+
+/// Where users look for their secret, for what is said to them.
+pub(crate) fn shown_path(file: &SecretFile) -> String {
+    match file {
+        SecretFile::At(path) => path.display().to_string(),
+        _ => secret_path()
+            .map_or_else(|_| "~/.config/polyrail/secret".into(), |(path, _)| path.display().to_string()),
+    }
+}
+
+/// Where the secret is, and whether that was said; or why it is nowhere.
+fn secret_path() -> Result<(PathBuf, bool), &'static str> {
+    match std::env::var_os("POLYRAIL_SECRET_FILE") {
+        Some(path) if path.is_empty() => return Err("POLYRAIL_SECRET_FILE is empty"),
+        Some(path) => return Ok((path.into(), true)),
+        None => {}
     }
     let base = std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
-    base.map(|base| base.join("polyrail/secret")).ok_or_else(|| Error::Setting {
-        name: "POLYRAIL_SECRET_FILE",
-        why: "neither it nor HOME is set, so there is no place for the user's secret".into(),
-    })
+    base.map(|base| (base.join("polyrail/secret"), false))
+        .ok_or("neither POLYRAIL_SECRET_FILE nor HOME is set, so there is no place for it")
 }
 
-fn secret() -> Result<Vec<u8>, Error> {
-    let path = secret_path()?;
+/// The secret, made if there is none.
+pub(crate) fn secret() -> Result<Vec<u8>, Error> {
+    let no_place = |why: &str| Error::Setting {
+        name: "POLYRAIL_SECRET_FILE",
+        why: format!("the user's secret is needed: {why}"),
+    };
+    let (path, _) = secret_path().map_err(no_place)?;
     let failed =
         |what: &str, error| Error::system(format!("{what} the user's secret {}", path.display()), error);
     match read_secret(&path) {
@@ -67,11 +110,19 @@ fn secret() -> Result<Vec<u8>, Error> {
     read_secret(&path).map_err(|error| failed("reading", error))
 }
 
+/// The bytes of a file that nobody but this process's user can read or has made.
 fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = fs::File::open(path)?;
+    // what is no file is not waited for
+    let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let meta = file.metadata()?;
+    let denied = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    // SAFETY: a plain call without arguments.
+    let me = unsafe { libc::geteuid() };
+    if meta.uid() != me {
+        return denied(format!("it belongs to user {}, not to user {me} who wants to use it", meta.uid()));
+    }
     if meta.mode() & 0o077 != 0 {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can read it; chmod 600 it"));
+        return denied("others can read it; chmod 600 it".into());
     }
     let mut bytes = Vec::new();
     Read::by_ref(&mut file).take(4096).read_to_end(&mut bytes)?;
@@ -113,6 +164,15 @@ mod tests {
         assert_eq!(first, read_secret(&path).unwrap());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert_eq!(read_secret(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        match std::os::unix::fs::chown(&path, Some(4321), None) {
+            Ok(()) => {
+                let why = read_secret(&path).unwrap_err();
+                assert_eq!(why.kind(), io::ErrorKind::PermissionDenied, "{why}");
+                assert!(why.to_string().contains("4321"), "{why}");
+            }
+            Err(_) => println!("skipped: a secret of another user needs root"),
+        }
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing is left aside");
         fs::remove_dir_all(&dir).unwrap();
     }

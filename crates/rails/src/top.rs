@@ -244,14 +244,29 @@ pub struct Answer {
     pub said: Said,
 }
 
-/// The endpoints on this host and in this network namespace, of whichever user: the names of their sockets.
+/// The endpoints on this host and in this network namespace, of whichever user: the names of their sockets. Where there are more
+/// than are told, this user's come first, unless `everybody` is asked for.
 ///
 /// # Errors
 /// The kernel's list of Unix sockets cannot be read.
-pub fn endpoints() -> io::Result<Vec<String>> {
+pub fn endpoints(everybody: bool) -> io::Result<Vec<String>> {
+    // SAFETY: a plain call.
+    let me = unsafe { libc::geteuid() };
     let mut names = listed(BufReader::new(std::fs::File::open("/proc/self/net/unix")?))?;
+    // whose they are is looked at first: what others list must not leave out one's own
+    if !everybody && names.len() > ENDPOINTS_MAX {
+        let mut owned: Vec<(bool, String)> =
+            names.into_iter().map(|name| (owner(&name) != Some(me), name)).collect();
+        owned.sort();
+        names = owned.into_iter().map(|(_, name)| name).collect();
+    }
     names.truncate(ENDPOINTS_MAX);
     Ok(names)
+}
+
+/// Whose socket this is; none when that cannot be told, as when its queue is full.
+fn owner(name: &str) -> Option<u32> {
+    fdpass::peer_uid(fdpass::connect(name.as_bytes()).ok()?.as_fd()).ok()
 }
 
 /// The listeners among the sockets in such a list: `address: count protocol flags type state inode path`.

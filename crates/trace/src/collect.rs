@@ -1,6 +1,6 @@
 //! Empties the rings of a host's recorders into a file, some hundred times a second.
 //!
-//! Recorders make a ring per thread in the session's directory and never wait for anyone; who collects finds the rings there, reads
+//! Recorders make a ring per thread in the session's directory; who collects finds the rings there, reads
 //! them as files, and removes them when their thread or process has ended.
 
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::file::{Writer, kind};
 use crate::host::{self, HostBlock};
 use crate::records;
+use crate::session::Session;
 use crate::tcp::Tcp;
 use crate::unseen::Unseen;
 
@@ -158,7 +159,7 @@ pub struct Collector {
     directory: PathBuf,
     /// Where it is written.
     pub path: PathBuf,
-    session: File,
+    session: Session,
     writer: Writer,
     clocks: Clocks,
     rings: BTreeMap<OsString, Ring>,
@@ -168,6 +169,8 @@ pub struct Collector {
     clocked: Instant,
     begun: Instant,
     idle: bool,
+    /// Whether the last round found a ring that was half full.
+    pressed: bool,
     records: u64,
     buffer: Vec<u8>,
     pids: u64,
@@ -211,11 +214,8 @@ impl Collector {
         writer.json(kind::HOST, 0, at, &host);
         tcp.warnings().iter().for_each(|text| writer.block(kind::WARNING, 0, at, text.as_bytes()));
 
-        let mut page = vec![0; session::SIZE];
-        page[session::AT_MAGIC..][..8].copy_from_slice(&session::MAGIC.to_le_bytes());
-        page[session::AT_CLOCK..][..4].copy_from_slice(&if host.counter { 1u32 } else { 2 }.to_le_bytes());
-        page[session::AT_OPTIONS..][..4].copy_from_slice(&options.to_le_bytes());
-        let session = make_session(directory, &page).map_err(|why| named(&directory.join("session"), why))?;
+        let session = Session::make(directory, host.counter, options)
+            .map_err(|why| named(&directory.join("session"), why))?;
         let now = Instant::now();
         let mut collector = Collector {
             directory: directory.into(),
@@ -230,6 +230,7 @@ impl Collector {
             clocked: now,
             begun: now,
             idle: false,
+            pressed: false,
             records: 0,
             buffer: Vec::new(),
             pids: host::namespace("pid"),
@@ -264,6 +265,8 @@ impl Collector {
 
     /// Looks at all rings once; how many records there were.
     pub fn round(&mut self) -> u64 {
+        self.session.beat();
+        self.pressed = false;
         self.find_rings();
         let look_for_dead = self.looked_for_dead.elapsed() > Duration::from_millis(100);
         if look_for_dead {
@@ -297,6 +300,13 @@ impl Collector {
             self.writer.flush();
         }
         self.records - before
+    }
+
+    /// Waits until it is time for another round: not at all where a thread may soon wait for room in its ring.
+    pub fn rest(&self) {
+        if !self.pressed {
+            std::thread::sleep(PERIOD);
+        }
     }
 
     /// What the kernel recorded of programs that preloading does not see.
@@ -402,6 +412,7 @@ impl Collector {
         let at = Clocks::monotonic();
         let RingHeader { slots, head, mut lost, closed } = header;
         let new = head.wrapping_sub(ring.tail);
+        self.pressed |= new >= slots / 2;
         if self.buffer.len() as u64 != new * RECORD as u64 {
             // nothing that a recorder does, or it cannot be read: what it held is lost
             lost = lost.max(ring.lost).saturating_add(new.min(slots));
@@ -451,7 +462,7 @@ impl Collector {
                 if running.len() > 8 { ", ..." } else { "" }
             ));
         }
-        let _ = self.session.write_all_at(&1u32.to_le_bytes(), session::AT_STOP as u64);
+        self.session.stop();
         // more than once: where descriptors are short, some rings can be opened only when others are done; not without end, since one that
         // cannot be removed would be found again each time
         for _ in 0..END_ROUNDS {
@@ -469,11 +480,9 @@ impl Collector {
         self.tcp.finish(&mut self.writer);
         warnings.extend(self.tcp.warnings()[known..].iter().cloned());
 
-        let mut page = [0; session::SIZE];
-        let _ = self.session.read_exact_at(&mut page, 0);
-        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| page[at + i]));
+        let number = self.session.numbers();
         let [processes, failed, nested, missed] =
-            [session::AT_PROCESSES, session::AT_FAILED, session::AT_NESTED, session::AT_MISSED].map(number);
+            [session::AT_PROCESSES, session::AT_FAILED, session::AT_NESTED, session::AT_MISSED].map(&number);
         let processes = processes + self.unseen.processes();
         if missed > 0 {
             warnings.push(format!(
@@ -489,6 +498,7 @@ impl Collector {
                 "{nested} calls in signal handlers were not recorded, because they interrupted the recorder"
             ));
         }
+        warnings.extend(waited(number(session::AT_WAITS), number(session::AT_WAITED)));
         self.write_clock();
         let at = Clocks::monotonic();
         warnings.iter().for_each(|text| self.writer.block(kind::WARNING, 0, at, text.as_bytes()));
@@ -513,6 +523,17 @@ impl Collector {
     }
 }
 
+/// What the user must know of waits for room: how many, and how many nanoseconds they took together.
+fn waited(times: u64, took: u64) -> Option<String> {
+    (times > 0).then(|| {
+        format!(
+            "threads waited {times} times, {:.3} s in all, for their records to be collected: the program made calls faster than they could \
+             be written, and was slower by that (polyrail trace --drop loses records instead)",
+            took as f64 / 1e9
+        )
+    })
+}
+
 /// What the name of a file asks for: that the kernel records this thread, which becomes a program that preloading does not see, or
 /// starts one.
 fn asks(name: &str) -> Option<(u32, bool)> {
@@ -523,59 +544,6 @@ fn asks(name: &str) -> Option<(u32, bool)> {
         _ => return None,
     };
     Some((tid.parse().ok()?, becomes))
-}
-
-/// Recorders see the whole page or none; it is locked as long as this process lives, for [`remove_leftovers`].
-fn make_session(directory: &Path, page: &[u8]) -> io::Result<File> {
-    let new = directory.join("session.new");
-    let session = File::options().read(true).write(true).create_new(true).open(&new)?;
-    session.write_all_at(page, 0)?;
-    session.try_lock()?;
-    fs::rename(&new, directory.join("session"))?;
-    Ok(session)
-}
-
-/// Removes what sessions have left behind whose collector was killed: directories in shared memory that begin like `directory`, up to
-/// its last two numbers. Recorders that still run there stop.
-pub fn remove_leftovers(directory: &Path) {
-    let (Some(place), Some(name)) =
-        (directory.parent(), directory.file_name().and_then(|name| name.to_str()))
-    else {
-        return;
-    };
-    let prefix = name.rsplitn(3, '-').last().unwrap_or(name);
-    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-        if entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.strip_prefix(prefix))
-            .is_some_and(|rest| rest.starts_with('-'))
-        {
-            let _ = remove_leftover(&entry.path());
-        }
-    }
-}
-
-fn remove_leftover(directory: &Path) -> io::Result<()> {
-    let about = fs::symlink_metadata(directory)?;
-    if !about.is_dir() || about.uid() != nix::unistd::geteuid().as_raw() {
-        return Ok(());
-    }
-    match File::options()
-        .read(true)
-        .write(true)
-        .custom_flags(nix::libc::O_NOFOLLOW)
-        .open(directory.join("session"))
-    {
-        Ok(session) => {
-            session.try_lock()?;
-            session.write_all_at(&1u32.to_le_bytes(), session::AT_STOP as u64)?;
-        }
-        // one that is just being made has no page yet
-        Err(_) if about.modified()?.elapsed().is_ok_and(|age| age > Duration::from_secs(60)) => {}
-        Err(why) => return Err(why),
-    }
-    fs::remove_dir_all(directory)
 }
 
 fn alive(pid: u32) -> bool {

@@ -4,6 +4,7 @@
 //! | module | does |
 //! |---|---|
 //! | [`collect`], [`tcp`] | empties recorders' rings into a file, and looks at their TCP connections meanwhile |
+//! | [`session`] | the page that collector and recorders share |
 //! | [`diag`] | the state of TCP connections, by inet_diag |
 //! | [`unseen`] | programs that preloading does not see, recorded by the kernel |
 //! | [`kernel`] | what the kernel does to them, by its tracepoints, as root |
@@ -37,6 +38,7 @@ pub mod perfetto;
 mod read;
 mod records;
 pub mod report;
+pub mod session;
 pub mod tcp;
 mod units;
 pub mod unseen;

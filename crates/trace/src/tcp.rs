@@ -39,6 +39,8 @@ pub struct Tcp {
 struct Network {
     diag: Diag,
     wanted: Vec<Wanted>,
+    /// Where each stands in `wanted`, by cookie: thousands of connections a second come and go.
+    places: HashMap<u64, usize>,
     /// Where the next look begins: there may be more connections than can be looked at at once.
     at: usize,
 }
@@ -85,7 +87,7 @@ impl Tcp {
                 "TCP connections in the network namespace of process {pid} are not looked at while they are open: {why}"
             ));
         }
-        self.networks.insert(network, opened.ok().map(|diag| Network { diag, wanted: Vec::new(), at: 0 }));
+        self.networks.insert(network, opened.ok().map(Network::new));
     }
 
     /// Takes note of sockets in what a thread recorded.
@@ -113,8 +115,7 @@ impl Tcp {
         }
         self.connections.insert(socket.cookie, Connection { wanted, latest: None, gone: None });
         if let Some(Some(network)) = self.networks.get_mut(&network) {
-            network.wanted.retain(|other| other.cookie != wanted.cookie);
-            network.wanted.push(wanted);
+            network.want(wanted);
         }
         if let Some(kernel) = &mut self.kernel {
             kernel.want(&wanted);
@@ -128,7 +129,7 @@ impl Tcp {
         if self.next.is_some_and(|next| now < next) {
             return;
         }
-        let begun = Instant::now();
+        let begun = processor_time();
         self.samples.clear();
         for network in self.networks.values_mut().flatten() {
             network.look(&mut self.samples, |cookie| {
@@ -139,7 +140,7 @@ impl Tcp {
         }
         self.write_samples(writer);
         self.forget(now);
-        self.next = Some(now + (begun.elapsed() * SHARE).max(PERIOD));
+        self.next = Some(now + (processor_time().saturating_sub(begun) * SHARE).max(PERIOD));
     }
 
     fn write_samples(&mut self, writer: &mut Writer) {
@@ -200,17 +201,45 @@ impl Tcp {
 }
 
 impl Network {
+    fn new(diag: Diag) -> Network {
+        Network { diag, wanted: Vec::new(), places: HashMap::new(), at: 0 }
+    }
+
+    fn want(&mut self, wanted: Wanted) {
+        let next = self.wanted.len();
+        match *self.places.entry(wanted.cookie).or_insert(next) {
+            place if place == next => self.wanted.push(wanted),
+            place => self.wanted[place] = wanted,
+        }
+    }
+
+    fn forget(&mut self, cookie: u64) {
+        let Some(place) = self.places.remove(&cookie) else { return };
+        self.wanted.swap_remove(place);
+        if let Some(moved) = self.wanted.get(place) {
+            self.places.insert(moved.cookie, place);
+        }
+    }
+
     /// Looks at as many connections as there is time for, and says which are no more.
     fn look(&mut self, samples: &mut Vec<Sample>, mut gone: impl FnMut(u64)) {
         if self.at >= self.wanted.len() {
             self.at = 0;
         }
         let done = self.diag.sample(&self.wanted[self.at..], LONGEST, samples).unwrap_or(0);
-        let (before, ended) = (self.wanted.len(), self.diag.gone());
-        ended.iter().for_each(|cookie| gone(*cookie));
-        self.wanted.retain(|wanted| !ended.contains(&wanted.cookie));
-        self.at += done - (before - self.wanted.len()).min(done);
+        self.at += done;
+        // what takes the place of one that is gone is looked at in the next turn
+        for cookie in self.diag.gone().to_vec() {
+            gone(cookie);
+            self.forget(cookie);
+        }
     }
+}
+
+/// What this thread has had of a processor: other programs that run meanwhile do not make looks rarer.
+fn processor_time() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(Duration::ZERO, Duration::from)
 }
 
 /// Whether nothing moved between two looks.
@@ -233,4 +262,38 @@ fn open_in(pid: u32) -> io::Result<Diag> {
         .spawn(enter)?
         .join()
         .unwrap_or_else(|_| Err(io::Error::other("its thread ended early")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_connection_is_wanted_once_until_it_is_forgotten() {
+        let mut network = Network::new(Diag::open().expect("inet_diag"));
+        let wanted = |cookie: u64, port: u16| Wanted {
+            cookie,
+            local: ([127, 0, 0, 1], port).into(),
+            remote: ([127, 0, 0, 1], 80).into(),
+        };
+        // what is wanted, beside a plain list of it
+        let mut plain: BTreeMap<u64, Wanted> = BTreeMap::new();
+        let mut random = 1u64;
+        for step in 0..10_000u32 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let cookie = random >> 33 & 63;
+            if step % 3 == 0 {
+                network.forget(cookie);
+                plain.remove(&cookie);
+            } else {
+                network.want(wanted(cookie, step as u16));
+                plain.insert(cookie, wanted(cookie, step as u16));
+            }
+            assert_eq!(network.wanted.len(), plain.len());
+        }
+        let all: BTreeMap<u64, Wanted> =
+            network.wanted.iter().map(|wanted| (wanted.cookie, *wanted)).collect();
+        assert_eq!(all, plain);
+        assert!(network.places.iter().all(|(cookie, place)| network.wanted[*place].cookie == *cookie));
+    }
 }

@@ -20,7 +20,7 @@ const PROGRAM: &str = r#"
 #include <sys/wait.h>
 #include <unistd.h>
 static void all(int fd, int n) { char b[1000]; while (n > 0) { int r = read(fd, b, n); if (r <= 0) _exit(9); n -= r; } }
-int main(void) {
+int main(int count, char **words) {
     char bytes[1000] = {0};
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof a;
@@ -31,7 +31,7 @@ int main(void) {
         int s = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(s, (void *)&a, sizeof a)) _exit(7);
         for (int i = 0; i < 5; i++) { if (send(s, bytes, 1000, 0) != 1000) _exit(6); all(s, 10); write(file, bytes, 5); }
-        usleep(300000);
+        while (access(words[1], F_OK)) usleep(1000);
         close(s);
         _exit(3);
     }
@@ -65,7 +65,9 @@ fn a_static_program_and_its_child_are_recorded() {
         return;
     };
     // As a recorder does it: a process that writes its own id, and becomes the program.
-    let script = format!("echo $$ >>{} && exec {}", syscalls.pids().display(), program.display());
+    let seen = directory.path().join("seen");
+    let script =
+        format!("echo $$ >>{} && exec {} {}", syscalls.pids().display(), program.display(), seen.display());
     let mut child = Command::new("sh").args(["-c", &script]).process_group(0).spawn().unwrap();
     let (mut events, mut names) = (Vec::<SyscallEvent>::new(), Vec::<Named>::new());
     let begin = Instant::now();
@@ -75,6 +77,10 @@ fn a_static_program_and_its_child_are_recorded() {
     while turns < 30 {
         syscalls.drain(&mut |event| events.push(event)).unwrap();
         syscalls.names(&mut |named| names.push(named));
+        // the child keeps its end of the connection until both have names
+        if names.iter().filter(|named| named.addresses.is_some()).count() >= 2 {
+            std::fs::write(&seen, "").unwrap();
+        }
         status = status.or(child.try_wait().unwrap());
         turns += u32::from(status.is_some());
         if begin.elapsed() > Duration::from_secs(20) {

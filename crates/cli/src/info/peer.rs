@@ -68,7 +68,7 @@ fn measured(pairs: &[WayReport]) -> Vec<Option<u64>> {
     if pairs.is_empty() {
         return Vec::new();
     }
-    let answers = top::ask(&top::endpoints().unwrap_or_default(), Duration::from_millis(300), false);
+    let answers = top::ask(&top::endpoints(false).unwrap_or_default(), Duration::from_millis(300), false);
     let lanes: Vec<&top::Lane> = answers
         .iter()
         .filter_map(|answer| match &answer.said {

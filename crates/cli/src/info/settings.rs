@@ -9,7 +9,7 @@ use crate::table::aligned;
 const OTHERS: [(&str, &str); 6] = [
     (
         "POLYRAIL_SECRET_FILE",
-        "the user's secret, from which the keys of named endpoints come (default: ~/.config/polyrail/secret)",
+        "the user's secret, from which the keys of named endpoints come and which connections prove where there is one; empty: none (default: ~/.config/polyrail/secret)",
     ),
     (
         "POLYRAIL_OMP_WATCHDOG",

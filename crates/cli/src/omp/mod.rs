@@ -135,11 +135,11 @@ fn run(args: &Args) -> Result<ExitCode, Error> {
     let held = signals::hold().map_err(|source| error::Error::Signals { source })?;
     let start = |source| error::Error::Start { mpiexec: mpiexec.path.clone(), source };
     if provider.is_none() {
-        return Ok(exit_code(run_and_forward(command, held).map_err(start)?).into());
+        return Ok(exit_code(run_and_forward(&command, held).map_err(start)?).into());
     }
     let listener = Listener::open().map_err(|source| error::Error::Listen { source })?;
     command.env(polyrail_rails::report::VARIABLE, listener.target().to_string());
-    let status = run_and_forward(command, held).map_err(start)?;
+    let status = run_and_forward(&command, held).map_err(start)?;
     let verdict = Verdict::of(&listener.finish(), job.ranks());
     if exit_code(status) == 0 && verdict != Verdict::All {
         eprintln!(

@@ -21,6 +21,7 @@ use error::Error;
 use mpiexec::{Family, Mpiexec};
 use watch::Verdict;
 
+use crate::launch::spawn_bound;
 use crate::signals::{self, exit_code};
 
 /// The program succeeded, but not every rank used Polyrail.
@@ -197,7 +198,7 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     let listener = watch::Listener::open().map_err(|source| Error::Listen { source })?;
     let mut command = plan.command();
     command.env(polyrail_rails::report::VARIABLE, listener.target().to_string());
-    let status = run_and_forward(command, held)
+    let status = run_and_forward(&command, held)
         .map_err(|source| Error::Start { mpiexec: plan.mpiexec.path.clone(), source })?;
 
     let port = listener.target().addresses[0].port();
@@ -219,9 +220,9 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     .into())
 }
 
-/// Starts a command and hands signals on to it until it ends.
-pub fn run_and_forward(mut command: Command, held: signals::Held) -> io::Result<ExitStatus> {
-    let mut child = command.spawn()?;
+/// Starts a command and hands signals on to it until it ends; if this command is killed, it is told to end, too.
+pub fn run_and_forward(command: &Command, held: signals::Held) -> io::Result<ExitStatus> {
+    let mut child = spawn_bound(command)?;
     held.forward_to(child.id());
     child.wait()
 }

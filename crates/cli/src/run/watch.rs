@@ -3,13 +3,15 @@
 //! The provider in each rank sends one line here when it opens its first endpoint (`polyrail_rails::report`). A rank
 //! that did not is one whose messages went some other way, which the user must learn.
 
-use std::collections::HashSet;
-use std::io::{self, Read};
+use std::collections::{HashSet, VecDeque};
+use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use polyrail_rails::report::{LINE_MAX, Report, Target};
 
 use super::environment::Provider;
@@ -24,11 +26,17 @@ const ADDRESSES_MAX: usize = 8;
 /// How many ranks that used something else are named.
 const NAMED: usize = 16;
 
+/// Most connections whose line is awaited; beyond that the oldest is dropped, since ranks say theirs at once.
+const CALLERS_MAX: usize = 256;
+
+/// How long the end may take, whoever is still connected.
+const END_TIME: Duration = Duration::from_secs(2);
+
 /// Receives reports while a job runs.
 pub struct Listener {
     target: Target,
-    /// Closed to say that the next connection is the last.
-    stop: Sender<SocketAddr>,
+    /// Closed to wake who listens: the job is over.
+    over: UnixStream,
     thread: JoinHandle<Vec<Report>>,
 }
 
@@ -39,24 +47,24 @@ impl Listener {
     /// No port is free, or the kernel gives no random token.
     pub fn open() -> io::Result<Self> {
         let reachable = reachable_addresses();
-        let listener = match reachable.iter().any(IpAddr::is_ipv6) {
+        let socket = match reachable.iter().any(IpAddr::is_ipv6) {
             // takes IPv4 as well
             true => TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0))?,
             false if reachable.is_empty() => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?,
             false => TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?,
         };
-        let port = listener.local_addr()?.port();
+        socket.set_nonblocking(true)?;
+        let port = socket.local_addr()?.port();
         let hosts = if reachable.is_empty() { vec![Ipv4Addr::LOCALHOST.into()] } else { reachable };
         let target = Target {
             token: random_token()?,
             addresses: hosts.into_iter().map(|host| SocketAddr::new(host, port)).collect(),
         };
         let token = target.token.clone();
-        let (stop, stopped) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name("reports".into())
-            .spawn(move || collect(&listener, &token, &stopped))?;
-        Ok(Self { target, stop, thread })
+        let (over, wakes) = UnixStream::pair()?;
+        let collector = Collector { socket, wakes, token, callers: VecDeque::new(), reports: Vec::new() };
+        let thread = thread::Builder::new().name("reports".into()).spawn(move || collector.collect())?;
+        Ok(Self { target, over, thread })
     }
 
     /// What ranks must know.
@@ -64,66 +72,128 @@ impl Listener {
         &self.target
     }
 
-    /// Ends listening; every report that was sent before is among them.
+    /// Ends listening; every report that was sent before is among them, unless strangers were too many for it.
     pub fn finish(self) -> Vec<Report> {
-        // Connections are accepted in order: when our own is, all earlier ones have been.
-        let last = self
-            .target
-            .addresses
-            .iter()
-            .find_map(|address| TcpStream::connect_timeout(address, LINE_TIME).ok());
-        if let Some(address) = last.as_ref().and_then(|stream| stream.local_addr().ok()) {
-            let _ = self.stop.send(address);
-            drop(last);
-            return self.thread.join().unwrap_or_default();
-        }
-        // Our own port is out of reach (the network is being taken down): nothing more can come.
-        Vec::new()
+        drop(self.over);
+        self.thread.join().unwrap_or_default()
     }
 }
 
-fn collect(listener: &TcpListener, token: &str, stopped: &Receiver<SocketAddr>) -> Vec<Report> {
-    let mut reports = Vec::new();
-    let mut last = None;
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
-            // no descriptor free, or a connection gone again: neither is worth a busy loop
+/// A connection whose line is not complete.
+struct Caller {
+    stream: TcpStream,
+    line: Vec<u8>,
+    deadline: Instant,
+}
+
+impl Caller {
+    /// Reads what there is. True: nothing more is to be read.
+    fn read(&mut self) -> bool {
+        let mut buffer = [0; LINE_MAX];
+        loop {
+            let room = LINE_MAX - self.line.len();
+            match self.stream.read(&mut buffer[..room]) {
+                Ok(0) => return true,
+                Ok(count) => self.line.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() != ErrorKind::WouldBlock,
+            }
+            if self.line.last() == Some(&b'\n') || self.line.len() == LINE_MAX {
+                return true;
+            }
+        }
+    }
+}
+
+/// What listens: to all that call at the same time.
+struct Collector {
+    socket: TcpListener,
+    wakes: UnixStream,
+    token: String,
+    /// The oldest first.
+    callers: VecDeque<Caller>,
+    reports: Vec<Report>,
+}
+
+impl Collector {
+    /// Listens until the job is over, all who had called by then are heard, and at most `END_TIME` more.
+    fn collect(mut self) -> Vec<Report> {
+        let mut end = None;
+        loop {
+            if self.wait(end) && end.is_none() {
+                end = Some(Instant::now() + END_TIME);
+            }
+            let now = Instant::now();
+            let all = self.accept(now);
+            self.hear(now);
+            if end.is_some_and(|at| at <= now || all && self.callers.is_empty()) {
+                return self.reports;
+            }
+        }
+    }
+
+    /// Until something comes, a caller's time is over, or the end comes. Whether the job is over.
+    fn wait(&self, end: Option<Instant>) -> bool {
+        // the word of the end would be said again and again
+        let next = self.callers.front().map(|oldest| oldest.deadline).into_iter().chain(end).min();
+        let timeout = next.map_or(PollTimeout::NONE, |at| {
+            let left = at.saturating_duration_since(Instant::now()).as_millis() + 1;
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        });
+        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut fds = vec![readable(self.socket.as_fd())];
+        fds.extend(self.callers.iter().map(|caller| readable(caller.stream.as_fd())));
+        if end.is_none() {
+            fds.push(readable(self.wakes.as_fd()));
+        }
+        if poll(&mut fds, timeout).is_err() {
             thread::sleep(Duration::from_millis(10));
-            continue;
-        };
-        let peer = stream.peer_addr().ok();
-        if let Some(line) = read_line(stream) {
-            reports.extend(Report::parse(&line, token));
         }
-        last = last.or_else(|| stopped.try_recv().ok());
-        if last.is_some() && peer.map(canonical) == last.map(canonical) {
-            break;
+        end.is_some() || fds.last().is_some_and(|wakes| wakes.any().unwrap_or_default())
+    }
+
+    /// Takes all that wait to be heard; false if some are left.
+    fn accept(&mut self, now: Instant) -> bool {
+        loop {
+            match self.socket.accept() {
+                Ok((stream, _)) => self.greet(stream, now),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                // a connection gone again; or no descriptor free, which one caller fewer mends
+                Err(_) if self.callers.pop_front().is_some() => {}
+                Err(_) => {
+                    thread::sleep(Duration::from_millis(10));
+                    return false;
+                }
+            }
         }
     }
-    reports
-}
 
-/// IPv4 comes in as a mapped address on an IPv6 socket.
-fn canonical(address: SocketAddr) -> (IpAddr, u16) {
-    (address.ip().to_canonical(), address.port())
-}
-
-fn read_line(mut stream: TcpStream) -> Option<Vec<u8>> {
-    let end = Instant::now() + LINE_TIME;
-    let mut line = Vec::new();
-    let mut buffer = [0; LINE_MAX];
-    while line.last() != Some(&b'\n') && line.len() < LINE_MAX {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return None;
+    fn greet(&mut self, stream: TcpStream, now: Instant) {
+        if stream.set_nonblocking(true).is_err() {
+            return;
         }
-        stream.set_read_timeout(Some(left)).ok()?;
-        match stream.read(&mut buffer[line.len()..]).ok()? {
-            0 => return None,
-            count => line.extend_from_slice(&buffer[line.len()..line.len() + count]),
+        let mut caller = Caller { stream, line: Vec::new(), deadline: now + LINE_TIME };
+        if caller.read() {
+            self.reports.extend(Report::parse(&caller.line, &self.token));
+            return;
         }
+        if self.callers.len() == CALLERS_MAX {
+            self.callers.pop_front();
+        }
+        self.callers.push_back(caller);
     }
-    Some(line)
+
+    /// Reads what callers have said since, and drops those that take too long.
+    fn hear(&mut self, now: Instant) {
+        let Self { callers, reports, token, .. } = self;
+        callers.retain_mut(|caller| {
+            let over = caller.read();
+            if over {
+                reports.extend(Report::parse(&caller.line, token));
+            }
+            !over && caller.deadline > now
+        });
+    }
 }
 
 fn reachable_addresses() -> Vec<IpAddr> {
@@ -201,6 +271,7 @@ pub fn warning(verdict: &Verdict, family: Family, provider: &Provider, port: u16
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::sync::mpsc;
 
     fn report(rank: Option<(u32, u32)>) -> Report {
         Report { host: "node1".into(), pid: 1, rank, what: "shm".into() }
@@ -240,6 +311,20 @@ mod tests {
         send(addresses[0], line(&token, 3).as_bytes());
         assert_eq!(listener.finish(), [Report { pid: 3, ..report(Some((3, WORLD))) }]);
         drop(silent);
+    }
+
+    /// One by one, each would have its two seconds.
+    #[test]
+    fn a_crowd_that_says_nothing_keeps_nobody_waiting() {
+        let listener = Listener::open().unwrap();
+        let Target { token, addresses } = listener.target().clone();
+        let crowd: Vec<TcpStream> = (0..600).map(|_| TcpStream::connect(addresses[0]).unwrap()).collect();
+        send(addresses[0], line(&token, 3).as_bytes());
+        let (done, over) = mpsc::channel();
+        thread::spawn(move || done.send(listener.finish()));
+        let reports = over.recv_timeout(Duration::from_secs(60)).expect("an end though the crowd stays");
+        assert_eq!(reports, [Report { pid: 3, ..report(Some((3, WORLD))) }]);
+        drop(crowd);
     }
 
     #[test]

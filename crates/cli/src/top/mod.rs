@@ -56,7 +56,7 @@ pub fn main(args: &Args) -> ExitCode {
 
 /// Asks all endpoints of this user, or of all users.
 fn ask(all: bool) -> io::Result<Vec<Answer>> {
-    Ok(top::ask(&top::endpoints()?, PATIENCE, all))
+    Ok(top::ask(&top::endpoints(all)?, PATIENCE, all))
 }
 
 fn print_table(all: bool) -> io::Result<()> {

@@ -14,7 +14,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::ring::session;
-use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, realtime, remove_leftovers};
+use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, realtime};
+use polyrail_trace::session::remove_leftovers;
 use polyrail_trace::tcp::Tcp;
 
 use crate::signals::{self, exit_code};
@@ -28,6 +29,7 @@ const DIRECTORY: &str = "POLYRAIL_TRACE";
 const RUN: &str = "POLYRAIL_TRACE_TO";
 const PROGRAM: &str = "POLYRAIL_TRACE_BY";
 const KERNEL: &str = "POLYRAIL_TRACE_KERNEL";
+const OPTIONS: &str = "POLYRAIL_TRACE_OPTIONS";
 /// How long a collector that a recorder has started stays when nothing more is recorded.
 const LINGER: Duration = Duration::from_secs(5);
 
@@ -44,6 +46,9 @@ pub struct Args {
     /// Write a record for each call, also for polls that found nothing (else runs of them are counted in one)
     #[arg(long)]
     every_call: bool,
+    /// Lose records where they cannot be collected fast enough, rather than have the program wait: five seconds at most each time
+    #[arg(long)]
+    drop: bool,
     /// Leave MPI calls out
     #[arg(long)]
     no_mpi: bool,
@@ -63,10 +68,14 @@ pub struct Args {
 
 impl Args {
     fn options(&self) -> u32 {
-        [(self.every_call, session::OPTION_EVERY_CALL), (self.no_mpi, session::OPTION_NO_MPI)]
-            .iter()
-            .filter(|(chosen, _)| *chosen)
-            .fold(0, |bits, (_, bit)| bits | bit)
+        [
+            (self.every_call, session::OPTION_EVERY_CALL),
+            (self.no_mpi, session::OPTION_NO_MPI),
+            (self.drop, session::OPTION_DROP),
+        ]
+        .iter()
+        .filter(|(chosen, _)| *chosen)
+        .fold(0, |bits, (_, bit)| bits | bit)
     }
 }
 
@@ -168,6 +177,7 @@ fn record(args: &Args) -> Result<u8, Error> {
         }
     };
     command.args(arguments).env(DIRECTORY, &directory).env(RUN, &run);
+    command.env(OPTIONS, args.options().to_string());
     if collector.has_kernel() {
         command.env(KERNEL, "1");
     }
@@ -257,7 +267,7 @@ fn follow(child: &mut Child, collector: &mut Collector, mut screen: Option<&mut 
             // a terminal that is gone ends the picture, not the recording
             let _ = screen.draw();
         }
-        std::thread::sleep(PERIOD);
+        collector.rest();
     }
 }
 
@@ -296,7 +306,7 @@ fn handed_on() -> String {
         .filter(|list| !list.is_empty())
         .into_iter()
         .collect();
-    list.extend(["LD_PRELOAD", DIRECTORY, RUN, PROGRAM, KERNEL].map(String::from));
+    list.extend(["LD_PRELOAD", DIRECTORY, RUN, PROGRAM, KERNEL, OPTIONS].map(String::from));
     list.join(";")
 }
 
@@ -325,14 +335,16 @@ fn wait_for_others(run: &Path, own: &Path) {
 /// A collector that recorders of this host have started.
 fn collect(session: &Path, run: &Path) -> Result<u8, Error> {
     more_descriptors();
-    let mut collector = Collector::begin(session, run, 0, Tcp::new(true)).map_err(Error::Begin)?;
+    // as the recorder that starts this has got them
+    let options = std::env::var(OPTIONS).ok().and_then(|bits| bits.parse().ok()).unwrap_or(0);
+    let mut collector = Collector::begin(session, run, options, Tcp::new(true)).map_err(Error::Begin)?;
     let mut idle_since = Instant::now();
     while idle_since.elapsed() < LINGER {
         collector.round();
         if !collector.is_idle() {
             idle_since = Instant::now();
         }
-        std::thread::sleep(PERIOD);
+        collector.rest();
     }
     collector.end();
     Ok(0)

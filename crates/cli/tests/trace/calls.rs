@@ -12,7 +12,7 @@ fn every_call_and_byte_is_recorded() {
     let traced = trace(&[program.to_str().unwrap()]);
     assert_eq!(traced.status, Some(3), "{}", traced.stderr);
     traced.check(1);
-    assert_eq!(traced.warnings(), "");
+    traced.check_no_warnings();
     assert_eq!(traced.recorded.run().processes[0].status, Some(3));
 
     let traced = trace_with(&["--no-kernel", "--every-call"], &[program.to_str().unwrap()], |_| {});

@@ -44,6 +44,7 @@ fn little_memory() {
 fn files_that_must_be_small() {
     // room for a ring that does not grow; no room for one
     let small = run(&["files", "200000"]);
+    small.check(1);
     assert_eq!(small.recorded.run().threads.len(), 3);
     let none = run(&["files", "100"]);
     assert!(none.warnings().contains("2 threads could not record"), "{}", none.warnings());
@@ -70,7 +71,7 @@ fn shared_memory_that_is_full() {
     assert_eq!(traced.status, Some(0), "{}", traced.stderr);
     assert!(traced.warnings().contains("threads could not record for some time"), "{}", traced.warnings());
     assert!(traced.stderr.contains("threads could not record for some time"));
-    // a ring that grows until there is nothing more: loses records, and counts them
+    // a ring that grows until there is nothing more: is waited for, since it is small
     let traced = in_namespace(full, &[program, "busy", "400000"]).unwrap();
     assert_eq!(traced.status, Some(0), "{}", traced.stderr);
     let (pid, truth) = traced.truth().pop_first().unwrap();

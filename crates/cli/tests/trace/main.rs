@@ -2,6 +2,7 @@
 //! conditions the programs must not notice it. Programs are the C files beside this one (`truth.h`), built at test time.
 
 mod calls;
+mod full;
 mod limits;
 mod processes;
 mod support;

@@ -4,14 +4,15 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use polyrail_core::trace::ring::session;
 use polyrail_trace::model::{Call, Events};
 use tempfile::TempDir;
 
-use super::support::{POLYRAIL, calls, open, program, recorder, trace, trace_with, tracing};
+use super::full::number;
+use super::support::{POLYRAIL, calls, open, program, recorder, trace, trace_with, tracing, until};
 
 /// Runs a program that says when it is ready; the tracer is then the caller's.
 fn start(place: &TempDir, words: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
@@ -30,6 +31,11 @@ fn start(place: &TempDir, words: &[&str]) -> (Child, BufReader<std::process::Chi
         assert!(output.read_line(&mut line).unwrap() > 0, "the program ended before it was ready");
     }
     (child, output)
+}
+
+/// Calls in a recording that is still being written.
+fn readable(run: &Path) -> usize {
+    polyrail_trace::open(&[run.to_owned()]).map_or(0, |recorded| calls(&recorded).len())
 }
 
 fn sessions() -> Vec<PathBuf> {
@@ -86,17 +92,20 @@ fn a_killed_tracer_does_not_hurt_the_program_and_leaves_what_it_wrote() {
     let place = tempfile::tempdir().unwrap();
     let done = place.path().join("done");
     let (mut tracer, mut output) = start(&place, &["until", done.to_str().unwrap()]);
-    std::thread::sleep(Duration::from_millis(500));
+    let run = place.path().join("run");
+    until("some of it is written", || readable(&run) > 100);
+    let session = session_of(tracer.id()).unwrap();
+    let page = fs::File::open(session.join("session")).unwrap();
     tracer.kill().unwrap();
     tracer.wait().unwrap();
-    let session = session_of(tracer.id()).expect("it could not remove its session");
-    // the program fills its rings meanwhile
-    std::thread::sleep(Duration::from_millis(100));
+    // the program fills its ring meanwhile, sees that nobody is there any more, and goes on; unless a tracer that starts clears up first
+    until("nobody waits any more", || {
+        number(&page, session::AT_STALLED) == session::GONE || number(&page, session::AT_STOP) as u32 != 0
+    });
     fs::write(&done, "").unwrap();
     let mut rest = String::new();
     output.read_line(&mut rest).unwrap();
     assert_eq!(rest, "1\n");
-    let run = place.path().join("run");
     let recorded = open(&run);
     assert!(calls(&recorded).len() > 100);
     assert_eq!(recorded.run().status, None);
@@ -124,8 +133,11 @@ fn a_process_that_is_stopped_when_the_command_ends_holds_nothing_up() {
     let program = program("limits");
     // its output is a file: the pipe would stay open
     let file = tempfile::NamedTempFile::new().unwrap();
-    let script =
-        format!("{} stops >{} 2>&1 & sleep 0.3; echo $! >&2", program.display(), file.path().display());
+    let script = format!(
+        "{} stops >{} 2>&1 & until grep -q '^State:.[TZ]' /proc/$!/status; do sleep 0.01; done; echo $! >&2",
+        program.display(),
+        file.path().display()
+    );
     let mut traced = trace(&["sh", "-c", &script]);
     let stopped: i32 = traced.stderr.lines().next().unwrap().parse().unwrap();
     kill(Pid::from_raw(stopped), Signal::SIGKILL).unwrap();
@@ -140,7 +152,10 @@ fn what_cannot_start_is_told() {
     let place = tempfile::tempdir().unwrap();
     let run = place.path().join("run");
     let told = |command: &mut Command, status: i32, text: &str| {
-        let output = command.output().unwrap();
+        let tracer = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let id = tracer.id();
+        let output = tracer.wait_with_output().unwrap();
+        assert_eq!(session_of(id), None);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(status), "{stderr}");
         assert!(stderr.contains(text), "{stderr}");
@@ -158,7 +173,6 @@ fn what_cannot_start_is_told() {
         125,
         "libpolyrail_preload.so is in none of /nowhere",
     );
-    assert!(sessions().iter().all(|path| fs::read_dir(path).is_ok()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A thread's ring: a file in the session's directory in shared memory. One page of header, then [`AT_SLOTS`] records.
 //! The thread writes records and then `head`; the collector reads up to `head` and then writes `tail`. Both only grow, and
-//! count records since the ring was made. A ring without room becomes twice as large, up to [`MOST`]; a ring that cannot
-//! loses the new record and counts it in `lost`.
+//! count records since the ring was made. A ring without room becomes twice as large, up to [`MOST`]. The thread of one that cannot
+//! waits for the collector, within the bounds that [`session`] gives; what finds no room all the same is counted in `lost`.
 //!
 //! To grow, the thread copies all `slots` records behind themselves, so that each is at its place by the old number of slots and
 //! by the new one, and only then stores the new number. A collector that finds the number changed after it has read
@@ -72,10 +72,28 @@ pub mod session {
     pub const AT_MISSED: usize = 48;
     /// u64: programs that were started and that preloading cannot see.
     pub const AT_UNSEEN: usize = 56;
+    /// u64: rounds that the collector has begun, which is its sign of life.
+    pub const AT_BEAT: usize = 64;
+    /// u64: the [`AT_BEAT`] at which a thread has waited in vain, or [`GONE`]. No thread waits while both are the same, or it is gone.
+    pub const AT_STALLED: usize = 72;
+    /// u64: times that a thread waited for room in its ring.
+    pub const AT_WAITS: usize = 80;
+    /// u64: how long all those took, in nanoseconds.
+    pub const AT_WAITED: usize = 88;
+    /// u64: how many of them found no room.
+    pub const AT_VAIN: usize = 96;
+    /// In [`AT_STALLED`]: the collector has ended without having ended the session.
+    pub const GONE: u64 = u64::MAX;
+    /// A thread that waits for room looks again after so many nanoseconds ...
+    pub const NAP: u64 = 1_000_000;
+    /// ... so many times: at least five seconds in all. Not a time: while the machine sleeps, or both are stopped, nothing is waited for.
+    pub const NAPS: u32 = 5000;
     /// Option: write each call, also the ones that found nothing.
     pub const OPTION_EVERY_CALL: u32 = 1;
     /// Option: do not record MPI calls.
     pub const OPTION_NO_MPI: u32 = 2;
+    /// Option: lose what finds no room, rather than wait for the collector.
+    pub const OPTION_DROP: u32 = 4;
     /// Bytes of the page.
     pub const SIZE: usize = 4096;
 }

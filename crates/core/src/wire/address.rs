@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0..2 | `PR` |
 //! | 2 | version, 1 |
-//! | 3 | flags: 1 listens on a Unix socket too; of unknown ones the low four bits are ignored, the high four refused |
+//! | 3 | flags: 1 listens on a Unix socket too, 16 who connects has to know the user's secret, too; of unknown ones the low four bits are ignored, the high four refused |
 //! | 4..6 | TCP port of the listener; 0 when there are no IPs |
 //! | 6..8 | kinds of up to eight IPs, two bits each, the first lowest: 0 no more, 1 IPv4, 2 IPv6, 3 link-local IPv6 |
 //! | 8..16 | host id |
@@ -26,6 +26,7 @@ use super::{
 const MAGIC: [u8; 2] = *b"PR";
 const VERSION: u8 = 1;
 const LOCAL: u8 = 1;
+const SECRET: u8 = 0x10;
 /// Flags of these bits must be understood.
 const CRITICAL: u8 = 0xf0;
 const PREFIX: &str = "polyrail:";
@@ -178,6 +179,13 @@ impl Address {
         address.check().map(|()| address)
     }
 
+    /// The same where who connects has to prove [`Key::with_secret`].
+    #[must_use]
+    pub const fn needing_secret(mut self) -> Self {
+        self.0[3] |= SECRET;
+        self
+    }
+
     /// Checks the bytes of an address.
     pub fn parse(bytes: &[u8]) -> Result<Self, AddressError> {
         let address = Self(bytes.try_into().map_err(|_| AddressError::Length(bytes.len()))?);
@@ -192,8 +200,9 @@ impl Address {
         if bytes[2] != VERSION {
             return Err(AddressError::Version(bytes[2]));
         }
-        if bytes[3] & CRITICAL != 0 {
-            return Err(AddressError::Flags(bytes[3] & CRITICAL));
+        let unknown = bytes[3] & CRITICAL & !SECRET;
+        if unknown != 0 {
+            return Err(AddressError::Flags(unknown));
         }
         if Key::new(self.key_bytes()).is_none() {
             return Err(AddressError::NoKey);
@@ -247,6 +256,11 @@ impl Address {
     /// Whether it listens on a Unix socket too.
     pub const fn is_local(&self) -> bool {
         self.0[3] & LOCAL != 0
+    }
+
+    /// Whether who connects has to know the user's secret, too.
+    pub const fn needs_secret(&self) -> bool {
+        self.0[3] & SECRET != 0
     }
 
     /// TCP port of the listener; 0 when there are no IPs.

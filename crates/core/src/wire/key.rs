@@ -9,7 +9,11 @@ use sha2::Sha256;
 /// given, and never on a connection. It cannot be printed. (Comparing keys is for local use; what a peer claims to know
 /// is compared as a keyed hash, in constant time.)
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Key([u8; Key::LEN]);
+pub struct Key {
+    random: [u8; Key::LEN],
+    /// What connections prove to know: the same, or what follows from it and the user's secret.
+    proved: [u8; Key::LEN],
+}
 
 impl Key {
     /// Bytes of a key.
@@ -17,32 +21,40 @@ impl Key {
 
     /// A key from random bytes; None for all zeros, which is what memory that nobody filled looks like.
     pub fn new(random: [u8; Self::LEN]) -> Option<Self> {
-        (random != [0; Self::LEN]).then_some(Self(random))
+        (random != [0; Self::LEN]).then_some(Self::plain(random))
+    }
+
+    const fn plain(random: [u8; Self::LEN]) -> Self {
+        Self { random, proved: random }
+    }
+
+    /// The same key where connections have to prove that they know the user's secret, too: the identity stays, and who was shown
+    /// the address alone is kept out.
+    #[must_use]
+    pub fn with_secret(&self, secret: &[u8]) -> Self {
+        let tag = Tag::by(secret).and(b"polyrail user").and(&self.random);
+        Self { proved: front(&tag.bytes()), ..*self }
     }
 
     /// The key of a *named* endpoint, for programs that find each other by name: every holder of `secret` (a file that
     /// only one user can read) derives the same key for the same `label` (such as `node:service`).
     pub fn derive(secret: &[u8], label: &[u8]) -> Self {
-        let mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes a key of any length");
-        Self(front(&Tag(mac).and(b"polyrail key").and(label).bytes()))
+        Self::plain(front(&Tag::by(secret).and(b"polyrail key").and(label).bytes()))
     }
 
     /// The public identity of the endpoint that has this key.
     pub fn id(&self) -> PeerId {
-        PeerId(front(&self.tag(b"polyrail id").bytes()))
+        PeerId(front(&Tag::keyed(&self.random).and(b"polyrail id").bytes()))
     }
 
     /// The key itself, for the one place that may show it: an address on its way to a member.
     pub(super) const fn expose(&self) -> &[u8; Self::LEN] {
-        &self.0
+        &self.random
     }
 
     /// A keyed hash that begins with `label`. No label may be the beginning of another.
     pub(super) fn tag(&self, label: &'static [u8]) -> Tag {
-        // HMAC pads a short key with zeros to a block; doing so here leaves no error to handle.
-        let mut block = [0; 64];
-        block[..Self::LEN].copy_from_slice(&self.0);
-        Tag(Hmac::new(&block.into())).and(label)
+        Tag::keyed(&self.proved).and(label)
     }
 }
 
@@ -58,6 +70,17 @@ pub(super) struct Tag(Hmac<Sha256>);
 
 impl Tag {
     pub(super) const LEN: usize = 32;
+
+    fn by(secret: &[u8]) -> Self {
+        Self(Hmac::new_from_slice(secret).expect("HMAC takes a key of any length"))
+    }
+
+    /// HMAC pads a short key with zeros to a block; doing so here leaves no error to handle.
+    fn keyed(key: &[u8; Key::LEN]) -> Self {
+        let mut block = [0; 64];
+        block[..Key::LEN].copy_from_slice(key);
+        Self(Hmac::new(&block.into()))
+    }
 
     pub(super) fn and(mut self, bytes: &[u8]) -> Self {
         self.0.update(bytes);

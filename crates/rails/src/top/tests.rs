@@ -134,3 +134,33 @@ fn what_commands_terminals_is_taken_out() {
     assert!(!shown.contains("\\u{1b}") && !shown.contains("\\n"), "{shown}");
     assert_eq!(read.program, "?]0;x??");
 }
+
+/// The names of others' sockets sort before one's own.
+#[test]
+fn sockets_of_another_user_hide_nobody() {
+    // SAFETY: a plain call, and structures of our own.
+    unsafe {
+        if libc::geteuid() != 0 {
+            println!("skipped: sockets of another user need root");
+            return;
+        }
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+    let listen = |name: &String| fdpass::listen(name.as_bytes()).unwrap();
+    let others: Vec<String> =
+        (0..1100).map(|n| format!("{PREFIX}{:024x}{n:08x}", std::process::id())).collect();
+    let ours = format!("{PREFIX}{}{:016x}", "f".repeat(16), std::process::id());
+    let _ours = listen(&ours);
+    let _others: Vec<OwnedFd> = std::thread::scope(|scope| {
+        let other_user = scope.spawn(|| {
+            // SAFETY: the call itself, not the C library's, changes this thread alone, which ends.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 4321, 4321, 4321) }, 0);
+            others.iter().map(listen).collect()
+        });
+        other_user.join().unwrap()
+    });
+    assert!(endpoints(false).unwrap().contains(&ours));
+}

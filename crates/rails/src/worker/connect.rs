@@ -21,9 +21,7 @@ use polyrail_core::cost::{self, DirectCosts, Limits, RailCosts};
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
 use polyrail_core::wire::{Features, Kind, Nonce, Reject, Versions};
-use polyrail_core::wireup::{
-    Incoming, Peer, PeerEvent, PeerState, Respond, Responder, ResponderPhase, Session,
-};
+use polyrail_core::wireup::{Incoming, Peer, PeerEvent, PeerState, Respond, Responder, Session};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -77,6 +75,10 @@ impl Worker {
             let _ = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Refused));
             return Err(Refused::Gone);
         }
+        if let Err(why) = self.wireup.keys.of(&address) {
+            self.unreachable(peer, &[why]);
+            return Err(Refused::Gone);
+        }
         let mut places = Vec::new();
         if self.config.tcp {
             let all = sockets::places(&address, self.wireup.host, &self.config);
@@ -98,6 +100,7 @@ impl Worker {
     pub(super) fn wire_up(&mut self) -> usize {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
         let fd = self.wireup.epoll.as_raw_fd();
+        self.core.counts.looks += 1;
         // SAFETY: the array has room for what is asked.
         let n = unsafe { libc::epoll_wait(fd, events.as_mut_ptr(), 32, 0) }.max(0) as usize;
         let mut happened = 0;
@@ -112,7 +115,12 @@ impl Worker {
             }
         }
         if self.wireup.busy() {
-            self.check_deadlines();
+            let (now, woken) = (Instant::now(), self.wireup.dozed);
+            self.wireup.catch_up(now);
+            self.wireup.seen(now, happened > 0);
+            if self.wireup.is_late(now, woken) {
+                self.check_deadlines(now);
+            }
         }
         happened
     }
@@ -131,7 +139,7 @@ impl Worker {
                 Ok(stream) => self.greet(stream),
                 Err(Some(libc::EAGAIN)) => return accepted - 1,
                 Err(Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)) => {
-                    if !self.wireup.dismiss(ResponderPhase::AwaitHello) {
+                    if !self.wireup.dismiss_any() {
                         self.wireup.be_deaf();
                         return accepted - 1;
                     }
@@ -149,7 +157,7 @@ impl Worker {
         {
             return;
         }
-        self.wireup.make_room();
+        self.wireup.make_room(&stream);
         let Ok(nonce) = random().map(Nonce) else { return };
         let args = Respond { key: self.wireup.key, versions: Versions::OURS, features: Features(0), nonce };
         let half = Half::Theirs(Box::new(Responder::new(args)), None);
@@ -189,7 +197,11 @@ impl Worker {
             Turn::Done(session, leftover) => self.established(token, &session, &leftover),
             Turn::Rejected(reason) => self.rejected(token, reason),
             Turn::Cut(why) => self.handshake_failed(token, &why, true),
-            Turn::Failed(why) => self.handshake_failed(token, &why, false),
+            Turn::Denied(why) if handshake.stranger().is_none() => {
+                let why = format!("{why}{}", self.wireup.keys.doubt());
+                self.handshake_failed(token, &why, false);
+            }
+            Turn::Denied(why) | Turn::Failed(why) => self.handshake_failed(token, &why, false),
         }
         1
     }
@@ -267,8 +279,12 @@ impl Worker {
         if let Some(state) = self.wireup.peers.get_mut(&peer) {
             let _ = state.on(PeerEvent::Established);
         }
-        let passed_over =
+        let mut passed_over =
             self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
+        if self.wireup.name_taken && session.offer.process.host == self.wireup.host {
+            passed_over
+                .push("no shared memory: another process has taken this endpoint's Unix socket".into());
+        }
         let costs = if unix { self.shm_costs(peer, link, session, process) } else { RailCosts::TCP };
         let route = self.route_for(peer, session, &costs, unix);
         let info = &mut self.core.peers[peer.0 as usize];
@@ -466,9 +482,7 @@ impl Worker {
         self.gone(peer, format!("cannot connect: {why}"));
     }
 
-    fn check_deadlines(&mut self) {
-        let now = Instant::now();
-        self.wireup.catch_up(now);
+    fn check_deadlines(&mut self, now: Instant) {
         self.wireup.hear(now);
         self.wireup.top.expire(now);
         let late: Vec<_> = self.wireup.handshakes.iter().filter(|(_, h)| h.deadline <= now).collect();

@@ -1,9 +1,10 @@
 //! One handshake on a real socket: bytes between the socket and [`polyrail_core::wireup`]'s machines.
 
+use super::crowd::Source;
 use crate::shm::fdpass;
 use crate::shm::segment::Segment;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::Reject;
+use polyrail_core::wire::{HandshakeError, Reject};
 use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, ResponderPhase, Session};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -81,6 +82,8 @@ pub(super) enum Half {
 pub(super) struct Handshake {
     pub stream: Stream,
     pub half: Half,
+    /// Where it comes from, when the other side opened it.
+    pub source: Source,
     pub deadline: Instant,
     /// Descriptors to go with the next bytes.
     pub outgoing: Vec<OwnedFd>,
@@ -103,14 +106,28 @@ pub(super) enum Turn {
     Rejected(Reject),
     /// It ended without a word, which may be for want of room or time, not of trust: worth another try.
     Cut(String),
+    /// One side does not know what the other does.
+    Denied(String),
     Failed(String),
 }
 
 impl Handshake {
     pub fn new(stream: Stream, half: Half, deadline: Instant) -> Self {
         let writing = !matches!(half, Half::Theirs(..));
+        let source = if writing { Source::Unknown } else { Source::of(&stream) };
         let (outgoing, incoming, segment) = (Vec::new(), Vec::new(), None);
-        Self { stream, half, deadline, outgoing, incoming, segment, writing, reached: false, proving: false }
+        Self {
+            stream,
+            half,
+            source,
+            deadline,
+            outgoing,
+            incoming,
+            segment,
+            writing,
+            reached: false,
+            proving: false,
+        }
     }
 
     /// Whose connection it is that this side opened.
@@ -163,7 +180,10 @@ impl Handshake {
                 Ok(taken) => taken,
                 Err(why) => {
                     self.flush();
-                    return Turn::Failed(why.to_string());
+                    return match why {
+                        HandshakeError::WrongKey | HandshakeError::Denied => Turn::Denied(why.to_string()),
+                        _ => Turn::Failed(why.to_string()),
+                    };
                 }
             };
             if let Half::Ours(initiator, ..) | Half::Lane(initiator, ..) = &mut self.half {

@@ -5,12 +5,13 @@
 //! called; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
-//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `sockets` and `timer` (who
+//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `crowd` (those that prove nothing), `secret` (what they have to prove), `sockets` and `timer` (who
 //! sleeps is woken by deadlines); `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint; `idle` what polling in vain does; `turns` which rails are looked at.
 
 mod buffers;
 mod closing;
 mod connect;
+mod crowd;
 mod direct;
 mod events;
 mod handshake;
@@ -20,6 +21,7 @@ mod lanes;
 mod ops;
 mod outbound;
 mod outcome;
+mod secret;
 mod sockets;
 mod state;
 mod timer;
@@ -31,7 +33,7 @@ pub use buffers::User;
 pub use idle::{Idle, Rest};
 pub use lanes::{LaneReport, WayReport, Ways};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
-pub use outcome::{Event, EventKind, Issued, Refused};
+pub use outcome::{Counts, Event, EventKind, Issued, Refused};
 pub use wireup::{Strangers, host_id};
 
 use crate::config::Config;
@@ -123,6 +125,7 @@ impl Worker {
                 reads_told: true,
                 starting: Vec::new(),
                 transfers: 0,
+                counts: Counts::default(),
             },
             rails,
             turns: Turns::default(),
@@ -317,7 +320,7 @@ impl Worker {
             self.slept = false;
             self.watch_lanes();
         }
-        if self.wireup.busy() || self.rounds.is_multiple_of(256) {
+        if self.wireup.due(self.rounds, moved == 0) {
             moved += self.wire_up();
         }
         moved += self.after_arrivals();
@@ -499,6 +502,11 @@ impl Worker {
     /// Connections that came to nothing because the other side did not prove the key, or speaks another version.
     pub fn strangers(&self) -> &Strangers {
         &self.wireup.strangers
+    }
+
+    /// Counts of what was done.
+    pub fn counts(&self) -> Counts {
+        self.core.counts
     }
 
     /// Whether nothing waits to leave and nobody owes anybody an answer: [`Worker::close`] would not wait.

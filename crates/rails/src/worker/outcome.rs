@@ -86,3 +86,10 @@ impl Event {
         }
     }
 }
+
+/// Counts of what was done; for reports and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Looks at the control channel, each a system call.
+    pub looks: u64,
+}

@@ -1,12 +1,13 @@
 //! Sockets of the control channel: where to listen, where a peer may be, and how to connect without waiting.
 
-use crate::config::Config;
+use crate::config::{Config, Names};
 use crate::discover::{self, Interface, Kind};
 use crate::error::Error;
+use crate::shm::fdpass;
 use polyrail_core::wire::{Address, HostId, PeerId};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Connections that may wait to be accepted, if `net.core.somaxconn` allows: a job's processes all connect at once.
 const BACKLOG: libc::c_int = 4096;
@@ -17,6 +18,20 @@ pub(super) fn unix_name(id: PeerId) -> Vec<u8> {
         name.extend_from_slice(format!("{byte:02x}").as_bytes());
     }
     name
+}
+
+/// Connects to the endpoint of this name, if it is this user's, root's, or whoever's when this is root: anybody can take a name.
+pub(super) fn connect_unix(id: PeerId) -> io::Result<OwnedFd> {
+    let socket = fdpass::connect(&unix_name(id))?;
+    // SAFETY: a plain call without arguments.
+    let me = unsafe { libc::geteuid() };
+    match fdpass::peer_uid(socket.as_fd())? {
+        owner if owner == me || owner == 0 || me == 0 => Ok(socket),
+        owner => {
+            let why = format!("user {owner} has its name");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        }
+    }
 }
 
 /// The network interfaces; an error if one is asked for by name that is not there.
@@ -107,36 +122,80 @@ fn socket(at: SocketAddr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Nonblocking listeners on one port, which they may choose (0), of an address or of all, and that port.
+/// Nonblocking listeners on one port, which they may choose (0), of an address, of the interfaces that are chosen, or of all;
+/// and that port.
 ///
 /// Where several interfaces are in one network, the kernel would answer all calls by the first of them, and each caller expects
-/// the answer where it called: there each interface has a listener of its own, with which the connections stay.
+/// the answer where it called: there each interface has a listener of its own, with which the connections stay. So it has where
+/// some are left out. What comes from this host itself comes by the loopback interface, which is never left out.
 pub(super) fn listeners(
     at: Option<IpAddr>,
     port: u16,
+    chosen: &Names,
     all: &[Interface],
 ) -> io::Result<(Vec<TcpListener>, u16)> {
-    if at.is_none() && all.iter().any(|one| is_crowded(one, all)) {
-        // that some other program has a port that the first got on the interface of another is chance
-        let each = (0..8).find_map(|_| listen_on_each(port, all).ok());
+    if let Some(ip) = at {
+        return with_port(vec![listen(SocketAddr::new(ip, port), None)?]);
+    }
+    if !chosen.is_empty() {
+        let meant = |one: &&Interface| one.kind == Kind::Loopback || chosen.has(&one.name);
+        let meant: Vec<&Interface> = all.iter().filter(meant).collect();
+        return try_again(|| listen_on_each(port, &meant)).or_else(|error| match error.raw_os_error() {
+            Some(libc::EADDRINUSE) => Err(error),
+            // the kernel does not let it
+            _ => try_again(|| listen_at_each(port, &meant)),
+        });
+    }
+    if all.iter().any(|one| is_crowded(one, all)) {
+        let each = try_again(|| listen_on_each(port, &all.iter().collect::<Vec<_>>()));
         // where the kernel does not let it, the first interfaces alone are of use
-        if let Some(each) = each {
-            return Ok(each);
+        if each.is_ok() {
+            return each;
         }
     }
-    let one = at.map_or_else(|| listen_anywhere(port, None), |ip| listen(SocketAddr::new(ip, port), None))?;
-    let port = one.local_addr()?.port();
-    Ok((vec![one], port))
+    with_port(vec![listen_anywhere(port, None)?])
 }
 
-fn listen_on_each(mut port: u16, all: &[Interface]) -> io::Result<(Vec<TcpListener>, u16)> {
+/// That some other program has a port that the first got on the interface of another is chance.
+fn try_again<T>(listen: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    (0..7).find_map(|_| listen().ok()).map_or_else(listen, Ok)
+}
+
+fn with_port(all: Vec<TcpListener>) -> io::Result<(Vec<TcpListener>, u16)> {
+    let first = all.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let port = first.local_addr()?.port();
+    Ok((all, port))
+}
+
+fn listen_on_each(mut port: u16, all: &[&Interface]) -> io::Result<(Vec<TcpListener>, u16)> {
     let mut each = Vec::new();
     for one in all {
         let listener = listen_anywhere(port, Some(&one.name))?;
         port = listener.local_addr()?.port();
         each.push(listener);
     }
-    Ok((each, port))
+    with_port(each)
+}
+
+/// A listener at each address that the interfaces have now.
+fn listen_at_each(mut port: u16, all: &[&Interface]) -> io::Result<(Vec<TcpListener>, u16)> {
+    let mut each = Vec::new();
+    for ip in all.iter().flat_map(|one| one.ips()) {
+        let at = match ip.addr() {
+            IpAddr::V6(v6) => SocketAddrV6::new(v6, port, 0, ip.scope()).into(),
+            v4 => SocketAddr::new(v4, port),
+        };
+        match listen(at, None) {
+            Ok(listener) => {
+                port = listener.local_addr()?.port();
+                each.push(listener);
+            }
+            // it is not in use yet, or no more
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            Err(error) => return Err(error),
+        }
+    }
+    with_port(each)
 }
 
 /// A listener on all addresses: one socket for both families where there is IPv6, else IPv4 alone.

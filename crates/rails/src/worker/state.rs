@@ -3,7 +3,7 @@
 use super::buffers::{Buffers, scratch_place};
 use super::inbound::LinkInfo;
 use super::lanes::{Lanes, Resume};
-use super::{Event, EventKind, Handler};
+use super::{Counts, Event, EventKind, Handler};
 use crate::rail::direct::Transfer;
 use crate::rail::set::{RailId, RailLink};
 use crate::rail::{Down, Payload};
@@ -64,6 +64,7 @@ pub(crate) struct Core {
     /// Transfers that are to begin, and how many have begun.
     pub(super) starting: Vec<(RailId, Transfer)>,
     pub(super) transfers: usize,
+    pub(super) counts: Counts,
 }
 
 impl Core {

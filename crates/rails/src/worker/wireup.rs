@@ -1,7 +1,9 @@
 //! The control channel's state: listeners, handshakes under way, and where peers are still to be tried.
 
+use super::crowd::{Room, gives_way};
 use super::handshake::{Half, Handshake, Place, Stream};
-use super::sockets::{connect_tcp, interfaces, listeners, unix_name};
+use super::secret::Keyring;
+use super::sockets::{connect_tcp, connect_unix, interfaces, listeners, unix_name};
 use super::timer::Timer;
 use super::top::Top;
 use crate::config::{Config, Rendezvous};
@@ -13,7 +15,7 @@ use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Limits, MemoryProbe, Process};
 use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, PeerId, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, Peer, ResponderPhase};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -27,14 +29,19 @@ pub(super) const TOKEN_TOP: u64 = u64::MAX - 4;
 pub(super) const TOKEN_WATCHER: u64 = u64::MAX - 5;
 /// The layout of the segments that this side makes, as its offer tells it; who maps one checks the one in its header.
 const SHM_LAYOUT: u16 = 1;
-/// Connections that have said nothing yet, and such that know whom they want but have not proved the key, at once. Beyond
-/// that the oldest gives way.
-const MAX_SILENT: usize = 512;
-const MAX_UNPROVEN: usize = 4096;
 /// How long to wait before accepting where no descriptor is left, and at first before a place is tried again that had no time
 /// or room; then twice as long each time, up to `AGAIN_MOST`.
 const AGAIN: Duration = Duration::from_millis(100);
 const AGAIN_MOST: Duration = Duration::from_secs(2);
+/// While something is under way it is looked at as soon as something came of the last look, else after this.
+const LOOK: Duration = Duration::from_micros(50);
+/// How late a deadline may be seen.
+const LATE: Duration = Duration::from_millis(5);
+/// Rounds of progress after which all is looked at, whatever the clock says; and after which the clock is, where rounds are busy.
+const ROUNDS: u64 = 256;
+const CLOCK_ROUNDS: u64 = 16;
+/// How long a peer that failed is not tried again.
+const RECENT: Duration = Duration::from_secs(1);
 /// Between two looks that are further apart than this the program did something else.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -117,15 +124,33 @@ pub(super) enum Interest {
     Write = (libc::EPOLLIN | libc::EPOLLOUT) as isize,
 }
 
+/// The Unix listener, where there is to be one. A named endpoint's name can be known, and taken, by anybody: then TCP is left.
+fn listen_unix(id: PeerId, config: &Config) -> Result<(Option<OwnedFd>, bool), Error> {
+    if !config.shm {
+        return Ok((None, false));
+    }
+    match fdpass::listen(&unix_name(id)) {
+        Ok(listener) => Ok((Some(listener), false)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && config.tcp => Ok((None, true)),
+        Err(error) => Err(Error::system("listening on a Unix socket", error)),
+    }
+}
+
 /// The worker's control channel.
 pub(super) struct Wireup {
+    /// What connections to this endpoint prove.
     pub key: Key,
+    pub keys: Keyring,
     pub id: PeerId,
     pub host: HostId,
     pub epoll: OwnedFd,
     /// Where peers on other hosts connect: one for all interfaces, or one each.
     pub tcp: Vec<TcpListener>,
+    /// Which of them took a connection last.
+    turn: usize,
     pub unix: Option<OwnedFd>,
+    /// There is none because another process has its name.
+    pub name_taken: bool,
     pub handshakes: HashMap<u64, Handshake>,
     pub next: u64,
     pub peers: HashMap<PeerIdx, Peer>,
@@ -136,12 +161,18 @@ pub(super) struct Wireup {
     pub closing: bool,
     /// When peers failed last, so that those who cannot be reached are not tried again at once.
     pub failed_at: HashMap<PeerIdx, Instant>,
+    /// Peers that nobody here has an address of, since they went; the oldest first.
+    pub callers_gone: VecDeque<PeerIdx>,
     pub strangers: Strangers,
     pub top: Top,
-    /// When deadlines were looked at last.
+    /// When this was looked at last.
     looked: Instant,
+    /// When it is to be looked at again, while something is under way.
+    next_look: Instant,
+    /// When deadlines were compared with the clock last.
+    walked: Instant,
     /// The worker's owner slept since then, to be woken by the next of them.
-    dozed: bool,
+    pub dozed: bool,
     timer: Timer,
     /// Since no descriptor is left, nothing is accepted until then.
     deaf_until: Option<Instant>,
@@ -176,25 +207,30 @@ impl Wireup {
         };
         let id = key.id();
         let host = host_id()?;
+        let keys = Keyring::open(config, host)?;
         let port = config.named.map_or(config.port, |at| at.port());
         let wanted = config.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
         let interfaces = interfaces(config)?;
-        let (tcp, port) = listeners(wanted, port, &interfaces).map_err(|e| {
-            let of = wanted.map_or(String::new(), |ip| format!(" of {ip}"));
-            Error::system(format!("listening on TCP port {port}{of}"), e)
-        })?;
-        let unix = match config.shm {
-            true => Some(
-                fdpass::listen(&unix_name(id)).map_err(|e| Error::system("listening on a Unix socket", e))?,
-            ),
-            false => None,
+        let (tcp, port) = match config.tcp {
+            true => listeners(wanted, port, &config.interfaces, &interfaces).map_err(|e| {
+                let of = wanted.map_or(String::new(), |ip| format!(" of {ip}"));
+                Error::system(format!("listening on TCP port {port}{of}"), e)
+            })?,
+            // a named endpoint is called by its port though it is reached by shared memory
+            false => (Vec::new(), config.named.map_or(0, |at| at.port())),
         };
+        let (unix, name_taken) = listen_unix(id, config)?;
         let ips = match wanted {
+            _ if port == 0 => Vec::new(),
             Some(ip) => Ip::new(ip, 0).into_iter().collect(),
             None => discover::ips(&interfaces),
         };
-        let address = Address::new(&key, host, unix.is_some(), port, ips)
-            .map_err(|why| Error::Address(format!("this machine has no network address ({why})")))?;
+        let address = Address::new(&key, host, unix.is_some(), port, ips).map_err(|why| {
+            Error::Address(match config.tcp {
+                true => format!("this machine has no network address ({why})"),
+                false => "POLYRAIL_RAILS leaves tcp out, and shared memory is not to be used here".into(),
+            })
+        })?;
         // SAFETY: a plain call; the descriptor is ours.
         let epoll = unsafe {
             let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
@@ -220,12 +256,15 @@ impl Wireup {
             let _ = offer.push_interface(interface);
         }
         let wireup = Self {
-            key,
+            key: keys.own(key),
+            keys,
             id,
             host,
             epoll,
             tcp,
+            turn: 0,
             unix,
+            name_taken,
             handshakes: HashMap::new(),
             next: 0,
             peers: HashMap::new(),
@@ -234,9 +273,12 @@ impl Wireup {
             offer,
             closing: false,
             failed_at: HashMap::new(),
+            callers_gone: VecDeque::new(),
             strangers: Strangers::default(),
             top: Top::open(id),
             looked: Instant::now(),
+            next_look: Instant::now(),
+            walked: Instant::now(),
             dozed: false,
             timer,
             deaf_until: None,
@@ -245,6 +287,7 @@ impl Wireup {
         for (fd, token) in wireup.listeners() {
             wireup.watch(fd, token)?;
         }
+        let address = wireup.keys.seal(address);
         Ok((wireup, address))
     }
 
@@ -265,7 +308,30 @@ impl Wireup {
         self.epoll.as_raw_fd()
     }
 
-    /// Whether there is something to look at in each round of progress.
+    /// Whether to look in this round of progress; an idle one has time for the clock.
+    #[inline]
+    pub fn due(&self, round: u64, idle: bool) -> bool {
+        if self.dozed || round.is_multiple_of(ROUNDS) {
+            return true;
+        }
+        (idle || round.is_multiple_of(CLOCK_ROUNDS)) && self.waits() && self.next_look <= Instant::now()
+    }
+
+    /// All was looked at, and something came of it or not.
+    pub fn seen(&mut self, now: Instant, happened: bool) {
+        self.next_look = if happened { now } else { now + LOOK };
+    }
+
+    /// Whether it is time to look which deadlines have passed: that is a walk through all that is under way.
+    pub fn is_late(&mut self, now: Instant, woken: bool) -> bool {
+        let late = woken || self.walked + LATE <= now;
+        if late {
+            self.walked = now;
+        }
+        late
+    }
+
+    /// Whether there is something to look at by the clock.
     pub fn busy(&self) -> bool {
         self.dozed || self.waits()
     }
@@ -330,14 +396,19 @@ impl Wireup {
     }
 
     /// The next connection from another host; none that waits is `EAGAIN`.
-    pub fn accept_tcp(&self) -> Option<io::Result<Stream>> {
-        let accept = |listener: &TcpListener| listener.accept().map(|(stream, _)| Stream::Tcp(stream));
+    pub fn accept_tcp(&mut self) -> Option<io::Result<Stream>> {
         let none_yet = |tried: &io::Result<Stream>| {
             tried.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         };
-        let mut tried = self.tcp.iter().map(accept);
-        let first = tried.next()?;
-        Some(if none_yet(&first) { tried.find(|next| !none_yet(next)).unwrap_or(first) } else { first })
+        // each in its turn, so that a crowd at one interface does not keep the others waiting
+        for _ in 0..self.tcp.len() {
+            self.turn = (self.turn + 1) % self.tcp.len();
+            let tried = self.tcp[self.turn].accept().map(|(stream, _)| Stream::Tcp(stream));
+            if !none_yet(&tried) {
+                return Some(tried);
+            }
+        }
+        None
     }
 
     fn listeners(&self) -> impl Iterator<Item = (RawFd, u64)> {
@@ -364,21 +435,30 @@ impl Wireup {
         Ok(token)
     }
 
-    /// Makes room for one more stranger.
-    pub fn make_room(&mut self) {
-        let limits = [(ResponderPhase::AwaitHello, MAX_SILENT), (ResponderPhase::AwaitProof, MAX_UNPROVEN)];
-        for (phase, most) in limits {
-            if self.handshakes.values().filter(|h| h.stranger() == Some(phase)).count() >= most {
+    /// Makes room for one more stranger, which has a descriptor already.
+    pub fn make_room(&mut self, newcomer: &Stream) {
+        let phases = [ResponderPhase::AwaitHello, ResponderPhase::AwaitProof];
+        let count =
+            |all: &Self, phase| all.handshakes.values().filter(|h| h.stranger() == Some(phase)).count();
+        let counts = phases.map(|phase| count(self, phase));
+        let room = Room::beside(newcomer, counts.iter().sum());
+        for (phase, count) in phases.into_iter().zip(counts) {
+            for _ in room.of(phase)..count + 1 {
                 self.dismiss(phase);
             }
         }
     }
 
-    /// Drops the oldest stranger in this phase; false when there is none.
-    pub fn dismiss(&mut self, phase: ResponderPhase) -> bool {
+    /// No descriptor is left: a stranger gives way, best one that has said nothing yet. False when there is none.
+    pub fn dismiss_any(&mut self) -> bool {
+        self.dismiss(ResponderPhase::AwaitHello) || self.dismiss(ResponderPhase::AwaitProof)
+    }
+
+    /// Drops a stranger in this phase; false when there is none.
+    fn dismiss(&mut self, phase: ResponderPhase) -> bool {
         let strangers = self.handshakes.iter().filter(|(_, h)| h.stranger() == Some(phase));
-        let oldest = strangers.map(|(token, _)| *token).min();
-        let gone = oldest.and_then(|token| self.handshakes.remove(&token)).is_some();
+        let chosen = gives_way(strangers.map(|(token, h)| (*token, h.source)));
+        let gone = chosen.and_then(|token| self.handshakes.remove(&token)).is_some();
         if gone {
             self.refused("it took its time, and others waited for its place".into());
         }
@@ -424,11 +504,11 @@ impl Wireup {
     ) -> Result<(), Error> {
         let failed = |error| Error::system(place.to_string(), error);
         let stream = match place {
-            Place::Unix => fdpass::connect(&unix_name(address.id())).map(Stream::Unix),
+            Place::Unix => connect_unix(address.id()).map(Stream::Unix),
             Place::Tcp(at) => connect_tcp(at).map(Stream::Tcp),
         };
         let args = Initiate {
-            key: address.key(),
+            key: self.keys.of(address).map_err(Error::Address)?,
             from: self.id,
             versions: Versions::OURS,
             features: Features(0),
@@ -447,6 +527,15 @@ impl Wireup {
     }
 
     pub fn recently_failed(&self, peer: PeerIdx) -> bool {
-        self.failed_at.get(&peer).is_some_and(|at| at.elapsed() < Duration::from_secs(1))
+        self.failed_at.get(&peer).is_some_and(|at| at.elapsed() < RECENT)
+    }
+
+    /// A peer has failed now. Those that did long ago are forgotten.
+    pub fn failed(&mut self, peer: PeerIdx) {
+        let now = Instant::now();
+        if self.failed_at.len() == self.failed_at.capacity() {
+            self.failed_at.retain(|_, at| now.duration_since(*at) < RECENT);
+        }
+        self.failed_at.insert(peer, now);
     }
 }

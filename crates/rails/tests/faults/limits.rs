@@ -1,10 +1,10 @@
 //! A host that has no descriptors, no shared memory, or no port left.
 
 use crate::support::alone::{alone, alone_in_mounts, run};
-use crate::support::descriptors;
 use crate::support::node::{End, GONE, Node};
 use crate::support::puppet::{Puppet, settings};
 use crate::support::seccomp::refuse_memfd;
+use crate::support::{descriptors, limit_descriptors};
 use polyrail_rails::{Config, Worker};
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -19,22 +19,11 @@ struct Hog {
 
 impl Hog {
     fn leaving(free: usize) -> Self {
-        limit(descriptors() + 32);
+        limit_descriptors(descriptors() + 32);
         let mut all: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
         assert!(all.len() >= free);
         all.truncate(all.len() - free);
         Self { _files: all }
-    }
-}
-
-/// Limits the numbers of descriptors.
-fn limit(most: usize) {
-    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structures are ours.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut now), 0);
-        now.rlim_cur = most as libc::rlim_t;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &now), 0);
     }
 }
 
@@ -46,9 +35,9 @@ fn opening_without_descriptors_says_so_and_leaves_none() {
         let before = descriptors();
         let mut refused = 0;
         for free in 0.. {
-            limit(before + free);
+            limit_descriptors(before + free);
             let opened = Worker::open(settings(""));
-            limit(1000);
+            limit_descriptors(1000);
             match opened {
                 Ok(worker) => {
                     drop(worker);

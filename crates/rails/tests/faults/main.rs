@@ -4,6 +4,7 @@ mod death;
 mod direct;
 mod lanes;
 mod limits;
+mod listening;
 mod network;
 #[path = "../support/mod.rs"]
 mod support;

@@ -2,6 +2,7 @@
 
 mod frames;
 mod lanes;
+mod secrets;
 mod segment;
 mod strangers;
 #[path = "../support/mod.rs"]

@@ -3,12 +3,15 @@
 use crate::support::alone::{alone, pause};
 use crate::support::node::{GONE, Node};
 use crate::support::puppet::{Puppet, settings};
-use crate::support::stranger::{Noise, beside, connect, is_ended, shake};
-use crate::support::{descriptors, resident};
+use crate::support::stranger::{Noise, beside, connect, hello, is_ended, shake, unix_name};
+use crate::support::{descriptors, limit_descriptors, resident};
+use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{Address, Features, HandshakeError, Ip, Key, Nonce, Versions};
 use polyrail_core::wireup::{Respond, Responder};
+use polyrail_rails::shm::fdpass;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 
 fn victim() -> (Node, Vec<u8>) {
     let node = Node::open(settings("RAILS=tcp"));
@@ -93,6 +96,66 @@ fn a_crowd_that_says_nothing_keeps_nobody_out() {
         assert!(grown < 16 << 20, "{grown} bytes for silence");
         drop(crowd);
         node.until("the crowd's end", |_| descriptors() <= before);
+    });
+}
+
+/// Opens this many connections by `open`, or as many as this process may have, with a word from `then` now and then.
+fn flood<C>(count: usize, mut open: impl FnMut() -> Option<C>, mut then: impl FnMut(usize)) -> Vec<C> {
+    let mut crowd = Vec::new();
+    while crowd.len() < count {
+        match open() {
+            Some(one) => crowd.push(one),
+            // its queue is full
+            None => std::thread::yield_now(),
+        }
+        if crowd.len().is_multiple_of(1000) {
+            then(crowd.len());
+        }
+    }
+    crowd
+}
+
+/// A worker in a process that may have 1024 descriptors is called by 10,000 who know its identity and never prove its key.
+fn is_served_beside_a_crowd<C>(rails: &str, open: impl Fn(&[u8], &[u8]) -> Option<C>) {
+    let count = 10_000.min(limit_descriptors(20_000) - 200);
+    let mut victim = Puppet::after(
+        || {
+            limit_descriptors(1024);
+            Ok(())
+        },
+        rails,
+    );
+    victim.ask("echo");
+    let before = victim.number("descriptors") as usize;
+    let address = victim.address.clone();
+    let crowd = flood(
+        count,
+        || open(&address, &hello(&address)),
+        |_| {
+            let mut honest = Node::open(settings(rails));
+            let peer = honest.peer(&address);
+            honest.converse(peer);
+        },
+    );
+    // to count its descriptors it opens one more
+    let held = victim.number("descriptors") as usize - before;
+    assert!(held <= 256 + 16, "{held} descriptors for {} strangers", crowd.len());
+    let mut honest = Node::open(settings(rails));
+    let peer = honest.peer(&address);
+    honest.converse(peer);
+}
+
+#[test]
+fn a_crowd_that_proves_nothing_keeps_nobody_out() {
+    alone(|| {
+        is_served_beside_a_crowd("RAILS=tcp", |address, hello| {
+            let mut stream = connect(address);
+            stream.write_all(hello).ok().map(|()| stream)
+        });
+        is_served_beside_a_crowd("RAILS=shm", |address, hello| {
+            let socket = fdpass::connect(&unix_name(address)).ok()?;
+            fdpass::send(socket.as_fd(), hello, &[]).ok().map(|_| socket)
+        });
     });
 }
 
@@ -191,4 +254,49 @@ fn a_handshake_may_end_anywhere() {
         node.until("that all is closed", |_| descriptors() <= before);
         serves(&mut node);
     });
+}
+
+/// A peer that takes the connection and computes: who waits for it goes on with what else there is.
+#[test]
+fn an_unanswered_call_is_looked_at_by_the_clock() {
+    let (mut node, own) = victim();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let host = Address::parse(&own).expect("an address").host();
+    let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let key = Key::new([0xed; 16]).expect("not zero");
+    let address = Address::new(&key, host, false, port, ip).expect("an address").to_bytes();
+    let peer = node.peer(&address);
+    node.send(peer, 1, 8);
+    let (before, start) = (node.worker.counts().looks, std::time::Instant::now());
+    let rounds = 200_000;
+    for _ in 0..rounds {
+        node.worker.progress();
+    }
+    let (looks, spent) = (node.worker.counts().looks - before, start.elapsed().as_micros() as u64);
+    let most = spent / 50 + rounds / 256 + 100;
+    assert!(looks <= most, "{looks} looks in {rounds} rounds and {spent} us");
+    assert!(looks >= rounds / 256);
+}
+
+/// What is kept of callers that went is bounded: why the last of them did.
+#[test]
+fn callers_that_came_and_went_are_forgotten() {
+    let (mut node, address) = victim();
+    let peer = |n: u32| PeerIdx(1 + n);
+    let gone = |node: &Node, n| node.worker.why(peer(n)).is_some() && !node.worker.is_connected(peer(n));
+    for n in 0..300 {
+        let shaken = beside(&mut node, || shake(&address, Versions::OURS));
+        assert!(shaken.outcome.is_ok());
+        drop(shaken);
+        // a connection that just ends may come back for two seconds
+        if n % 50 == 49 {
+            node.until("the ends of some", |node| (n - 49..=n).all(|n| gone(node, n) || n < 44));
+        }
+    }
+    node.until("the last end", |node| gone(node, 299));
+    let known = (0..300).filter(|n| node.worker.why(peer(*n)).is_some()).count();
+    assert_eq!(known, 256);
+    assert!(node.worker.why(peer(0)).is_none() && node.worker.id_of(peer(0)).is_some());
+    serves(&mut node);
 }

@@ -20,6 +20,18 @@ pub fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("proc is mounted").count() - 1
 }
 
+/// Limits how many descriptors this process may have, or lets it have more, as far as the system lets it; how many.
+pub fn limit_descriptors(most: usize) -> usize {
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structures are ours.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut now), 0);
+        now.rlim_cur = now.rlim_max.min(most as libc::rlim_t);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &now), 0);
+    }
+    now.rlim_cur as usize
+}
+
 /// Whether this process may do what only root may. If not, says that the test is skipped.
 pub fn root(what_for: &str) -> bool {
     // SAFETY: a plain call without arguments.

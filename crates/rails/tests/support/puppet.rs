@@ -5,6 +5,7 @@ use super::alone::die_with_parent;
 use super::node::{End, Node};
 use polyrail_core::proto::{Delivery, PeerIdx};
 use polyrail_core::wire::Key;
+use polyrail_rails::config::SecretFile;
 use polyrail_rails::{Config, Worker};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -159,7 +160,8 @@ pub fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Settings as one line, as tests write them; `KEY=7` gives an endpoint a key that it has again after a restart.
+/// Settings as one line, as tests write them; `KEY=7` gives an endpoint a key that it has again after a
+/// restart, `SECRET=FILE` the user's secret.
 pub fn settings(line: &str) -> Config {
     let lookup = |name: &str| {
         line.split_whitespace().find_map(|pair| {
@@ -167,7 +169,9 @@ pub fn settings(line: &str) -> Config {
         })
     };
     let key = lookup("KEY").and_then(|n| Key::new([n.parse().expect("a byte"); 16]));
-    Config { key, ..Config::from_lookup(lookup).expect("settings") }
+    // whatever the user who tests has
+    let secret = lookup("SECRET").map_or(SecretFile::None, |path| SecretFile::At(path.into()));
+    Config { key, secret, ..Config::from_lookup(lookup).expect("settings") }
 }
 
 #[test]

@@ -55,6 +55,19 @@ pub fn offer() -> Offer {
     Offer::new(process, Limits::new(1 << 20, 1 << 20).expect("enough"))
 }
 
+/// The name of a worker's Unix socket.
+pub fn unix_name(address: &[u8]) -> Vec<u8> {
+    format!("polyrail-{}", Address::parse(address).expect("an address").id()).into_bytes()
+}
+
+/// What anybody can say who has seen a worker's identity.
+pub fn hello(address: &[u8]) -> Vec<u8> {
+    let key = Address::parse(address).expect("an address").key();
+    let (from, versions, kind) = (identity().id(), Versions::OURS, Kind::Session);
+    let args = Initiate { key, from, versions, features: Features(0), kind, nonce: Nonce([3; 16]) };
+    Initiator::new(args, offer()).poll_transmit().expect("HELLO").to_vec()
+}
+
 /// What came of a handshake: the connection, and the bytes that this side wrote, record by record.
 pub struct Shaken {
     pub stream: TcpStream,
@@ -150,8 +163,7 @@ pub fn shake_by_memory(address: &[u8], give: &[BorrowedFd<'_>]) -> ByMemory {
 
 pub fn shake_by_memory_offering(address: &[u8], give: &[BorrowedFd<'_>], offer: Offer) -> ByMemory {
     let there = Address::parse(address).expect("an address");
-    let name: String = there.id().0.iter().map(|byte| format!("{byte:02x}")).collect();
-    let control = fdpass::connect(format!("polyrail-{name}").as_bytes()).expect("the worker listens");
+    let control = fdpass::connect(&unix_name(address)).expect("the worker listens");
     let own = identity();
     let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
     let address = Address::new(&own, HostId(2), false, 9, ip).expect("an address").to_bytes().to_vec();

@@ -186,7 +186,7 @@ impl Worker {
         lanes.spend(number, false);
         lanes.ways[at].state = State::Opening;
         let args = Initiate {
-            key: address.key(),
+            key: self.wireup.keys.of(&address)?,
             from: self.wireup.id,
             versions: Versions::OURS,
             features: Features(0),

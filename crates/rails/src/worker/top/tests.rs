@@ -75,7 +75,7 @@ fn a_running_pair_tells_what_it_carries() {
         b.progress();
     }
     let names = [name(&a), name(&b)];
-    assert!(names.iter().all(|name| top::endpoints().expect("a list").contains(name)));
+    assert!(names.iter().all(|name| top::endpoints(false).expect("a list").contains(name)));
     let answers = asked(&mut [&mut a, &mut b], &names);
     let (first, second) = (all(&answers[0]), all(&answers[1]));
     assert_eq!((first.v, first.pid), (VERSION, std::process::id()));
