@@ -3,9 +3,7 @@ mod engine_support;
 
 use engine_support::{RAIL, any_tag, assert_clean, join, mesh, message, pattern};
 use polyrail_core::frame::{AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, OpId, RemoteAddr, Status};
-use polyrail_core::proto::{
-    Access, Failure, Operation, Out, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme, Span,
-};
+use polyrail_core::proto::{Access, Failure, Operation, Out, PartSpec, PeerIdx, RmaKind, Route, Scheme};
 use polyrail_core::sim::{Bytes, Direct, Join, RailSpec, Spread, Trace, What, World};
 
 const KEY: u64 = 7;
@@ -22,7 +20,7 @@ fn at(addr: u64, len: u64) -> PartSpec {
 }
 
 fn region(world: &World, addr: u64, len: usize) -> Bytes {
-    world.node(1).memory.read(Span { place: Place::Region(KEY), offset: addr, len }).unwrap()
+    world.node(1).read_region(KEY, addr, len as u64).unwrap()
 }
 
 /// What node 0 was told of its one-sided operations.
@@ -130,7 +128,7 @@ fn the_target_is_told_how_much_was_read_once_it_was() {
 fn a_region_that_goes_away_in_the_middle_of_a_get_is_an_error_not_zeros() {
     let mut world = with_region(&join(Scheme::Fragments));
     world.get(0, 1, &[at(0, 1000)]);
-    world.at(RAIL.latency + 400, |world| world.deregister(1, KEY));
+    world.at(RAIL.latency + 400, |world| drop(world.deregister(1, KEY)));
     world.run();
     assert_eq!(ended(&world), [Err(Failure::Refused(Status::Access))]);
     assert_eq!(remote(&world), []);

@@ -143,21 +143,6 @@ fn a_found_receive_stays_until_cancelled() {
 }
 
 #[test]
-fn a_dead_peer_takes_its_directed_receives_only() {
-    let mut queue = PostedQueue::new(1);
-    queue.post(from(0, 1), "a");
-    queue.post(any_source(1), "any");
-    queue.post(Receive { source: Some(Source(0)), ..masked(0, ANY_TAG) }, "b");
-    queue.post(from(1, 1), "other");
-    queue.post(from(0, 1), "c");
-    assert!(queue.take_source(Source(0)).eq(["a", "b", "c"]));
-    assert_eq!(queue.take_source(Source(0)).len(), 0);
-    assert!(queue.drain().eq(["any", "other"]));
-    assert!(queue.is_empty());
-    assert_eq!(queue.take_match(Source(1), 1), None);
-}
-
-#[test]
 fn a_receive_takes_the_earliest_arrived() {
     let mut queue = UnexpectedQueue::new(1);
     for (source, tag) in [(1, 7), (2, 7), (1, 8), (1, 7)] {
@@ -184,23 +169,6 @@ fn peeking_leaves_the_message_and_names_it() {
     assert_eq!(queue.len(), 2);
     assert_eq!(queue.remove(arrival.handle), Some("first"));
     assert_eq!(queue.take_match(&from(1, 7)).unwrap().1, "second");
-}
-
-#[test]
-fn a_dead_peer_takes_its_messages_in_order() {
-    let mut queue = UnexpectedQueue::new(1);
-    // Slots out of order: the first two are free again when the others come.
-    let early: Vec<_> = (0..2).map(|_| queue.push(Source(0), 0, 0)).collect();
-    queue.push(Source(1), 0, 1);
-    for handle in early {
-        queue.remove(handle);
-    }
-    queue.push(Source(0), 5, 2);
-    queue.push(Source(1), 6, 3);
-    queue.push(Source(0), 7, 4);
-    assert!(queue.drop_source(Source(0)).map(|(arrival, value)| (arrival.tag, value)).eq([(5, 2), (7, 4)]));
-    assert!(queue.drain().map(|(_, value)| value).eq([1, 3]));
-    assert!(queue.is_empty());
 }
 
 #[test]

@@ -35,7 +35,6 @@ enum Op {
     Withdraw(usize),
     Take(Receive),
     Peek(Receive),
-    Lose(u32),
     Drain,
     /// Several at once, so that queues get long, and indexes get old.
     Burst(u64, Receive),
@@ -47,7 +46,6 @@ fn posted_op() -> impl Strategy<Value = Op> {
         80 => (source(), tag()).prop_map(|(source, tag)| Op::Arrive(source, tag)),
         10 => (source(), tag()).prop_map(|(source, tag)| Op::Find(source, tag)),
         40 => (0..60usize).prop_map(Op::Withdraw),
-        1 => source().prop_map(Op::Lose),
         1 => Just(Op::Drain),
         2 => (10..150u64, receive()).prop_map(|(count, receive)| Op::Burst(count, receive)),
     ]
@@ -59,7 +57,6 @@ fn unexpected_op() -> impl Strategy<Value = Op> {
         80 => receive().prop_map(Op::Take),
         20 => receive().prop_map(Op::Peek),
         20 => (0..60usize).prop_map(Op::Withdraw),
-        1 => source().prop_map(Op::Lose),
         1 => Just(Op::Drain),
         3 => (10..400u64, receive()).prop_map(|(count, receive)| Op::Burst(count, receive)),
     ]
@@ -108,11 +105,6 @@ proptest! {
                     let expected = take_where(&mut list, |entry| entry.0 == value).map(|(value, _)| value);
                     prop_assert_eq!(queue.cancel(handle), expected);
                 },
-                Op::Lose(source) => {
-                    let lost = |(_, receive): &mut (usize, Receive)| receive.source == Some(Source(source));
-                    let expected = list.extract_if(.., lost).map(|(value, _)| value);
-                    prop_assert!(queue.take_source(Source(source)).eq(expected));
-                }
                 Op::Drain => prop_assert!(queue.drain().eq(list.drain(..).map(|(value, _)| value))),
                 Op::Take(_) | Op::Peek(_) => unreachable!("not an operation of this queue"),
             }
@@ -159,11 +151,6 @@ proptest! {
                     prop_assert_eq!(queue.get_mut(handle).copied(), expected);
                     prop_assert_eq!(queue.remove(handle), expected);
                 },
-                Op::Lose(lost) => {
-                    let expected = list.extract_if(.., |&mut (_, source, _)| source == lost);
-                    let dropped = queue.drop_source(Source(lost));
-                    prop_assert!(dropped.map(|(info, value)| (value, info.source.0, info.tag)).eq(expected));
-                }
                 Op::Drain => {
                     let drained = queue.drain();
                     prop_assert!(drained.map(|(info, value)| (value, info.source.0, info.tag)).eq(list.drain(..)));

@@ -149,9 +149,9 @@ fn a_verdict_cannot_be_turned_and_a_rejection_carries_no_offer() {
     let (transcript, key) = (transcript(), server());
     let proof = transcript.proof(&key, b"");
     let mut verdict = transcript.verdict(&key, &proof, Ok(()), b"");
-    verdict[5] = Reject::Policy as u8;
+    verdict[5] = Reject::NoResources as u8;
     assert_eq!(transcript.open_verdict(&key, &proof, &verdict, b""), Err(HandshakeError::WrongKey));
-    let reason = transcript.verdict(&key, &proof, Err(Reject::Policy), b"offer");
+    let reason = transcript.verdict(&key, &proof, Err(Reject::NoResources), b"offer");
     let malformed = Err(HandshakeError::Malformed(Record::Verdict));
     assert_eq!(
         transcript.open_verdict(&key, &proof, &reason, b"offer"),

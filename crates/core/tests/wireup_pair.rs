@@ -111,7 +111,7 @@ fn assert_denied(responder: &mut Responder) {
     assert_eq!(sent_by_responder(responder), handshake::denied());
     // What comes after is read to the end and means nothing.
     assert_eq!(responder.handle_bytes(&[0; 100]), Ok(100));
-    assert!(responder.accept(&offer(2)).is_err() && responder.reject(Reject::Policy).is_err());
+    assert!(responder.accept(&offer(2)).is_err() && responder.reject(Reject::NoResources).is_err());
     assert_eq!((responder.poll_event(), responder.poll_transmit()), (None, None));
 }
 
@@ -234,8 +234,8 @@ fn a_server_cannot_claim_to_speak_nothing_of_what_it_speaks() {
 
 #[test]
 fn every_reason_to_reject_arrives() {
-    use Reject::{Closing, Exists, NoResources, NoSession, Offer, Policy, Simultaneous};
-    for reason in [Simultaneous, Closing, NoResources, Policy, Offer, NoSession, Exists] {
+    use Reject::{Closing, Exists, NoResources, NoSession, Offer, Simultaneous};
+    for reason in [Simultaneous, Closing, NoResources, Offer, NoSession, Exists] {
         let (mut initiator, mut responder) =
             (Initiator::new(initiate(), offer(1)), Responder::new(respond()));
         responder.handle_bytes(&sent_by_initiator(&mut initiator)).unwrap();

@@ -174,10 +174,10 @@ impl World {
             let Some(machine) = &mut server.machine else { return };
             match machine.poll_event() {
                 Some(ResponderEvent::Authenticated(session)) => match self.peers[side].incoming() {
-                    Incoming::Accept { drop_ours } => {
+                    Incoming::Accept => {
                         machine.accept(&offer(side as u32)).unwrap();
                         self.sessions[side] = Some((conn, session.id));
-                        if let Some(ours) = self.conns[side].as_mut().filter(|_| drop_ours) {
+                        if let Some(ours) = self.conns[side].as_mut() {
                             ours.client.machine = None;
                         }
                     }
@@ -345,25 +345,19 @@ fn an_orderly_end_differs_from_an_abrupt_one() {
         events.iter().for_each(|&event| assert!(peer.on(event).is_ok(), "{event:?}"));
         peer.state()
     };
-    assert_eq!(end(&[PeerEvent::Close, PeerEvent::Bye]), PeerState::Closed);
     assert_eq!(end(&[PeerEvent::Bye]), PeerState::Closed);
     assert_eq!(end(&[PeerEvent::Lost]), PeerState::Failed);
-    assert_eq!(end(&[PeerEvent::Close, PeerEvent::Lost]), PeerState::Failed);
-    assert_eq!(end(&[PeerEvent::Close, PeerEvent::Deadline]), PeerState::Failed);
-    let mut closing = connected();
-    closing.on(PeerEvent::Close).unwrap();
-    assert_eq!((closing.incoming(), closing.connect()), (Incoming::Reject(Reject::Closing), false));
 }
 
 #[test]
 fn a_peer_that_lost_a_session_is_told_that_it_still_lives_here() {
     let mut here = peer(true);
-    assert_eq!(here.incoming(), Incoming::Accept { drop_ours: false });
+    assert_eq!(here.incoming(), Incoming::Accept);
     assert_eq!(here.incoming(), Incoming::Reject(Reject::Exists));
     here.on(PeerEvent::Established).unwrap();
     assert_eq!(here.incoming(), Incoming::Reject(Reject::Exists));
     here.on(PeerEvent::Lost).unwrap();
-    assert_eq!(here.incoming(), Incoming::Accept { drop_ours: false });
+    assert_eq!(here.incoming(), Incoming::Accept);
     let mut there = peer(false);
     there.connect();
     there.on(PeerEvent::Proving).unwrap();
@@ -383,8 +377,7 @@ fn connects(there: &mut Peer, here: &mut Peer, nonce: u8) -> Result<SessionId, R
     responder.handle_bytes(&sent_by_initiator(&mut initiator)).unwrap();
     assert!(matches!(responder.poll_event(), Some(ResponderEvent::Authenticated(_))));
     match here.incoming() {
-        Incoming::Accept { drop_ours } => {
-            assert!(!drop_ours);
+        Incoming::Accept => {
             responder.accept(&offer(2)).unwrap();
         }
         Incoming::Reject(reason) => responder.reject(reason).unwrap(),
@@ -430,5 +423,5 @@ fn waiting_for_the_other_ends_at_the_deadline() {
     assert_eq!(peer.rejected(Reject::Simultaneous), Ok(PeerState::Awaiting));
     assert!(!peer.connect());
     assert_eq!(peer.on(PeerEvent::Deadline), Ok(PeerState::Failed));
-    assert_eq!(peer.incoming(), Incoming::Accept { drop_ours: false }, "better late than never");
+    assert_eq!(peer.incoming(), Incoming::Accept, "better late than never");
 }

@@ -70,6 +70,8 @@ pub struct Config {
     pub shm_eager: usize,
     /// Eager bytes that each peer may send without a matching receive.
     pub window: usize,
+    /// Messages that each peer may have announced without a matching receive. Who announces more is cut off.
+    pub announced: usize,
     /// How long it may take to reach a peer's host and port.
     pub connect_timeout: Duration,
     /// How long a peer that was reached may take to answer: it answers when its program makes progress.
@@ -111,6 +113,7 @@ impl Default for Config {
             tcp_eager: 64 << 10,
             shm_eager: 16 << 10,
             window: 2 << 20,
+            announced: polyrail_core::proto::Bounds::DEFAULT.announced as usize,
             connect_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(600),
             linger: Duration::from_secs(5),
@@ -156,6 +159,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("TCP_EAGER", "longest message that goes eagerly by TCP, in bytes (default 65536)"),
     ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 16384)"),
     ("WINDOW", "eager bytes that each peer may send without a matching receive (default 2097152)"),
+    (
+        "ANNOUNCED",
+        "messages too long to go eagerly that each peer may announce without a matching receive; one that announces more is cut off (default 1048576)",
+    ),
     ("CONNECT_TIMEOUT", "seconds that it may take to reach a peer's host and port (default 10)"),
     ("ANSWER_TIMEOUT", "seconds that a peer that was reached may compute before it answers (default 600)"),
     ("LINGER", "seconds that an orderly close waits for what is still to be sent (default 5)"),
@@ -241,6 +248,7 @@ impl Config {
         number(&lookup, "TCP_EAGER", "POLYRAIL_TCP_EAGER", 0, most, |n| c.tcp_eager = n)?;
         number(&lookup, "SHM_EAGER", "POLYRAIL_SHM_EAGER", 0, 32 << 10, |n| c.shm_eager = n)?;
         number(&lookup, "WINDOW", "POLYRAIL_WINDOW", 4096, 1 << 30, |n| c.window = n)?;
+        number(&lookup, "ANNOUNCED", "POLYRAIL_ANNOUNCED", 1024, 1 << 30, |n| c.announced = n)?;
         let day = 86_400;
         let seconds = |n| Duration::from_secs(n as u64);
         number(&lookup, "CONNECT_TIMEOUT", "POLYRAIL_CONNECT_TIMEOUT", 1, day, |n| {
@@ -312,6 +320,7 @@ mod tests {
             ("PORT", "70000"),
             ("RNDV", "x"),
             ("WINDOW", "1"),
+            ("ANNOUNCED", "1023"),
             ("YIELD", "2"),
             ("LOG", "x:loud"),
             ("FAULTS", "7:cold"),

@@ -50,7 +50,7 @@ fuzz_target!(|data: &[u8]| {
         sent(&mut responder, usize::from(size) + 1);
         assert_eq!(responder.poll_event(), Some(ResponderEvent::Established));
     } else if event.is_some() {
-        responder.reject(Reject::Policy).expect("it waits for this");
+        responder.reject(Reject::NoResources).expect("it waits for this");
         assert!(!sent(&mut responder, 100).is_empty());
     }
 });

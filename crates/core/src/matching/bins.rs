@@ -38,10 +38,6 @@ impl Link {
     pub const fn new(key: Key) -> Self {
         Link { key, chain: NIL, prev: NIL, next: NIL }
     }
-
-    pub fn key(&self) -> Key {
-        self.key
-    }
 }
 
 /// Where a table's links are, by slot number.

@@ -107,22 +107,9 @@ impl<T> PostedQueue<T> {
         self.slab.resolve(handle).and_then(|slot| self.remove(slot))
     }
 
-    /// Takes every receive that only `source` could satisfy, in posting order: the peer is gone. Looks at all
-    /// receives.
-    pub fn take_source(&mut self, source: Source) -> impl ExactSizeIterator<Item = T> + use<T> {
-        let classes = &self.classes;
-        let slots = self.slab.select(|place| {
-            classes[place.class as usize].mask.directed && place.link.key().source == source.0
-        });
-        self.take_all(slots)
-    }
-
     /// Takes every receive, in posting order.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = T> + use<T> {
-        self.take_all(self.slab.select(|_| true))
-    }
-
-    fn take_all(&mut self, slots: Vec<u32>) -> alloc::vec::IntoIter<T> {
+        let slots = self.slab.in_order();
         slots.into_iter().filter_map(|slot| self.remove(slot)).collect::<Vec<T>>().into_iter()
     }
 

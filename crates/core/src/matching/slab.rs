@@ -105,14 +105,10 @@ impl<P, T> Slab<P, T> {
         self.slots[slot as usize].value.as_mut()
     }
 
-    /// The taken slots whose place satisfies `wanted`, in order of their sequence numbers. Looks at every slot.
-    pub fn select(&self, wanted: impl Fn(&P) -> bool) -> Vec<u32> {
-        let taken = |entry: &Slot<P, T>| entry.seq & FREE == 0;
-        let mut slots: Vec<u32> = (0..)
-            .zip(&self.slots)
-            .filter(|(_, entry)| taken(entry) && wanted(&entry.place))
-            .map(|(slot, _)| slot)
-            .collect();
+    /// The taken slots in order of their sequence numbers. Looks at every slot.
+    pub fn in_order(&self) -> Vec<u32> {
+        let mut slots: Vec<u32> =
+            (0..).zip(&self.slots).filter(|(_, entry)| entry.seq & FREE == 0).map(|(slot, _)| slot).collect();
         slots.sort_unstable_by_key(|&slot| self.handle(slot));
         slots
     }

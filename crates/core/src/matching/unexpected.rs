@@ -131,17 +131,9 @@ impl<T> UnexpectedQueue<T> {
         self.slab.resolve(handle).and_then(|slot| self.unlink(slot))
     }
 
-    /// Takes every message of `source`, in order of arrival: the peer is gone. Looks at all messages.
-    pub fn drop_source(&mut self, source: Source) -> impl ExactSizeIterator<Item = (Arrival, T)> + use<T> {
-        self.take_all(self.slab.select(|place| place.source == source))
-    }
-
     /// Takes every message, in order of arrival.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (Arrival, T)> + use<T> {
-        self.take_all(self.slab.select(|_| true))
-    }
-
-    fn take_all(&mut self, slots: Vec<u32>) -> alloc::vec::IntoIter<(Arrival, T)> {
+        let slots = self.slab.in_order();
         let mut taken = Vec::with_capacity(slots.len());
         for slot in slots {
             let arrival = self.arrival(slot);

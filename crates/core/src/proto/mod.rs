@@ -17,12 +17,15 @@
 //! receiver; beyond that it sends RTS, which costs the receiver a table entry and no bytes. So floods slow down, and nothing
 //! blocks or is dropped.
 //!
+//! What a peer may ask for, and not take the answers to, has bounds, too: see `bounds`.
+//!
 //! Order: EAGER, RTS, PUT, PUT_RTS, GET, ATOMIC and AM carry a per-peer sequence number and take effect in that order,
 //! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
 //!
-//! Files: `types` words; `peer` per-peer state; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
+//! Files: `types` words; `peer` per-peer state; `bounds` what it may have outstanding; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
 //! either end; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
 
+mod bounds;
 mod peer;
 mod phase;
 mod recv;
@@ -33,8 +36,9 @@ mod send;
 mod target;
 mod types;
 
+pub use bounds::{Bounds, Owed};
 pub use peer::{CREDIT_UNIT, REORDER_BYTES, REORDER_WINDOW, Route, Scheme};
-pub use region::{Access, KeyTaken, Regions, Registered};
+pub use region::{Access, KeyTaken, Reach, Regions, Registered};
 pub use rma::{PartSpec, RmaKind};
 pub use types::*;
 
@@ -48,7 +52,8 @@ use crate::matching::{PostedQueue, UnexpectedQueue};
 use crate::slab::Slab;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use peer::{Peer, Turn};
+use bounds::Settles;
+use peer::{Answer, Peer, Turn};
 
 /// Settings of an engine.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +62,8 @@ pub struct Config {
     pub window: u32,
     /// Seeds the hash of the matching tables, so that peers cannot choose tags that collide.
     pub hash_seed: u64,
+    /// What a peer may have outstanding.
+    pub bounds: Bounds,
 }
 
 /// One side's matching: receives posted, messages that came too early.
@@ -104,6 +111,11 @@ impl Engine {
         }
     }
 
+    /// Keeps to other bounds from now on. All peers must keep to those of requests alike.
+    pub fn bound(&mut self, bounds: Bounds) {
+        self.config.bounds = bounds;
+    }
+
     /// Makes room for a peer, not yet connected. What is sent to it waits.
     pub fn add_peer(&mut self) -> PeerIdx {
         self.peers.push(Peer::default());
@@ -116,6 +128,15 @@ impl Engine {
         p.connected = true;
         p.route = route;
         if !p.idle() {
+            self.name(peer);
+        }
+    }
+
+    /// Has [`Engine::poll_ready`] name a peer.
+    #[inline]
+    fn name(&mut self, peer: PeerIdx) {
+        let p = &mut self.peers[peer.0 as usize];
+        if !core::mem::replace(&mut p.named, true) {
             self.ready.push_back(peer);
         }
     }
@@ -151,9 +172,8 @@ impl Engine {
 
     /// Whether nothing waits to leave for this peer and no operation with it is under way.
     pub fn is_quiet(&self, peer: PeerIdx) -> bool {
-        self.peers[peer.0 as usize].idle()
-            && self.sends.iter().all(|(_, s)| s.peer != peer)
-            && self.rmas.iter().all(|(_, r)| r.peer != peer)
+        let p = &self.peers[peer.0 as usize];
+        p.idle() && p.under_way == 0
     }
 
     /// How many sequenced frames the peer was sent of which it has not said that it saw them and all before. It says so only
@@ -186,31 +206,39 @@ impl Engine {
         if fresh >= REORDER_WINDOW / 4 || fresh > 0 && (now || p.came >= REORDER_BYTES / 8) {
             (p.told, p.came) = (p.expect_seq, 0);
             let seq = p.told;
-            self.control(peer, Frame::Seen { seq }, Out::Nothing);
+            self.say(peer, Frame::Seen { seq });
         }
     }
 
-    /// Queues a frame that no operation of this engine asks for.
+    /// Queues a frame that no operation of this engine asks for. Of totals (GOT, SEEN, CREDIT) the latest is sent.
     pub fn say(&mut self, peer: PeerIdx, frame: Frame) {
-        self.control(peer, frame, Out::Nothing);
+        let (Frame::Got { .. } | Frame::Seen { .. } | Frame::Credit { .. }) = frame else {
+            return self.control(peer, frame, Out::Nothing);
+        };
+        let p = &mut self.peers[peer.0 as usize];
+        if p.connected {
+            p.note(frame);
+            self.name(peer);
+        }
     }
 
     /// Bytes that large transfers still have to send to a peer.
     pub fn bulk_left(&self, peer: PeerIdx) -> u64 {
-        self.peers[peer.0 as usize].streams.iter().map(|stream| stream.end - stream.next).sum()
+        self.peers[peer.0 as usize].bulk
     }
 
     /// How many frames or operations wait to leave for a peer.
     #[inline]
     pub fn queued(&self, peer: PeerIdx) -> usize {
-        let p = &self.peers[peer.0 as usize];
-        p.ordered.len() + p.control.len() + p.streams.len()
+        self.peers[peer.0 as usize].queued()
     }
 
     /// A peer that has something to send and may not have been asked since; each is named until it has nothing left.
     #[inline]
     pub fn poll_ready(&mut self) -> Option<PeerIdx> {
-        self.ready.pop_front()
+        let peer = self.ready.pop_front()?;
+        self.peers[peer.0 as usize].named = false;
+        Some(peer)
     }
 
     /// What the driver is to do next.
@@ -230,13 +258,23 @@ impl Engine {
         [self.sends.len(), self.recvs.len(), self.stashes.len(), self.rmas.len(), self.puts.len()]
     }
 
-    /// An answer. To a peer that is gone there is none.
+    /// A frame that need not wait for its turn. To a peer that is gone there is none.
     fn control(&mut self, peer: PeerIdx, frame: Frame, payload: Out) {
+        self.answer(peer, frame, payload, Settles::Nothing);
+    }
+
+    /// The same, where it is the answer to something that is counted.
+    fn answer(&mut self, peer: PeerIdx, frame: Frame, payload: Out, settles: Settles) {
         let p = &mut self.peers[peer.0 as usize];
         if p.connected {
-            p.control.push_back((frame, payload));
-            self.ready.push_back(peer);
+            p.control.push_back(Answer { frame, payload, settles });
+            self.name(peer);
         }
+    }
+
+    /// What a peer has asked for, and no rail has taken the answer to.
+    pub fn owed(&self, peer: PeerIdx) -> Owed {
+        self.peers[peer.0 as usize].owed
     }
 
     /// An eager message that came in this session is matched.
@@ -246,7 +284,7 @@ impl Engine {
         if p.session == session
             && let Some(credit) = p.consume(len, self.config.window)
         {
-            self.control(peer, Frame::Credit { credit }, Out::Nothing);
+            self.say(peer, Frame::Credit { credit });
         }
     }
 
@@ -272,6 +310,9 @@ impl Engine {
             match turn {
                 Turn::Now(_) => {
                     p.came += payload as u64;
+                    if let Err(why) = p.owed.take(frame, &self.config.bounds) {
+                        return Directive::Broken(why);
+                    }
                     if !p.held.is_empty() && p.held.contains(&p.expect_seq) {
                         self.actions.push_back(Action::Redeliver(peer, p.expect_seq));
                     }
@@ -316,7 +357,7 @@ impl Engine {
             Frame::Retire { lane, received } => Directive::Lane { lane, received, retired: true },
             Frame::Seen { seq } => {
                 if self.peers[peer.0 as usize].take_seen(seq) {
-                    self.ready.push_back(peer);
+                    self.name(peer);
                     Directive::Done
                 } else {
                     Directive::Broken("it saw what was not sent")

@@ -1,8 +1,10 @@
 //! What the engine knows of one peer: sequence numbers, credit, and what waits to leave.
 
+use super::bounds::{Asked, Owed, Settles};
 use super::types::{Out, PeerIdx};
 use crate::frame::{Frame, OpId, Order};
 use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
 
 /// How frames reach a peer: the outcome of wireup and of the cost model ([`crate::cost`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +58,7 @@ pub(super) enum StreamKind {
     /// A send's bytes, to the receiver's operation.
     Fragments { send: OpId, to: OpId },
     /// A region's bytes, to the requester of a get.
-    GetData { op: OpId, key: u64, addr: u64 },
+    GetData { op: OpId, key: u64, generation: u32, addr: u64 },
 }
 
 /// How many frames may arrive ahead of their turn. Beyond that the peer is broken, not reordered.
@@ -74,6 +76,14 @@ pub(super) fn units(len: u64) -> u32 {
     (len.div_ceil(CREDIT_UNIT) + 1) as u32
 }
 
+/// A frame that need not wait for its turn, and what it settles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub frame: Frame,
+    pub payload: Out,
+    pub settles: Settles,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     pub connected: bool,
@@ -81,9 +91,20 @@ pub(super) struct Peer {
     pub next_seq: u32,
     pub spent: u32,
     pub returned: u32,
-    pub control: VecDeque<(Frame, Out)>,
+    /// Totals that the peer is to be told: of each kind the latest only, so that they are few however long nothing leaves.
+    pub notes: Vec<Frame>,
+    pub control: VecDeque<Answer>,
     pub ordered: VecDeque<Item>,
     pub streams: VecDeque<Stream>,
+    /// Bytes that those have still to send.
+    pub bulk: u64,
+    /// What it has not answered, and what it is owed.
+    pub asked: Asked,
+    pub owed: Owed,
+    /// Sends and one-sided operations with it that have not ended.
+    pub under_way: u32,
+    /// Whether the engine has named it as ready since it was asked.
+    pub named: bool,
 
     /// Counts the lives of the link; what belongs to an earlier one returns no credit to this one.
     pub session: u32,
@@ -214,12 +235,42 @@ impl Peer {
     /// Everything that waits is forgotten and sequence numbers begin anew; returns what there was.
     pub fn reset(&mut self) -> Self {
         let session = self.session.wrapping_add(1);
-        core::mem::replace(self, Self { session, ..Self::default() })
+        let (under_way, named) = (self.under_way, self.named);
+        core::mem::replace(self, Self { session, under_way, named, ..Self::default() })
     }
 
     #[inline]
     pub fn idle(&self) -> bool {
-        self.control.is_empty() && self.ordered.is_empty() && self.streams.is_empty()
+        self.queued() == 0
+    }
+
+    #[inline]
+    pub fn queued(&self) -> usize {
+        self.ordered.len() + self.control.len() + self.streams.len() + self.notes.len()
+    }
+
+    /// Adds a note; what it is about is forgotten where an earlier one spoke of it.
+    pub fn note(&mut self, frame: Frame) {
+        let same = |note: &Frame| match (note, &frame) {
+            (Frame::Got { lane, .. }, Frame::Got { lane: of, .. }) => lane == of,
+            (Frame::Credit { .. }, Frame::Credit { .. }) | (Frame::Seen { .. }, Frame::Seen { .. }) => true,
+            _ => false,
+        };
+        match self.notes.iter_mut().find(|note| same(note)) {
+            Some(note) => *note = frame,
+            None => self.notes.push(frame),
+        }
+    }
+
+    pub fn push_stream(&mut self, stream: Stream) {
+        self.bulk += stream.end - stream.next;
+        self.streams.push_back(stream);
+    }
+
+    pub fn drop_stream(&mut self) {
+        if let Some(stream) = self.streams.pop_front() {
+            self.bulk -= stream.end - stream.next;
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Receives: matching, eager messages, and those that came too early.
 
+use super::bounds::Settles;
 use super::peer::units;
 use super::phase::{RECV, RecvEvent, RecvPhase};
 use super::types::{
@@ -291,7 +292,7 @@ impl Engine {
         p.expect_seq = order.seq.wrapping_add(1);
         p.take(len, self.config.window);
         if let Some(credit) = p.consume(len, self.config.window) {
-            self.control(peer, Frame::Credit { credit }, Out::Nothing);
+            self.say(peer, Frame::Credit { credit });
         }
         let got = self.recvs.end(op, |r| r.room.min(len)).unwrap_or(0);
         Some(Delivered { op, envelope: Envelope { from: peer, matching, data, len }, got })
@@ -362,7 +363,8 @@ impl Engine {
         if let Some(r) = self.recvs.get_mut(op) {
             r.got = r.want;
             if let (Some(sender), Some(envelope)) = (r.sender, r.envelope) {
-                self.control(envelope.from, Frame::Ats { op: sender, status: Status::Ok }, Out::Nothing);
+                let ats = Frame::Ats { op: sender, status: Status::Ok };
+                self.answer(envelope.from, ats, Out::Nothing, Settles::Request);
             }
         }
         self.step_recv(op, RecvEvent::Placed);
@@ -378,7 +380,7 @@ impl Engine {
         *whole = true;
         let (ack, from, waiting) = (*ack, envelope.from, *waiting);
         if let Some(op) = ack {
-            self.control(from, Frame::Ats { op, status: Status::Ok }, Out::Nothing);
+            self.answer(from, Frame::Ats { op, status: Status::Ok }, Out::Nothing, Settles::Request);
         }
         if let Some(op) = waiting {
             self.unstash(op, stash);

@@ -1,5 +1,6 @@
 //! The receiver's side of a rendezvous: it reads, or says where to write, or takes fragments.
 
+use super::bounds::Settles;
 use super::phase::{RECV, RecvEvent};
 use super::recv::StashKind;
 use super::types::{Action, After, Directive, Envelope, Failure, Job, Out, PeerIdx, Place, Region, Span};
@@ -26,7 +27,7 @@ impl Engine {
         r.sender = Some(sender);
         let (peer, want) = (envelope.from, r.want);
         if want == 0 {
-            self.control(peer, Frame::Ats { op: sender, status: Status::Ok }, Out::Nothing);
+            self.take_announced(peer, sender);
             self.step_recv(op, RecvEvent::MatchEmpty);
             return;
         }
@@ -44,10 +45,16 @@ impl Engine {
         }
     }
 
+    /// All that is wanted of an announced message is here: its first answer and its last.
+    fn take_announced(&mut self, peer: PeerIdx, sender: OpId) {
+        let ats = Frame::Ats { op: sender, status: Status::Ok };
+        self.answer(peer, ats, Out::Nothing, Settles::Announced);
+    }
+
     fn ready_to_receive(&mut self, peer: PeerIdx, op: OpId, sender: OpId, len: u64, writable: bool) {
         let frame = Frame::Rtr { op: sender, to: op, len, writable };
         let payload = if writable { Out::Addresses(self.span(op, 0, len)) } else { Out::Nothing };
-        self.control(peer, frame, payload);
+        self.answer(peer, frame, payload, Settles::Announced);
     }
 
     pub(super) fn rget_done(&mut self, peer: PeerIdx, op: OpId, ok: bool) {
@@ -55,7 +62,7 @@ impl Engine {
         let (Some(sender), want) = (r.sender, r.want) else { return };
         if ok {
             r.got = want;
-            self.control(peer, Frame::Ats { op: sender, status: Status::Ok }, Out::Nothing);
+            self.take_announced(peer, sender);
             self.step_recv(op, RecvEvent::ReadDone);
         } else if self.step_recv(op, RecvEvent::ReadRefused) {
             self.ready_to_receive(peer, op, sender, want, false);

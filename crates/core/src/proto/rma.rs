@@ -3,6 +3,7 @@
 //! An operation is a set of parts, one for each contiguous remote range. Each part has a name of its own on the wire. The
 //! operation ends when all parts have been answered; the first failure is its result.
 
+use super::bounds::values;
 use super::peer::Item;
 use super::types::{After, Completion, Directive, Failure, Next, Out, PeerIdx, Place, Queue, Span};
 use super::{Engine, Scheme};
@@ -58,6 +59,15 @@ pub(super) struct Part {
     stage: Stage,
     /// Not by direct access: this process's memory cannot be listed.
     unlisted: bool,
+    /// Since it is asked for, and not answered: bytes of values that the answer brings.
+    asked: Option<u32>,
+}
+
+impl Part {
+    /// Bytes of values that the answer brings, which the target keeps until it has left.
+    fn values(&self, kind: RmaKind) -> u32 {
+        if let RmaKind::Atomic { .. } = kind { values(self.len) } else { 0 }
+    }
 }
 
 /// What the target has been asked so far.
@@ -76,11 +86,13 @@ impl Engine {
     pub fn rma(&mut self, peer: PeerIdx, kind: RmaKind, specs: &[PartSpec]) -> OpId {
         let pending = specs.len() as u32;
         let op = self.rmas.insert(RmaOp { peer, kind, pending, failed: None });
+        self.peers[peer.0 as usize].under_way += 1;
         let mut base = 0;
         for (i, spec) in specs.iter().enumerate() {
             let last = i + 1 == specs.len();
             let (at, len, stage) = (spec.at, spec.len, Stage::Queued);
-            let part = Part { op, at, base, len, moved: 0, coming: 0, last, stage, unlisted: false };
+            let part =
+                Part { op, at, base, len, moved: 0, coming: 0, last, stage, unlisted: false, asked: None };
             let part = self.parts.insert(part);
             base += spec.len;
             self.enqueue(peer, Item::Rma(part));
@@ -94,7 +106,10 @@ impl Engine {
     pub(super) fn next_rma(&mut self, peer: PeerIdx, id: OpId, bulk: usize) -> Option<Next> {
         let part = self.parts.get(id)?;
         let kind = self.rmas.get(part.op)?.kind;
-        let p = &self.peers[peer.0 as usize];
+        let p = &mut self.peers[peer.0 as usize];
+        if part.asked.is_none() && !p.asked.has_room(part.values(kind), &self.config.bounds) {
+            return None;
+        }
         let (order, route) = (p.order(), &p.route);
         let (op, at) = (id, part.at);
         let left = part.len - part.moved;
@@ -139,6 +154,13 @@ impl Engine {
 
     pub(super) fn rma_left(&mut self, peer: PeerIdx, id: OpId, next: &Next) {
         let Some(part) = self.parts.get_mut(id) else { return };
+        if part.asked.is_none()
+            && let Some(op) = self.rmas.get(part.op)
+        {
+            let values = part.values(op.kind);
+            part.asked = Some(values);
+            self.peers[peer.0 as usize].asked.left(values);
+        }
         match (&next.frame, next.payload) {
             (Frame::Put { last: false, .. }, Out::Bytes(span)) => {
                 part.moved += span.len as u64;
@@ -164,26 +186,33 @@ impl Engine {
         if status != Status::Ok {
             op.failed.get_or_insert(status);
         }
-        if op.pending == 0 {
+        let (peer, ended) = (op.peer, op.pending == 0);
+        if let Some(values) = part.asked {
+            self.answered(peer, values);
+        }
+        if ended {
             self.end_rma(part.op);
         }
     }
 
     fn end_rma(&mut self, op: OpId) {
         let Some(ended) = self.rmas.remove(op) else { return };
+        self.peers[ended.peer.0 as usize].under_way -= 1;
         let result = ended.failed.map_or(Ok(()), |status| Err(Failure::Refused(status)));
         self.complete(Completion::Rma { op, peer: ended.peer, result });
     }
 
     pub(super) fn fail_rmas(&mut self, peer: PeerIdx) {
-        let gone: Vec<_> = self.rmas.iter().filter(|(_, r)| r.peer == peer).map(|(op, _)| op).collect();
+        let of_peer = |op| self.rmas.get(op).is_some_and(|r| r.peer == peer);
         let parts: Vec<_> =
-            self.parts.iter().filter(|(_, p)| gone.contains(&p.op)).map(|(id, _)| id).collect();
+            self.parts.iter().filter(|(_, part)| of_peer(part.op)).map(|(id, _)| id).collect();
         for part in parts {
             self.parts.remove(part);
         }
+        let gone: Vec<_> = self.rmas.iter().filter(|(_, r)| r.peer == peer).map(|(op, _)| op).collect();
         for op in gone {
             self.rmas.remove(op);
+            self.peers[peer.0 as usize].under_way -= 1;
             self.complete(Completion::Rma { op, peer, result: Err(Failure::PeerGone) });
         }
     }
@@ -203,6 +232,8 @@ impl Engine {
             (Stage::Direct, Status::Fault) => {
                 // the target cannot reach this process's memory after all: everything is carried from now on
                 part.stage = Stage::Queued;
+                let values = part.asked.take();
+                self.answered(peer, values.unwrap_or(0));
                 self.peers[peer.0 as usize].route.scheme = Scheme::Fragments;
                 self.enqueue(peer, Item::Rma(id));
             }

@@ -1,6 +1,7 @@
 //! Sends: the choice between eager and rendezvous, and the queues towards a peer.
 
-use super::peer::{Item, Peer, Stream, StreamKind, units};
+use super::bounds::Settles;
+use super::peer::{Answer, Item, Peer, Stream, StreamKind, units};
 use super::phase::{SEND, SendEvent, SendPhase};
 use super::types::{
     Action, Completion, Delivery, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue, Region,
@@ -64,6 +65,7 @@ impl Engine {
             target: None,
             unlisted: false,
         });
+        self.peers[peer.0 as usize].under_way += 1;
         self.enqueue(peer, Item::Send(op));
         op
     }
@@ -72,7 +74,7 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         p.ordered.push_back(item);
         if p.connected {
-            self.ready.push_back(peer);
+            self.name(peer);
         }
     }
 
@@ -94,7 +96,10 @@ impl Engine {
         if !p.connected {
             return None;
         }
-        if let Some(&(frame, payload)) = p.control.front() {
+        if let Some(&frame) = p.notes.first() {
+            return Some(Next { frame, payload: Out::Nothing, from: Queue::Notes });
+        }
+        if let Some(&Answer { frame, payload, .. }) = p.control.front() {
             return Some(Next { frame, payload, from: Queue::Control });
         }
         if let Some(&item) = p.ordered.front() {
@@ -114,12 +119,12 @@ impl Engine {
         let len = (end - next).min(p.route.fragment.min(bulk) as u64);
         let (frame, place, offset) = match kind {
             StreamKind::Fragments { send, to } => (Frame::Frag { to, offset: next }, Place::Send(send), next),
-            StreamKind::GetData { op, key, addr } => {
-                if !self.may_still_read(peer, op, key, addr + next, len) {
-                    self.peers[peer.0 as usize].streams.pop_front();
+            StreamKind::GetData { op, key, generation, addr } => {
+                if !self.may_still_read(peer, op, key, generation) {
+                    self.peers[peer.0 as usize].drop_stream();
                     return self.poll_transmit(peer, bulk);
                 }
-                (Frame::GetData { op, offset: next }, Place::Region(key), addr + next)
+                (Frame::GetData { op, offset: next }, Place::Region(key, generation), addr + next)
             }
         };
         let payload = Out::Bytes(Span { place, offset, len: len as usize });
@@ -131,9 +136,7 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         while let Some(stream) = p.streams.front() {
             match stream.kind {
-                StreamKind::Fragments { send, .. } if self.sends.get(send).is_none() => {
-                    p.streams.pop_front();
-                }
+                StreamKind::Fragments { send, .. } if self.sends.get(send).is_none() => p.drop_stream(),
                 _ => return Some(*stream),
             }
         }
@@ -141,10 +144,13 @@ impl Engine {
     }
 
     fn next_send(&mut self, peer: PeerIdx, op: OpId) -> Option<Next> {
-        let p = &self.peers[peer.0 as usize];
+        let p = &mut self.peers[peer.0 as usize];
         let SendOp { message: m, unlisted, .. } = *self.sends.get(op)?;
         let span = Span { place: Place::Send(op), offset: 0, len: m.len as usize };
         let (frame, payload) = match p.eager(&m, p.acknowledged(&m).then_some(op)) {
+            Some(Frame::Eager { ack: Some(_), .. }) if !p.asked.has_room(0, &self.config.bounds) => {
+                return None;
+            }
             Some(frame) if m.len == 0 => (frame, Out::Nothing),
             Some(frame) => (frame, Out::Bytes(span)),
             None => {
@@ -161,7 +167,7 @@ impl Engine {
     /// names a frame that does without.
     pub fn unlisted(&mut self, peer: PeerIdx, next: &Next) {
         match (next.frame, self.peers[peer.0 as usize].control.front_mut()) {
-            (Frame::Rtr { .. }, Some((Frame::Rtr { writable, .. }, payload))) => {
+            (Frame::Rtr { .. }, Some(Answer { frame: Frame::Rtr { writable, .. }, payload, .. })) => {
                 (*writable, *payload) = (false, Out::Nothing);
             }
             (Frame::Rts { op, .. }, _) => {
@@ -178,8 +184,12 @@ impl Engine {
     pub fn transmitted(&mut self, peer: PeerIdx, next: &Next) {
         let p = &mut self.peers[peer.0 as usize];
         match next.from {
+            // unless there is a later total meanwhile
+            Queue::Notes => p.notes.retain(|note| *note != next.frame),
             Queue::Control => {
-                p.control.pop_front();
+                if let Some(Answer { settles, .. }) = p.control.pop_front() {
+                    p.owed.settle(settles, next.payload_len());
+                }
                 if let Out::Bytes(Span { place: Place::Stash(stash), .. }) = next.payload {
                     self.stashes.remove(stash);
                     self.actions.push_back(Action::DropStash(stash));
@@ -187,12 +197,14 @@ impl Engine {
             }
             Queue::Stream => {
                 let Some(mut stream) = p.streams.pop_front() else { return };
-                if let Out::Bytes(span) = next.payload {
-                    stream.next += span.len as u64;
-                }
+                stream.next += next.payload_len() as u64;
+                p.bulk -= next.payload_len() as u64;
                 match stream.kind {
                     _ if stream.next < stream.end => p.streams.push_back(stream),
-                    StreamKind::GetData { key, .. } => self.was_read(peer, key, stream.end),
+                    StreamKind::GetData { key, .. } => {
+                        p.owed.settle(Settles::Request, 0);
+                        self.was_read(peer, key, stream.end);
+                    }
                     StreamKind::Fragments { .. } => {}
                 }
             }
@@ -221,7 +233,12 @@ impl Engine {
             Frame::Eager { .. } => {
                 let p = &mut self.peers[s.peer.0 as usize];
                 p.spent = p.spent.wrapping_add(units(s.message.len));
-                if p.acknowledged(&s.message) { SendEvent::EagerWait } else { SendEvent::EagerDone }
+                if p.acknowledged(&s.message) {
+                    p.asked.left(0);
+                    SendEvent::EagerWait
+                } else {
+                    SendEvent::EagerDone
+                }
             }
             _ => SendEvent::RtsSent,
         };
@@ -241,6 +258,7 @@ impl Engine {
 
     fn end_send(&mut self, op: OpId, result: Result<(), Failure>) {
         if let Some(SendOp { peer, .. }) = self.sends.remove(op) {
+            self.peers[peer.0 as usize].under_way -= 1;
             self.actions.push_back(Action::Complete(Completion::Send { op, peer, result }));
         }
     }
@@ -277,8 +295,8 @@ impl Engine {
 
     fn stream_send(&mut self, peer: PeerIdx, send: OpId, to: OpId, len: u64) {
         let kind = StreamKind::Fragments { send, to };
-        self.peers[peer.0 as usize].streams.push_back(Stream { kind, next: 0, end: len });
-        self.ready.push_back(peer);
+        self.peers[peer.0 as usize].push_stream(Stream { kind, next: 0, end: len });
+        self.name(peer);
     }
 
     pub(super) fn rput_done(&mut self, peer: PeerIdx, op: OpId, ok: bool) {
@@ -288,6 +306,13 @@ impl Engine {
             self.control(peer, Frame::Atp { to, status: Status::Ok }, Out::Nothing);
         } else if self.step_send(op, SendEvent::WriteRefused) {
             self.stream_send(peer, op, to, len);
+        }
+    }
+
+    /// The peer has answered a request that brings so many bytes of values: what was held back may leave.
+    pub(super) fn answered(&mut self, peer: PeerIdx, values: u32) {
+        if self.peers[peer.0 as usize].asked.answered(values) {
+            self.name(peer);
         }
     }
 
@@ -302,6 +327,9 @@ impl Engine {
         };
         if SEND.next(s.phase, event).is_none() {
             return Directive::Broken("it ended a message before it was sent");
+        }
+        if s.phase == SendPhase::AwaitAts {
+            self.answered(peer, 0);
         }
         self.end_send(op, result);
         Directive::Done

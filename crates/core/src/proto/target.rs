@@ -1,8 +1,9 @@
 //! Put, get and atomic operations: the target's side.
 
 use super::Engine;
+use super::bounds::Settles;
 use super::peer::{Stream, StreamKind};
-use super::region::Access;
+use super::region::{Access, Regions};
 use super::types::{Action, After, Completion, Directive, Job, Operation, Out, PeerIdx, Place, Region, Span};
 use crate::frame::{AtomicKind, Frame, MAX_PAYLOAD, OpId, RemoteAddr, Status};
 
@@ -12,6 +13,8 @@ pub(super) struct PutIn {
     peer: PeerIdx,
     op: OpId,
     key: u64,
+    /// Which registration of the key its bytes go to, once some have come.
+    generation: Option<u32>,
     status: Status,
     data: Option<u64>,
     len: u64,
@@ -25,11 +28,33 @@ impl PutIn {
     fn is_there(&self) -> bool {
         self.whole && self.placing == 0
     }
+
+    /// A frame of it has come, whose bytes (if any) may go to this registration of a key, or may not. All of a put goes to one.
+    fn go_on(&mut self, key: u64, checked: Result<Option<u32>, Status>) {
+        if self.status != Status::Ok {
+            return;
+        }
+        match checked {
+            Err(status) => self.status = status,
+            Ok(None) => {}
+            Ok(generation) if self.generation.is_none() => (self.key, self.generation) = (key, generation),
+            Ok(generation) if (self.key, self.generation) == (key, generation) => {}
+            Ok(_) => self.status = Status::Access,
+        }
+    }
+
+    /// Whether its region was closed since it began: what came later went nowhere.
+    fn has_lost_region(&self, regions: &Regions) -> bool {
+        self.generation.is_some_and(|generation| !regions.is_registered(self.key, generation))
+    }
 }
+
+const READ: Access = Access { read: true, write: false };
+const WRITE: Access = Access { read: false, write: true };
 
 impl Engine {
     fn ack(&mut self, peer: PeerIdx, op: OpId, status: Status) {
-        self.control(peer, Frame::Ack { op, status }, Out::Nothing);
+        self.answer(peer, Frame::Ack { op, status }, Out::Nothing, Settles::Request);
     }
 
     /// The frames of one put follow each other in its sender's order.
@@ -43,8 +68,8 @@ impl Engine {
         len: usize,
     ) -> Directive {
         let checked = match len {
-            0 => Ok(0),
-            _ => self.regions.check(to.key, to.addr, len as u64, Access { read: false, write: true }),
+            0 => Ok(None),
+            _ => self.regions.check(to.key, to.addr, len as u64, WRITE).map(|at| Some(at.generation)),
         };
         let name = match self.peers[peer.0 as usize].put_open.take() {
             Some(open) => open,
@@ -53,13 +78,14 @@ impl Engine {
         let Some(put) = self.puts.get_mut(name).filter(|put| put.op == op) else {
             return Directive::Broken("it began a put before the one before it had ended");
         };
-        if put.status == Status::Ok {
-            put.status = checked.err().unwrap_or(Status::Ok);
-        }
-        (put.key, put.data, put.whole) = (to.key, data, last);
+        put.go_on(to.key, checked);
+        (put.data, put.whole) = (data, last);
         put.len += len as u64;
         put.placing += 1;
-        let place = if put.status == Status::Ok { Place::Region(to.key) } else { Place::Discard };
+        let place = match (put.status, put.generation) {
+            (Status::Ok, Some(generation)) => Place::Region(put.key, generation),
+            _ => Place::Discard,
+        };
         if !last {
             self.peers[peer.0 as usize].put_open = Some(name);
         }
@@ -71,8 +97,18 @@ impl Engine {
     }
 
     fn new_put(&mut self, peer: PeerIdx, op: OpId, key: u64, len: u64) -> OpId {
-        let (status, data) = (Status::Ok, None);
-        let name = self.puts.insert(PutIn { peer, op, key, status, data, len, placing: 0, whole: false });
+        let put = PutIn {
+            peer,
+            op,
+            key,
+            generation: None,
+            status: Status::Ok,
+            data: None,
+            len,
+            placing: 0,
+            whole: false,
+        };
+        let name = self.puts.insert(put);
         self.peers[peer.0 as usize].puts.push_back(name);
         name
     }
@@ -80,6 +116,9 @@ impl Engine {
     pub(super) fn put_placed(&mut self, name: OpId) {
         let Some(put) = self.puts.get_mut(name) else { return };
         put.placing -= 1;
+        if put.has_lost_region(&self.regions) {
+            put.status = Status::Access;
+        }
         if !put.is_there() {
             return;
         }
@@ -123,15 +162,18 @@ impl Engine {
         let Some(from) = region.filter(|r| r.len().is_some_and(|have| have >= len)) else {
             return Directive::Broken("it announced more bytes than it showed");
         };
-        if let Err(status) = self.regions.check(to.key, to.addr, len, Access { read: false, write: true }) {
-            self.ack(peer, op, status);
-            return Directive::Done;
-        }
+        let generation = match self.regions.check(to.key, to.addr, len, WRITE) {
+            Ok(at) => at.generation,
+            Err(status) => {
+                self.ack(peer, op, status);
+                return Directive::Done;
+            }
+        };
         let name = self.new_put(peer, op, to.key, len);
         if let Some(put) = self.puts.get_mut(name) {
-            (put.placing, put.whole) = (1, true);
+            (put.placing, put.whole, put.generation) = (1, true, Some(generation));
         }
-        let to = Span { place: Place::Region(to.key), offset: to.addr, len: len as usize };
+        let to = Span { place: Place::Region(to.key, generation), offset: to.addr, len: len as usize };
         self.actions.push_back(Action::Read { peer, from, to, job: Job::PutRts(name) });
         Directive::Done
     }
@@ -153,28 +195,28 @@ impl Engine {
         len: u64,
         region: Option<Region>,
     ) -> Directive {
-        let checked = self.regions.check(from.key, from.addr, len, Access { read: true, write: false });
-        if let Err(status) = checked {
-            self.ack(peer, op, status);
-            return Directive::Done;
-        }
-        if len == 0 {
-            self.ack(peer, op, Status::Ok);
-            return Directive::Done;
-        }
+        let generation = match self.regions.check(from.key, from.addr, len, READ) {
+            Ok(at) if len > 0 => at.generation,
+            nothing => {
+                self.ack(peer, op, nothing.err().unwrap_or(Status::Ok));
+                return Directive::Done;
+            }
+        };
         match region {
             Some(r) if r.len().is_none_or(|have| have < len) => {
                 return Directive::Broken("it asked for more bytes than it has room for");
             }
             Some(to) => {
-                let span = Span { place: Place::Region(from.key), offset: from.addr, len: len as usize };
+                let place = Place::Region(from.key, generation);
+                let span = Span { place, offset: from.addr, len: len as usize };
                 let job = Job::Get { op, key: from.key, len };
                 self.actions.push_back(Action::Write { peer, from: span, to, job });
             }
             None => {
-                let kind = StreamKind::GetData { op, key: from.key, addr: from.addr };
-                self.peers[peer.0 as usize].streams.push_back(Stream { kind, next: 0, end: len });
-                self.ready.push_back(peer);
+                let RemoteAddr { key, addr } = from;
+                let kind = StreamKind::GetData { op, key, generation, addr };
+                self.peers[peer.0 as usize].push_stream(Stream { kind, next: 0, end: len });
+                self.name(peer);
             }
         }
         Directive::Done
@@ -192,13 +234,13 @@ impl Engine {
         self.complete(Completion::Remote { from, key, data: None, len, write: false });
     }
 
-    /// Whether the region may still be read that the next piece of an answer comes from. If not, the requester is told.
-    pub(super) fn may_still_read(&mut self, peer: PeerIdx, op: OpId, key: u64, addr: u64, len: u64) -> bool {
-        let checked = self.regions.check(key, addr, len, Access { read: true, write: false });
-        if let Err(status) = checked {
-            self.ack(peer, op, status);
+    /// Whether the region is still there that the next piece of an answer comes from. If not, the requester is told.
+    pub(super) fn may_still_read(&mut self, peer: PeerIdx, op: OpId, key: u64, generation: u32) -> bool {
+        let there = self.regions.is_registered(key, generation);
+        if !there {
+            self.ack(peer, op, Status::Access);
         }
-        checked.is_ok()
+        there
     }
 
     /// An atomic operation is done, or refused. For those that return values, the name under which the driver stores them
@@ -217,7 +259,8 @@ impl Engine {
             (Ok(len), _) => {
                 let stash = self.result_stash(peer);
                 let bytes = Out::Bytes(Span { place: Place::Stash(stash), offset: 0, len });
-                self.control(peer, Frame::AtomicData { op: operation.op }, bytes);
+                self.peers[peer.0 as usize].owed.keep(len);
+                self.answer(peer, Frame::AtomicData { op: operation.op }, bytes, Settles::Request);
                 return Some(stash);
             }
         }

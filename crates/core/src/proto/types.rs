@@ -16,8 +16,9 @@ pub enum Place {
     Recv(OpId),
     /// The local side of a put, get or atomic.
     Rma(OpId),
-    /// A registered region, by its key; the span's offset is the remote address in that region.
-    Region(u64),
+    /// A registered region, by its key and the generation of its registration; the span's offset is the remote address in
+    /// that region.
+    Region(u64, u32),
     /// An unexpected message's own buffer.
     Stash(OpId),
     /// Nothing: what arrives is read and forgotten.
@@ -141,6 +142,7 @@ impl Next {
 /// Which queue a [`Next`] stands in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Queue {
+    Notes,
     Control,
     Ordered,
     Stream,

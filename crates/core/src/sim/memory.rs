@@ -97,7 +97,7 @@ struct Buffer {
 /// What a process holds.
 #[derive(Debug, Default)]
 pub struct Memory {
-    buffers: BTreeMap<(u8, u64), Buffer>,
+    buffers: BTreeMap<Key, Buffer>,
     next_addr: u64,
     /// Bytes of receive buffers that were written twice: an error of the protocol.
     pub overwritten: u64,
@@ -110,14 +110,17 @@ const GUARD: u64 = 1 << 12;
 
 const RECV: u8 = 1;
 
-fn key(place: Place) -> Option<(u8, u64)> {
+/// Which kind of place, which of them, and which registration of a region.
+type Key = (u8, u64, u32);
+
+fn key(place: Place) -> Option<Key> {
     let name = |op: OpId| u64::from(op.generation) << 32 | u64::from(op.slot);
     Some(match place {
-        Place::Send(op) => (0, name(op)),
-        Place::Recv(op) => (RECV, name(op)),
-        Place::Rma(op) => (2, name(op)),
-        Place::Region(key) => (3, key),
-        Place::Stash(op) => (4, name(op)),
+        Place::Send(op) => (0, name(op), 0),
+        Place::Recv(op) => (RECV, name(op), 0),
+        Place::Rma(op) => (2, name(op), 0),
+        Place::Region(key, generation) => (3, key, generation),
+        Place::Stash(op) => (4, name(op), 0),
         Place::Discard => return None,
     })
 }
@@ -139,7 +142,8 @@ impl Memory {
 
     /// How many buffers of the kind of `place` there are.
     pub fn count(&self, place: Place) -> usize {
-        key(place).map_or(0, |(kind, _)| self.buffers.range((kind, 0)..=(kind, u64::MAX)).count())
+        key(place)
+            .map_or(0, |(kind, ..)| self.buffers.range((kind, 0, 0)..=(kind, u64::MAX, u32::MAX)).count())
     }
 
     /// The bytes of a span; None when the operation is gone or the span is not all inside.
@@ -186,7 +190,7 @@ impl Memory {
     }
 
     fn at(&self, addr: u64, len: u64) -> Option<Span> {
-        let (&(kind, name), buffer) = self.buffers.iter().find(|(_, buffer)| {
+        let (&(kind, name, generation), buffer) = self.buffers.iter().find(|(_, buffer)| {
             addr.checked_sub(buffer.addr).is_some_and(|offset| offset < buffer.bytes.len().max(1))
         })?;
         let op = OpId { slot: name as u32, generation: (name >> 32) as u32 };
@@ -194,7 +198,7 @@ impl Memory {
             0 => Place::Send(op),
             RECV => Place::Recv(op),
             2 => Place::Rma(op),
-            3 => Place::Region(name),
+            3 => Place::Region(name, generation),
             _ => Place::Stash(op),
         };
         Some(Span { place, offset: addr - buffer.addr + buffer.base, len: len as usize })

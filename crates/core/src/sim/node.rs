@@ -171,9 +171,21 @@ impl Node {
     /// Makes `bytes` reachable for peers under a key.
     pub fn register(&mut self, key: u64, base: u64, bytes: Bytes, access: Access) {
         let region = Registered { base, len: bytes.len(), access };
-        if self.engine.regions.insert(key, region).is_ok() {
-            self.memory.put(Place::Region(key), bytes, base, 1);
+        if let Ok(generation) = self.engine.regions.insert(key, region) {
+            self.memory.put(Place::Region(key, generation), bytes, base, 1);
         }
+    }
+
+    /// Ends that; the memory, if it was there.
+    pub fn deregister(&mut self, key: u64) -> Option<Bytes> {
+        let place = self.region(key)?;
+        self.engine.regions.remove(key);
+        self.memory.take(place)
+    }
+
+    /// Where the bytes of a region are.
+    pub fn region(&self, key: u64) -> Option<Place> {
+        self.engine.regions.generation(key).map(|generation| Place::Region(key, generation))
     }
 
     /// Frames kept because it is not their turn, payloads that have begun, and stashes: all 0 when all is over.
@@ -315,8 +327,9 @@ impl Node {
                     _ => old.wrapping_add(*operand),
                 });
                 let new: Vec<u8> = new.flat_map(u64::to_le_bytes).collect();
-                let span = Span { place: Place::Region(key), offset: addr, len: new.len() };
-                self.memory.write(span, &Bytes::Real(new));
+                if let Some(place) = self.region(key) {
+                    self.memory.write(Span { place, offset: addr, len: new.len() }, &Bytes::Real(new));
+                }
                 Ok(before)
             }
             _ => Err(Status::Unsupported),
@@ -327,8 +340,18 @@ impl Node {
         }
     }
 
-    fn read_region(&self, key: u64, addr: u64, len: u64) -> Option<Bytes> {
-        self.memory.read(Span { place: Place::Region(key), offset: addr, len: usize::try_from(len).ok()? })
+    /// Bytes of a region; None when they are not all inside.
+    pub fn read_region(&self, key: u64, addr: u64, len: u64) -> Option<Bytes> {
+        self.memory.read(Span { place: self.region(key)?, offset: addr, len: usize::try_from(len).ok()? })
+    }
+
+    /// The direct reads and writes that were asked for are over; whether well. Nothing is read or written by that.
+    pub fn end_jobs(&mut self, ok: bool) {
+        for action in core::mem::take(&mut self.jobs) {
+            if let Action::Read { peer, job, .. } | Action::Write { peer, job, .. } = action {
+                self.engine.job_done(peer, job, ok);
+            }
+        }
     }
 
     // ---- out -----------------------------------------------------------------------------------------------------------

@@ -133,10 +133,9 @@ impl World {
         self.nodes[node].register(key, base, bytes, access);
     }
 
-    /// Ends that.
-    pub fn deregister(&mut self, node: usize, key: u64) {
-        self.nodes[node].engine.regions.remove(key);
-        self.nodes[node].memory.take(Place::Region(key));
+    /// Ends that; what the memory holds.
+    pub fn deregister(&mut self, node: usize, key: u64) -> Option<Bytes> {
+        self.nodes[node].deregister(key)
     }
 
     /// Writes `bytes` to the remote ranges, one behind the other.

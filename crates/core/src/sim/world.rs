@@ -5,7 +5,7 @@ use super::node::Node;
 use super::rail::{RailSpec, Time, Wire, duration};
 use super::rng::Rng;
 use crate::frame::Frame;
-use crate::proto::{Action, Config, Engine, Next, PeerIdx, Route, Scheme, Span};
+use crate::proto::{Action, Bounds, Config, Engine, Next, PeerIdx, Route, Scheme, Span};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -145,7 +145,8 @@ impl World {
 
     fn make(seed: u64, nodes: usize, window: u32, counted: bool) -> Self {
         let mut rng = Rng::new(seed);
-        let mut node = || Node::new(Config { window, hash_seed: rng.draw() }, nodes, counted);
+        let mut node =
+            || Node::new(Config { window, hash_seed: rng.draw(), bounds: Bounds::DEFAULT }, nodes, counted);
         Self {
             nodes: (0..nodes).map(|_| node()).collect(),
             now: 0,
@@ -156,6 +157,11 @@ impl World {
             count: 0,
             deaf: None,
         }
+    }
+
+    /// Has all nodes keep to other bounds than those of the wire format. Before links come up.
+    pub fn bound(&mut self, bounds: Bounds) {
+        self.nodes.iter_mut().for_each(|node| node.engine.bound(bounds));
     }
 
     /// A process.

@@ -113,12 +113,10 @@ pub enum Kind {
 pub enum Reject {
     /// Both connected at once, and this attempt lost: the server's own connection is the one to wait for.
     Simultaneous = 1,
-    /// The server is closing its endpoint, or its session with this client.
+    /// The server is closing its endpoint.
     Closing = 2,
     /// The server has no room for one more.
     NoResources = 3,
-    /// The server is told not to, or the offer is not acceptable to it.
-    Policy = 4,
     /// The client's offer could not be read.
     Offer = 5,
     /// The session of this lane is not there.
@@ -133,7 +131,6 @@ impl Reject {
             1 => Self::Simultaneous,
             2 => Self::Closing,
             3 => Self::NoResources,
-            4 => Self::Policy,
             5 => Self::Offer,
             6 => Self::NoSession,
             7 => Self::Exists,
@@ -148,7 +145,6 @@ impl fmt::Display for Reject {
             Self::Simultaneous => "both sides connected at once; the other's connection is the one to use",
             Self::Closing => "the peer is closing",
             Self::NoResources => "the peer has no resources left",
-            Self::Policy => "the peer's policy does not allow it",
             Self::Offer => "the peer could not read this side's offer",
             Self::NoSession => "the peer does not know the session",
             Self::Exists => "to the peer, an earlier session still lives",

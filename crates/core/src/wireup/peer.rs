@@ -29,9 +29,7 @@ pub enum PeerState {
     Accepting,
     /// There is a session.
     Connected,
-    /// We said BYE and wait for the peer's.
-    Closing,
-    /// Both said BYE, or we gave up before anything was agreed.
+    /// The peer said BYE.
     Closed,
     /// The session, or the attempt at one, ended without BYE.
     Failed,
@@ -54,8 +52,6 @@ pub enum PeerEvent {
     Simultaneous,
     /// Our attempt was refused in any other way.
     Refused,
-    /// The caller has no more use for the session.
-    Close,
     /// The peer said BYE.
     Bye,
     /// The connection ended.
@@ -67,13 +63,13 @@ pub enum PeerEvent {
 /// A peer as data.
 pub const PEER: Machine<PeerState, PeerEvent> = {
     use PeerEvent::{
-        Bye, Close, Connect, Deadline, Established, HigherConnects, Lost, LowerConnects, Proving as Proves,
-        Refused, Simultaneous,
+        Bye, Connect, Deadline, Established, HigherConnects, Lost, LowerConnects, Proving as Proves, Refused,
+        Simultaneous,
     };
-    use PeerState::{Accepting, Awaiting, Closed, Closing, Connected, Connecting, Failed, Idle, Proving};
+    use PeerState::{Accepting, Awaiting, Closed, Connected, Connecting, Failed, Idle, Proving};
     Machine {
         name: "peer",
-        states: &[Idle, Connecting, Proving, Awaiting, Accepting, Connected, Closing, Closed, Failed],
+        states: &[Idle, Connecting, Proving, Awaiting, Accepting, Connected, Closed, Failed],
         events: &[
             Connect,
             Proves,
@@ -82,7 +78,6 @@ pub const PEER: Machine<PeerState, PeerEvent> = {
             Established,
             Simultaneous,
             Refused,
-            Close,
             Bye,
             Lost,
             Deadline,
@@ -95,11 +90,9 @@ pub const PEER: Machine<PeerState, PeerEvent> = {
             (&[Proving, Accepting], Established, Connected),
             (&[Proving], Simultaneous, Awaiting),
             (&[Connecting, Proving], Refused, Failed),
-            (&[Connected], Close, Closing),
-            (&[Idle, Connecting, Proving, Awaiting, Accepting, Failed], Close, Closed),
-            (&[Connected, Closing], Bye, Closed),
-            (&[Connecting, Proving, Accepting, Connected, Closing], Lost, Failed),
-            (&[Connecting, Proving, Awaiting, Accepting, Closing], Deadline, Failed),
+            (&[Connected], Bye, Closed),
+            (&[Connecting, Proving, Accepting, Connected], Lost, Failed),
+            (&[Connecting, Proving, Awaiting, Accepting], Deadline, Failed),
         ],
     }
 };
@@ -107,11 +100,8 @@ pub const PEER: Machine<PeerState, PeerEvent> = {
 /// What to do with a connection on which the peer has proved the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Incoming {
-    /// Accept it.
-    Accept {
-        /// Our own attempt is under way and must be dropped now, before it is given another byte.
-        drop_ours: bool,
-    },
+    /// Accept it. If our own attempt is under way, it must be dropped now, before it is given another byte.
+    Accept,
     /// Reject it.
     Reject(Reject),
 }
@@ -147,11 +137,8 @@ impl Peer {
     pub fn incoming(&mut self) -> Incoming {
         let before = self.state;
         match PEER.step(&mut self.state, self.event_if_connects) {
-            Ok(_) => {
-                Incoming::Accept { drop_ours: matches!(before, PeerState::Connecting | PeerState::Proving) }
-            }
+            Ok(_) => Incoming::Accept,
             Err(_) if before == PeerState::Proving => Incoming::Reject(Reject::Simultaneous),
-            Err(_) if before == PeerState::Closing => Incoming::Reject(Reject::Closing),
             Err(_) => Incoming::Reject(Reject::Exists),
         }
     }

@@ -6,13 +6,13 @@ use crate::frame_support::payload_near;
 use crate::lies::names;
 use polyrail_core::frame::{AtomicCode, AtomicKind, Frame, Matching, OpId, Order, RemoteAddr, Status};
 use polyrail_core::proto::{
-    Access, Config, Directive, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme,
+    Access, Bounds, Config, Directive, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme,
 };
 use polyrail_core::sim::{Bytes, Node};
 
 /// A send, a put and a fetching atomic that have not left, a receive, and their names.
 fn reluctant() -> (Node, [OpId; 4]) {
-    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1 }, 2, false);
+    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1, bounds: Bounds::DEFAULT }, 2, false);
     let peer = PeerIdx(1);
     node.engine.connected(peer, Route { scheme: Scheme::Get, window: WINDOW, ..Route::default() });
     let send = node.engine.send(peer, Message { len: 10, ..message(1) });
@@ -91,7 +91,7 @@ impl Names {
 
 /// A node that has asked peer 1 for one of everything; peer 0 has nothing to do with it.
 fn waiting(scheme: Scheme) -> (Node, Names) {
-    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1 }, 2, false);
+    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1, bounds: Bounds::DEFAULT }, 2, false);
     let route = Route { scheme, window: WINDOW, ..Route::default() };
     let peer = PeerIdx(1);
     node.engine.connected(peer, route);

@@ -2,10 +2,13 @@
 
 use polyrail_core::frame::{Frame, Matching, RemoteAddr};
 use polyrail_core::proto::{
-    Access, Config, Delivery, Filter, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme,
+    Access, Bounds, Config, Delivery, Filter, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme,
 };
 use polyrail_core::sim::{Bytes, Node};
 
+/// What may wait to leave besides the victim's own operations and what its peer is owed: of each of those that end by being
+/// answered, ATP; and totals.
+const MANY: usize = 16;
 /// Eager credit of every peer of a [`victim`], in units.
 pub const WINDOW: u32 = 64;
 /// The key of the region of a [`victim`].
@@ -23,7 +26,7 @@ pub fn message(tag: u64) -> Message {
 
 /// A node with receives, a region, and operations of all kinds towards one peer.
 pub fn victim(liar: PeerIdx, scheme: Scheme) -> Node {
-    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1 }, 3, false);
+    let mut node = Node::new(Config { window: WINDOW, hash_seed: 1, bounds: Bounds::DEFAULT }, 3, false);
     let route = Route { eager_max: 100, fragment: 64, scheme, window: WINDOW, immediate: false };
     node.engine.connected(liar, route);
     node.register(KEY, 0, pattern(1, 4096), Access { read: true, write: true });
@@ -66,18 +69,33 @@ pub fn drain(node: &mut Node, to: PeerIdx, most: usize) -> Vec<Frame> {
     left
 }
 
+/// So little that any stream comes near it.
+const FEW: Bounds = Bounds { requests: 4, values: 1 << 20, announced: 3 };
+
 /// Takes bytes as a stream that a peer sent: frames, until what follows is none. The first byte says what the victim does.
 pub fn any_stream(bytes: &[u8]) {
     let liar = PeerIdx(2);
     let Some((&mode, mut rest)) = bytes.split_first() else { return };
     let scheme = [Scheme::Get, Scheme::Put, Scheme::Fragments][usize::from(mode % 3)];
     let mut node = victim(liar, scheme);
+    let bounds = if mode & 32 == 0 { Bounds::DEFAULT } else { FEW };
+    node.engine.bound(bounds);
+    let own = node.engine.queued(liar);
     while let Ok((frame, len)) = Frame::parse(rest) {
         drain(&mut node, liar, usize::from(mode / 64));
         let header = frame.encode(len).len();
         let Some(payload) = rest.get(header..header + len) else { break };
         node.frame(liar, &frame, Bytes::from(payload));
         node.settle();
+        let owed = node.engine.owed(liar);
+        let within = owed.requests <= bounds.requests && owed.announced <= bounds.announced;
+        assert!(within || !node.broken.is_empty(), "{owed:?}, and nobody is blamed");
+        let most = own + owed.requests as usize + 2 * owed.announced as usize + MANY;
+        assert!(
+            node.engine.queued(liar) <= most,
+            "{} wait for who is owed {owed:?}",
+            node.engine.queued(liar)
+        );
         rest = &rest[header + len..];
     }
     drain(&mut node, liar, 1000);

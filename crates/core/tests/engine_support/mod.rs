@@ -8,7 +8,7 @@ pub mod plan;
 pub use fuzz::{message, pattern};
 
 use polyrail_core::frame::{Matching, OpId};
-use polyrail_core::proto::{Filter, Message, PeerIdx, Place, Route, Scheme};
+use polyrail_core::proto::{Filter, Message, Owed, PeerIdx, Place, Route, Scheme};
 use polyrail_core::sim::{Join, RailSpec, World};
 use proptest::prelude::ProptestConfig;
 
@@ -72,6 +72,7 @@ pub fn assert_clean(world: &World, nodes: usize) {
         for peer in 0..nodes {
             let peer = PeerIdx(peer as u32);
             assert!(node.engine.is_quiet(peer), "node {at} is not done with {peer}");
+            assert_eq!(node.engine.owed(peer), Owed::default(), "node {at} owes {peer}");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::oracle::{self, Sent};
 use super::{any_tag, any_untagged, assert_clean, pattern};
 use polyrail_core::frame::{AtomicKind, Matching, OpId, RemoteAddr, Status};
 use polyrail_core::proto::{
-    Access, Delivery, Failure, Filter, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme, Span,
+    Access, Bounds, Delivery, Failure, Filter, Message, PartSpec, PeerIdx, RmaKind, Route, Scheme,
 };
 use polyrail_core::sim::{Bytes, Direct, Join, RailSpec, Spread, Time, What, World};
 use proptest::collection::vec;
@@ -85,6 +85,8 @@ pub enum Step {
     Cut(usize, usize, Time),
     /// It comes up again.
     Rejoin(usize, usize),
+    /// The region that peers write to is closed, and its key given to the same memory again.
+    Renew(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +94,7 @@ pub struct Plan {
     pub seed: u64,
     pub nodes: usize,
     pub window: u32,
+    pub bounds: Bounds,
     /// One for each pair, self included; used in turn.
     pub joins: Vec<Join>,
     /// How many steps are made before links come up.
@@ -162,6 +165,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (node(), node()).prop_map(|(from, to)| Step::Swap { from, to }),
         3 => (node(), node()).prop_map(|(from, to)| Step::Active { from, to }),
         10 => prop_oneof![0..200u64, 0..20_000u64].prop_map(Step::Wait),
+        2 => node().prop_map(Step::Renew),
     ]
 }
 
@@ -196,13 +200,23 @@ fn joins() -> impl Strategy<Value = Join> {
     )
 }
 
+/// Few requests, and values of one operation or a little more; or more than any plan has.
+fn bounds() -> impl Strategy<Value = Bounds> {
+    let few = (1..5u32, 8..30u64).prop_map(|(requests, values)| Bounds {
+        requests,
+        values,
+        announced: Bounds::DEFAULT.announced,
+    });
+    prop_oneof![3 => few, 1 => Just(Bounds::DEFAULT)]
+}
+
 pub fn plan() -> impl Strategy<Value = Plan> {
     let window = prop_oneof![0..8u32, 8..200u32];
     let early = prop_oneof![Just(0usize), 0..10usize];
-    (any::<u64>(), window, vec(joins(), 1..4), early, vec(step(), 0..60)).prop_map(
-        |(seed, window, joins, early, steps)| {
+    (any::<u64>(), window, bounds(), vec(joins(), 1..4), early, vec(step(), 0..60)).prop_map(
+        |(seed, window, bounds, joins, early, steps)| {
             let (nodes, lossy) = (NODES, false);
-            Plan { seed, nodes, window, joins, early, steps, lossy }
+            Plan { seed, nodes, window, bounds, joins, early, steps, lossy }
         },
     )
 }
@@ -238,6 +252,16 @@ struct Rma {
     parts: Vec<PartSpec>,
     bytes: Bytes,
     result: Result<(), Failure>,
+    /// The region was renewed while it was under way: it may be refused.
+    renewed: bool,
+    ended: Option<Result<(), Failure>>,
+}
+
+impl Rma {
+    /// Whether it was refused, or part of it: then nothing is said of its immediate data.
+    fn is_refused(&self) -> bool {
+        self.result.is_err() || matches!(self.ended, Some(Err(Failure::Refused(_))))
+    }
 }
 
 /// A plan being carried out.
@@ -259,11 +283,13 @@ pub struct Run {
     immediate: BTreeSet<(usize, usize)>,
     joins: BTreeMap<(usize, usize), Join>,
     lossy: bool,
+    bounds: Bounds,
 }
 
 impl Run {
     pub fn new(plan: &Plan) -> Self {
         let mut world = World::new(plan.seed, plan.nodes, plan.window);
+        world.bound(plan.bounds);
         for at in 0..plan.nodes {
             let rights = |read, write| Access { read, write };
             world.register(at, READ, BASE, pattern(at as u64, READABLE), rights(true, false));
@@ -287,6 +313,7 @@ impl Run {
             route: plan.joins[0].route,
             joins: pairs(plan).collect(),
             lossy: plan.lossy,
+            bounds: plan.bounds,
             immediate: pairs(plan).filter(|(_, join)| join.route.immediate).map(|(pair, _)| pair).collect(),
         }
     }
@@ -365,6 +392,13 @@ impl Run {
             Step::Rejoin(a, b) => {
                 let join = self.pair(a, b).clone();
                 self.world.join(a, b, &join);
+            }
+            Step::Renew(at) => {
+                for rma in self.rmas.iter_mut().filter(|rma| rma.to == at && rma.ended.is_none()) {
+                    rma.renewed = matches!(rma.kind, RmaKind::Put(_));
+                }
+                let memory = self.world.deregister(at, WRITE).expect("a region");
+                self.world.register(at, WRITE, BASE, memory, Access { read: false, write: true });
             }
             Step::Wait(time) => {
                 let until = self.world.now() + time;
@@ -470,7 +504,7 @@ impl Run {
         if let (Some(data), Ok(()), [_, ..]) = (data, result, &parts[..]) {
             self.remote_data.push((from, to, data));
         }
-        self.rmas.push(Rma { from, to, op, kind, parts, bytes, result });
+        self.rmas.push(Rma { from, to, op, kind, parts, bytes, result, renewed: false, ended: None });
     }
 
     fn get(&mut self, from: usize, to: usize, sizes: &[Size], pieces: u64, wrong: Option<Status>) {
@@ -481,7 +515,8 @@ impl Run {
         let wanted = |part: &PartSpec| theirs.slice(part.at.addr - BASE, part.len);
         let bytes = parts.iter().filter_map(wanted).flat_map(|bytes| bytes.real().to_vec()).collect();
         let result = Self::outcome(&parts, wrong, false);
-        self.rmas.push(Rma { from, to, op, kind: RmaKind::Get, parts, bytes: Bytes::Real(bytes), result });
+        let (kind, bytes) = (RmaKind::Get, Bytes::Real(bytes));
+        self.rmas.push(Rma { from, to, op, kind, parts, bytes, result, renewed: false, ended: None });
     }
 
     fn atomic(&mut self, from: usize, to: usize, addr: u64, kind: AtomicKind, operands: &[u64]) {
@@ -491,21 +526,31 @@ impl Run {
             code: polyrail_core::frame::AtomicCode { datatype: 7, op: 2, kind, count: 1 },
             operands: 8 * operands.len() as u32,
         };
-        self.rmas.push(Rma { from, to, op, kind, parts: vec![], bytes: Bytes::Counted(0), result: Ok(()) });
+        let (parts, bytes, result) = (vec![], Bytes::Counted(0), Ok(()));
+        self.rmas.push(Rma { from, to, op, kind, parts, bytes, result, renewed: false, ended: None });
     }
 
     /// Looks at what users were told since: what they were promised must be so at that very time.
     fn look(&mut self) {
         for at in 0..self.nodes {
+            for peer in 0..self.nodes {
+                let owed = self.world.node(at).engine.owed(PeerIdx(peer as u32));
+                let within = owed.requests <= self.bounds.requests && owed.values <= self.bounds.values;
+                assert!(within, "{at} owes {peer} {owed:?}");
+            }
             while let Some(event) = self.world.node(at).events.get(self.seen[at]) {
                 self.seen[at] += 1;
                 match event.what {
                     What::Rma { op, ref bytes, result } => {
-                        let found = self.rmas.iter().find(|rma| rma.from == at && rma.op == op);
-                        self.ended(found.expect("an operation that nobody began"), bytes, result);
+                        let found = self.rmas.iter().position(|rma| rma.from == at && rma.op == op);
+                        let nth = found.expect("an operation that nobody began");
+                        self.ended(&self.rmas[nth], bytes, result);
+                        self.rmas[nth].ended = Some(result);
                     }
                     What::Remote { data: Some(data), .. } => {
-                        let told = |rma: &&Rma| rma.kind == RmaKind::Put(Some(data)) && rma.result.is_ok();
+                        let told = |rma: &&Rma| {
+                            rma.kind == RmaKind::Put(Some(data)) && rma.result.is_ok() && !rma.renewed
+                        };
                         self.rmas.iter().filter(told).for_each(|rma| self.assert_written(rma));
                     }
                     _ => {}
@@ -516,7 +561,8 @@ impl Run {
 
     fn ended(&self, rma: &Rma, bytes: &Bytes, result: Result<(), Failure>) {
         let gone = self.lossy && result == Err(Failure::PeerGone);
-        assert!(gone || result == rma.result, "{result:?} of {:?} {:?}", rma.kind, rma.parts);
+        let refused = rma.renewed && result == Err(Failure::Refused(Status::Access));
+        assert!(gone || refused || result == rma.result, "{result:?} of {:?} {:?}", rma.kind, rma.parts);
         if result.is_err() {
             return;
         }
@@ -530,8 +576,7 @@ impl Run {
     fn assert_written(&self, rma: &Rma) {
         let mut from = 0;
         for part in &rma.parts {
-            let span = Span { place: Place::Region(WRITE), offset: part.at.addr, len: part.len as usize };
-            let there = self.world.node(rma.to).memory.read(span);
+            let there = self.world.node(rma.to).read_region(WRITE, part.at.addr, part.len);
             assert!(part.len == 0 || there == rma.bytes.slice(from, part.len), "not there yet: {part:?}");
             from += part.len;
         }
@@ -590,8 +635,7 @@ impl Run {
         for at in 0..self.nodes {
             ended += self.events(at).filter(|what| matches!(what, What::Rma { .. })).count();
             let word = |addr| {
-                let span = Span { place: Place::Region(WORDS), offset: addr, len: 8 };
-                let bytes = self.world.node(at).memory.read(span).expect("a word of the region");
+                let bytes = self.world.node(at).read_region(WORDS, addr, 8).expect("a word of the region");
                 u64::from_le_bytes(bytes.real().try_into().expect("eight bytes"))
             };
             let adds = self.adds.get(&at).copied().unwrap_or(0);
@@ -618,9 +662,10 @@ impl Run {
         }
         // of a put in parts some of which were refused, the last may have been welcome
         let refused =
-            |data: u64| self.rmas.iter().any(|r| r.kind == RmaKind::Put(Some(data)) && r.result.is_err());
+            |data: u64| self.rmas.iter().any(|r| r.kind == RmaKind::Put(Some(data)) && r.is_refused());
         told.retain(|(_, _, data)| !refused(*data));
         let mut expected = self.remote_data.clone();
+        expected.retain(|(_, _, data)| !refused(*data));
         told.sort_unstable();
         expected.sort_unstable();
         if self.lossy {

@@ -3,6 +3,7 @@
 
 use crate::rail::set::RailLink;
 use crate::rail::{Memory, Payload, Place, RawIov, Span};
+use crate::worker::EventKind;
 use polyrail_core::frame::OpId;
 use std::collections::HashMap;
 
@@ -66,24 +67,76 @@ impl IoVec {
     }
 }
 
+/// Bytes of the worker's own, at an address that may be read and written through as long as they live, wherever their owner
+/// moves.
+#[derive(Debug)]
+pub(crate) struct Owned(RawIov);
+
+impl Owned {
+    /// Where they are.
+    pub fn memory(&self) -> RawIov {
+        self.0
+    }
+
+    /// So many zeros.
+    pub fn zeros(len: usize) -> Self {
+        vec![0; len].into()
+    }
+
+    /// They all, as what has arrived.
+    ///
+    /// # Safety
+    /// The payload is not used after `self` has ended.
+    pub unsafe fn payload(&self) -> Payload {
+        // SAFETY: the bytes live as long as `self`.
+        unsafe { Payload::new(self.0.base, self.0.len) }
+    }
+}
+
+impl Default for Owned {
+    fn default() -> Self {
+        Vec::new().into()
+    }
+}
+
+impl From<Vec<u8>> for Owned {
+    fn from(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        Self(RawIov { base: Box::into_raw(bytes.into_boxed_slice()).cast(), len })
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: it came out of such a box, in `from`, and nothing else gives it back.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.0.base, self.0.len)) });
+    }
+}
+
 /// One operation's memory.
 #[derive(Debug)]
 pub(crate) struct Buf {
     pub iov: IoVec,
     pub user: User,
     /// Bytes copied from the user at once; `iov` points into them.
-    pub owned: Option<Box<[u8]>>,
+    pub owned: Option<Owned>,
 }
 
-/// Memory by operation.
-#[derive(Debug, Default)]
-pub(crate) struct Table {
-    slots: Vec<(u32, Option<Buf>)>,
+/// What belongs to operations that the engine has named: by slot, as its own tables.
+#[derive(Debug)]
+pub(crate) struct Table<T = Buf> {
+    slots: Vec<(u32, Option<T>)>,
 }
 
-impl Table {
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new() }
+    }
+}
+
+impl<T> Table<T> {
     #[inline]
-    pub fn put(&mut self, op: OpId, buf: Buf) {
+    pub fn put(&mut self, op: OpId, buf: T) {
         match self.slots.get_mut(op.slot as usize) {
             Some(slot) => *slot = (op.generation, Some(buf)),
             None => self.grow(op, buf),
@@ -91,19 +144,29 @@ impl Table {
     }
 
     #[cold]
-    fn grow(&mut self, op: OpId, buf: Buf) {
+    fn grow(&mut self, op: OpId, buf: T) {
         self.slots.resize_with(op.slot as usize + 1, || (0, None));
         self.put(op, buf);
     }
 
     #[inline]
-    pub fn get(&self, op: OpId) -> Option<&Buf> {
+    pub fn get(&self, op: OpId) -> Option<&T> {
         match self.slots.get(op.slot as usize) {
             Some((generation, Some(buf))) if *generation == op.generation => Some(buf),
             _ => None,
         }
     }
 
+    #[inline]
+    pub fn take(&mut self, op: OpId) -> Option<T> {
+        match self.slots.get_mut(op.slot as usize) {
+            Some((generation, buf)) if *generation == op.generation => buf.take(),
+            _ => None,
+        }
+    }
+}
+
+impl Table {
     /// Copies the first `len` bytes of a payload, which a receive ends with, to its memory; what the user gave along. None when
     /// its memory is in pieces.
     #[inline]
@@ -119,19 +182,13 @@ impl Table {
         *slot = None;
         Some(user)
     }
-
-    #[inline]
-    pub fn take(&mut self, op: OpId) -> Option<Buf> {
-        match self.slots.get_mut(op.slot as usize) {
-            Some((generation, buf)) if *generation == op.generation => buf.take(),
-            _ => None,
-        }
-    }
 }
 
 /// A registered region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionMemory {
+    /// Which registration of its key this is.
+    pub generation: u32,
     pub memory: RawIov,
     pub base: u64,
 }
@@ -141,11 +198,12 @@ pub(crate) struct RegionMemory {
 pub(crate) struct Buffers {
     pub sends: Table,
     pub recvs: Table,
-    pub rmas: Table,
-    pub stashes: HashMap<OpId, Vec<u8>>,
+    /// With what ends them.
+    pub rmas: Table<(Buf, EventKind)>,
+    pub stashes: Table<Owned>,
     pub regions: HashMap<u64, RegionMemory>,
     /// Frames that a rail delivers in pieces and that are looked at whole, by rail and link.
-    pub scratch: HashMap<OpId, Vec<u8>>,
+    pub scratch: HashMap<OpId, Owned>,
 }
 
 // SAFETY: the raw addresses are the users', who promised (in the unsafe calls that brought them here) that they stay valid
@@ -162,19 +220,20 @@ impl Memory for Buffers {
         let table = match span.place {
             Place::Send(op) => self.sends.get(op),
             Place::Recv(op) => self.recvs.get(op),
-            Place::Rma(op) => self.rmas.get(op),
-            Place::Region(key) => {
+            Place::Rma(op) => self.rmas.get(op).map(|(buf, _)| buf),
+            Place::Region(key, generation) => {
                 let Some(region) = self.regions.get(&key) else { return false };
+                if region.generation != generation {
+                    return false;
+                }
                 let Some(offset) = span.offset.checked_sub(region.base) else { return false };
                 return IoVec::One(region.memory).slice(offset, span.len, out);
             }
             Place::Stash(op) => {
-                let Some(bytes) = self.stashes.get(&op).or_else(|| self.scratch.get(&op)) else {
+                let Some(bytes) = self.stashes.get(op).or_else(|| self.scratch.get(&op)) else {
                     return false;
                 };
-                // the bytes are only written through this address while the worker is borrowed mutably by the rail's caller
-                let memory = RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
-                return IoVec::One(memory).slice(span.offset, span.len, out);
+                return IoVec::One(bytes.memory()).slice(span.offset, span.len, out);
             }
             Place::Discard => None,
         };
@@ -188,7 +247,7 @@ impl Buffers {
     pub fn fill(&mut self, span: Span, payload: Payload) {
         if let Place::Stash(op) = span.place {
             // a new stash: it gets exactly what came
-            self.stashes.insert(op, payload.to_vec());
+            self.stashes.put(op, payload.to_vec().into());
             return;
         }
         if let Place::Recv(op) = span.place
@@ -230,5 +289,33 @@ mod tests {
         assert_eq!(lens(&iov, 15, 0), Some(vec![]));
         assert_eq!(lens(&iov, 10, 6), None);
         assert_eq!(lens(&iov, u64::MAX, 1), None);
+    }
+    #[test]
+    fn bytes_of_its_own_are_written_through_their_address_wherever_they_move() {
+        let mut bufs = Buffers::default();
+        let op = OpId { slot: 2, generation: 7 };
+        bufs.stashes.put(op, Owned::zeros(4));
+        let mut at = Vec::new();
+        let span = Span { place: Place::Stash(op), offset: 1, len: 2 };
+        assert!(bufs.resolve(span, &mut at) && at.len() == 1 && at[0].len == 2);
+        // SAFETY: inside the stash, which lives until it is taken below.
+        unsafe { at[0].base.write(9) };
+        bufs.stashes.put(OpId { slot: 100, generation: 0 }, Owned::default());
+        let stash = bufs.stashes.take(op).expect("it is there");
+        // SAFETY: the stash lives to the end of this test.
+        assert_eq!(unsafe { stash.payload() }.to_vec(), [0, 9, 0, 0]);
+        assert!(!bufs.resolve(span, &mut at));
+    }
+
+    #[test]
+    fn a_span_of_a_region_reaches_the_registration_that_it_names_only() {
+        let mut bufs = Buffers::default();
+        let memory = RawIov { base: 100 as *mut u8, len: 10 };
+        bufs.regions.insert(5, RegionMemory { generation: 3, memory, base: 0 });
+        let mut at = Vec::new();
+        for (generation, there) in [(2, false), (3, true), (4, false)] {
+            let span = Span { place: Place::Region(5, generation), offset: 0, len: 10 };
+            assert_eq!(bufs.resolve(span, &mut at), there, "{generation}");
+        }
     }
 }

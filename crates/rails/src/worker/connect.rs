@@ -230,7 +230,7 @@ impl Worker {
             _ => state.incoming(),
         };
         match (verdict, self.core.lane(peer)) {
-            (Incoming::Accept { .. }, _) => self.wireup.give_up(peer),
+            (Incoming::Accept, _) => self.wireup.give_up(peer),
             // it may have lost that session: find out before it asks again (the end of shared memory is heard at once)
             (Incoming::Reject(Reject::Exists), Some(link)) => self.rails.probe(link),
             _ => {}

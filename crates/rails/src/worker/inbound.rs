@@ -1,6 +1,6 @@
 //! From a rail to the engine: frames, and where their payloads go.
 
-use super::buffers::{User, scratch_place};
+use super::buffers::{Owned, User, scratch_place};
 use super::lanes::Resume;
 use super::ops::ATOMIC_MAX;
 use super::{Core, Event, EventKind};
@@ -77,7 +77,7 @@ impl Inbound<'_> {
         self.core.cut.push(((self.rail, link), why));
     }
 
-    fn hold(&mut self, peer: PeerIdx, link: LinkId, seq: u32, frame: Frame, bytes: Vec<u8>) {
+    fn hold(&mut self, peer: PeerIdx, link: LinkId, seq: u32, frame: Frame, bytes: Owned) {
         if !self.core.hold(peer, seq, frame, bytes) {
             self.broken(link, "too much of what it sent came before its turn");
         }
@@ -94,7 +94,7 @@ impl Inbound<'_> {
                 self.core.bufs.fill(span, payload);
                 self.core.engine.placed(peer, after);
             }
-            Directive::Hold(seq) => self.hold(peer, link, seq, *frame, payload.to_vec()),
+            Directive::Hold(seq) => self.hold(peer, link, seq, *frame, payload.to_vec().into()),
             Directive::Operate(operation) => self.operate(peer, &operation, payload),
             Directive::Active { id, header_len } => self.core.active(peer, id, header_len, payload),
             Directive::Lane { lane, received, retired } => {
@@ -131,9 +131,9 @@ impl Inbound<'_> {
     }
 
     /// A payload that was collected is complete.
-    fn finish(&mut self, peer: PeerIdx, link: LinkId, incoming: Incoming, bytes: Vec<u8>) {
-        // SAFETY: `bytes` lives to the end of this function, or moves without moving its content.
-        let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
+    fn finish(&mut self, peer: PeerIdx, link: LinkId, incoming: Incoming, bytes: Owned) {
+        // SAFETY: `bytes` lives to the end of this function, or is moved where the payload is not used.
+        let payload = unsafe { bytes.payload() };
         match incoming {
             Incoming::Direct(_) => {}
             Incoming::Whole(frame) => self.direct(peer, link, &frame, payload),
@@ -159,7 +159,7 @@ impl Inbound<'_> {
             Frame::Eager { .. } | Frame::Frag { .. } | Frame::Put { .. } | Frame::GetData { .. } => {
                 match self.core.engine.on_frame(peer, &frame, len, None) {
                     Directive::Place(span @ Span { place: Place::Stash(stash), .. }, after) => {
-                        self.core.bufs.stashes.insert(stash, vec![0; len]);
+                        self.core.bufs.stashes.put(stash, Owned::zeros(len));
                         (Incoming::Direct(after), span)
                     }
                     Directive::Place(span, after) if span.len == len => (Incoming::Direct(after), span),
@@ -195,7 +195,7 @@ impl Inbound<'_> {
             self.core.events.push_back(Event { peer: Some(peer), key: operation.key, ..event });
         }
         if let Some(stash) = self.core.engine.operated(peer, operation, result) {
-            self.core.bufs.stashes.insert(stash, values);
+            self.core.bufs.stashes.put(stash, values.into());
         }
     }
 }
@@ -211,7 +211,7 @@ impl Sink for Inbound<'_> {
                 self.core.bufs.fill(span, payload);
                 return self.core.engine.placed(peer, after);
             }
-            return self.finish(peer, link, incoming, payload.to_vec());
+            return self.finish(peer, link, incoming, payload.to_vec().into());
         }
         self.accept(peer, link, frame, payload);
         self.catch_up();
@@ -225,7 +225,7 @@ impl Sink for Inbound<'_> {
         let span = if let Incoming::Direct(_) = incoming {
             place
         } else {
-            self.core.bufs.scratch.insert(scratch, vec![0; len]);
+            self.core.bufs.scratch.insert(scratch, Owned::zeros(len));
             Span { place: Place::Stash(scratch), offset: 0, len }
         };
         if let Some(info) = self.core.link((self.rail, link)) {
@@ -264,7 +264,7 @@ impl Core {
             let Some((peer, seq)) = self.due.pop() else { return };
             if let Some((frame, bytes)) = self.release(peer, seq) {
                 // SAFETY: `bytes` outlives the call.
-                let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
+                let payload = unsafe { bytes.payload() };
                 // by whichever link it came, that may be gone
                 let (rail, link) = self.lane(peer).unwrap_or(NO_LINK);
                 Inbound { core: self, rail }.accept(peer, link, frame, payload);
@@ -286,8 +286,8 @@ impl Core {
         }
         let (reads, changes) = (operation.code.kind != AtomicKind::Update, !atomic::is_read(operation.code));
         let wanted = Access { read: reads, write: changes };
-        let offset = self.engine.regions.check(operation.key, operation.addr, len, wanted)?;
+        let at = self.engine.regions.check(operation.key, operation.addr, len, wanted)?;
         let region = self.bufs.regions.get(&operation.key).ok_or(Status::Access)?;
-        Ok(region.memory.base.wrapping_add(offset as usize))
+        Ok(region.memory.base.wrapping_add(at.offset as usize))
     }
 }

@@ -100,7 +100,9 @@ impl Worker {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|e| Error::system("random numbers", std::io::Error::other(e)))?;
         let window = (config.window as u64 / proto::CREDIT_UNIT) as u32;
-        let engine = Engine::new(proto::Config { window, hash_seed: u64::from_le_bytes(seed) });
+        let hash_seed = u64::from_le_bytes(seed);
+        let bounds = proto::Bounds { announced: config.announced as u32, ..proto::Bounds::DEFAULT };
+        let engine = Engine::new(proto::Config { window, hash_seed, bounds });
         let rails = Rails::open(&config)?;
         let (wireup, address) = Wireup::open(&config)?;
         for fd in rails.wait_fds() {
@@ -114,7 +116,6 @@ impl Worker {
                 links: RailId::ALL.each_ref().map(|_| Vec::new()),
                 peers: Vec::new(),
                 events: VecDeque::new(),
-                rma_kinds: HashMap::new(),
                 held: HashMap::new(),
                 due: Vec::new(),
                 redelivered: false,

@@ -260,8 +260,7 @@ impl Worker {
         buf: super::buffers::Buf,
     ) -> Issued {
         let op = self.core.engine.rma(to, kind, at);
-        self.core.bufs.rmas.put(op, buf);
-        self.core.rma_kinds.insert(op, event);
+        self.core.bufs.rmas.put(op, (buf, event));
         self.start(to);
         Issued::Pending(op)
     }
@@ -281,8 +280,8 @@ impl Worker {
         access: Access,
     ) -> Result<(), KeyTaken> {
         let registered = Registered { base, len: memory.len as u64, access };
-        self.core.engine.regions.insert(key, registered)?;
-        self.core.bufs.regions.insert(key, RegionMemory { memory, base });
+        let generation = self.core.engine.regions.insert(key, registered)?;
+        self.core.bufs.regions.insert(key, RegionMemory { generation, memory, base });
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! From the engine to the rails: frames that leave, memory that is read and written directly, events for the user.
 
-use super::buffers::{Buf, IoVec, User};
+use super::buffers::{Buf, IoVec, Owned, User};
 use super::{Core, Event, EventKind, Worker};
 use crate::rail::direct::Transfer;
 use crate::rail::set::{NO_LINK, RailLink};
@@ -90,7 +90,7 @@ impl Worker {
                 iov.push(RawIov { base: listed.as_mut_ptr(), len });
             }
         }
-        let may_change = |span: &Span| self.core.reads_told && matches!(span.place, Place::Region(_));
+        let may_change = |span: &Span| self.core.reads_told && matches!(span.place, Place::Region(..));
         let lasting = next.lasting().filter(|span| !may_change(span));
         let header = next.frame.encode(iov.iter().map(|piece| piece.len).sum());
         // SAFETY: the pieces are the memory of live operations, or of this function and this worker.
@@ -128,13 +128,12 @@ impl Core {
         match action {
             Action::Complete(completion) => self.complete(completion),
             Action::Unstash { stash, to } => {
-                let bytes = self.bufs.stashes.remove(&stash).unwrap_or_default();
+                let bytes = self.bufs.stashes.take(stash).unwrap_or_default();
                 // SAFETY: `bytes` lives to the end of this block.
-                let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
-                self.bufs.fill(to, payload);
+                self.bufs.fill(to, unsafe { bytes.payload() });
             }
             Action::DropStash(stash) => {
-                self.bufs.stashes.remove(&stash);
+                self.bufs.stashes.take(stash);
             }
             Action::Redeliver(peer, seq) => self.due.push((peer, seq)),
             Action::DropHeld(peer, seq) => {
@@ -182,8 +181,7 @@ impl Core {
                 self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }
             Completion::Rma { op, peer, result } => {
-                let Some(buf) = self.bufs.rmas.take(op) else { return };
-                let kind = self.rma_kinds.remove(&op).unwrap_or(EventKind::Put);
+                let Some((buf, kind)) = self.bufs.rmas.take(op) else { return };
                 let event = Event::of(kind, buf.user);
                 self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }
@@ -241,10 +239,8 @@ pub(super) unsafe fn copied(bytes: &[RawIov], behind: &[RawIov], user: User) -> 
         // SAFETY: readable, by our caller's word.
         owned.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
     }
-    let mut buf = Buf { iov: IoVec::EMPTY, user, owned: Some(owned.into_boxed_slice()) };
-    // the address is taken where the bytes stay
-    let base = buf.owned.as_mut().map_or(std::ptr::null_mut(), |bytes| bytes.as_mut_ptr());
-    let pieces: Vec<_> = [RawIov { base, len }].into_iter().chain(behind.iter().copied()).collect();
-    buf.iov = IoVec::new(&pieces);
-    buf
+    let owned = Owned::from(owned);
+    let mut pieces = vec![owned.memory()];
+    pieces.extend_from_slice(behind);
+    Buf { iov: IoVec::new(&pieces), user, owned: Some(owned) }
 }

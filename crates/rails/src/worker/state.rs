@@ -1,14 +1,14 @@
 //! What frames act on.
 
-use super::buffers::{Buffers, scratch_place};
+use super::buffers::{Buffers, Owned, scratch_place};
 use super::inbound::LinkInfo;
 use super::lanes::{Lanes, Resume};
-use super::{Counts, Event, EventKind, Handler};
+use super::{Counts, Event, Handler};
 use crate::rail::direct::Transfer;
 use crate::rail::set::{RailId, RailLink};
 use crate::rail::{Down, Payload};
 use polyrail_core::cost::Explanation;
-use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::frame::Frame;
 use polyrail_core::proto::{Engine, PeerIdx, REORDER_BYTES};
 use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
@@ -49,8 +49,7 @@ pub(crate) struct Core {
     pub(super) links: [Vec<Option<LinkInfo>>; RailId::ALL.len()],
     pub(super) peers: Vec<PeerInfo>,
     pub(super) events: VecDeque<Event>,
-    pub(super) rma_kinds: HashMap<OpId, EventKind>,
-    pub(super) held: HashMap<(PeerIdx, u32), (Frame, Vec<u8>)>,
+    pub(super) held: HashMap<(PeerIdx, u32), (Frame, Owned)>,
     pub(super) due: Vec<(PeerIdx, u32)>,
     /// Frames that were held have taken effect.
     pub(super) redelivered: bool,
@@ -104,17 +103,17 @@ impl Core {
     }
 
     /// Keeps a frame that came before its turn; false when the peer has too many of them.
-    pub(super) fn hold(&mut self, peer: PeerIdx, seq: u32, frame: Frame, bytes: Vec<u8>) -> bool {
+    pub(super) fn hold(&mut self, peer: PeerIdx, seq: u32, frame: Frame, bytes: Owned) -> bool {
         let held = &mut self.peers[peer.0 as usize].held;
-        *held += bytes.len();
+        *held += bytes.memory().len;
         let room = *held <= HELD_MAX;
         self.held.insert((peer, seq), (frame, bytes));
         room
     }
 
-    pub(super) fn release(&mut self, peer: PeerIdx, seq: u32) -> Option<(Frame, Vec<u8>)> {
+    pub(super) fn release(&mut self, peer: PeerIdx, seq: u32) -> Option<(Frame, Owned)> {
         let (frame, bytes) = self.held.remove(&(peer, seq))?;
-        self.peers[peer.0 as usize].held -= bytes.len();
+        self.peers[peer.0 as usize].held -= bytes.memory().len;
         Some((frame, bytes))
     }
 

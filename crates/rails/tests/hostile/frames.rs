@@ -31,7 +31,11 @@ pub struct Victim {
 
 impl Victim {
     pub fn new() -> Self {
-        let mut node = Node::open(settings("RAILS=tcp"));
+        Self::with("RAILS=tcp")
+    }
+
+    pub fn with(line: &str) -> Self {
+        let mut node = Node::open(settings(line));
         let address = node.worker.address().to_vec();
         let mut good = Puppet::start("RAILS=tcp");
         good.ask("echo");
@@ -351,7 +355,7 @@ fn answers_that_are_never_confirmed_are_not_kept_without_bound() {
                 most
             });
             (0..count).all(|seq| {
-                // it takes its answers, so that they do not pile up on their way: what is left is what it does not confirm
+                // it takes its answers, as it must (`bounds`): what is left is what it does not confirm
                 while seq > had.load(Ordering::Relaxed) + 1000 && !reading.is_finished() {
                     std::thread::sleep(Duration::from_micros(50));
                 }

@@ -8,7 +8,9 @@ use polyrail_core::frame::peek_lengths;
 use polyrail_core::proto::{Delivery, PeerIdx, Scheme};
 use polyrail_core::wire::offer::MemoryProbe;
 use polyrail_rails::shm::doorbell::Doorbell;
+use polyrail_rails::shm::fdpass;
 use polyrail_rails::shm::segment::{SEGMENT_SIZE, Segment};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 struct Victim {
@@ -149,13 +151,13 @@ fn any_frames_in_a_segment_do_no_harm() {
                     bytes.first_chunk().and_then(|prefix| peek_lengths(prefix).ok()).map_or(16, |l| l.0);
                 let (header, payload) = bytes.split_at(header.min(bytes.len()));
                 let payload = &payload[..payload.len().min(32 << 10)];
-                // once it is cut off nobody makes room any more
-                let taken = (0..10_000).any(|_| {
-                    std::thread::yield_now();
-                    producer.try_send(header, &[payload]).is_ok()
-                });
-                if !taken {
-                    return;
+                while producer.try_send(header, &[payload]).is_err() {
+                    // once it is cut off nobody makes room any more
+                    match fdpass::recv(hostile.control.as_fd(), &mut [0; 64], &mut Vec::new()) {
+                        Ok(1..) => {}
+                        Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
+                        _ => return,
+                    }
                 }
                 while consumer.peek().is_some_and(|frame| frame.is_ok()) {
                     consumer.release();
