@@ -209,7 +209,8 @@ impl Sink for Inbound<'_> {
         {
             if let Incoming::Direct(after) = incoming {
                 self.core.bufs.fill(span, payload);
-                return self.core.engine.placed(peer, after);
+                self.core.engine.placed(peer, after);
+                return self.core.carry_out();
             }
             return self.finish(peer, link, incoming, payload.to_vec().into());
         }
@@ -241,6 +242,7 @@ impl Sink for Inbound<'_> {
         let Some((incoming, ..)) = info.incoming.take() else { return };
         if let Incoming::Direct(after) = incoming {
             self.core.engine.placed(peer, after);
+            self.core.carry_out();
             return self.catch_up();
         }
         let bytes = self.core.bufs.scratch.remove(&scratch_place((self.rail, link))).unwrap_or_default();
@@ -254,13 +256,20 @@ impl Sink for Inbound<'_> {
 }
 
 impl Core {
+    /// Does what the engine asks for. Where a payload that came in parts is complete this cannot wait: a stash that a receive has
+    /// taken is free, and the next message may be given its place before its bytes have left it.
+    #[cold]
+    fn carry_out(&mut self) {
+        while let Some(action) = self.engine.poll_action() {
+            self.act(action);
+        }
+    }
+
     /// Gives the engine the frames again that were held and have their turn.
     #[cold]
     pub(super) fn redeliver(&mut self) {
         loop {
-            while let Some(action) = self.engine.poll_action() {
-                self.act(action);
-            }
+            self.carry_out();
             let Some((peer, seq)) = self.due.pop() else { return };
             if let Some((frame, bytes)) = self.release(peer, seq) {
                 // SAFETY: `bytes` outlives the call.

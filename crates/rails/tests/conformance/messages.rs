@@ -97,6 +97,7 @@ fn order_and_flood(config: Config) {
         // SAFETY: the buffer outlives the event.
         unsafe { p.b.recv(any_tag(), &[iov(&mut got)], user(i)) };
         let (_, b) = p.events(0, 1);
+        assert_eq!(b[0].error, None, "{:?} {:?}", p.a.why(p.to_b), p.b.why(p.to_a));
         assert_eq!((b[0].user.context, u64::from_le_bytes(got)), (i, i));
     }
 }
