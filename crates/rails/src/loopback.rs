@@ -1,6 +1,7 @@
 //! The rail of a process to itself: a queue.
 
 use crate::config::Config;
+use crate::rail::connect::{Agreed, Connector, Joined};
 use crate::rail::direct::{Direct, DirectError, Transfer};
 use crate::rail::{
     Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Reach, Sink, Span,
@@ -51,6 +52,13 @@ impl Loopback {
             }
         }
         waiting
+    }
+}
+
+/// Nobody connects: its link is there from the beginning.
+impl Connector for Loopback {
+    fn adopt(&mut self, _agreed: Agreed<'_>) -> Result<Joined, String> {
+        Err("it leads to its own process only".into())
     }
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`Rail`] | the data path: generic, so that no frame costs a virtual call |
 //! | [`LaneRail`] | links that fail alone: how they are, what they have not delivered; other rails leave all of it out |
+//! | [`connect`] | a rail's part in wireup |
 //! | [`direct`] | access to peers' memory, for rails that have it |
 //! | [`fault`] | a rail that wraps any other, and pretends what goes wrong in networks |
 //! | [`set`] | the rails that there are: one line each, and nothing else names one |
@@ -16,6 +17,7 @@
 //! bytes, and asks [`Memory::resolve`] for the addresses each time it touches them. An operation that ended in the meantime
 //! resolves to nothing, and the rail then sends zeros or discards, so that the stream stays in step.
 
+pub mod connect;
 pub mod direct;
 pub mod fault;
 pub mod journal;

@@ -4,6 +4,7 @@
 //! A worker names a link by rail and number, [`RailLink`], and calls [`Rails`] with it. Each operation is a match over the rails,
 //! compiled for each of them: nothing on the way of a frame is called by an address.
 
+use super::connect::Connector;
 use super::direct::{Direct, DirectError, Transfer};
 use super::fault::Fault;
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame};
@@ -65,6 +66,11 @@ macro_rules! rails {
                 Ok(Self {
                     $($field: Fault::<$rail>::open(config).map_err(|why| failed(RailId::$name, why))?,)+
                 })
+            }
+
+            /// A rail's part in wireup.
+            pub fn connector(&mut self, rail: RailId) -> &mut dyn Connector {
+                match rail { $(RailId::$name => &mut self.$field.rail,)+ }
             }
 
             /// Does something with each rail, in the order of [`RailId::ALL`].

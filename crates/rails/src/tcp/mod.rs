@@ -11,6 +11,7 @@
 //! Invariants: a link in `Slot::Up` with something to receive is in `ready`, or its edge is in epoll; a link with something
 //! to send is in `dirty`, or blocked with its edge to come.
 
+mod connect;
 mod link;
 mod rx;
 mod sys;

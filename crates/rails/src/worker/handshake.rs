@@ -1,11 +1,13 @@
 //! One handshake on a real socket: bytes between the socket and [`polyrail_core::wireup`]'s machines.
 
 use super::crowd::Source;
+use crate::rail::connect::Connector;
+use crate::rail::set::RailId;
 use crate::shm::fdpass;
-use crate::shm::segment::Segment;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{HandshakeError, Reject};
 use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, ResponderPhase, Session};
+use std::any::Any;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,6 +20,14 @@ pub(super) enum Stream {
 }
 
 impl Stream {
+    /// Whose links come of such connections.
+    pub fn rail(&self) -> RailId {
+        match self {
+            Self::Tcp(_) => RailId::Tcp,
+            Self::Unix(_) => RailId::Shm,
+        }
+    }
+
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
@@ -89,8 +99,8 @@ pub(super) struct Handshake {
     pub outgoing: Vec<OwnedFd>,
     /// Descriptors that came.
     pub incoming: Vec<OwnedFd>,
-    /// The segment that this side made for a peer that it accepts.
-    pub segment: Option<Segment>,
+    /// What this side's rail made for a peer that is accepted.
+    pub kept: Option<Box<dyn Any + Send>>,
     pub writing: bool,
     /// The connection stands: what was written was taken.
     pub reached: bool,
@@ -115,7 +125,7 @@ impl Handshake {
     pub fn new(stream: Stream, half: Half, deadline: Instant) -> Self {
         let writing = !matches!(half, Half::Theirs(..));
         let source = if writing { Source::Unknown } else { Source::of(&stream) };
-        let (outgoing, incoming, segment) = (Vec::new(), Vec::new(), None);
+        let (outgoing, incoming, kept) = (Vec::new(), Vec::new(), None);
         Self {
             stream,
             half,
@@ -123,7 +133,7 @@ impl Handshake {
             deadline,
             outgoing,
             incoming,
-            segment,
+            kept,
             writing,
             reached: false,
             proving: false,
@@ -147,7 +157,7 @@ impl Handshake {
     }
 
     /// Sends and receives what can be, and tells the machine. Returns how it stands.
-    pub fn turn(&mut self, doorbell: BorrowedFd<'_>) -> Turn {
+    pub fn turn(&mut self, rail: &dyn Connector) -> Turn {
         let mut buffer = [0; 4096];
         loop {
             if let Some(wait) = self.flush() {
@@ -191,11 +201,9 @@ impl Handshake {
                     match event {
                         InitiatorEvent::Proving => {
                             self.proving = true;
-                            if let Stream::Unix(_) = &self.stream {
-                                match doorbell.try_clone_to_owned() {
-                                    Ok(fd) => self.outgoing.push(fd),
-                                    Err(e) => return Turn::Failed(e.to_string()),
-                                }
+                            match rail.introduce() {
+                                Ok(mut descriptors) => self.outgoing.append(&mut descriptors),
+                                Err(e) => return Turn::Failed(e.to_string()),
                             }
                         }
                         InitiatorEvent::Established(session) => {

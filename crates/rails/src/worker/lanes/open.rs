@@ -6,7 +6,6 @@ use super::super::handshake::{Half, Handshake, Stream};
 use super::super::sockets;
 use super::super::wireup::random;
 use super::Worker;
-use crate::rail::set::RailId;
 use polyrail_core::lanes::{End, Pair, pairs};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Interface, MAX_LANES};
@@ -280,12 +279,13 @@ impl Worker {
         {
             sockets::keep_to(&handshake.stream.fd(), one.name.as_str());
         }
-        match (self.rails.tcp.rail.adopt(handshake.stream.into_fd(), leftover), way) {
-            (Ok(link), way) => {
-                self.lane_up(peer, lane, (RailId::Tcp, link), way);
+        let rail = handshake.stream.rail();
+        match (self.join(handshake, session, leftover), way) {
+            (Ok(joined), way) => {
+                self.lane_up(peer, lane, (rail, joined.link), way);
                 self.settle();
             }
-            (Err(why), Some(way)) => self.lane_refused(peer, way, why.to_string(), false),
+            (Err(why), Some(way)) => self.lane_refused(peer, way, why, false),
             (Err(_), None) => {
                 // the other side has it, and will hear that it came to nothing
                 if let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes {
