@@ -9,6 +9,7 @@ pub use pins::{Caps, Names};
 use crate::error::Error;
 use crate::events::LogTo;
 use crate::rail::fault::Faults;
+use crate::rail::set::{RailId, RailSet};
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -40,10 +41,8 @@ pub enum SecretFile {
 /// Settings of a worker.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Use shared memory between processes of one host.
-    pub shm: bool,
-    /// Use TCP.
-    pub tcp: bool,
+    /// Rails to use.
+    pub rails: RailSet,
     /// Network interfaces to use.
     pub interfaces: Names,
     /// Network interfaces that short messages take, where they lead to the peer.
@@ -98,8 +97,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            shm: true,
-            tcp: true,
+            rails: RailSet::ALL,
             interfaces: Names::default(),
             short_over: Names::default(),
             long_over: Names::default(),
@@ -208,18 +206,14 @@ impl Config {
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let mut c = Self::default();
         if let Some(rails) = lookup("RAILS") {
-            (c.shm, c.tcp) = (false, false);
-            for rail in rails.split(',').map(str::trim) {
-                match rail {
-                    "shm" => c.shm = true,
-                    "tcp" => c.tcp = true,
-                    other => {
-                        return bad(
-                            "POLYRAIL_RAILS",
-                            format!("no rail is called {other:?}; there are shm and tcp"),
-                        );
-                    }
-                }
+            c.rails = RailSet::NONE;
+            for name in rails.split(',').map(str::trim) {
+                let Some(rail) = RailId::chosen().find(|rail| rail.caps().name == name) else {
+                    let there: Vec<_> = RailId::chosen().map(|rail| rail.caps().name).collect();
+                    let why = format!("no rail is called {name:?}; there are {}", there.join(" and "));
+                    return bad("POLYRAIL_RAILS", why);
+                };
+                c.rails = c.rails.with(rail);
             }
         }
         if let Some(list) = lookup("INTERFACES") {
@@ -307,13 +301,14 @@ fn number(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rail::Reach;
 
     #[test]
     fn settings_are_read_and_bad_ones_named() {
         let with = |key: &'static str, value: &'static str| {
             Config::from_lookup(move |name| (name == key).then(|| value.to_owned()))
         };
-        assert!(!with("RAILS", "tcp").unwrap().shm);
+        assert!(!with("RAILS", "tcp").unwrap().rails.reaches(Reach::Host));
         assert_eq!(with("PORT", "80").unwrap().port, 80);
         for (key, value) in [
             ("RAILS", "ib"),

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use polyrail_core::frame::OpId;
 use polyrail_core::proto::Envelope;
+use polyrail_rails::rail::Reach;
 use polyrail_rails::{Config, INJECT_MAX, Worker};
 
 use crate::address::{Format, Source};
@@ -155,7 +156,9 @@ impl Endpoint {
         }
         let open = || {
             let mut config = Config { yielding: false, ..domain.config.clone() };
-            config.shm &= self.shared_memory;
+            if !self.shared_memory {
+                config.rails = config.rails.without(Reach::Host);
+            }
             match self.source.with_port().map_err(|error| (error.to_string(), error.raw_os_error()))? {
                 Source::Anywhere => {}
                 Source::At(at) => config = config.listen_on(at),

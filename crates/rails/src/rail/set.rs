@@ -7,7 +7,9 @@
 use super::connect::Connector;
 use super::direct::{Direct, DirectError, Transfer};
 use super::fault::Fault;
-use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame};
+use super::{
+    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Reach, Span, UnackedFrame,
+};
 use crate::config::Config;
 use crate::error::Error;
 use polyrail_core::frame::Frame;
@@ -15,6 +17,52 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Instant;
+
+/// Some of the rails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RailSet(u32);
+
+impl RailSet {
+    /// All of them.
+    pub const ALL: Self = Self(u32::MAX);
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// These, and one more.
+    #[must_use]
+    pub const fn with(self, rail: RailId) -> Self {
+        Self(self.0 | 1 << rail as u32)
+    }
+
+    /// Those of them that do not lead there.
+    #[must_use]
+    pub fn without(self, reach: Reach) -> Self {
+        let kept = self.iter().filter(|rail| rail.caps().reach != reach);
+        kept.fold(Self::NONE, Self::with)
+    }
+
+    /// Those of them that lead there.
+    pub fn reaching(self, reach: Reach) -> impl DoubleEndedIterator<Item = RailId> {
+        self.iter().filter(move |rail| rail.caps().reach == reach)
+    }
+
+    /// Whether one of them leads there.
+    pub fn reaches(self, reach: Reach) -> bool {
+        self.reaching(reach).next().is_some()
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = RailId> {
+        RailId::ALL.into_iter().filter(move |rail| self.0 & 1 << *rail as u32 != 0)
+    }
+}
+
+impl RailId {
+    /// Those that users choose between: all but the way to oneself.
+    pub fn chosen() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|rail| rail.caps().reach != Reach::Process)
+    }
+}
 
 /// A link of any rail.
 pub type RailLink = (RailId, LinkId);

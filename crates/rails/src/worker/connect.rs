@@ -12,14 +12,15 @@ use super::wireup::{
 };
 use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
+use crate::rail::Reach;
 use crate::rail::connect::{Agreed, Joined, Prepared};
 use crate::rail::set::{RailId, RailLink};
-use crate::shm::{cma, fdpass};
+use crate::shm::cma;
 use polyrail_core::cost::{self, Limits};
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
 use polyrail_core::wire::{Features, Kind, Nonce, Reject, Versions};
 use polyrail_core::wireup::{Incoming, Peer, PeerEvent, PeerState, Respond, Responder, Session};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// How long a stranger may take to say whom it wants, and how long what this side has to say may take to leave.
@@ -71,12 +72,13 @@ impl Worker {
             return Err(Refused::Gone);
         }
         let mut places = Vec::new();
-        if self.config.tcp {
+        if self.config.rails.reaches(Reach::Network) {
             let all = sockets::places(&address, self.wireup.host, &self.config);
             places.extend(all.into_iter().rev().map(Place::Tcp));
         }
-        if self.config.shm && address.is_local() && address.host() == self.wireup.host {
-            places.push(Place::Unix);
+        if address.is_local() && address.host() == self.wireup.host {
+            // the last is tried first
+            places.extend(self.config.rails.reaching(Reach::Host).rev().map(Place::Unix));
         }
         self.wireup.begin();
         self.wireup.attempts.insert(peer, Attempt::new(places, &self.config));
@@ -119,11 +121,7 @@ impl Worker {
     fn accept(&mut self, unix: bool) -> usize {
         let mut accepted = 0;
         while accepted < 16 {
-            let stream = if unix {
-                self.wireup.unix.as_ref().map(|l| fdpass::accept(l.as_fd()).map(Stream::Unix))
-            } else {
-                self.wireup.accept_tcp()
-            };
+            let stream = if unix { self.wireup.accept_unix() } else { self.wireup.accept_tcp() };
             let Some(stream) = stream else { break };
             accepted += 1;
             match stream.map_err(|e| e.raw_os_error()) {
@@ -383,7 +381,7 @@ impl Worker {
             Half::Theirs(_, None) => {
                 let from = match &handshake.stream {
                     Stream::Tcp(s) => s.peer_addr().map_or("a connection".into(), |at| at.to_string()),
-                    Stream::Unix(_) => "a Unix socket".into(),
+                    Stream::Unix(..) => "a Unix socket".into(),
                 };
                 self.wireup.refused(format!("{from}: {why}"));
             }

@@ -224,7 +224,7 @@ impl Worker {
         let rail = match (by.caps().reach == Reach::Host, host == self.wireup.host) {
             (true, _) => "it runs on this host",
             (false, false) => "it runs on another host",
-            (false, true) if !self.config.shm => "POLYRAIL_RAILS leaves shm out",
+            (false, true) if !self.config.rails.reaches(Reach::Host) => "POLYRAIL_RAILS leaves shm out",
             (false, true) => "it runs on this host, but shared memory was not to be had",
         };
         let (protocols, passed_over) = (info.explanation.map(Box::new), info.passed_over.clone());

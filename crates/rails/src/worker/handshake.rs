@@ -16,7 +16,8 @@ use std::time::Instant;
 /// A connection that is not a link yet.
 pub(super) enum Stream {
     Tcp(TcpStream),
-    Unix(OwnedFd),
+    /// By the listener of this rail.
+    Unix(OwnedFd, RailId),
 }
 
 impl Stream {
@@ -24,28 +25,28 @@ impl Stream {
     pub fn rail(&self) -> RailId {
         match self {
             Self::Tcp(_) => RailId::Tcp,
-            Self::Unix(_) => RailId::Shm,
+            Self::Unix(_, rail) => *rail,
         }
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(fd) => fd.as_fd(),
+            Self::Unix(fd, _) => fd.as_fd(),
         }
     }
 
     fn write(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(fd) => fdpass::send(fd.as_fd(), bytes, fds),
+            Self::Unix(fd, _) => fdpass::send(fd.as_fd(), bytes, fds),
         }
     }
 
     fn read(&mut self, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(bytes),
-            Self::Unix(fd) => fdpass::recv(fd.as_fd(), bytes, fds),
+            Self::Unix(fd, _) => fdpass::recv(fd.as_fd(), bytes, fds),
         }
     }
 
@@ -53,14 +54,14 @@ impl Stream {
     pub fn local_ip(&self) -> io::Result<IpAddr> {
         match self {
             Self::Tcp(stream) => stream.local_addr().map(|at| at.ip().to_canonical()),
-            Self::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Unix(..) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
     pub fn into_fd(self) -> OwnedFd {
         match self {
             Self::Tcp(stream) => stream.into(),
-            Self::Unix(fd) => fd,
+            Self::Unix(fd, _) => fd,
         }
     }
 }
@@ -68,14 +69,15 @@ impl Stream {
 /// Where a peer's listener may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    Unix,
+    /// On this host, where this rail listens.
+    Unix(RailId),
     Tcp(SocketAddr),
 }
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unix => f.write_str("Unix socket"),
+            Self::Unix(_) => f.write_str("Unix socket"),
             Self::Tcp(at) => at.fmt(f),
         }
     }
