@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use polyrail_core::wire::Address;
 
-use super::EpObject;
+use super::{EpObject, open_worker};
 use crate::address::Source;
 use crate::ffi::*;
 use crate::object::copy_out;
@@ -46,7 +46,7 @@ unsafe extern "C" fn getname(fid: fid_t, addr: *mut c_void, addrlen: *mut usize)
     let ours = unsafe { EpObject::ours(fid) };
     let mut state = ours.member.lock();
     let (endpoint, mut sinks) = state.split(ours.member.number);
-    if let Err(code) = endpoint.open_worker(ours.member.number, &ours.member.domain, &mut sinks) {
+    if let Err(code) = open_worker(endpoint, ours.member.number, &ours.member.domain, &mut sinks) {
         return code;
     }
     let address = endpoint.worker.as_ref().and_then(|worker| Address::parse(&worker.address()).ok());

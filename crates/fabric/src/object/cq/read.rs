@@ -3,14 +3,15 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::{io, ptr};
 
-use polyrail_core::proto::PeerIdx;
 use polyrail_rails::Rest;
 
-use super::{CqMember, CqObject, Entry, Fault, Room, poll, settle, workers};
-use crate::domain::State;
+use super::{CqMember, CqObject, poll, settle, workers};
 use crate::error;
 use crate::ffi::*;
 use crate::lock::Guard;
+use crate::state::State;
+use crate::state::completion::Fault;
+use crate::state::room::Room;
 use crate::wait::{Deadline, sleep_on};
 
 /// Rounds of a blocking read before it sleeps.
@@ -33,32 +34,25 @@ impl CqMember {
         count: usize,
         sources: *mut fi_addr_t,
     ) -> isize {
-        let cq = &mut state.cqs[self.member.number];
-        let room = Room { at: buf.cast(), left: count, sources };
-        let got = if cq.is_empty() {
-            cq.room = room;
+        // SAFETY: by the caller's promise; the read ends below.
+        let at_once =
+            unsafe { state.cqs[self.member.number].begin_read(Room::new(buf.cast(), count, sources)) };
+        let got = at_once.unwrap_or_else(|| {
             if poll(state, &self.member) {
                 state.idle.busy();
             }
-            let cq = &mut state.cqs[self.member.number];
-            let got = count - std::mem::replace(&mut cq.room.left, 0);
-            if got == 0 && cq.entries.is_empty() {
-                return -(if cq.faults.is_empty() { FI_EAGAIN } else { FI_EAVAIL } as isize);
-            }
-            got
-        } else if cq.faults.is_empty() {
-            // SAFETY: C's room.
-            unsafe { cq.drain(room) }
-        } else {
-            return -(FI_EAVAIL as isize);
-        };
+            state.cqs[self.member.number].end_read(count)
+        });
+        if got < 0 {
+            return got;
+        }
         if !sources.is_null() {
-            for at in 0..got {
+            for at in 0..got as usize {
                 // SAFETY: written above.
-                unsafe { sources.add(at).write(source_of(state, sources.add(at).read())) };
+                unsafe { sources.add(at).write(state.source_of(sources.add(at).read())) };
             }
         }
-        got as isize
+        got
     }
 
     /// [`CqMember::take`] with the lock, giving the processor away after many empty reads.
@@ -141,15 +135,6 @@ impl CqMember {
     }
 }
 
-/// A sender as the application knows it.
-fn source_of(state: &mut State, source: u64) -> fi_addr_t {
-    if source == Entry::NO_SOURCE {
-        return FI_ADDR_NOTAVAIL;
-    }
-    let (endpoint, sinks) = state.split((source >> 32) as usize);
-    endpoint.source_of(PeerIdx(source as u32), sinks.avs)
-}
-
 unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
     // SAFETY: C's queue and room.
     unsafe { CqObject::ours(cq).read(buf, count, ptr::null_mut()) }
@@ -204,12 +189,12 @@ unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
 unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _flags: u64) -> isize {
     // SAFETY: C's queue.
     let member = &unsafe { CqObject::ours(cq) }.member;
-    let version = member.domain.api_version;
+    let version = member.domain.is.api_version;
     let mut state = member.lock();
-    let mut fault = state.cqs[member.number].faults.pop_front();
+    let mut fault = state.cqs[member.number].take_fault();
     if fault.is_none() {
         poll(&mut state, member);
-        fault = state.cqs[member.number].faults.pop_front();
+        fault = state.cqs[member.number].take_fault();
     }
     let Some(Fault { entry, olen, why }) = fault else { return -(FI_EAGAIN as isize) };
     // SAFETY: C's place, an entry of its version; no reference to the whole is made.
@@ -238,8 +223,7 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _flags:
             }
             (*buf).err_data_size = len;
         } else {
-            let shown = &mut state.cqs[member.number].shown;
-            *shown = why.data;
+            let shown = state.cqs[member.number].show(why.data);
             (*buf).err_data = shown.as_mut_ptr().cast();
             if sized {
                 (*buf).err_data_size = shown.len();

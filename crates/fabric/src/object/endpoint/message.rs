@@ -3,18 +3,19 @@
 use std::ffi::{c_int, c_void};
 
 use libc::iovec;
-use polyrail_core::frame::{Matching, OpId};
+use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, Envelope, Filter, PeerIdx};
 use polyrail_rails::rail::RawIov;
-use polyrail_rails::{Issued, Refused, User, Worker};
+use polyrail_rails::{Issued, Refused, User};
 
-use super::{Endpoint, EpMember, Extra};
-use crate::cq::{Entry, Fault};
+use super::{EpMember, is_busy};
 use crate::error;
 use crate::ffi::*;
-use crate::info::offer::IOV_LIMIT;
-use crate::progress::{Class, Sinks, mark};
-use crate::provider::log;
+use crate::limits::IOV_LIMIT;
+use crate::log::log;
+use crate::state::Sinks;
+use crate::state::completion::{Class, Entry, Fault, mark};
+use crate::state::endpoint::{Endpoint, Extra};
 
 /// Flags that none of our operations knows.
 const STRANGE: u64 = FI_FENCE | FI_TRIGGER | FI_COMMIT_COMPLETE;
@@ -123,12 +124,6 @@ impl Endpoint {
                 -FI_ENOTCONN
             }
         }
-    }
-
-    /// The worker of an enabled endpoint.
-    #[inline]
-    pub(super) fn worker(&mut self) -> Result<&mut Worker, c_int> {
-        self.worker.as_mut().ok_or(-FI_EOPBADSTATE)
     }
 
     /// Sends a message. With `FI_INJECT` in its flags the memory may be reused at once.
@@ -260,24 +255,6 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Notes under which context an operation can be cancelled.
-    #[inline]
-    fn remember(&mut self, op: OpId, context: u64) {
-        let slot = op.slot as usize;
-        if slot >= self.posted.len() {
-            self.posted.resize(slot + 1, (0, 0));
-        }
-        self.posted[slot] = (context, op.generation);
-    }
-
-    /// Takes a receive back. The note may be out of date, which the worker knows.
-    pub(super) fn cancel(&mut self, context: u64) -> bool {
-        let Some(worker) = self.worker.as_mut() else { return false };
-        self.posted.iter().enumerate().any(|(slot, &(posted, generation))| {
-            posted == context && worker.cancel(OpId { slot: slot as u32, generation })
-        })
-    }
-
     /// `FI_PEEK`: whether a message is there; with `FI_CLAIM` it is kept for later, with `FI_DISCARD` thrown away. The answer
     /// is a completion, of one kind or the other. There was progress before.
     fn peek(&mut self, ep: usize, r: &Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
@@ -350,7 +327,7 @@ impl EpMember {
         s.flags |= endpoint.tx_always;
         // SAFETY: by the caller's promise.
         let result = unsafe { endpoint.send(s, &mut sinks) };
-        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        let busy = is_busy(endpoint, &sinks, &self.member.domain);
         self.leave(&mut state, result, busy)
     }
 
@@ -377,7 +354,7 @@ impl EpMember {
         };
         // SAFETY: by the caller's promise.
         let result = unsafe { endpoint.send(s, &mut sinks) };
-        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        let busy = is_busy(endpoint, &sinks, &self.member.domain);
         self.leave(&mut state, result, busy)
     }
 
@@ -396,7 +373,7 @@ impl EpMember {
         r.flags |= endpoint.rx_always;
         // SAFETY: by the caller's promise.
         let result = unsafe { endpoint.recv(r, &mut sinks) };
-        let busy = endpoint.is_busy(&sinks, &self.member.domain);
+        let busy = is_busy(endpoint, &sinks, &self.member.domain);
         self.leave(&mut state, result, busy)
     }
 

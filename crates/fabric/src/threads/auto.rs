@@ -10,14 +10,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::domain::{Domain, State};
 use crate::ffi::FI_WAIT_FD;
 use crate::wait::{Awaited, Deadline, Wait, sleep_on};
 
 /// How long the thread stays away from a polling application: first, at most.
 const AWAY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(8));
-/// Rounds in which something moves before others get the lock.
-const ROUNDS: usize = 64;
+
+/// What the thread makes progress on.
+pub trait Moving: Send + Sync + 'static {
+    /// The thread's handle.
+    fn auto(&self) -> Option<&Auto>;
+
+    /// How often the application has asked for progress.
+    fn polls(&self) -> u64;
+
+    /// Makes progress until nothing moves, has what comes next wake the thread, and calls `settled` before anybody else can
+    /// make progress. False, without that call, if there is still something to do.
+    fn settle(&self, settled: &mut dyn FnMut()) -> bool;
+}
 
 /// The thread's handle.
 pub struct Auto {
@@ -46,9 +56,9 @@ impl Auto {
     ///
     /// # Errors
     /// When there is no thread to be had.
-    pub fn start(&self, domain: &Arc<Domain>) -> io::Result<()> {
-        let domain = domain.clone();
-        let thread = std::thread::Builder::new().name("polyrail".into()).spawn(move || run(&domain))?;
+    pub fn start(&self, on: &Arc<impl Moving>) -> io::Result<()> {
+        let on = on.clone();
+        let thread = std::thread::Builder::new().name("polyrail".into()).spawn(move || run(&*on))?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
     }
@@ -104,11 +114,11 @@ impl Auto {
     }
 }
 
-fn run(domain: &Domain) {
-    let Some(auto) = domain.auto() else { return };
-    let (mut seen, mut away) = (domain.polls(), AWAY.0);
+fn run(on: &impl Moving) {
+    let Some(auto) = on.auto() else { return };
+    let (mut seen, mut away) = (on.polls(), AWAY.0);
     while !auto.stopping.load(Ordering::Relaxed) {
-        let polls = domain.polls();
+        let polls = on.polls();
         if polls != seen {
             seen = polls;
             std::thread::sleep(away);
@@ -116,20 +126,21 @@ fn run(domain: &Domain) {
             continue;
         }
         away = AWAY.0;
-        let fd = {
-            let mut state = domain.lock();
-            if !settle(&mut state) {
-                continue;
-            }
-            let fd = auto.with_wait(|wait| {
-                wait.lower();
-                wait.fd([])
-            });
+        let mut fd = None;
+        let settled = on.settle(&mut || {
+            fd = auto
+                .with_wait(|wait| {
+                    wait.lower();
+                    wait.fd([])
+                })
+                .ok();
             // Only now, or a kick would be lost.
             auto.asleep.store(true, Ordering::Relaxed);
-            fd
-        };
-        if let Ok(fd) = fd
+        });
+        if !settled {
+            continue;
+        }
+        if let Some(fd) = fd
             && !auto.stopping.load(Ordering::Relaxed)
         {
             // A signal, or nothing to sleep on: look again.
@@ -137,16 +148,4 @@ fn run(domain: &Domain) {
         }
         auto.asleep.store(false, Ordering::Relaxed);
     }
-}
-
-/// Makes progress until nothing moves, and arms all workers; false if there is still something to do.
-fn settle(state: &mut State) -> bool {
-    let all: Vec<_> = state.endpoints.keys().collect();
-    for _ in 0..ROUNDS {
-        let moved = all.iter().fold(false, |moved, &endpoint| state.progress(endpoint) | moved);
-        if !moved {
-            return all.iter().all(|&endpoint| state.endpoints[endpoint].arm());
-        }
-    }
-    false
 }

@@ -1,19 +1,15 @@
-//! The fabric object, and what is open in this process.
+//! The fabric object.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::cntr;
-use crate::cq;
-use crate::domain::{self, Domain};
-use crate::eq::{self, Eq};
+use super::{Object, cntr, cq, domain, eq, head};
 use crate::ffi::*;
-use crate::object::{self, Object, head};
-use crate::provider::{NAME, log};
+use crate::limits::NAME;
+use crate::log::log;
+use crate::object;
+use crate::registry::Children;
 
-type FabricObject = Object<fid_fabric, Arc<Fabric>>;
+type FabricObject = Object<fid_fabric, Fabric>;
 
 /// One open fabric.
 #[derive(Debug)]
@@ -21,80 +17,7 @@ pub struct Fabric {
     /// The API version that the application asked for.
     pub api_version: u32,
     /// Open domains and event queues.
-    children: AtomicUsize,
-}
-
-impl Fabric {
-    /// Something has been opened in it.
-    pub fn enter(&self) {
-        self.children.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Something has been closed.
-    pub fn leave(&self) {
-        self.children.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The objects that `fi_getinfo` refers to.
-#[derive(Clone, Copy, Debug)]
-pub struct Open {
-    pub fabric: *mut fid_fabric,
-    pub domain: *mut fid_domain,
-}
-
-/// An open domain; the addresses are those that C knows it and its fabric by.
-struct OpenDomain {
-    fabric: usize,
-    address: usize,
-    domain: Weak<Domain>,
-}
-
-static OPEN: Mutex<Vec<OpenDomain>> = Mutex::new(Vec::new());
-
-/// Remembers an open domain.
-pub fn register(fabric: *mut fid_fabric, address: *mut fid_domain, domain: &Arc<Domain>) {
-    let entry = OpenDomain {
-        fabric: fabric.expose_provenance(),
-        address: address.expose_provenance(),
-        domain: Arc::downgrade(domain),
-    };
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
-}
-
-/// Forgets a domain.
-pub fn unregister(address: *mut fid) {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner).retain(|open| open.address != address.addr());
-}
-
-/// The open domain at this address, or, for 0, the first that is open, if any.
-///
-/// # Errors
-/// If there is no domain at this address.
-pub fn open_domain(address: usize) -> Result<Open, String> {
-    let all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = all.iter().find(|open| address == 0 || open.address == address);
-    match found {
-        Some(open) => Ok(Open {
-            fabric: ptr::with_exposed_provenance_mut(open.fabric),
-            domain: ptr::with_exposed_provenance_mut(open.address),
-        }),
-        None if address == 0 => Ok(Open { fabric: ptr::null_mut(), domain: ptr::null_mut() }),
-        None => Err("the domain is not one of ours".into()),
-    }
-}
-
-/// The domains open in this process.
-pub fn open_domains() -> Vec<Arc<Domain>> {
-    let all = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    all.iter().filter_map(|open| open.domain.upgrade()).collect()
-}
-
-/// Ends what runs by itself in domains that were never closed.
-pub fn stop_all() {
-    for domain in open_domains() {
-        domain.stop();
-    }
+    pub children: Children,
 }
 
 /// `fi_provider::fabric`.
@@ -114,7 +37,7 @@ pub unsafe extern "C" fn open(
         log!(FI_LOG_INFO, FI_LOG_FABRIC, "fabric {name:?}: there is only {NAME:?}");
         return -FI_ENODATA;
     }
-    let new = Arc::new(Fabric { api_version: attr.api_version, children: AtomicUsize::new(0) });
+    let new = Fabric { api_version: attr.api_version, children: Children::default() };
     let fid = head(FI_CLASS_FABRIC, context, &FID_OPS);
     let head = fid_fabric { fid, ops: &raw const OPS, api_version: attr.api_version };
     // SAFETY: a place for the result.
@@ -136,7 +59,7 @@ static OPS: fi_ops_fabric = fi_ops_fabric {
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     // SAFETY: C closes what we gave it.
-    if unsafe { FabricObject::ours(fid) }.children.load(Ordering::Relaxed) > 0 {
+    if !unsafe { FabricObject::ours(fid) }.children.is_empty() {
         return -FI_EBUSY;
     }
     // SAFETY: as above; C uses it no more.
@@ -201,7 +124,7 @@ unsafe extern "C" fn trywait(_: *mut fid_fabric, fids: *mut *mut fid, count: c_i
             match (*fid).fclass {
                 FI_CLASS_CQ => cq::try_wait(fid),
                 FI_CLASS_CNTR => cntr::try_wait(fid),
-                FI_CLASS_EQ => Eq::of(fid).try_wait(),
+                FI_CLASS_EQ => eq::of(fid).try_wait(),
                 _ => return -FI_EINVAL,
             }
         };

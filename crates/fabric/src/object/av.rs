@@ -1,79 +1,22 @@
-//! Address vectors: peers by number.
-//!
-//! Maps and tables are the same here: an address gets the lowest free number. An insertion that fails leaves its number free, so
-//! that those after it in the same call have the numbers that they would have had.
+//! The address vector object.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use polyrail_core::wire::{Address, PeerId};
+use polyrail_core::wire::Address;
 use polyrail_rails::Error;
 
+use super::{Object, eq, head};
 use crate::address::{Format, ip_after, write_socket};
 use crate::domain::{Domain, Member};
-use crate::eq::Eq;
 use crate::ffi::*;
 use crate::info::Query;
-use crate::object::{self, Object, head};
-use crate::provider::log;
+use crate::log::log;
+use crate::object;
+use crate::state::av::Av;
 
 pub type AvObject = Object<fid_av, Member>;
-
-/// One address vector. Under its domain's lock.
-#[derive(Debug)]
-pub struct Av {
-    entries: Vec<Option<Address>>,
-    numbers: HashMap<PeerId, usize>,
-    /// Bound endpoints.
-    pub users: Vec<usize>,
-    eq: Option<Arc<Eq>>,
-    asynchronous: bool,
-}
-
-impl Av {
-    /// The address with this number.
-    pub fn get(&self, number: fi_addr_t) -> Option<&Address> {
-        self.entries.get(usize::try_from(number).ok()?)?.as_ref()
-    }
-
-    /// The number of a peer.
-    pub fn number_of(&self, id: PeerId) -> Option<usize> {
-        self.numbers.get(&id).copied()
-    }
-
-    fn insert(&mut self, number: usize, address: Address) {
-        if number >= self.entries.len() {
-            self.entries.resize(number + 1, None);
-        }
-        self.entries[number] = Some(address);
-        self.numbers.entry(address.id()).or_insert(number);
-    }
-
-    /// The lowest free number from `from` on.
-    fn free(&self, from: usize) -> usize {
-        (from..self.entries.len())
-            .find(|&at| self.entries[at].is_none())
-            .unwrap_or(self.entries.len().max(from))
-    }
-
-    fn remove(&mut self, number: usize) -> bool {
-        let Some(address) = self.entries.get_mut(number).and_then(Option::take) else { return false };
-        let id = address.id();
-        if self.numbers.get(&id) == Some(&number) {
-            self.numbers.remove(&id);
-            // inserted twice: the other number stands for it now
-            let other =
-                self.entries.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.id() == id));
-            self.numbers.extend(other.map(|other| (id, other)));
-        }
-        while self.entries.last().is_some_and(Option::is_none) {
-            self.entries.pop();
-        }
-        true
-    }
-}
 
 /// `fi_av_open`.
 ///
@@ -103,13 +46,7 @@ pub unsafe fn open(
         log!(FI_LOG_INFO, FI_LOG_AV, "no scalable endpoints, so no rx_ctx_bits");
         return -FI_EINVAL;
     }
-    let new = Av {
-        entries: Vec::with_capacity(attr.count.min(1 << 16)),
-        numbers: HashMap::new(),
-        users: Vec::new(),
-        eq: None,
-        asynchronous: attr.flags & FI_EVENT != 0,
-    };
+    let new = Av::new(attr.count, attr.flags & FI_EVENT != 0);
     let number = domain.lock().avs.insert(new);
     let fid = head(FI_CLASS_AV, context, &FID_OPS);
     // SAFETY: a place for the result.
@@ -155,7 +92,7 @@ unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, _flags: u64) -> c_int {
         return -FI_EINVAL;
     }
     // SAFETY: an event queue.
-    member.lock().avs[member.number].eq = Some(unsafe { Eq::of(bfid) });
+    member.lock().avs[member.number].eq = Some(unsafe { eq::of(bfid) });
     FI_SUCCESS
 }
 
@@ -229,7 +166,7 @@ unsafe extern "C" fn insert(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: C's address vector.
-    let format = unsafe { AvObject::ours(av) }.domain.format;
+    let format = unsafe { AvObject::ours(av) }.domain.is.format;
     if addr.is_null() && count > 0 {
         return -FI_EINVAL;
     }
@@ -280,7 +217,7 @@ unsafe extern "C" fn insertsvc(
 ) -> c_int {
     // SAFETY: C's address vector, and strings or nulls.
     let (member, node, service) = unsafe { (AvObject::ours(av), text(node), text(service)) };
-    let format = member.domain.format;
+    let format = member.domain.is.format;
     let peers = match resolve(node, service, format) {
         Ok(at) => named(format, [at].into_iter()),
         Err(code) => return code,
@@ -315,7 +252,7 @@ unsafe extern "C" fn insertsym(
 ) -> c_int {
     // SAFETY: C's address vector, and strings or nulls.
     let (member, node, service) = unsafe { (AvObject::ours(av), text(node), text(service)) };
-    let format = member.domain.format;
+    let format = member.domain.is.format;
     let Some(first) = node.as_ref().and_then(|node| node.to_str().ok()) else { return -FI_EINVAL };
     let mut sockets = Vec::new();
     for n in 0..nodecnt {
@@ -367,7 +304,7 @@ unsafe extern "C" fn lookup(
     let member = unsafe { AvObject::ours(av) };
     let state = member.lock();
     let address = state.avs[member.number].get(fi_addr);
-    let Some(bytes) = address.and_then(|address| member.domain.format.write(address)) else {
+    let Some(bytes) = address.and_then(|address| member.domain.is.format.write(address)) else {
         return -FI_EINVAL;
     };
     // SAFETY: C's buffer has `addrlen` bytes.
@@ -387,7 +324,7 @@ unsafe extern "C" fn straddr(
 ) -> *const c_char {
     // SAFETY: C's address vector, and an address of its format.
     let text = unsafe {
-        let format = AvObject::ours(av).domain.format;
+        let format = AvObject::ours(av).domain.is.format;
         let bytes = std::slice::from_raw_parts(addr.cast::<u8>(), format.size());
         match (format, crate::address::read_socket(bytes)) {
             (Format::Own, _) => {

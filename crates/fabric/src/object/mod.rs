@@ -1,11 +1,20 @@
-//! What all objects that C holds have in common.
+//! The objects that C holds: the C side of what is in [`crate::state`], and what all of them have in common.
 //!
 //! An object is a box that begins with libfabric's struct; C has its address, and gives it back in `close`. What several objects
 //! share is in their domain, under its lock; the object itself holds only what never changes, so that `&` of it is enough.
 
+mod av;
+mod cntr;
+mod cq;
+mod domain;
+mod endpoint;
+mod eq;
+pub mod fabric;
+mod mr;
+mod wait;
+
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int, c_void};
-use std::ops::{Index, IndexMut};
 use std::ptr;
 
 use crate::ffi::{FI_ENOSYS, fi_ops, fid};
@@ -41,77 +50,6 @@ impl<F, T> Object<F, T> {
     pub unsafe fn take<P>(head: *mut P) -> T {
         // SAFETY: by the caller's promise.
         unsafe { Box::from_raw(head.cast::<Self>()) }.ours
-    }
-}
-
-/// Things by number. A number is free again once its thing is removed.
-#[derive(Debug)]
-pub struct Slab<T> {
-    slots: Vec<Option<T>>,
-    free: Vec<usize>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> Slab<T> {
-    pub fn insert(&mut self, thing: T) -> usize {
-        match self.free.pop() {
-            Some(at) => {
-                self.slots[at] = Some(thing);
-                at
-            }
-            None => {
-                self.slots.push(Some(thing));
-                self.slots.len() - 1
-            }
-        }
-    }
-
-    pub fn remove(&mut self, at: usize) -> Option<T> {
-        let thing = self.slots.get_mut(at)?.take();
-        self.free.extend(thing.is_some().then_some(at));
-        thing
-    }
-
-    pub fn get(&self, at: usize) -> Option<&T> {
-        self.slots.get(at)?.as_ref()
-    }
-
-    pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The numbers in use.
-    pub fn keys(&self) -> impl Iterator<Item = usize> + '_ {
-        self.slots.iter().enumerate().filter_map(|(at, slot)| slot.as_ref().map(|_| at))
-    }
-
-    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().flatten()
-    }
-}
-
-/// For numbers that an open object holds: its thing is there until the object is closed.
-impl<T> Index<usize> for Slab<T> {
-    type Output = T;
-    #[inline]
-    fn index(&self, at: usize) -> &T {
-        self.slots[at].as_ref().expect("it is in use")
-    }
-}
-
-impl<T> IndexMut<usize> for Slab<T> {
-    #[inline]
-    fn index_mut(&mut self, at: usize) -> &mut T {
-        self.slots[at].as_mut().expect("it is in use")
     }
 }
 

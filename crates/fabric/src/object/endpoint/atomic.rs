@@ -7,11 +7,13 @@ use polyrail_rails::User;
 use polyrail_rails::rail::RawIov;
 
 use super::message::{check, number, total};
-use super::{Endpoint, EpMember, EpObject};
-use crate::domain::atomic_code;
+use super::{EpMember, EpObject};
 use crate::ffi::*;
-use crate::info::offer::{ATOMIC_MAX, IOV_LIMIT};
-use crate::progress::{Sinks, mark};
+use crate::limits::{ATOMIC_MAX, IOV_LIMIT};
+use crate::object::domain::atomic_code;
+use crate::state::Sinks;
+use crate::state::completion::mark;
+use crate::state::endpoint::Endpoint;
 
 pub static OPS: fi_ops_atomic = fi_ops_atomic {
     size: size_of::<fi_ops_atomic>(),

@@ -1,106 +1,41 @@
-//! Event queues: what happened to control operations. Ours are all synchronous, so that there is little to report: address
-//! insertions of applications that want it so, and what applications write themselves.
+//! The event queue object.
 
-use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use crate::error;
-use crate::fabric::Fabric;
+use super::fabric::Fabric;
+use super::{Object, head, wait};
 use crate::ffi::*;
-use crate::object::{self, Object, head};
+use crate::registry::Child;
+use crate::state::eq::Eq;
 use crate::wait::{Awaited, Deadline, Wait, sleep_on};
+use crate::{error, object};
 
-type EqObject = Object<fid_eq, Arc<Eq>>;
-
-/// One event queue.
-#[derive(Debug)]
-pub struct Eq {
-    inner: Mutex<Inner>,
-    writable: bool,
-    fabric: Arc<Fabric>,
+/// An event queue as C has it.
+struct EqMember {
+    eq: Arc<Eq>,
+    /// Its fabric stays open as long.
+    _child: Child,
 }
 
-#[derive(Debug)]
-struct Inner {
-    /// Events with their bytes.
-    events: VecDeque<(u32, Vec<u8>)>,
-    errors: VecDeque<Failed>,
-    wait: Wait,
+type EqObject = Object<fid_eq, EqMember>;
+
+/// The event queue that C has.
+///
+/// # Safety
+/// `fid` is an open event queue.
+pub unsafe fn of<P>(fid: *const P) -> Arc<Eq> {
+    // SAFETY: by the caller's promise.
+    unsafe { EqObject::ours(fid) }.eq.clone()
 }
-
-#[derive(Debug)]
-struct Failed {
-    fid: usize,
-    context: usize,
-    data: u64,
-    err: c_int,
-}
-
-impl Inner {
-    fn is_empty(&self) -> bool {
-        self.events.is_empty() && self.errors.is_empty()
-    }
-}
-
-impl Eq {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The event queue that C has.
-    ///
-    /// # Safety
-    /// `fid` is an open event queue.
-    pub unsafe fn of(fid: *mut fid) -> Arc<Self> {
-        // SAFETY: by the caller's promise.
-        unsafe { EqObject::ours(fid) }.clone()
-    }
-
-    fn push(&self, event: u32, bytes: Vec<u8>) {
-        let mut inner = self.lock();
-        inner.events.push_back((event, bytes));
-        inner.wait.raise();
-    }
-
-    /// A control operation that is done.
-    pub fn push_entry(&self, event: u32, fid: *mut fid, context: *mut c_void, data: u64) {
-        let entry = [fid.expose_provenance() as u64, context.expose_provenance() as u64, data];
-        self.push(event, entry.map(u64::to_ne_bytes).concat());
-    }
-
-    /// A control operation that failed.
-    pub fn push_error(&self, fid: *mut fid, context: *mut c_void, data: u64, err: c_int) {
-        let mut inner = self.lock();
-        inner.errors.push_back(Failed {
-            fid: fid.expose_provenance(),
-            context: context.expose_provenance(),
-            data,
-            err,
-        });
-        inner.wait.raise();
-    }
-
-    /// `fi_trywait`: whether the application may sleep on the descriptor.
-    ///
-    /// # Errors
-    /// When there are no descriptors left.
-    pub fn try_wait(&self) -> std::io::Result<bool> {
-        let mut inner = self.lock();
-        inner.wait.fd([])?;
-        Ok(inner.is_empty())
-    }
-}
-
-const _: () = assert!(size_of::<fi_eq_entry>() == 24, "push_entry writes its three words");
 
 /// `fi_eq_open`.
 ///
 /// # Safety
 /// `attr` is C's or null; `eq` is a place for the result.
 pub unsafe fn open(
-    fabric: &Arc<Fabric>,
+    fabric: &Fabric,
     attr: *mut fi_eq_attr,
     eq: *mut *mut fid_eq,
     context: *mut c_void,
@@ -112,12 +47,11 @@ pub unsafe fn open(
         Ok(wait) => wait,
         Err(code) => return code,
     };
-    let inner = Mutex::new(Inner { events: VecDeque::new(), errors: VecDeque::new(), wait });
-    let new = Arc::new(Eq { inner, writable: flags & FI_WRITE != 0, fabric: fabric.clone() });
-    fabric.enter();
+    let new = Arc::new(Eq::new(wait, flags & FI_WRITE != 0));
+    let ours = EqMember { eq: new, _child: fabric.children.enter() };
     let fid = head(FI_CLASS_EQ, context, &FID_OPS);
     // SAFETY: a place for the result.
-    unsafe { eq.write(EqObject::give(fid_eq { fid, ops: &raw const OPS }, new)) };
+    unsafe { eq.write(EqObject::give(fid_eq { fid, ops: &raw const OPS }, ours)) };
     FI_SUCCESS
 }
 
@@ -127,29 +61,29 @@ static OPS: fi_ops_eq = fi_ops_eq { size: size_of::<fi_ops_eq>(), read, readerr,
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     // SAFETY: C closes what we gave it.
-    let eq = unsafe { EqObject::ours(fid) };
-    if Arc::strong_count(eq) > 1 {
+    let ours = unsafe { EqObject::ours(fid) };
+    if Arc::strong_count(&ours.eq) > 1 {
         return -FI_EBUSY;
     }
     // SAFETY: as above; C uses it no more.
-    unsafe { EqObject::take(fid) }.fabric.leave();
+    drop(unsafe { EqObject::take(fid) });
     FI_SUCCESS
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
     // SAFETY: C's event queue, and the command's argument.
     unsafe {
-        let mut inner = EqObject::ours(fid).lock();
+        let mut events = EqObject::ours(fid).eq.lock();
         match command {
             FI_GETWAIT => {
-                let code = inner.wait.give(arg, []);
-                if !inner.is_empty() {
-                    inner.wait.raise();
+                let code = wait::give(&mut events.wait, arg, []);
+                if !events.is_empty() {
+                    events.wait.raise();
                 }
                 code
             }
             FI_GETWAITOBJ => {
-                arg.cast::<fi_wait_obj>().write(inner.wait.object());
+                arg.cast::<fi_wait_obj>().write(events.wait.object());
                 FI_SUCCESS
             }
             _ => -FI_ENOSYS,
@@ -165,11 +99,11 @@ unsafe extern "C" fn read(
     flags: u64,
 ) -> isize {
     // SAFETY: C's event queue.
-    let mut inner = unsafe { EqObject::ours(eq) }.lock();
-    if !inner.errors.is_empty() {
+    let mut events = unsafe { EqObject::ours(eq) }.eq.lock();
+    if !events.failed.is_empty() {
         return -(FI_EAVAIL as isize);
     }
-    let Some((kind, bytes)) = inner.events.front() else { return -(FI_EAGAIN as isize) };
+    let Some((kind, bytes)) = events.done.front() else { return -(FI_EAGAIN as isize) };
     if len < bytes.len() {
         return -(FI_ETOOSMALL as isize);
     }
@@ -180,18 +114,16 @@ unsafe extern "C" fn read(
         object::copy_out(bytes, buf.cast(), len);
     }
     if flags & FI_PEEK == 0 {
-        inner.events.pop_front();
-        if inner.is_empty() {
-            inner.wait.lower();
-        }
+        events.done.pop_front();
+        events.settle();
     }
     size as isize
 }
 
 unsafe extern "C" fn readerr(eq: *mut fid_eq, buf: *mut fi_eq_err_entry, flags: u64) -> isize {
     // SAFETY: C's event queue.
-    let mut inner = unsafe { EqObject::ours(eq) }.lock();
-    let Some(failed) = inner.errors.front() else { return -(FI_EAGAIN as isize) };
+    let mut events = unsafe { EqObject::ours(eq) }.eq.lock();
+    let Some(failed) = events.failed.front() else { return -(FI_EAGAIN as isize) };
     let entry = fi_eq_err_entry {
         fid: ptr::with_exposed_provenance_mut(failed.fid),
         context: ptr::with_exposed_provenance_mut(failed.context),
@@ -204,10 +136,8 @@ unsafe extern "C" fn readerr(eq: *mut fid_eq, buf: *mut fi_eq_err_entry, flags: 
     // SAFETY: C's place.
     unsafe { buf.write(entry) };
     if flags & FI_PEEK == 0 {
-        inner.errors.pop_front();
-        if inner.is_empty() {
-            inner.wait.lower();
-        }
+        events.failed.pop_front();
+        events.settle();
     }
     size_of::<fi_eq_err_entry>() as isize
 }
@@ -220,7 +150,7 @@ unsafe extern "C" fn write(
     _flags: u64,
 ) -> isize {
     // SAFETY: C's event queue.
-    let eq = unsafe { EqObject::ours(eq) };
+    let eq = &unsafe { EqObject::ours(eq) }.eq;
     if !eq.writable || (buf.is_null() && len > 0) {
         return -(FI_EINVAL as isize);
     }
@@ -250,11 +180,11 @@ unsafe extern "C" fn sread(
         }
         let fd = {
             // SAFETY: C's event queue.
-            let mut inner = unsafe { EqObject::ours(eq) }.lock();
-            if !inner.wait.blocks() {
+            let mut events = unsafe { EqObject::ours(eq) }.eq.lock();
+            if !events.wait.blocks() {
                 return -(FI_EINVAL as isize);
             }
-            match inner.wait.fd([]) {
+            match events.wait.fd([]) {
                 Ok(fd) => fd,
                 Err(error) => return -(error.raw_os_error().unwrap_or(FI_EIO) as isize),
             }

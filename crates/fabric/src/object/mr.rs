@@ -1,8 +1,7 @@
-//! Memory regions: what peers may reach.
+//! The memory region object.
 //!
 //! A region belongs to the domain; every endpoint's worker, present and future, lets its peers reach it.
 
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -11,12 +10,13 @@ use polyrail_core::proto::Access;
 use polyrail_rails::Worker;
 use polyrail_rails::rail::RawIov;
 
-use crate::cntr;
-use crate::domain::{Domain, Member, State};
+use super::{Object, cntr, domain, head};
+use crate::domain::Member;
 use crate::ffi::*;
-use crate::object::{self, Object, head};
-use crate::progress::Class;
-use crate::provider::log;
+use crate::log::log;
+use crate::object;
+use crate::state::State;
+use crate::state::regions::{Region, Regions};
 
 struct MrMember {
     /// Its number is not used: the key is.
@@ -26,43 +26,10 @@ struct MrMember {
 
 type MrObject = Object<fid_mr, MrMember>;
 
-/// One region. Under its domain's lock.
-#[derive(Debug)]
-struct Region {
-    memory: RawIov,
-    base: u64,
-    access: Access,
-    /// Counters of what peers read and write.
-    counters: [Option<usize>; 2],
-}
-
-/// The regions of a domain by key.
-#[derive(Debug, Default)]
-pub struct Regions {
-    by_key: HashMap<u64, Region>,
-    /// Whether any region has ever had a counter.
-    pub counted: bool,
-}
-
-impl Regions {
-    pub fn is_empty(&self) -> bool {
-        self.by_key.is_empty()
-    }
-
-    /// The counter bound to a region for this kind of access.
-    #[inline]
-    pub fn counter(&self, key: u64, class: Class) -> Option<usize> {
-        if !self.counted {
-            return None;
-        }
-        self.by_key.get(&key)?.counters[usize::from(class == Class::RemoteWrite)]
-    }
-
-    /// Lets a new worker's peers reach all of them.
-    pub fn offer(&self, worker: &mut Worker) {
-        for (&key, region) in &self.by_key {
-            offer(worker, key, region);
-        }
+/// Lets a new worker's peers reach all regions.
+pub fn offer_all(regions: &Regions, worker: &mut Worker) {
+    for (key, region) in regions.iter() {
+        offer(worker, key, region);
     }
 }
 
@@ -93,7 +60,7 @@ impl Wanted {
     /// `fid` is an open domain, `mr` a place for the result; the memory stays as long as the region.
     unsafe fn register(self, fid: *mut fid, mr: *mut *mut fid_mr) -> c_int {
         // SAFETY: by the caller's promise.
-        let domain = unsafe { Object::<fid_domain, std::sync::Arc<Domain>>::ours(fid) };
+        let domain = unsafe { domain::of(fid) };
         if self.flags & !(FI_RMA_EVENT | FI_RMA_PMEM | FI_MR_SINGLE_USE | FI_HMEM_HOST_ALLOC) != 0 {
             return -FI_EBADFLAGS;
         }
@@ -104,17 +71,17 @@ impl Wanted {
         }
         let access =
             Access { read: self.access & FI_REMOTE_READ != 0, write: self.access & FI_REMOTE_WRITE != 0 };
-        let base = if domain.by_address { self.memory.base.expose_provenance() as u64 } else { 0 };
+        let base = if domain.is.by_address { self.memory.base.expose_provenance() as u64 } else { 0 };
         let mut state = domain.lock();
-        let key = if domain.own_keys { free_key(&state) } else { self.key };
-        if state.regions.by_key.contains_key(&key) {
+        let key = if domain.is.own_keys { free_key(&state) } else { self.key };
+        if state.regions.contains(key) {
             return -FI_ENOKEY;
         }
         let region = Region { memory: self.memory, base, access, counters: [None; 2] };
         for worker in state.endpoints.values_mut().filter_map(|endpoint| endpoint.worker.as_mut()) {
             offer(worker, key, &region);
         }
-        state.regions.by_key.insert(key, region);
+        state.regions.insert(key, region);
         drop(state);
         let head = fid_mr {
             fid: head(FI_CLASS_MR, self.context, &FID_OPS),
@@ -138,7 +105,7 @@ fn free_key(state: &State) -> u64 {
         let mut key = 0u64;
         // SAFETY: 8 writable bytes; so few are never given in part.
         unsafe { libc::getrandom((&raw mut key).cast(), 8, 0) };
-        if key != FI_KEY_NOTAVAIL && !state.regions.by_key.contains_key(&key) {
+        if key != FI_KEY_NOTAVAIL && !state.regions.contains(key) {
             return key;
         }
     }
@@ -216,7 +183,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let MrMember { member, key } = unsafe { MrObject::take(fid) };
     let mut state = member.lock();
     let state = &mut *state;
-    if let Some(region) = state.regions.by_key.remove(&key) {
+    if let Some(region) = state.regions.remove(key) {
         for cntr in region.counters.into_iter().flatten() {
             state.cntrs[cntr].regions -= 1;
         }
@@ -250,7 +217,7 @@ unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int {
     for worker in state.endpoints.values_mut().filter_map(|endpoint| endpoint.worker.as_mut()) {
         worker.tell_reads(true);
     }
-    let Some(region) = state.regions.by_key.get_mut(&ours.key) else { return -FI_EINVAL };
+    let Some(region) = state.regions.get_mut(ours.key) else { return -FI_EINVAL };
     for (slot, flag) in region.counters.iter_mut().zip([FI_REMOTE_READ, FI_REMOTE_WRITE]) {
         if flags & flag != 0 {
             if slot.is_some() {
@@ -279,7 +246,7 @@ unsafe fn raw_key(fid: *mut fid, attr: *mut fi_mr_raw_attr) -> c_int {
     // SAFETY: by the caller's promise.
     unsafe {
         let MrMember { member, key } = MrObject::ours(fid);
-        let base = member.lock().regions.by_key.get(key).map_or(0, |region| region.base);
+        let base = member.lock().regions.get(*key).map_or(0, |region| region.base);
         let room = std::mem::replace(&mut *(*attr).key_size, size_of::<u64>());
         if !(*attr).base_addr.is_null() {
             (*attr).base_addr.write(base);

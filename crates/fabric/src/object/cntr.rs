@@ -1,45 +1,23 @@
-//! Counters.
+//! The counter object.
 
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use crate::domain::{Domain, Member, State};
+use super::{Object, head};
+use crate::domain::{Domain, Member};
 use crate::ffi::*;
-use crate::object::{self, Object, head};
-use crate::provider::log;
+use crate::log::log;
+use crate::object;
+use crate::state::State;
+use crate::state::cntr::Cntr;
 use crate::wait::{Deadline, Wait, sleep_on};
 
 type CntrObject = Object<fid_cntr, Member>;
 
 /// Rounds of a blocking wait before it sleeps.
 const SPIN: u32 = 20;
-
-/// One counter. Under its domain's lock.
-#[derive(Debug)]
-pub struct Cntr {
-    value: u64,
-    errors: u64,
-    /// Bound endpoints.
-    pub users: Vec<usize>,
-    /// Bound memory regions.
-    pub regions: usize,
-    pub wait: Wait,
-}
-
-impl Cntr {
-    #[inline]
-    pub fn add(&mut self, n: u64) {
-        self.value = self.value.wrapping_add(n);
-        self.wait.wake();
-    }
-
-    pub fn add_error(&mut self, n: u64) {
-        self.errors = self.errors.wrapping_add(n);
-        self.wait.wake();
-    }
-}
 
 /// `fi_cntr_open`.
 ///
@@ -66,8 +44,7 @@ pub unsafe fn open(
         Ok(wait) => wait,
         Err(code) => return code,
     };
-    let new = Cntr { value: 0, errors: 0, users: Vec::new(), regions: 0, wait };
-    let number = domain.lock().cntrs.insert(new);
+    let number = domain.lock().cntrs.insert(Cntr::new(wait));
     let fid = head(FI_CLASS_CNTR, context, &FID_OPS);
     // SAFETY: a place for the result.
     unsafe {
@@ -134,7 +111,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         match command {
             FI_GETWAIT => {
                 let workers = workers(&state, member.number);
-                state.cntrs[member.number].wait.give(arg, workers)
+                object::wait::give(&mut state.cntrs[member.number].wait, arg, workers)
             }
             FI_GETWAITOBJ => {
                 arg.cast::<fi_wait_obj>().write(state.cntrs[member.number].wait.object());
@@ -172,8 +149,8 @@ pub unsafe fn try_wait(fid: *mut fid) -> io::Result<bool> {
     let mut state = member.lock();
     let workers = workers(&state, member.number);
     state.cntrs[member.number].wait.fd(workers)?;
-    let before = state.cntrs[member.number].value;
-    let ready = settle(&mut state, member) && state.cntrs[member.number].value == before;
+    let before = state.cntrs[member.number].value();
+    let ready = settle(&mut state, member) && state.cntrs[member.number].value() == before;
     if ready {
         state.cntrs[member.number].wait.arm();
     }
@@ -202,7 +179,7 @@ unsafe fn after_progress<T>(cntr: *mut fid_cntr, f: impl FnOnce(&Cntr) -> T) -> 
     f(&state.cntrs[member.number])
 }
 
-/// Changes the counter, and wakes who waits for it.
+/// Changes the counter.
 ///
 /// # Safety
 /// `cntr` is an open counter.
@@ -210,40 +187,38 @@ unsafe fn change(cntr: *mut fid_cntr, f: impl FnOnce(&mut Cntr)) -> c_int {
     // SAFETY: by the caller's promise.
     let member = unsafe { member(cntr.cast()) };
     let mut state = member.lock();
-    let cntr = &mut state.cntrs[member.number];
-    f(cntr);
-    cntr.wait.wake();
+    f(&mut state.cntrs[member.number]);
     FI_SUCCESS
 }
 
 unsafe extern "C" fn read(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: C's counter.
-    unsafe { after_progress(cntr, |cntr| cntr.value) }
+    unsafe { after_progress(cntr, Cntr::value) }
 }
 
 unsafe extern "C" fn readerr(cntr: *mut fid_cntr) -> u64 {
     // SAFETY: C's counter.
-    unsafe { after_progress(cntr, |cntr| cntr.errors) }
+    unsafe { after_progress(cntr, Cntr::errors) }
 }
 
 unsafe extern "C" fn add(cntr: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: C's counter.
-    unsafe { change(cntr, |cntr| cntr.value = cntr.value.wrapping_add(value)) }
+    unsafe { change(cntr, |cntr| cntr.add(value)) }
 }
 
 unsafe extern "C" fn set(cntr: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: C's counter.
-    unsafe { change(cntr, |cntr| cntr.value = value) }
+    unsafe { change(cntr, |cntr| cntr.set(value)) }
 }
 
 unsafe extern "C" fn adderr(cntr: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: C's counter.
-    unsafe { change(cntr, |cntr| cntr.errors = cntr.errors.wrapping_add(value)) }
+    unsafe { change(cntr, |cntr| cntr.add_error(value)) }
 }
 
 unsafe extern "C" fn seterr(cntr: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: C's counter.
-    unsafe { change(cntr, |cntr| cntr.errors = value) }
+    unsafe { change(cntr, |cntr| cntr.set_error(value)) }
 }
 
 /// Works for counters without a wait object too: applications do not know better.
@@ -251,17 +226,14 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -
     // SAFETY: C's counter.
     let member = unsafe { member(cntr.cast()) };
     let (deadline, number) = (Deadline::after(timeout), member.number);
-    let errors = member.lock().cntrs[number].errors;
+    let errors = member.lock().cntrs[number].errors();
     let mut rounds = 0;
     loop {
         let mut state = member.lock();
         poll(&mut state, member);
         let cntr = &state.cntrs[number];
-        if cntr.value >= threshold {
-            return FI_SUCCESS;
-        }
-        if cntr.errors != errors {
-            return -FI_EAVAIL;
+        if let Some(code) = cntr.outcome(threshold, errors) {
+            return code;
         }
         if deadline.passed() {
             return -FI_ETIMEDOUT;
@@ -270,9 +242,9 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -
         if rounds < SPIN {
             continue;
         }
-        let before = (cntr.value, cntr.errors);
+        let before = (cntr.value(), cntr.errors());
         let settled = settle(&mut state, member);
-        if !settled || (state.cntrs[number].value, state.cntrs[number].errors) != before {
+        if !settled || (state.cntrs[number].value(), state.cntrs[number].errors()) != before {
             continue;
         }
         let workers = workers(&state, number);

@@ -4,11 +4,11 @@ use std::ffi::c_int;
 
 use polyrail_core::proto::PeerIdx;
 
-use super::Endpoint;
-use crate::av::Av;
+use super::endpoint::Endpoint;
 use crate::ffi::*;
-use crate::object::Slab;
-use crate::provider::log;
+use crate::log::log;
+use crate::state::av::Av;
+use crate::state::slab::Slab;
 
 const UNKNOWN: u32 = u32::MAX;
 
@@ -18,7 +18,7 @@ impl Endpoint {
     /// # Errors
     /// -FI_EINVAL when there is none.
     #[inline]
-    pub(super) fn peer(&mut self, number: fi_addr_t, avs: &Slab<Av>) -> Result<PeerIdx, c_int> {
+    pub fn peer(&mut self, number: fi_addr_t, avs: &Slab<Av>) -> Result<PeerIdx, c_int> {
         match self.peers.get(number as usize) {
             Some(&peer) if peer != UNKNOWN => Ok(PeerIdx(peer)),
             _ => self.resolve(number, avs),

@@ -9,10 +9,12 @@ use polyrail_rails::User;
 use polyrail_rails::rail::RawIov;
 
 use super::message::{check, number, piece, pieces, total};
-use super::{Endpoint, EpMember, EpObject};
+use super::{EpMember, EpObject};
 use crate::ffi::*;
-use crate::info::offer::IOV_LIMIT;
-use crate::progress::{Sinks, mark};
+use crate::limits::IOV_LIMIT;
+use crate::state::Sinks;
+use crate::state::completion::mark;
+use crate::state::endpoint::Endpoint;
 
 pub static OPS: fi_ops_rma = fi_ops_rma {
     size: size_of::<fi_ops_rma>(),

@@ -9,13 +9,24 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::domain::{Domain, State};
 use crate::lock::Guard;
 
 /// How long a message may be held back, about.
 const PERIOD: Duration = Duration::from_micros(200);
 /// Looks in vain after which the thread sleeps.
 const PATIENCE: u32 = 50;
+
+/// What the thread sends from.
+pub trait Holding: Send + Sync + 'static {
+    /// The thread's handle.
+    fn pusher(&self) -> &Pusher;
+
+    /// Sends what is held back, unless somebody is at it who will; whether there was anything.
+    fn push(&self) -> bool;
+
+    /// Calls `looked` with whether anything is held back, before anything else can be.
+    fn look(&self, looked: &mut dyn FnMut(bool));
+}
 
 /// The thread's handle.
 #[derive(Default)]
@@ -28,24 +39,24 @@ pub struct Pusher {
 }
 
 impl Pusher {
-    /// Something is held back in a domain whose lock is held.
+    /// Something is held back in what this guard has locked.
     #[inline]
-    pub fn note(&self, domain: &Arc<Domain>, state: &mut Guard<'_, State>) {
+    pub fn note<T>(&self, of: &Arc<impl Holding>, guard: &mut Guard<'_, T>) {
         if !self.awake.load(Ordering::Relaxed) {
-            self.wake(domain, state);
+            self.wake(of, guard);
         }
     }
 
     #[cold]
-    fn wake(&self, domain: &Arc<Domain>, state: &mut Guard<'_, State>) {
-        state.share();
+    fn wake<T>(&self, of: &Arc<impl Holding>, guard: &mut Guard<'_, T>) {
+        guard.share();
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         self.awake.store(true, Ordering::Relaxed);
         if thread.is_none() {
-            let domain = domain.clone();
+            let of = of.clone();
             let name = std::thread::Builder::new().name("polyrail-push".into());
             // without a thread, what is held back leaves with the application's next call
-            *thread = name.spawn(move || run(&domain)).ok();
+            *thread = name.spawn(move || run(&*of)).ok();
         }
         self.bell.notify_one();
     }
@@ -73,27 +84,15 @@ impl Pusher {
     }
 }
 
-fn run(domain: &Domain) {
-    let pusher = domain.pusher();
+fn run(of: &impl Holding) {
+    let pusher = of.pusher();
     while pusher.wait() {
         let mut in_vain = 0;
         while in_vain < PATIENCE && !pusher.stopping.load(Ordering::Relaxed) {
             std::thread::sleep(PERIOD);
-            in_vain += 1;
-            // whoever holds the lock sends it all at the end of a round of progress
-            let Some(mut state) = domain.try_lock() else { continue };
-            for endpoint in state.endpoints.values_mut() {
-                if let Some(worker) = endpoint.worker.as_mut().filter(|worker| worker.holds_back()) {
-                    worker.push();
-                    in_vain = 0;
-                }
-            }
+            in_vain = if of.push() { 0 } else { in_vain + 1 };
         }
-        let mut state = domain.lock();
-        let held =
-            state.endpoints.values_mut().any(|e| e.worker.as_ref().is_some_and(|worker| worker.holds_back()));
-        // under the lock, so that nothing can be held back in between
-        pusher.awake.store(held, Ordering::Relaxed);
-        drop(state);
+        // before anything else can be held back, or nobody would see it
+        of.look(&mut |held| pusher.awake.store(held, Ordering::Relaxed));
     }
 }

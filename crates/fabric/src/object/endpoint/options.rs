@@ -2,11 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::EpObject;
 use super::message::number;
-use super::{Endpoint, EpObject, Limits};
 use crate::ffi::*;
-use crate::info::offer::{MSG_MAX, QUEUE};
-use polyrail_rails::INJECT_MAX;
+use crate::limits::QUEUE;
 
 pub static OPS: fi_ops_ep = fi_ops_ep {
     size: size_of::<fi_ops_ep>(),
@@ -24,57 +23,6 @@ unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
     // SAFETY: C's endpoint.
     let ours = unsafe { EpObject::ours(fid) };
     ours.call(|endpoint, _| if endpoint.cancel(number(context)) { Ok(()) } else { Err(-FI_ENOENT) })
-}
-
-impl Limits {
-    /// The size that an option stands for, and how large it may be.
-    fn of(&mut self, option: c_int) -> Option<(&mut usize, usize)> {
-        Some(match option {
-            FI_OPT_MAX_MSG_SIZE => (&mut self.msg, MSG_MAX),
-            FI_OPT_MAX_TAGGED_SIZE => (&mut self.tagged, MSG_MAX),
-            FI_OPT_MAX_RMA_SIZE => (&mut self.rma, MSG_MAX),
-            FI_OPT_MAX_ATOMIC_SIZE => (&mut self.atomic, MSG_MAX),
-            FI_OPT_INJECT_MSG_SIZE => (&mut self.inject_msg, INJECT_MAX),
-            FI_OPT_INJECT_TAGGED_SIZE => (&mut self.inject_tagged, INJECT_MAX),
-            FI_OPT_INJECT_RMA_SIZE => (&mut self.inject_rma, INJECT_MAX),
-            FI_OPT_INJECT_ATOMIC_SIZE => (&mut self.inject_atomic, INJECT_MAX),
-            _ => return None,
-        })
-    }
-}
-
-impl Endpoint {
-    /// Shared memory is decided on when the worker is opened.
-    fn permit_shared_memory(&mut self, permitted: bool) -> c_int {
-        if self.worker.is_some() {
-            return -FI_EOPBADSTATE;
-        }
-        self.shared_memory = permitted;
-        FI_SUCCESS
-    }
-
-    fn option(&mut self, option: c_int) -> Result<usize, c_int> {
-        match option {
-            FI_OPT_MIN_MULTI_RECV => Ok(self.least_multi as usize),
-            // connections of this kind of endpoint carry no data
-            FI_OPT_CM_DATA_SIZE => Ok(0),
-            FI_OPT_TX_SIZE | FI_OPT_RX_SIZE => Ok(QUEUE),
-            _ => self.limits.of(option).map(|(limit, _)| *limit).ok_or(-FI_ENOPROTOOPT),
-        }
-    }
-
-    fn set_option(&mut self, option: c_int, value: usize) -> Result<(), c_int> {
-        if option == FI_OPT_MIN_MULTI_RECV {
-            self.least_multi = value as u64;
-            return Ok(());
-        }
-        let (limit, most) = self.limits.of(option).ok_or(-FI_ENOPROTOOPT)?;
-        if value > most {
-            return Err(-FI_EINVAL);
-        }
-        *limit = value;
-        Ok(())
-    }
 }
 
 unsafe extern "C" fn getopt(
