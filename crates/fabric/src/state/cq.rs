@@ -49,7 +49,7 @@ impl Cq {
     #[inline(always)]
     pub fn push(&mut self, entry: Entry) {
         if self.room.left() > 0 {
-            // SAFETY: there is, of the size that `begin_read` was promised.
+            // SAFETY: there is, of the size that `lend` was promised.
             unsafe { self.room.put(&entry, self.entry) };
         } else {
             self.entries.push(entry);
@@ -63,40 +63,39 @@ impl Cq {
         self.wait.wake();
     }
 
-    /// Begins a read: its result if there is something already. Else what is pushed until [`Cq::end_read`] goes to `room`.
+    /// Has what is pushed until [`Cq::take_back`] go to `room`. For a queue that is empty.
     ///
     /// # Safety
-    /// Until the read is over there is as much room as it says, for entries of this queue's size.
+    /// Until then there is as much room as it says, for entries of this queue's size.
     #[inline(always)]
-    pub unsafe fn begin_read(&mut self, room: Room) -> Option<isize> {
-        if self.is_empty() {
-            self.room = room;
+    pub unsafe fn lend(&mut self, room: Room) {
+        debug_assert!(self.is_empty(), "what waits comes first");
+        self.room = room;
+    }
+
+    /// Ends that, of a room for `count`: how many have come.
+    #[inline(always)]
+    pub fn take_back(&mut self, count: usize) -> usize {
+        count - self.room.end()
+    }
+
+    /// Why a read finds no entry, as libfabric's number; none if there is one.
+    #[inline(always)]
+    pub fn lack(&self) -> Option<isize> {
+        self.entries
+            .is_empty()
+            .then_some(-(if self.faults.is_empty() { FI_EAGAIN } else { FI_EAVAIL } as isize))
+    }
+
+    /// Moves as many entries to `room` as it takes; how many, or none if an error comes first.
+    ///
+    /// # Safety
+    /// There is as much room as it says, for entries of this queue's size.
+    #[inline(always)]
+    pub unsafe fn drain(&mut self, mut room: Room) -> Option<usize> {
+        if !self.faults.is_empty() {
             return None;
         }
-        if !self.faults.is_empty() {
-            return Some(-(FI_EAVAIL as isize));
-        }
-        // SAFETY: by the caller's promise.
-        Some(unsafe { self.drain(room) } as isize)
-    }
-
-    /// Ends a read that began with an empty queue and room for `count`: how many have come, or libfabric's number.
-    #[inline(always)]
-    pub fn end_read(&mut self, count: usize) -> isize {
-        match count - self.room.end() {
-            0 if self.entries.is_empty() => {
-                -(if self.faults.is_empty() { FI_EAGAIN } else { FI_EAVAIL } as isize)
-            }
-            got => got as isize,
-        }
-    }
-
-    /// Moves as many entries to `room` as it takes; how many.
-    ///
-    /// # Safety
-    /// There is as much room as it says.
-    #[inline(always)]
-    unsafe fn drain(&mut self, mut room: Room) -> usize {
         let waiting = &self.entries[self.taken..];
         let count = room.left().min(waiting.len());
         for entry in &waiting[..count] {
@@ -111,7 +110,7 @@ impl Cq {
             self.entries.drain(..self.taken);
             self.taken = 0;
         }
-        count
+        Some(count)
     }
 
     /// Takes the first error.
@@ -125,6 +124,7 @@ impl Cq {
         &mut self.shown
     }
 
+    #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.faults.is_empty()
     }

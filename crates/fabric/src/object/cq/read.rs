@@ -34,25 +34,37 @@ impl CqMember {
         count: usize,
         sources: *mut fi_addr_t,
     ) -> isize {
-        // SAFETY: by the caller's promise; the read ends below.
-        let at_once =
-            unsafe { state.cqs[self.member.number].begin_read(Room::new(buf.cast(), count, sources)) };
-        let got = at_once.unwrap_or_else(|| {
+        let cq = &mut state.cqs[self.member.number];
+        // SAFETY: by the caller's promise.
+        let room = unsafe { Room::new(buf.cast(), count, sources) };
+        let got = if cq.is_empty() {
+            // SAFETY: by the caller's promise; it is taken back below.
+            unsafe { cq.lend(room) };
             if poll(state, &self.member) {
                 state.idle.busy();
             }
-            state.cqs[self.member.number].end_read(count)
-        });
-        if got < 0 {
-            return got;
-        }
+            let cq = &mut state.cqs[self.member.number];
+            let got = cq.take_back(count);
+            if got == 0
+                && let Some(code) = cq.lack()
+            {
+                return code;
+            }
+            got
+        } else {
+            // SAFETY: by the caller's promise.
+            match unsafe { cq.drain(room) } {
+                Some(got) => got,
+                None => return -(FI_EAVAIL as isize),
+            }
+        };
         if !sources.is_null() {
-            for at in 0..got as usize {
+            for at in 0..got {
                 // SAFETY: written above.
                 unsafe { sources.add(at).write(state.source_of(sources.add(at).read())) };
             }
         }
-        got
+        got as isize
     }
 
     /// [`CqMember::take`] with the lock, giving the processor away after many empty reads.
