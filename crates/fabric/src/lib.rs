@@ -16,7 +16,7 @@
 //! | `threads` | progress without the application; sending what was held back |
 //! | `progress` | worker's events to completions and counts |
 //! | `state` | what is in a domain, as plain data: endpoints, queues, counters, address vectors, regions |
-//! | `wait`, `lock` | sleeping; the lock of a domain |
+//! | `wait`, `lock`, `primitive` | sleeping; the lock of a domain; what it and the threads are made of |
 //! | `error`, `address` | failures as libfabric's numbers and sentences; the formats of addresses |
 //! | `settings`, `log`, `limits` | settings; libfabric's log; names and sizes |
 //! | [`ffi`] | libfabric's ABI, written by hand; nothing else |
@@ -38,6 +38,7 @@ mod limits;
 mod lock;
 mod log;
 mod object;
+mod primitive;
 mod progress;
 mod provider;
 mod registry;

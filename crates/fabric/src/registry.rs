@@ -1,7 +1,7 @@
 //! What is open in this process: its domains, and how many things are open in a fabric.
 
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::domain::Domain;
@@ -48,6 +48,8 @@ struct OpenDomain {
 }
 
 static OPEN: Mutex<Vec<OpenDomain>> = Mutex::new(Vec::new());
+/// The process that was the last to open one: a child that it forks has its list, perhaps locked for ever.
+static OPENED_BY: AtomicU32 = AtomicU32::new(0);
 
 /// Remembers an open domain.
 pub fn register(fabric: *mut fid_fabric, address: *mut fid_domain, domain: &Arc<Domain>) {
@@ -57,6 +59,7 @@ pub fn register(fabric: *mut fid_fabric, address: *mut fid_domain, domain: &Arc<
         domain: Arc::downgrade(domain),
     };
     OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+    OPENED_BY.store(std::process::id(), Ordering::Relaxed);
 }
 
 /// Forgets a domain.
@@ -87,8 +90,11 @@ pub fn open_domains() -> Vec<Arc<Domain>> {
     all.iter().filter_map(|open| open.domain.upgrade()).collect()
 }
 
-/// Ends what runs by itself in domains that were never closed.
+/// Ends what runs by itself in domains that were never closed. A process that opened none has nothing that runs.
 pub fn stop_all() {
+    if OPENED_BY.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
     for domain in open_domains() {
         domain.stop();
     }

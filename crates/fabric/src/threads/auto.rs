@@ -5,12 +5,13 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::Process;
+use super::nap::{Bell, Nap};
 use crate::ffi::FI_WAIT_FD;
+use crate::primitive::{AtomicBool, Builder, JoinHandle, Mutex, Ordering, pause};
 use crate::wait::{Awaited, Deadline, Wait, sleep_on};
 
 /// How long the thread stays away from a polling application: first, at most.
@@ -31,11 +32,21 @@ pub trait Moving: Send + Sync + 'static {
 
 /// The thread's handle.
 pub struct Auto {
-    wait: Mutex<Wait>,
-    /// The thread sleeps with all workers armed.
-    asleep: AtomicBool,
+    process: Process,
+    /// The thread's sleep, with all workers armed.
+    nap: Nap<Wait>,
     stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Bell for Wait {
+    fn ring(&mut self) {
+        self.raise();
+    }
+
+    fn quiet(&mut self) {
+        self.lower();
+    }
 }
 
 impl Auto {
@@ -45,8 +56,8 @@ impl Auto {
         let mut wait = Wait::new(FI_WAIT_FD, &Awaited::default()).map_err(io::Error::from_raw_os_error)?;
         wait.fd([])?;
         Ok(Self {
-            wait: Mutex::new(wait),
-            asleep: AtomicBool::new(false),
+            process: Process::this(),
+            nap: Nap::new(wait),
             stopping: AtomicBool::new(false),
             thread: Mutex::new(None),
         })
@@ -58,23 +69,22 @@ impl Auto {
     /// When there is no thread to be had.
     pub fn start(&self, on: &Arc<impl Moving>) -> io::Result<()> {
         let on = on.clone();
-        let thread = std::thread::Builder::new().name("polyrail".into()).spawn(move || run(&*on))?;
+        let thread = Builder::new().name("polyrail".into()).spawn(move || run(&*on))?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
     }
 
-    /// Ends it, and waits for that.
+    /// Ends it, and waits for that. In a child of its process there is none, as with [`super::pusher::Pusher::stop`].
     pub fn stop(&self) {
+        if !self.process.is_this() {
+            return;
+        }
         self.stopping.store(true, Ordering::Relaxed);
-        self.with_wait(Wait::raise);
+        self.nap.with_bell(Wait::raise);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
-    }
-
-    fn with_wait<T>(&self, f: impl FnOnce(&mut Wait) -> T) -> T {
-        f(&mut self.wait.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A new worker to look after.
@@ -82,27 +92,25 @@ impl Auto {
     /// # Errors
     /// What epoll_ctl(2) says.
     pub fn attach(&self, worker: RawFd) -> io::Result<()> {
-        self.with_wait(|wait| wait.attach(worker))?;
+        self.nap.with_bell(|wait| wait.attach(worker))?;
         self.kick();
         Ok(())
     }
 
     /// A worker that is about to be closed.
     pub fn detach(&self, worker: RawFd) {
-        self.with_wait(|wait| wait.detach(worker));
+        self.nap.with_bell(|wait| wait.detach(worker));
     }
 
     /// Whether the thread sleeps and relies on the workers' descriptors.
     #[inline]
     pub fn is_asleep(&self) -> bool {
-        self.asleep.load(Ordering::Relaxed)
+        self.nap.is_asleep()
     }
 
     /// Wakes the thread if it sleeps.
     pub fn kick(&self) {
-        if self.asleep.swap(false, Ordering::Relaxed) {
-            self.with_wait(Wait::raise);
-        }
+        self.nap.kick();
     }
 
     /// The application makes progress, which disarms the workers: the thread must not rely on them any more.
@@ -121,22 +129,13 @@ fn run(on: &impl Moving) {
         let polls = on.polls();
         if polls != seen {
             seen = polls;
-            std::thread::sleep(away);
+            pause(away);
             away = (away * 2).min(AWAY.1);
             continue;
         }
         away = AWAY.0;
         let mut fd = None;
-        let settled = on.settle(&mut || {
-            fd = auto
-                .with_wait(|wait| {
-                    wait.lower();
-                    wait.fd([])
-                })
-                .ok();
-            // Only now, or a kick would be lost.
-            auto.asleep.store(true, Ordering::Relaxed);
-        });
+        let settled = on.settle(&mut || fd = auto.nap.begin(|wait| wait.fd([])).ok());
         if !settled {
             continue;
         }
@@ -146,6 +145,21 @@ fn run(on: &impl Moving) {
             // A signal, or nothing to sleep on: look again.
             let _ = sleep_on(fd, Deadline::after(-1).or_in(Deadline::LONGEST));
         }
-        auto.asleep.store(false, Ordering::Relaxed);
+        auto.nap.end();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::threads::tests::ends_in_a_child;
+
+    #[test]
+    fn a_child_waits_for_no_mutex_of_its_parent() {
+        let auto = Auto::new().expect("descriptors");
+        let held = auto.thread.lock().expect("no panic");
+        auto.nap.with_bell(|_| assert!(ends_in_a_child(|| auto.stop())));
+        drop(held);
+        auto.stop();
     }
 }

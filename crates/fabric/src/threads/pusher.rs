@@ -4,17 +4,17 @@
 //! It starts with the first message that is held back, looks every [`PERIOD`] as long as there are more, and sleeps otherwise:
 //! a program that communicates in bursts pays one wake-up for each burst.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use super::Process;
 use crate::lock::Guard;
+use crate::primitive::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering, pause};
 
 /// How long a message may be held back, about.
 const PERIOD: Duration = Duration::from_micros(200);
 /// Looks in vain after which the thread sleeps.
-const PATIENCE: u32 = 50;
+const PATIENCE: u32 = if cfg!(loom) { 1 } else { 50 };
 
 /// What the thread sends from.
 pub trait Holding: Send + Sync + 'static {
@@ -29,13 +29,25 @@ pub trait Holding: Send + Sync + 'static {
 }
 
 /// The thread's handle.
-#[derive(Default)]
 pub struct Pusher {
+    process: Process,
     /// The thread looks, or is about to.
     awake: AtomicBool,
     stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     bell: Condvar,
+}
+
+impl Default for Pusher {
+    fn default() -> Self {
+        Self {
+            process: Process::this(),
+            awake: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            thread: Mutex::new(None),
+            bell: Condvar::new(),
+        }
+    }
 }
 
 impl Pusher {
@@ -54,15 +66,19 @@ impl Pusher {
         self.awake.store(true, Ordering::Relaxed);
         if thread.is_none() {
             let of = of.clone();
-            let name = std::thread::Builder::new().name("polyrail-push".into());
+            let name = Builder::new().name("polyrail-push".into());
             // without a thread, what is held back leaves with the application's next call
             *thread = name.spawn(move || run(&*of)).ok();
         }
         self.bell.notify_one();
     }
 
-    /// Ends the thread, and waits for that.
+    /// Ends the thread, and waits for that. In a child of its process there is none, and nothing here may be waited for: what
+    /// was locked when it was forked stays so.
     pub fn stop(&self) {
+        if !self.process.is_this() {
+            return;
+        }
         let thread = {
             let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
             self.stopping.store(true, Ordering::Relaxed);
@@ -89,10 +105,82 @@ fn run(of: &impl Holding) {
     while pusher.wait() {
         let mut in_vain = 0;
         while in_vain < PATIENCE && !pusher.stopping.load(Ordering::Relaxed) {
-            std::thread::sleep(PERIOD);
+            pause(PERIOD);
             in_vain = if of.push() { 0 } else { in_vain + 1 };
         }
         // before anything else can be held back, or nobody would see it
         of.look(&mut |held| pusher.awake.store(held, Ordering::Relaxed));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::threads::tests::ends_in_a_child;
+
+    #[test]
+    fn a_child_waits_for_no_mutex_of_its_parent() {
+        let pusher = Pusher::default();
+        let held = pusher.thread.lock().expect("no panic");
+        assert!(ends_in_a_child(|| pusher.stop()));
+        drop(held);
+        pusher.stop();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::lock::Lock;
+
+    /// A domain in which a message is held back, or not.
+    struct Model {
+        held: Lock<bool>,
+        pusher: Pusher,
+    }
+
+    impl Holding for Model {
+        fn pusher(&self) -> &Pusher {
+            &self.pusher
+        }
+
+        fn push(&self) -> bool {
+            self.held.try_lock().is_some_and(|mut held| std::mem::take(&mut *held))
+        }
+
+        fn look(&self, looked: &mut dyn FnMut(bool)) {
+            looked(*self.held.lock());
+        }
+    }
+
+    fn check(private: bool, messages: usize) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(move || {
+            // SAFETY: only this thread takes it before the pusher has it shared.
+            let held = if private { unsafe { Lock::private(false) } } else { Lock::new(false) };
+            let model = Arc::new(Model { held, pusher: Pusher::default() });
+            for _ in 0..messages {
+                let mut held = model.held.lock();
+                *held = true;
+                model.pusher.note(&model, &mut held);
+            }
+            // no more calls: all that was held back leaves, or this never ends
+            while *model.held.lock() {
+                loom::thread::yield_now();
+            }
+            model.pusher.stop();
+            assert!(model.pusher.thread.lock().expect("no panic").is_none());
+        });
+    }
+
+    #[test]
+    fn loom_what_is_held_back_leaves() {
+        check(false, 2);
+    }
+
+    #[test]
+    fn loom_what_is_held_back_leaves_a_private_domain() {
+        check(true, 2);
     }
 }
