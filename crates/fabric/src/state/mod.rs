@@ -26,6 +26,8 @@ pub mod regions;
 pub mod room;
 #[forbid(unsafe_code)]
 pub mod slab;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use polyrail_core::proto::PeerIdx;
 use polyrail_rails::Idle;
