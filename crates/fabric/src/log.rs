@@ -1,6 +1,8 @@
-//! Libfabric's log, in this provider's name.
+//! Libfabric's log, in this provider's name; and standard error, for what a user must hear of when nobody has asked for a log.
 
-use std::sync::OnceLock;
+use std::fmt;
+use std::io::Write as _;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::ffi::host::HostOf;
 
@@ -14,6 +16,24 @@ pub fn host() -> Option<&'static HostOf> {
 /// Remembers the hosting libfabric. The first that is named stays.
 pub fn set_host(host: HostOf) -> &'static HostOf {
     HOST.get_or_init(|| host)
+}
+
+/// Writes a line to standard error.
+pub fn tell(line: fmt::Arguments<'_>) {
+    let line = format!("polyrail: {line}\n");
+    // in one piece, as others write there too; where nobody reads it there is nothing to be done
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// The same, unless it has been told before: what fails for one endpoint fails for the next.
+pub fn tell_once(line: &impl fmt::Display) {
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let line = line.to_string();
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if !told.contains(&line) {
+        tell(format_args!("{line}"));
+        told.push(line);
+    }
 }
 
 /// Writes to libfabric's log: level, subsystem, then as `format!`.

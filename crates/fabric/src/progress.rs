@@ -259,7 +259,7 @@ impl Endpoint {
     }
 
     #[cold]
-    fn failed(&self, class: Class, context: u64, failure: Failure, event: &Event, sinks: &mut Sinks<'_>) {
+    fn failed(&mut self, class: Class, context: u64, failure: Failure, event: &Event, sinks: &mut Sinks<'_>) {
         let entry = Entry { context, flags: event.user.flags & mark::SHOWN, ..Entry::default() };
         let why = self.why(failure, event.peer);
         self.fail(class, Fault { entry, ..Fault::new(why) }, sinks);
@@ -267,8 +267,8 @@ impl Endpoint {
 
     /// A failure with its reason, as far as it is known.
     #[cold]
-    fn why(&self, failure: Failure, peer: Option<PeerIdx>) -> error::Why {
-        let reason = peer.and_then(|peer| self.worker.as_ref()?.why(peer));
+    fn why(&mut self, failure: Failure, peer: Option<PeerIdx>) -> error::Why {
+        let reason = peer.filter(|_| failure == Failure::PeerGone).and_then(|peer| self.why_gone(peer));
         error::failed(failure, reason)
     }
 }

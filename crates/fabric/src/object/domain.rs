@@ -13,7 +13,7 @@ use crate::domain::{Domain, Wanted};
 use crate::ffi::*;
 use crate::info::hints::Hints;
 use crate::limits::ATOMIC_MAX;
-use crate::log::log;
+use crate::log::{log, tell_once};
 use crate::registry::{self, Child};
 use crate::{object, settings};
 
@@ -54,6 +54,7 @@ pub unsafe fn open(
         Ok(config) => config,
         Err(why) => {
             log!(FI_LOG_WARN, FI_LOG_DOMAIN, "{why}");
+            tell_once(&why);
             return -why.errno();
         }
     };

@@ -12,6 +12,7 @@ use crate::address::{Format, Source};
 use crate::ffi::*;
 use crate::limits::{MSG_MAX, QUEUE};
 use crate::state::Sinks;
+use crate::state::peers::Told;
 use crate::state::slab::Slab;
 
 /// What does not fit into a worker's `User`.
@@ -83,6 +84,7 @@ pub struct Endpoint {
     pub peers: Vec<u32>,
     /// `fi_addr_t` by peer, as far as they have been asked for.
     pub numbers: Vec<fi_addr_t>,
+    pub told: Told,
     pub av: Option<usize>,
     /// Receives may name their source: untagged ones, tagged ones.
     pub directed: bool,
@@ -120,6 +122,7 @@ impl Endpoint {
             extras: Slab::default(),
             peers: Vec::new(),
             numbers: Vec::new(),
+            told: Told::default(),
             av: None,
             directed: has(FI_DIRECTED_RECV),
             directed_tagged: has(FI_DIRECTED_RECV | FI_TAGGED_DIRECTED_RECV),

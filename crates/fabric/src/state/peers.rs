@@ -1,16 +1,43 @@
 //! From the application's addresses to the worker's peers, and back.
 
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 
 use polyrail_core::proto::PeerIdx;
 
 use super::endpoint::Endpoint;
 use crate::ffi::*;
-use crate::log::log;
+use crate::log::{log, tell};
 use crate::state::av::Av;
 use crate::state::slab::Slab;
 
 const UNKNOWN: u32 = u32::MAX;
+/// How a worker's sentence ends about a peer that has said goodbye.
+const ORDERLY: &str = "it has closed its endpoint";
+/// Lost peers of an endpoint that are told of: where a network fails, a line for each says no more.
+const MOST_TOLD: usize = 8;
+
+/// Which losses of peers have been told.
+#[derive(Debug, Default)]
+pub struct Told {
+    peers: BTreeSet<u32>,
+    lines: usize,
+}
+
+impl Told {
+    /// What is to be told of the loss of a peer, for this reason: once, and nothing of one that has closed in order, whatever is
+    /// tried with it afterwards.
+    pub fn loss(&mut self, peer: PeerIdx, why: &str) -> Option<String> {
+        if !self.peers.insert(peer.0) || why.ends_with(ORDERLY) || self.lines > MOST_TOLD {
+            return None;
+        }
+        self.lines += 1;
+        Some(match self.lines <= MOST_TOLD {
+            true => why.into(),
+            false => "more peers are lost; POLYRAIL_LOG=stderr names all of them".into(),
+        })
+    }
+}
 
 impl Endpoint {
     /// The peer with this number in the address vector.
@@ -72,9 +99,38 @@ impl Endpoint {
         Some(number)
     }
 
+    /// Why an operation with a peer failed, as far as it is known: a sentence that names it. A user hears of it, too, where nobody
+    /// reads the application's errors.
+    #[cold]
+    pub fn why_gone(&mut self, peer: PeerIdx) -> Option<&str> {
+        let why = self.worker.as_ref()?.why(peer)?;
+        if let Some(line) = self.told.loss(peer, why) {
+            tell(format_args!("{line}"));
+        }
+        Some(why)
+    }
+
     /// Addresses were removed: what is known of them is asked for again.
     pub fn forget_peers(&mut self) {
         self.peers.clear();
         self.numbers.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_loss_is_told_once_and_not_too_many_of_them() {
+        let mut told = Told::default();
+        assert_eq!(told.loss(PeerIdx(3), "peer a: lost"), Some("peer a: lost".into()));
+        assert_eq!(told.loss(PeerIdx(3), "peer a: cannot connect"), None);
+        assert_eq!(told.loss(PeerIdx(4), "peer b: it has closed its endpoint"), None);
+        assert_eq!(told.loss(PeerIdx(4), "peer b: cannot connect"), None);
+        let lines: Vec<_> = (10..30).filter_map(|peer| told.loss(PeerIdx(peer), "lost")).collect();
+        assert_eq!(lines.len(), MOST_TOLD);
+        assert!(lines[..MOST_TOLD - 1].iter().all(|line| line == "lost"));
+        assert!(lines[MOST_TOLD - 1].starts_with("more peers are lost"), "{lines:?}");
     }
 }

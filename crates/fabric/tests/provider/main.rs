@@ -10,4 +10,5 @@ mod memory;
 mod messages;
 mod node;
 mod special;
+mod told;
 mod waiting;

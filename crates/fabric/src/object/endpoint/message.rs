@@ -114,12 +114,11 @@ fn described(mut entry: Entry, ep: usize, envelope: &Envelope) -> Entry {
 impl Endpoint {
     /// What a refusal is for C.
     #[cold]
-    pub(super) fn refused(&self, why: Refused, to: PeerIdx) -> c_int {
+    pub(super) fn refused(&mut self, why: Refused, to: PeerIdx) -> c_int {
         match why {
             Refused::Again => -FI_EAGAIN,
             Refused::Gone => {
-                let reason =
-                    self.worker.as_ref().and_then(|worker| worker.why(to)).unwrap_or("the peer is gone");
+                let reason = self.why_gone(to).unwrap_or("the peer is gone");
                 log!(FI_LOG_WARN, FI_LOG_EP_DATA, "{reason}");
                 -FI_ENOTCONN
             }

@@ -16,12 +16,13 @@ mod rma;
 mod tagged;
 
 use std::ffi::{c_int, c_void};
+use std::fmt::Display;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use polyrail_rails::{Config, Worker};
+use polyrail_rails::{Config, Error, Worker};
 
 use super::{Object, head, mr};
 use crate::address::{Format, Source};
@@ -29,7 +30,7 @@ use crate::domain::{Domain, Member};
 use crate::ffi::*;
 use crate::info::hints::Hints;
 use crate::lock::Guard;
-use crate::log::log;
+use crate::log::{log, tell_once};
 use crate::object;
 use crate::registry;
 use crate::state::completion::Class;
@@ -123,6 +124,28 @@ fn is_busy(endpoint: &Endpoint, sinks: &Sinks<'_>, domain: &Domain) -> bool {
     sinks.awaited.any() || domain.auto().is_some() || endpoint.holds_back()
 }
 
+/// A worker for an endpoint that has none. What stands in the way is told, but for an address that the application has chosen:
+/// it may try another one.
+fn listening_worker(endpoint: &Endpoint, domain: &Domain) -> Result<Worker, c_int> {
+    let failed = |why: &dyn Display, errno: Option<c_int>| {
+        log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "endpoint: {why}");
+        -errno.unwrap_or(FI_EIO)
+    };
+    let mut config = Config { yielding: false, ..domain.is.config.clone() };
+    config.shm &= endpoint.shared_memory;
+    match endpoint.source.with_port().map_err(|error| failed(&error, error.raw_os_error()))? {
+        Source::Anywhere => {}
+        Source::At(at) => config = config.listen_on(at),
+        Source::Again(address) => (config.key, config.port) = (Some(address.key()), address.port()),
+    }
+    Worker::open(config).map_err(|error| {
+        if endpoint.source == Source::Anywhere || matches!(error, Error::Setting { .. }) {
+            tell_once(&error);
+        }
+        failed(&error, Some(error.errno()))
+    })
+}
+
 /// Opens an endpoint's worker, and connects it with all that wants to know.
 fn open_worker(
     endpoint: &mut Endpoint,
@@ -133,20 +156,7 @@ fn open_worker(
     if endpoint.worker.is_some() {
         return Ok(());
     }
-    let open = || {
-        let mut config = Config { yielding: false, ..domain.is.config.clone() };
-        config.shm &= endpoint.shared_memory;
-        match endpoint.source.with_port().map_err(|error| (error.to_string(), error.raw_os_error()))? {
-            Source::Anywhere => {}
-            Source::At(at) => config = config.listen_on(at),
-            Source::Again(address) => (config.key, config.port) = (Some(address.key()), address.port()),
-        }
-        Worker::open(config).map_err(|error| (error.to_string(), Some(error.errno())))
-    };
-    let mut worker = open().map_err(|(why, errno)| {
-        log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "endpoint: {why}");
-        -errno.unwrap_or(FI_EIO)
-    })?;
+    let mut worker = listening_worker(endpoint, domain)?;
     mr::offer_all(sinks.regions, &mut worker);
     worker.tell_reads(sinks.regions.counted || endpoint.counter[Class::RemoteRead as usize].is_some());
     if let Err(why) = polyrail_rails::report("libfabric provider") {
