@@ -49,7 +49,7 @@ impl Cq {
     #[inline(always)]
     pub fn push(&mut self, entry: Entry) {
         if self.room.left() > 0 {
-            // SAFETY: there is, of the size that `read` was promised.
+            // SAFETY: there is, of the size that `lend` was promised.
             unsafe { self.room.put(&entry, self.entry) };
         } else {
             self.entries.push(entry);
@@ -63,12 +63,36 @@ impl Cq {
         self.wait.wake();
     }
 
+    /// Has what is pushed until [`Cq::take_back`] go to `room`. For a queue that is empty.
+    ///
+    /// # Safety
+    /// Until then there is as much room as it says, for entries of this queue's size.
+    #[inline(always)]
+    pub unsafe fn lend(&mut self, room: Room) {
+        debug_assert!(self.is_empty(), "what waits comes first");
+        self.room = room;
+    }
+
+    /// Ends that, of a room for `count`: how many have come.
+    #[inline(always)]
+    pub fn take_back(&mut self, count: usize) -> usize {
+        count - self.room.end()
+    }
+
+    /// Why a read finds no entry, as libfabric's number; none if there is one.
+    #[inline(always)]
+    pub fn lack(&self) -> Option<isize> {
+        self.entries
+            .is_empty()
+            .then_some(-(if self.faults.is_empty() { FI_EAGAIN } else { FI_EAVAIL } as isize))
+    }
+
     /// Moves as many entries to `room` as it takes; how many, or none if an error comes first.
     ///
     /// # Safety
     /// There is as much room as it says, for entries of this queue's size.
     #[inline(always)]
-    unsafe fn drain(&mut self, mut room: Room) -> Option<usize> {
+    pub unsafe fn drain(&mut self, mut room: Room) -> Option<usize> {
         if !self.faults.is_empty() {
             return None;
         }
@@ -115,31 +139,4 @@ impl Cq {
             }
         }
     }
-}
-
-/// A read of the queue that is in `all`: of what waits there, else of what `progress` brings. How many entries, or libfabric's
-/// number.
-///
-/// # Safety
-/// There is as much room as it says, for entries of the queue's size.
-#[inline(always)]
-pub unsafe fn read<A>(
-    all: &mut A,
-    cq: impl Fn(&mut A) -> &mut Cq,
-    room: Room,
-    progress: impl FnOnce(&mut A),
-) -> isize {
-    let (queue, count) = (cq(all), room.left());
-    if !queue.is_empty() {
-        // SAFETY: by the caller's promise.
-        return unsafe { queue.drain(room) }.map_or(-(FI_EAVAIL as isize), |got| got as isize);
-    }
-    queue.room = room;
-    progress(all);
-    let queue = cq(all);
-    let got = count - queue.room.end();
-    if got == 0 && queue.entries.is_empty() {
-        return -(if queue.faults.is_empty() { FI_EAGAIN } else { FI_EAVAIL } as isize);
-    }
-    got as isize
 }

@@ -9,9 +9,9 @@ use super::{CqMember, CqObject, poll, settle, workers};
 use crate::error;
 use crate::ffi::*;
 use crate::lock::Guard;
+use crate::state::State;
 use crate::state::completion::Fault;
 use crate::state::room::Room;
-use crate::state::{State, cq};
 use crate::wait::{Deadline, sleep_on};
 
 /// Rounds of a blocking read before it sleeps.
@@ -34,23 +34,37 @@ impl CqMember {
         count: usize,
         sources: *mut fi_addr_t,
     ) -> isize {
-        let progress = |state: &mut State| {
+        let cq = &mut state.cqs[self.member.number];
+        // SAFETY: by the caller's promise.
+        let room = unsafe { Room::new(buf.cast(), count, sources) };
+        let got = if cq.is_empty() {
+            // SAFETY: by the caller's promise; it is taken back below.
+            unsafe { cq.lend(room) };
             if poll(state, &self.member) {
                 state.idle.busy();
             }
-        };
-        // SAFETY: by the caller's promise.
-        let got = unsafe {
-            let room = Room::new(buf.cast(), count, sources);
-            cq::read(state, |state| &mut state.cqs[self.member.number], room, progress)
+            let cq = &mut state.cqs[self.member.number];
+            let got = cq.take_back(count);
+            if got == 0
+                && let Some(code) = cq.lack()
+            {
+                return code;
+            }
+            got
+        } else {
+            // SAFETY: by the caller's promise.
+            match unsafe { cq.drain(room) } {
+                Some(got) => got,
+                None => return -(FI_EAVAIL as isize),
+            }
         };
         if !sources.is_null() {
-            for at in 0..usize::try_from(got).unwrap_or(0) {
+            for at in 0..got {
                 // SAFETY: written above.
                 unsafe { sources.add(at).write(state.source_of(sources.add(at).read())) };
             }
         }
-        got
+        got as isize
     }
 
     /// [`CqMember::take`] with the lock, giving the processor away after many empty reads.

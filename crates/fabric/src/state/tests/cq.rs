@@ -9,7 +9,7 @@ use super::{Waiter, idle, runs};
 use crate::error::Why;
 use crate::ffi::*;
 use crate::state::completion::{Entry, Fault};
-use crate::state::cq::{self, Cq};
+use crate::state::cq::Cq;
 use crate::state::room::{Room, entry_size};
 
 const FORMATS: [(fi_cq_format, usize); 5] = [
@@ -121,16 +121,20 @@ fn read(
     // SAFETY: room for as many, which nobody else is at.
     let got = unsafe {
         let room = Room::new(at.as_mut_ptr().cast(), count, sources);
-        cq::read(cq, |cq| cq, room, |cq| arriving.iter().for_each(|arrival| push(cq, arrival)))
+        if cq.is_empty() {
+            cq.lend(room);
+            arriving.iter().for_each(|arrival| push(cq, arrival));
+            let got = cq.take_back(count);
+            cq.lack().filter(|_| got == 0).map_or(Ok(got), Err)
+        } else {
+            cq.drain(room).ok_or(-(FI_EAVAIL as isize))
+        }
     };
-    let there = usize::try_from(got).unwrap_or(0);
+    let there = got.unwrap_or(0);
     assert!(at[there * size..].iter().all(|&word| word == UNTOUCHED), "it wrote behind the last entry");
     let noted = if senders { there } else { 0 };
     assert!(from[noted..].iter().all(|&word| word == UNTOUCHED), "it wrote behind the last sender");
-    match got {
-        0.. => Ok((at[..there * size].chunks(size).map(<[u64]>::to_vec).collect(), from[..noted].to_vec())),
-        code => Err(code),
-    }
+    got.map(|there| (at[..there * size].chunks(size).map(<[u64]>::to_vec).collect(), from[..noted].to_vec()))
 }
 
 proptest! {
@@ -189,7 +193,8 @@ fn there_are_no_other_formats() {
 fn a_queue_overflows_into_memory() {
     let mut cq = Cq::new(8, 1, idle());
     let (mut pushed, mut taken) = (0, 0);
-    for round in 0..200 {
+    let rounds = if cfg!(miri) { 60 } else { 200 };
+    for round in 0..rounds {
         for _ in 0..30 {
             cq.push(Entry { context: pushed, ..Entry::default() });
             pushed += 1;
@@ -201,7 +206,7 @@ fn a_queue_overflows_into_memory() {
             taken += 1;
         }
     }
-    assert!(pushed - taken > 1000, "{pushed} {taken}");
+    assert!(pushed - taken > 500, "{pushed} {taken}");
     assert_eq!(read(&mut cq, 1, 10_000, false, &[]).map(|(rest, _)| rest.len() as u64), Ok(pushed - taken));
 }
 

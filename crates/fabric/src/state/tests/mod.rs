@@ -11,7 +11,7 @@ use crate::wait::{Awaited, Deadline, Wait, sleep_on};
 
 /// Random runs: few where each instruction is looked at.
 fn runs() -> Config {
-    let cases = if cfg!(miri) { 8 } else { Config::default().cases };
+    let cases = if cfg!(miri) { 4 } else { Config::default().cases };
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
