@@ -173,7 +173,7 @@ fn a_peer_that_was_killed_is_named_once() {
         None => {}
     }
     for rail in ["shm", "tcp"] {
-        let lines = told(test, "sender", &[("POLYRAIL_RAILS", rail), ("POLYRAIL_PEER_TIMEOUT", "5")]);
+        let lines = told(test, "sender", &[("POLYRAIL_RAILS", rail)]);
         let [line] = &lines[..] else { panic!("{rail}: {lines:?}") };
         assert!(line.starts_with("polyrail: peer ") && line.contains(" at "), "{line}");
         eprintln!("{line}");
