@@ -2,7 +2,7 @@
 //!
 //! An application that promises to serialise its calls (`FI_THREAD_DOMAIN`) needs none, and pays for none: an atomic exchange
 //! waits for all stores before it, which is a good part of what a small message costs. Such a lock is *private* until a thread
-//! of our own comes to share it ([`Lock::share`]), which never ends.
+//! of our own comes to share it ([`Guard::share`]), which never ends.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -41,7 +41,7 @@ impl<T> Lock<T> {
     /// For threads that see to it themselves that only one of them is at it.
     ///
     /// # Safety
-    /// [`Lock::lock`] is never called as long as another thread has a guard, until [`Lock::share`] has been called.
+    /// [`Lock::lock`] is never called as long as another thread has a guard, until [`Guard::share`] has been called.
     pub unsafe fn private(value: T) -> Self {
         Self { shared: AtomicBool::new(false), ..Self::new(value) }
     }
