@@ -3,6 +3,7 @@
 //!
 //! A program's first comments may say:
 //! - `env: NAME=value` a variable to run with;
+//! - `flags: -Os ...` what it is built with, besides and behind `-O2`;
 //! - `only: gcc ...` the compilers that know the constructs;
 //! - `ranks: refused`, perhaps `with gcc`: over several ranks it must end with a reason;
 //! - `serial: refused`: the same, where all ranks run serial code;
@@ -210,6 +211,7 @@ struct Program {
     name: String,
     source: PathBuf,
     env: Vec<(String, String)>,
+    flags: Vec<String>,
     only: Option<Vec<String>>,
     ranks: Option<String>,
     serial: bool,
@@ -228,8 +230,9 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
             continue;
         }
         let text = std::fs::read_to_string(&source).unwrap();
-        let (env, only, ranks, serial, each, reason) = (Vec::new(), None, None, true, None, None);
-        let mut program = Program { name, source, env, only, ranks, serial, each, reason };
+        let (env, flags, only, ranks, serial, each, reason) =
+            (Vec::new(), Vec::new(), None, None, true, None, None);
+        let mut program = Program { name, source, env, flags, only, ranks, serial, each, reason };
         let comments = text.lines().map_while(|l| l.strip_prefix("//").or_else(|| l.strip_prefix('!')));
         for line in comments {
             match line.trim().split_once(": ") {
@@ -237,6 +240,7 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
                     let (name, value) = set.split_once('=').unwrap();
                     program.env.push((name.into(), value.into()));
                 }
+                Some(("flags", list)) => program.flags = list.split(' ').map(str::to_owned).collect(),
                 Some(("only", list)) => program.only = Some(list.split(' ').map(str::to_owned).collect()),
                 Some(("serial", what)) => program.serial = what != "refused",
                 Some(("each", what)) => program.each = Some(what.into()),
@@ -288,7 +292,7 @@ impl Program {
         }
         let out = directory().join(format!("{}.{}", self.name, compiler.name));
         let mut build = Command::new(command);
-        build.args(["-O2", "-w", "-o"]).arg(&out).arg(&self.source);
+        build.args(["-O2", "-w"]).args(&self.flags).arg("-o").arg(&out).arg(&self.source);
         match compiler.runtime {
             "libomp.so.5" => build.args(["-fopenmp=libomp", "-I"]).arg(header?),
             _ => build.arg("-fopenmp"),

@@ -92,7 +92,7 @@ pub struct Site {
     pub kind: What,
     pub width: Width,
     pub operand: Operand,
-    /// It works on the stack and changes nothing: a fence, OpenMP's `flush` as GCC compiles it.
+    /// It changes nothing, on the stack or at all: a fence, OpenMP's `flush` as GCC compiles it.
     pub fence: bool,
     base: Option<Register>,
     index: Option<Register>,
@@ -104,6 +104,9 @@ pub struct Site {
 
 impl Site {
     fn of(instruction: &Instruction) -> Option<Site> {
+        if instruction.mnemonic() == Mnemonic::Mfence {
+            return Some(Site::fence(instruction));
+        }
         let memory = instruction.op0_kind() == OpKind::Memory;
         if !memory || !(instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg) {
             // an exchange may also name the register first
@@ -152,6 +155,23 @@ impl Site {
             displacement: instruction.memory_displacement64(),
             local: instruction.segment_prefix() == Name::FS,
         })
+    }
+
+    /// GCC's `flush` where it optimizes for size, or for processors that are quick at it.
+    fn fence(instruction: &Instruction) -> Site {
+        Site {
+            address: instruction.ip() as usize,
+            length: instruction.len(),
+            kind: What::Or,
+            width: Width::Quad,
+            operand: Operand::Value(0),
+            fence: true,
+            base: None,
+            index: None,
+            scale: 1,
+            displacement: 0,
+            local: false,
+        }
     }
 
     /// The place that it works on.
@@ -274,6 +294,9 @@ mod tests {
         assert_eq!((site.kind, site.place(&registers)), (What::CompareExchange, 0x1019));
         // lock or qword [rsp], 0: a fence
         assert!(one(&[0xf0, 0x48, 0x83, 0x0c, 0x24, 0x00]).unwrap().fence);
+        // mfence, and the other two, which order nothing that others see
+        assert!(one(&[0x0f, 0xae, 0xf0]).is_some_and(|site| site.fence && site.length == 3));
+        assert_eq!((one(&[0x0f, 0xae, 0xe8]), one(&[0x0f, 0xae, 0xf8])), (None, None));
         // xchg [rdi], ah; mov [rdi], eax; lock-less add
         let site = one(&[0x86, 0x27]).unwrap();
         let Operand::Register(register) = site.operand else { panic!() };
