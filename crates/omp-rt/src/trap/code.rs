@@ -3,6 +3,7 @@
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register as Name};
 
 use super::operation::{What, Width};
+use super::order::{self, Order};
 use crate::modules::{self, Module};
 use crate::sys;
 
@@ -94,6 +95,8 @@ pub struct Site {
     pub operand: Operand,
     /// It changes nothing, on the stack or at all: a fence, OpenMP's `flush` as GCC compiles it.
     pub fence: bool,
+    /// Whether what else the thread writes and reads is ordered by it.
+    pub order: Order,
     base: Option<Register>,
     index: Option<Register>,
     scale: u64,
@@ -148,6 +151,7 @@ impl Site {
             width: Width::of(instruction.memory_size().size())?,
             operand,
             fence: changes_nothing && instruction.memory_base() == Name::RSP,
+            order: Order::Full,
             base,
             index: Register::of(instruction.memory_index()),
             scale: instruction.memory_index_scale().into(),
@@ -166,12 +170,18 @@ impl Site {
             width: Width::Quad,
             operand: Operand::Value(0),
             fence: true,
+            order: Order::Full,
             base: None,
             index: None,
             scale: 1,
             displacement: 0,
             local: false,
         }
+    }
+
+    /// The place that it works on, if that is the same each time.
+    pub fn fixed(&self) -> Option<usize> {
+        (self.base.is_none() && self.index.is_none() && !self.local).then_some(self.displacement as usize)
     }
 
     /// The place that it works on.
@@ -197,6 +207,7 @@ pub fn thread_pointer() -> u64 {
 pub fn find() -> Vec<Site> {
     let mut sites = Vec::new();
     for module in modules::shared() {
+        let mut updates = Vec::new();
         for (start, end) in functions(&module) {
             // SAFETY: inside an executable segment
             let code = unsafe { std::slice::from_raw_parts(start as *const u8, end - start) };
@@ -205,16 +216,17 @@ pub fn find() -> Vec<Site> {
                 continue;
             }
             let decoder = Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE);
-            sites.extend(
-                decoder
-                    .into_iter()
-                    .filter(|one| one.code() != Code::INVALID)
-                    .filter_map(|one| Site::of(&one)),
-            );
+            let instructions: Vec<_> =
+                decoder.into_iter().filter(|one| one.code() != Code::INVALID).collect();
+            let first = sites.len();
+            sites.extend(instructions.iter().filter_map(Site::of));
+            updates.extend(order::updates(&module, &instructions, &sites[first..]));
         }
+        order::only_updates(&module, &updates, &mut sites);
     }
     sites.sort_by_key(|site| site.address);
     sites.dedup_by_key(|site| site.address);
+    order::what_is_observed(&mut sites);
     sites
 }
 
