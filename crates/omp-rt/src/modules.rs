@@ -22,48 +22,11 @@ pub struct Module {
     pub segments: Vec<Segment>,
     /// Read-only after relocation.
     pub relro: Option<Range<usize>>,
-    /// The table of functions that unwinding uses (`PT_GNU_EH_FRAME`).
-    pub frames: Option<usize>,
     /// What the loader needs (`PT_DYNAMIC`).
     pub dynamic: Option<usize>,
     /// The piece of the calling thread's storage that is this module's.
     pub local: Option<Range<usize>>,
 }
-
-/// Begins of names of libraries whose own data are each process's (descriptors, locks, caches): the C, C++ and Fortran libraries, the loader, runtimes.
-const SYSTEM: [&str; 31] = [
-    "ld-linux",
-    "ld64.so",
-    "linux-vdso",
-    "libc.so",
-    "libm.so",
-    "libmvec.so",
-    "libpthread.so",
-    "libdl.so",
-    "librt.so",
-    "libutil.so",
-    "libanl.so",
-    "libresolv.so",
-    "libnss",
-    "libgcc_s",
-    "libstdc++",
-    "libc++",
-    "libunwind",
-    "libgfortran",
-    "libquadmath",
-    "libflang",
-    "libFortran",
-    "libatomic",
-    "libgomp",
-    "libomp",
-    "libiomp5",
-    "libpolyrail",
-    "libasan",
-    "libtsan",
-    "libubsan",
-    "libclang_rt",
-    "libSystem",
-];
 
 impl Module {
     /// Whether its data are the program's, so that all ranks share them.
@@ -71,7 +34,7 @@ impl Module {
         let file = self.name.rsplit('/').next().unwrap_or_default();
         let own = all as *const () as usize;
         let ours = self.segments.iter().any(|segment| (segment.start..segment.end).contains(&own));
-        !ours && !SYSTEM.iter().any(|name| file.starts_with(name))
+        !ours && !polyrail_omp::code::is_system(file)
     }
 }
 
@@ -146,7 +109,6 @@ pub fn all() -> Vec<Module> {
                 base,
                 segments: Vec::new(),
                 relro: None,
-                frames: None,
                 dynamic: None,
                 local: None,
             };
@@ -162,7 +124,6 @@ pub fn all() -> Vec<Module> {
                     }),
                     libc::PT_GNU_RELRO => module.relro = Some(start..end),
                     libc::PT_DYNAMIC => module.dynamic = Some(start),
-                    libc::PT_GNU_EH_FRAME => module.frames = Some(start),
                     libc::PT_TLS if !info.dlpi_tls_data.is_null() => {
                         let local = info.dlpi_tls_data as usize;
                         module.local = Some(local..local + header.p_memsz as usize);

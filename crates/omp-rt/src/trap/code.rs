@@ -1,10 +1,13 @@
 //! Atomic instructions in the program's code: where they are, what they work on, and breakpoints in their place.
 
+use std::ffi::CString;
+use std::ops::Range;
+
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register as Name};
 
 use super::operation::{What, Width};
 use super::order::{self, Order};
-use crate::modules::{self, Module};
+use crate::modules::{self, Module, Segment};
 use crate::sys;
 
 /// A general-purpose register, or a part of one.
@@ -106,7 +109,7 @@ pub struct Site {
 }
 
 impl Site {
-    fn of(instruction: &Instruction) -> Option<Site> {
+    pub fn of(instruction: &Instruction) -> Option<Site> {
         if instruction.mnemonic() == Mnemonic::Mfence {
             return Some(Site::fence(instruction));
         }
@@ -208,7 +211,7 @@ pub fn find() -> Vec<Site> {
     let mut sites = Vec::new();
     for module in modules::shared() {
         let mut updates = Vec::new();
-        for (start, end) in functions(&module) {
+        for Range { start, end } in code_of(&module) {
             // SAFETY: inside an executable segment
             let code = unsafe { std::slice::from_raw_parts(start as *const u8, end - start) };
             // most code has none
@@ -230,36 +233,29 @@ pub fn find() -> Vec<Site> {
     sites
 }
 
-/// Where functions stand, by the tables that exceptions are unwound by (LSB, "Exception Frames"); compilers write them for all code.
-fn functions(module: &Module) -> Vec<(usize, usize)> {
-    let Some(table) = module.frames else { return Vec::new() };
-    let read = |at: usize| -> Option<i32> {
-        let inside = module.segments.iter().any(|segment| at >= segment.start && at + 4 <= segment.end);
-        // SAFETY: inside a segment
-        inside.then(|| unsafe { (at as *const i32).read_unaligned() })
+/// The code of a module, in memory. Ends the run if that cannot be told.
+fn code_of(module: &Module) -> Vec<Range<usize>> {
+    let (name, path) = match module.name.as_str() {
+        "" => ("the program", "/proc/self/exe"),
+        name => (name, name),
     };
-    let relative = |base: usize, at: usize| Some(base.wrapping_add_signed(read(at)? as isize));
-    // version 1; pointer to the frames: relative, 4 bytes; count: 4 bytes; table: relative to the header, 4 bytes
-    if read(table).map(i32::to_le_bytes) != Some([1, 0x1b, 0x03, 0x3b]) {
-        return Vec::new();
+    let path = CString::new(path).unwrap_or_default();
+    let found = sys::with_file(&path, polyrail_omp::code::find).flatten();
+    let Some(found) = found else {
+        sys::fail(format_args!("{name}: the file cannot be read, or is of another kind than what is loaded"));
+    };
+    if let Some(why) = found.refusal() {
+        sys::fail(format_args!("{name}: {why}"));
     }
-    let count = read(table + 8).unwrap_or(0).max(0) as usize;
-    let mut found = Vec::with_capacity(count);
-    for entry in 0..count {
-        let at = table + 12 + entry * 8;
-        let (Some(start), Some(frame)) = (relative(table, at), relative(table, at + 4)) else { break };
-        // length, common part, begin, length of the code
-        let Some(length) = read(frame + 12).filter(|length| *length > 0) else { continue };
-        let end = start + length as usize;
-        if module
-            .segments
-            .iter()
-            .any(|segment| segment.executable && start >= segment.start && end <= segment.end)
-        {
-            found.push((start, end));
-        }
-    }
-    found
+    let in_memory = |known: Range<u64>| {
+        let at = |address: u64| module.base.wrapping_add(address as usize);
+        at(known.start)..at(known.end)
+    };
+    let is_loaded = |code: &Range<usize>| {
+        let holds = |one: &Segment| one.executable && one.start <= code.start && code.end <= one.end;
+        module.segments.iter().any(holds)
+    };
+    found.known.into_iter().map(in_memory).filter(is_loaded).collect()
 }
 
 /// Puts a breakpoint in place of an instruction.

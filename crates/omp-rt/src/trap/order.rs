@@ -373,3 +373,90 @@ unsafe fn code_of(range: Range<usize>) -> &'static [u8] {
     // SAFETY: the caller's
     unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::Code as Decoded;
+
+    /// Orders of the sites in a function, if it returns nothing and is nobody's, and if it is known to be a region's.
+    fn orders(code: &[u8]) -> Vec<(bool, bool)> {
+        let decoder = Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE);
+        let function: Vec<_> = decoder.into_iter().filter(|one| one.code() != Decoded::INVALID).collect();
+        let sites: Vec<_> = function.iter().filter_map(Site::of).collect();
+        let module = crate::modules::all().swap_remove(0);
+        let found = updates(&module, &function, &sites);
+        let update = |site: &Site| found.iter().find(|update| update.address == site.address);
+        let is_update = |site| {
+            let update: Option<&Update> = update(site);
+            (update.is_some_and(|update| update.unless_void.is_none()), update.is_some())
+        };
+        sites.iter().map(is_update).collect()
+    }
+
+    /// `mov rax, [rdi]; again: movq xmm1, rax; addsd xmm1, xmm0; movq rcx, xmm1; lock cmpxchg [rdi], rcx; jne again`
+    const ADD: [u8; 25] = [
+        0x48, 0x8b, 0x07, 0x66, 0x48, 0x0f, 0x6e, 0xc8, 0xf2, 0x0f, 0x58, 0xc8, 0x66, 0x48, 0x0f, 0x7e, 0xc9,
+        0xf0, 0x48, 0x0f, 0xb1, 0x0f, 0x75, 0xeb, 0x90,
+    ];
+
+    #[test]
+    fn an_update_in_a_loop_orders_nothing_if_nobody_looks() {
+        // ret
+        assert_eq!(orders(&[&ADD[..], &[0xc3]].concat()), [(true, true)]);
+        // movapd xmm0, xmm1; ret: what is returned is what was stored
+        assert_eq!(orders(&[&ADD[..], &[0x66, 0x0f, 0x28, 0xc1, 0xc3]].concat()), [(false, false)]);
+        // cmp rax, 5; ret
+        assert_eq!(orders(&[&ADD[..], &[0x48, 0x83, 0xf8, 0x05, 0xc3]].concat()), [(false, false)]);
+        // xor eax, eax; xor ecx, ecx; xorps xmm1, xmm1; call rbx; ret: nothing of it is left for the function called
+        let cleared = [0x31, 0xc0, 0x31, 0xc9, 0x0f, 0x57, 0xc9, 0xff, 0xd3, 0xc3];
+        assert_eq!(orders(&[&ADD[..], &cleared].concat()), [(true, true)]);
+        // call rbx; ret: rcx may be an argument
+        assert_eq!(orders(&[&ADD[..], &[0xff, 0xd3, 0xc3]].concat()), [(false, false)]);
+    }
+
+    #[test]
+    fn a_loop_that_takes_a_lock_orders() {
+        // mov edx, 1; again: xor eax, eax; lock cmpxchg [rdi], edx; jne again; ret
+        let lock = [0xba, 1, 0, 0, 0, 0x31, 0xc0, 0xf0, 0x0f, 0xb1, 0x17, 0x75, 0xf8, 0xc3];
+        assert_eq!(orders(&lock), [(false, false)]);
+        // mov eax, [rdi]; again: mov ecx, eax; or ecx, 4; lock cmpxchg [rdi], ecx; jne again; ret: the old value, if anything is returned
+        let or = [0x8b, 0x07, 0x89, 0xc1, 0x83, 0xc9, 0x04, 0xf0, 0x0f, 0xb1, 0x0f, 0x75, 0xf5, 0xc3];
+        assert_eq!(orders(&or), [(false, true)]);
+        // mov rax, [rdi]; again: mov rcx, [rax]; lock cmpxchg [rdi], rcx; jne again; ret: takes from a list
+        let take = [0x48, 0x8b, 0x07, 0x48, 0x8b, 0x08, 0xf0, 0x48, 0x0f, 0xb1, 0x0f, 0x75, 0xf6, 0xc3];
+        assert_eq!(orders(&take), [(false, false)]);
+    }
+
+    #[test]
+    fn flags_are_an_outcome() {
+        // lock dec dword [rdi]; je +0; ret, and without the jump; lock xadd [rdi], eax; ret
+        assert_eq!(orders(&[0xf0, 0xff, 0x0f, 0x74, 0x00, 0xc3]), [(false, false)]);
+        assert_eq!(orders(&[0xf0, 0xff, 0x0f, 0xc3]), [(true, true)]);
+        assert_eq!(orders(&[0xf0, 0x0f, 0xc1, 0x07, 0xc3]), [(false, false)]);
+    }
+
+    #[test]
+    fn an_update_of_what_is_observed_releases() {
+        let decode = |code: &[u8]| {
+            let one = Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode();
+            Site::of(&one).unwrap()
+        };
+        // lock inc dword [rip], lock xadd [rip + 0xffff], eax, at one place and at another; lock inc qword [rdi]
+        let mut update = decode(&[0xf0, 0xff, 0x05, 9, 0, 0, 0]);
+        update.order = Order::None;
+        let same = decode(&[0xf0, 0x0f, 0xc1, 0x05, 8, 0, 0, 0]);
+        let other = decode(&[0xf0, 0x0f, 0xc1, 0x05, 0xff, 0, 0, 0]);
+        let mut wide = decode(&[0xf0, 0x48, 0xff, 0x07]);
+        wide.order = Order::None;
+        let pointed = decode(&[0xf0, 0x0f, 0xc1, 0x07]);
+        let order = |mut sites: [Site; 3]| {
+            what_is_observed(&mut sites);
+            sites.map(|site| site.order)
+        };
+        assert_eq!(update.fixed(), same.fixed());
+        assert_eq!(order([update, same, wide]), [Order::Release, Order::Full, Order::None]);
+        assert_eq!(order([update, other, wide]), [Order::None, Order::Full, Order::None]);
+        assert_eq!(order([update, pointed, wide]), [Order::Release, Order::Full, Order::None]);
+    }
+}
