@@ -29,6 +29,7 @@ pub fn start(fences_only: bool) {
     let mut sites = code::find();
     let flushes =
         sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
+    order::what_is_observed(&mut sites, flushes);
     remote::flushes(flushes);
     if flushes {
         // One thread's flush would tell what others of its rank have stored, and they would see what it applies, in any order; but flags are stored behind what they stand for.

@@ -229,7 +229,6 @@ pub fn find() -> Vec<Site> {
     }
     sites.sort_by_key(|site| site.address);
     sites.dedup_by_key(|site| site.address);
-    order::what_is_observed(&mut sites);
     sites
 }
 

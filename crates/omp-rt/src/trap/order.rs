@@ -53,8 +53,8 @@ pub fn only_updates(module: &Module, updates: &[Update], sites: &mut [Site]) {
     }
 }
 
-/// Says of those that nobody looks at whether others may observe what they leave.
-pub fn what_is_observed(sites: &mut [Site]) {
+/// Says of those that nobody looks at whether others may observe what they leave. `flushes`: by plain loads, too, as the program has fences.
+pub fn what_is_observed(sites: &mut [Site], flushes: bool) {
     let observed: Vec<Site> =
         sites.iter().filter(|site| !site.fence && site.order == Order::Full).copied().collect();
     for site in sites.iter_mut().filter(|site| site.order == Order::None) {
@@ -63,7 +63,8 @@ pub fn what_is_observed(sites: &mut [Site]) {
             // floating-point numbers, and what else is computed in loops, are nobody's locks
             _ => site.kind != What::CompareExchange && site.width == other.width,
         };
-        if observed.iter().any(may_observe) {
+        let is_loop = site.kind == What::CompareExchange;
+        if observed.iter().any(may_observe) || flushes && !is_loop {
             site.order = Order::Release;
         }
     }
@@ -451,12 +452,15 @@ mod tests {
         wide.order = Order::None;
         let pointed = decode(&[0xf0, 0x0f, 0xc1, 0x07]);
         let order = |mut sites: [Site; 3]| {
-            what_is_observed(&mut sites);
+            what_is_observed(&mut sites, false);
             sites.map(|site| site.order)
         };
         assert_eq!(update.fixed(), same.fixed());
         assert_eq!(order([update, same, wide]), [Order::Release, Order::Full, Order::None]);
         assert_eq!(order([update, other, wide]), [Order::None, Order::Full, Order::None]);
         assert_eq!(order([update, pointed, wide]), [Order::Release, Order::Full, Order::None]);
+        let mut sites = [update, wide];
+        what_is_observed(&mut sites, true);
+        assert_eq!(sites.map(|site| site.order), [Order::Release; 2]);
     }
 }
