@@ -26,10 +26,10 @@ static SITES: AtomicPtr<Vec<Site>> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Puts the breakpoints: on rank 0 at fences only, which say that what was written is to be seen by others.
 pub fn start(fences_only: bool) {
-    let mut sites = code::find();
+    let (mut sites, loaded) = code::find();
     let flushes =
         sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
-    order::what_is_observed(&mut sites, flushes);
+    order::what_is_observed(&mut sites, &loaded, flushes);
     remote::flushes(flushes);
     if flushes {
         // One thread's flush would tell what others of its rank have stored, and they would see what it applies, in any order; but flags are stored behind what they stand for.

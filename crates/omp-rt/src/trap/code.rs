@@ -1,5 +1,6 @@
 //! Atomic instructions in the program's code: where they are, what they work on, and breakpoints in their place.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::ops::Range;
 
@@ -206,9 +207,9 @@ pub fn thread_pointer() -> u64 {
     pointer
 }
 
-/// All atomic instructions of the program and of its own libraries, in order of addresses.
-pub fn find() -> Vec<Site> {
-    let mut sites = Vec::new();
+/// All atomic instructions of the program and of its own libraries, in order of addresses; and which variables their functions load and store plainly.
+pub fn find() -> (Vec<Site>, BTreeSet<usize>) {
+    let (mut sites, mut loaded) = (Vec::new(), BTreeSet::new());
     for module in modules::shared() {
         let mut updates = Vec::new();
         for Range { start, end } in code_of(&module) {
@@ -224,12 +225,18 @@ pub fn find() -> Vec<Site> {
             let first = sites.len();
             sites.extend(instructions.iter().filter_map(Site::of));
             updates.extend(order::updates(&module, &instructions, &sites[first..]));
+            if sites.len() > first {
+                let plain = instructions
+                    .iter()
+                    .filter(|one| one.is_ip_rel_memory_operand() && Site::of(one).is_none());
+                loaded.extend(plain.map(|one| one.memory_displacement64() as usize));
+            }
         }
         order::only_updates(&module, &updates, &mut sites);
     }
     sites.sort_by_key(|site| site.address);
     sites.dedup_by_key(|site| site.address);
-    sites
+    (sites, loaded)
 }
 
 /// The code of a module, in memory. Ends the run if that cannot be told.

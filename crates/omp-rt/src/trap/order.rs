@@ -53,8 +53,9 @@ pub fn only_updates(module: &Module, updates: &[Update], sites: &mut [Site]) {
     }
 }
 
-/// Says of those that nobody looks at whether others may observe what they leave. `flushes`: by plain loads, too, as the program has fences.
-pub fn what_is_observed(sites: &mut [Site], flushes: bool) {
+/// Says of those that nobody looks at whether others may observe what they leave: by plain loads, too, if they are
+/// among those `loaded`, or the program `flushes`.
+pub fn what_is_observed(sites: &mut [Site], loaded: &BTreeSet<usize>, flushes: bool) {
     let observed: Vec<Site> =
         sites.iter().filter(|site| !site.fence && site.order == Order::Full).copied().collect();
     for site in sites.iter_mut().filter(|site| site.order == Order::None) {
@@ -64,7 +65,8 @@ pub fn what_is_observed(sites: &mut [Site], flushes: bool) {
             _ => site.kind != What::CompareExchange && site.width == other.width,
         };
         let is_loop = site.kind == What::CompareExchange;
-        if observed.iter().any(may_observe) || flushes && !is_loop {
+        let is_loaded = flushes || site.fixed().is_some_and(|place| loaded.contains(&place));
+        if observed.iter().any(may_observe) || is_loaded && !is_loop {
             site.order = Order::Release;
         }
     }
@@ -452,7 +454,7 @@ mod tests {
         wide.order = Order::None;
         let pointed = decode(&[0xf0, 0x0f, 0xc1, 0x07]);
         let order = |mut sites: [Site; 3]| {
-            what_is_observed(&mut sites, false);
+            what_is_observed(&mut sites, &BTreeSet::new(), false);
             sites.map(|site| site.order)
         };
         assert_eq!(update.fixed(), same.fixed());
@@ -460,7 +462,9 @@ mod tests {
         assert_eq!(order([update, other, wide]), [Order::None, Order::Full, Order::None]);
         assert_eq!(order([update, pointed, wide]), [Order::Release, Order::Full, Order::None]);
         let mut sites = [update, wide];
-        what_is_observed(&mut sites, true);
+        what_is_observed(&mut sites, &BTreeSet::from([update.fixed().unwrap()]), false);
+        assert_eq!(sites.map(|site| site.order), [Order::Release, Order::None]);
+        what_is_observed(&mut sites, &BTreeSet::new(), true);
         assert_eq!(sites.map(|site| site.order), [Order::Release; 2]);
     }
 }

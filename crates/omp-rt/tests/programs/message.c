@@ -1,4 +1,5 @@
-// A message: the flag is set by an operation whose outcome nobody looks at, and observed by others. By a variable of its own, and by pointer.
+// A message: the flag is set by an operation whose outcome nobody looks at, and observed by others. By a variable of its own, and by pointer. clang makes a plain load of adding 0.
+// only: gcc
 #include <omp.h>
 #include <stdio.h>
 static int data[8], flag;
