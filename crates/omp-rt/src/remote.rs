@@ -3,22 +3,26 @@
 //! An exchange makes all memories equal ([`synchronize`]), a large one in rounds (`rounds`). Between exchanges, tokens carry a log of what their holders changed ([`lock`], [`unlock`]).
 //! What other ranks have rank 0 do in between comes behind what it relies on (`order`).
 
+mod between;
 mod order;
 mod pack;
 mod rounds;
 
+use core::ops::Range;
 use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
 use polyrail_omp::area::{Count, Header, INLINE, Kind, SLOT_DATA, flag};
-use polyrail_omp::layout;
+use polyrail_omp::blob::{Reader, Record};
+use polyrail_omp::layout::{self, PAGE};
 use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
 use crate::{alloc, output, serial, sys, team, track, trap};
+pub use between::{Between, publish_all, see};
 pub use order::{Point, comes_first, passed, waiting};
 
 /// How a region is begun on all ranks.
@@ -196,7 +200,9 @@ pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMu
     if rank > 0 && INSIDE.load(Ordering::Relaxed) {
         // SAFETY: all threads of the team wait, or there are none
         unsafe { track::forget_own() };
-        trap::tell();
+        if trap::is_to_tell() {
+            publish(&mut log());
+        }
     }
     loop {
         let mut clock = Clock::start();
@@ -317,6 +323,13 @@ struct Log {
     part: Vec<u8>,
 }
 
+impl Log {
+    /// Up to where this rank knows it: it has applied, or said, what is there.
+    fn known(&self) -> u64 {
+        self.own.back().map_or(self.applied, |own| own.0.max(self.applied))
+    }
+}
+
 fn log() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(|broken| broken.into_inner())
 }
@@ -343,9 +356,9 @@ fn catch_up(log: &mut Log) {
 fn apply(log: &mut Log, result: [u64; 4], entries: &[u8]) {
     let kept;
     let mut entries = entries;
-    if !entries.is_empty() && trap::is_to_tell() {
+    if is_to_tell_first(entries) {
         kept = entries.to_vec();
-        trap::tell();
+        publish(log);
         entries = &kept;
     }
     let mut before = 0;
@@ -366,7 +379,8 @@ fn apply(log: &mut Log, result: [u64; 4], entries: &[u8]) {
             }
         }
         // SAFETY: what was published by who held a token
-        if let Err(conflict) = trap::without_copies(|| unsafe { track::apply(from, entry) }) {
+        let applied = trap::without_copies_of(&pages(entry), || unsafe { track::apply(from, entry) });
+        if let Err(conflict) = applied {
             conflicting(&conflict, "under a lock");
         }
         LOGGED.store(true, Ordering::Relaxed);
@@ -376,16 +390,39 @@ fn apply(log: &mut Log, result: [u64; 4], entries: &[u8]) {
     log.own.retain(|own| own.0 > result[1]);
 }
 
-/// Tells others what this rank changed since it last did.
+/// Whether this rank has stored over copies where others' entries change memory.
+fn is_to_tell_first(mut entries: &[u8]) -> bool {
+    while let Some((head, rest)) = entries.split_first_chunk::<8>() {
+        let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let Some((entry, rest)) = rest.split_at_checked(length) else { return false };
+        if trap::is_to_tell_of(&pages(entry)) {
+            return true;
+        }
+        entries = rest;
+    }
+    false
+}
+
+/// Where an entry changes memory.
+fn pages(entry: &[u8]) -> Vec<Range<usize>> {
+    let pages = |record: Record<'_>| {
+        let from = record.address as usize;
+        from..from + record.pages as usize * PAGE
+    };
+    // what is malformed is found when it is applied
+    Reader::new(entry).map_while(Result::ok).map(pages).collect()
+}
+
+/// Tells others what this rank changed since it last did; then rank 0 what it has stored over copies.
 fn publish(log: &mut Log) {
-    trap::tell();
     // an entry is delivered behind eight bytes of its own
     let mut part = core::mem::take(&mut log.part);
     part.resize(SLOT_DATA - 8, 0);
-    trap::without_copies(track::collect);
+    let mut held = trap::hold();
+    track::collect_all(|range| held.pages(range));
     let mut parts = Vec::new();
     loop {
-        let encoded = trap::without_copies(|| track::publish(&mut part));
+        let encoded = track::publish(&mut part, &mut |at, page, twin| held.mask(at, page, twin));
         let last = encoded.frontier == u64::MAX;
         if encoded.bytes > 0 || last && !parts.is_empty() {
             LOGGED.store(true, Ordering::Relaxed);
@@ -405,6 +442,7 @@ fn publish(log: &mut Log) {
         }
     }
     log.part = part;
+    held.looked().tell(log.known());
 }
 
 /// Waits for token `token`; after it this rank sees what former holders published. `turn`: wait until the token's turn is this one (`ordered`; turns begin at 0).
@@ -412,6 +450,10 @@ fn publish(log: &mut Log) {
 pub fn lock(token: u64, turn: Option<u64>) {
     if size() > 1 {
         publish_if_awaited();
+        if trap::is_to_tell() {
+            // who has the token may wait for what was stored
+            publish(&mut log());
+        }
         let (mode, turn) = turn.map_or((0, 0), |turn| (2, turn));
         take_token(token, mode, turn);
     }

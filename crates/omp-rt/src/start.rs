@@ -128,6 +128,8 @@ fn same_everywhere() {
 /// The thread by which other ranks use rank 0's memory and descriptors.
 fn start_server() {
     extern "C" fn server(_: *mut c_void) -> *mut c_void {
+        // teams have a thread less than there are slots
+        agent::use_slot(LOCALS - 1);
         agent::serve(calls::serve)
     }
     // SAFETY: a thread that never ends; signals are for the program's threads

@@ -191,6 +191,27 @@ pub fn read(path: &CStr) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
+/// What `look` makes of the bytes of a file; none if it cannot be read.
+pub fn with_file<T>(path: &CStr, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a path that ends with zero, a place for the answer; what is mapped is unmapped when nobody looks at it any more
+    unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = raw(libc::SYS_open, path.as_ptr() as usize, flags as usize, 0, 0, 0, 0);
+        let descriptor = usize::try_from(file).ok()?;
+        let failed = raw(libc::SYS_fstat, descriptor, stat.as_mut_ptr() as usize, 0, 0, 0, 0) != 0;
+        let bytes = stat.assume_init().st_size as usize;
+        let at = raw::mmap(0, bytes, libc::PROT_READ, libc::MAP_PRIVATE, file as i32, 0);
+        raw(libc::SYS_close, descriptor, 0, 0, 0, 0, 0);
+        if failed || at < 0 {
+            return None;
+        }
+        let found = look(core::slice::from_raw_parts(at as *const u8, bytes));
+        unmap(at as *mut u8, bytes);
+        Some(found)
+    }
+}
+
 /// Zeroed memory of our own, which costs nothing until it is used.
 pub fn map(bytes: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

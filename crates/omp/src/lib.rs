@@ -3,6 +3,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`code`] | where a program's file has code, and where nobody can tell |
 //! | [`area`] | the mapping that both share: requests, exchanges, buffers |
 //! | [`diff`](mod@diff) | which bytes of a page differ from its twin |
 //! | [`blob`] | changed pages as they travel |
@@ -13,6 +14,7 @@
 //! - Bytes from another process are checked before use; nothing here panics on them.
 pub mod area;
 pub mod blob;
+pub mod code;
 pub mod diff;
 pub mod layout;
 pub mod merge;

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use object::{Architecture, Object, ObjectSymbol};
+use polyrail_omp::code;
 
 use crate::run::detect;
 
@@ -146,6 +147,7 @@ pub fn check(program: &OsStr, table: &str) -> Result<Report, String> {
     };
     let table: BTreeMap<&str, (State, &str)> = table.lines().filter_map(line).collect();
     report.add(&path, &file, &table);
+    report.look_through(&path.display().to_string(), &data);
     for (name, library) in libraries {
         report.look_at(&name, library.as_deref(), &table);
     }
@@ -193,6 +195,16 @@ impl Report {
             self.refused.push(format!("{name} is, or contains, an OpenMP runtime of its own"));
         } else {
             self.add(Path::new(name), &file, table);
+            if !code::is_system(name) {
+                self.look_through(name, &data);
+            }
+        }
+    }
+
+    /// Code in which atomic instructions cannot be found.
+    fn look_through(&mut self, name: &str, data: &[u8]) {
+        if let Some(why) = code::find(data).and_then(|code| code.refusal()) {
+            self.refused.push(format!("{name}: {why}"));
         }
     }
 
@@ -298,6 +310,22 @@ mod tests {
         fs::write(&program, "#!/bin/sh\n").unwrap();
         assert!(why(&program).contains("script"));
         assert!(check(OsStr::new("/nowhere/a"), TABLE).is_err());
+    }
+
+    #[test]
+    fn code_that_cannot_be_told_from_data_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let between = |what: &str| {
+            let usual = r".rept 12\n mov %rsi, %rax\n .endr\n";
+            format!(
+                "__asm__(\".text\\n .byte 6, 7\\n {usual} {what} {usual} ret\\n .byte 6, 7\\n\"); {PARALLEL}"
+            )
+        };
+        let program = build(&dir, &between(r"lock incl (%rdi)\n"), &["-fopenmp"]).unwrap();
+        let why = report(&program).obstacles().unwrap();
+        assert!(why.contains("/a: at 0x") && why.contains(".cfi_startproc"), "{why}");
+        let program = build(&dir, &between(""), &["-fopenmp"]).unwrap();
+        assert!(report(&program).is_fine(), "{}", report(&program).text());
     }
 
     #[test]
