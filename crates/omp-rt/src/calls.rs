@@ -19,6 +19,8 @@ const REMOTE_CALL: u32 = 2;
 pub const REMOTE_RECORDS: u32 = 3;
 /// Closing a stream.
 pub const REMOTE_CLOSE: u32 = 4;
+/// A piece of a stack, when it is folded.
+pub const REMOTE_BACK: u32 = 5;
 /// Its answer if that cannot be done now, as the thread waits for nobody: others may be what it would wait for. To be asked again.
 pub const NOT_YET: &[u8] = &[0];
 
@@ -356,6 +358,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
         Some(REMOTE_ATOMIC) => trap::serve(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CALL) => carry_out(&question),
         Some(REMOTE_RECORDS) => serial::serve(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_BACK) => remote::back(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
         _ => None,
     };

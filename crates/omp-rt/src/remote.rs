@@ -1,12 +1,14 @@
 //! What a team needs of other ranks. With one rank everything here is local and returns at once.
 //!
 //! An exchange makes all memories equal ([`synchronize`]), a large one in rounds (`rounds`). Between exchanges, tokens carry a log of what their holders changed ([`lock`], [`unlock`]).
-//! What other ranks have rank 0 do in between comes behind what it relies on (`order`).
+//! What other ranks have rank 0 do in between comes behind what it relies on (`order`). Pieces of stacks, for reductions, travel apart (`gifts`).
 
+mod gifts;
 mod order;
 mod pack;
 mod rounds;
 
+use core::ops::Range;
 use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -19,7 +21,8 @@ use polyrail_omp::merge::Conflict;
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
 use crate::{alloc, output, serial, sys, team, track, trap};
-pub use order::{Point, comes_first, passed, waiting};
+pub use gifts::{back, collect, folded, give, take_back};
+pub use order::{Point, comes_first, folding, passed, waiting};
 
 /// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -173,12 +176,18 @@ pub fn exchange_with(place: u64, lo: usize, hi: usize, word: usize) -> usize {
     got
 }
 
+/// Where the stacks of a rank's threads are.
+fn stacks(of: usize) -> Range<usize> {
+    let per_rank = layout::SLOTS / size() * layout::STACK_STRIDE;
+    let first = layout::STACKS + of * per_rank;
+    first..first + per_rank
+}
+
 /// # Safety
 /// No thread of this process uses that stack.
 unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
-    let per_rank = layout::SLOTS / size() * layout::STACK_STRIDE;
-    let first = layout::STACKS + of * per_rank;
-    if at < first || piece.len() > per_rank || at + piece.len() > first + per_rank {
+    let stacks = stacks(of);
+    if !stacks.contains(&at) || piece.len() > stacks.end - at {
         sys::fail(format_args!("rank {of} shares {at:#x}, which is no part of a stack of its threads"));
     }
     team::reserve_stack(at, at + piece.len());
@@ -499,55 +508,4 @@ pub fn take(number: u64, total: u64, chunk: u64, guided: Option<u64>) -> Option<
     stats::add(Count::Chunks, 1);
     clock.lap(Count::ChunkTime);
     (answer.result[0] > 0).then_some((answer.result[1], answer.result[0]))
-}
-
-/// What a piece that is given begins with: the word, where the whole begins and ends.
-const GIFT: usize = 24;
-
-/// Ranks above 0: ships `lo..hi` of the calling thread's stack, and `word`, to rank 0. Does not wait for rank 0.
-pub fn give(number: u64, lo: usize, hi: usize, word: usize) {
-    let head: Vec<u8> = [word, lo, hi].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // SAFETY: the caller's stack
-    let piece = unsafe { slice::from_raw_parts(lo as *const u8, hi - lo) };
-    let parts = piece.chunks(SLOT_DATA - GIFT);
-    if parts.len() > 256 {
-        sys::fail(format_args!(
-            "{} bytes of a thread's stack are to be reduced at once; at most 60 MB are supported",
-            piece.len()
-        ));
-    }
-    for (part, bytes) in parts.enumerate() {
-        agent::ask(Kind::Give, [named(number) + part as u64, 0, 0, 0, 0, 0], &[&head, bytes]);
-    }
-}
-
-/// Rank 0: waits for what all others gave, has it at the same addresses, and returns their words, in order of ranks. What a rank gives in several parts is as long as
-/// its first part says.
-pub fn collect(number: u64) -> Vec<usize> {
-    let mut words = Vec::new();
-    // ranks that give more: where the rest is to be
-    let mut more: Vec<(usize, usize, usize)> = (1..size()).map(|rank| (rank, 0, 0)).collect();
-    for part in 0.. {
-        let count = more.len() as u64;
-        for (which, (rank, at, end)) in more.iter_mut().enumerate() {
-            let which = [named(number) + part, count, which as u64, 0, 0, 0];
-            let answer = agent::ask(Kind::Collect, which, &[]);
-            let Some((head, piece)) = answer.data.split_first_chunk::<GIFT>() else {
-                sys::fail(format_args!("rank {rank} gave {} bytes to a reduction", answer.data.len()))
-            };
-            let [word, lo, hi] = [0, 1, 2].map(|at| usize::from_ne_bytes(head.as_chunks().0[at]));
-            if part == 0 {
-                words.push(word);
-                (*at, *end) = (lo, hi);
-            }
-            // SAFETY: a stack of another rank's
-            unsafe { place_on_stack(*rank, *at, piece) };
-            *at += piece.len();
-        }
-        more.retain(|(_, at, end)| at < end);
-        if more.is_empty() {
-            break;
-        }
-    }
-    words
 }
