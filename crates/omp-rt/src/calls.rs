@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_omp::area::{Kind, SLOT_DATA};
 
-use crate::{agent, output, raw, remote, serial, signals, sys, trap};
+use crate::{agent, output, pthread, raw, remote, serial, signals, sys, trap};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
@@ -21,6 +21,8 @@ pub const REMOTE_RECORDS: u32 = 3;
 pub const REMOTE_CLOSE: u32 = 4;
 /// A piece of a stack, when it is folded.
 pub const REMOTE_BACK: u32 = 5;
+/// Having a function called when the program ends.
+pub const REMOTE_EXIT: u32 = 6;
 /// Its answer if that cannot be done now, as the thread waits for nobody: others may be what it would wait for. To be asked again.
 pub const NOT_YET: &[u8] = &[0];
 
@@ -359,6 +361,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
         Some(REMOTE_CALL) => carry_out(&question),
         Some(REMOTE_RECORDS) => serial::serve(question.get(8..).unwrap_or_default()),
         Some(REMOTE_BACK) => remote::back(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_EXIT) => pthread::register_exit(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
         _ => None,
     };

@@ -46,6 +46,7 @@ mod icv;
 mod kmpc;
 mod modules;
 mod output;
+mod pthread;
 mod raw;
 mod refused;
 mod remote;

@@ -12,6 +12,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::{alloc, calls, heap, sys, team};
 
+/// The function `name` of the library that would have it without this one; looked for once.
+pub fn next(name: &CStr, known: &AtomicUsize) -> Option<usize> {
+    find_in(libc::RTLD_NEXT, name, known)
+}
 /// The function or object `name` of whichever library has it; looked for once.
 fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
     find_in(libc::RTLD_DEFAULT, name, known)

@@ -22,7 +22,7 @@ use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
 use crate::{alloc, output, serial, sys, team, track, trap};
 pub use gifts::{back, collect, folded, give, take_back};
-pub use order::{Point, comes_first, folding, passed, waiting};
+pub use order::{Point, comes_first, folding, numbered, passed, waiting};
 
 /// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,9 @@ use std::ptr::null_mut;
 
 use polyrail_omp::area::{LOCALS, setting};
 
-use crate::{agent, alloc, api, calls, kmpc, modules, output, remote, serial, sys, team, track, trap};
+use crate::{
+    agent, alloc, api, calls, kmpc, modules, output, pthread, remote, serial, sys, team, track, trap,
+};
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type Real = unsafe extern "C" fn(Main, c_int, *mut *mut c_char, usize, usize, usize, *mut c_void) -> c_int;
@@ -72,6 +74,7 @@ unsafe fn prepare(words: usize) {
         alloc::started();
         trap::start(rank == 0);
         kmpc::sync::begin();
+        pthread::begin();
         track::start(agent::area().settings & setting::COMPARE != 0);
         calls::regions_begin();
         if rank > 0 && !serial::on() {

@@ -37,7 +37,7 @@ pub use self::pool::{lead, reserve as reserve_stack, stack, watch_forks};
 use self::sync::Gate;
 use self::work::Plan;
 use crate::remote::{self, Region};
-use crate::{alloc, icv, output, serial, sys};
+use crate::{alloc, icv, output, pthread, serial, sys};
 
 /// A team of several threads: what all its threads on this rank know.
 pub struct Team {
@@ -232,6 +232,7 @@ fn member(local: usize) {
     alloc::leave();
     team.gate.pass(team.locals(), || {
         if team.ranks() > 1 {
+            pthread::end();
             output::flush_all();
             remote::end(team.place(END));
         }
