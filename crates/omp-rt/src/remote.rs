@@ -20,6 +20,7 @@ use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
+use crate::team::floating::Floating;
 use crate::{alloc, output, serial, sys, team, track, trap};
 pub use gifts::{back, collect, folded, give, take_back};
 pub use order::{Point, comes_first, folding, numbered, passed, waiting};
@@ -37,6 +38,8 @@ pub struct Region<'a> {
     pub team: usize,
     /// What the compiler says of the place (`ident_t`'s text), 0 if nothing.
     pub place: usize,
+    /// How the thread that begins it computes with floating point: all threads do so.
+    pub floating: Floating,
 }
 
 /// This rank.
@@ -73,7 +76,15 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     output::flush_all();
     track::stack_floor(sp);
     let first = output::first();
-    let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place, first];
+    let mut words = vec![
+        sp,
+        region.function,
+        usize::from(region.gomp),
+        region.team,
+        region.place,
+        region.floating.to_word(),
+        first,
+    ];
     words.extend(region.args);
     // SAFETY: words as bytes
     let prefix = unsafe { slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(&words[..])) };
@@ -117,12 +128,20 @@ pub fn work() -> ! {
                 track::stack_floor(*sp);
             }
         });
-        let (true, [_, function, gomp, team, place, first, args @ ..]) = (begun, &words[..]) else {
+        let (true, [_, function, gomp, team, place, floating, first, args @ ..]) = (begun, &words[..]) else {
             sys::fail(format_args!("rank {}: rank 0 began no region", rank()))
         };
         stats::region(*function, *place);
         inside(*first);
-        team::run(&Region { function: *function, gomp: *gomp != 0, args, team: *team, place: *place });
+        let floating = Floating::from_word(*floating);
+        team::run(&Region {
+            function: *function,
+            gomp: *gomp != 0,
+            args,
+            team: *team,
+            place: *place,
+            floating,
+        });
     }
 }
 

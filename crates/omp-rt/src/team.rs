@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `frame` | what a thread knows of the regions it is in |
 //! | `pool` | threads and stacks |
+//! | `floating` | rounding and the like |
 //! | `sync` | waiting for threads of this process |
 //! | `work` | loops, sections, `single`, `ordered` |
 //! | `locks` | critical sections and locks |
@@ -15,6 +16,7 @@
 //! | `tasks` | tasks, which the thread that meets them carries out at once |
 //! | `privates` | `threadprivate` without thread-local storage |
 
+pub mod floating;
 mod frame;
 pub mod locks;
 mod pool;
@@ -63,7 +65,14 @@ unsafe impl Sync for Team {}
 
 /// The team.
 pub static TEAM: Team = Team {
-    region: Cell::new(Region { function: 0, gomp: false, args: &[], team: 1, place: 0 }),
+    region: Cell::new(Region {
+        function: 0,
+        gomp: false,
+        args: &[],
+        team: 1,
+        place: 0,
+        floating: floating::Floating::DEFAULT,
+    }),
     ranks: Cell::new(1),
     low: Cell::new(0),
     locals: Cell::new(1),
@@ -212,6 +221,7 @@ fn member(local: usize) {
     alloc::enter(slot(remote::rank(), local, remote::size()));
     // SAFETY: it is left below.
     let before = unsafe { enter(&frame) };
+    region.floating.take();
     if region.gomp {
         // SAFETY: the compiler's function and argument.
         let function: extern "C" fn(*mut c_void) = unsafe { core::mem::transmute(region.function) };
