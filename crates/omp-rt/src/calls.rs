@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_omp::area::{Kind, SLOT_DATA};
 
-use crate::{agent, output, pthread, raw, remote, serial, signals, sys, trap};
+use crate::{agent, library, output, pthread, raw, remote, serial, signals, sys, trap};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
@@ -23,6 +23,8 @@ pub const REMOTE_CLOSE: u32 = 4;
 pub const REMOTE_BACK: u32 = 5;
 /// Having a function called when the program ends.
 pub const REMOTE_EXIT: u32 = 6;
+/// A random number.
+pub const REMOTE_RANDOM: u32 = 7;
 /// Its answer if that cannot be done now, as the thread waits for nobody: others may be what it would wait for. To be asked again.
 pub const NOT_YET: &[u8] = &[0];
 
@@ -362,6 +364,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
         Some(REMOTE_RECORDS) => serial::serve(question.get(8..).unwrap_or_default()),
         Some(REMOTE_BACK) => remote::back(question.get(8..).unwrap_or_default()),
         Some(REMOTE_EXIT) => pthread::register_exit(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_RANDOM) => library::random(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
         _ => None,
     };

@@ -44,6 +44,7 @@ mod gomp;
 mod heap;
 mod icv;
 mod kmpc;
+mod library;
 mod modules;
 mod output;
 mod pthread;

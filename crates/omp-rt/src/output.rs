@@ -17,7 +17,7 @@ pub fn next(name: &CStr, known: &AtomicUsize) -> Option<usize> {
     find_in(libc::RTLD_NEXT, name, known)
 }
 /// The function or object `name` of whichever library has it; looked for once.
-fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
+pub fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
     find_in(libc::RTLD_DEFAULT, name, known)
 }
 fn find_in(place: *mut c_void, name: &CStr, known: &AtomicUsize) -> Option<usize> {
@@ -193,7 +193,7 @@ pub fn forget_all() {
 }
 
 /// A region begins.
-pub use cout::agree;
+pub use cout::{agree, objects};
 /// For rank 0's server thread.
 pub use opened::serve as close;
 

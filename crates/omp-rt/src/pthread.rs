@@ -8,24 +8,15 @@ mod once;
 mod refused;
 mod regexec;
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 pub use once::register as register_exit;
 
 use crate::alloc::exports::knowing_the_caller;
+use crate::library::real;
 use crate::team::{innermost, locks};
-use crate::{alloc, modules, output, remote, sys, track};
-
-/// The C library's function.
-fn real<F: Copy>(name: &CStr, known: &AtomicUsize) -> F {
-    const { assert!(size_of::<F>() == size_of::<usize>(), "a function") };
-    let Some(found) = output::next(name, known) else {
-        sys::stop(&name.to_string_lossy(), "no library has this function")
-    };
-    // SAFETY: the function of that name, whose type the caller says
-    unsafe { core::mem::transmute_copy(&found) }
-}
+use crate::{alloc, modules, remote, sys, track};
 
 /// Where the Fortran library's code is: it locks what other ranks' Fortran libraries know nothing of.
 static FORTRAN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];

@@ -21,7 +21,7 @@ use polyrail_omp::merge::Conflict;
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
 use crate::team::floating::Floating;
-use crate::{alloc, output, serial, sys, team, track, trap};
+use crate::{alloc, library, output, serial, sys, team, track, trap};
 pub use gifts::{back, collect, folded, give, take_back};
 pub use order::{Point, comes_first, folding, numbered, passed, waiting};
 
@@ -75,6 +75,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     }
     output::flush_all();
     track::stack_floor(sp);
+    library::tell();
     let first = output::first();
     let mut words = vec![
         sp,
@@ -97,6 +98,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
 
 /// A region has begun; `first`: see [`output::first`].
 pub fn inside(first: usize) {
+    library::agree();
     output::agree();
     let streams = output::share(first, rank() == 0);
     let own = streams.iter().flat_map(|stream| stream.own);

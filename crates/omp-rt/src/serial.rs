@@ -23,7 +23,7 @@ use polyrail_omp::area::{Count, setting};
 use crate::agent::{self, Said};
 use crate::remote::{self, Region};
 use crate::team::sync::Word;
-use crate::{calls, modules, output, stats, sys, team, track};
+use crate::{calls, library, modules, output, stats, sys, team, track};
 
 pub use record::{call, serve, to_write};
 pub use time::find as find_time;
@@ -172,6 +172,7 @@ fn aside<T>(f: impl FnOnce() -> T) -> T {
 pub fn fork(region: &Region<'_>, sp: usize) {
     aside(|| {
         team::locks::begin();
+        library::check();
         output::flush_all();
         OPEN.store(false, Relaxed);
         let args = begin(region, sp);

@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 use polyrail_omp::area::{LOCALS, setting};
 
 use crate::{
-    agent, alloc, api, calls, kmpc, modules, output, pthread, remote, serial, sys, team, track, trap,
+    agent, alloc, api, calls, kmpc, library, modules, output, pthread, remote, serial, sys, team, track, trap,
 };
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
@@ -84,6 +84,7 @@ unsafe fn prepare(words: usize) {
         }
         alloc::privately(team::watch_forks);
         if rank == 0 {
+            library::begin();
             start_server();
         }
         team::watch_forks();

@@ -6,7 +6,8 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 
-use super::{concerns, real};
+use super::concerns;
+use crate::library::real;
 use crate::team::{innermost, locks};
 use crate::{alloc, calls, remote};
 

@@ -3,7 +3,8 @@
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{concerns, real};
+use super::concerns;
+use crate::library::real;
 use crate::team::innermost;
 use crate::{alloc, remote, sys};
 

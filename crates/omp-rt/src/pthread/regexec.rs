@@ -3,8 +3,9 @@
 use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
 
+use super::concerns;
 use super::refused::version;
-use super::{concerns, real};
+use crate::library::real;
 use crate::team::locks;
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
