@@ -274,6 +274,10 @@ pub fn shared_page() -> *mut u8 {
 pub fn is_serial(block: usize) -> bool {
     owner(block) == SERIAL_HEAP
 }
+/// Whether it is this process's own.
+pub fn is_private(block: usize) -> bool {
+    owner(block) == PRIVATE_HEAP
+}
 /// Whether it is of one that all ranks have.
 pub fn is_tracked(block: usize) -> bool {
     !matches!(owner(block), 0 | PRIVATE_HEAP)

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_omp::area::{Kind, SLOT_DATA};
 
-use crate::{agent, library, output, pthread, raw, remote, serial, signals, sys, trap};
+use crate::{agent, input, library, output, pthread, raw, remote, serial, signals, sys, trap};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
@@ -25,6 +25,9 @@ pub const REMOTE_BACK: u32 = 5;
 pub const REMOTE_EXIT: u32 = 6;
 /// A random number.
 pub const REMOTE_RANDOM: u32 = 7;
+/// What was read of standard input, and what of it comes back.
+pub const REMOTE_LEND: u32 = 8;
+pub const REMOTE_RETURN: u32 = 9;
 /// Its answer if that cannot be done now, as the thread waits for nobody: others may be what it would wait for. To be asked again.
 pub const NOT_YET: &[u8] = &[0];
 
@@ -365,6 +368,8 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
         Some(REMOTE_BACK) => remote::back(question.get(8..).unwrap_or_default()),
         Some(REMOTE_EXIT) => pthread::register_exit(question.get(8..).unwrap_or_default()),
         Some(REMOTE_RANDOM) => library::random(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_LEND) => input::lend(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_RETURN) => input::take_back(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
         _ => None,
     };
@@ -424,7 +429,7 @@ fn carry_out(question: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether a read does not wait: there is something, or nothing ever will be, or it is not to wait.
-fn is_ready(descriptor: usize) -> bool {
+pub fn is_ready(descriptor: usize) -> bool {
     let mut what = libc::pollfd { fd: descriptor as i32, events: libc::POLLIN, revents: 0 };
     // SAFETY: one descriptor to be looked at, if it is one
     unsafe {

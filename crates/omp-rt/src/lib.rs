@@ -43,6 +43,7 @@ mod generic;
 mod gomp;
 mod heap;
 mod icv;
+mod input;
 mod kmpc;
 mod library;
 mod modules;

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{alloc, calls, heap, sys, team};
+use crate::{alloc, calls, heap, input, sys, team};
 
 /// The function `name` of the library that would have it without this one; looked for once.
 pub fn next(name: &CStr, known: &AtomicUsize) -> Option<usize> {
@@ -54,12 +54,14 @@ pub fn prepare() {
 
 /// Hands everything to the system, so that what the program orders is in order; at a barrier, or in serial code: no thread of the program runs.
 pub fn flush_all() {
+    input::give_back();
     cout::flush();
     flush_streams();
 }
 
 /// As [`flush_all`] where other threads of this rank may run: `std::cout`, which nothing locks, only if there are none.
 pub fn flush() {
+    input::give_back();
     if team::TEAM.locals() == 1 {
         cout::flush();
     }

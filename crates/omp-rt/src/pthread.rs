@@ -158,11 +158,23 @@ fn timed(mutex: usize, clock: c_int, until: *const libc::timespec) -> c_int {
     }
 }
 
+/// Whether the calling thread unlocks what it has locked here. Not who asks: a function's last call looks like its caller's.
+fn is_ours(object: usize) -> bool {
+    if !concerns(object) {
+        return false;
+    }
+    /// Where the C library says whose a mutex is.
+    const OWNER: usize = 8;
+    let key = object as u64;
+    // SAFETY: the caller's mutex
+    locks::is_held(key) || unsafe { *((object + OWNER) as *const c_int) != sys::thread() }
+}
+
 /// `$name`, by `$ours` where ranks share the object, or by the C library.
 macro_rules! shared {
-    ($($name:ident = $body:ident, $text:literal, $register:literal, ($object:ident $(, $more:ident)*) $ours:expr;)*) => {
+    ($($name:ident $($how:ident)? = $body:ident, $text:literal, $register:literal, ($object:ident $(, $more:ident)*) $ours:expr;)*) => {
         $(unsafe extern "C" fn $body($object: usize, $($more: usize,)* caller: usize) -> c_int {
-            if is_shared($object, caller) {
+            if shared!(@is $($how)? $object, caller) {
                 return $ours;
             }
             static REAL: AtomicUsize = AtomicUsize::new(0);
@@ -175,6 +187,8 @@ macro_rules! shared {
         }
     };
     (@word $more:ident) => { usize };
+    (@is unlocks $object:ident, $caller:ident) => {{ let _ = $caller; is_ours($object) }};
+    (@is $object:ident, $caller:ident) => { is_shared($object, $caller) };
 }
 shared! {
     pthread_mutex_lock = mutex_lock, c"pthread_mutex_lock", "rsi", (mutex) {
@@ -194,7 +208,7 @@ shared! {
         check("pthread_mutex_clocklock", mutex);
         timed(mutex, clock as c_int, until as *const libc::timespec)
     };
-    pthread_mutex_unlock = mutex_unlock, c"pthread_mutex_unlock", "rsi", (mutex)
+    pthread_mutex_unlock unlocks = mutex_unlock, c"pthread_mutex_unlock", "rsi", (mutex)
         unlock("pthread_mutex_unlock", mutex, kind(mutex));
     pthread_spin_lock = spin_lock, c"pthread_spin_lock", "rsi", (lock_)
         lock("pthread_spin_lock", lock_, Kind::Normal);
@@ -217,7 +231,7 @@ shared! {
     mtx_trylock = c11_trylock, c"mtx_trylock", "rsi", (mutex) c11(try_lock(mutex, kind(mutex)));
     mtx_timedlock = c11_timedlock, c"mtx_timedlock", "rdx", (mutex, until)
         c11(timed(mutex, libc::CLOCK_REALTIME, until as *const libc::timespec));
-    mtx_unlock = c11_unlock, c"mtx_unlock", "rsi", (mutex) c11(unlock("mtx_unlock", mutex, kind(mutex)));
+    mtx_unlock unlocks = c11_unlock, c"mtx_unlock", "rsi", (mutex) c11(unlock("mtx_unlock", mutex, kind(mutex)));
 }
 
 /// An error as C11's functions tell it (`threads.h`).

@@ -21,7 +21,7 @@ use polyrail_omp::merge::Conflict;
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
 use crate::team::floating::Floating;
-use crate::{alloc, library, output, serial, sys, team, track, trap};
+use crate::{alloc, input, library, output, serial, sys, team, track, trap};
 pub use gifts::{back, collect, folded, give, take_back};
 pub use order::{Point, comes_first, folding, numbered, passed, waiting};
 
@@ -98,6 +98,9 @@ pub fn begin(region: &Region<'_>, sp: usize) {
 
 /// A region has begun; `first`: see [`output::first`].
 pub fn inside(first: usize) {
+    if rank() > 0 && serial::on() {
+        input::begin();
+    }
     library::agree();
     output::agree();
     let streams = output::share(first, rank() == 0);
@@ -161,6 +164,9 @@ pub fn end(place: u64) {
     exchange(place);
     INSIDE.store(false, Ordering::Relaxed);
     output::unshare();
+    if rank() > 0 && serial::on() {
+        input::end();
+    }
     if rank() == 0 || serial::on() {
         alloc::settle();
     }

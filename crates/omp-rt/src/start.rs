@@ -11,7 +11,8 @@ use std::ptr::null_mut;
 use polyrail_omp::area::{LOCALS, setting};
 
 use crate::{
-    agent, alloc, api, calls, kmpc, library, modules, output, pthread, remote, serial, sys, team, track, trap,
+    agent, alloc, api, calls, input, kmpc, library, modules, output, pthread, remote, serial, sys, team,
+    track, trap,
 };
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
@@ -79,6 +80,7 @@ unsafe fn prepare(words: usize) {
         calls::regions_begin();
         if rank > 0 && !serial::on() {
             output::forget_all();
+            input::prepare();
             const STACK: usize = 8 << 20;
             sys::on_stack(sys::map(STACK) as usize + STACK, serve_rank_0, 0);
         }

@@ -6,7 +6,7 @@ use polyrail_omp::area::{Count, Kind, SLOT_DATA};
 
 use super::Parameter::{In, Out, Text};
 use super::{NOT_YET, REMOTE_CALL, parameters, pause, written};
-use crate::{agent, raw, remote, stats, sys};
+use crate::{agent, input, raw, remote, stats, sys};
 
 /// Bytes of a question before what parameters point to.
 const HEAD: usize = 64;
@@ -28,6 +28,7 @@ pub unsafe fn call(number: i64, args: &[usize; 6]) -> isize {
     // SAFETY: the caller's
     unsafe {
         match number {
+            libc::SYS_read if input::is_standard(number, args) => input::read(args[1] as *mut u8, args[2]),
             libc::SYS_read | libc::SYS_write | libc::SYS_pread64 | libc::SYS_pwrite64 => whole(number, args),
             libc::SYS_readv | libc::SYS_preadv | libc::SYS_writev | libc::SYS_pwritev => {
                 gathered(number, args)

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
 
 use super::{is_spread, real, told};
-use crate::{raw, remote};
+use crate::{raw, remote, sys};
 
 /// This process's own.
 pub fn number() -> libc::pid_t {
@@ -14,8 +14,7 @@ pub fn number() -> libc::pid_t {
 
 /// Whether the calling thread is the process's first.
 pub fn is_first_thread() -> bool {
-    // SAFETY: asks for a number
-    number() as isize == unsafe { raw::call(libc::SYS_gettid, [0; 6]) }
+    number() == sys::thread()
 }
 
 /// Rank 0's, where this is a region on another rank.

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use polyrail_omp::area::LOCALS;
 
-use crate::{sys, team};
+use crate::{input, sys, team};
 
 /// How far rank 0 has come: the region, and `single`s of it that a thread has taken.
 static CLAIMED: AtomicU64 = AtomicU64::new(0);
@@ -60,6 +60,7 @@ pub fn numbered(count: u64) -> u64 {
 
 /// Waits by `wait` for what other threads have: a token, a lock, their part of a reduction.
 pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    input::give_back();
     let first = super::rank() == 0 && team::thread().local.get() == 0 && team::here().spread();
     if first {
         WAITS.store(true, Ordering::Relaxed);
