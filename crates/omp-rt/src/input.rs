@@ -33,6 +33,20 @@ struct Stream {
     buffer: *mut u8,
 }
 
+impl Stream {
+    /// What has been read and not used.
+    ///
+    /// # Safety
+    /// The caller has the stream locked.
+    unsafe fn unused<'a>(&self) -> &'a [u8] {
+        if self.next >= self.end {
+            return &[];
+        }
+        // SAFETY: bytes of its buffer
+        unsafe { slice::from_raw_parts(self.next, self.end.offset_from(self.next) as usize) }
+    }
+}
+
 fn stream() -> *mut Stream {
     // SAFETY: the C library's variable
     unsafe { stdin }.cast()
@@ -102,7 +116,7 @@ pub fn give_back() {
         }
         if HAS.swap(false, AcqRel) {
             let own = &mut *stream();
-            let rest = slice::from_raw_parts(own.next, own.end.offset_from(own.next).max(0) as usize);
+            let rest = own.unused();
             calls::ask_rank_0(calls::REMOTE_RETURN, rest);
             (own.next, own.end) = (own.base, own.base);
         }
@@ -118,7 +132,7 @@ pub fn begin() {
     // SAFETY: nobody uses the stream now; bytes that it has read
     unsafe {
         let own = &mut *stream();
-        let rest = slice::from_raw_parts(own.next, own.end.offset_from(own.next).max(0) as usize);
+        let rest = own.unused();
         *AHEAD.lock().unwrap_or_else(|broken| broken.into_inner()) = rest.to_vec();
         (own.next, own.end) = (own.base, own.base);
     }
@@ -190,7 +204,8 @@ unsafe fn take(bytes: usize, ahead: bool) -> (Vec<u8>, bool) {
         let own = &mut *stream();
         let is_used = ahead || !own.base.is_null();
         if is_used && own.next < own.end {
-            let lent = slice::from_raw_parts(own.next, bytes.min(own.end.offset_from(own.next) as usize));
+            let unused = own.unused();
+            let lent = &unused[..bytes.min(unused.len())];
             own.next = own.next.add(lent.len());
             return ([&[LENT], lent].concat(), ahead);
         }

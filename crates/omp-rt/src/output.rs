@@ -1,7 +1,8 @@
 //! What the program has written and not yet handed to the system: C streams, Fortran units, `std::cout`. `cout` is for the last; that C streams
-//! are opened and closed is in `opened`.
+//! are opened and closed is in `opened`, that what they have cannot be written in `failed`.
 
 mod cout;
+mod failed;
 mod opened;
 
 use core::ffi::{CStr, c_int, c_void};
@@ -85,7 +86,7 @@ fn flush_streams() {
                 core::mem::transmute::<usize, extern "C" fn()>(unlock)();
             }
             _ => {
-                libc::fflush(ptr::null_mut());
+                failed::flush(ptr::null_mut());
             }
         }
     }
@@ -111,11 +112,13 @@ fn flush_one(stream: usize) {
             }
             if ftrylockfile(file) == 0 {
                 if has_any() {
-                    if is_wide() {
-                        __woverflow(file, u32::MAX)
-                    } else {
-                        __overflow(file, libc::EOF) as u32
+                    let result = match is_wide() {
+                        true => __woverflow(file, u32::MAX),
+                        false => __overflow(file, libc::EOF) as u32,
                     };
+                    if result == u32::MAX {
+                        failed::note(stream, *libc::__errno_location());
+                    }
                 }
                 return funlockfile(file);
             }
@@ -197,6 +200,8 @@ pub fn forget_all() {
 /// A region begins.
 pub use cout::{agree, objects};
 /// For rank 0's server thread.
+pub use failed::serve as fail;
+/// As well.
 pub use opened::serve as close;
 
 /// A region begins: the streams from `first` on that are each rank's own in it.

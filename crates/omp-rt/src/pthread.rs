@@ -16,20 +16,7 @@ pub use once::register as register_exit;
 use crate::alloc::exports::knowing_the_caller;
 use crate::library::real;
 use crate::team::{innermost, locks};
-use crate::{alloc, modules, remote, sys, track};
-
-/// Where the Fortran library's code is: it locks what other ranks' Fortran libraries know nothing of.
-static FORTRAN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-
-/// Before `main`.
-pub fn begin() {
-    let is_fortran = |module: &modules::Module| module.name.contains("/libgfortran");
-    let Some(library) = modules::all().into_iter().find(is_fortran) else { return };
-    for segment in library.segments.iter().filter(|segment| segment.executable) {
-        FORTRAN[0].store(segment.start, Relaxed);
-        FORTRAN[1].store(segment.end, Relaxed);
-    }
-}
+use crate::{alloc, remote, sys, track};
 
 /// Whether the calling thread is one of several ranks', and `object` in memory that they share.
 fn concerns(object: usize) -> bool {
@@ -38,8 +25,8 @@ fn concerns(object: usize) -> bool {
 
 /// As [`concerns`], asked by the function at `caller`.
 fn is_shared(object: usize, caller: usize) -> bool {
-    let [from, to] = [0, 1].map(|at| FORTRAN[at].load(Relaxed));
-    if !remote::is_inside() || (from..to).contains(&caller) || !track::is_shared(object) {
+    // its library locks what other ranks' know nothing of
+    if !remote::is_inside() || alloc::is_fortran(caller) || !track::is_shared(object) {
         return false;
     }
     let spread = innermost().spread();

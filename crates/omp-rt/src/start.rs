@@ -11,8 +11,7 @@ use std::ptr::null_mut;
 use polyrail_omp::area::{LOCALS, setting};
 
 use crate::{
-    agent, alloc, api, calls, input, kmpc, library, modules, output, pthread, remote, serial, sys, team,
-    track, trap,
+    agent, alloc, api, calls, input, kmpc, library, modules, output, remote, serial, sys, team, track, trap,
 };
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
@@ -75,7 +74,6 @@ unsafe fn prepare(words: usize) {
         alloc::started();
         trap::start(rank == 0);
         kmpc::sync::begin();
-        pthread::begin();
         track::start(agent::area().settings & setting::COMPARE != 0);
         calls::regions_begin();
         if rank > 0 && !serial::on() {

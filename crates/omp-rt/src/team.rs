@@ -125,7 +125,8 @@ fn share(threads: usize, rank: usize, size: usize) -> core::ops::Range<usize> {
 
 /// How many threads a region gets if `asked` (0: nothing) are.
 pub fn size(asked: usize) -> usize {
-    if !may_fork() {
+    // constructors' regions: ranks are not ready for them, and each runs the constructors
+    if !may_fork() || remote::size() > 1 && !alloc::is_started() {
         return 1;
     }
     // SAFETY: this thread's own.

@@ -146,8 +146,10 @@ pub unsafe fn map(args: &[usize; 6]) -> isize {
 /// Has rank 0 do it, of what is read or written as much as fits.
 unsafe fn ask(number: i64, args: &[usize; 6]) -> isize {
     let Some(parameters) = parameters(number, args) else {
+        let name =
+            super::name(number).map_or_else(|| number.to_string(), |name| format!("{name} ({number})"));
         sys::fail(format_args!(
-            "system call {number} in a parallel region on rank {}: only rank 0 has files, sockets and processes, and this call is none that it can do for others",
+            "system call {name} in a parallel region on rank {}: only rank 0 has files, sockets and processes, and this call is none that it can do for others",
             remote::rank()
         ));
     };
