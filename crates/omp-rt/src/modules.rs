@@ -28,48 +28,13 @@ pub struct Module {
     pub local: Option<Range<usize>>,
 }
 
-/// Begins of names of libraries whose own data are each process's (descriptors, locks, caches): the C, C++ and Fortran libraries, the loader, runtimes.
-const SYSTEM: [&str; 31] = [
-    "ld-linux",
-    "ld64.so",
-    "linux-vdso",
-    "libc.so",
-    "libm.so",
-    "libmvec.so",
-    "libpthread.so",
-    "libdl.so",
-    "librt.so",
-    "libutil.so",
-    "libanl.so",
-    "libresolv.so",
-    "libnss",
-    "libgcc_s",
-    "libstdc++",
-    "libc++",
-    "libunwind",
-    "libgfortran",
-    "libquadmath",
-    "libflang",
-    "libFortran",
-    "libatomic",
-    "libgomp",
-    "libomp",
-    "libiomp5",
-    "libpolyrail",
-    "libasan",
-    "libtsan",
-    "libubsan",
-    "libclang_rt",
-    "libSystem",
-];
-
 impl Module {
     /// Whether its data are the program's, so that all ranks share them.
     pub fn is_shared(&self) -> bool {
         let file = self.name.rsplit('/').next().unwrap_or_default();
         let own = all as *const () as usize;
         let ours = self.segments.iter().any(|segment| (segment.start..segment.end).contains(&own));
-        !ours && !SYSTEM.iter().any(|name| file.starts_with(name))
+        !ours && !polyrail_omp::is_systems(file)
     }
 }
 
