@@ -34,7 +34,7 @@ impl Module {
         let file = self.name.rsplit('/').next().unwrap_or_default();
         let own = all as *const () as usize;
         let ours = self.segments.iter().any(|segment| (segment.start..segment.end).contains(&own));
-        !ours && !polyrail_omp::code::is_system(file)
+        !ours && !polyrail_omp::is_systems(file)
     }
 }
 

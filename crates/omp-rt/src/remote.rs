@@ -1,9 +1,10 @@
 //! What a team needs of other ranks. With one rank everything here is local and returns at once.
 //!
 //! An exchange makes all memories equal ([`synchronize`]), a large one in rounds (`rounds`). Between exchanges, tokens carry a log of what their holders changed ([`lock`], [`unlock`]).
-//! What other ranks have rank 0 do in between comes behind what it relies on (`order`).
+//! What other ranks have rank 0 do in between comes behind what it relies on (`order`). Pieces of stacks, for reductions, travel apart (`gifts`).
 
 mod between;
+mod gifts;
 mod order;
 mod pack;
 mod rounds;
@@ -21,9 +22,11 @@ use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
-use crate::{alloc, output, serial, sys, team, track, trap};
+use crate::team::floating::Floating;
+use crate::{alloc, input, library, output, serial, sys, team, track, trap};
 pub use between::{Between, publish_all, see};
-pub use order::{Point, comes_first, passed, waiting};
+pub use gifts::{back, collect, folded, give, take_back};
+pub use order::{Point, comes_first, folding, numbered, passed, waiting};
 
 /// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +41,8 @@ pub struct Region<'a> {
     pub team: usize,
     /// What the compiler says of the place (`ident_t`'s text), 0 if nothing.
     pub place: usize,
+    /// How the thread that begins it computes with floating point: all threads do so.
+    pub floating: Floating,
 }
 
 /// This rank.
@@ -73,8 +78,17 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     }
     output::flush_all();
     track::stack_floor(sp);
+    library::tell();
     let first = output::first();
-    let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place, first];
+    let mut words = vec![
+        sp,
+        region.function,
+        usize::from(region.gomp),
+        region.team,
+        region.place,
+        region.floating.to_word(),
+        first,
+    ];
     words.extend(region.args);
     // SAFETY: words as bytes
     let prefix = unsafe { slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(&words[..])) };
@@ -87,6 +101,10 @@ pub fn begin(region: &Region<'_>, sp: usize) {
 
 /// A region has begun; `first`: see [`output::first`].
 pub fn inside(first: usize) {
+    if rank() > 0 && serial::on() {
+        input::begin();
+    }
+    library::agree();
     output::agree();
     let streams = output::share(first, rank() == 0);
     let own = streams.iter().flat_map(|stream| stream.own);
@@ -118,12 +136,20 @@ pub fn work() -> ! {
                 track::stack_floor(*sp);
             }
         });
-        let (true, [_, function, gomp, team, place, first, args @ ..]) = (begun, &words[..]) else {
+        let (true, [_, function, gomp, team, place, floating, first, args @ ..]) = (begun, &words[..]) else {
             sys::fail(format_args!("rank {}: rank 0 began no region", rank()))
         };
         stats::region(*function, *place);
         inside(*first);
-        team::run(&Region { function: *function, gomp: *gomp != 0, args, team: *team, place: *place });
+        let floating = Floating::from_word(*floating);
+        team::run(&Region {
+            function: *function,
+            gomp: *gomp != 0,
+            args,
+            team: *team,
+            place: *place,
+            floating,
+        });
     }
 }
 
@@ -141,6 +167,9 @@ pub fn end(place: u64) {
     exchange(place);
     INSIDE.store(false, Ordering::Relaxed);
     output::unshare();
+    if rank() > 0 && serial::on() {
+        input::end();
+    }
     if rank() == 0 || serial::on() {
         alloc::settle();
     }
@@ -177,12 +206,18 @@ pub fn exchange_with(place: u64, lo: usize, hi: usize, word: usize) -> usize {
     got
 }
 
+/// Where the stacks of a rank's threads are.
+fn stacks(of: usize) -> Range<usize> {
+    let per_rank = layout::SLOTS / size() * layout::STACK_STRIDE;
+    let first = layout::STACKS + of * per_rank;
+    first..first + per_rank
+}
+
 /// # Safety
 /// No thread of this process uses that stack.
 unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
-    let per_rank = layout::SLOTS / size() * layout::STACK_STRIDE;
-    let first = layout::STACKS + of * per_rank;
-    if at < first || piece.len() > per_rank || at + piece.len() > first + per_rank {
+    let stacks = stacks(of);
+    if !stacks.contains(&at) || piece.len() > stacks.end - at {
         sys::fail(format_args!("rank {of} shares {at:#x}, which is no part of a stack of its threads"));
     }
     team::reserve_stack(at, at + piece.len());
@@ -541,55 +576,4 @@ pub fn take(number: u64, total: u64, chunk: u64, guided: Option<u64>) -> Option<
     stats::add(Count::Chunks, 1);
     clock.lap(Count::ChunkTime);
     (answer.result[0] > 0).then_some((answer.result[1], answer.result[0]))
-}
-
-/// What a piece that is given begins with: the word, where the whole begins and ends.
-const GIFT: usize = 24;
-
-/// Ranks above 0: ships `lo..hi` of the calling thread's stack, and `word`, to rank 0. Does not wait for rank 0.
-pub fn give(number: u64, lo: usize, hi: usize, word: usize) {
-    let head: Vec<u8> = [word, lo, hi].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // SAFETY: the caller's stack
-    let piece = unsafe { slice::from_raw_parts(lo as *const u8, hi - lo) };
-    let parts = piece.chunks(SLOT_DATA - GIFT);
-    if parts.len() > 256 {
-        sys::fail(format_args!(
-            "{} bytes of a thread's stack are to be reduced at once; at most 60 MB are supported",
-            piece.len()
-        ));
-    }
-    for (part, bytes) in parts.enumerate() {
-        agent::ask(Kind::Give, [named(number) + part as u64, 0, 0, 0, 0, 0], &[&head, bytes]);
-    }
-}
-
-/// Rank 0: waits for what all others gave, has it at the same addresses, and returns their words, in order of ranks. What a rank gives in several parts is as long as
-/// its first part says.
-pub fn collect(number: u64) -> Vec<usize> {
-    let mut words = Vec::new();
-    // ranks that give more: where the rest is to be
-    let mut more: Vec<(usize, usize, usize)> = (1..size()).map(|rank| (rank, 0, 0)).collect();
-    for part in 0.. {
-        let count = more.len() as u64;
-        for (which, (rank, at, end)) in more.iter_mut().enumerate() {
-            let which = [named(number) + part, count, which as u64, 0, 0, 0];
-            let answer = agent::ask(Kind::Collect, which, &[]);
-            let Some((head, piece)) = answer.data.split_first_chunk::<GIFT>() else {
-                sys::fail(format_args!("rank {rank} gave {} bytes to a reduction", answer.data.len()))
-            };
-            let [word, lo, hi] = [0, 1, 2].map(|at| usize::from_ne_bytes(head.as_chunks().0[at]));
-            if part == 0 {
-                words.push(word);
-                (*at, *end) = (lo, hi);
-            }
-            // SAFETY: a stack of another rank's
-            unsafe { place_on_stack(*rank, *at, piece) };
-            *at += piece.len();
-        }
-        more.retain(|(_, at, end)| at < end);
-        if more.is_empty() {
-            break;
-        }
-    }
-    words
 }

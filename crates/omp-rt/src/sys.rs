@@ -77,6 +77,12 @@ pub fn pause(microseconds: u32) {
     };
 }
 
+/// The calling thread's number.
+pub fn thread() -> i32 {
+    // SAFETY: asks for a number
+    unsafe { raw(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as i32 }
+}
+
 /// Tells people.
 pub fn say(text: &str) {
     write(2, format!("polyrail omp: {text}\n").as_bytes());

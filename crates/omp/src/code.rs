@@ -24,46 +24,6 @@ pub struct Code {
     pub unknown: Vec<u64>,
 }
 
-/// Begins of names of libraries whose own data are each process's (descriptors, locks, caches): the C, C++ and Fortran libraries, the loader, runtimes.
-const SYSTEM: [&str; 31] = [
-    "ld-linux",
-    "ld64.so",
-    "linux-vdso",
-    "libc.so",
-    "libm.so",
-    "libmvec.so",
-    "libpthread.so",
-    "libdl.so",
-    "librt.so",
-    "libutil.so",
-    "libanl.so",
-    "libresolv.so",
-    "libnss",
-    "libgcc_s",
-    "libstdc++",
-    "libc++",
-    "libunwind",
-    "libgfortran",
-    "libquadmath",
-    "libflang",
-    "libFortran",
-    "libatomic",
-    "libgomp",
-    "libomp",
-    "libiomp5",
-    "libpolyrail",
-    "libasan",
-    "libtsan",
-    "libubsan",
-    "libclang_rt",
-    "libSystem",
-];
-
-/// Whether a library of this name is one of these.
-pub fn is_system(file: &str) -> bool {
-    SYSTEM.iter().any(|name| file.starts_with(name))
-}
-
 /// Looks at a file's bytes; none if it is no program or library for x86-64.
 pub fn find(file: &[u8]) -> Option<Code> {
     let elf = Elf::new(file)?;
