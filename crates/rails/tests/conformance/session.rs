@@ -5,6 +5,7 @@ use crate::pair::{Pair, TIME, any_tag, iov, user};
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, Failure, Filter};
 use polyrail_rails::Worker;
+use polyrail_rails::rail::set::RailId;
 use std::time::Instant;
 
 #[test]
@@ -78,4 +79,20 @@ fn an_orderly_close_loses_nothing_and_is_told() {
             }
         }
     });
+}
+
+#[test]
+fn a_rail_that_is_chosen_carries_what_is_sent() {
+    for rail in RailId::ALL {
+        let Some(config) = over::only(rail) else { continue };
+        let mut p = Pair::new(config);
+        let start = Instant::now();
+        // SAFETY: inject copies.
+        while unsafe { p.a.inject(p.to_b, Matching::Tag(1), None, &[iov(&mut [1; 8])]) }.is_err() {
+            p.a.progress();
+            p.b.progress();
+            assert!(start.elapsed() < TIME);
+        }
+        assert_eq!(p.a.route(p.to_b).map(|(name, _)| name), Some(rail.caps().name));
+    }
 }
