@@ -1,5 +1,7 @@
 //! `polyrail top` as a whole, and the log, on a running pair of endpoints.
 
+use polyrail_rails::rail::Reach;
+use polyrail_rails::rail::set::RailSet;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +24,7 @@ fn short(mailbox: &Mailbox) -> String {
 
 /// Runs `body` while two endpoints, joined by TCP, talk to each other; it is given their names.
 fn beside_a_pair<T: Send>(log: Option<LogTo>, body: impl FnOnce(&str, &str) -> T + Send) -> T {
-    let config = Config { shm: false, log, ..Config::default() };
+    let config = Config { rails: RailSet::ALL.without(Reach::Host), log, ..Config::default() };
     let [mut a, mut b] = [0, 1].map(|_| Mailbox::open(config.clone()).expect("an endpoint"));
     let (here, there) = (short(&a), short(&b));
     let to = a.peer(&b.worker().address()).expect("an address");

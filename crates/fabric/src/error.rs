@@ -6,7 +6,7 @@ use polyrail_core::frame::Status;
 use polyrail_core::proto::Failure;
 
 use crate::ffi::*;
-use crate::info::offer::ERR_DATA_MAX;
+use crate::limits::ERR_DATA_MAX;
 
 /// An error as it is reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

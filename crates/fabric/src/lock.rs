@@ -2,11 +2,12 @@
 //!
 //! An application that promises to serialise its calls (`FI_THREAD_DOMAIN`) needs none, and pays for none: an atomic exchange
 //! waits for all stores before it, which is a good part of what a small message costs. Such a lock is *private* until a thread
-//! of our own comes to share it ([`Lock::share`]), which never ends.
+//! of our own comes to share it ([`Guard::share`]), which never ends.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::primitive::{AtomicBool, Futex, Ordering};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -14,12 +15,12 @@ const HELD: u32 = 1;
 const WANTED: u32 = 2;
 
 /// Looks before sleeping: calls are short.
-const SPIN: u32 = 100;
+const SPIN: u32 = if cfg!(loom) { 0 } else { 100 };
 
 #[derive(Debug)]
 pub struct Lock<T> {
     shared: AtomicBool,
-    word: AtomicU32,
+    word: Futex,
     value: UnsafeCell<T>,
 }
 
@@ -34,13 +35,13 @@ pub struct Guard<'a, T> {
 impl<T> Lock<T> {
     /// For several threads.
     pub fn new(value: T) -> Self {
-        Self { shared: AtomicBool::new(true), word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+        Self { shared: AtomicBool::new(true), word: Futex::new(FREE), value: UnsafeCell::new(value) }
     }
 
     /// For threads that see to it themselves that only one of them is at it.
     ///
     /// # Safety
-    /// [`Lock::lock`] is never called as long as another thread has a guard, until [`Lock::share`] has been called.
+    /// [`Lock::lock`] is never called as long as another thread has a guard, until [`Guard::share`] has been called.
     pub unsafe fn private(value: T) -> Self {
         Self { shared: AtomicBool::new(false), ..Self::new(value) }
     }
@@ -50,7 +51,11 @@ impl<T> Lock<T> {
         if self.shared.load(Ordering::Relaxed) {
             self.take();
         } else {
-            debug_assert_eq!(self.word.swap(HELD, Ordering::Relaxed), FREE, "calls are not serialised");
+            debug_assert_eq!(
+                self.word.word().swap(HELD, Ordering::Relaxed),
+                FREE,
+                "calls are not serialised"
+            );
         }
         Guard { lock: self }
     }
@@ -62,7 +67,7 @@ impl<T> Lock<T> {
 
     #[inline]
     fn try_take(&self) -> bool {
-        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.word.word().compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     #[inline]
@@ -75,32 +80,21 @@ impl<T> Lock<T> {
     #[cold]
     fn wait(&self) {
         for _ in 0..SPIN {
-            if self.word.load(Ordering::Relaxed) == FREE && self.try_take() {
+            if self.word.word().load(Ordering::Relaxed) == FREE && self.try_take() {
                 return;
             }
             std::hint::spin_loop();
         }
-        while self.word.swap(WANTED, Ordering::Acquire) != FREE {
-            let none = std::ptr::null::<libc::timespec>();
-            let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-            // SAFETY: a live word. Whatever ends the sleep, the word is looked at again.
-            unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), op, WANTED, none) };
+        while self.word.word().swap(WANTED, Ordering::Acquire) != FREE {
+            self.word.wait(WANTED);
         }
     }
 
     #[inline]
     fn release(&self) {
-        if self.word.swap(FREE, Ordering::Release) == WANTED {
-            self.wake();
+        if self.word.word().swap(FREE, Ordering::Release) == WANTED {
+            self.word.wake();
         }
-    }
-
-    #[cold]
-    fn wake(&self) {
-        // SAFETY: a live word.
-        unsafe {
-            libc::syscall(libc::SYS_futex, self.word.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
-        };
     }
 }
 
@@ -108,7 +102,7 @@ impl<T> Guard<'_, T> {
     /// From now on the lock is one for several threads, beginning with this guard.
     pub fn share(&mut self) {
         if !self.lock.shared.load(Ordering::Relaxed) {
-            self.lock.word.store(HELD, Ordering::Relaxed);
+            self.lock.word.word().store(HELD, Ordering::Relaxed);
             self.lock.shared.store(true, Ordering::Relaxed);
         }
     }
@@ -138,12 +132,71 @@ impl<T> Drop for Guard<'_, T> {
         if self.lock.shared.load(Ordering::Relaxed) {
             self.lock.release();
         } else if cfg!(debug_assertions) {
-            self.lock.word.store(FREE, Ordering::Relaxed);
+            self.lock.word.word().store(FREE, Ordering::Relaxed);
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::thread;
+    use std::sync::Arc;
+
+    /// The value of a lock: loom sees who is at it together with whom.
+    fn add(value: &UnsafeCell<u32>) -> u32 {
+        // SAFETY: the lock is held; loom checks that nobody else is at it.
+        value.with_mut(|value| unsafe {
+            *value += 1;
+            *value
+        })
+    }
+
+    #[test]
+    fn loom_one_at_a_time_and_nobody_sleeps_for_ever() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
+            let others = [(); 2].map(|()| {
+                let lock = lock.clone();
+                thread::spawn(move || _ = add(&lock.lock()))
+            });
+            if let Some(guard) = lock.try_lock() {
+                add(&guard);
+            } else {
+                add(&lock.lock());
+            }
+            others.into_iter().for_each(|other| other.join().expect("no panic"));
+            assert_eq!(add(&lock.lock()), 4);
+        });
+    }
+
+    #[test]
+    fn loom_a_private_lock_is_shared_before_the_other_thread_begins() {
+        loom::model(|| {
+            // SAFETY: only this thread takes it before it is shared.
+            let lock = Arc::new(unsafe { Lock::private(UnsafeCell::new(0)) });
+            add(&lock.lock());
+            let mut guard = lock.lock();
+            guard.share();
+            let other = {
+                let lock = lock.clone();
+                thread::spawn(move || {
+                    _ = lock.try_lock().map(|guard| add(&guard)).unwrap_or_else(|| add(&lock.lock()))
+                })
+            };
+            add(&guard);
+            drop(guard);
+            add(&lock.lock());
+            other.join().expect("no panic");
+            assert_eq!(add(&lock.lock()), 5);
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::time::Duration;
@@ -167,7 +220,7 @@ mod tests {
             }
         });
         assert_eq!(*lock.lock(), 4 * EACH);
-        assert_eq!(lock.word.load(Ordering::Relaxed), FREE);
+        assert_eq!(lock.word.word().load(Ordering::Relaxed), FREE);
     }
 
     #[test]

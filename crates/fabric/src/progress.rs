@@ -5,70 +5,13 @@ use polyrail_core::proto::{Failure, PeerIdx};
 use polyrail_core::wire::Address;
 use polyrail_rails::{Event, EventKind, Worker};
 
-use crate::av::Av;
-use crate::cntr::Cntr;
-use crate::cq::{Cq, Entry, Fault};
-use crate::domain::State;
-use crate::endpoint::{Endpoint, Extra};
 use crate::error;
 use crate::ffi::*;
-use crate::mr::Regions;
-use crate::object::Slab;
-use crate::wait::Awaited;
-
-/// What an operation's `User::flags` hold: the completion's flags in the low bits, then these.
-pub mod mark {
-    use crate::ffi::FI_COMPLETION;
-
-    /// The flags that a completion shows.
-    pub const SHOWN: u64 = (1 << 24) - 1;
-    /// An entry is wanted (not only on failure).
-    pub const WANTED: u64 = FI_COMPLETION;
-    /// `User::context` is the number of an [`super::Extra`].
-    pub const EXTRA: u64 = 1 << 25;
-}
-
-/// The kinds of completion that counters tell apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    Send,
-    Recv,
-    Read,
-    Write,
-    RemoteRead,
-    RemoteWrite,
-}
-
-/// Where an endpoint's completions go: a domain's objects apart from the endpoint itself.
-pub struct Sinks<'a> {
-    pub cqs: &'a mut Slab<Cq>,
-    pub cntrs: &'a mut Slab<Cntr>,
-    pub avs: &'a mut Slab<Av>,
-    pub regions: &'a Regions,
-    pub awaited: &'a Awaited,
-}
-
-impl Sinks<'_> {
-    /// Counters of what peers do to regions: any endpoint may be the one that notices.
-    pub fn region_counters(&mut self) -> impl Iterator<Item = &mut Cntr> {
-        self.cntrs.values_mut().filter(|cntr| cntr.regions > 0)
-    }
-}
+use crate::state::completion::{Class, Entry, Fault, mark};
+use crate::state::endpoint::{Endpoint, Extra};
+use crate::state::{Sinks, State};
 
 impl State {
-    /// An endpoint, and where its completions go.
-    #[inline]
-    pub fn split(&mut self, endpoint: usize) -> (&mut Endpoint, Sinks<'_>) {
-        let sinks = Sinks {
-            cqs: &mut self.cqs,
-            cntrs: &mut self.cntrs,
-            avs: &mut self.avs,
-            regions: &self.regions,
-            awaited: &self.awaited,
-        };
-        (&mut self.endpoints[endpoint], sinks)
-    }
-
     /// Moves what can be moved on one endpoint; returns whether anything did.
     #[inline]
     pub fn progress(&mut self, endpoint: usize) -> bool {
@@ -316,7 +259,7 @@ impl Endpoint {
     }
 
     #[cold]
-    fn failed(&self, class: Class, context: u64, failure: Failure, event: &Event, sinks: &mut Sinks<'_>) {
+    fn failed(&mut self, class: Class, context: u64, failure: Failure, event: &Event, sinks: &mut Sinks<'_>) {
         let entry = Entry { context, flags: event.user.flags & mark::SHOWN, ..Entry::default() };
         let why = self.why(failure, event.peer);
         self.fail(class, Fault { entry, ..Fault::new(why) }, sinks);
@@ -324,8 +267,8 @@ impl Endpoint {
 
     /// A failure with its reason, as far as it is known.
     #[cold]
-    fn why(&self, failure: Failure, peer: Option<PeerIdx>) -> error::Why {
-        let reason = peer.and_then(|peer| self.worker.as_ref()?.why(peer));
+    fn why(&mut self, failure: Failure, peer: Option<PeerIdx>) -> error::Why {
+        let reason = peer.filter(|_| failure == Failure::PeerGone).and_then(|peer| self.why_gone(peer));
         error::failed(failure, reason)
     }
 }

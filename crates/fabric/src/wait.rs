@@ -278,40 +278,6 @@ impl Wait {
         std::mem::take(&mut self.interrupted)
     }
 
-    /// `FI_GETWAIT`: gives the application its wait object.
-    ///
-    /// # Safety
-    /// `arg` is what libfabric asks for an object of this kind.
-    pub unsafe fn give(
-        &mut self,
-        arg: *mut libc::c_void,
-        workers: impl IntoIterator<Item = RawFd>,
-    ) -> libc::c_int {
-        if !matches!(self.object, FI_WAIT_FD | FI_WAIT_UNSPEC | FI_WAIT_POLLFD) {
-            return -FI_ENOSYS;
-        }
-        let fd = match self.fd(workers) {
-            Ok(fd) => fd,
-            Err(error) => return -error.raw_os_error().unwrap_or(FI_EIO),
-        };
-        if self.object != FI_WAIT_POLLFD {
-            // SAFETY: a place for an int.
-            unsafe { arg.cast::<libc::c_int>().write(fd) };
-            return FI_SUCCESS;
-        }
-        // SAFETY: a fi_wait_pollfd, with room for `nfds` descriptors.
-        unsafe {
-            let set = arg.cast::<fi_wait_pollfd>();
-            let room = std::mem::replace(&mut (*set).nfds, 1);
-            if room < 1 {
-                return -FI_ETOOSMALL;
-            }
-            (*set).change_index = 1;
-            (*set).fd.write(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-        }
-        FI_SUCCESS
-    }
-
     /// Which kind of wait object it is.
     pub fn object(&self) -> fi_wait_obj {
         self.object

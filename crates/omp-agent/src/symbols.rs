@@ -123,6 +123,14 @@ impl Symbols {
     }
 }
 
+/// A name as the program has it. Not all that could be a mangled name is one: C's variables are called `h` or `x`, which stand for types in mangled names.
+fn readable(name: &str) -> String {
+    match name.starts_with("_Z") || name.starts_with("_R") {
+        true => addr2line::demangle_auto(name.into(), None).into_owned(),
+        false => name.into(),
+    }
+}
+
 impl File {
     fn read(path: &PathBuf) -> Option<File> {
         use object::ObjectSegment;
@@ -139,10 +147,7 @@ impl File {
             .symbols()
             .chain(object.dynamic_symbols())
             .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.is_definition())
-            .filter_map(|symbol| {
-                let name = addr2line::demangle_auto(symbol.name().ok()?.into(), None);
-                Some((symbol.address(), symbol.size(), name.into_owned()))
-            })
+            .filter_map(|symbol| Some((symbol.address(), symbol.size(), readable(symbol.name().ok()?))))
             .collect();
         data.sort();
         data.dedup();
@@ -230,6 +235,12 @@ mod tests {
     use super::*;
 
     static FIELD: [u64; 100] = [7; 100];
+
+    #[test]
+    fn names_of_c_are_not_demangled() {
+        assert_eq!(["h", "x", "b", "counts"].map(readable), ["h", "x", "b", "counts"]);
+        assert_eq!(readable("_ZN5place4nameE"), "place::name");
+    }
 
     #[test]
     fn variables_and_functions_of_this_program() {

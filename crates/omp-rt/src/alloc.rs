@@ -6,7 +6,7 @@
 //!
 //! Which heap a thread allocates from: its slot's inside regions, the private one inside [`privately`], else the serial one, but
 //! - the loader's own memory is always private: its tables differ from rank to rank, and stay when rank 0's image comes;
-//! - so is the C library's as long as the process starts ([`started`]): buffers and tables that its own data, which are not shared, point to. Later its memory is the
+//! - so is the C and the Fortran library's as long as the process starts ([`started`]): buffers, tables and units that their own data, which are not shared, point to. Later its memory is the
 //!   caller's, because it may be what the caller asked for (`getline`, `asprintf`). `strdup` and its like are ours, and always the caller's; so is a stream that is opened.
 //!
 //! The serial heap begins with a run of 64 KiB, [`shared_page`], which the runtime keeps its shared state in.
@@ -24,6 +24,7 @@ use polyrail_omp::layout::{
 };
 
 use crate::heap::{self, Heap};
+use crate::modules;
 use crate::raw::{self, Lock};
 
 /// The base of the calling thread's heap; 0: the serial one. Not `thread_local!`, whose accesses are calls in a library.
@@ -210,6 +211,11 @@ pub fn started() {
     STARTED.store(true, Ordering::Relaxed);
 }
 
+/// Whether it has.
+pub fn is_started() -> bool {
+    STARTED.load(Ordering::Relaxed)
+}
+
 /// Gives back what regions freed of other heaps, in the order of slots. Serial code of rank 0, outside regions.
 pub fn settle() {
     serial(|heap| {
@@ -274,6 +280,10 @@ pub fn shared_page() -> *mut u8 {
 pub fn is_serial(block: usize) -> bool {
     owner(block) == SERIAL_HEAP
 }
+/// Whether it is this process's own.
+pub fn is_private(block: usize) -> bool {
+    owner(block) == PRIVATE_HEAP
+}
 /// Whether it is of one that all ranks have.
 pub fn is_tracked(block: usize) -> bool {
     !matches!(owner(block), 0 | PRIVATE_HEAP)
@@ -297,11 +307,27 @@ const _: () = assert!(SLOT_HEAPS.is_multiple_of(SLOT_HEAP_BYTES), "a slot's base
 /// Where the loader and the C library are, from and to.
 static LOADER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static LIBC: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// And the Fortran library's code, if there is one.
+static FORTRAN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 #[inline]
 fn within(range: &[AtomicUsize; 2], address: usize) -> bool {
     let from = range[0].load(Ordering::Relaxed);
     address.wrapping_sub(from) < range[1].load(Ordering::Relaxed).wrapping_sub(from)
+}
+/// Whether a call is the Fortran library's. Constructors run, so all that the program needs is loaded.
+pub fn is_fortran(caller: usize) -> bool {
+    static KNOWN: AtomicBool = AtomicBool::new(false);
+    if !KNOWN.swap(true, Ordering::Relaxed) {
+        let modules = modules::all();
+        let library = modules.iter().find(|module| module.name.contains("/libgfortran"));
+        for segment in library.iter().flat_map(|library| library.segments.iter().filter(|one| one.executable))
+        {
+            FORTRAN[0].store(segment.start, Ordering::Relaxed);
+            FORTRAN[1].store(segment.end, Ordering::Relaxed);
+        }
+    }
+    within(&FORTRAN, caller)
 }
 #[cold]
 fn find_libraries() {
@@ -353,8 +379,11 @@ fn choose_starting(caller: usize) -> usize {
     if LOADER[1].load(Ordering::Relaxed) == 0 {
         find_libraries();
     }
-    let systems = within(&LIBC, caller) && !SHARED.load(Ordering::Relaxed);
-    if within(&LOADER, caller) || systems { PRIVATE_HEAP } else { SERIAL_HEAP }
+    if within(&LOADER, caller) {
+        return PRIVATE_HEAP;
+    }
+    let systems = within(&LIBC, caller) || is_fortran(caller);
+    if systems && !SHARED.load(Ordering::Relaxed) { PRIVATE_HEAP } else { SERIAL_HEAP }
 }
 
 /// A block in the heap at `base`, 0 if there is no room, and whether it is zero already.

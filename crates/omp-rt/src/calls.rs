@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_omp::area::{Kind, SLOT_DATA};
 
-use crate::{agent, output, raw, remote, serial, signals, sys, trap};
+use crate::{agent, input, library, output, pthread, raw, remote, serial, signals, sys, trap};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
@@ -19,6 +19,17 @@ const REMOTE_CALL: u32 = 2;
 pub const REMOTE_RECORDS: u32 = 3;
 /// Closing a stream.
 pub const REMOTE_CLOSE: u32 = 4;
+/// A piece of a stack, when it is folded.
+pub const REMOTE_BACK: u32 = 5;
+/// Having a function called when the program ends.
+pub const REMOTE_EXIT: u32 = 6;
+/// A random number.
+pub const REMOTE_RANDOM: u32 = 7;
+/// What was read of standard input, and what of it comes back.
+pub const REMOTE_LEND: u32 = 8;
+pub const REMOTE_RETURN: u32 = 9;
+/// That what a stream has could not be written.
+pub const REMOTE_FAILED: u32 = 10;
 /// Its answer if that cannot be done now, as the thread waits for nobody: others may be what it would wait for. To be asked again.
 pub const NOT_YET: &[u8] = &[0];
 
@@ -124,7 +135,10 @@ pub fn name(number: i64) -> Option<&'static str> {
         SYS_access SYS_pipe SYS_select SYS_dup SYS_dup2 SYS_getpid SYS_sendfile SYS_fcntl SYS_flock SYS_fsync SYS_truncate SYS_ftruncate SYS_getdents64 SYS_getcwd
         SYS_chdir SYS_rename SYS_mkdir SYS_rmdir SYS_creat SYS_unlink SYS_readlink SYS_chmod SYS_umask SYS_gettimeofday SYS_getrusage SYS_times SYS_gettid SYS_time
         SYS_clock_gettime SYS_getrandom SYS_openat SYS_newfstatat SYS_unlinkat SYS_renameat SYS_faccessat SYS_faccessat2 SYS_statx SYS_kill SYS_tgkill
-        SYS_exit_group SYS_sched_getaffinity SYS_getcpu SYS_uname SYS_sysinfo SYS_getppid SYS_statfs SYS_fstatfs SYS_utimensat SYS_execve SYS_socket SYS_dup3
+        SYS_exit_group SYS_sched_getaffinity SYS_getcpu SYS_uname SYS_sysinfo SYS_getppid SYS_statfs SYS_fstatfs SYS_utimensat SYS_execve SYS_socket SYS_dup3 SYS_wait4 SYS_waitid SYS_vfork SYS_fork SYS_pidfd_open SYS_connect SYS_accept SYS_accept4 SYS_bind SYS_listen
+        SYS_sendto SYS_recvfrom SYS_sendmsg SYS_recvmsg SYS_shutdown SYS_socketpair SYS_setsockopt SYS_getsockopt SYS_getsockname SYS_getpeername SYS_ppoll SYS_pselect6
+        SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_wait SYS_eventfd2 SYS_shmget SYS_shmat SYS_shmctl SYS_memfd_create SYS_mq_open SYS_semget SYS_semop SYS_setpgid
+        SYS_setsid SYS_chown SYS_fchown SYS_symlink SYS_link SYS_inotify_init1 SYS_timer_create SYS_setitimer SYS_alarm SYS_pause SYS_copy_file_range SYS_splice
     }
 }
 
@@ -356,6 +370,12 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
         Some(REMOTE_ATOMIC) => trap::serve(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CALL) => carry_out(&question),
         Some(REMOTE_RECORDS) => serial::serve(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_BACK) => remote::back(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_EXIT) => pthread::register_exit(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_RANDOM) => library::random(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_LEND) => input::lend(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_RETURN) => input::take_back(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_FAILED) => output::fail(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
         _ => None,
     };
@@ -415,7 +435,7 @@ fn carry_out(question: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Whether a read does not wait: there is something, or nothing ever will be, or it is not to wait.
-fn is_ready(descriptor: usize) -> bool {
+pub fn is_ready(descriptor: usize) -> bool {
     let mut what = libc::pollfd { fd: descriptor as i32, events: libc::POLLIN, revents: 0 };
     // SAFETY: one descriptor to be looked at, if it is one
     unsafe {

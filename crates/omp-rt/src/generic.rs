@@ -1,6 +1,8 @@
 //! Atomics of any size, which compilers leave to libatomic (clang's `atomic` of long double, `std::atomic` of structs): inside regions of several ranks
 //! under a token, else libatomic's own.
 
+mod sized;
+
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

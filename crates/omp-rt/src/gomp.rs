@@ -9,6 +9,7 @@ use core::ffi::{c_uint, c_void};
 
 use crate::kmpc::{__kmpc_end_serialized_parallel, __kmpc_serialized_parallel, serial};
 use crate::remote::Region;
+use crate::team::floating::Floating;
 use crate::team::work::{self, Kind, PLAN, Plan};
 use crate::team::{self, here};
 
@@ -45,7 +46,10 @@ fn fork(
             &words[..1 + usize::from(!reductions.is_null())]
         }
     };
-    team::fork(&Region { function: body as usize, gomp: true, args, team, place: 0 }, sp);
+    team::fork(
+        &Region { function: body as usize, gomp: true, args, team, place: 0, floating: Floating::now() },
+        sp,
+    );
 }
 
 /// Has `$to` get where the caller's stack begins as its sixth argument.

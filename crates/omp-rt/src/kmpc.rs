@@ -10,6 +10,7 @@ mod tasks;
 use core::ffi::{c_int, c_void};
 
 use crate::remote::Region;
+use crate::team::floating::Floating;
 use crate::team::{self, Frame, here, leave, scratch, thread, unscratch};
 
 /// `ident_t`: where in the source.
@@ -134,7 +135,7 @@ unsafe extern "C" fn fork(place: *const Ident, count: c_int, function: usize, ar
     let args = unsafe { core::slice::from_raw_parts(args, count as usize) };
     // SAFETY: a constant of the program, if any.
     let place = unsafe { place.as_ref() }.map_or(0, |place| place.text as usize);
-    team::fork(&Region { function, gomp: false, args, team: threads, place }, sp);
+    team::fork(&Region { function, gomp: false, args, team: threads, place, floating: Floating::now() }, sp);
 }
 
 /// A team of one thread.

@@ -17,51 +17,16 @@ pub struct Segment {
 pub struct Module {
     /// Empty for the program itself.
     pub name: String,
+    /// What is added to addresses in its file.
+    pub base: usize,
     pub segments: Vec<Segment>,
     /// Read-only after relocation.
     pub relro: Option<Range<usize>>,
-    /// The table of functions that unwinding uses (`PT_GNU_EH_FRAME`).
-    pub frames: Option<usize>,
     /// What the loader needs (`PT_DYNAMIC`).
     pub dynamic: Option<usize>,
     /// The piece of the calling thread's storage that is this module's.
     pub local: Option<Range<usize>>,
 }
-
-/// Begins of names of libraries whose own data are each process's (descriptors, locks, caches): the C, C++ and Fortran libraries, the loader, runtimes.
-const SYSTEM: [&str; 31] = [
-    "ld-linux",
-    "ld64.so",
-    "linux-vdso",
-    "libc.so",
-    "libm.so",
-    "libmvec.so",
-    "libpthread.so",
-    "libdl.so",
-    "librt.so",
-    "libutil.so",
-    "libanl.so",
-    "libresolv.so",
-    "libnss",
-    "libgcc_s",
-    "libstdc++",
-    "libc++",
-    "libunwind",
-    "libgfortran",
-    "libquadmath",
-    "libflang",
-    "libFortran",
-    "libatomic",
-    "libgomp",
-    "libomp",
-    "libiomp5",
-    "libpolyrail",
-    "libasan",
-    "libtsan",
-    "libubsan",
-    "libclang_rt",
-    "libSystem",
-];
 
 impl Module {
     /// Whether its data are the program's, so that all ranks share them.
@@ -69,34 +34,61 @@ impl Module {
         let file = self.name.rsplit('/').next().unwrap_or_default();
         let own = all as *const () as usize;
         let ours = self.segments.iter().any(|segment| (segment.start..segment.end).contains(&own));
-        !ours && !SYSTEM.iter().any(|name| file.starts_with(name))
+        !ours && !polyrail_omp::is_systems(file)
     }
 }
 
 impl Module {
-    /// Whether a name is among those that the loader knows of it: it defines it, or uses it.
-    pub fn names(&self, name: &str) -> bool {
+    /// What the loader has found out of it (`PT_DYNAMIC`) by this tag; addresses, if it is one, of what is in memory.
+    fn entry(&self, tag: usize) -> Option<usize> {
+        let mut at = self.dynamic?;
+        loop {
+            // SAFETY: the loader's table of pairs, which ends with zero
+            match unsafe { *(at as *const [usize; 2]) } {
+                [0, _] => return None,
+                [found, value] if found == tag => return Some(value),
+                _ => at += 16,
+            }
+        }
+    }
+
+    /// Names that the loader knows of it.
+    fn strings(&self) -> &[u8] {
         const STRTAB: usize = 5;
         const STRSZ: usize = 10;
-        let Some(mut at) = self.dynamic else { return false };
-        let (mut table, mut size) = (0, 0);
-        // SAFETY: the loader's table of pairs, which ends with zero; it has made addresses of what is in memory
-        let names = unsafe {
-            loop {
-                match *(at as *const [usize; 2]) {
-                    [0, _] => break,
-                    [STRTAB, address] => table = address,
-                    [STRSZ, bytes] => size = bytes,
-                    _ => {}
-                }
-                at += 16;
-            }
-            if table == 0 {
-                return false;
-            }
-            core::slice::from_raw_parts(table as *const u8, size)
-        };
-        names.split(|byte| *byte == 0).any(|other| other == name.as_bytes())
+        match (self.entry(STRTAB), self.entry(STRSZ)) {
+            // SAFETY: the loader has made an address of it
+            (Some(table), Some(size)) if table > 0 => unsafe {
+                core::slice::from_raw_parts(table as *const u8, size)
+            },
+            _ => &[],
+        }
+    }
+
+    /// Whether a name is among those that the loader knows of it: it defines it, or uses it.
+    pub fn names(&self, name: &str) -> bool {
+        self.strings().split(|byte| *byte == 0).any(|other| other == name.as_bytes())
+    }
+
+    /// What it calls by the pointer at `slot`, which the loader sets (ELF gABI, "Relocation").
+    pub fn called_by(&self, slot: usize) -> Option<&str> {
+        const SYMTAB: usize = 6;
+        const TABLES: [[usize; 2]; 2] = [[23, 2], [7, 8]];
+        let symbols = self.entry(SYMTAB)?;
+        for [table, size] in TABLES {
+            let (Some(table), Some(size)) = (self.entry(table), self.entry(size)) else { continue };
+            // SAFETY: the loader's tables of relocations, three words each
+            let relocations = unsafe { core::slice::from_raw_parts(table as *const [usize; 3], size / 24) };
+            let Some([_, kind, _]) = relocations.iter().find(|one| one[0].wrapping_add(self.base) == slot)
+            else {
+                continue;
+            };
+            // SAFETY: the symbol's entry, of 24 bytes, which begins with its name's place
+            let name = unsafe { *((symbols + (kind >> 32) * 24) as *const u32) } as usize;
+            let name = self.strings().get(name..)?.split(|byte| *byte == 0).next()?;
+            return core::str::from_utf8(name).ok();
+        }
+        None
     }
 }
 
@@ -114,9 +106,9 @@ pub fn all() -> Vec<Module> {
             let base = info.dlpi_addr as usize;
             let mut module = Module {
                 name: name.into_owned(),
+                base,
                 segments: Vec::new(),
                 relro: None,
-                frames: None,
                 dynamic: None,
                 local: None,
             };
@@ -132,7 +124,6 @@ pub fn all() -> Vec<Module> {
                     }),
                     libc::PT_GNU_RELRO => module.relro = Some(start..end),
                     libc::PT_DYNAMIC => module.dynamic = Some(start),
-                    libc::PT_GNU_EH_FRAME => module.frames = Some(start),
                     libc::PT_TLS if !info.dlpi_tls_data.is_null() => {
                         let local = info.dlpi_tls_data as usize;
                         module.local = Some(local..local + header.p_memsz as usize);

@@ -1,7 +1,8 @@
 //! What the program has written and not yet handed to the system: C streams, Fortran units, `std::cout`. `cout` is for the last; that C streams
-//! are opened and closed is in `opened`.
+//! are opened and closed is in `opened`, that what they have cannot be written in `failed`.
 
 mod cout;
+mod failed;
 mod opened;
 
 use core::ffi::{CStr, c_int, c_void};
@@ -10,10 +11,14 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{alloc, calls, heap, sys, team};
+use crate::{alloc, calls, heap, input, sys, team};
 
+/// The function `name` of the library that would have it without this one; looked for once.
+pub fn next(name: &CStr, known: &AtomicUsize) -> Option<usize> {
+    find_in(libc::RTLD_NEXT, name, known)
+}
 /// The function or object `name` of whichever library has it; looked for once.
-fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
+pub fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
     find_in(libc::RTLD_DEFAULT, name, known)
 }
 fn find_in(place: *mut c_void, name: &CStr, known: &AtomicUsize) -> Option<usize> {
@@ -50,12 +55,14 @@ pub fn prepare() {
 
 /// Hands everything to the system, so that what the program orders is in order; at a barrier, or in serial code: no thread of the program runs.
 pub fn flush_all() {
+    input::give_back();
     cout::flush();
     flush_streams();
 }
 
 /// As [`flush_all`] where other threads of this rank may run: `std::cout`, which nothing locks, only if there are none.
 pub fn flush() {
+    input::give_back();
     if team::TEAM.locals() == 1 {
         cout::flush();
     }
@@ -79,7 +86,7 @@ fn flush_streams() {
                 core::mem::transmute::<usize, extern "C" fn()>(unlock)();
             }
             _ => {
-                libc::fflush(ptr::null_mut());
+                failed::flush(ptr::null_mut());
             }
         }
     }
@@ -105,11 +112,13 @@ fn flush_one(stream: usize) {
             }
             if ftrylockfile(file) == 0 {
                 if has_any() {
-                    if is_wide() {
-                        __woverflow(file, u32::MAX)
-                    } else {
-                        __overflow(file, libc::EOF) as u32
+                    let result = match is_wide() {
+                        true => __woverflow(file, u32::MAX),
+                        false => __overflow(file, libc::EOF) as u32,
                     };
+                    if result == u32::MAX {
+                        failed::note(stream, *libc::__errno_location());
+                    }
                 }
                 return funlockfile(file);
             }
@@ -189,8 +198,10 @@ pub fn forget_all() {
 }
 
 /// A region begins.
-pub use cout::agree;
+pub use cout::{agree, objects};
 /// For rank 0's server thread.
+pub use failed::serve as fail;
+/// As well.
 pub use opened::serve as close;
 
 /// A region begins: the streams from `first` on that are each rank's own in it.

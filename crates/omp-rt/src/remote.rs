@@ -1,25 +1,32 @@
 //! What a team needs of other ranks. With one rank everything here is local and returns at once.
 //!
 //! An exchange makes all memories equal ([`synchronize`]), a large one in rounds (`rounds`). Between exchanges, tokens carry a log of what their holders changed ([`lock`], [`unlock`]).
-//! What other ranks have rank 0 do in between comes behind what it relies on (`order`).
+//! What other ranks have rank 0 do in between comes behind what it relies on (`order`). Pieces of stacks, for reductions, travel apart (`gifts`).
 
+mod between;
+mod gifts;
 mod order;
 mod pack;
 mod rounds;
 
+use core::ops::Range;
 use core::slice;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
 use polyrail_omp::area::{Count, Header, INLINE, Kind, SLOT_DATA, flag};
-use polyrail_omp::layout;
+use polyrail_omp::blob::{Reader, Record};
+use polyrail_omp::layout::{self, PAGE};
 use polyrail_omp::merge::Conflict;
 
 use crate::agent::{self, Said};
 use crate::stats::{self, Clock};
-use crate::{alloc, output, serial, sys, team, track, trap};
-pub use order::{Point, comes_first, passed, waiting};
+use crate::team::floating::Floating;
+use crate::{alloc, input, library, output, serial, sys, team, track, trap};
+pub use between::{Between, publish_all, see};
+pub use gifts::{back, collect, folded, give, take_back};
+pub use order::{Point, comes_first, folding, numbered, passed, waiting};
 
 /// How a region is begun on all ranks.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +41,8 @@ pub struct Region<'a> {
     pub team: usize,
     /// What the compiler says of the place (`ident_t`'s text), 0 if nothing.
     pub place: usize,
+    /// How the thread that begins it computes with floating point: all threads do so.
+    pub floating: Floating,
 }
 
 /// This rank.
@@ -69,8 +78,17 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     }
     output::flush_all();
     track::stack_floor(sp);
+    library::tell();
     let first = output::first();
-    let mut words = vec![sp, region.function, usize::from(region.gomp), region.team, region.place, first];
+    let mut words = vec![
+        sp,
+        region.function,
+        usize::from(region.gomp),
+        region.team,
+        region.place,
+        region.floating.to_word(),
+        first,
+    ];
     words.extend(region.args);
     // SAFETY: words as bytes
     let prefix = unsafe { slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(&words[..])) };
@@ -83,6 +101,10 @@ pub fn begin(region: &Region<'_>, sp: usize) {
 
 /// A region has begun; `first`: see [`output::first`].
 pub fn inside(first: usize) {
+    if rank() > 0 && serial::on() {
+        input::begin();
+    }
+    library::agree();
     output::agree();
     let streams = output::share(first, rank() == 0);
     let own = streams.iter().flat_map(|stream| stream.own);
@@ -114,12 +136,20 @@ pub fn work() -> ! {
                 track::stack_floor(*sp);
             }
         });
-        let (true, [_, function, gomp, team, place, first, args @ ..]) = (begun, &words[..]) else {
+        let (true, [_, function, gomp, team, place, floating, first, args @ ..]) = (begun, &words[..]) else {
             sys::fail(format_args!("rank {}: rank 0 began no region", rank()))
         };
         stats::region(*function, *place);
         inside(*first);
-        team::run(&Region { function: *function, gomp: *gomp != 0, args, team: *team, place: *place });
+        let floating = Floating::from_word(*floating);
+        team::run(&Region {
+            function: *function,
+            gomp: *gomp != 0,
+            args,
+            team: *team,
+            place: *place,
+            floating,
+        });
     }
 }
 
@@ -137,6 +167,9 @@ pub fn end(place: u64) {
     exchange(place);
     INSIDE.store(false, Ordering::Relaxed);
     output::unshare();
+    if rank() > 0 && serial::on() {
+        input::end();
+    }
     if rank() == 0 || serial::on() {
         alloc::settle();
     }
@@ -173,12 +206,18 @@ pub fn exchange_with(place: u64, lo: usize, hi: usize, word: usize) -> usize {
     got
 }
 
+/// Where the stacks of a rank's threads are.
+fn stacks(of: usize) -> Range<usize> {
+    let per_rank = layout::SLOTS / size() * layout::STACK_STRIDE;
+    let first = layout::STACKS + of * per_rank;
+    first..first + per_rank
+}
+
 /// # Safety
 /// No thread of this process uses that stack.
 unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
-    let per_rank = layout::SLOTS / size() * layout::STACK_STRIDE;
-    let first = layout::STACKS + of * per_rank;
-    if at < first || piece.len() > per_rank || at + piece.len() > first + per_rank {
+    let stacks = stacks(of);
+    if !stacks.contains(&at) || piece.len() > stacks.end - at {
         sys::fail(format_args!("rank {of} shares {at:#x}, which is no part of a stack of its threads"));
     }
     team::reserve_stack(at, at + piece.len());
@@ -196,7 +235,9 @@ pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMu
     if rank > 0 && INSIDE.load(Ordering::Relaxed) {
         // SAFETY: all threads of the team wait, or there are none
         unsafe { track::forget_own() };
-        trap::tell();
+        if trap::is_to_tell() {
+            publish(&mut log());
+        }
     }
     loop {
         let mut clock = Clock::start();
@@ -317,6 +358,13 @@ struct Log {
     part: Vec<u8>,
 }
 
+impl Log {
+    /// Up to where this rank knows it: it has applied, or said, what is there.
+    fn known(&self) -> u64 {
+        self.own.back().map_or(self.applied, |own| own.0.max(self.applied))
+    }
+}
+
 fn log() -> MutexGuard<'static, Log> {
     LOG.lock().unwrap_or_else(|broken| broken.into_inner())
 }
@@ -343,9 +391,9 @@ fn catch_up(log: &mut Log) {
 fn apply(log: &mut Log, result: [u64; 4], entries: &[u8]) {
     let kept;
     let mut entries = entries;
-    if !entries.is_empty() && trap::is_to_tell() {
+    if is_to_tell_first(entries) {
         kept = entries.to_vec();
-        trap::tell();
+        publish(log);
         entries = &kept;
     }
     let mut before = 0;
@@ -366,7 +414,8 @@ fn apply(log: &mut Log, result: [u64; 4], entries: &[u8]) {
             }
         }
         // SAFETY: what was published by who held a token
-        if let Err(conflict) = trap::without_copies(|| unsafe { track::apply(from, entry) }) {
+        let applied = trap::without_copies_of(&pages(entry), || unsafe { track::apply(from, entry) });
+        if let Err(conflict) = applied {
             conflicting(&conflict, "under a lock");
         }
         LOGGED.store(true, Ordering::Relaxed);
@@ -376,16 +425,39 @@ fn apply(log: &mut Log, result: [u64; 4], entries: &[u8]) {
     log.own.retain(|own| own.0 > result[1]);
 }
 
-/// Tells others what this rank changed since it last did.
+/// Whether this rank has stored over copies where others' entries change memory.
+fn is_to_tell_first(mut entries: &[u8]) -> bool {
+    while let Some((head, rest)) = entries.split_first_chunk::<8>() {
+        let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        let Some((entry, rest)) = rest.split_at_checked(length) else { return false };
+        if trap::is_to_tell_of(&pages(entry)) {
+            return true;
+        }
+        entries = rest;
+    }
+    false
+}
+
+/// Where an entry changes memory.
+fn pages(entry: &[u8]) -> Vec<Range<usize>> {
+    let pages = |record: Record<'_>| {
+        let from = record.address as usize;
+        from..from + record.pages as usize * PAGE
+    };
+    // what is malformed is found when it is applied
+    Reader::new(entry).map_while(Result::ok).map(pages).collect()
+}
+
+/// Tells others what this rank changed since it last did; then rank 0 what it has stored over copies.
 fn publish(log: &mut Log) {
-    trap::tell();
     // an entry is delivered behind eight bytes of its own
     let mut part = core::mem::take(&mut log.part);
     part.resize(SLOT_DATA - 8, 0);
-    trap::without_copies(track::collect);
+    let mut held = trap::hold();
+    track::collect_all(|range| held.pages(range));
     let mut parts = Vec::new();
     loop {
-        let encoded = trap::without_copies(|| track::publish(&mut part));
+        let encoded = track::publish(&mut part, &mut |at, page, twin| held.mask(at, page, twin));
         let last = encoded.frontier == u64::MAX;
         if encoded.bytes > 0 || last && !parts.is_empty() {
             LOGGED.store(true, Ordering::Relaxed);
@@ -405,6 +477,7 @@ fn publish(log: &mut Log) {
         }
     }
     log.part = part;
+    held.looked().tell(log.known());
 }
 
 /// Waits for token `token`; after it this rank sees what former holders published. `turn`: wait until the token's turn is this one (`ordered`; turns begin at 0).
@@ -412,6 +485,10 @@ fn publish(log: &mut Log) {
 pub fn lock(token: u64, turn: Option<u64>) {
     if size() > 1 {
         publish_if_awaited();
+        if trap::is_to_tell() {
+            // who has the token may wait for what was stored
+            publish(&mut log());
+        }
         let (mode, turn) = turn.map_or((0, 0), |turn| (2, turn));
         take_token(token, mode, turn);
     }
@@ -499,55 +576,4 @@ pub fn take(number: u64, total: u64, chunk: u64, guided: Option<u64>) -> Option<
     stats::add(Count::Chunks, 1);
     clock.lap(Count::ChunkTime);
     (answer.result[0] > 0).then_some((answer.result[1], answer.result[0]))
-}
-
-/// What a piece that is given begins with: the word, where the whole begins and ends.
-const GIFT: usize = 24;
-
-/// Ranks above 0: ships `lo..hi` of the calling thread's stack, and `word`, to rank 0. Does not wait for rank 0.
-pub fn give(number: u64, lo: usize, hi: usize, word: usize) {
-    let head: Vec<u8> = [word, lo, hi].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    // SAFETY: the caller's stack
-    let piece = unsafe { slice::from_raw_parts(lo as *const u8, hi - lo) };
-    let parts = piece.chunks(SLOT_DATA - GIFT);
-    if parts.len() > 256 {
-        sys::fail(format_args!(
-            "{} bytes of a thread's stack are to be reduced at once; at most 60 MB are supported",
-            piece.len()
-        ));
-    }
-    for (part, bytes) in parts.enumerate() {
-        agent::ask(Kind::Give, [named(number) + part as u64, 0, 0, 0, 0, 0], &[&head, bytes]);
-    }
-}
-
-/// Rank 0: waits for what all others gave, has it at the same addresses, and returns their words, in order of ranks. What a rank gives in several parts is as long as
-/// its first part says.
-pub fn collect(number: u64) -> Vec<usize> {
-    let mut words = Vec::new();
-    // ranks that give more: where the rest is to be
-    let mut more: Vec<(usize, usize, usize)> = (1..size()).map(|rank| (rank, 0, 0)).collect();
-    for part in 0.. {
-        let count = more.len() as u64;
-        for (which, (rank, at, end)) in more.iter_mut().enumerate() {
-            let which = [named(number) + part, count, which as u64, 0, 0, 0];
-            let answer = agent::ask(Kind::Collect, which, &[]);
-            let Some((head, piece)) = answer.data.split_first_chunk::<GIFT>() else {
-                sys::fail(format_args!("rank {rank} gave {} bytes to a reduction", answer.data.len()))
-            };
-            let [word, lo, hi] = [0, 1, 2].map(|at| usize::from_ne_bytes(head.as_chunks().0[at]));
-            if part == 0 {
-                words.push(word);
-                (*at, *end) = (lo, hi);
-            }
-            // SAFETY: a stack of another rank's
-            unsafe { place_on_stack(*rank, *at, piece) };
-            *at += piece.len();
-        }
-        more.retain(|(_, at, end)| at < end);
-        if more.is_empty() {
-            break;
-        }
-    }
-    words
 }

@@ -10,7 +10,9 @@ use std::ptr::null_mut;
 
 use polyrail_omp::area::{LOCALS, setting};
 
-use crate::{agent, alloc, api, calls, kmpc, modules, output, remote, serial, sys, team, track, trap};
+use crate::{
+    agent, alloc, api, calls, input, kmpc, library, modules, output, remote, serial, sys, team, track, trap,
+};
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type Real = unsafe extern "C" fn(Main, c_int, *mut *mut c_char, usize, usize, usize, *mut c_void) -> c_int;
@@ -76,11 +78,13 @@ unsafe fn prepare(words: usize) {
         calls::regions_begin();
         if rank > 0 && !serial::on() {
             output::forget_all();
+            input::prepare();
             const STACK: usize = 8 << 20;
             sys::on_stack(sys::map(STACK) as usize + STACK, serve_rank_0, 0);
         }
         alloc::privately(team::watch_forks);
         if rank == 0 {
+            library::begin();
             start_server();
         }
         team::watch_forks();
@@ -128,6 +132,8 @@ fn same_everywhere() {
 /// The thread by which other ranks use rank 0's memory and descriptors.
 fn start_server() {
     extern "C" fn server(_: *mut c_void) -> *mut c_void {
+        // teams have a thread less than there are slots
+        agent::use_slot(LOCALS - 1);
         agent::serve(calls::serve)
     }
     // SAFETY: a thread that never ends; signals are for the program's threads

@@ -77,6 +77,12 @@ pub fn pause(microseconds: u32) {
     };
 }
 
+/// The calling thread's number.
+pub fn thread() -> i32 {
+    // SAFETY: asks for a number
+    unsafe { raw(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as i32 }
+}
+
 /// Tells people.
 pub fn say(text: &str) {
     write(2, format!("polyrail omp: {text}\n").as_bytes());
@@ -189,6 +195,27 @@ pub fn read(path: &CStr) -> Option<String> {
         raw(libc::SYS_close, descriptor, 0, 0, 0, 0, 0);
     }
     String::from_utf8(text).ok()
+}
+
+/// What `look` makes of the bytes of a file; none if it cannot be read.
+pub fn with_file<T>(path: &CStr, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: a path that ends with zero, a place for the answer; what is mapped is unmapped when nobody looks at it any more
+    unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = raw(libc::SYS_open, path.as_ptr() as usize, flags as usize, 0, 0, 0, 0);
+        let descriptor = usize::try_from(file).ok()?;
+        let failed = raw(libc::SYS_fstat, descriptor, stat.as_mut_ptr() as usize, 0, 0, 0, 0) != 0;
+        let bytes = stat.assume_init().st_size as usize;
+        let at = raw::mmap(0, bytes, libc::PROT_READ, libc::MAP_PRIVATE, file as i32, 0);
+        raw(libc::SYS_close, descriptor, 0, 0, 0, 0, 0);
+        if failed || at < 0 {
+            return None;
+        }
+        let found = look(core::slice::from_raw_parts(at as *const u8, bytes));
+        unmap(at as *mut u8, bytes);
+        Some(found)
+    }
 }
 
 /// Zeroed memory of our own, which costs nothing until it is used.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `frame` | what a thread knows of the regions it is in |
 //! | `pool` | threads and stacks |
+//! | `floating` | rounding and the like |
 //! | `sync` | waiting for threads of this process |
 //! | `work` | loops, sections, `single`, `ordered` |
 //! | `locks` | critical sections and locks |
@@ -15,6 +16,7 @@
 //! | `tasks` | tasks, which the thread that meets them carries out at once |
 //! | `privates` | `threadprivate` without thread-local storage |
 
+pub mod floating;
 mod frame;
 pub mod locks;
 mod pool;
@@ -37,7 +39,7 @@ pub use self::pool::{lead, reserve as reserve_stack, stack, watch_forks};
 use self::sync::Gate;
 use self::work::Plan;
 use crate::remote::{self, Region};
-use crate::{alloc, icv, output, serial, sys};
+use crate::{alloc, icv, output, pthread, serial, sys};
 
 /// A team of several threads: what all its threads on this rank know.
 pub struct Team {
@@ -63,7 +65,14 @@ unsafe impl Sync for Team {}
 
 /// The team.
 pub static TEAM: Team = Team {
-    region: Cell::new(Region { function: 0, gomp: false, args: &[], team: 1, place: 0 }),
+    region: Cell::new(Region {
+        function: 0,
+        gomp: false,
+        args: &[],
+        team: 1,
+        place: 0,
+        floating: floating::Floating::DEFAULT,
+    }),
     ranks: Cell::new(1),
     low: Cell::new(0),
     locals: Cell::new(1),
@@ -116,7 +125,8 @@ fn share(threads: usize, rank: usize, size: usize) -> core::ops::Range<usize> {
 
 /// How many threads a region gets if `asked` (0: nothing) are.
 pub fn size(asked: usize) -> usize {
-    if !may_fork() {
+    // constructors' regions: ranks are not ready for them, and each runs the constructors
+    if !may_fork() || remote::size() > 1 && !alloc::is_started() {
         return 1;
     }
     // SAFETY: this thread's own.
@@ -212,6 +222,7 @@ fn member(local: usize) {
     alloc::enter(slot(remote::rank(), local, remote::size()));
     // SAFETY: it is left below.
     let before = unsafe { enter(&frame) };
+    region.floating.take();
     if region.gomp {
         // SAFETY: the compiler's function and argument.
         let function: extern "C" fn(*mut c_void) = unsafe { core::mem::transmute(region.function) };
@@ -232,6 +243,7 @@ fn member(local: usize) {
     alloc::leave();
     team.gate.pass(team.locals(), || {
         if team.ranks() > 1 {
+            pthread::end();
             output::flush_all();
             remote::end(team.place(END));
         }

@@ -107,6 +107,19 @@ pub fn collect() {
     with(State::collect);
 }
 
+/// As [`collect`], to be published. What is found by comparison is not found where what was stored is what all agreed upon last; but a copy may have been there:
+/// `copied` lists the pages with copies.
+pub fn collect_all(copied: impl Fn(&Range<usize>) -> Vec<usize>) {
+    with(|state| {
+        state.collect();
+        let mut pages = Pages::default();
+        for area in state.areas.list.iter().filter(|area| !area.watched) {
+            copied(&(area.from..area.to)).into_iter().for_each(|page| pages.push(page, page + PAGE));
+        }
+        state.pending.add(&pages);
+    });
+}
+
 /// Pages pending.
 pub fn pending() -> usize {
     with(|state| state.pending.count()).unwrap_or(0)
@@ -124,9 +137,9 @@ pub fn list(out: &mut [u8], runs: usize) -> usize {
 }
 
 /// Encodes differences of pending pages from their twins as far as `out` has room (at least two pages' worth), and the twins take it at once: what is published. Other
-/// threads of this rank may run.
-pub fn publish(out: &mut [u8]) -> Encoded {
-    with(|state| state.publish(out)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })
+/// threads of this rank may run. `mask`: what others are to be told of the page at an address, by its contents and its twin.
+pub fn publish(out: &mut [u8], mask: &mut dyn FnMut(usize, &mut Page, &Page)) -> Encoded {
+    with(|state| state.publish(out, mask)).unwrap_or(Encoded { bytes: 0, frontier: u64::MAX })
 }
 
 /// Checks all ranks' blobs (`blobs[rank]`, [`encode`]'s of this rank included, by which nothing else has changed meanwhile) against each other, then applies them:
@@ -410,7 +423,7 @@ impl State {
             },
         )
     }
-    fn publish(&mut self, out: &mut [u8]) -> Encoded {
+    fn publish(&mut self, out: &mut [u8], mask: &mut dyn FnMut(usize, &mut Page, &Page)) -> Encoded {
         self.hot.reset(true);
         let mut copy = [0; PAGE];
         let copy = &raw mut copy;
@@ -423,6 +436,7 @@ impl State {
                 // SAFETY: what is pending is mapped; the copy is used until the next.
                 unsafe {
                     core::ptr::copy_nonoverlapping(at as *const u8, copy.cast(), PAGE);
+                    mask(at, &mut *copy, page(self.twin_at(at)));
                     &*copy
                 }
             },

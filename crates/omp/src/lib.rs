@@ -3,6 +3,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`code`] | where a program's file has code, and where nobody can tell |
 //! | [`area`] | the mapping that both share: requests, exchanges, buffers |
 //! | [`diff`](mod@diff) | which bytes of a page differ from its twin |
 //! | [`blob`] | changed pages as they travel |
@@ -13,9 +14,50 @@
 //! - Bytes from another process are checked before use; nothing here panics on them.
 pub mod area;
 pub mod blob;
+pub mod code;
 pub mod diff;
 pub mod layout;
 pub mod merge;
 
 /// Entry points of the compilers' runtimes, a line each: name, `works` or `refused`, and the construct or the reason, between tabs.
 pub const ENTRIES: &str = include_str!("entries.txt");
+
+/// Begins of names of libraries whose own data are each process's (descriptors, locks, caches): the C, C++ and Fortran libraries, the loader, runtimes.
+const SYSTEM: [&str; 31] = [
+    "ld-linux",
+    "ld64.so",
+    "linux-vdso",
+    "libc.so",
+    "libm.so",
+    "libmvec.so",
+    "libpthread.so",
+    "libdl.so",
+    "librt.so",
+    "libutil.so",
+    "libanl.so",
+    "libresolv.so",
+    "libnss",
+    "libgcc_s",
+    "libstdc++",
+    "libc++",
+    "libunwind",
+    "libgfortran",
+    "libquadmath",
+    "libflang",
+    "libFortran",
+    "libatomic",
+    "libgomp",
+    "libomp",
+    "libiomp5",
+    "libpolyrail",
+    "libasan",
+    "libtsan",
+    "libubsan",
+    "libclang_rt",
+    "libSystem",
+];
+
+/// Whether a library, by the name of its file, is the system's: its data are each process's, and what it does by itself is not the program's doing.
+pub fn is_systems(file: &str) -> bool {
+    SYSTEM.iter().any(|name| file.starts_with(name))
+}

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use polyrail_core::frame::{Frame, MAX_HEADER, OpId};
-use polyrail_rails::rail::{Down, LinkId, Memory, Payload, Place, Rail, RawIov, Sink, Span};
+use polyrail_rails::rail::{Down, LaneRail, LinkId, Memory, Payload, Place, Rail, RawIov, Sink, Span};
 use polyrail_rails::tcp::{Config, TcpRail};
 use tcp_bed::{Bed, connect, median, pin, timed};
 
@@ -98,7 +98,7 @@ impl End {
         let iov = [RawIov { base: self.worker.place.as_mut_ptr(), len }];
         // the other side would say what came; so many frames no link holds back
         if self.sent.is_multiple_of(1024) {
-            assert!(self.rail.release(self.link, self.sent.saturating_sub(8192)));
+            assert!(self.rail.acked(self.link, self.sent.saturating_sub(8192)));
         }
         // SAFETY: the worker's own memory.
         unsafe { self.rail.send(self.link, &FRAME.encode(len), &iov, span).ok()? }
@@ -113,7 +113,11 @@ impl End {
         let moved = self.rail.progress(&mut self.worker);
         self.rail.flush(&self.worker);
         if moved == 0 && self.rail.arm() {
-            let mut fd = libc::pollfd { fd: self.rail.wait_fd(), events: libc::POLLIN, revents: 0 };
+            let mut fd = libc::pollfd {
+                fd: self.rail.wait_fd().expect("a descriptor"),
+                events: libc::POLLIN,
+                revents: 0,
+            };
             // SAFETY: one valid pollfd. Not for ever: the sender's last bytes are acknowledged without an event.
             unsafe { libc::poll(&mut fd, 1, 1) };
         }

@@ -4,12 +4,13 @@
 
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, Filter};
-use polyrail_rails::rail::RawIov;
+use polyrail_rails::rail::set::RailSet;
+use polyrail_rails::rail::{RawIov, Reach};
 use polyrail_rails::{Config, User, Worker};
 
 fn main() {
     let count: u64 = std::env::args().nth(1).map_or(1000, |n| n.parse().expect("a number of messages"));
-    let config = Config { tcp: false, yielding: false, ..Config::default() };
+    let config = Config { rails: RailSet::ALL.without(Reach::Network), yielding: false, ..Config::default() };
     let mut a = Worker::open(config.clone()).expect("a worker");
     let mut b = Worker::open(config).expect("a worker");
     let to_b = a.peer(&b.address()).expect("an address");

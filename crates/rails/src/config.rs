@@ -8,6 +8,8 @@ pub use pins::{Caps, Names};
 
 use crate::error::Error;
 use crate::events::LogTo;
+use crate::rail::fault::Faults;
+use crate::rail::set::{RailId, RailSet};
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,10 +41,8 @@ pub enum SecretFile {
 /// Settings of a worker.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Use shared memory between processes of one host.
-    pub shm: bool,
-    /// Use TCP.
-    pub tcp: bool,
+    /// Rails to use.
+    pub rails: RailSet,
     /// Network interfaces to use.
     pub interfaces: Names,
     /// Network interfaces that short messages take, where they lead to the peer.
@@ -90,13 +90,14 @@ pub struct Config {
     pub sleep_after: Option<Duration>,
     /// Where events are logged; none: nowhere.
     pub log: Option<LogTo>,
+    /// Faults that rails pretend, for tests; none: none.
+    pub faults: Option<Faults>,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
-            shm: true,
-            tcp: true,
+            rails: RailSet::ALL,
             interfaces: Names::default(),
             short_over: Names::default(),
             long_over: Names::default(),
@@ -120,6 +121,7 @@ impl Default for Config {
             yielding: true,
             sleep_after: None,
             log: None,
+            faults: None,
         }
     }
 }
@@ -174,6 +176,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "LOG",
         "append what happens to peers and lanes, one JSON object per line: a file (%p is the process, %h the host) or stderr, then :debug for choices and estimates too (default: nothing)",
     ),
+    (
+        "FAULTS",
+        "for tests: what rails pretend to go wrong, by a seed: 7 or 7:full,delay,parts,end; only end loses peers (default: nothing)",
+    ),
 ];
 
 impl Config {
@@ -200,18 +206,14 @@ impl Config {
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let mut c = Self::default();
         if let Some(rails) = lookup("RAILS") {
-            (c.shm, c.tcp) = (false, false);
-            for rail in rails.split(',').map(str::trim) {
-                match rail {
-                    "shm" => c.shm = true,
-                    "tcp" => c.tcp = true,
-                    other => {
-                        return bad(
-                            "POLYRAIL_RAILS",
-                            format!("no rail is called {other:?}; there are shm and tcp"),
-                        );
-                    }
-                }
+            c.rails = RailSet::NONE;
+            for name in rails.split(',').map(str::trim) {
+                let Some(rail) = RailId::chosen().find(|rail| rail.caps().name == name) else {
+                    let there: Vec<_> = RailId::chosen().map(|rail| rail.caps().name).collect();
+                    let why = format!("no rail is called {name:?}; there are {}", there.join(" and "));
+                    return bad("POLYRAIL_RAILS", why);
+                };
+                c.rails = c.rails.with(rail);
             }
         }
         if let Some(list) = lookup("INTERFACES") {
@@ -259,6 +261,9 @@ impl Config {
         if let Some(log) = lookup("LOG") {
             c.log = Some(LogTo::parse(&log).or_else(|why| bad("POLYRAIL_LOG", why))?);
         }
+        if let Some(faults) = lookup("FAULTS") {
+            c.faults = Some(Faults::parse(&faults).or_else(|why| bad("POLYRAIL_FAULTS", why))?);
+        }
         Ok(c)
     }
 
@@ -296,13 +301,14 @@ fn number(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rail::Reach;
 
     #[test]
     fn settings_are_read_and_bad_ones_named() {
         let with = |key: &'static str, value: &'static str| {
             Config::from_lookup(move |name| (name == key).then(|| value.to_owned()))
         };
-        assert!(!with("RAILS", "tcp").unwrap().shm);
+        assert!(!with("RAILS", "tcp").unwrap().rails.reaches(Reach::Host));
         assert_eq!(with("PORT", "80").unwrap().port, 80);
         for (key, value) in [
             ("RAILS", "ib"),
@@ -312,6 +318,7 @@ mod tests {
             ("ANNOUNCED", "1023"),
             ("YIELD", "2"),
             ("LOG", "x:loud"),
+            ("FAULTS", "7:cold"),
         ] {
             let why = with(key, value).unwrap_err().to_string();
             assert!(why.contains(&format!("POLYRAIL_{key}")), "{why}");

@@ -303,9 +303,7 @@ impl Log {
     /// Appends a line. False: nothing more can be written.
     pub fn write(&self, line: &str) -> bool {
         let fd = self.file.as_ref().map_or(libc::STDERR_FILENO, AsRawFd::as_raw_fd);
-        let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-        // SAFETY: one entry.
-        let ready = unsafe { libc::poll(&mut poll, 1, 0) } == 1;
+        let ready = crate::sys::wait_for(fd, libc::POLLOUT, Duration::ZERO);
         let written = match ready {
             // a pipe that is full: the line is left out
             false => return true,

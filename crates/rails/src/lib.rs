@@ -15,6 +15,7 @@
 //! | [`named`] | endpoints reached by IP and port |
 //! | [`events`], [`top`] | what happened, for `POLYRAIL_LOG`; what is happening, for `polyrail top` |
 //! | [`report`](mod@report) | telling `polyrail run` that this process uses Polyrail |
+//! | `sys` | epoll and poll, wrapped once |
 //! | `primitive` | atomics, shared bytes and barriers, which loom can take the place of |
 //!
 //! Invariants:
@@ -38,6 +39,7 @@ mod primitive;
 pub mod rail;
 pub mod report;
 pub mod shm;
+mod sys;
 pub mod tcp;
 pub mod top;
 pub mod worker;

@@ -1,8 +1,15 @@
 //! The rail of a process to itself: a queue.
 
-use crate::rail::{Down, Full, LinkId, Memory, Payload, Rail, RawIov, Sink, Span};
+use crate::config::Config;
+use crate::rail::connect::{Agreed, Connector, Joined};
+use crate::rail::direct::{Direct, DirectError, Transfer};
+use crate::rail::{
+    Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Reach, Sink, Span,
+};
+use crate::shm::Attach;
 use polyrail_core::frame::{Frame, MAX_HEADER};
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::RawFd;
 
 /// Most frames that wait; beyond that the rail is full.
@@ -18,14 +25,71 @@ type Waiting = ([u8; MAX_HEADER], usize, Vec<u8>);
 pub struct Loopback {
     queue: VecDeque<Waiting>,
     spare: Vec<Vec<u8>>,
+    attach: Attach,
 }
 
 impl Loopback {
     /// The link.
     pub const LINK: LinkId = LinkId(0);
+
+    /// Delivers what waits now, not what comes of it.
+    #[inline(never)]
+    fn deliver<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+        let waiting = self.queue.len();
+        for _ in 0..waiting {
+            let Some((head, len, mut bytes)) = self.queue.pop_front() else { break };
+            match Frame::parse(&head[..len]) {
+                Ok((frame, _)) => {
+                    // SAFETY: `bytes` outlives the call.
+                    let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
+                    sink.frame(Self::LINK, frame, payload);
+                }
+                Err(why) => sink.down(Self::LINK, Down::Protocol(why.to_string())),
+            }
+            bytes.clear();
+            if self.spare.len() < 64 {
+                self.spare.push(bytes);
+            }
+        }
+        waiting
+    }
 }
 
+/// Nobody connects: its link is there from the beginning.
+impl Connector for Loopback {
+    fn adopt(&mut self, _agreed: Agreed<'_>) -> Result<Joined, String> {
+        Err("it leads to its own process only".into())
+    }
+}
+
+impl Direct for Loopback {
+    fn start(&mut self, transfer: Transfer) -> Result<(), Transfer> {
+        self.attach.start(std::process::id() as i32, transfer);
+        Ok(())
+    }
+
+    fn poll<M: Memory + ?Sized>(
+        &mut self,
+        mem: &M,
+        budget: &mut usize,
+    ) -> Option<(Transfer, Result<(), DirectError>)> {
+        self.attach.poll(mem, budget)
+    }
+
+    fn transfers(&self) -> usize {
+        self.attach.len()
+    }
+}
+
+impl LaneRail for Loopback {}
+
 impl Rail for Loopback {
+    const CAPS: Caps = Caps { name: "loopback", reach: Reach::Process, look: Look::Memory, lanes: false };
+
+    fn open(_config: &Config) -> io::Result<Self> {
+        Ok(Self::default())
+    }
+
     unsafe fn send(
         &mut self,
         _link: LinkId,
@@ -51,38 +115,27 @@ impl Rail for Loopback {
         self.queue.len() < BULK_FRAMES
     }
 
-    fn flush(&mut self, _mem: &dyn Memory) {}
-
-    fn progress(&mut self, sink: &mut dyn Sink) -> usize {
-        let waiting = self.queue.len();
-        for _ in 0..waiting {
-            let Some((head, len, mut bytes)) = self.queue.pop_front() else { break };
-            match Frame::parse(&head[..len]) {
-                Ok((frame, _)) => {
-                    // SAFETY: `bytes` outlives the call.
-                    let payload = unsafe { Payload::new(bytes.as_ptr(), bytes.len()) };
-                    sink.frame(Self::LINK, frame, payload);
-                }
-                Err(why) => sink.down(Self::LINK, Down::Protocol(why.to_string())),
-            }
-            bytes.clear();
-            if self.spare.len() < 64 {
-                self.spare.push(bytes);
-            }
-        }
-        waiting
+    #[inline]
+    fn links(&self) -> usize {
+        0
     }
 
-    fn wait_fd(&self) -> RawFd {
-        -1
+    #[inline]
+    fn progress<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+        if self.queue.is_empty() { 0 } else { self.deliver(sink) }
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        None
     }
 
     fn arm(&mut self) -> bool {
         self.queue.is_empty()
     }
 
-    fn close(&mut self, _link: LinkId) {
+    fn close(&mut self, link: LinkId) {
         self.queue.clear();
+        self.attach.close(link);
     }
 
     fn idle(&self, _link: LinkId) -> bool {

@@ -147,10 +147,8 @@ impl Mailbox {
         if !self.worker.arm() {
             return;
         }
-        let mut wait = libc::pollfd { fd: self.worker.wait_fd(), events: libc::POLLIN, revents: 0 };
-        let most = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
-        // SAFETY: one entry, of ours. That the wait is cut short by a signal is as good as its end.
-        unsafe { libc::poll(&raw mut wait, 1, most) };
+        // that the wait is cut short by a signal is as good as its end
+        crate::sys::wait_for(self.worker.wait_fd(), libc::POLLIN, most);
     }
 
     fn slot(&mut self) -> usize {

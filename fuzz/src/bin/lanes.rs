@@ -1,6 +1,8 @@
 //! A worker against a peer that knows the key and says anything by several lanes of one session: frames in any order, cut
 //! anywhere, lanes that end in the middle of them.
 #![no_main]
+use polyrail_rails::rail::Reach;
+use polyrail_rails::rail::set::RailSet;
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -28,7 +30,7 @@ struct Victim {
 
 impl Victim {
     fn open() -> Self {
-        let config = Config { shm: false, yielding: false, ..Config::default() };
+        let config = Config { rails: RailSet::ALL.without(Reach::Host), yielding: false, ..Config::default() };
         let mut worker = Worker::open(config).expect("a worker");
         let mut region = Box::new([0; 4096]);
         let memory = RawIov { base: region.as_mut_ptr(), len: region.len() };

@@ -3,6 +3,7 @@
 use libfuzzer_sys::fuzz_target;
 use polyrail_rails::Config;
 use polyrail_rails::config::SETTINGS;
+use polyrail_rails::rail::set::RailSet;
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
@@ -15,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(config.tcp_eager <= 1 << 20 && config.shm_eager <= 32 << 10);
             assert!((4096..=1 << 30).contains(&config.window));
             assert!(!config.connect_timeout.is_zero() && !config.peer_timeout.is_zero());
-            assert!(config.shm || config.tcp);
+            assert!(config.rails != RailSet::NONE);
             let _ = format!("{config:?}");
         }
         Err(why) => {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use polyrail_rails::Config;
 use polyrail_rails::discover::{self, Attach, Interface, Kind, Obstacle, Shm};
+use polyrail_rails::rail::Reach;
 use serde_json::{Value, json};
 
 use super::settings::{self, Setting};
@@ -54,7 +55,7 @@ impl Machine {
             why: "POLYRAIL_RAILS leaves it out".into(),
             remedy: format!("add {rail} to it"),
         };
-        let shm_off = (!self.config.shm).then(|| switched_off("shm"));
+        let shm_off = (!self.config.rails.reaches(Reach::Host)).then(|| switched_off("shm"));
         let mut rows = vec![Row {
             cells: ["shm", "memory", "", "", "", "", ""].map(str::to_owned),
             obstacle: shm_off.or_else(|| self.shm.obstacle.clone()),
@@ -63,7 +64,7 @@ impl Machine {
         rows.extend(self.interfaces.iter().map(|interface| {
             let nets: Vec<String> = interface.nets.iter().map(|net| format!("{net:?}")).collect();
             let or_unknown = |number: u32| if number == 0 { "?".to_owned() } else { number.to_string() };
-            let off = (!self.config.tcp).then(|| switched_off("tcp"));
+            let off = (!self.config.rails.reaches(Reach::Network)).then(|| switched_off("tcp"));
             Row {
                 cells: [
                     "tcp".into(),

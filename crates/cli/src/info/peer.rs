@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use polyrail_rails::events::Side;
+use polyrail_rails::rail::Reach;
 use polyrail_rails::top::{self, Said};
 use polyrail_rails::worker::{PathReport, Paths, host_id};
 use polyrail_rails::{Address, Config, Route, Scheme, discover};
@@ -54,7 +55,7 @@ pub fn look(text: &str) -> Result<Found, Error> {
     let why = match rail {
         "loopback" => "it is this process".to_owned(),
         "shm" => "it runs on this host, and shared memory is the fastest rail there".into(),
-        _ if !config.shm => "POLYRAIL_RAILS leaves shm out".into(),
+        _ if !config.rails.reaches(Reach::Host) => "POLYRAIL_RAILS leaves shm out".into(),
         _ if address.host() != ours => "it does not run on this host, as far as its address tells".into(),
         _ if !address.is_local() => "it runs on this host, but does without shared memory".into(),
         _ => "it runs on this host, but shared memory failed".into(),

@@ -1,6 +1,8 @@
 //! Whether a program can be run by `polyrail omp`, from what its file and its libraries say.
 
-use std::collections::BTreeMap;
+mod cautions;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
@@ -8,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use object::{Architecture, Object, ObjectSymbol};
+use polyrail_omp::code;
 
 use crate::run::detect;
 
@@ -41,6 +44,8 @@ pub struct Report {
     /// Name of the file that asks, of the entry point; what becomes of it, and what it is.
     entries: BTreeMap<(String, String), (State, String)>,
     refused: Vec<String>,
+    /// What it depends on, how the program uses them: files, functions, and what becomes of them.
+    cautions: Vec<String>,
     /// What people should know although the program can be run.
     pub notes: Vec<String>,
 }
@@ -89,9 +94,15 @@ impl Report {
         for warning in self.warnings() {
             let _ = writeln!(text, "warning   {warning}");
         }
+        for caution in &self.cautions {
+            let _ = writeln!(text, "caution   {caution}");
+        }
         let verdict = match self.obstacles() {
             Some(obstacles) => obstacles,
-            None if self.is_fine() => "can be run over several processes".into(),
+            None if self.is_fine() && self.cautions.is_empty() => "can be run over several processes".into(),
+            None if self.is_fine() => {
+                "can be run over several processes; what it does by the functions above decides about the rest".into()
+            }
             None => {
                 "can be run over several processes as long as it does not come to what is warned of".into()
             }
@@ -106,13 +117,14 @@ impl Report {
 /// Its file cannot be read.
 pub fn check(program: &OsStr, table: &str) -> Result<Report, String> {
     let path = detect::resolve(program)
-        .ok_or_else(|| format!("{}: no such program, neither here nor on PATH", program.display()))?;
+        .ok_or_else(|| format!("{}: {}", program.display(), why_none(Path::new(program))))?;
     let data = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut report = Report {
         program: path.clone(),
         runtimes: Vec::new(),
         entries: BTreeMap::new(),
         refused: Vec::new(),
+        cautions: Vec::new(),
         notes: Vec::new(),
     };
     if data.starts_with(b"#!") {
@@ -146,6 +158,7 @@ pub fn check(program: &OsStr, table: &str) -> Result<Report, String> {
     };
     let table: BTreeMap<&str, (State, &str)> = table.lines().filter_map(line).collect();
     report.add(&path, &file, &table);
+    report.look_through(&path.display().to_string(), &data);
     for (name, library) in libraries {
         report.look_at(&name, library.as_deref(), &table);
     }
@@ -158,6 +171,16 @@ pub fn check(program: &OsStr, table: &str) -> Result<Report, String> {
         ));
     }
     Ok(report)
+}
+
+/// Why what a word names is no program.
+fn why_none(path: &Path) -> &'static str {
+    match path.metadata() {
+        Ok(meta) if meta.is_dir() => "is a directory, not a program",
+        Ok(meta) if meta.is_file() => "may not be run: chmod +x makes a program of it",
+        Ok(_) => "is no file",
+        Err(_) => "no such program, neither here nor on PATH",
+    }
 }
 
 fn line(line: &str) -> Option<(&str, (State, &str))> {
@@ -193,6 +216,16 @@ impl Report {
             self.refused.push(format!("{name} is, or contains, an OpenMP runtime of its own"));
         } else {
             self.add(Path::new(name), &file, table);
+            if !polyrail_omp::is_systems(name) {
+                self.look_through(name, &data);
+            }
+        }
+    }
+
+    /// Code in which atomic instructions cannot be found.
+    fn look_through(&mut self, name: &str, data: &[u8]) {
+        if let Some(why) = code::find(data).and_then(|code| code.refusal()) {
+            self.refused.push(format!("{name}: {why}"));
         }
     }
 
@@ -200,8 +233,12 @@ impl Report {
     fn add(&mut self, path: &Path, file: &object::File<'_>, table: &BTreeMap<&str, (State, &str)>) {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         let is_entry = |symbol: &str| PREFIXES.iter().any(|prefix| symbol.starts_with(prefix));
-        let asked = file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
-        for symbol in asked.filter_map(|symbol| symbol.name().ok()).filter(|symbol| is_entry(symbol)) {
+        let asked = || file.dynamic_symbols().filter(|symbol| symbol.is_undefined());
+        if !polyrail_omp::is_systems(&name) {
+            let names: BTreeSet<&str> = asked().filter_map(|symbol| symbol.name().ok()).collect();
+            self.cautions.extend(cautions::of(&names).map(|caution| format!("{name} uses {caution}")));
+        }
+        for symbol in asked().filter_map(|symbol| symbol.name().ok()).filter(|symbol| is_entry(symbol)) {
             // names may bear their version
             let symbol = symbol.split('@').next().unwrap_or(symbol);
             let (state, about) = table.get(symbol).copied().unwrap_or((State::Unknown, ""));
@@ -298,6 +335,38 @@ mod tests {
         fs::write(&program, "#!/bin/sh\n").unwrap();
         assert!(why(&program).contains("script"));
         assert!(check(OsStr::new("/nowhere/a"), TABLE).is_err());
+        assert!(check(dir.path().as_os_str(), TABLE).unwrap_err().contains("is a directory"));
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(check(program.as_os_str(), TABLE).unwrap_err().contains("chmod +x"));
+    }
+
+    #[test]
+    fn what_depends_on_where_it_is_called_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = format!("#include <stdlib.h>\n{}", PARALLEL.replace("{ x = 1; }", "{ x = rand(); }"));
+        let program = build(&dir, &source, &["-fopenmp"]).unwrap();
+        let found = report(&program);
+        assert!(
+            found.is_fine() && found.text().contains("caution   a uses rand: in a parallel region"),
+            "{}",
+            found.text()
+        );
+    }
+
+    #[test]
+    fn code_that_cannot_be_told_from_data_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let between = |what: &str| {
+            let usual = r".rept 12\n mov %rsi, %rax\n .endr\n";
+            format!(
+                "__asm__(\".text\\n .byte 6, 7\\n {usual} {what} {usual} ret\\n .byte 6, 7\\n\"); {PARALLEL}"
+            )
+        };
+        let program = build(&dir, &between(r"lock incl (%rdi)\n"), &["-fopenmp"]).unwrap();
+        let why = report(&program).obstacles().unwrap();
+        assert!(why.contains("/a: at 0x") && why.contains(".cfi_startproc"), "{why}");
+        let program = build(&dir, &between(""), &["-fopenmp"]).unwrap();
+        assert!(report(&program).is_fine(), "{}", report(&program).text());
     }
 
     #[test]

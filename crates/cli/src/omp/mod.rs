@@ -84,6 +84,10 @@ enum Serial {
 enum Error {
     #[error(transparent)]
     Run(#[from] error::Error),
+    #[error("no program given (polyrail omp --help shows how)")]
+    NoProgram,
+    #[error("-n 0: a program needs at least one process")]
+    NoRanks,
     #[error("{0}")]
     Check(String),
     #[error("{AGENT} was not found; looked for\n{}", .0.iter().map(|path| format!("  {}", path.display())).collect::<Vec<_>>().join("\n"))]
@@ -106,14 +110,20 @@ pub fn main(args: &Args) -> ExitCode {
 }
 
 fn look(args: &Args) -> Result<ExitCode, Error> {
-    let program = args.rest.first().ok_or(error::Error::NoProgram)?;
+    let program = args.rest.first().ok_or(Error::NoProgram)?;
     let report = check::check(program, polyrail_omp::ENTRIES).map_err(Error::Check)?;
     print!("{}", report.text());
     Ok(if report.is_fine() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run(args: &Args) -> Result<ExitCode, Error> {
-    let job = Job::parse(&args.rest)?;
+    let job = Job::parse(&args.rest).map_err(|error| match error {
+        error::Error::NoProgram => Error::NoProgram,
+        error => error.into(),
+    })?;
+    if args.ranks.or(job.ranks()) == Some(0) {
+        return Err(Error::NoRanks);
+    }
     let report = check::check(&job.program, polyrail_omp::ENTRIES).map_err(Error::Check)?;
     if let Some(obstacles) = report.obstacles() {
         return Err(Error::Check(obstacles));

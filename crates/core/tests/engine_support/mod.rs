@@ -14,8 +14,7 @@ use proptest::prelude::ProptestConfig;
 
 /// So many cases, unless PROPTEST_CASES says otherwise.
 pub fn cases(cases: u32) -> ProptestConfig {
-    let config =
-        ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
 }
 

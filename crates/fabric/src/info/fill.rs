@@ -6,11 +6,11 @@ use std::ptr::{self, NonNull};
 use polyrail_rails::INJECT_MAX;
 
 use super::Ends;
-use super::offer::{ERR_DATA_MAX, IOV_LIMIT, MSG_MAX, Offer, PROTOCOL, PROTOCOL_VERSION};
-use crate::fabric::Open;
+use super::offer::{Offer, PROTOCOL, PROTOCOL_VERSION};
 use crate::ffi::host::Host;
 use crate::ffi::*;
-use crate::provider::{NAME, VERSION};
+use crate::limits::{ERR_DATA_MAX, IOV_LIMIT, MSG_MAX, NAME, VERSION};
+use crate::registry::Open;
 
 const MANY: usize = 1 << 15;
 const DOMAIN_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;

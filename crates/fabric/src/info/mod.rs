@@ -13,9 +13,9 @@ mod tests;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use crate::address::{Format, Source};
-use crate::fabric;
 use crate::ffi::*;
-use crate::provider::{host, log};
+use crate::log::{host, log};
+use crate::registry;
 use hints::Hints;
 pub use resolve::Query;
 
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn getinfo(
     // SAFETY: by the caller's promise.
     let hints = unsafe { Hints::read(hints) };
     let answer = offer::offer(version, flags, hints.as_ref()).and_then(|mut offer| {
-        let open = fabric::open_domain(hints.as_ref().map_or(0, |h| h.domain.domain))?;
+        let open = registry::open_domain(hints.as_ref().map_or(0, |h| h.domain.domain))?;
         let ends = ends(&mut offer.format, node, service, flags, hints.as_ref())?;
         Ok((offer, ends, open))
     });

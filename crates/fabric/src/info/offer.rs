@@ -7,21 +7,11 @@ use polyrail_rails::INJECT_MAX;
 use super::hints::Hints;
 use crate::address::Format;
 use crate::ffi::*;
-use crate::provider::{NAME, VERSION};
+use crate::limits::{ERR_DATA_MAX, IOV_LIMIT, MSG_MAX, NAME, QUEUE, VERSION};
 
-/// Most pieces of local, and of remote, memory in one operation.
-pub const IOV_LIMIT: usize = 8;
-/// Most bytes of operands, and of comparands, in one atomic operation.
-pub const ATOMIC_MAX: usize = 8 << 10;
-/// Most bytes that an error's `err_data` takes.
-pub const ERR_DATA_MAX: usize = 256;
-/// Longest message, in bytes.
-pub const MSG_MAX: usize = usize::MAX >> 1;
 /// Our protocol. Numbers with the highest bit set are free to take.
 pub const PROTOCOL: u32 = 1 << 31 | u32::from_be_bytes([0, 0, b'P', b'R']);
 pub const PROTOCOL_VERSION: u32 = 1;
-/// Operations that may be posted without ever being told to come again; more may.
-pub const QUEUE: usize = 1024;
 /// The most that may be asked for: nothing is allocated for what is only announced.
 const QUEUE_MAX: usize = 1 << 20;
 const COUNT_MAX: usize = 1 << 15;

@@ -3,10 +3,12 @@
 //! Skipped, and says so, where no libfabric is installed (Debian: libfabric1). `POLYRAIL_FABRIC_LIBRARY` names another one.
 
 mod errors;
+mod fork;
 mod getinfo;
 mod host;
 mod memory;
 mod messages;
 mod node;
 mod special;
+mod told;
 mod waiting;

@@ -1,8 +1,6 @@
 //! What programs call.
 #![cfg_attr(test, allow(dead_code, reason = "tests are served by the C library's"))]
 
-use core::arch::naked_asm;
-
 use super::{allocate_in, choose, free as give_back, owner, reallocate};
 use crate::heap;
 use polyrail_omp::layout::PAGE;
@@ -25,10 +23,11 @@ macro_rules! knowing_the_caller {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         #[unsafe(naked)]
         unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
-            naked_asm!(concat!("mov ", $register, ", qword ptr [rsp]"), "jmp {}", sym $body)
+            core::arch::naked_asm!(concat!("mov ", $register, ", qword ptr [rsp]"), "jmp {}", sym $body)
         }
     )*};
 }
+pub(crate) use knowing_the_caller;
 knowing_the_caller! {
     malloc(bytes: usize) -> usize = malloc_for, "rsi";
     calloc(count: usize, bytes: usize) -> usize = calloc_for, "rdx";

@@ -6,7 +6,7 @@ use polyrail_omp::area::{Count, Kind, SLOT_DATA};
 
 use super::Parameter::{In, Out, Text};
 use super::{NOT_YET, REMOTE_CALL, parameters, pause, written};
-use crate::{agent, raw, remote, stats, sys};
+use crate::{agent, input, raw, remote, stats, sys};
 
 /// Bytes of a question before what parameters point to.
 const HEAD: usize = 64;
@@ -28,6 +28,7 @@ pub unsafe fn call(number: i64, args: &[usize; 6]) -> isize {
     // SAFETY: the caller's
     unsafe {
         match number {
+            libc::SYS_read if input::is_standard(number, args) => input::read(args[1] as *mut u8, args[2]),
             libc::SYS_read | libc::SYS_write | libc::SYS_pread64 | libc::SYS_pwrite64 => whole(number, args),
             libc::SYS_readv | libc::SYS_preadv | libc::SYS_writev | libc::SYS_pwritev => {
                 gathered(number, args)
@@ -145,8 +146,10 @@ pub unsafe fn map(args: &[usize; 6]) -> isize {
 /// Has rank 0 do it, of what is read or written as much as fits.
 unsafe fn ask(number: i64, args: &[usize; 6]) -> isize {
     let Some(parameters) = parameters(number, args) else {
+        let name =
+            super::name(number).map_or_else(|| number.to_string(), |name| format!("{name} ({number})"));
         sys::fail(format_args!(
-            "system call {number} in a parallel region on rank {}: only rank 0 has files, sockets and processes, and this call is none that it can do for others",
+            "system call {name} in a parallel region on rank {}: only rank 0 has files, sockets and processes, and this call is none that it can do for others",
             remote::rank()
         ));
     };

@@ -1,4 +1,4 @@
-//! `std::cout`, as the C++ library has it. Where the program has the object, it is shared memory; what it writes by is each process's own.
+//! `std::cout`, as the C++ library has it. The object is shared memory, also where the library has it; what it writes by is each process's own.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -19,6 +19,24 @@ pub fn flush() {
             }
         }
     }
+}
+
+/// The C++ library's standard streams, which say how numbers are written, wherever the program has them: from and to.
+pub fn objects() -> impl Iterator<Item = (usize, usize)> {
+    /// Of GCC's library: `std::istream` is longer by a count.
+    const OUT: usize = 272;
+    const IN: usize = OUT + 8;
+    let all = [
+        (c"_ZSt4cout", OUT),
+        (c"_ZSt4cerr", OUT),
+        (c"_ZSt4clog", OUT),
+        (c"_ZSt3cin", IN),
+        (c"_ZSt5wcout", OUT),
+        (c"_ZSt5wcerr", OUT),
+        (c"_ZSt5wclog", OUT),
+        (c"_ZSt4wcin", IN),
+    ];
+    all.into_iter().filter_map(|(name, bytes)| find(name, &AtomicUsize::new(0)).map(|at| (at, at + bytes)))
 }
 
 /// Whether `std::cout` has become apart from the C library's streams in this process.

@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicUsize;
 
 use libc::FILE;
 
-use super::{BUFFER, BUFFER_END, FUNCTIONS, field, find_in, functions, streams};
+use super::{BUFFER, BUFFER_END, FUNCTIONS, failed, field, find_in, functions, streams};
 use crate::{alloc, calls, heap, remote, serial, sys, track};
 
 unsafe extern "C" {
@@ -62,7 +62,7 @@ fn is_rank_0s(what: &str, stream: *mut FILE) -> bool {
 unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
     if !is_rank_0s("fclose", stream) {
         // SAFETY: the caller's
-        return unsafe { _IO_fclose(stream) };
+        return failed::tell(stream, unsafe { _IO_fclose(stream) });
     }
     let at = stream as usize;
     if field(at, FUNCTIONS) != functions() {
@@ -76,7 +76,9 @@ unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
     // SAFETY: the caller's stream, which nobody else uses by now; its block, and its buffer
     unsafe {
         if streams.iter().any(|known| known.at == at) {
-            libc::fflush(stream);
+            if failed::flush(stream) != 0 {
+                failed::note(at, *libc::__errno_location());
+            }
             streams.retain(|known| known.at != at);
         }
         let (from, to) = (field(at, BUFFER), field(at, BUFFER_END));
@@ -104,7 +106,8 @@ pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     // SAFETY: a stream of this process's
-    let (result, error) = unsafe { (_IO_fclose(at as *mut FILE), *libc::__errno_location()) };
+    let (result, error) =
+        unsafe { (failed::tell(at as *mut FILE, _IO_fclose(at as *mut FILE)), *libc::__errno_location()) };
     Some([result, error].map(c_int::to_ne_bytes).concat())
 }
 

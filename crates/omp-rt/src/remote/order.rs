@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use polyrail_omp::area::LOCALS;
 
-use crate::{sys, team};
+use crate::{input, sys, team};
 
 /// How far rank 0 has come: the region, and `single`s of it that a thread has taken.
 static CLAIMED: AtomicU64 = AtomicU64::new(0);
@@ -12,6 +12,8 @@ static CLAIMED: AtomicU64 = AtomicU64::new(0);
 static OPEN: [AtomicU64; LOCALS] = [const { AtomicU64::new(0) }; LOCALS];
 /// Whether rank 0's thread 0 waits for what other threads have.
 static WAITS: AtomicBool = AtomicBool::new(false);
+/// Whether what it waits for are other ranks' parts of a reduction.
+static FOLDS: AtomicBool = AtomicBool::new(false);
 /// How often this rank's memory was made equal to all others'.
 static SETTLED: AtomicU64 = AtomicU64::new(0);
 
@@ -51,12 +53,14 @@ fn are_over(single: u64) -> bool {
         && OPEN.iter().map(|open| open.load(Ordering::SeqCst)).all(|open| open == 0 || open > single)
 }
 
-fn numbered(singles: u64) -> u64 {
-    (super::REGION.load(Ordering::Relaxed) << 32) + singles
+/// Of what is counted in a region, a number that grows from region to region.
+pub fn numbered(count: u64) -> u64 {
+    (super::REGION.load(Ordering::Relaxed) << 32) + count
 }
 
 /// Waits by `wait` for what other threads have: a token, a lock, their part of a reduction.
 pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
+    input::give_back();
     let first = super::rank() == 0 && team::thread().local.get() == 0 && team::here().spread();
     if first {
         WAITS.store(true, Ordering::Relaxed);
@@ -66,6 +70,19 @@ pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
         WAITS.store(false, Ordering::Relaxed);
     }
     got
+}
+
+/// As [`waiting`], by rank 0's thread 0 for what it folds.
+pub fn folding<T>(fold: impl FnOnce() -> T) -> T {
+    FOLDS.store(true, Ordering::Relaxed);
+    let got = fold();
+    FOLDS.store(false, Ordering::Relaxed);
+    got
+}
+
+/// Whether rank 0's thread 0 waits, and not for what it folds.
+pub fn waits_elsewhere() -> bool {
+    WAITS.load(Ordering::Relaxed) && !FOLDS.load(Ordering::Relaxed)
 }
 
 /// Where a thread of another rank is that has rank 0's memory changed, of which rank 0 must not be short.

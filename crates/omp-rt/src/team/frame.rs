@@ -13,7 +13,7 @@ use super::{TEAM, Team};
 use polyrail_omp::layout::SERIAL_SCRATCH;
 
 use crate::icv::{self, Icvs};
-use crate::{raw, serial, sys};
+use crate::{library, raw, serial, sys};
 
 /// A thread's place in a region: its implicit task, and whichever explicit task it carries out there.
 pub struct Frame {
@@ -229,8 +229,7 @@ pub fn global() -> usize {
 pub fn is_main() -> bool {
     let thread = thread();
     if thread.main.get().is_none() {
-        // SAFETY: asks for numbers only.
-        thread.main.set(Some(!thread.pooled.get() && unsafe { libc::getpid() == libc::gettid() }));
+        thread.main.set(Some(!thread.pooled.get() && library::is_first_thread()));
     }
     thread.main.get() == Some(true)
 }

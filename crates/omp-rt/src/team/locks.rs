@@ -23,6 +23,8 @@ struct Lock {
     /// Of a nested lock: who has it, plus 1, and how often.
     owner: AtomicU64,
     depth: AtomicUsize,
+    /// Of a mutex: the last regions in which the team, and threads of the program's own, used it.
+    used: [AtomicU64; 2],
 }
 
 const BITS: u32 = 18;
@@ -33,6 +35,7 @@ static LOCKS: [Lock; 1 << BITS] = [const {
         serial: AtomicBool::new(false),
         owner: AtomicU64::new(0),
         depth: AtomicUsize::new(0),
+        used: [const { AtomicU64::new(0) }; 2],
     }
 }; 1 << BITS];
 /// Locks that serial code has set and not given back.
@@ -116,6 +119,12 @@ pub fn try_lock(key: u64) -> bool {
 pub fn unlock(key: u64) {
     let lock = find(key);
     if here().spread() {
+        if !lock.mutex.is_held() {
+            sys::stop(
+                "a lock that is unset",
+                "in a parallel region, by a thread of another rank than set it, or that nobody has set: whoever sets a lock must unset it",
+            );
+        }
         remote::unlock(key, None);
     } else if lock.serial.swap(false, Relaxed) {
         HELD.fetch_sub(1, Relaxed);
@@ -154,11 +163,37 @@ pub fn try_lock_nested(key: u64) -> usize {
 
 /// Gives the nested lock at `key` back once.
 pub fn unlock_nested(key: u64) {
+    release_nested(key);
+}
+
+/// As [`unlock_nested`]; whether that was the last time.
+pub fn release_nested(key: u64) -> bool {
     let lock = find(key);
-    if lock.depth.fetch_sub(1, Relaxed) == 1 {
+    let last = lock.depth.fetch_sub(1, Relaxed) == 1;
+    if last {
         lock.owner.store(0, Release);
         unlock(key);
     }
+    last
+}
+
+/// The calling thread uses the lock at `key` in a region, as one of the team or (`own`) as a thread of the program's own. Whether no other kind of thread has done so there: they
+/// would not exclude each other.
+pub fn is_one_kinds(key: u64, own: bool) -> bool {
+    let lock = find(key);
+    let region = remote::numbered(1);
+    lock.used[usize::from(own)].store(region, SeqCst);
+    lock.used[usize::from(!own)].load(SeqCst) != region
+}
+
+/// Whether the calling thread has the nested lock at `key`.
+pub fn is_mine(key: u64) -> bool {
+    find(key).owner.load(Acquire) == caller()
+}
+
+/// Whether a thread of this process has the lock at `key`.
+pub fn is_held(key: u64) -> bool {
+    find(key).mutex.is_held()
 }
 
 /// What `flush` is.

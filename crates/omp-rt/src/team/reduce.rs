@@ -1,12 +1,13 @@
 //! Reductions whose operator the compiler gives as a function (clang's), and `copyprivate`.
 //!
 //! A thread's private copies are on its stack; the function takes two arrays of pointers to copies, and puts the combination where the first points. Each rank
-//! folds its threads' into its lowest thread's, in order of numbers; the others' stacks are shipped to rank 0 at the same addresses, which folds in order of ranks.
+//! folds its threads' into its lowest thread's, in order of numbers; the others' stacks are shipped to rank 0 at the same addresses, which folds in order of ranks. What may
+//! own memory comes back as rank 0 leaves it.
 
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::*;
 
-use polyrail_omp::layout::slot;
+use polyrail_omp::layout::{SLOT_HEAP_BYTES, SLOT_HEAPS, slot};
 
 use super::{Team, barrier_then, here, local_barrier, stack, thread, work};
 use crate::{alloc, remote};
@@ -41,27 +42,61 @@ unsafe fn fold_in(team: &Team, data: *mut c_void, function: Fold, floor: usize) 
             unsafe { function(data, team.pieces[other].load(Acquire) as *mut c_void) };
         }
         if team.ranks() > 1 && remote::rank() > 0 {
-            // what was allocated may be led to by the copies (vectors): it must be there before they are
-            let slots = (0..team.locals()).map(|local| slot(remote::rank(), local, team.ranks()));
-            let used = slots.into_iter().any(alloc::used);
-            if used {
-                remote::flush();
-            }
-            remote::give(number, floor, thread().top.get(), data as usize | usize::from(used));
+            give(team, data, number, floor);
         } else if team.ranks() > 1 {
-            for rank in 1..team.ranks() {
-                stack(slot(rank, 0, team.ranks()));
-            }
-            for other in remote::collect(number) {
-                if other & 1 == 1 {
-                    remote::flush();
-                }
-                // SAFETY: the piece is where it was on its rank.
-                unsafe { function(data, (other & !1) as *mut c_void) };
-            }
+            remote::folding(|| {
+                // SAFETY: the caller's
+                unsafe { fold_given(team, data, function, number) }
+            });
         }
     }
     local_barrier(team, || ());
+}
+
+/// Ranks above 0: ships this rank's copies to rank 0.
+fn give(team: &Team, data: *mut c_void, number: u64, floor: usize) {
+    // what was allocated may be led to by the copies (vectors): it must be there before they are
+    let slots = (0..team.locals()).map(|local| slot(remote::rank(), local, team.ranks()));
+    let used = slots.into_iter().any(alloc::used);
+    if used {
+        remote::flush();
+    }
+    let top = thread().top.get();
+    let own = used && leads_to_heaps(team, floor, top);
+    remote::give(number, floor, top, data as usize | usize::from(used) | usize::from(own) << 1);
+    if own {
+        remote::take_back(here().folds.get(), floor, top);
+        remote::flush();
+    }
+}
+
+/// Whether any word of a piece of this thread's stack points into the heaps of this rank's threads.
+fn leads_to_heaps(team: &Team, floor: usize, top: usize) -> bool {
+    let heap = |local| SLOT_HEAPS + slot(remote::rank(), local, team.ranks()) * SLOT_HEAP_BYTES;
+    // SAFETY: the calling thread's frames
+    let words =
+        unsafe { core::slice::from_raw_parts((floor & !7) as *const usize, (top - (floor & !7)) / 8) };
+    words.iter().any(|word| (0..team.locals()).any(|local| word.wrapping_sub(heap(local)) < SLOT_HEAP_BYTES))
+}
+
+/// Rank 0: folds what other ranks give.
+unsafe fn fold_given(team: &Team, data: *mut c_void, function: Fold, number: u64) {
+    for rank in 1..team.ranks() {
+        stack(slot(rank, 0, team.ranks()));
+    }
+    let given = remote::collect(number);
+    for other in &given {
+        if other & 1 == 1 {
+            remote::flush();
+        }
+        // SAFETY: the piece is where it was on its rank
+        unsafe { function(data, (other & !3) as *mut c_void) };
+    }
+    if given.iter().any(|other| other & 2 == 2) {
+        // what was taken over from there, or given back, must be known where copies are destroyed
+        remote::flush();
+        remote::folded(here().folds.get());
+    }
 }
 
 /// Has `data`, which one thread gives (null by the others), read by all: what it leads to is on that thread's stack above `floor`, or shared.

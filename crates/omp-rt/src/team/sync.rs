@@ -119,6 +119,10 @@ impl Mutex {
     pub fn try_lock(&self) -> bool {
         self.0.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
+    /// Whether a thread has it.
+    pub fn is_held(&self) -> bool {
+        self.0.load(Relaxed) != 0
+    }
     /// Gives it back; any thread may.
     pub fn unlock(&self) {
         if self.0.swap(0, Release) == 2 {

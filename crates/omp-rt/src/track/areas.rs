@@ -115,6 +115,7 @@ impl Areas {
     pub fn of_process() -> Self {
         let mut data: Vec<(usize, usize)> = Vec::new();
         modules::shared().for_each(|module| shared_bytes(&module, &mut data));
+        data.extend(crate::output::objects());
         Self::new(data, stack())
     }
     /// Adds or renews a heap. Whether it is new.

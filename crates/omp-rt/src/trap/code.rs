@@ -1,9 +1,14 @@
 //! Atomic instructions in the program's code: where they are, what they work on, and breakpoints in their place.
 
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::ops::Range;
+
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register as Name};
 
 use super::operation::{What, Width};
-use crate::modules::{self, Module};
+use super::order::{self, Order};
+use crate::modules::{self, Module, Segment};
 use crate::sys;
 
 /// A general-purpose register, or a part of one.
@@ -92,8 +97,10 @@ pub struct Site {
     pub kind: What,
     pub width: Width,
     pub operand: Operand,
-    /// It works on the stack and changes nothing: a fence, OpenMP's `flush` as GCC compiles it.
+    /// It changes nothing, on the stack or at all: a fence, OpenMP's `flush` as GCC compiles it.
     pub fence: bool,
+    /// Whether what else the thread writes and reads is ordered by it.
+    pub order: Order,
     base: Option<Register>,
     index: Option<Register>,
     scale: u64,
@@ -103,7 +110,10 @@ pub struct Site {
 }
 
 impl Site {
-    fn of(instruction: &Instruction) -> Option<Site> {
+    pub fn of(instruction: &Instruction) -> Option<Site> {
+        if instruction.mnemonic() == Mnemonic::Mfence {
+            return Some(Site::fence(instruction));
+        }
         let memory = instruction.op0_kind() == OpKind::Memory;
         if !memory || !(instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg) {
             // an exchange may also name the register first
@@ -145,6 +155,7 @@ impl Site {
             width: Width::of(instruction.memory_size().size())?,
             operand,
             fence: changes_nothing && instruction.memory_base() == Name::RSP,
+            order: Order::Full,
             base,
             index: Register::of(instruction.memory_index()),
             scale: instruction.memory_index_scale().into(),
@@ -152,6 +163,29 @@ impl Site {
             displacement: instruction.memory_displacement64(),
             local: instruction.segment_prefix() == Name::FS,
         })
+    }
+
+    /// GCC's `flush` where it optimizes for size, or for processors that are quick at it.
+    fn fence(instruction: &Instruction) -> Site {
+        Site {
+            address: instruction.ip() as usize,
+            length: instruction.len(),
+            kind: What::Or,
+            width: Width::Quad,
+            operand: Operand::Value(0),
+            fence: true,
+            order: Order::Full,
+            base: None,
+            index: None,
+            scale: 1,
+            displacement: 0,
+            local: false,
+        }
+    }
+
+    /// The place that it works on, if that is the same each time.
+    pub fn fixed(&self) -> Option<usize> {
+        (self.base.is_none() && self.index.is_none() && !self.local).then_some(self.displacement as usize)
     }
 
     /// The place that it works on.
@@ -173,11 +207,12 @@ pub fn thread_pointer() -> u64 {
     pointer
 }
 
-/// All atomic instructions of the program and of its own libraries, in order of addresses.
-pub fn find() -> Vec<Site> {
-    let mut sites = Vec::new();
+/// All atomic instructions of the program and of its own libraries, in order of addresses; and which variables their functions load and store plainly.
+pub fn find() -> (Vec<Site>, BTreeSet<usize>) {
+    let (mut sites, mut loaded) = (Vec::new(), BTreeSet::new());
     for module in modules::shared() {
-        for (start, end) in functions(&module) {
+        let mut updates = Vec::new();
+        for Range { start, end } in code_of(&module) {
             // SAFETY: inside an executable segment
             let code = unsafe { std::slice::from_raw_parts(start as *const u8, end - start) };
             // most code has none
@@ -185,49 +220,48 @@ pub fn find() -> Vec<Site> {
                 continue;
             }
             let decoder = Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE);
-            sites.extend(
-                decoder
-                    .into_iter()
-                    .filter(|one| one.code() != Code::INVALID)
-                    .filter_map(|one| Site::of(&one)),
-            );
+            let instructions: Vec<_> =
+                decoder.into_iter().filter(|one| one.code() != Code::INVALID).collect();
+            let first = sites.len();
+            sites.extend(instructions.iter().filter_map(Site::of));
+            updates.extend(order::updates(&module, &instructions, &sites[first..]));
+            if sites.len() > first {
+                let plain = instructions
+                    .iter()
+                    .filter(|one| one.is_ip_rel_memory_operand() && Site::of(one).is_none());
+                loaded.extend(plain.map(|one| one.memory_displacement64() as usize));
+            }
         }
+        order::only_updates(&module, &updates, &mut sites);
     }
     sites.sort_by_key(|site| site.address);
     sites.dedup_by_key(|site| site.address);
-    sites
+    (sites, loaded)
 }
 
-/// Where functions stand, by the tables that exceptions are unwound by (LSB, "Exception Frames"); compilers write them for all code.
-fn functions(module: &Module) -> Vec<(usize, usize)> {
-    let Some(table) = module.frames else { return Vec::new() };
-    let read = |at: usize| -> Option<i32> {
-        let inside = module.segments.iter().any(|segment| at >= segment.start && at + 4 <= segment.end);
-        // SAFETY: inside a segment
-        inside.then(|| unsafe { (at as *const i32).read_unaligned() })
+/// The code of a module, in memory. Ends the run if that cannot be told.
+fn code_of(module: &Module) -> Vec<Range<usize>> {
+    let (name, path) = match module.name.as_str() {
+        "" => ("the program", "/proc/self/exe"),
+        name => (name, name),
     };
-    let relative = |base: usize, at: usize| Some(base.wrapping_add_signed(read(at)? as isize));
-    // version 1; pointer to the frames: relative, 4 bytes; count: 4 bytes; table: relative to the header, 4 bytes
-    if read(table).map(i32::to_le_bytes) != Some([1, 0x1b, 0x03, 0x3b]) {
-        return Vec::new();
+    let path = CString::new(path).unwrap_or_default();
+    let found = sys::with_file(&path, polyrail_omp::code::find).flatten();
+    let Some(found) = found else {
+        sys::fail(format_args!("{name}: the file cannot be read, or is of another kind than what is loaded"));
+    };
+    if let Some(why) = found.refusal() {
+        sys::fail(format_args!("{name}: {why}"));
     }
-    let count = read(table + 8).unwrap_or(0).max(0) as usize;
-    let mut found = Vec::with_capacity(count);
-    for entry in 0..count {
-        let at = table + 12 + entry * 8;
-        let (Some(start), Some(frame)) = (relative(table, at), relative(table, at + 4)) else { break };
-        // length, common part, begin, length of the code
-        let Some(length) = read(frame + 12).filter(|length| *length > 0) else { continue };
-        let end = start + length as usize;
-        if module
-            .segments
-            .iter()
-            .any(|segment| segment.executable && start >= segment.start && end <= segment.end)
-        {
-            found.push((start, end));
-        }
-    }
-    found
+    let in_memory = |known: Range<u64>| {
+        let at = |address: u64| module.base.wrapping_add(address as usize);
+        at(known.start)..at(known.end)
+    };
+    let is_loaded = |code: &Range<usize>| {
+        let holds = |one: &Segment| one.executable && one.start <= code.start && code.end <= one.end;
+        module.segments.iter().any(holds)
+    };
+    found.known.into_iter().map(in_memory).filter(is_loaded).collect()
 }
 
 /// Puts a breakpoint in place of an instruction.
@@ -274,6 +308,9 @@ mod tests {
         assert_eq!((site.kind, site.place(&registers)), (What::CompareExchange, 0x1019));
         // lock or qword [rsp], 0: a fence
         assert!(one(&[0xf0, 0x48, 0x83, 0x0c, 0x24, 0x00]).unwrap().fence);
+        // mfence, and the other two, which order nothing that others see
+        assert!(one(&[0x0f, 0xae, 0xf0]).is_some_and(|site| site.fence && site.length == 3));
+        assert_eq!((one(&[0x0f, 0xae, 0xe8]), one(&[0x0f, 0xae, 0xf8])), (None, None));
         // xchg [rdi], ah; mov [rdi], eax; lock-less add
         let site = one(&[0x86, 0x27]).unwrap();
         let Operand::Register(register) = site.operand else { panic!() };

@@ -21,6 +21,16 @@ impl Copies {
         self.0.iter().map(|(place, value)| (*place, *value))
     }
 
+    /// Those that have bytes in `range`.
+    pub fn within(&self, range: &core::ops::Range<usize>) -> impl Iterator<Item = ((usize, usize), Value)> {
+        let from = range.start;
+        let near = near(from, range.len());
+        self.0
+            .range(near)
+            .filter(move |((place, bytes), _)| place + bytes > from)
+            .map(|(place, value)| (*place, *value))
+    }
+
     /// What rank 0 has at a place, where all agreed upon `value` last.
     pub fn known(&self, place: usize, bytes: usize, mut value: Value) -> Value {
         for (&(other, width), left) in self.0.range(near(place, bytes)) {
@@ -80,6 +90,10 @@ mod tests {
         assert_eq!(copies.known(104, 4, value(&[9; 4])), value(&[9; 4]));
         copies.learn(102, 8, value(&[5; 8]));
         assert_eq!(copies.known(100, 4, value(&[])), value(&[1, 2, 5, 5]));
+        let places = |from, to| copies.within(&(from..to)).map(|(place, _)| place).collect::<Vec<_>>();
+        assert_eq!(places(0, 100), []);
+        assert_eq!(places(103, 104), [(100, 4), (102, 8)]);
+        assert_eq!(places(104, 200), [(102, 8)]);
         copies.forget(100, 4, value(&[7; 4]));
         assert_eq!(copies.iter().collect::<Vec<_>>(), [((102, 8), value(&[7, 7, 5, 5, 5, 5, 5, 5]))]);
     }

@@ -1,5 +1,5 @@
 // Threads that block all signals, and handlers that do, write, update atomically and have fences.
-// each: one with gcc
+// each: one
 #include <omp.h>
 #include <pthread.h>
 #include <signal.h>

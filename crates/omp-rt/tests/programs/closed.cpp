@@ -1,5 +1,6 @@
 // Streams that serial code opened, and threads use and close; files that constructors opened, and all write to.
 // serial: refused
+// expect: refused: of a stream that serial code has opened
 #include <errno.h>
 #include <fstream>
 #include <omp.h>

@@ -1,5 +1,6 @@
 // A detached task's event is fulfilled by another thread, which may be on another rank.
 // ranks: refused
+// expect: refused: the detached task is another rank's
 #include <omp.h>
 #include <stdio.h>
 int main(void) {

@@ -1,5 +1,6 @@
 // A library that the program loads while it runs: other ranks have not got it.
 // ranks: refused
+// expect: refused: which other ranks have not
 #include <dlfcn.h>
 #include <omp.h>
 #include <stdio.h>

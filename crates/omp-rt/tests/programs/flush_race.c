@@ -1,5 +1,6 @@
 // A program that is wrong: all threads write to the same variable before they flush. One rank does not see it.
 // ranks: refused
+// expect: refused: A data race of the program
 #include <omp.h>
 #include <stdio.h>
 int main(void) {

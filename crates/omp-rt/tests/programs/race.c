@@ -1,5 +1,6 @@
 // A program that is wrong: all threads write different values to the same variable. One rank does not see it.
 // ranks: refused
+// expect: refused: A data race of the program
 #include <omp.h>
 #include <stdio.h>
 static int who[1000];

@@ -1,5 +1,6 @@
 // Prefix sums: reduction(inscan, ...).
 // ranks: refused with gcc
+// expect: refused: it keeps the threads' parts in memory of one process
 #include <omp.h>
 #include <stdio.h>
 int main(void) {

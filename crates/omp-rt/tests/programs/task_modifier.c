@@ -1,5 +1,6 @@
 // reduction(task, ...) of regions and loops, of which explicit tasks take part.
 // ranks: refused with gcc
+// expect: refused: it keeps the threads' parts in memory of one process
 #include <omp.h>
 #include <stdio.h>
 int main(void) {

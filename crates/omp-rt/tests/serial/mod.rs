@@ -53,6 +53,21 @@ fn effects_happen_once_and_input_is_everybodys() {
     }
 }
 
+/// Each process's C library reads ahead; what one thread reads, another's must not miss or read again.
+#[test]
+fn threads_read_standard_input_by_turns() {
+    let input: String = (1..=3000).map(|number| format!("{number}\n")).collect();
+    let sum = |from: u64, to: u64| (from..=to).sum::<u64>();
+    let (lines, numbers, letters) = (sum(2, 300), sum(301, 600), sum(601, 899));
+    for ranks in [2, 4] {
+        let Some(output) = run(ranks, "turns.c", &["--serial", "master"], &[], &input) else { return };
+        let expected =
+            format!("first 1\n{lines} {numbers} {letters}\nthen 900\n{}, over 1\n", sum(901, 3000));
+        assert_eq!(text(&output.stdout), expected, "{}", text(&output.stderr));
+        assert!(output.status.success());
+    }
+}
+
 #[test]
 fn what_differs_is_rank_0s() {
     for ranks in [2, 3] {

@@ -74,9 +74,7 @@ mod tests {
     use super::*;
 
     fn readable(bell: &Doorbell) -> bool {
-        let mut poll = libc::pollfd { fd: bell.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry.
-        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+        crate::sys::wait_for(bell.as_raw_fd(), libc::POLLIN, std::time::Duration::ZERO)
     }
 
     #[test]

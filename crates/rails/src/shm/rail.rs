@@ -1,12 +1,18 @@
 //! The shared-memory rail: one segment with two rings per peer, a doorbell for who sleeps, and a Unix socket whose end tells
 //! that the peer has died.
 
+use super::attach::Attach;
 use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
-use crate::rail::{Down, Full, LinkId, Memory, Payload, Rail, RawIov, Sink, Span};
+use crate::config::Config;
+use crate::rail::direct::{Direct, DirectError, Transfer};
+use crate::rail::{
+    Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Reach, Sink, Span,
+};
+use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Frames taken from one link before the next has its turn.
 const BURST: usize = 64;
@@ -22,6 +28,8 @@ struct Link {
     bye: bool,
     /// The ring was full when a frame was last tried.
     full: bool,
+    /// Its process, where its memory can be reached.
+    pid: Option<i32>,
     /// What the peer did to the ring that this side sends by.
     damage: Option<Corrupt>,
 }
@@ -38,8 +46,10 @@ enum State {
 pub struct ShmRail {
     links: Vec<Option<Link>>,
     live: Vec<u32>,
+    attach: Attach,
     doorbell: Doorbell,
-    epoll: OwnedFd,
+    epoll: Epoll,
+    events: Vec<libc::epoll_event>,
     armed: bool,
     empty_rounds: u32,
 }
@@ -50,33 +60,24 @@ impl ShmRail {
     /// # Errors
     /// When no descriptor is left.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: a plain call; the descriptor is ours.
-        let epoll = unsafe {
-            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
         let doorbell = Doorbell::new()?;
-        let rail =
-            Self { links: Vec::new(), live: Vec::new(), doorbell, epoll, armed: false, empty_rounds: 0 };
-        rail.watch(rail.doorbell.as_raw_fd(), libc::EPOLLIN as u32, u64::MAX)?;
+        let rail = Self {
+            links: Vec::new(),
+            live: Vec::new(),
+            attach: Attach::default(),
+            doorbell,
+            epoll: Epoll::new()?,
+            events: Vec::with_capacity(16),
+            armed: false,
+            empty_rounds: 0,
+        };
+        rail.epoll.add(rail.doorbell.as_raw_fd(), libc::EPOLLIN, u64::MAX)?;
         Ok(rail)
     }
 
     /// The descriptor by which peers ring.
     pub fn doorbell(&self) -> &Doorbell {
         &self.doorbell
-    }
-
-    fn watch(&self, fd: RawFd, events: u32, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events, u64: token };
-        // SAFETY: both descriptors are open and the event is ours.
-        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
     }
 
     /// Takes in a link whose wireup is done.
@@ -88,7 +89,7 @@ impl ShmRail {
             self.links.push(None);
             self.links.len() - 1
         });
-        self.watch(control.as_raw_fd(), (libc::EPOLLIN | libc::EPOLLRDHUP) as u32, id as u64)?;
+        self.epoll.add(control.as_raw_fd(), libc::EPOLLIN | libc::EPOLLRDHUP, id as u64)?;
         let (producer, consumer) = ends;
         let link = Link {
             producer,
@@ -98,6 +99,7 @@ impl ShmRail {
             state: State::Up,
             bye: false,
             full: false,
+            pid: None,
             damage: None,
         };
         self.links[id] = Some(link);
@@ -105,21 +107,18 @@ impl ShmRail {
         Ok(LinkId(id as u32))
     }
 
-    /// Bytes of the rings that frames to and from a peer took up to now.
-    pub fn traffic(&self, link: LinkId) -> (u64, u64) {
-        match self.links.get(link.0 as usize) {
-            Some(Some(link)) => (link.producer.sent(), link.consumer.received()),
-            _ => (0, 0),
+    /// The memory of a link's peer can be reached, as that of this process.
+    pub fn reach(&mut self, link: LinkId, pid: i32) {
+        if let Some(Some(link)) = self.links.get_mut(link.0 as usize) {
+            link.pid = Some(pid);
         }
     }
 
     /// Looks whether peers have gone.
-    pub(crate) fn look(&mut self) {
+    fn look(&mut self) {
         self.empty_rounds = 0;
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
-        // SAFETY: the array has room for what is asked.
-        let n = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), 16, 0) };
-        for event in events.iter().take(n.max(0) as usize) {
+        self.epoll.take(&mut self.events);
+        for event in &self.events {
             let token = event.u64;
             if token == u64::MAX {
                 continue;
@@ -129,22 +128,14 @@ impl ShmRail {
                 if link.state == State::Up {
                     link.state = State::Ending;
                 }
-                // SAFETY: a plain call; failure would only mean that it is not watched any more.
-                unsafe {
-                    libc::epoll_ctl(
-                        self.epoll.as_raw_fd(),
-                        libc::EPOLL_CTL_DEL,
-                        link.control.as_raw_fd(),
-                        std::ptr::null_mut(),
-                    )
-                };
+                self.epoll.remove(link.control.as_raw_fd());
             }
         }
     }
 
-    /// As [`Rail::progress`], compiled for one kind of sink: what a small message costs is mostly this.
+    /// One turn of each link.
     #[inline]
-    pub fn advance<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+    fn advance<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         if self.armed {
             self.disarm();
         }
@@ -218,7 +209,7 @@ impl Link {
             }
             // SAFETY: the bytes stay mapped, and are not reused before `release` below.
             let payload = unsafe { Payload::new(frame.payload.as_ptr(), announced) };
-            self.bye |= header == Frame::Bye;
+            self.bye |= matches!(header, Frame::Bye);
             sink.frame(id, header, payload);
             self.consumer.release();
             taken += 1;
@@ -230,7 +221,38 @@ impl Link {
     }
 }
 
+impl Direct for ShmRail {
+    fn start(&mut self, transfer: Transfer) -> Result<(), Transfer> {
+        let link = self.links.get(transfer.link.0 as usize).and_then(Option::as_ref);
+        match link.and_then(|link| link.pid) {
+            Some(pid) => self.attach.start(pid, transfer),
+            None => return Err(transfer),
+        }
+        Ok(())
+    }
+
+    fn poll<M: Memory + ?Sized>(
+        &mut self,
+        mem: &M,
+        budget: &mut usize,
+    ) -> Option<(Transfer, Result<(), DirectError>)> {
+        self.attach.poll(mem, budget)
+    }
+
+    fn transfers(&self) -> usize {
+        self.attach.len()
+    }
+}
+
+impl LaneRail for ShmRail {}
+
 impl Rail for ShmRail {
+    const CAPS: Caps = Caps { name: "shm", reach: Reach::Host, look: Look::Memory, lanes: false };
+
+    fn open(_config: &Config) -> io::Result<Self> {
+        Self::new()
+    }
+
     #[inline]
     unsafe fn send(
         &mut self,
@@ -280,14 +302,22 @@ impl Rail for ShmRail {
         matches!(self.links.get(link.0 as usize), Some(Some(link)) if link.state == State::Up)
     }
 
-    fn flush(&mut self, _mem: &dyn Memory) {}
+    #[inline]
+    fn links(&self) -> usize {
+        self.live.len()
+    }
 
-    fn progress(&mut self, sink: &mut dyn Sink) -> usize {
+    #[inline]
+    fn progress<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         self.advance(sink)
     }
 
-    fn wait_fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+    fn look_around(&mut self) {
+        self.look();
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.epoll.as_raw_fd())
     }
 
     fn arm(&mut self) -> bool {
@@ -320,9 +350,24 @@ impl Rail for ShmRail {
             *slot = None;
         }
         self.live.retain(|id| *id != link.0);
+        self.attach.close(link);
     }
 
+    /// What is in the ring is the peer's.
     fn idle(&self, _link: LinkId) -> bool {
         true
+    }
+
+    fn cut(&mut self, link: LinkId) {
+        if let Some(Some(link)) = self.links.get(link.0 as usize) {
+            // SAFETY: no memory is involved; a socket that is down already gives an error of no interest.
+            unsafe { libc::shutdown(link.control.as_raw_fd(), libc::SHUT_RDWR) };
+        }
+    }
+
+    /// Bytes of the rings that frames took.
+    fn traffic(&self, link: LinkId) -> Option<(u64, u64)> {
+        let link = self.links.get(link.0 as usize)?.as_ref()?;
+        Some((link.producer.sent(), link.consumer.received()))
     }
 }

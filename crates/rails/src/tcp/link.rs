@@ -6,11 +6,11 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use super::rx::Rx;
-use super::store::{Pool, Store};
 use super::sys::{self, Errno};
 use super::tx::Tx;
 use super::{Config, Stats};
 use crate::rail::RawIov;
+use crate::rail::journal::{Pool, RetransmitBuffer};
 
 pub(super) struct Link {
     socket: OwnedFd,
@@ -25,7 +25,7 @@ pub(super) struct Link {
     /// In the rail's list of links to send from.
     pub(super) dirty: bool,
     /// In the rail's list of links whose peer waits to hear what came.
-    pub(super) owing: bool,
+    pub(super) ack_pending: bool,
     /// How often in a row receiving gave nothing.
     pub(super) empty: u16,
     /// How often in a row it was seen that the peer's kernel does not answer.
@@ -46,7 +46,7 @@ impl Link {
             pending: false,
             ending: false,
             dirty: false,
-            owing: false,
+            ack_pending: false,
             empty: 0,
             silent: 0,
             hurried: false,
@@ -88,7 +88,7 @@ pub(super) enum Slot {
 
 /// What is left of a link that ended.
 pub(super) struct Remains {
-    pub(super) store: Store,
+    pub(super) unacked: RetransmitBuffer,
     /// Whole frames that came by it.
     pub(super) received: u64,
 }

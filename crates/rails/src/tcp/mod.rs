@@ -11,9 +11,9 @@
 //! Invariants: a link in `Slot::Up` with something to receive is in `ready`, or its edge is in epoll; a link with something
 //! to send is in `dirty`, or blocked with its edge to come.
 
+mod connect;
 mod link;
 mod rx;
-mod store;
 mod sys;
 mod tx;
 
@@ -25,10 +25,13 @@ use std::time::{Duration, Instant};
 
 use self::link::{Link, Remains, Shared, Slot};
 use self::rx::{Next, Turn};
-use self::store::{Pool, Store};
-pub use self::sys::Info;
 use self::tx::Outgoing;
-use crate::rail::{Full, LinkId, Memory, Rail, RawIov, Sink, Span, UnackedFrame};
+use crate::rail::direct::Direct;
+use crate::rail::journal::{MAX_IOV, Pool};
+use crate::rail::{
+    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Reach, Sink, Span, UnackedFrame,
+};
+use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
 
 /// How the rail's sockets are set up.
@@ -53,6 +56,21 @@ pub struct Config {
     pub unsent_limit: Option<usize>,
     /// Congestion control (`TCP_CONGESTION`); `None`: the system's.
     pub congestion: Option<String>,
+}
+
+impl Config {
+    /// What a worker's settings make of it.
+    fn of(settings: &crate::Config) -> Self {
+        let quarter = (settings.peer_timeout / 4).max(Duration::from_secs(1));
+        Self {
+            keepalive_idle: quarter,
+            keepalive_interval: quarter,
+            keepalive_count: 3,
+            silence: settings.peer_timeout,
+            congestion: settings.congestion.clone(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Config {
@@ -83,6 +101,8 @@ pub struct Stats {
     pub events: u64,
 }
 
+/// Everything, by edges, for as long as a link is open: there is never a second call for one.
+const EDGES: libc::c_int = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
 /// Events taken by one look.
 const EVENTS: usize = 128;
 /// A look is due so many rounds after the last while links are active, of which an empty one counts `EMPTY_ROUND`-fold: it is
@@ -102,7 +122,7 @@ const WATCHES: u32 = 4;
 /// TCP links (see the module's documentation).
 pub struct TcpRail {
     config: Config,
-    epoll: sys::Epoll,
+    epoll: Epoll,
     events: Vec<libc::epoll_event>,
     slots: Vec<Slot>,
     free: Vec<u32>,
@@ -113,7 +133,7 @@ pub struct TcpRail {
     /// Links with something to send that are not blocked.
     dirty: Vec<u32>,
     /// Links whose peers wait to hear what came.
-    owing: Vec<u32>,
+    ack_pending: Vec<u32>,
     /// Counts calls of progress and flush.
     round: u32,
     /// Rounds and bytes since the last look.
@@ -132,21 +152,21 @@ impl TcpRail {
     pub fn new(config: Config) -> io::Result<Self> {
         Ok(Self {
             config,
-            epoll: sys::Epoll::new()?,
+            epoll: Epoll::new()?,
             events: Vec::with_capacity(EVENTS),
             slots: Vec::new(),
             free: Vec::new(),
             up: 0,
             ready: VecDeque::new(),
             dirty: Vec::new(),
-            owing: Vec::new(),
+            ack_pending: Vec::new(),
             round: 1,
             rounds: 0,
             bytes: 0,
             watched: Instant::now(),
             shared: Shared {
                 staging: vec![0; rx::STAGING].into_boxed_slice(),
-                iov: Vec::with_capacity(sys::MAX_IOV),
+                iov: Vec::with_capacity(MAX_IOV),
                 pool: Pool::default(),
                 stats: Stats::default(),
             },
@@ -165,7 +185,7 @@ impl TcpRail {
         let fd = socket.as_raw_fd();
         link::configure(fd, &self.config)?;
         let id = self.free.pop().unwrap_or(self.slots.len() as u32);
-        if let Err(e) = self.epoll.add(fd, id) {
+        if let Err(e) = self.epoll.add(fd, EDGES, u64::from(id)) {
             if (id as usize) < self.slots.len() {
                 self.free.push(id);
             }
@@ -183,26 +203,27 @@ impl TcpRail {
         Ok(LinkId(id))
     }
 
-    /// Whether bytes wait for [`Rail::flush`].
-    pub fn needs_flush(&self) -> bool {
-        !self.dirty.is_empty()
-    }
-
     /// System calls so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats
     }
 
-    /// Finds out whether a link still stands, of which there is doubt: if it has been silent for a second, the peer's kernel
-    /// is asked now, and one that does not know the connection (its host was restarted) ends it.
-    pub fn probe(&mut self, link: LinkId) {
-        if let Some(link) = self.link(link.0) {
-            link.hurried = link::keepalive(link.fd(), Duration::ZERO).is_ok();
+    fn link(&mut self, id: u32) -> Option<&mut Link> {
+        self.slots.get_mut(id as usize)?.up()
+    }
+
+    fn up(&self, link: LinkId) -> Option<&Link> {
+        match self.slots.get(link.0 as usize)? {
+            Slot::Up(link) => Some(link),
+            _ => None,
         }
     }
 
-    fn link(&mut self, id: u32) -> Option<&mut Link> {
-        self.slots.get_mut(id as usize)?.up()
+    fn remains(&self, link: LinkId) -> Option<&Remains> {
+        match self.slots.get(link.0 as usize)? {
+            Slot::Down(remains) => Some(remains),
+            _ => None,
+        }
     }
 
     /// Enters a link in `ready`.
@@ -230,7 +251,7 @@ impl TcpRail {
             let (flags, id) = (events as i32, id as u32);
             let Some(link) = self.link(id) else { continue };
             if flags & libc::EPOLLOUT != 0 && std::mem::take(&mut link.tx.blocked) {
-                self.soil(id);
+                self.mark_dirty(id);
             }
             let ending = flags & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) != 0;
             if ending || flags & libc::EPOLLIN != 0 {
@@ -239,118 +260,6 @@ impl TcpRail {
         }
         (self.rounds, self.bytes) = (0, 0);
         self.events.len() < EVENTS
-    }
-
-    /// Until when a round of progress is due even if nothing happens.
-    pub fn due(&self) -> Option<Instant> {
-        (self.up > 0 && !self.config.silence.is_zero()).then(|| self.watched + self.config.silence / WATCHES)
-    }
-
-    /// A link whose peer is to be told how many frames have come by it; how many, and whether they were much lately. It counts as
-    /// told.
-    pub fn next_owed(&mut self) -> Option<(LinkId, u64, bool)> {
-        while let Some(id) = self.owing.pop() {
-            if let Some(link) = self.link(id) {
-                link.owing = false;
-                let much = link.rx.owes();
-                return Some((LinkId(id), link.rx.tell(), much));
-            }
-        }
-        None
-    }
-
-    /// The peer has had so many frames by a link: what is kept of them is forgotten. False: that cannot be.
-    pub fn release(&mut self, link: LinkId, frames: u64) -> bool {
-        let Some(up) = self.slots.get_mut(link.0 as usize).and_then(Slot::up) else { return true };
-        up.tx.store.release(frames, &mut self.shared.pool)
-    }
-
-    /// Ends a link, if it has not ended: how many whole frames came by it.
-    pub fn retire(&mut self, link: LinkId) -> u64 {
-        self.end(link.0);
-        match self.slots.get(link.0 as usize) {
-            Some(Slot::Down(remains)) => remains.received,
-            _ => 0,
-        }
-    }
-
-    /// The frames that an ended link may not have delivered, oldest first.
-    pub fn kept(&self, link: LinkId) -> impl Iterator<Item = Frame> {
-        let store = match self.slots.get(link.0 as usize) {
-            Some(Slot::Down(remains)) => Some(&remains.store),
-            _ => None,
-        };
-        let headers = store.into_iter().flat_map(Store::headers);
-        headers.filter_map(|header| Frame::parse(header).ok()).map(|(frame, _)| frame)
-    }
-
-    /// What a link that ended did not deliver, if the peer had so many frames; None when that cannot be.
-    pub fn reclaim(&mut self, link: LinkId, frames: u64) -> Option<VecDeque<UnackedFrame>> {
-        match self.slots.get_mut(link.0 as usize) {
-            Some(Slot::Down(remains)) => {
-                std::mem::take(&mut remains.store).reclaim(frames, &mut self.shared.pool)
-            }
-            _ => None,
-        }
-    }
-
-    /// What the kernel knows of a link, and how many bytes were given to it and have not been acknowledged by the peer's.
-    pub fn info(&self, link: LinkId) -> Option<Info> {
-        match self.slots.get(link.0 as usize) {
-            Some(Slot::Up(link)) => {
-                let mut info = sys::info(link.fd())?;
-                let there = sys::unacknowledged(link.fd());
-                info.queued = (there + link.tx.store.unwritten()) as u64;
-                info.delivered = link.tx.store.written().saturating_sub(there as u64);
-                Some(info)
-            }
-            _ => None,
-        }
-    }
-
-    /// Sends no more by a link than so many bytes per second.
-    pub fn cap(&mut self, link: LinkId, rate: u64) {
-        if let Some(link) = self.link(link.0) {
-            // a kernel that knows no wider rate takes the narrow one; one that knows none sends as fast as it can
-            let wide =
-                sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate.to_ne_bytes());
-            if wide.is_err() {
-                let narrow = u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes();
-                let _ = sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &narrow);
-            }
-        }
-    }
-
-    /// Both ends' addresses.
-    pub fn ends(&self, link: LinkId) -> Option<(SocketAddr, SocketAddr)> {
-        match self.slots.get(link.0 as usize) {
-            Some(Slot::Up(link)) => link.ends(),
-            _ => None,
-        }
-    }
-
-    /// Bytes that were given to a link, altogether.
-    pub fn given(&self, link: LinkId) -> u64 {
-        match self.slots.get(link.0 as usize) {
-            Some(Slot::Up(link)) => link.tx.store.given(),
-            _ => 0,
-        }
-    }
-
-    /// Bytes that were given to a link and have not been acknowledged by the peer's kernel.
-    pub fn queued(&self, link: LinkId) -> usize {
-        match self.slots.get(link.0 as usize) {
-            Some(Slot::Up(link)) => sys::unacknowledged(link.fd()) + link.tx.store.unwritten(),
-            _ => 0,
-        }
-    }
-
-    /// Bytes that are kept in copy because the peer has not said that it has them.
-    pub fn copied(&self, link: LinkId) -> usize {
-        match self.slots.get(link.0 as usize) {
-            Some(Slot::Up(link)) => link.tx.store.copied(),
-            _ => 0,
-        }
     }
 
     /// Looks, every now and then, which peers' kernels owe an answer and are silent.
@@ -367,8 +276,8 @@ impl TcpRail {
                 // on an open socket this cannot fail; a link that is probed too often is no worse for it
                 let _ = link::keepalive(link.fd(), idle);
             }
-            if link.rx.received > link.rx.told && !std::mem::replace(&mut link.owing, true) {
-                self.owing.push(id);
+            if link.rx.received > link.rx.acked && !std::mem::replace(&mut link.ack_pending, true) {
+                self.ack_pending.push(id);
             }
             let Some(link) = self.link(id) else { continue };
             link.silent = if sys::unanswered(link.fd(), since) { link.silent + 1 } else { 0 };
@@ -381,7 +290,7 @@ impl TcpRail {
     }
 
     /// Enters a link in the list it belongs to after an attempt to send.
-    fn soil(&mut self, id: u32) {
+    fn mark_dirty(&mut self, id: u32) {
         let Some(link) = self.slots[id as usize].up() else { return };
         if link.error.is_some() {
             self.list(id, true);
@@ -391,20 +300,20 @@ impl TcpRail {
     }
 
     /// Writes what waits in links that are not blocked.
-    fn write(&mut self, mem: &dyn Memory) {
+    fn write<M: Memory + ?Sized>(&mut self, mem: &M) {
         let listed = self.dirty.len();
         for i in 0..listed {
             let id = self.dirty[i];
             let Some(link) = self.slots[id as usize].up() else { continue };
             link.dirty = false;
             tx::write(link, &mut self.shared, Some(mem));
-            self.soil(id);
+            self.mark_dirty(id);
         }
         self.dirty.drain(..listed);
     }
 
     /// Receives from the links in `ready`, each for one turn.
-    fn receive(&mut self, sink: &mut dyn Sink) -> usize {
+    fn receive<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         let (mut events, mut bytes) = (0, 0);
         for _ in 0..self.ready.len() {
             if bytes >= PROGRESS_BYTES {
@@ -431,8 +340,8 @@ impl TcpRail {
                     continue;
                 }
             };
-            if link.rx.owes() && !std::mem::replace(&mut link.owing, true) {
-                self.owing.push(id);
+            if link.rx.ack_is_due() && !std::mem::replace(&mut link.ack_pending, true) {
+                self.ack_pending.push(id);
             }
             link.listed = stays;
             if stays {
@@ -449,8 +358,8 @@ impl TcpRail {
     fn end(&mut self, id: u32) {
         let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
         if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Free) {
-            let store = std::mem::take(&mut link.tx.store);
-            *slot = Slot::Down(Box::new(Remains { store, received: link.rx.received }));
+            let unacked = std::mem::take(&mut link.tx.unacked);
+            *slot = Slot::Down(Box::new(Remains { unacked, received: link.rx.received }));
             self.up -= 1;
             self.epoll.remove(link.fd());
             sys::shutdown(link.fd());
@@ -464,7 +373,89 @@ impl TcpRail {
     }
 }
 
+impl Direct for TcpRail {}
+
+impl LaneRail for TcpRail {
+    fn sample(&self, link: LinkId) -> Option<LinkStats> {
+        let link = self.up(link)?;
+        let mut stats = sys::info(link.fd())?;
+        let there = sys::unacknowledged(link.fd());
+        stats.queued = (there + link.tx.unacked.unwritten()) as u64;
+        stats.delivered = link.tx.unacked.written().saturating_sub(there as u64);
+        Some(stats)
+    }
+
+    fn ends(&self, link: LinkId) -> Option<(SocketAddr, SocketAddr)> {
+        self.up(link)?.ends()
+    }
+
+    fn given(&self, link: LinkId) -> u64 {
+        self.up(link).map_or(0, |link| link.tx.unacked.given())
+    }
+
+    fn queued(&self, link: LinkId) -> usize {
+        self.up(link).map_or(0, |link| sys::unacknowledged(link.fd()) + link.tx.unacked.unwritten())
+    }
+
+    fn copied(&self, link: LinkId) -> usize {
+        self.up(link).map_or(0, |link| link.tx.unacked.copied())
+    }
+
+    fn take_ack(&mut self) -> Option<Ack> {
+        while let Some(id) = self.ack_pending.pop() {
+            if let Some(link) = self.link(id) {
+                link.ack_pending = false;
+                let bulk = link.rx.ack_is_due();
+                return Some(Ack { link: LinkId(id), received: link.rx.take_ack(), bulk });
+            }
+        }
+        None
+    }
+
+    fn acked(&mut self, link: LinkId, frames: u64) -> bool {
+        let Some(up) = self.slots.get_mut(link.0 as usize).and_then(Slot::up) else { return true };
+        up.tx.unacked.acked(frames, &mut self.shared.pool)
+    }
+
+    fn retire(&mut self, link: LinkId) -> u64 {
+        self.end(link.0);
+        self.remains(link).map_or(0, |remains| remains.received)
+    }
+
+    fn kept(&self, link: LinkId) -> Vec<Frame> {
+        let headers = self.remains(link).into_iter().flat_map(|remains| remains.unacked.headers());
+        headers.filter_map(|header| Frame::parse(header).ok()).map(|(frame, _)| frame).collect()
+    }
+
+    fn reclaim(&mut self, link: LinkId, frames: u64) -> Option<VecDeque<UnackedFrame>> {
+        match self.slots.get_mut(link.0 as usize) {
+            Some(Slot::Down(remains)) => {
+                std::mem::take(&mut remains.unacked).reclaim(frames, &mut self.shared.pool)
+            }
+            _ => None,
+        }
+    }
+
+    fn pace(&mut self, link: LinkId, rate: u64) {
+        if let Some(link) = self.link(link.0) {
+            // a kernel that knows no wider rate takes the narrow one; one that knows none sends as fast as it can
+            let wide =
+                sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate.to_ne_bytes());
+            if wide.is_err() {
+                let narrow = u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes();
+                let _ = sys::set_bytes(link.fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &narrow);
+            }
+        }
+    }
+}
+
 impl Rail for TcpRail {
+    const CAPS: Caps = Caps { name: "tcp", reach: Reach::Network, look: Look::SystemCall, lanes: true };
+
+    fn open(config: &crate::Config) -> io::Result<Self> {
+        Self::new(Config::of(config))
+    }
+
     unsafe fn send(
         &mut self,
         link: LinkId,
@@ -477,27 +468,34 @@ impl Rail for TcpRail {
         // SAFETY: our contract.
         let sent = unsafe { tx::send(up, Outgoing { header, iov, len, span }, self.round, &mut self.shared) };
         if up.error.is_some() || (!up.dirty && !up.tx.is_empty()) {
-            self.soil(link.0);
+            self.mark_dirty(link.0);
         }
         sent
     }
 
     fn wants_more(&self, link: LinkId) -> bool {
-        match self.slots.get(link.0 as usize) {
-            Some(Slot::Up(link)) => link.error.is_none() && link.tx.wants_more(),
-            _ => false,
-        }
+        self.up(link).is_some_and(|link| link.error.is_none() && link.tx.wants_more())
     }
 
-    fn flush(&mut self, mem: &dyn Memory) {
+    fn holds_back(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    #[inline]
+    fn flush<M: Memory + ?Sized>(&mut self, mem: &M) {
         self.round = self.round.wrapping_add(1);
         if !self.dirty.is_empty() {
             self.write(mem);
         }
     }
 
+    #[inline]
+    fn links(&self) -> usize {
+        self.up
+    }
+
     /// Counts a begun payload that moved on as an arrival too: 0 means that nothing was there.
-    fn progress(&mut self, sink: &mut dyn Sink) -> usize {
+    fn progress<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         self.round = self.round.wrapping_add(1);
         if self.up > 0 && self.look_is_due() {
             self.look();
@@ -514,8 +512,8 @@ impl Rail for TcpRail {
         received
     }
 
-    fn wait_fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.epoll.as_raw_fd())
     }
 
     fn arm(&mut self) -> bool {
@@ -523,6 +521,10 @@ impl Rail for TcpRail {
         while !self.look() {}
         self.dirty.is_empty()
             && !self.ready.iter().any(|&id| matches!(&self.slots[id as usize], Slot::Up(l) if l.pending))
+    }
+
+    fn due(&self) -> Option<Instant> {
+        (self.up > 0 && !self.config.silence.is_zero()).then(|| self.watched + self.config.silence / WATCHES)
     }
 
     fn close(&mut self, link: LinkId) {
@@ -536,11 +538,21 @@ impl Rail for TcpRail {
     /// A link is idle once the peer's kernel has all that was sent: closing it then loses nothing, not even where bytes that
     /// nobody will read have arrived (a close answers those by a reset, which drops what is not acknowledged).
     fn idle(&self, link: LinkId) -> bool {
-        match self.slots.get(link.0 as usize) {
-            Some(Slot::Up(link)) if link.error.is_none() => {
-                link.tx.is_empty() && sys::unacknowledged(link.fd()) == 0
-            }
-            _ => true,
+        let up = self.up(link).filter(|link| link.error.is_none());
+        up.is_none_or(|link| link.tx.is_empty() && sys::unacknowledged(link.fd()) == 0)
+    }
+
+    fn cut(&mut self, link: LinkId) {
+        if let Some(link) = self.up(link) {
+            sys::shutdown(link.fd());
+        }
+    }
+
+    /// If the link has been silent for a second, the peer's kernel is asked now, and one that does not know the connection (its
+    /// host was restarted) ends it.
+    fn probe(&mut self, link: LinkId) {
+        if let Some(link) = self.link(link.0) {
+            link.hurried = link::keepalive(link.fd(), Duration::ZERO).is_ok();
         }
     }
 }

@@ -9,6 +9,7 @@ use std::io;
 use polyrail_core::frame::{Frame, PREFIX, peek_lengths};
 
 use super::link::{Link, Shared};
+use crate::rail::journal::MAX_IOV;
 use crate::rail::{Down, LinkId, Payload, Place, RawIov, Sink, Span};
 
 /// The staging buffer: as many small frames per call as help; larger ones fall out of the second-level cache.
@@ -26,8 +27,8 @@ const TURN_CALLS: usize = 4;
 pub(super) const TURN_BYTES: usize = 512 << 10;
 
 /// A peer is told what came when so many frames, or so many bytes, have gathered.
-const TELL_FRAMES: u64 = 512;
-const TELL_BYTES: usize = 128 << 10;
+const ACK_FRAMES: u64 = 512;
+const ACK_BYTES: usize = 128 << 10;
 
 pub(super) struct Rx {
     /// The beginning of a frame; empty (and without memory) between frames.
@@ -42,7 +43,7 @@ pub(super) struct Rx {
     bye: bool,
     /// Whole frames that came, and of how many the peer was told.
     pub(super) received: u64,
-    pub(super) told: u64,
+    pub(super) acked: u64,
     /// Bytes that came since the peer was told last.
     fresh: usize,
 }
@@ -72,19 +73,19 @@ impl Rx {
             leftover: !leftover.is_empty(),
             bye: false,
             received: 0,
-            told: 0,
+            acked: 0,
             fresh: 0,
         }
     }
 
     /// Whether so much came that the peer is to be told.
-    pub(super) fn owes(&self) -> bool {
-        self.received - self.told >= TELL_FRAMES || self.fresh >= TELL_BYTES && self.received > self.told
+    pub(super) fn ack_is_due(&self) -> bool {
+        self.received - self.acked >= ACK_FRAMES || self.fresh >= ACK_BYTES && self.received > self.acked
     }
 
     /// The peer is told now: of how many frames.
-    pub(super) fn tell(&mut self) -> u64 {
-        (self.told, self.fresh) = (self.received, 0);
+    pub(super) fn take_ack(&mut self) -> u64 {
+        (self.acked, self.fresh) = (self.received, 0);
         self.received
     }
 
@@ -94,11 +95,11 @@ impl Rx {
 }
 
 /// Receives one link's turn.
-pub(super) fn receive(
+pub(super) fn receive<S: Sink + ?Sized>(
     id: LinkId,
     link: &mut Link,
     sh: &mut Shared,
-    sink: &mut dyn Sink,
+    sink: &mut S,
     turn: &mut Turn,
 ) -> Next {
     let before = turn.bytes;
@@ -107,7 +108,13 @@ pub(super) fn receive(
     next
 }
 
-fn calls(id: LinkId, link: &mut Link, sh: &mut Shared, sink: &mut dyn Sink, turn: &mut Turn) -> Next {
+fn calls<S: Sink + ?Sized>(
+    id: LinkId,
+    link: &mut Link,
+    sh: &mut Shared,
+    sink: &mut S,
+    turn: &mut Turn,
+) -> Next {
     for _ in 0..TURN_CALLS {
         let step = match link.rx.body {
             None => head(id, link, sh, sink, turn),
@@ -184,11 +191,11 @@ fn count(n: usize, turn: &mut Turn) -> Result<(), Stop> {
 }
 
 /// Receives to staging, behind what is there of a frame.
-fn head(
+fn head<S: Sink + ?Sized>(
     id: LinkId,
     link: &mut Link,
     sh: &mut Shared,
-    sink: &mut dyn Sink,
+    sink: &mut S,
     turn: &mut Turn,
 ) -> Result<Step, Stop> {
     let have = link.rx.partial.len();
@@ -206,12 +213,12 @@ fn head(
 }
 
 /// Receives a begun payload to its place, and what follows it to staging.
-fn body(
+fn body<S: Sink + ?Sized>(
     id: LinkId,
     rest: Span,
     link: &mut Link,
     sh: &mut Shared,
-    sink: &mut dyn Sink,
+    sink: &mut S,
     turn: &mut Turn,
 ) -> Result<Step, Stop> {
     sh.iov.clear();
@@ -222,9 +229,9 @@ fn body(
         advance(id, &mut link.rx, Span { place: Place::Discard, ..rest }, n, sink, turn);
         return Ok(Step::new(n, rest.len));
     }
-    sh.iov.truncate(super::sys::MAX_IOV);
+    sh.iov.truncate(MAX_IOV);
     let mut asked: usize = sh.iov.iter().map(|v| v.len).sum();
-    if asked == rest.len && sh.iov.len() < super::sys::MAX_IOV {
+    if asked == rest.len && sh.iov.len() < MAX_IOV {
         let len = link.rx.tail();
         sh.iov.push(RawIov { base: sh.staging.as_mut_ptr(), len });
         asked += len;
@@ -246,7 +253,7 @@ fn body(
 }
 
 /// Notes that `n` bytes of a begun payload have arrived.
-fn advance(id: LinkId, rx: &mut Rx, rest: Span, n: usize, sink: &mut dyn Sink, turn: &mut Turn) {
+fn advance<S: Sink + ?Sized>(id: LinkId, rx: &mut Rx, rest: Span, n: usize, sink: &mut S, turn: &mut Turn) {
     let rest = Span { place: rest.place, offset: rest.offset + n as u64, len: rest.len - n };
     turn.events += 1;
     rx.body = (rest.len > 0).then_some(rest);
@@ -257,12 +264,12 @@ fn advance(id: LinkId, rx: &mut Rx, rest: Span, n: usize, sink: &mut dyn Sink, t
 }
 
 /// Gives the frames in `bytes` to the sink, and keeps what is left of them.
-fn parse(
+fn parse<S: Sink + ?Sized>(
     id: LinkId,
     rx: &mut Rx,
     bytes: &[u8],
     iov: &mut Vec<RawIov>,
-    sink: &mut dyn Sink,
+    sink: &mut S,
     turn: &mut Turn,
 ) -> Result<(), Stop> {
     let mut left = bytes;
@@ -277,7 +284,7 @@ fn parse(
         let (frame, _) = Frame::parse(&left[..header]).map_err(protocol)?;
         let there = &left[header..];
         if let Some(payload) = there.get(..len) {
-            rx.bye = frame == Frame::Bye;
+            rx.bye = matches!(frame, Frame::Bye);
             rx.bulk = len >= BULK_MIN;
             // SAFETY: the bytes are borrowed from staging for longer than the call.
             sink.frame(id, frame, unsafe { Payload::new(payload.as_ptr(), len) });
@@ -303,14 +310,14 @@ fn parse(
 
 /// Begins a payload of `len` bytes of which the bytes `there` have arrived.
 #[expect(clippy::too_many_arguments, reason = "the parts of one parse")]
-fn begin(
+fn begin<S: Sink + ?Sized>(
     id: LinkId,
     rx: &mut Rx,
     frame: Frame,
     len: usize,
     there: &[u8],
     iov: &mut Vec<RawIov>,
-    sink: &mut dyn Sink,
+    sink: &mut S,
     turn: &mut Turn,
 ) {
     let span = sink.begin(id, frame, len);

@@ -1,13 +1,11 @@
 //! The system calls of the TCP rail, none of which waits. Errors are bare `errno` values: most are not errors here.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::time::Duration;
 
-use crate::rail::RawIov;
-
-/// Most addresses that one call takes (`UIO_MAXIOV`).
-pub(super) const MAX_IOV: usize = 1024;
+use crate::rail::journal::MAX_IOV;
+use crate::rail::{LinkStats, RawIov};
 
 /// A system call's `errno`.
 pub(super) type Errno = i32;
@@ -93,39 +91,8 @@ pub(super) fn unacknowledged(fd: RawFd) -> usize {
     }
 }
 
-/// What the kernel knows of a connection (`tcp_info`, tcp(7) and linux/tcp.h), and what follows from it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Info {
-    /// Smoothed round trip, and the shortest seen, in microseconds.
-    pub rtt: u32,
-    /// The shortest round trip that was seen, in microseconds.
-    pub min_rtt: u32,
-    /// Most bytes that a packet holds.
-    pub packet: u32,
-    /// Packets on their way.
-    pub unacked: u32,
-    /// Probes of a silent peer that were not answered.
-    pub probes: u32,
-    /// Milliseconds since the peer's kernel acknowledged something last.
-    pub last_ack: u32,
-    /// Packets sent again, altogether.
-    pub retransmitted: u32,
-    /// Packets sent, altogether.
-    pub segments: u32,
-    /// Bytes that the peer's kernel is ready to take; 0 also where this kernel does not tell.
-    pub peer_window: u32,
-    /// Bytes given to the link and not acknowledged by the peer's kernel.
-    pub queued: u64,
-    /// Bytes that the peer's kernel has acknowledged, altogether.
-    pub delivered: u64,
-    /// Bytes that came, altogether, those of wireup too.
-    pub received: u64,
-    /// Packets that count as lost at this moment.
-    pub lost: u32,
-}
-
-/// Asks the kernel; None when it does not answer.
-pub(super) fn info(fd: RawFd) -> Option<Info> {
+/// What the kernel knows of a connection (`tcp_info`, tcp(7) and linux/tcp.h); None when it does not answer.
+pub(super) fn info(fd: RawFd) -> Option<LinkStats> {
     let mut bytes = [0u8; 240];
     let mut len = bytes.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to the array. libc's tcp_info ends before the fields of interest.
@@ -137,7 +104,7 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
     }
     let word = |at: usize| bytes[at..at + 4].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
     let long = |at: usize| bytes[at..at + 8].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
-    Some(Info {
+    Some(LinkStats {
         probes: u32::from(bytes[3]),
         packet: word(16),
         unacked: word(24),
@@ -149,7 +116,7 @@ pub(super) fn info(fd: RawFd) -> Option<Info> {
         peer_window: word(228),
         received: long(128),
         lost: word(32),
-        ..Info::default()
+        ..LinkStats::default()
     })
 }
 
@@ -178,52 +145,5 @@ pub(super) fn set_bytes(fd: RawFd, level: libc::c_int, name: libc::c_int, value:
     match unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as _) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// An epoll instance.
-pub(super) struct Epoll(OwnedFd);
-
-impl Epoll {
-    pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: no memory is involved.
-        match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
-            -1 => Err(io::Error::last_os_error()),
-            // SAFETY: a descriptor that was just made and is nobody else's.
-            fd => Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) })),
-        }
-    }
-
-    /// Watches `fd` for everything, by edges, for as long as it is open: there is never a second call for a link.
-    pub(super) fn add(&self, fd: RawFd, id: u32) -> io::Result<()> {
-        let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
-        let mut event = libc::epoll_event { events: events as u32, u64: u64::from(id) };
-        // SAFETY: the kernel reads one event.
-        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// Forgets `fd`. Closing it would not be enough where a forked child holds it too.
-    pub(super) fn remove(&self, fd: RawFd) {
-        // SAFETY: EPOLL_CTL_DEL reads no event.
-        unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
-    }
-
-    /// Takes what has happened, without waiting, in place of what `events` held.
-    pub(super) fn take(&self, events: &mut Vec<libc::epoll_event>) {
-        events.clear();
-        let room = events.capacity() as libc::c_int;
-        // SAFETY: the kernel writes at most `room` events to memory that has that capacity.
-        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), room, 0) };
-        // SAFETY: the first n events were written; an error (EINTR) is no event.
-        unsafe { events.set_len(n.max(0) as usize) };
-    }
-}
-
-impl AsRawFd for Epoll {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
     }
 }

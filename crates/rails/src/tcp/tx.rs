@@ -1,11 +1,11 @@
 //! Sending: frames into as few system calls as latency allows.
 //!
-//! What cannot be written at once waits in the link's [`Store`], which keeps it beyond that until the peer says that it has it.
+//! What cannot be written at once waits in the link's [`RetransmitBuffer`], which keeps it beyond that until the peer says that it has it.
 //! It is written in order, by one gathering call for many frames.
 
 use super::link::{Link, Shared};
-use super::store::{Store, TURN_BYTES};
-use super::sys::{self, Errno, MAX_IOV};
+use super::sys::{self, Errno};
+use crate::rail::journal::{MAX_IOV, RetransmitBuffer, TURN_BYTES};
 use crate::rail::{Full, Memory, RawIov, Span};
 
 /// A payload up to this length is copied, and small enough to share a call.
@@ -19,9 +19,21 @@ const SPANS_MAX: usize = 64;
 const EAGER_BYTES: usize = 512 << 10;
 const EAGER_SPANS: usize = 2;
 
+/// Only what was copied is to be written: the memory of spans cannot be asked for.
+const COPIES: Option<&Nowhere> = None;
+
+/// Has no memory.
+struct Nowhere;
+
+impl Memory for Nowhere {
+    fn resolve(&self, _span: Span, _out: &mut Vec<RawIov>) -> bool {
+        false
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Tx {
-    pub(super) store: Store,
+    pub(super) unacked: RetransmitBuffer,
     /// The socket takes no more until epoll says so.
     pub(super) blocked: bool,
     /// The rail's round in which something was last sent at once.
@@ -40,15 +52,15 @@ pub(super) struct Outgoing<'a> {
 impl Tx {
     /// Whether nothing waits to be written.
     pub(super) fn is_empty(&self) -> bool {
-        self.store.is_written()
+        self.unacked.is_written()
     }
 
     pub(super) fn wants_more(&self) -> bool {
-        !self.is_full() && self.store.spans() < EAGER_SPANS && self.store.unwritten() < EAGER_BYTES
+        !self.is_full() && self.unacked.spans() < EAGER_SPANS && self.unacked.unwritten() < EAGER_BYTES
     }
 
     fn is_full(&self) -> bool {
-        self.store.staged() >= STAGED_MAX || self.store.spans() >= SPANS_MAX
+        self.unacked.staged() >= STAGED_MAX || self.unacked.spans() >= SPANS_MAX
     }
 }
 
@@ -62,33 +74,33 @@ pub(super) unsafe fn send(link: &mut Link, f: Outgoing<'_>, round: u32, sh: &mut
     if link.error.is_some() || tx.is_full() {
         return Err(Full);
     }
-    let waits = tx.blocked || tx.store.spans() > 0;
+    let waits = tx.blocked || tx.unacked.spans() > 0;
     let span = f.span.filter(|_| f.len > SMALL);
     // SAFETY: our contract.
-    unsafe { tx.store.push(f.header, f.iov, span, &mut sh.pool) };
+    unsafe { tx.unacked.push(f.header, f.iov, span, &mut sh.pool) };
     if waits {
         return Ok(());
     }
     if f.len <= SMALL && tx.round == round {
-        if tx.store.staged() >= STAGED_WRITE {
-            write(link, sh, None);
+        if tx.unacked.staged() >= STAGED_WRITE {
+            write(link, sh, COPIES);
         }
         return Ok(());
     }
     tx.round = round;
     sh.stats.sends += 1;
     let sent = if span.is_none() {
-        sys::send(fd, tx.store.plain())
+        sys::send(fd, tx.unacked.plain())
     } else {
         sh.iov.clear();
-        tx.store.gather(&mut sh.iov, None);
+        tx.unacked.gather(&mut sh.iov, COPIES);
         let room = MAX_IOV - sh.iov.len();
         sh.iov.extend_from_slice(&f.iov[..f.iov.len().min(room)]);
-        // SAFETY: the store's bytes and, by our contract, the payload.
+        // SAFETY: the buffer's bytes and, by our contract, the payload.
         unsafe { sys::send_iov(fd, &sh.iov) }
     };
     match sent {
-        Ok(n) => link.tx.store.advance(n),
+        Ok(n) => link.tx.unacked.advance(n),
         Err(e) => failed(link, e),
     }
     Ok(())
@@ -104,23 +116,23 @@ fn failed(link: &mut Link, e: Errno) {
 }
 
 /// Writes what waits: all of it, or until the socket takes no more, or one turn's worth. Spans only with `mem`.
-pub(super) fn write(link: &mut Link, sh: &mut Shared, mem: Option<&dyn Memory>) {
+pub(super) fn write<M: Memory + ?Sized>(link: &mut Link, sh: &mut Shared, mem: Option<&M>) {
     let mut bytes = 0;
     while !link.tx.is_empty() && bytes < TURN_BYTES {
         sh.iov.clear();
-        link.tx.store.gather(&mut sh.iov, mem);
+        link.tx.unacked.gather(&mut sh.iov, mem);
         sh.iov.truncate(MAX_IOV);
         if sh.iov.is_empty() {
             return;
         }
         sh.stats.sends += 1;
-        // SAFETY: the store's bytes, zeros, and what the memory's owner just named as a span's.
+        // SAFETY: the buffer's bytes, zeros, and what the memory's owner just named as a span's.
         match unsafe { sys::send_iov(link.fd(), &sh.iov) } {
             Ok(n) => {
                 bytes += n;
-                link.tx.store.advance(n);
+                link.tx.unacked.advance(n);
             }
-            Err(libc::EFAULT) if link.tx.store.give_up() => {}
+            Err(libc::EFAULT) if link.tx.unacked.give_up() => {}
             Err(e) => {
                 failed(link, e);
                 return;

@@ -1,6 +1,7 @@
 //! The users' memory: which operation owns which bytes. The engine knows operations by name; this is where the name becomes
 //! an address.
 
+use crate::rail::set::RailLink;
 use crate::rail::{Memory, Payload, Place, RawIov, Span};
 use crate::worker::EventKind;
 use polyrail_core::frame::OpId;
@@ -210,8 +211,8 @@ pub(crate) struct Buffers {
 unsafe impl Send for Buffers {}
 
 /// The name of a link's scratch space. Slots of real stashes never come near (2^31 of them).
-pub(crate) fn scratch_place(rail: u32, link: u32) -> OpId {
-    OpId { slot: u32::MAX - link, generation: rail }
+pub(crate) fn scratch_place((rail, link): RailLink) -> OpId {
+    OpId { slot: u32::MAX - link.0, generation: rail as u32 }
 }
 
 impl Memory for Buffers {

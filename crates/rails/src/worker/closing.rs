@@ -1,11 +1,10 @@
 //! The end of a peer, and of the endpoint.
 
-use super::buffers::scratch_place;
 use super::events::What;
 use super::handshake::Half;
-use super::inbound::RailId;
 use super::{PeerInfo, Worker};
-use crate::rail::{Down, LinkId, Rail};
+use crate::rail::Down;
+use crate::rail::set::RailLink;
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::session::Partial;
@@ -22,35 +21,28 @@ impl Worker {
         let named = describe(info);
         let told = why.clone();
         info.why = Some(format!("{named}: {why}"));
-        info.pid = None;
         let unnamed = info.address.is_none();
         info.partial.clear();
         if let Some(lanes) = info.lanes.take() {
             info.lane = None;
-            for (rail, link) in lanes.session.links() {
+            for link in lanes.session.links() {
                 // whoever has its number next is another
-                self.core.cut.retain(|(of, cut, _)| (*of, *cut) != (rail, link));
-                self.core.downs.retain(|(of, down, _)| (*of, *down) != (rail, link));
-                if let Some(slot) = self.core.links[rail as usize].get_mut(link.0 as usize) {
-                    *slot = None;
-                }
-                self.core.bufs.scratch.remove(&scratch_place(rail as u32, link.0));
-                self.rail(rail).close(link);
+                self.core.cut.retain(|(cut, _)| *cut != link);
+                self.core.downs.retain(|(down, _)| *down != link);
+                self.core.forget_link(link);
+                self.rails.close(link);
             }
             self.wireup.handshakes.retain(|_, h| !matches!(h.half, Half::Lane(_, of, _) if of == peer));
             if let Some(state) = self.wireup.peers.get_mut(&peer) {
                 let _ = state.on(PeerEvent::Lost);
             }
-        } else if let Some((rail, link)) = info.lane.take() {
-            self.core.links[rail as usize][link.0 as usize] = None;
-            self.core.bufs.scratch.remove(&scratch_place(rail as u32, link.0));
-            match rail {
-                RailId::Loopback => {}
-                RailId::Shm => self.shm.close(link),
-                RailId::Tcp => self.tcp.close(link),
-            }
+        } else if let Some(link) = info.lane.take() {
+            self.core.forget_link(link);
+            self.rails.close(link);
         }
         self.blocked.retain(|p| *p != peer);
+        self.core.starting.retain(|(_, transfer)| transfer.peer != peer);
+        self.core.transfers = self.rails.transfers();
         self.core.lane_news.retain(|(of, ..)| *of != peer);
         self.core.due.retain(|(of, _)| *of != peer);
         self.core.engine.peer_down(peer);
@@ -86,14 +78,14 @@ impl Worker {
 
     /// Links that ended, or are cut because their peer broke the protocol.
     pub(super) fn bury(&mut self) {
-        for (rail, link, why) in std::mem::take(&mut self.core.cut) {
+        for (link, why) in std::mem::take(&mut self.core.cut) {
             let why = Down::Protocol(format!("it broke the protocol: {why}"));
-            self.core.downs.push((rail, link, why));
+            self.core.downs.push((link, why));
         }
-        for (rail, link, why) in std::mem::take(&mut self.core.downs) {
-            let Some(peer) = self.core.link(rail, link).map(|info| info.peer) else { continue };
+        for (link, why) in std::mem::take(&mut self.core.downs) {
+            let Some(peer) = self.core.link(link).map(|info| info.peer) else { continue };
             if self.core.peers[peer.0 as usize].lanes.is_some() {
-                self.lane_lost(peer, (rail, link), &why);
+                self.lane_lost(peer, link, &why);
                 self.settle();
                 continue;
             }
@@ -130,49 +122,46 @@ impl Worker {
             }
         }
         let header = Frame::Bye.encode(0);
-        for (rail, link) in &links {
+        for link in &links {
             // SAFETY: no payload.
-            unsafe {
-                let _ = match rail {
-                    RailId::Loopback => Ok(()),
-                    RailId::Shm => self.shm.send(*link, &header, &[], None),
-                    RailId::Tcp => self.tcp.send(*link, &header, &[], None),
-                };
+            while unsafe { self.rails.send(*link, &header, &[], None) }.is_err() {
+                // one that has ended has no room for ever
+                if self.core.link(*link).is_none() || Instant::now() >= deadline {
+                    break;
+                }
+                self.progress();
             }
         }
-        self.tcp.flush(&self.core.bufs);
+        self.rails.flush(&self.core.bufs);
         self.part(&links, deadline);
     }
 
     /// Waits, at most until the deadline, until the peers' kernels have all that was sent, then closes: a TCP connection that
     /// is closed with bytes unread would take what is still on its way with it.
-    fn part(&mut self, links: &[(RailId, LinkId)], deadline: Instant) {
-        let on_the_way =
-            |worker: &Self| links.iter().any(|(rail, link)| *rail == RailId::Tcp && !worker.tcp.idle(*link));
+    fn part(&mut self, links: &[RailLink], deadline: Instant) {
+        let on_the_way = |worker: &Self| links.iter().any(|link| !worker.rails.idle(*link));
         while on_the_way(self) && Instant::now() < deadline {
             if self.progress() == 0 {
                 std::thread::sleep(Duration::from_micros(50));
             }
         }
-        for (rail, link) in links {
-            match rail {
-                RailId::Loopback => self.loopback.close(*link),
-                RailId::Shm => self.shm.close(*link),
-                RailId::Tcp => self.tcp.close(*link),
-            }
+        for link in links {
+            self.rails.close(*link);
         }
     }
 
     /// Whether nothing waits to leave, and nobody waits for an answer that this side owes.
     pub(super) fn all_quiet(&self) -> bool {
-        (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
-            let info = &self.core.peers[peer.0 as usize];
-            let idle = info.lanes.as_ref().map(|lanes| &lanes.session).is_none_or(|session| {
-                session.is_quiet() && session.lanes().iter().all(|lane| self.tcp.idle(lane.link().1))
-            });
-            let nowhere = info.lane.is_none() && info.lanes.is_none();
-            idle && (self.core.engine.is_quiet(peer) || nowhere && !self.wireup.attempts.contains_key(&peer))
-        })
+        self.core.transfers == 0
+            && (0..self.core.peers.len() as u32).map(PeerIdx).all(|peer| {
+                let info = &self.core.peers[peer.0 as usize];
+                let idle = info.lanes.as_ref().map(|lanes| &lanes.session).is_none_or(|session| {
+                    session.is_quiet() && session.lanes().iter().all(|lane| self.rails.idle(lane.link()))
+                });
+                let nowhere = info.lane.is_none() && info.lanes.is_none();
+                idle && (self.core.engine.is_quiet(peer)
+                    || nowhere && !self.wireup.attempts.contains_key(&peer))
+            })
     }
 }
 

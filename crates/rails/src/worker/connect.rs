@@ -5,39 +5,30 @@
 //! the link. All decisions are [`polyrail_core::wireup`]'s.
 
 use super::handshake::{Half, Handshake, Place, Stream, Turn};
-use super::inbound::{LinkInfo, RailId};
+use super::inbound::LinkInfo;
 use super::wireup::{
     Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_TOP, TOKEN_UNIX, TOKEN_WATCHER, random,
 };
 use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
-use crate::rail::LinkId;
-use crate::shm::doorbell::Bell;
-use crate::shm::segment::Segment;
-use crate::shm::{cma, fdpass};
-use polyrail_core::cost::{self, DirectCosts, Limits, RailCosts};
-use polyrail_core::frame::MAX_PAYLOAD;
+use crate::rail::Reach;
+use crate::rail::connect::{Agreed, Joined, Prepared};
+use crate::rail::set::{RailId, RailLink};
+use crate::shm::cma;
+use polyrail_core::cost::{self, Limits};
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
 use polyrail_core::wire::{Features, Kind, Nonce, Reject, Versions};
 use polyrail_core::wireup::{Incoming, Peer, PeerEvent, PeerState, Respond, Responder, Session};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// How long a stranger may take to say whom it wants, and how long what this side has to say may take to leave.
 pub(super) const STRANGER_TIME: Duration = Duration::from_secs(5);
-/// Shared-memory fragments: what one slot's bulk payload takes.
-const SHM_FRAGMENT: usize = 32 << 10;
-/// TCP fragments, in place of 256 KiB: 1.3 times the bandwidth between two hosts whose link is not the limit.
-const TCP_FRAGMENT: usize = MAX_PAYLOAD;
-
 impl Worker {
     /// This process is its own first peer.
     pub(super) fn connect_self(&mut self) {
         let me = self.peer_of(self.wireup.id);
         self.core.peers[me.0 as usize].address = Some(self.address);
-        // SAFETY: a plain call without arguments.
-        self.core.peers[me.0 as usize].pid = Some(unsafe { libc::getpid() });
         let scheme = match (self.config.rendezvous, self.probe_self()) {
             (Rendezvous::Auto, true) => Scheme::Get,
             (Rendezvous::Put, true) => Scheme::Put,
@@ -46,12 +37,12 @@ impl Worker {
         let window = (self.config.window as u64 / CREDIT_UNIT) as u32;
         let route = Route {
             eager_max: self.config.shm_eager,
-            fragment: SHM_FRAGMENT,
+            fragment: crate::shm::connect::FRAGMENT,
             scheme,
             window,
             immediate: true,
         };
-        self.enter(me, RailId::Loopback, crate::loopback::Loopback::LINK);
+        self.enter(me, (RailId::Loopback, crate::loopback::Loopback::LINK));
         self.connected(me, route);
     }
 
@@ -80,12 +71,13 @@ impl Worker {
             return Err(Refused::Gone);
         }
         let mut places = Vec::new();
-        if self.config.tcp {
+        if self.config.rails.reaches(Reach::Network) {
             let all = sockets::places(&address, self.wireup.host, &self.config);
             places.extend(all.into_iter().rev().map(Place::Tcp));
         }
-        if self.config.shm && address.is_local() && address.host() == self.wireup.host {
-            places.push(Place::Unix);
+        if address.is_local() && address.host() == self.wireup.host {
+            // the last is tried first
+            places.extend(self.config.rails.reaching(Reach::Host).rev().map(Place::Unix));
         }
         self.wireup.begin();
         self.wireup.attempts.insert(peer, Attempt::new(places, &self.config));
@@ -128,11 +120,7 @@ impl Worker {
     fn accept(&mut self, unix: bool) -> usize {
         let mut accepted = 0;
         while accepted < 16 {
-            let stream = if unix {
-                self.wireup.unix.as_ref().map(|l| fdpass::accept(l.as_fd()).map(Stream::Unix))
-            } else {
-                self.wireup.accept_tcp()
-            };
+            let stream = if unix { self.wireup.accept_unix() } else { self.wireup.accept_tcp() };
             let Some(stream) = stream else { break };
             accepted += 1;
             match stream.map_err(|e| e.raw_os_error()) {
@@ -170,7 +158,7 @@ impl Worker {
     pub(super) fn shake(&mut self, token: u64) -> usize {
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return 0 };
         let reached = handshake.reached;
-        let turn = handshake.turn(self.shm.doorbell().as_fd());
+        let turn = handshake.turn(self.rails.connector(handshake.stream.rail()));
         if handshake.reached && !reached {
             // from here on it only has to find the time
             let lane = matches!(handshake.half, Half::Lane(..));
@@ -213,13 +201,7 @@ impl Worker {
         }
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
         // what a link takes is made first: then nothing has to be taken back when it cannot be had
-        let made = match handshake.stream {
-            Stream::Unix(_) => Segment::create().ok().and_then(|(segment, memory)| {
-                let bell = self.shm.doorbell().as_fd().try_clone_to_owned().ok()?;
-                Some((Some(segment), vec![memory, bell]))
-            }),
-            Stream::Tcp(_) => Some((None, Vec::new())),
-        };
+        let made = self.rails.connector(handshake.stream.rail()).prepare().ok();
         let peer = self.peer_of(session.peer);
         let (ours, theirs) = (self.wireup.id, session.peer);
         let state = self.wireup.peers.entry(peer).or_insert_with(|| Peer::new(ours, theirs));
@@ -232,7 +214,7 @@ impl Worker {
         match (verdict, self.core.lane(peer)) {
             (Incoming::Accept, _) => self.wireup.give_up(peer),
             // it may have lost that session: find out before it asks again (the end of shared memory is heard at once)
-            (Incoming::Reject(Reject::Exists), Some((RailId::Tcp, link))) => self.tcp.probe(link),
+            (Incoming::Reject(Reject::Exists), Some(link)) => self.rails.probe(link),
             _ => {}
         }
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
@@ -243,7 +225,8 @@ impl Worker {
             self.wireup.handshakes.remove(&token);
             return;
         }
-        (handshake.segment, handshake.outgoing) = made.unwrap_or_default();
+        let Prepared { descriptors, kept } = made.unwrap_or_default();
+        (handshake.kept, handshake.outgoing) = (kept, descriptors);
         *decided = Some((peer, session));
         let _ = responder.accept(&self.wireup.offer);
         handshake.deadline = Instant::now() + STRANGER_TIME;
@@ -252,7 +235,7 @@ impl Worker {
 
     /// Both sides agree: the connection becomes a link.
     fn established(&mut self, token: u64, session: &Session, leftover: &[u8]) {
-        let Some(mut handshake) = self.wireup.handshakes.remove(&token) else { return };
+        let Some(handshake) = self.wireup.handshakes.remove(&token) else { return };
         let fd = handshake.stream.fd().as_raw_fd();
         let _ = self.wireup.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::None);
         if let Kind::Lane { .. } = session.kind {
@@ -260,20 +243,12 @@ impl Worker {
         }
         let peer = self.peer_of(session.peer);
         let opened = matches!(handshake.half, Half::Ours(..));
-        let unix = matches!(handshake.stream, Stream::Unix(_));
-        let process = fdpass::peer_pid(handshake.stream.fd());
-        let linked = match unix {
-            true => self.link_shm(&mut handshake).map(|ends| (ends, handshake.stream)).and_then(
-                |((ends, bell), stream)| {
-                    self.shm.adopt(ends, bell, stream.into_fd()).map_err(|e| e.to_string())
-                },
-            ),
-            false => self.tcp.adopt(handshake.stream.into_fd(), leftover).map_err(|e| e.to_string()),
-        };
-        let link = match linked {
-            Ok(link) => link,
+        let rail = handshake.stream.rail();
+        let joined = match self.join(handshake, session, leftover) {
+            Ok(joined) => joined,
             Err(why) => return self.try_next(peer, why),
         };
+        let link = (rail, joined.link);
         if let Some(state) = self.wireup.peers.get_mut(&peer) {
             let _ = state.on(PeerEvent::Established);
         }
@@ -283,80 +258,53 @@ impl Worker {
             passed_over
                 .push("no shared memory: another process has taken this endpoint's Unix socket".into());
         }
-        let costs = if unix { self.shm_costs(peer, session, process) } else { RailCosts::TCP };
-        let route = self.route_for(peer, session, &costs, unix);
+        let route = self.route_for(peer, session, &joined);
         let info = &mut self.core.peers[peer.0 as usize];
         info.passed_over = passed_over;
-        self.event_peer_up(peer, route, unix, session.offer.process.host);
-        if unix {
-            self.enter(peer, RailId::Shm, link);
-        } else {
+        info.direct_refused = joined.direct_refused;
+        self.event_peer_up(peer, route, rail, session.offer.process.host);
+        if rail.caps().lanes {
             let lanes = self.new_lanes(peer, session.id, opened, session.offer.interfaces());
             self.core.peers[peer.0 as usize].lanes = Some(lanes);
             if !self.netted.contains(&peer) {
                 self.netted.push(peer);
             }
-            self.lane_up(peer, 0, (RailId::Tcp, link), None);
+            self.lane_up(peer, 0, link, None);
+        } else {
+            self.enter(peer, link);
         }
         self.connected(peer, route);
     }
 
-    fn link_shm(
-        &self,
-        handshake: &mut Handshake,
-    ) -> Result<((crate::shm::ring::Producer, crate::shm::ring::Consumer), Bell), String> {
-        let mut fds = std::mem::take(&mut handshake.incoming).into_iter();
-        let missing = || "the descriptors of the shared memory did not come along".to_owned();
-        let segment = match handshake.segment.take() {
-            Some(made_here) => made_here,
-            None => Segment::open(fds.next().ok_or_else(missing)?.as_fd()).map_err(|e| e.to_string())?,
-        };
-        let bell = Bell::new(fds.next().ok_or_else(missing)?).map_err(|e| e.to_string())?;
-        Ok((segment.split(), bell))
+    /// Makes a link of a connection on which both sides agree.
+    pub(super) fn join(
+        &mut self,
+        handshake: Handshake,
+        session: &Session,
+        leftover: &[u8],
+    ) -> Result<Joined, String> {
+        let Handshake { stream, incoming: descriptors, kept, .. } = handshake;
+        let connector = self.rails.connector(stream.rail());
+        let (connection, settings) = (stream.into_fd(), &self.config);
+        connector.adopt(Agreed { connection, leftover, descriptors, kept, offer: &session.offer, settings })
     }
 
     /// How messages travel on a new link.
-    fn route_for(&mut self, peer: PeerIdx, session: &Session, costs: &RailCosts, shm: bool) -> Route {
-        let (eager_max, fragment) = match shm {
-            true => (self.config.shm_eager.min(SHM_FRAGMENT), SHM_FRAGMENT),
-            false => (self.config.tcp_eager, TCP_FRAGMENT),
-        };
+    fn route_for(&mut self, peer: PeerIdx, session: &Session, joined: &Joined) -> Route {
         let limits = Limits {
             max_frame: session.offer.limits.max_frame() as usize,
             window: (u64::from(session.offer.limits.eager_window()) / CREDIT_UNIT) as u32,
-            eager_max: Some(eager_max),
-            fragment: Some(fragment),
+            eager_max: Some(joined.eager_max),
+            fragment: Some(joined.fragment),
             scheme: (self.config.rendezvous == Rendezvous::Put).then_some(Scheme::Put),
         };
-        let (route, explanation) = cost::route(costs, &limits);
+        let (route, explanation) = cost::route(&joined.costs, &limits);
         self.core.peers[peer.0 as usize].explanation = Some(explanation);
         route
     }
 
-    /// What shared memory costs with this peer: whether its memory can be reached directly is found out by trying.
-    fn shm_costs(&mut self, peer: PeerIdx, session: &Session, process: io::Result<i32>) -> RailCosts {
-        let reached = match (self.config.rendezvous, session.offer.probe) {
-            (Rendezvous::Fragments, _) | (_, None) => Err("switched off".to_owned()),
-            (_, Some(probe)) => process.map_err(|e| e.to_string()).and_then(|pid| {
-                cma::probe(pid, probe.address, probe.nonce).map_err(|e| e.to_string())?;
-                Ok(pid)
-            }),
-        };
-        let info = &mut self.core.peers[peer.0 as usize];
-        match reached {
-            Ok(pid) => {
-                info.pid = Some(pid);
-                RailCosts::SHM.with(DirectCosts::CMA)
-            }
-            Err(why) => {
-                info.direct_refused = Some(why);
-                RailCosts::SHM
-            }
-        }
-    }
-
     /// A link leads to this peer, and short messages take it.
-    pub(super) fn enter(&mut self, peer: PeerIdx, rail: RailId, link: LinkId) {
+    pub(super) fn enter(&mut self, peer: PeerIdx, (rail, link): RailLink) {
         let links = &mut self.core.links[rail as usize];
         if links.len() <= link.0 as usize {
             links.resize_with(link.0 as usize + 1, || None);
@@ -431,7 +379,7 @@ impl Worker {
             Half::Theirs(_, None) => {
                 let from = match &handshake.stream {
                     Stream::Tcp(s) => s.peer_addr().map_or("a connection".into(), |at| at.to_string()),
-                    Stream::Unix(_) => "a Unix socket".into(),
+                    Stream::Unix(..) => "a Unix socket".into(),
                 };
                 self.wireup.refused(format!("{from}: {why}"));
             }

@@ -32,7 +32,7 @@ impl Source {
     pub fn of(stream: &Stream) -> Self {
         match stream {
             Stream::Tcp(tcp) => tcp.peer_addr().map_or(Self::Unknown, |at| Self::at(at.ip())),
-            Stream::Unix(fd) => {
+            Stream::Unix(fd, _) => {
                 fdpass::peer_uid(std::os::fd::AsFd::as_fd(fd)).map_or(Self::Unknown, Self::User)
             }
         }

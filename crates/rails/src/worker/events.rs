@@ -2,6 +2,8 @@
 
 use super::Worker;
 use crate::events::{self, Kind, Level, Log, LogTo, Protocol, Record, Side, rfc3339, shortened};
+use crate::rail::Reach;
+use crate::rail::set::RailId;
 use polyrail_core::cost::Explanation;
 use polyrail_core::proto::{PeerIdx, Route, Scheme};
 use polyrail_core::session::{self, Reason};
@@ -63,7 +65,7 @@ pub(super) struct LaneName {
 pub(super) enum What {
     PeerUp {
         route: Route,
-        shm: bool,
+        by: RailId,
         /// Why by this rail, what was tried before it, and why messages travel as they do.
         rail: &'static str,
         passed_over: Vec<String>,
@@ -90,8 +92,8 @@ impl What {
 
     fn describe(&self, record: &mut Record) {
         let why = match self {
-            Self::PeerUp { route, shm, rail, passed_over, protocols: explanation } => {
-                record.rail = Some(if *shm { "shm" } else { "tcp" }.into());
+            Self::PeerUp { route, by, rail, passed_over, protocols: explanation } => {
+                record.rail = Some(by.caps().name.into());
                 record.protocols = protocols(route);
                 let explained = explanation.as_ref().map(|found| found.to_string()).unwrap_or_default();
                 let passed_over = passed_over.iter().map(String::as_str);
@@ -202,16 +204,16 @@ impl Worker {
     }
 
     /// Notes that a peer is connected, by which rail, and why so.
-    pub(super) fn event_peer_up(&mut self, peer: PeerIdx, route: Route, shm: bool, host: HostId) {
+    pub(super) fn event_peer_up(&mut self, peer: PeerIdx, route: Route, by: RailId, host: HostId) {
         let info = &self.core.peers[peer.0 as usize];
-        let rail = match (shm, host == self.wireup.host) {
+        let rail = match (by.caps().reach == Reach::Host, host == self.wireup.host) {
             (true, _) => "it runs on this host",
             (false, false) => "it runs on another host",
-            (false, true) if !self.config.shm => "POLYRAIL_RAILS leaves shm out",
+            (false, true) if !self.config.rails.reaches(Reach::Host) => "POLYRAIL_RAILS leaves shm out",
             (false, true) => "it runs on this host, but shared memory was not to be had",
         };
         let (protocols, passed_over) = (info.explanation.map(Box::new), info.passed_over.clone());
-        self.event(peer, None, What::PeerUp { route, shm, rail, passed_over, protocols });
+        self.event(peer, None, What::PeerUp { route, by, rail, passed_over, protocols });
     }
 
     /// The last events, oldest first.

@@ -1,11 +1,13 @@
 //! One handshake on a real socket: bytes between the socket and [`polyrail_core::wireup`]'s machines.
 
 use super::crowd::Source;
+use crate::rail::connect::Connector;
+use crate::rail::set::RailId;
 use crate::shm::fdpass;
-use crate::shm::segment::Segment;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{HandshakeError, Reject};
 use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, ResponderPhase, Session};
+use std::any::Any;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,28 +16,37 @@ use std::time::Instant;
 /// A connection that is not a link yet.
 pub(super) enum Stream {
     Tcp(TcpStream),
-    Unix(OwnedFd),
+    /// By the listener of this rail.
+    Unix(OwnedFd, RailId),
 }
 
 impl Stream {
+    /// Whose links come of such connections.
+    pub fn rail(&self) -> RailId {
+        match self {
+            Self::Tcp(_) => RailId::Tcp,
+            Self::Unix(_, rail) => *rail,
+        }
+    }
+
     pub fn fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(fd) => fd.as_fd(),
+            Self::Unix(fd, _) => fd.as_fd(),
         }
     }
 
     fn write(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(fd) => fdpass::send(fd.as_fd(), bytes, fds),
+            Self::Unix(fd, _) => fdpass::send(fd.as_fd(), bytes, fds),
         }
     }
 
     fn read(&mut self, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(bytes),
-            Self::Unix(fd) => fdpass::recv(fd.as_fd(), bytes, fds),
+            Self::Unix(fd, _) => fdpass::recv(fd.as_fd(), bytes, fds),
         }
     }
 
@@ -43,14 +54,14 @@ impl Stream {
     pub fn local_ip(&self) -> io::Result<IpAddr> {
         match self {
             Self::Tcp(stream) => stream.local_addr().map(|at| at.ip().to_canonical()),
-            Self::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Unix(..) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
     pub fn into_fd(self) -> OwnedFd {
         match self {
             Self::Tcp(stream) => stream.into(),
-            Self::Unix(fd) => fd,
+            Self::Unix(fd, _) => fd,
         }
     }
 }
@@ -58,14 +69,15 @@ impl Stream {
 /// Where a peer's listener may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    Unix,
+    /// On this host, where this rail listens.
+    Unix(RailId),
     Tcp(SocketAddr),
 }
 
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unix => f.write_str("Unix socket"),
+            Self::Unix(_) => f.write_str("Unix socket"),
             Self::Tcp(at) => at.fmt(f),
         }
     }
@@ -89,8 +101,8 @@ pub(super) struct Handshake {
     pub outgoing: Vec<OwnedFd>,
     /// Descriptors that came.
     pub incoming: Vec<OwnedFd>,
-    /// The segment that this side made for a peer that it accepts.
-    pub segment: Option<Segment>,
+    /// What this side's rail made for a peer that is accepted.
+    pub kept: Option<Box<dyn Any + Send>>,
     pub writing: bool,
     /// The connection stands: what was written was taken.
     pub reached: bool,
@@ -115,7 +127,7 @@ impl Handshake {
     pub fn new(stream: Stream, half: Half, deadline: Instant) -> Self {
         let writing = !matches!(half, Half::Theirs(..));
         let source = if writing { Source::Unknown } else { Source::of(&stream) };
-        let (outgoing, incoming, segment) = (Vec::new(), Vec::new(), None);
+        let (outgoing, incoming, kept) = (Vec::new(), Vec::new(), None);
         Self {
             stream,
             half,
@@ -123,7 +135,7 @@ impl Handshake {
             deadline,
             outgoing,
             incoming,
-            segment,
+            kept,
             writing,
             reached: false,
             proving: false,
@@ -147,7 +159,7 @@ impl Handshake {
     }
 
     /// Sends and receives what can be, and tells the machine. Returns how it stands.
-    pub fn turn(&mut self, doorbell: BorrowedFd<'_>) -> Turn {
+    pub fn turn(&mut self, rail: &dyn Connector) -> Turn {
         let mut buffer = [0; 4096];
         loop {
             if let Some(wait) = self.flush() {
@@ -191,11 +203,9 @@ impl Handshake {
                     match event {
                         InitiatorEvent::Proving => {
                             self.proving = true;
-                            if let Stream::Unix(_) = &self.stream {
-                                match doorbell.try_clone_to_owned() {
-                                    Ok(fd) => self.outgoing.push(fd),
-                                    Err(e) => return Turn::Failed(e.to_string()),
-                                }
+                            match rail.introduce() {
+                                Ok(mut descriptors) => self.outgoing.append(&mut descriptors),
+                                Err(e) => return Turn::Failed(e.to_string()),
                             }
                         }
                         InitiatorEvent::Established(session) => {

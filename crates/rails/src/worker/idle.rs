@@ -12,10 +12,6 @@ use std::time::{Duration, Instant};
 const SPIN: u32 = 200;
 /// The same where it is crowded.
 const SPIN_CROWDED: u32 = 30;
-/// Rounds with shared-memory traffic alone between two looks at TCP.
-const TCP_SELDOM: u32 = 64;
-/// Empty looks at TCP after which it counts as quiet.
-const TCP_QUIET: u32 = 256;
 /// Times that the processor was given away, after which it is time to see whether peers live: each may have taken many milliseconds
 /// where the processor is wanted by others, so that the rail's own count of empty rounds says little.
 const YIELDS: u32 = 32;
@@ -42,8 +38,6 @@ pub struct Idle {
     naps: u32,
     /// Sleeps for which it still counts as crowded.
     crowded: u32,
-    tcp_empty: u32,
-    tcp_skipped: u32,
 }
 
 /// What an empty round does.
@@ -122,25 +116,6 @@ impl Idle {
         }
         self.yields = (self.yields + 1) % YIELDS;
         self.yields == 0
-    }
-
-    /// TCP was looked at.
-    #[inline]
-    pub fn tcp(&mut self, busy: bool) {
-        self.tcp_empty = if busy { 0 } else { self.tcp_empty.saturating_add(1) };
-        self.tcp_skipped = 0;
-    }
-
-    /// The program sleeps until something happens, which may be on TCP.
-    pub fn sleeps(&mut self) {
-        self.tcp_empty = 0;
-    }
-
-    /// Whether TCP is to be looked at.
-    #[inline]
-    pub fn tcp_due(&mut self) -> bool {
-        self.tcp_skipped += 1;
-        self.tcp_empty < TCP_QUIET || self.tcp_skipped >= TCP_SELDOM
     }
 }
 

@@ -4,17 +4,10 @@ use super::buffers::{Owned, User, scratch_place};
 use super::ops::ATOMIC_MAX;
 use super::{Core, Event, EventKind};
 use crate::atomic;
+use crate::rail::set::{NO_LINK, RailId};
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use polyrail_core::frame::{AtomicKind, Frame, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
-
-/// Which rail.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub(crate) enum RailId {
-    Loopback = 0,
-    Shm = 1,
-    Tcp = 2,
-}
 
 /// A payload that is on its way in pieces.
 #[derive(Debug)]
@@ -76,11 +69,11 @@ fn region_of(frame: &Frame, payload: Payload) -> Result<Option<Region>, ()> {
 impl Inbound<'_> {
     #[inline]
     fn peer(&mut self, link: LinkId) -> Option<PeerIdx> {
-        self.core.link(self.rail, link).map(|info| info.peer)
+        self.core.link((self.rail, link)).map(|info| info.peer)
     }
 
     fn broken(&mut self, link: LinkId, why: &'static str) {
-        self.core.cut.push((self.rail, link, why));
+        self.core.cut.push(((self.rail, link), why));
     }
 
     fn hold(&mut self, peer: PeerIdx, link: LinkId, seq: u32, frame: Frame, bytes: Owned) {
@@ -212,7 +205,8 @@ impl Sink for Inbound<'_> {
         {
             if let Incoming::Direct(after) = incoming {
                 self.core.bufs.fill(span, payload);
-                return self.core.engine.placed(peer, after);
+                self.core.engine.placed(peer, after);
+                return self.core.carry_out();
             }
             return self.finish(peer, link, incoming, payload.to_vec().into());
         }
@@ -223,7 +217,7 @@ impl Sink for Inbound<'_> {
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span {
         let discard = Span { place: Place::Discard, offset: 0, len };
         let Some(peer) = self.peer(link) else { return discard };
-        let scratch = scratch_place(self.rail as u32, link.0);
+        let scratch = scratch_place((self.rail, link));
         let (incoming, place) = self.incoming(peer, link, frame, len);
         let span = if let Incoming::Direct(_) = incoming {
             place
@@ -231,7 +225,7 @@ impl Sink for Inbound<'_> {
             self.core.bufs.scratch.insert(scratch, Owned::zeros(len));
             Span { place: Place::Stash(scratch), offset: 0, len }
         };
-        if let Some(info) = self.core.link(self.rail, link) {
+        if let Some(info) = self.core.link((self.rail, link)) {
             info.incoming = Some((incoming, frame, len, place));
             info.much = true;
         }
@@ -239,38 +233,45 @@ impl Sink for Inbound<'_> {
     }
 
     fn end(&mut self, link: LinkId) {
-        let Some(info) = self.core.link(self.rail, link) else { return };
+        let Some(info) = self.core.link((self.rail, link)) else { return };
         let peer = info.peer;
         let Some((incoming, ..)) = info.incoming.take() else { return };
         if let Incoming::Direct(after) = incoming {
             self.core.engine.placed(peer, after);
+            self.core.carry_out();
             return self.catch_up();
         }
-        let bytes =
-            self.core.bufs.scratch.remove(&scratch_place(self.rail as u32, link.0)).unwrap_or_default();
+        let bytes = self.core.bufs.scratch.remove(&scratch_place((self.rail, link))).unwrap_or_default();
         self.finish(peer, link, incoming, bytes);
         self.catch_up();
     }
 
     fn down(&mut self, link: LinkId, why: Down) {
-        self.core.downs.push((self.rail, link, why));
+        self.core.downs.push(((self.rail, link), why));
     }
 }
 
 impl Core {
+    /// Does what the engine asks for. Where a payload that came in parts is complete this cannot wait: a stash that a receive has
+    /// taken is free, and the next message may be given its place before its bytes have left it.
+    #[cold]
+    fn carry_out(&mut self) {
+        while let Some(action) = self.engine.poll_action() {
+            self.act(action);
+        }
+    }
+
     /// Gives the engine the frames again that were held and have their turn.
     #[cold]
     pub(super) fn redeliver(&mut self) {
         loop {
-            while let Some(action) = self.engine.poll_action() {
-                self.act(action);
-            }
+            self.carry_out();
             let Some((peer, seq)) = self.due.pop() else { return };
             if let Some((frame, bytes)) = self.release(peer, seq) {
                 // SAFETY: `bytes` outlives the call.
                 let payload = unsafe { bytes.payload() };
                 // by whichever link it came, that may be gone
-                let (rail, link) = self.lane(peer).unwrap_or((RailId::Tcp, LinkId(u32::MAX)));
+                let (rail, link) = self.lane(peer).unwrap_or(NO_LINK);
                 Inbound { core: self, rail }.accept(peer, link, frame, payload);
                 self.redelivered = true;
             }

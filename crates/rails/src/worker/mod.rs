@@ -4,14 +4,15 @@
 //! where the settings let it sleep. Who has several threads puts a lock around it. Nothing moves unless [`Worker::progress`] is
 //! called; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
-//! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `inbound` rails to engine; `buffers` names to addresses; `connect`
+//! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
 //! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `crowd` (those that prove nothing), `secret` (what they have to prove), `sockets` and `timer` (who
-//! sleeps is woken by deadlines); `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint; `idle` what polling in vain does.
+//! sleeps is woken by deadlines); `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint; `idle` what polling in vain does; `turns` which rails are looked at.
 
 mod buffers;
 mod closing;
 mod connect;
 mod crowd;
+mod direct;
 mod events;
 mod handshake;
 mod idle;
@@ -20,11 +21,13 @@ mod lanes;
 mod ops;
 mod outbound;
 mod outcome;
+mod outlet;
 mod secret;
 mod sockets;
 mod state;
 mod timer;
 mod top;
+mod turns;
 mod wireup;
 
 pub use buffers::User;
@@ -36,13 +39,10 @@ pub use wireup::{Strangers, host_id};
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::loopback::Loopback;
-use crate::rail::{LinkId, Rail, RawIov};
-use crate::shm::ShmRail;
-use crate::tcp::TcpRail;
+use crate::rail::set::{RailId, RailLink, Rails};
+use crate::rail::{Look, RawIov};
 use buffers::Buffers;
 use events::Notes;
-use inbound::{Inbound, RailId};
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::{self, Engine, PeerIdx};
@@ -54,6 +54,7 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use turns::{BySystemCall, InMemory, Turns};
 use wireup::Wireup;
 
 /// A function that active messages are given to: sender, header, payload. It runs during progress and to completion; it
@@ -68,9 +69,10 @@ pub struct Worker {
     config: Config,
     address: Address,
     core: Core,
-    loopback: Loopback,
-    shm: ShmRail,
-    tcp: TcpRail,
+    rails: Rails,
+    turns: Turns,
+    /// Bytes that may still be moved directly in this round.
+    direct_budget: usize,
     wireup: Wireup,
     by_id: HashMap<PeerId, PeerIdx>,
     blocked: Vec<PeerIdx>,
@@ -107,19 +109,18 @@ impl Worker {
         let hash_seed = u64::from_le_bytes(seed);
         let bounds = proto::Bounds { announced: config.announced as u32, ..proto::Bounds::DEFAULT };
         let engine = Engine::new(proto::Config { window, hash_seed, bounds });
-        let shm = ShmRail::new().map_err(|e| Error::system("opening the shared-memory rail", e))?;
-        let tcp = TcpRail::new(wireup::tcp_config(&config))
-            .map_err(|e| Error::system("opening the TCP rail", e))?;
+        let rails = Rails::open(&config)?;
         let (wireup, address) = Wireup::open(&config)?;
-        wireup.watch(shm.wait_fd(), wireup::TOKEN_RAIL)?;
-        wireup.watch(tcp.wait_fd(), wireup::TOKEN_RAIL)?;
+        for fd in rails.wait_fds() {
+            wireup.watch(fd, wireup::TOKEN_RAIL)?;
+        }
         let near = wireup.offer.interfaces().into();
         let mut worker = Self {
             address,
             core: Core {
                 engine,
                 bufs: Buffers::default(),
-                links: [Vec::new(), Vec::new(), Vec::new()],
+                links: RailId::ALL.each_ref().map(|_| Vec::new()),
                 peers: Vec::new(),
                 events: VecDeque::new(),
                 held: HashMap::new(),
@@ -130,11 +131,13 @@ impl Worker {
                 lane_news: Vec::new(),
                 handlers: HashMap::new(),
                 reads_told: true,
+                starting: Vec::new(),
+                transfers: 0,
                 counts: Counts::default(),
             },
-            loopback: Loopback::default(),
-            shm,
-            tcp,
+            rails,
+            turns: Turns::default(),
+            direct_budget: direct::ROUND,
             wireup,
             by_id: HashMap::new(),
             blocked: Vec::new(),
@@ -197,12 +200,7 @@ impl Worker {
     /// Which rail carries messages to this peer, and how large ones travel; none while not connected.
     pub fn route(&self, peer: PeerIdx) -> Option<(&'static str, proto::Route)> {
         let (rail, _) = self.core.lane(peer)?;
-        let name = match rail {
-            RailId::Loopback => "loopback",
-            RailId::Shm => "shm",
-            RailId::Tcp => "tcp",
-        };
-        Some((name, self.core.engine.route(peer)))
+        Some((rail.caps().name, self.core.engine.route(peer)))
     }
 
     /// What was tried before the rail in use was found, and why it failed: a sentence each.
@@ -237,7 +235,6 @@ impl Worker {
             budget: u32::MAX,
             lanes: None,
             partial: Partial::default(),
-            pid: None,
             direct_refused: None,
             explanation: None,
             passed_over: Vec::new(),
@@ -284,11 +281,11 @@ impl Worker {
         let Some(frame) = self.core.engine.try_active(to, id, header.len() as u16, len) else {
             return Err(Refused::Again);
         };
-        let Some((rail, link)) = self.lane_for(to, len as u64) else { return Err(Refused::Again) };
+        let Some(lane) = self.lane_for(to, len as u64) else { return Err(Refused::Again) };
         let piece = |bytes: &[u8]| RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
         let iov = [piece(header), piece(payload)];
         // SAFETY: both slices live through the call.
-        match unsafe { self.rail(rail).send(link, &frame.encode(len), &iov, None) } {
+        match unsafe { self.rails.send(lane, &frame.encode(len), &iov, None) } {
             Ok(_) => {
                 self.core.engine.active_sent(to);
                 Ok(())
@@ -299,7 +296,7 @@ impl Worker {
 
     /// The lane for a short message of so many bytes, thought over if it is time; none where it has to wait.
     #[inline]
-    fn lane_for(&mut self, to: PeerIdx, len: u64) -> Option<(RailId, LinkId)> {
+    fn lane_for(&mut self, to: PeerIdx, len: u64) -> Option<RailLink> {
         let lane = self.core.lane_for(to, len);
         if lane.is_none() && self.core.peers[to.0 as usize].lanes.is_some() {
             self.choose_lane(to);
@@ -318,32 +315,43 @@ impl Worker {
     /// do.
     pub fn progress(&mut self) -> usize {
         self.rounds += 1;
-        let mut moved = self.shm.advance(&mut Inbound { core: &mut self.core, rail: RailId::Shm });
-        if !self.loopback.arm() {
-            moved += self.loopback.progress(&mut Inbound { core: &mut self.core, rail: RailId::Loopback });
+        self.direct_budget = direct::ROUND;
+        let mut round = InMemory { core: &mut self.core, moved: 0, by_lanes: false };
+        self.rails.each(&mut round);
+        let (mut moved, by_lanes) = (round.moved, round.by_lanes);
+        if by_lanes {
+            self.acknowledge();
         }
-        if !self.core.links[RailId::Tcp as usize].is_empty() && self.tcp_turn() {
-            let before = moved;
-            moved += self.tcp.progress(&mut Inbound { core: &mut self.core, rail: RailId::Tcp });
-            self.idle.tcp(moved > before);
-            if moved > before {
-                self.acknowledge();
-            }
+        if self.rails.links(Look::SystemCall) > 0 {
+            moved += self.look_by_system_call();
         }
-        let looks = self.rounds.is_multiple_of(LOOK_ROUNDS) || self.slept;
-        if looks && !self.netted.is_empty() {
+        if !self.netted.is_empty() && (self.slept || self.rounds.is_multiple_of(LOOK_ROUNDS)) {
             self.slept = false;
             self.watch_lanes();
         }
         if self.wireup.due(self.rounds, moved == 0) {
             moved += self.wire_up();
         }
-        self.after_arrivals();
-        self.tcp.flush(&self.core.bufs);
+        moved += self.after_arrivals();
+        self.rails.flush(&self.core.bufs);
         if moved > 0 {
             self.idle.busy();
         } else {
             self.rest();
+        }
+        moved
+    }
+
+    /// A round of the rails that it costs a system call to look at.
+    #[inline(never)]
+    fn look_by_system_call(&mut self) -> usize {
+        let in_memory = self.rails.links(Look::Memory);
+        let (core, turns) = (&mut self.core, &mut self.turns);
+        let mut round = BySystemCall { core, turns, in_memory, moved: 0, by_lanes: false };
+        self.rails.each(&mut round);
+        let (moved, by_lanes) = (round.moved, round.by_lanes);
+        if by_lanes {
+            self.acknowledge();
         }
         moved
     }
@@ -366,41 +374,44 @@ impl Worker {
     /// Looks at once whether peers of this host live, which [`Worker::progress`] does in every so many rounds: for who gives
     /// the processor away between rounds.
     pub fn look_around(&mut self) {
-        self.shm.look();
+        self.rails.look_around();
     }
 
     #[cold]
     fn nap(&mut self, most: Duration) {
         if self.arm() {
-            let mut poll = libc::pollfd { fd: self.wait_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one entry. A signal only ends the sleep.
-            unsafe { libc::poll(&mut poll, 1, most.as_millis() as i32) };
+            crate::sys::wait_for(self.wait_fd(), libc::POLLIN, most);
             self.idle.resumed();
         }
     }
 
-    /// Whether TCP is looked at in this round: always when it is all there is or was busy lately; seldom while shared memory
-    /// alone has traffic, because a look costs a system call.
+    /// Acts on what came, if anything asks for it; how many times memory was moved.
     #[inline]
-    fn tcp_turn(&mut self) -> bool {
-        self.core.links[RailId::Shm as usize].is_empty() || self.idle.tcp_due()
-    }
-
-    #[inline]
-    fn after_arrivals(&mut self) {
-        let quiet = self.core.due.is_empty()
-            && self.core.cut.is_empty()
-            && self.core.downs.is_empty()
-            && self.core.lane_news.is_empty()
-            && !self.core.redelivered;
-        if self.core.engine.has_work() || !self.blocked.is_empty() || !quiet {
-            self.act_on_arrivals();
+    fn after_arrivals(&mut self) -> usize {
+        let core = &self.core;
+        // one branch for all of them
+        let waiting = core.due.len()
+            | core.cut.len()
+            | core.downs.len()
+            | core.lane_news.len()
+            | core.starting.len()
+            | core.transfers
+            | self.blocked.len()
+            | usize::from(core.redelivered);
+        if waiting > 0 || core.engine.has_work() {
+            return self.act_on_arrivals();
         }
+        0
     }
 
     #[inline(never)]
-    fn act_on_arrivals(&mut self) {
+    fn act_on_arrivals(&mut self) -> usize {
         self.settle();
+        let mut moved = 0;
+        if self.core.transfers > 0 {
+            moved = self.move_transfers();
+            self.settle();
+        }
         if !self.core.due.is_empty() {
             self.core.redeliver();
             self.settle();
@@ -420,15 +431,17 @@ impl Worker {
         if !self.core.cut.is_empty() || !self.core.downs.is_empty() {
             self.bury();
         }
+        moved
     }
 
     /// Tells peers what came.
     fn acknowledge(&mut self) {
-        while let Some((link, received, much)) = self.tcp.next_owed() {
-            let Some(info) = self.core.link(RailId::Tcp, link) else { continue };
-            info.much |= much;
+        while let Some((rail, ack)) = self.rails.take_ack() {
+            let link = (rail, ack.link);
+            let Some(info) = self.core.link(link) else { continue };
+            info.much |= ack.bulk;
             let peer = info.peer;
-            self.tell_got(peer, (RailId::Tcp, link), received);
+            self.tell_got(peer, link, ack.received);
         }
         self.tell_seen();
     }
@@ -474,26 +487,26 @@ impl Worker {
 
     /// Prepares to sleep on [`Worker::wait_fd`]. False: there is something to do already; call [`Worker::progress`].
     pub fn arm(&mut self) -> bool {
-        self.tcp.flush(&self.core.bufs);
-        let nothing = self.core.events.is_empty() && self.loopback.arm() && !self.core.engine.has_work();
-        let sleeps = nothing && self.shm.arm() && self.tcp.arm();
+        self.rails.flush(&self.core.bufs);
+        let nothing = self.core.events.is_empty() && self.core.transfers == 0 && !self.core.engine.has_work();
+        let sleeps = nothing && self.rails.arm();
         if sleeps {
             self.slept = true;
-            self.idle.sleeps();
+            self.turns.sleeps();
             let lanes = self.lanes_due();
-            self.wireup.doze(self.tcp.due().into_iter().chain(lanes).min());
+            self.wireup.doze(self.rails.due().into_iter().chain(lanes).min());
         }
         sleeps
     }
 
     /// Whether small messages wait to share a system call: without progress for long, call [`Worker::push`].
     pub fn holds_back(&self) -> bool {
-        self.tcp.needs_flush()
+        self.rails.holds_back()
     }
 
     /// Sends what is held back.
     pub fn push(&mut self) {
-        self.tcp.flush(&self.core.bufs);
+        self.rails.flush(&self.core.bufs);
     }
 
     /// Connections that came to nothing because the other side did not prove the key, or speaks another version.

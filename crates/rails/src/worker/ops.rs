@@ -1,10 +1,9 @@
 //! What users ask of a worker.
 
 use super::buffers::{RegionMemory, User};
-use super::inbound::RailId;
 use super::outbound::{copied, kept};
 use super::{EventKind, Issued, Refused, Worker};
-use crate::rail::{Rail, RawIov};
+use crate::rail::RawIov;
 use polyrail_core::frame::{AtomicCode, AtomicKind, Matching, OpId, RemoteAddr};
 use polyrail_core::proto::{
     Access, Delivery, Envelope, Filter, KeyTaken, Message, PartSpec, PeerIdx, Registered, RmaKind,
@@ -36,16 +35,10 @@ impl Worker {
     #[inline]
     unsafe fn send_now(&mut self, to: PeerIdx, message: &Message, iov: &[RawIov]) -> bool {
         let Some(frame) = self.core.engine.try_eager(to, message) else { return false };
-        let Some((rail, link)) = self.lane_for(to, message.len) else { return false };
+        let Some(lane) = self.lane_for(to, message.len) else { return false };
         let header = frame.encode(message.len as usize);
         // SAFETY: readable, by our caller's word; without a span the rail keeps no address.
-        let sent = unsafe {
-            match rail {
-                RailId::Shm => self.shm.send(link, &header, iov, None),
-                RailId::Tcp => self.tcp.send(link, &header, iov, None),
-                RailId::Loopback => self.loopback.send(link, &header, iov, None),
-            }
-        };
+        let sent = unsafe { self.rails.send(lane, &header, iov, None) };
         if sent.is_ok() {
             self.core.engine.eager_sent(to, message.len);
         }

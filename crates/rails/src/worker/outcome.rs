@@ -90,8 +90,6 @@ impl Event {
 /// Counts of what was done; for reports and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Direct writes into a peer's memory.
-    pub direct_writes: u64,
     /// Looks at the control channel, each a system call.
     pub looks: u64,
 }

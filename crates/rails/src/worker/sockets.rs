@@ -3,6 +3,8 @@
 use crate::config::{Config, Names};
 use crate::discover::{self, Interface, Kind};
 use crate::error::Error;
+use crate::rail::Reach;
+use crate::rail::set::{RailId, RailSet};
 use crate::shm::fdpass;
 use polyrail_core::wire::{Address, HostId, PeerId};
 use std::io;
@@ -12,17 +14,21 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 /// Connections that may wait to be accepted, if `net.core.somaxconn` allows: a job's processes all connect at once.
 const BACKLOG: libc::c_int = 4096;
 
-pub(super) fn unix_name(id: PeerId) -> Vec<u8> {
+/// Where a rail listens for peers on this host: the first such rail by the endpoint's name, each other with its own behind.
+pub(super) fn unix_name(id: PeerId, rail: RailId) -> Vec<u8> {
     let mut name = b"polyrail-".to_vec();
     for byte in id.0 {
         name.extend_from_slice(format!("{byte:02x}").as_bytes());
+    }
+    if RailSet::ALL.reaching(Reach::Host).next() != Some(rail) {
+        name.extend_from_slice(format!("-{}", rail.caps().name).as_bytes());
     }
     name
 }
 
 /// Connects to the endpoint of this name, if it is this user's, root's, or whoever's when this is root: anybody can take a name.
-pub(super) fn connect_unix(id: PeerId) -> io::Result<OwnedFd> {
-    let socket = fdpass::connect(&unix_name(id))?;
+pub(super) fn connect_unix(id: PeerId, rail: RailId) -> io::Result<OwnedFd> {
+    let socket = fdpass::connect(&unix_name(id, rail))?;
     // SAFETY: a plain call without arguments.
     let me = unsafe { libc::geteuid() };
     match fdpass::peer_uid(socket.as_fd())? {

@@ -1,10 +1,12 @@
 //! What frames act on.
 
-use super::buffers::{Buffers, Owned};
-use super::inbound::{Incoming, LinkInfo, RailId};
+use super::buffers::{Buffers, Owned, scratch_place};
+use super::inbound::{Incoming, LinkInfo};
 use super::lanes::Lanes;
 use super::{Counts, Event, Handler};
-use crate::rail::{Down, LinkId, Payload, Span};
+use crate::rail::direct::Transfer;
+use crate::rail::set::{RailId, RailLink};
+use crate::rail::{Down, Payload, Span};
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::{Engine, PeerIdx, REORDER_BYTES};
@@ -17,15 +19,13 @@ pub(super) struct PeerInfo {
     pub(super) id: PeerId,
     pub(super) address: Option<Address>,
     /// The lane that short messages take.
-    pub(super) lane: Option<(RailId, LinkId)>,
+    pub(super) lane: Option<RailLink>,
     /// Bytes that may take it before that is thought over.
     pub(super) budget: u32,
     /// All lanes, where a network leads to it.
     pub(super) lanes: Option<Box<Lanes>>,
     /// Payloads of which only a part came.
     pub(super) partial: Partial<(Incoming, Span)>,
-    /// Its process, where memory may be reached directly.
-    pub(super) pid: Option<i32>,
     /// Why direct access failed, when it was tried and failed.
     pub(super) direct_refused: Option<String>,
     /// Why messages travel as they do.
@@ -47,31 +47,41 @@ const HELD_MAX: usize = 2 * REORDER_BYTES as usize;
 pub(crate) struct Core {
     pub(super) engine: Engine,
     pub(super) bufs: Buffers,
-    pub(super) links: [Vec<Option<LinkInfo>>; 3],
+    pub(super) links: [Vec<Option<LinkInfo>>; RailId::ALL.len()],
     pub(super) peers: Vec<PeerInfo>,
     pub(super) events: VecDeque<Event>,
     pub(super) held: HashMap<(PeerIdx, u32), (Frame, Owned)>,
     pub(super) due: Vec<(PeerIdx, u32)>,
     /// Frames that were held have taken effect.
     pub(super) redelivered: bool,
-    pub(super) cut: Vec<(RailId, LinkId, &'static str)>,
-    pub(super) downs: Vec<(RailId, LinkId, Down)>,
+    pub(super) cut: Vec<(RailLink, &'static str)>,
+    pub(super) downs: Vec<(RailLink, Down)>,
     /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
     pub(super) lane_news: Vec<(PeerIdx, u16, u64, bool)>,
     pub(super) handlers: HashMap<u16, Handler>,
     /// The user is told what peers have read.
     pub(super) reads_told: bool,
+    /// Transfers that are to begin, and how many have begun.
+    pub(super) starting: Vec<(RailId, Transfer)>,
+    pub(super) transfers: usize,
     pub(super) counts: Counts,
 }
 
 impl Core {
     #[inline]
-    pub(super) fn link(&mut self, rail: RailId, link: LinkId) -> Option<&mut LinkInfo> {
+    pub(super) fn link(&mut self, (rail, link): RailLink) -> Option<&mut LinkInfo> {
         self.links[rail as usize].get_mut(link.0 as usize)?.as_mut()
     }
 
+    /// Forgets a link, and what came in part by it.
+    pub(super) fn forget_link(&mut self, at: RailLink) -> Option<LinkInfo> {
+        self.bufs.scratch.remove(&scratch_place(at));
+        let (rail, link) = at;
+        self.links[rail as usize].get_mut(link.0 as usize).and_then(Option::take)
+    }
+
     #[inline]
-    pub(super) fn lane(&self, peer: PeerIdx) -> Option<(RailId, LinkId)> {
+    pub(super) fn lane(&self, peer: PeerIdx) -> Option<RailLink> {
         self.peers[peer.0 as usize].lane
     }
 
@@ -85,7 +95,7 @@ impl Core {
 
     /// The lane for a short message of so many bytes; none where that is to be thought over.
     #[inline]
-    pub(super) fn lane_for(&mut self, peer: PeerIdx, len: u64) -> Option<(RailId, LinkId)> {
+    pub(super) fn lane_for(&mut self, peer: PeerIdx, len: u64) -> Option<RailLink> {
         let info = &mut self.peers[peer.0 as usize];
         if info.budget != u32::MAX {
             info.budget = info.budget.checked_sub(len as u32 + 64)?;

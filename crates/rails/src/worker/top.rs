@@ -1,7 +1,6 @@
 //! Tells who asks what the worker is doing: see [`crate::top`].
 
 use super::events::{LaneName, protocols, short};
-use super::inbound::RailId;
 use super::wireup::{Interest, TOKEN_WATCHER};
 use super::{PeerInfo, Worker};
 use crate::events::{host_name, rfc3339};
@@ -157,8 +156,7 @@ impl Worker {
     }
 
     fn lanes_told(&self, peer: PeerIdx, info: &PeerInfo) -> Vec<Lane> {
-        if let Some((RailId::Shm, link)) = info.lane {
-            let (sent_bytes, received_bytes) = self.shm.traffic(link);
+        if let Some((sent_bytes, received_bytes)) = info.lane.and_then(|lane| self.rails.traffic(lane)) {
             return vec![Lane { sent_bytes, received_bytes, small: true, ..Lane::default() }];
         }
         let Some(lanes) = &info.lanes else { return Vec::new() };

@@ -9,8 +9,9 @@ use super::top::Top;
 use crate::config::{Config, Rendezvous};
 use crate::discover::{self, Interface};
 use crate::error::Error;
+use crate::rail::Reach;
+use crate::rail::set::RailId;
 use crate::shm::fdpass;
-use crate::tcp;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Limits, MemoryProbe, Process};
@@ -19,7 +20,7 @@ use polyrail_core::wireup::{Initiate, Initiator, Peer, ResponderPhase};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 pub(super) const TOKEN_RAIL: u64 = u64::MAX;
@@ -61,18 +62,6 @@ pub fn host_id() -> Result<HostId, Error> {
     let PeerId(id) = Key::derive(&boot_id, &inode.to_le_bytes()).id();
     let [a, b, c, d, e, f, g, h, ..] = id;
     Ok(HostId(u64::from_le_bytes([a, b, c, d, e, f, g, h]).max(1)))
-}
-
-pub(super) fn tcp_config(config: &Config) -> tcp::Config {
-    let quarter = (config.peer_timeout / 4).max(Duration::from_secs(1));
-    tcp::Config {
-        keepalive_idle: quarter,
-        keepalive_interval: quarter,
-        keepalive_count: 3,
-        silence: config.peer_timeout,
-        congestion: config.congestion.clone(),
-        ..tcp::Config::default()
-    }
 }
 
 /// Where a peer is still to be tried.
@@ -137,16 +126,22 @@ pub(super) enum Interest {
     Write = (libc::EPOLLIN | libc::EPOLLOUT) as isize,
 }
 
-/// The Unix listener, where there is to be one. A named endpoint's name can be known, and taken, by anybody: then TCP is left.
-fn listen_unix(id: PeerId, config: &Config) -> Result<(Option<OwnedFd>, bool), Error> {
-    if !config.shm {
-        return Ok((None, false));
+/// The Unix listeners, one for each rail within the host. A named endpoint's name can be known, and taken, by anybody: then what
+/// leads over the network is left, and true is returned.
+fn listen_unix(id: PeerId, config: &Config) -> Result<(Vec<(OwnedFd, RailId)>, bool), Error> {
+    let (mut listeners, mut name_taken) = (Vec::new(), false);
+    for rail in config.rails.reaching(Reach::Host) {
+        match fdpass::listen(&unix_name(id, rail)) {
+            Ok(listener) => listeners.push((listener, rail)),
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse && config.rails.reaches(Reach::Network) =>
+            {
+                name_taken = true;
+            }
+            Err(error) => return Err(Error::system("listening on a Unix socket", error)),
+        }
     }
-    match fdpass::listen(&unix_name(id)) {
-        Ok(listener) => Ok((Some(listener), false)),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && config.tcp => Ok((None, true)),
-        Err(error) => Err(Error::system("listening on a Unix socket", error)),
-    }
+    Ok((listeners, name_taken))
 }
 
 /// The worker's control channel.
@@ -161,7 +156,8 @@ pub(super) struct Wireup {
     pub tcp: Vec<TcpListener>,
     /// Which of them took a connection last.
     turn: usize,
-    pub unix: Option<OwnedFd>,
+    /// Where peers on this host connect, by each rail.
+    unix: Vec<(OwnedFd, RailId)>,
     /// There is none because another process has its name.
     pub name_taken: bool,
     pub handshakes: HashMap<u64, Handshake>,
@@ -224,7 +220,7 @@ impl Wireup {
         let port = config.named.map_or(config.port, |at| at.port());
         let wanted = config.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
         let interfaces = interfaces(config)?;
-        let (tcp, port) = match config.tcp {
+        let (tcp, port) = match config.rails.reaches(Reach::Network) {
             true => listeners(wanted, port, &config.interfaces, &interfaces).map_err(|e| {
                 let of = wanted.map_or(String::new(), |ip| format!(" of {ip}"));
                 Error::system(format!("listening on TCP port {port}{of}"), e)
@@ -238,8 +234,8 @@ impl Wireup {
             Some(ip) => Ip::new(ip, 0).into_iter().collect(),
             None => discover::ips(&interfaces),
         };
-        let address = Address::new(&key, host, unix.is_some(), port, ips).map_err(|why| {
-            Error::Address(match config.tcp {
+        let address = Address::new(&key, host, !unix.is_empty(), port, ips).map_err(|why| {
+            Error::Address(match config.rails.reaches(Reach::Network) {
                 true => format!("this machine has no network address ({why})"),
                 false => "POLYRAIL_RAILS leaves tcp out, and shared memory is not to be used here".into(),
             })
@@ -261,7 +257,7 @@ impl Wireup {
         if config.rendezvous != Rendezvous::Fragments {
             offer.probe = Some(MemoryProbe { address: &raw const *probe as u64, nonce: *probe });
         }
-        offer.shm = config.shm.then_some(SHM_LAYOUT);
+        offer.shm = config.rails.reaches(Reach::Host).then_some(SHM_LAYOUT);
         let timer = Timer::new().map_err(|e| Error::system("opening a timer", e))?;
         let offered = interfaces.iter().filter(|one| one.obstacle.is_none() || one.dormant);
         for interface in offered.filter_map(Interface::offer) {
@@ -424,9 +420,21 @@ impl Wireup {
         None
     }
 
+    /// The next connection from this host; none that waits is `EAGAIN`.
+    pub fn accept_unix(&mut self) -> Option<io::Result<Stream>> {
+        let mut none = None;
+        for (listener, rail) in &self.unix {
+            match fdpass::accept(listener.as_fd()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => none = Some(Err(error)),
+                tried => return Some(tried.map(|fd| Stream::Unix(fd, *rail))),
+            }
+        }
+        none
+    }
+
     fn listeners(&self) -> impl Iterator<Item = (RawFd, u64)> {
         let tcp = self.tcp.iter().map(|l| (l.as_raw_fd(), TOKEN_TCP));
-        let unix = self.unix.as_ref().map(|l| (l.as_raw_fd(), TOKEN_UNIX));
+        let unix = self.unix.iter().map(|(l, _)| (l.as_raw_fd(), TOKEN_UNIX));
         tcp.chain(unix).chain(self.top.fd().map(|fd| (fd, TOKEN_TOP)))
     }
 
@@ -517,7 +525,7 @@ impl Wireup {
     ) -> Result<(), Error> {
         let failed = |error| Error::system(place.to_string(), error);
         let stream = match place {
-            Place::Unix => connect_unix(address.id()).map(Stream::Unix),
+            Place::Unix(rail) => connect_unix(address.id(), rail).map(|fd| Stream::Unix(fd, rail)),
             Place::Tcp(at) => connect_tcp(at).map(Stream::Tcp),
         };
         let args = Initiate {

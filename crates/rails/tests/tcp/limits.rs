@@ -109,9 +109,9 @@ fn small_frames_of_a_round_share_calls() {
     for n in 0..64 {
         a.send(la, numbered(n), b"8 bytes.").expect("room");
     }
-    assert!(a.rail.needs_flush());
+    assert!(a.rail.holds_back());
     a.rail.flush(&a.mock);
-    assert!(!a.rail.needs_flush());
+    assert!(!a.rail.holds_back());
     assert_eq!(a.rail.stats().sends - before, 2, "the first at once, the others together");
     let before = b.rail.stats().recvs;
     until(&mut a, &mut b, "64 frames", |_, b| b.mock.frames.len() == 64);

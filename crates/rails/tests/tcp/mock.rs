@@ -181,7 +181,7 @@ pub fn pair(host: &str, config: &Config) -> (Side, LinkId, Side, LinkId) {
 
 /// Sleeps on the rail's descriptor for at most `ms` milliseconds; whether it became readable.
 pub fn sleep(rail: &TcpRail, ms: i32) -> bool {
-    let mut fd = libc::pollfd { fd: rail.wait_fd(), events: libc::POLLIN, revents: 0 };
+    let mut fd = libc::pollfd { fd: rail.wait_fd().expect("a descriptor"), events: libc::POLLIN, revents: 0 };
     // SAFETY: one valid pollfd.
     unsafe { libc::poll(&mut fd, 1, ms) == 1 }
 }

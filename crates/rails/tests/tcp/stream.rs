@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use polyrail_core::frame::Frame;
-use polyrail_rails::rail::{Down, LinkId, Rail, Span};
+use polyrail_rails::rail::{Ack, Down, LaneRail, LinkId, Rail, Span};
 use polyrail_rails::tcp::Config;
 use proptest::prelude::*;
 
@@ -112,8 +112,8 @@ fn check(side: &mut Side, way: &mut Way, arrived: &mut u64) {
 
 /// Tells the sender what came, where the rail says that it is time.
 fn tell(receiver: &mut Side, sender: &mut Side, link: LinkId) {
-    while let Some((_, received, _)) = receiver.rail.next_owed() {
-        assert!(sender.rail.release(link, received), "{received} frames came");
+    while let Some(Ack { received, .. }) = receiver.rail.take_ack() {
+        assert!(sender.rail.acked(link, received), "{received} frames came");
     }
 }
 
@@ -135,7 +135,7 @@ fn what_was_not_delivered_comes_back() {
             b.progress();
         }
         until(&mut a, &mut b, "all", |_, b| b.mock.frames.len() == 40);
-        assert!(a.rail.release(la, received / 2) && !a.rail.release(la, 41));
+        assert!(a.rail.acked(la, received / 2) && !a.rail.acked(la, 41));
         assert_eq!(b.rail.retire(lb), 40);
         a.rail.retire(la);
         let parcels = a.rail.reclaim(la, received).expect("so many were sent");

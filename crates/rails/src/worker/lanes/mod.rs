@@ -10,9 +10,9 @@ mod told;
 use super::Worker;
 use super::events::What;
 use super::handshake::Half;
-use super::inbound::RailId;
-use super::outbound::Outlet;
-use crate::rail::{Down, LinkId};
+use super::outlet::Outlet;
+use crate::rail::Down;
+use crate::rail::set::RailLink;
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::session::{Action, Arrival, Config, Loss, Pins, Planner, Session, ToPeer};
@@ -32,12 +32,9 @@ const TICK_MOST: Duration = Duration::from_millis(50);
 /// How long a session whose last lane ended by a word of the peer's kernel waits for another.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A lane's link, whatever rail's it is.
-pub(super) type LaneLink = (RailId, LinkId);
-
 /// The lanes to one peer.
 pub(super) struct Lanes {
-    pub session: Session<LaneLink>,
+    pub session: Session<RailLink>,
     /// The other side's interfaces.
     theirs: Arc<[Interface]>,
 }
@@ -78,13 +75,11 @@ impl Worker {
     fn session<R>(
         &mut self,
         peer: PeerIdx,
-        ask: impl FnOnce(&mut Session<LaneLink>, &mut ToPeer<'_>, &mut Outlet<'_>) -> R,
+        ask: impl FnOnce(&mut Session<RailLink>, &mut ToPeer<'_>, &mut Outlet<'_>) -> R,
     ) -> Option<R> {
         let lanes = self.core.peers[peer.0 as usize].lanes.as_mut()?;
         let mut outlet = Outlet {
-            loopback: &mut self.loopback,
-            shm: &mut self.shm,
-            tcp: &mut self.tcp,
+            rails: &mut self.rails,
             bufs: &self.core.bufs,
             cut: &mut self.core.cut,
             reads_told: self.core.reads_told,
@@ -99,7 +94,7 @@ impl Worker {
     fn follow(&mut self, peer: PeerIdx) {
         while let Some(action) = self.session(peer, |session, _, _| session.poll_action()).flatten() {
             match action {
-                Action::Forget((rail, link)) => self.forget_link(peer, rail, link),
+                Action::Forget(link) => self.forget_lane(peer, link),
                 Action::Open { path, number, pair } => {
                     if let Err(why) = self.open_lane(peer, path, number, &pair) {
                         let now = self.clock();
@@ -150,37 +145,34 @@ impl Worker {
     }
 
     /// A connection has become a link that is a lane of the peer's session.
-    pub(super) fn lane_up(&mut self, peer: PeerIdx, number: u16, link: LaneLink, path: Option<usize>) {
-        let (rail, id) = link;
-        let ends = self.tcp.ends(id);
-        let info = self.tcp.info(id).unwrap_or_default();
-        self.enter(peer, rail, id);
+    pub(super) fn lane_up(&mut self, peer: PeerIdx, number: u16, link: RailLink, path: Option<usize>) {
+        let ends = self.rails.ends(link);
+        let stats = self.rails.sample(link).unwrap_or_default();
+        self.enter(peer, link);
         let interface = ends.and_then(|(near, _)| super::events::interface_of(&self.near, near.ip()));
         let name = interface.map_or("", |one| one.name.as_str());
         let pins = Pins { short: self.config.short_over.has(name), long: self.config.long_over.has(name) };
         if let Some(rate) = self.config.caps.of(name) {
-            self.tcp.cap(id, rate);
+            self.rails.pace(link, rate);
         }
-        let rtt = u64::from(info.rtt) * 1000;
-        let arrival = Arrival { number, link, path, ends, rtt, delivered: info.delivered, pins };
+        let rtt = u64::from(stats.rtt) * 1000;
+        let arrival = Arrival { number, link, path, ends, rtt, delivered: stats.delivered, pins };
         let now = self.clock();
         self.session(peer, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
         self.follow(peer);
         self.pump(peer);
     }
 
-    /// A link is no more; of a payload that had come in part, the place is kept for the frame that will bring it again.
-    fn forget_link(&mut self, peer: PeerIdx, rail: RailId, link: LinkId) {
-        let slot = self.core.links[rail as usize].get_mut(link.0 as usize);
-        let Some(mut info) = slot.and_then(Option::take) else { return };
-        self.core.bufs.scratch.remove(&super::buffers::scratch_place(rail as u32, link.0));
+    /// A link is no lane any more; of a payload that had come in part, the place is kept for the frame that will bring it again.
+    fn forget_lane(&mut self, peer: PeerIdx, link: RailLink) {
+        let Some(mut info) = self.core.forget_link(link) else { return };
         if let Some((incoming, frame, len, span)) = info.incoming.take() {
             self.core.peers[peer.0 as usize].partial.keep(frame, len, (incoming, span));
         }
     }
 
     /// Tells a peer what came by one of its lanes.
-    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: LaneLink, received: u64) {
+    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: RailLink, received: u64) {
         let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
         if let Some(lane) = lanes.and_then(|lanes| lanes.session.number(link)) {
             self.core.engine.say(peer, Frame::Got { lane, received });
@@ -204,7 +196,7 @@ impl Worker {
     }
 
     /// A lane's connection has ended by itself.
-    pub(super) fn lane_lost(&mut self, peer: PeerIdx, link: LaneLink, why: &Down) {
+    pub(super) fn lane_lost(&mut self, peer: PeerIdx, link: RailLink, why: &Down) {
         let loss = match why {
             Down::Orderly => Loss::Orderly,
             Down::Protocol(what) => return self.gone(peer, what.clone()),
@@ -252,7 +244,7 @@ impl Worker {
     /// Whether a peer is sent, or sends, long messages or many.
     fn carries_much(&self, peer: PeerIdx) -> bool {
         let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return false };
-        let much = |(rail, link): LaneLink| {
+        let much = |(rail, link): RailLink| {
             let info = self.core.links[rail as usize].get(link.0 as usize).and_then(Option::as_ref);
             info.is_some_and(|info| info.much)
         };

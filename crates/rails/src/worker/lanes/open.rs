@@ -3,7 +3,6 @@
 use super::super::connect::STRANGER_TIME;
 use super::super::events::interface_of;
 use super::super::handshake::{Half, Handshake, Stream};
-use super::super::inbound::RailId;
 use super::super::sockets;
 use super::super::wireup::random;
 use super::Worker;
@@ -111,12 +110,13 @@ impl Worker {
         {
             sockets::keep_to(&handshake.stream.fd(), one.name.as_str());
         }
-        match (self.tcp.adopt(handshake.stream.into_fd(), leftover), path) {
-            (Ok(link), path) => {
-                self.lane_up(peer, lane, (RailId::Tcp, link), path);
+        let rail = handshake.stream.rail();
+        match (self.join(handshake, session, leftover), path) {
+            (Ok(joined), path) => {
+                self.lane_up(peer, lane, (rail, joined.link), path);
                 self.settle();
             }
-            (Err(why), Some(path)) => self.lane_refused(peer, path, why.to_string(), true),
+            (Err(why), Some(path)) => self.lane_refused(peer, path, why, true),
             (Err(_), None) => {
                 self.session(peer, |session, _, _| session.accept_failed(lane));
             }

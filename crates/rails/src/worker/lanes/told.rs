@@ -154,8 +154,8 @@ impl Worker {
     pub fn lanes(&self, peer: PeerIdx) -> Vec<LaneReport> {
         let lanes = self.core.peers.get(peer.0 as usize).and_then(|info| info.lanes.as_ref());
         let Some(session) = lanes.map(|lanes| &lanes.session) else { return Vec::new() };
-        let report = |lane: &Lane<super::LaneLink>| {
-            let info = self.tcp.info(lane.link().1).unwrap_or_default();
+        let report = |lane: &Lane<crate::rail::set::RailLink>| {
+            let info = self.rails.sample(lane.link()).unwrap_or_default();
             let (near, far) = lane.ends().unzip();
             LaneReport {
                 number: lane.number(),

@@ -1,12 +1,19 @@
 use super::*;
 use crate::config::Config;
+use crate::rail::Reach;
+use crate::rail::set::RailSet;
 use crate::top::{self, Answer, Said};
 use polyrail_core::proto::PeerIdx;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn worker() -> Worker {
-    Worker::open(Config { shm: false, linger: Duration::ZERO, ..Config::default() }).expect("a worker")
+    Worker::open(Config {
+        rails: RailSet::ALL.without(Reach::Host),
+        linger: Duration::ZERO,
+        ..Config::default()
+    })
+    .expect("a worker")
 }
 
 fn name(worker: &Worker) -> String {

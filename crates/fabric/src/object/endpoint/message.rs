@@ -1,0 +1,405 @@
+//! Sending and receiving messages, tagged or not.
+
+use std::ffi::{c_int, c_void};
+
+use libc::iovec;
+use polyrail_core::frame::Matching;
+use polyrail_core::proto::{Delivery, Envelope, Filter, PeerIdx};
+use polyrail_rails::rail::RawIov;
+use polyrail_rails::{Issued, Refused, User};
+
+use super::{EpMember, is_busy};
+use crate::error;
+use crate::ffi::*;
+use crate::limits::IOV_LIMIT;
+use crate::log::log;
+use crate::state::Sinks;
+use crate::state::completion::{Class, Entry, Fault, mark};
+use crate::state::endpoint::{Endpoint, Extra};
+
+/// Flags that none of our operations knows.
+const STRANGE: u64 = FI_FENCE | FI_TRIGGER | FI_COMMIT_COMPLETE;
+
+/// A message to be sent.
+#[derive(Clone, Copy)]
+pub(super) struct Send<'a> {
+    pub to: fi_addr_t,
+    pub matching: Matching,
+    pub data: Option<u64>,
+    pub iov: &'a [RawIov],
+    pub flags: u64,
+    pub context: *mut c_void,
+}
+
+/// A receive to be posted.
+#[derive(Clone, Copy)]
+pub(super) struct Recv<'a> {
+    pub from: fi_addr_t,
+    pub matching: Matching,
+    pub ignore: u64,
+    pub iov: &'a [RawIov],
+    pub flags: u64,
+    pub context: *mut c_void,
+}
+
+/// One piece of memory.
+pub(super) fn piece(buf: *const c_void, len: usize) -> [RawIov; 1] {
+    [RawIov { base: buf.cast_mut().cast(), len }]
+}
+
+const _: () = {
+    assert!(size_of::<RawIov>() == size_of::<iovec>());
+    assert!(std::mem::offset_of!(RawIov, len) == std::mem::offset_of!(iovec, iov_len));
+};
+
+/// C's pieces of memory, as ours.
+///
+/// # Errors
+/// -FI_EINVAL if there are too many.
+///
+/// # Safety
+/// `iov` has `count` entries, if any.
+#[inline]
+pub(super) unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> Result<&'a [RawIov], c_int> {
+    match count {
+        0 => Ok(&[]),
+        // SAFETY: by the caller's promise; the types have the same layout.
+        1..=IOV_LIMIT if !iov.is_null() => Ok(unsafe { std::slice::from_raw_parts(iov.cast(), count) }),
+        _ => Err(-FI_EINVAL),
+    }
+}
+
+/// Bytes in all pieces.
+#[inline]
+pub(super) fn total(iov: &[RawIov]) -> usize {
+    iov.iter().map(|piece| piece.len).sum()
+}
+
+/// The application's context as a number, which is what comes back.
+#[inline]
+pub(super) fn number(context: *mut c_void) -> u64 {
+    context.expose_provenance() as u64
+}
+
+/// Refuses flags that change what an operation means and that we do not know.
+#[inline]
+pub(super) fn check(flags: u64) -> Result<(), c_int> {
+    if flags & STRANGE == 0 { Ok(()) } else { Err(-FI_EBADFLAGS) }
+}
+
+#[inline]
+fn delivery(flags: u64) -> Delivery {
+    const DELIVERED: u64 = FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE;
+    match flags & (FI_MATCH_COMPLETE | DELIVERED) {
+        0 => Delivery::Sent,
+        some if some & FI_MATCH_COMPLETE != 0 => Delivery::Matched,
+        _ => Delivery::Delivered,
+    }
+}
+
+/// An entry with what is known of a message that has not been received.
+fn described(mut entry: Entry, ep: usize, envelope: &Envelope) -> Entry {
+    entry.len = envelope.len;
+    entry.source = Entry::source(ep, envelope.from);
+    if let Matching::Tag(tag) = envelope.matching {
+        entry.tag = tag;
+    }
+    if let Some(data) = envelope.data {
+        entry.data = data;
+        entry.flags |= FI_REMOTE_CQ_DATA;
+    }
+    entry
+}
+
+impl Endpoint {
+    /// What a refusal is for C.
+    #[cold]
+    pub(super) fn refused(&mut self, why: Refused, to: PeerIdx) -> c_int {
+        match why {
+            Refused::Again => -FI_EAGAIN,
+            Refused::Gone => {
+                let reason = self.why_gone(to).unwrap_or("the peer is gone");
+                log!(FI_LOG_WARN, FI_LOG_EP_DATA, "{reason}");
+                -FI_ENOTCONN
+            }
+        }
+    }
+
+    /// Sends a message. With `FI_INJECT` in its flags the memory may be reused at once.
+    ///
+    /// # Safety
+    /// The memory stays readable and unchanged until the completion, or during the call with `FI_INJECT`.
+    #[inline(always)]
+    unsafe fn send(&mut self, s: Send<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+        let peer = self.peer(s.to, sinks.avs)?;
+        let (kind, most) = match s.matching {
+            Matching::Tag(_) => (FI_SEND | FI_TAGGED, self.limits.tagged),
+            Matching::Message => (FI_SEND | FI_MSG, self.limits.msg),
+        };
+        let marks = kind | s.flags & mark::WANTED;
+        if s.flags & FI_INJECT != 0 {
+            // SAFETY: by the caller's promise.
+            return unsafe { self.inject(peer, s, marks, sinks) };
+        }
+        if total(s.iov) > most {
+            return Err(-FI_EMSGSIZE);
+        }
+        let user = User { context: number(s.context), flags: marks };
+        // SAFETY: by the caller's promise.
+        match unsafe { self.worker()?.send(peer, s.matching, s.data, delivery(s.flags), s.iov, user) } {
+            Ok(Issued::Done) => self.done(Class::Send, user.context, marks, sinks),
+            Ok(Issued::Pending(_)) => {}
+            Err(why) => return Err(self.refused(why, peer)),
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// The memory is readable during the call.
+    #[inline(always)]
+    unsafe fn inject(
+        &mut self,
+        peer: PeerIdx,
+        s: Send<'_>,
+        marks: u64,
+        sinks: &mut Sinks<'_>,
+    ) -> Result<(), c_int> {
+        let most = match s.matching {
+            Matching::Tag(_) => self.limits.inject_tagged,
+            Matching::Message => self.limits.inject_msg,
+        };
+        if total(s.iov) > most {
+            return Err(-FI_EMSGSIZE);
+        }
+        let context = number(s.context);
+        if marks & mark::WANTED != 0 && delivery(s.flags) > Delivery::Sent {
+            // SAFETY: by the caller's promise.
+            return unsafe {
+                self.send_copy(peer, s.matching, s.data, s.iov, s.context, marks, delivery(s.flags))
+            };
+        }
+        // SAFETY: by the caller's promise.
+        match unsafe { self.worker()?.inject(peer, s.matching, s.data, s.iov) } {
+            Ok(()) => self.done(Class::Send, context, marks, sinks),
+            Err(why) => return Err(self.refused(why, peer)),
+        }
+        Ok(())
+    }
+
+    /// Injects, but tells when the message has arrived: a copy waits for that.
+    ///
+    /// # Safety
+    /// The memory is readable during the call.
+    #[cold]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "all of a `Send` by value: by address, every send would write one to memory"
+    )]
+    unsafe fn send_copy(
+        &mut self,
+        to: PeerIdx,
+        matching: Matching,
+        data: Option<u64>,
+        iov: &[RawIov],
+        context: *mut c_void,
+        marks: u64,
+        delivery: Delivery,
+    ) -> Result<(), c_int> {
+        let mut copy = Vec::with_capacity(total(iov));
+        for piece in iov.iter().filter(|piece| piece.len > 0) {
+            // SAFETY: by the caller's promise.
+            copy.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
+        }
+        let mut copy = copy.into_boxed_slice();
+        let iov = [RawIov { base: copy.as_mut_ptr(), len: copy.len() }];
+        let extra = self.extras.insert(Extra { context: number(context), base: 0, _copy: Some(copy) });
+        let user = User { context: extra as u64, flags: marks | mark::EXTRA };
+        // SAFETY: the copy lives until the event takes it away.
+        let issued = unsafe { self.worker()?.send(to, matching, data, delivery, &iov, user) };
+        issued.map(|_| ()).map_err(|why| {
+            self.extras.remove(extra);
+            self.refused(why, to)
+        })
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Safety
+    /// The memory stays writable, and nobody else's, until the completion.
+    #[inline(always)]
+    unsafe fn recv(&mut self, r: Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+        let (kind, directed) = match r.matching {
+            Matching::Tag(_) => (FI_RECV | FI_TAGGED, self.directed_tagged),
+            Matching::Message => (FI_RECV | FI_MSG, self.directed),
+        };
+        let source = match directed && r.from != FI_ADDR_UNSPEC {
+            true => Some(self.peer(r.from, sinks.avs)?),
+            false => None,
+        };
+        let mut user = User { context: number(r.context), flags: kind | r.flags & mark::WANTED };
+        let op = if r.flags & FI_MULTI_RECV != 0 {
+            let (Matching::Message, [buffer]) = (r.matching, r.iov) else { return Err(-FI_EINVAL) };
+            let base = buffer.base.expose_provenance() as u64;
+            let extra = self.extras.insert(Extra { context: user.context, base, _copy: None });
+            user = User { context: extra as u64, flags: user.flags | mark::EXTRA };
+            let least = self.least_multi;
+            // SAFETY: by the caller's promise.
+            unsafe { self.worker()?.recv_multi(source, *buffer, least, user) }
+        } else {
+            let filter = Filter { source, matching: r.matching, ignore: r.ignore };
+            // SAFETY: by the caller's promise.
+            unsafe { self.worker()?.recv(filter, r.iov, user) }
+        };
+        self.remember(op, number(r.context));
+        Ok(())
+    }
+
+    /// `FI_PEEK`: whether a message is there; with `FI_CLAIM` it is kept for later, with `FI_DISCARD` thrown away. The answer
+    /// is a completion, of one kind or the other. There was progress before.
+    fn peek(&mut self, ep: usize, r: &Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+        let (kind, directed) = match r.matching {
+            Matching::Tag(_) => (FI_RECV | FI_TAGGED, self.directed_tagged),
+            Matching::Message => (FI_RECV | FI_MSG, self.directed),
+        };
+        let source = match directed && r.from != FI_ADDR_UNSPEC {
+            true => Some(self.peer(r.from, sinks.avs)?),
+            false => None,
+        };
+        let filter = Filter { source, matching: r.matching, ignore: r.ignore };
+        let mut entry = Entry { context: number(r.context), flags: kind, ..Entry::default() };
+        let worker = self.worker()?;
+        let Some((message, envelope)) = worker.peek(&filter) else {
+            if let Matching::Tag(tag) = r.matching {
+                entry.tag = tag;
+            }
+            let fault = Fault { entry, ..Fault::new(error::no_message()) };
+            if let Some(cq) = self.rx_cq {
+                sinks.cqs[cq].push_fault(fault);
+            }
+            return Ok(());
+        };
+        if r.flags & (FI_CLAIM | FI_DISCARD) != 0 {
+            worker.claim(message);
+        }
+        if r.flags & FI_DISCARD != 0 {
+            worker.discard(message);
+        } else if r.flags & FI_CLAIM != 0 {
+            self.claims.insert(entry.context, (message, envelope));
+        }
+        self.push(Class::Recv, described(entry, ep, &envelope), sinks);
+        Ok(())
+    }
+
+    /// `FI_CLAIM` without `FI_PEEK`: receives, or throws away, what was claimed under this context.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    unsafe fn claimed(&mut self, ep: usize, r: &Recv<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+        let context = number(r.context);
+        let (message, envelope) = self.claims.remove(&context).ok_or(-FI_EINVAL)?;
+        let kind = if r.matching == Matching::Message { FI_MSG } else { FI_TAGGED };
+        if r.flags & FI_DISCARD != 0 {
+            self.worker()?.discard(message);
+            let entry = Entry { context, flags: FI_RECV | kind, ..Entry::default() };
+            self.push(Class::Recv, described(entry, ep, &envelope), sinks);
+            return Ok(());
+        }
+        let user = User { context, flags: FI_RECV | kind | r.flags & mark::WANTED };
+        // SAFETY: by the caller's promise.
+        let op = unsafe { self.worker()?.recv_claimed(message, r.iov, user) };
+        self.remember(op, context);
+        Ok(())
+    }
+}
+
+/// What is inlined here is what small messages cost: the plain calls know at compile time most of what is asked below.
+impl EpMember {
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    #[inline(always)]
+    pub(super) unsafe fn send(&self, mut s: Send<'_>) -> isize {
+        let mut state = self.member.lock();
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
+        s.flags |= endpoint.tx_always;
+        // SAFETY: by the caller's promise.
+        let result = unsafe { endpoint.send(s, &mut sinks) };
+        let busy = is_busy(endpoint, &sinks, &self.member.domain);
+        self.leave(&mut state, result, busy)
+    }
+
+    /// [`EpMember::send`] for all but the plain calls.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    #[inline(never)]
+    pub(super) unsafe fn send_any(&self, s: Send<'_>) -> isize {
+        // SAFETY: by the caller's promise.
+        unsafe { self.send(s) }
+    }
+
+    /// Sends without a completion.
+    ///
+    /// # Safety
+    /// The memory is readable during the call.
+    #[inline(always)]
+    pub(super) unsafe fn inject(&self, s: Send<'_>) -> isize {
+        let mut state = self.member.lock();
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
+        // SAFETY: by the caller's promise.
+        let result = unsafe { endpoint.send(s, &mut sinks) };
+        let busy = is_busy(endpoint, &sinks, &self.member.domain);
+        self.leave(&mut state, result, busy)
+    }
+
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    #[inline(always)]
+    pub(super) unsafe fn recv(&self, mut r: Recv<'_>) -> isize {
+        let mut state = self.member.lock();
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
+            Ok(both) => both,
+            Err(code) => return code,
+        };
+        if endpoint.rx_cq.is_none() {
+            return -(FI_ENOCQ as isize);
+        }
+        r.flags |= endpoint.rx_always;
+        // SAFETY: by the caller's promise.
+        let result = unsafe { endpoint.recv(r, &mut sinks) };
+        let busy = is_busy(endpoint, &sinks, &self.member.domain);
+        self.leave(&mut state, result, busy)
+    }
+
+    /// [`EpMember::recv`] for all but the plain calls.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    #[inline(never)]
+    pub(super) unsafe fn recv_any(&self, r: Recv<'_>) -> isize {
+        // SAFETY: by the caller's promise.
+        unsafe { if r.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) == 0 { self.recv(r) } else { self.look(r) } }
+    }
+
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    unsafe fn look(&self, mut r: Recv<'_>) -> isize {
+        let mut state = self.member.lock();
+        self.member.domain.polled();
+        state.progress(self.member.number);
+        self.call_in(&mut state, |endpoint, sinks| {
+            r.flags |= endpoint.rx_always;
+            match r.flags & (FI_PEEK | FI_CLAIM) {
+                // SAFETY: by the caller's promise.
+                FI_CLAIM => unsafe { endpoint.claimed(self.member.number, &r, sinks) },
+                0 => Err(-FI_EBADFLAGS),
+                _ => endpoint.peek(self.member.number, &r, sinks),
+            }
+        })
+    }
+}

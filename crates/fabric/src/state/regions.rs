@@ -1,0 +1,65 @@
+//! Memory regions: what peers may reach.
+
+use std::collections::HashMap;
+
+use polyrail_core::proto::Access;
+use polyrail_rails::rail::RawIov;
+
+use crate::state::completion::Class;
+
+/// One region.
+#[derive(Debug)]
+pub struct Region {
+    pub memory: RawIov,
+    pub base: u64,
+    pub access: Access,
+    /// Counters of what peers read and write.
+    pub counters: [Option<usize>; 2],
+}
+
+/// The regions of a domain by key.
+#[derive(Debug, Default)]
+pub struct Regions {
+    by_key: HashMap<u64, Region>,
+    /// Whether any region has ever had a counter.
+    pub counted: bool,
+}
+
+impl Regions {
+    pub fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
+    }
+
+    pub fn contains(&self, key: u64) -> bool {
+        self.by_key.contains_key(&key)
+    }
+
+    pub fn get(&self, key: u64) -> Option<&Region> {
+        self.by_key.get(&key)
+    }
+
+    pub fn get_mut(&mut self, key: u64) -> Option<&mut Region> {
+        self.by_key.get_mut(&key)
+    }
+
+    pub fn insert(&mut self, key: u64, region: Region) {
+        self.by_key.insert(key, region);
+    }
+
+    pub fn remove(&mut self, key: u64) -> Option<Region> {
+        self.by_key.remove(&key)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Region)> {
+        self.by_key.iter().map(|(&key, region)| (key, region))
+    }
+
+    /// The counter bound to a region for this kind of access.
+    #[inline]
+    pub fn counter(&self, key: u64, class: Class) -> Option<usize> {
+        if !self.counted {
+            return None;
+        }
+        self.by_key.get(&key)?.counters[usize::from(class == Class::RemoteWrite)]
+    }
+}

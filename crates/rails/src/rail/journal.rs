@@ -1,0 +1,273 @@
+//! What was given to a link and the peer may not have: the stream's bytes from the first such frame on. Small payloads and
+//! headers are copied to here and written from here; large ones stay where they are, under their span's name.
+//!
+//! Positions count the stream's bytes since the link began. The frames between them need no table: their headers are here.
+
+use std::collections::VecDeque;
+
+use polyrail_core::frame::{PREFIX, peek_lengths};
+
+use crate::rail::{Memory, RawIov, Span, UnackedFrame};
+
+/// Most addresses that one call is offered (`UIO_MAXIOV`).
+pub(crate) const MAX_IOV: usize = 1024;
+/// Most bytes that one call is offered, and that one link sends before it is the next one's turn.
+pub(crate) const TURN_BYTES: usize = 2 << 20;
+/// Memory of this much and less is kept for the next link that needs some, and so many pieces of it.
+const POOLED: usize = 64 << 10;
+const POOL: usize = 64;
+/// Bytes in front that nobody needs any more are cut off from here on.
+const CUT: usize = 32 << 10;
+
+/// Stands for memory that is gone.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Memory that links have no use for now.
+#[derive(Default)]
+pub(crate) struct Pool(Vec<Vec<u8>>);
+
+impl Pool {
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    fn give(&mut self, mut bytes: Vec<u8>) {
+        if self.0.len() < POOL && bytes.capacity() <= POOLED {
+            bytes.clear();
+            self.0.push(bytes);
+        }
+    }
+}
+
+/// A payload that stays where it is.
+struct Lasting {
+    /// Where in the stream it begins.
+    at: u64,
+    span: Span,
+    /// Its memory turned out not to be readable.
+    gone: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct RetransmitBuffer {
+    /// Headers and copied payloads; the first `head` bytes are no longer needed.
+    bytes: Vec<u8>,
+    head: usize,
+    lasting: VecDeque<Lasting>,
+    /// Where the first frame kept begins, what is written, and the end of all that was given.
+    kept: u64,
+    written: u64,
+    end: u64,
+    /// The place of `written` in `bytes` (from `head`) and in `lasting`.
+    at: usize,
+    next: usize,
+    /// How many frames the peer is known to have, and how many were given.
+    had: u64,
+    frames: u64,
+}
+
+impl RetransmitBuffer {
+    /// Whether all is written.
+    pub(crate) fn is_written(&self) -> bool {
+        self.written == self.end
+    }
+
+    /// Bytes not yet written.
+    pub(crate) fn unwritten(&self) -> usize {
+        (self.end - self.written) as usize
+    }
+
+    /// Copied bytes not yet written.
+    pub(crate) fn staged(&self) -> usize {
+        self.bytes.len() - self.head - self.at
+    }
+
+    /// Copied bytes that the peer may not have.
+    pub(crate) fn copied(&self) -> usize {
+        self.bytes.len() - self.head
+    }
+
+    /// Payloads under a span's name that are not yet written whole.
+    pub(crate) fn spans(&self) -> usize {
+        self.lasting.len() - self.next
+    }
+
+    /// Bytes written since the link began.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Bytes given since the link began.
+    pub(crate) fn given(&self) -> u64 {
+        self.end
+    }
+
+    /// Adds a frame; its payload is copied unless it has a span.
+    ///
+    /// # Safety
+    /// The memory at `iov` is readable.
+    pub(crate) unsafe fn push(&mut self, header: &[u8], iov: &[RawIov], span: Option<Span>, pool: &mut Pool) {
+        if self.bytes.capacity() == 0 {
+            self.bytes = pool.take();
+        }
+        self.bytes.extend_from_slice(header);
+        self.end += header.len() as u64;
+        self.frames += 1;
+        match span {
+            Some(span) => {
+                self.lasting.push_back(Lasting { at: self.end, span, gone: false });
+                self.end += span.len as u64;
+            }
+            None => {
+                for v in iov.iter().filter(|v| v.len > 0) {
+                    // SAFETY: our contract.
+                    self.bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(v.base, v.len) });
+                    self.end += v.len as u64;
+                }
+            }
+        }
+    }
+
+    /// The copied bytes that are not yet written, up to the next payload that is not among them.
+    pub(crate) fn plain(&self) -> &[u8] {
+        let rest = &self.bytes[self.head + self.at..];
+        match self.lasting.get(self.next) {
+            Some(lasting) => &rest[..lasting.at.saturating_sub(self.written) as usize],
+            None => rest,
+        }
+    }
+
+    /// Appends where the next bytes to write are; without `mem` only those before the next payload that is not here.
+    pub(crate) fn gather<M: Memory + ?Sized>(&self, iov: &mut Vec<RawIov>, mem: Option<&M>) {
+        let mut rest = &self.bytes[self.head + self.at..];
+        let (mut at, mut bytes) = (self.written, 0);
+        let copied = |rest: &mut &[u8], len: usize, iov: &mut Vec<RawIov>| {
+            let (now, later) = rest.split_at(len);
+            *rest = later;
+            if len > 0 {
+                iov.push(RawIov { base: now.as_ptr().cast_mut(), len });
+            }
+        };
+        for lasting in self.lasting.range(self.next..) {
+            let before = lasting.at.saturating_sub(at) as usize;
+            copied(&mut rest, before, iov);
+            let Some(mem) = mem else { return };
+            at += before as u64;
+            let sent = (at - lasting.at) as usize;
+            let span = lasting.span;
+            let left = Span { place: span.place, offset: span.offset + sent as u64, len: span.len - sent };
+            if lasting.gone || !mem.resolve(left, iov) {
+                zeros(left.len, iov);
+            }
+            at += left.len as u64;
+            bytes += before + left.len;
+            if bytes >= TURN_BYTES || iov.len() >= MAX_IOV {
+                return;
+            }
+        }
+        let len = rest.len();
+        copied(&mut rest, len, iov);
+    }
+
+    /// The next `n` bytes are written.
+    pub(crate) fn advance(&mut self, mut n: usize) {
+        while n > 0 {
+            let (len, plain) = match self.lasting.get(self.next) {
+                Some(lasting) if lasting.at <= self.written => {
+                    ((lasting.at + lasting.span.len as u64 - self.written) as usize, false)
+                }
+                Some(lasting) => ((lasting.at - self.written) as usize, true),
+                None => (n, true),
+            };
+            let now = len.min(n);
+            self.written += now as u64;
+            n -= now;
+            if plain {
+                self.at += now;
+            } else if now == len {
+                self.next += 1;
+            }
+        }
+    }
+
+    /// Gives up the memory of the first payload not yet written whole. False: there is none, or it was given up before.
+    pub(crate) fn give_up(&mut self) -> bool {
+        self.lasting.get_mut(self.next).is_some_and(|lasting| !std::mem::replace(&mut lasting.gone, true))
+    }
+
+    /// Takes the first frame kept off: its header, its payload where that was copied, its span where not.
+    fn pop(&mut self) -> Option<(std::ops::Range<usize>, usize, Option<Span>)> {
+        let from = self.head;
+        let prefix: &[u8; PREFIX] = self.bytes[from..].first_chunk()?;
+        let (header, payload) = peek_lengths(prefix).ok()?;
+        let place = self.kept + header as u64;
+        let span = match self.lasting.front() {
+            Some(lasting) if lasting.at == place => self.lasting.pop_front().map(|lasting| lasting.span),
+            _ => None,
+        };
+        let stored = if span.is_some() { header } else { header + payload };
+        self.head += stored;
+        self.at = self.at.saturating_sub(stored);
+        self.next = self.next.saturating_sub(usize::from(span.is_some()));
+        self.kept = place + payload as u64;
+        self.had += 1;
+        Some((from..from + stored, header, span))
+    }
+
+    /// The headers of the frames kept, oldest first.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &[u8]> {
+        let (mut from, mut place) = (self.head, self.kept);
+        let mut lasting = self.lasting.iter().peekable();
+        std::iter::from_fn(move || {
+            let prefix: &[u8; PREFIX] = self.bytes[from..].first_chunk()?;
+            let (header, payload) = peek_lengths(prefix).ok()?;
+            let found = &self.bytes[from..from + header];
+            let copied = lasting.next_if(|lasting| lasting.at == place + header as u64).is_none();
+            from += if copied { header + payload } else { header };
+            place += (header + payload) as u64;
+            Some(found)
+        })
+    }
+
+    /// The peer has had so many frames, if not more; false when so many were not written.
+    pub(crate) fn acked(&mut self, frames: u64, pool: &mut Pool) -> bool {
+        if frames > self.frames {
+            return false;
+        }
+        while self.had < frames {
+            self.pop();
+            if self.kept > self.written {
+                return false;
+            }
+        }
+        if self.head == self.bytes.len() {
+            pool.give(std::mem::take(&mut self.bytes));
+            self.head = 0;
+        } else if self.head >= CUT.max(self.bytes.len() / 2) {
+            self.bytes.drain(..self.head);
+            self.head = 0;
+        }
+        true
+    }
+
+    /// What the peer, which has had so many frames, has not had; None when that cannot be.
+    pub(crate) fn reclaim(mut self, frames: u64, pool: &mut Pool) -> Option<VecDeque<UnackedFrame>> {
+        if frames < self.had || !self.acked(frames, pool) {
+            return None;
+        }
+        let mut unacked = VecDeque::new();
+        while let Some((stored, header, span)) = self.pop() {
+            let bytes = self.bytes[stored].to_vec();
+            unacked.push_back(UnackedFrame { bytes, header, span });
+        }
+        Some(unacked)
+    }
+}
+
+fn zeros(mut len: usize, iov: &mut Vec<RawIov>) {
+    while len > 0 {
+        let now = len.min(ZEROS.len());
+        iov.push(RawIov { base: ZEROS.as_ptr().cast_mut(), len: now });
+        len -= now;
+    }
+}

@@ -1,0 +1,316 @@
+//! The rails that there are, a line each: [`Rails`] has one of each, and nothing outside this file and a rail's own folder
+//! says which.
+//!
+//! A worker names a link by rail and number, [`RailLink`], and calls [`Rails`] with it. Each operation is a match over the rails,
+//! compiled for each of them: nothing on the way of a frame is called by an address.
+
+use super::connect::Connector;
+use super::direct::{Direct, DirectError, Transfer};
+use super::fault::Fault;
+use super::{
+    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Reach, Span, UnackedFrame,
+};
+use crate::config::Config;
+use crate::error::Error;
+use polyrail_core::frame::Frame;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::time::Instant;
+
+/// Some of the rails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RailSet(u32);
+
+impl RailSet {
+    /// All of them.
+    pub const ALL: Self = Self(u32::MAX);
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// These, and one more.
+    #[must_use]
+    pub const fn with(self, rail: RailId) -> Self {
+        Self(self.0 | 1 << rail as u32)
+    }
+
+    /// Those of them that do not lead there.
+    #[must_use]
+    pub fn without(self, reach: Reach) -> Self {
+        let kept = self.iter().filter(|rail| rail.caps().reach != reach);
+        kept.fold(Self::NONE, Self::with)
+    }
+
+    /// Those of them that lead there.
+    pub fn reaching(self, reach: Reach) -> impl DoubleEndedIterator<Item = RailId> {
+        self.iter().filter(move |rail| rail.caps().reach == reach)
+    }
+
+    /// Whether one of them leads there.
+    pub fn reaches(self, reach: Reach) -> bool {
+        self.reaching(reach).next().is_some()
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = RailId> {
+        RailId::ALL.into_iter().filter(move |rail| self.0 & 1 << *rail as u32 != 0)
+    }
+}
+
+impl RailId {
+    /// Those that users choose between: all but the way to oneself.
+    pub fn chosen() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|rail| rail.caps().reach != Reach::Process)
+    }
+}
+
+/// A link of any rail.
+pub type RailLink = (RailId, LinkId);
+
+/// No link: none has this number.
+pub const NO_LINK: RailLink = (RailId::ALL[0], LinkId(u32::MAX));
+
+/// Something that is to be done with each rail in turn.
+pub trait EachRail {
+    /// Does it.
+    fn with<R: Rail>(&mut self, id: RailId, rail: &mut R);
+}
+
+/// Makes [`RailId`], [`Rails`] and its operations from the list of rails: for each its name, the field that it gets, and the
+/// type that implements [`Rail`]. What a rail is called by users, and what it is like, is its [`Rail::CAPS`].
+macro_rules! rails {
+    ($($(#[$doc:meta])* $name:ident, $field:ident: $rail:ty;)+) => {
+        /// Which rail.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        pub enum RailId {
+            $($(#[$doc])* $name,)+
+        }
+
+        impl RailId {
+            /// All of them, in the order in which they are looked at.
+            pub const ALL: [Self; [$(stringify!($name)),+].len()] = [$(Self::$name),+];
+
+            /// What the rail is like.
+            #[inline]
+            pub const fn caps(self) -> &'static Caps {
+                match self {
+                    $(Self::$name => &<$rail as Rail>::CAPS,)+
+                }
+            }
+        }
+
+        /// One of each rail.
+        pub struct Rails {
+            $($(#[$doc])* pub $field: Fault<$rail>,)+
+        }
+
+        impl Rails {
+            /// Opens all of them, without links.
+            ///
+            /// # Errors
+            /// When the system has no descriptor left, or a setting cannot be used.
+            pub fn open(config: &Config) -> Result<Self, Error> {
+                let failed = |id: RailId, why| Error::system(format!("opening the {} rail", id.caps().name), why);
+                Ok(Self {
+                    $($field: Fault::<$rail>::open(config).map_err(|why| failed(RailId::$name, why))?,)+
+                })
+            }
+
+            /// A rail's part in wireup.
+            pub fn connector(&mut self, rail: RailId) -> &mut dyn Connector {
+                match rail { $(RailId::$name => &mut self.$field.rail,)+ }
+            }
+
+            /// Does something with each rail, in the order of [`RailId::ALL`].
+            #[inline]
+            pub fn each(&mut self, what: &mut impl EachRail) {
+                $(what.with(RailId::$name, &mut self.$field);)+
+            }
+        }
+
+        dispatch! { $($name, $field);+ }
+    };
+}
+
+/// The operations of [`Rail`] and [`LaneRail`] on one link of the set.
+macro_rules! dispatch {
+    ($($name:ident, $field:ident);+) => {
+        impl Rails {
+            /// [`Rail::send`].
+            ///
+            /// # Errors
+            /// [`Full`].
+            ///
+            /// # Safety
+            /// The memory at `iov` is readable during the call.
+            #[inline]
+            pub unsafe fn send(
+                &mut self,
+                (rail, link): RailLink,
+                header: &[u8],
+                iov: &[RawIov],
+                span: Option<Span>,
+            ) -> Result<(), Full> {
+                match rail {
+                    // SAFETY: our caller's word.
+                    $(RailId::$name => unsafe { self.$field.send(link, header, iov, span) },)+
+                }
+            }
+
+            /// [`Rail::wants_more`].
+            #[inline]
+            pub fn wants_more(&self, (rail, link): RailLink) -> bool {
+                match rail { $(RailId::$name => self.$field.wants_more(link),)+ }
+            }
+
+            /// [`Rail::close`].
+            pub fn close(&mut self, (rail, link): RailLink) {
+                match rail { $(RailId::$name => self.$field.close(link),)+ }
+            }
+
+            /// [`Rail::idle`].
+            pub fn idle(&self, (rail, link): RailLink) -> bool {
+                match rail { $(RailId::$name => self.$field.idle(link),)+ }
+            }
+
+            /// [`Rail::traffic`].
+            pub fn traffic(&self, (rail, link): RailLink) -> Option<(u64, u64)> {
+                match rail { $(RailId::$name => self.$field.traffic(link),)+ }
+            }
+
+            /// [`Rail::probe`].
+            pub fn probe(&mut self, (rail, link): RailLink) {
+                match rail { $(RailId::$name => self.$field.probe(link),)+ }
+            }
+
+            /// [`Rail::flush`] of all.
+            #[inline]
+            pub fn flush<M: Memory + ?Sized>(&mut self, mem: &M) {
+                $(self.$field.flush(mem);)+
+            }
+
+            /// [`Rail::holds_back`] of any.
+            pub fn holds_back(&self) -> bool {
+                $(self.$field.holds_back())||+
+            }
+
+            /// [`Rail::look_around`] of all.
+            pub fn look_around(&mut self) {
+                $(self.$field.look_around();)+
+            }
+
+            /// [`Rail::arm`] of all, up to the first that has something.
+            pub fn arm(&mut self) -> bool {
+                $(self.$field.arm())&&+
+            }
+
+            /// The earliest [`Rail::due`].
+            pub fn due(&self) -> Option<Instant> {
+                [$(self.$field.due()),+].into_iter().flatten().min()
+            }
+
+            /// [`Rail::wait_fd`] of those that have one.
+            pub fn wait_fds(&self) -> impl Iterator<Item = RawFd> {
+                [$(self.$field.wait_fd()),+].into_iter().flatten()
+            }
+
+            /// Links to other processes that are up, of the rails that cost so much to look at.
+            #[inline]
+            pub fn links(&self, look: Look) -> usize {
+                0 $(+ if RailId::$name.caps().look == look { self.$field.links() } else { 0 })+
+            }
+
+            /// [`Direct::start`].
+            ///
+            /// # Errors
+            /// The transfer.
+            pub fn start(&mut self, rail: RailId, transfer: Transfer) -> Result<(), Transfer> {
+                match rail { $(RailId::$name => self.$field.start(transfer),)+ }
+            }
+
+            /// [`Direct::poll`] of all, up to the first transfer that has ended.
+            pub fn poll_direct<M: Memory + ?Sized>(
+                &mut self,
+                mem: &M,
+                budget: &mut usize,
+            ) -> Option<(Transfer, Result<(), DirectError>)> {
+                $(if let Some(ended) = self.$field.poll(mem, budget) {
+                    return Some(ended);
+                })+
+                None
+            }
+
+            /// [`Direct::transfers`] of all.
+            pub fn transfers(&self) -> usize {
+                0 $(+ self.$field.transfers())+
+            }
+
+            /// [`LaneRail::take_ack`] of any.
+            pub fn take_ack(&mut self) -> Option<(RailId, Ack)> {
+                $(if let Some(ack) = self.$field.take_ack() {
+                    return Some((RailId::$name, ack));
+                })+
+                None
+            }
+
+            /// [`LaneRail::sample`].
+            pub fn sample(&self, (rail, link): RailLink) -> Option<LinkStats> {
+                match rail { $(RailId::$name => self.$field.sample(link),)+ }
+            }
+
+            /// [`LaneRail::ends`].
+            pub fn ends(&self, (rail, link): RailLink) -> Option<(SocketAddr, SocketAddr)> {
+                match rail { $(RailId::$name => self.$field.ends(link),)+ }
+            }
+
+            /// [`LaneRail::given`].
+            pub fn given(&self, (rail, link): RailLink) -> u64 {
+                match rail { $(RailId::$name => self.$field.given(link),)+ }
+            }
+
+            /// [`LaneRail::queued`].
+            pub fn queued(&self, (rail, link): RailLink) -> usize {
+                match rail { $(RailId::$name => self.$field.queued(link),)+ }
+            }
+
+            /// [`LaneRail::copied`].
+            pub fn copied(&self, (rail, link): RailLink) -> usize {
+                match rail { $(RailId::$name => self.$field.copied(link),)+ }
+            }
+
+            /// [`LaneRail::acked`].
+            pub fn acked(&mut self, (rail, link): RailLink, frames: u64) -> bool {
+                match rail { $(RailId::$name => self.$field.acked(link, frames),)+ }
+            }
+
+            /// [`LaneRail::retire`].
+            pub fn retire(&mut self, (rail, link): RailLink) -> u64 {
+                match rail { $(RailId::$name => self.$field.retire(link),)+ }
+            }
+
+            /// [`LaneRail::kept`].
+            pub fn kept(&self, (rail, link): RailLink) -> Vec<Frame> {
+                match rail { $(RailId::$name => self.$field.kept(link),)+ }
+            }
+
+            /// [`LaneRail::reclaim`].
+            pub fn reclaim(&mut self, (rail, link): RailLink, frames: u64) -> Option<VecDeque<UnackedFrame>> {
+                match rail { $(RailId::$name => self.$field.reclaim(link, frames),)+ }
+            }
+
+            /// [`LaneRail::pace`].
+            pub fn pace(&mut self, (rail, link): RailLink, rate: u64) {
+                match rail { $(RailId::$name => self.$field.pace(link, rate),)+ }
+            }
+        }
+    };
+}
+
+rails! {
+    /// Shared memory between processes of one host.
+    Shm, shm: crate::shm::ShmRail;
+    /// A process's way to itself.
+    Loopback, loopback: crate::loopback::Loopback;
+    /// TCP, between any two.
+    Tcp, tcp: crate::tcp::TcpRail;
+}

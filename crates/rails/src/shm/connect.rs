@@ -1,0 +1,64 @@
+//! From an agreed Unix socket to a link: who accepts makes the segment and sends it along, and each side sends its doorbell.
+
+use super::ShmRail;
+use super::cma;
+use super::doorbell::Bell;
+use super::fdpass;
+use super::segment::Segment;
+use crate::config::{Config, Rendezvous};
+use crate::rail::connect::{Agreed, Connector, Joined, Prepared};
+use polyrail_core::cost::{DirectCosts, RailCosts};
+use polyrail_core::wire::Offer;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Fragments: what one slot's bulk payload takes.
+pub const FRAGMENT: usize = 32 << 10;
+
+impl Connector for ShmRail {
+    fn prepare(&mut self) -> io::Result<Prepared> {
+        let (segment, memory) = Segment::create().map_err(io::Error::other)?;
+        let mut descriptors = vec![memory];
+        descriptors.append(&mut self.introduce()?);
+        Ok(Prepared { descriptors, kept: Some(Box::new(segment)) })
+    }
+
+    fn introduce(&self) -> io::Result<Vec<OwnedFd>> {
+        Ok(vec![self.doorbell().as_fd().try_clone_to_owned()?])
+    }
+
+    fn adopt(&mut self, agreed: Agreed<'_>) -> Result<Joined, String> {
+        let mut descriptors = agreed.descriptors.into_iter();
+        let missing = || "the descriptors of the shared memory did not come along".to_owned();
+        let segment = match agreed.kept.and_then(|kept| kept.downcast().ok()) {
+            Some(made_here) => *made_here,
+            None => Segment::open(descriptors.next().ok_or_else(missing)?.as_fd()).map_err(text)?,
+        };
+        let bell = Bell::new(descriptors.next().ok_or_else(missing)?).map_err(text)?;
+        let reached = reach(agreed.settings, agreed.offer, agreed.connection.as_fd());
+        let link = ShmRail::adopt(self, segment.split(), bell, agreed.connection).map_err(text)?;
+        let costs = match reached {
+            Ok(pid) => {
+                self.reach(link, pid);
+                RailCosts::SHM.with(DirectCosts::CMA)
+            }
+            Err(_) => RailCosts::SHM,
+        };
+        let eager_max = agreed.settings.shm_eager.min(FRAGMENT);
+        Ok(Joined { link, costs, eager_max, fragment: FRAGMENT, direct_refused: reached.err() })
+    }
+}
+
+fn text(error: impl ToString) -> String {
+    error.to_string()
+}
+
+/// The peer's process, if its memory can be reached directly: that is found out by trying.
+fn reach(settings: &Config, offer: &Offer, connection: BorrowedFd<'_>) -> Result<i32, String> {
+    let (Some(probe), Rendezvous::Auto | Rendezvous::Put) = (offer.probe, settings.rendezvous) else {
+        return Err("switched off".into());
+    };
+    let pid = fdpass::peer_pid(connection).map_err(text)?;
+    cma::probe(pid, probe.address, probe.nonce).map_err(text)?;
+    Ok(pid)
+}

@@ -1,0 +1,122 @@
+//! What frames leave by: the rails, and the memory that payloads are in; how a peer's session sees its links.
+
+use super::buffers::Buffers;
+use crate::rail::set::{RailLink, Rails};
+use crate::rail::{Memory, Place, RawIov, Span};
+use polyrail_core::proto::{Next, Out, Region};
+use polyrail_core::session::{Carrier, Links, Retired, Seen, Sent, UnackedFrame};
+use std::collections::VecDeque;
+
+/// So many copied bytes a peer may have without saying so: what both kernels may hold, and what it says nothing of yet, is less.
+const UNTOLD: usize = 96 << 20;
+
+/// The parts of a worker that frames leave by.
+pub(super) struct Outlet<'a> {
+    pub rails: &'a mut Rails,
+    pub bufs: &'a Buffers,
+    /// Links whose peers broke the protocol, and how.
+    pub cut: &'a mut Vec<(RailLink, &'static str)>,
+    pub reads_told: bool,
+    pub iov: &'a mut Vec<RawIov>,
+    pub zeros: &'a [u8],
+}
+
+impl Links<RailLink> for Outlet<'_> {
+    fn look(&self, link: RailLink) -> Option<Seen> {
+        let stats = self.rails.sample(link)?;
+        // what the peer's program does not take is not owed by its kernel; what cannot even be sent, for want of a route, is. No
+        // packet is sent into less room than a whole one needs.
+        let takes = stats.unacked > 0 || stats.peer_window > 0 && stats.peer_window >= stats.packet;
+        let (rtt, min_rtt) = (u64::from(stats.rtt) * 1000, u64::from(stats.min_rtt) * 1000);
+        let shut = stats.queued > 0 && !takes;
+        Some(Seen { delivered: stats.delivered, queued: stats.queued, rtt, min_rtt, shut })
+    }
+    fn queued(&self, link: RailLink) -> u64 {
+        self.rails.queued(link) as u64
+    }
+    fn given(&self, link: RailLink) -> u64 {
+        self.rails.given(link)
+    }
+    fn wants_more(&self, link: RailLink) -> bool {
+        self.rails.wants_more(link)
+    }
+    fn confirm(&mut self, link: RailLink, frames: u64) -> bool {
+        self.rails.acked(link, frames)
+    }
+    fn retire(&mut self, link: RailLink) -> Retired {
+        let received = self.rails.retire(link);
+        Retired { received, said: self.rails.kept(link) }
+    }
+    fn reclaim(&mut self, link: RailLink, frames: u64) -> Option<VecDeque<UnackedFrame>> {
+        self.rails.reclaim(link, frames)
+    }
+    fn close(&mut self, link: RailLink) {
+        self.rails.close(link);
+    }
+}
+
+impl Carrier<RailLink, Next> for Outlet<'_> {
+    fn send(&mut self, link: RailLink, next: &Next) -> Sent {
+        let mut iov = std::mem::take(self.iov);
+        iov.clear();
+        let mut listed = [0; Region::MAX_BYTES];
+        match next.payload {
+            Out::Nothing => {}
+            Out::Bytes(bytes) => {
+                if !self.bufs.resolve(bytes, &mut iov) {
+                    // the region was closed, or the operation has ended, in the middle: the peer is told at the end
+                    iov.push(RawIov { base: self.zeros.as_ptr().cast_mut(), len: bytes.len });
+                    debug_assert!(bytes.len <= self.zeros.len());
+                }
+            }
+            Out::Addresses(memory) => {
+                let Some(len) = list(self.bufs, memory, &mut iov, &mut listed) else {
+                    *self.iov = iov;
+                    return Sent::Unlisted;
+                };
+                iov.clear();
+                iov.push(RawIov { base: listed.as_mut_ptr(), len });
+            }
+        }
+        let may_change = |span: &Span| self.reads_told && matches!(span.place, Place::Region(..));
+        let lasting = next.lasting().filter(|span| !may_change(span));
+        let header = next.frame.encode(iov.iter().map(|piece| piece.len).sum());
+        // SAFETY: the pieces are the memory of live operations, or of this function and its worker.
+        let sent = unsafe { self.rails.send(link, &header, &iov, lasting) };
+        *self.iov = iov;
+        if self.rails.copied(link) > UNTOLD {
+            self.cut.push((link, "it does not say what it has had"));
+        }
+        if sent.is_ok() { Sent::Away } else { Sent::Full }
+    }
+
+    fn send_again(&mut self, link: RailLink, frame: &UnackedFrame) -> bool {
+        let (header, copied) = frame.bytes.split_at(frame.header);
+        let mut iov = std::mem::take(self.iov);
+        iov.clear();
+        match frame.span {
+            // of an operation that has ended nobody reads this
+            Some(span) if !self.bufs.resolve(span, &mut iov) => {
+                iov.push(RawIov { base: self.zeros.as_ptr().cast_mut(), len: span.len });
+            }
+            Some(_) => {}
+            None => iov.push(RawIov { base: copied.as_ptr().cast_mut(), len: copied.len() }),
+        }
+        // SAFETY: the frame's own bytes, memory of a live operation, or the worker's zeros.
+        let sent = unsafe { self.rails.send(link, header, &iov, frame.span) };
+        *self.iov = iov;
+        sent.is_ok()
+    }
+}
+
+/// Lists the addresses of a span as bytes for the peer; how many. None when they are too many, or gone.
+fn list(
+    bufs: &Buffers,
+    span: Span,
+    iov: &mut Vec<RawIov>,
+    out: &mut [u8; Region::MAX_BYTES],
+) -> Option<usize> {
+    let mut region = Region::default();
+    let all = bufs.resolve(span, iov) && iov.iter().all(|p| region.push(p.base as u64, p.len as u64));
+    all.then(|| region.encode(out))
+}

@@ -1,0 +1,166 @@
+//! Messages: they arrive once, whole, in order, where they are expected.
+
+use crate::over;
+use crate::pair::{Pair, SIZES, TIME, any_tag, iov, pattern, user};
+use polyrail_core::frame::Matching;
+use polyrail_core::proto::{Delivery, Failure};
+use polyrail_rails::{Config, EventKind, Issued, Refused, Worker};
+use std::time::Instant;
+
+fn messages(config: Config) {
+    let mut p = Pair::new(config);
+    for (i, len) in SIZES.into_iter().enumerate() {
+        for expected in [true, false] {
+            let mut sent = pattern(len, i);
+            let mut got = vec![0xee; len];
+            // SAFETY: both buffers outlive the events.
+            unsafe {
+                if expected {
+                    p.b.recv(any_tag(), &[iov(&mut got)], user(7));
+                }
+                let tag = Matching::Tag(i as u64);
+                let issued =
+                    p.a.send(p.to_b, tag, Some(99), Delivery::Sent, &[iov(&mut sent)], user(1)).unwrap();
+                if !expected {
+                    let start = Instant::now();
+                    while p.b.peek(&any_tag()).is_none() {
+                        p.a.progress();
+                        p.b.progress();
+                        assert!(start.elapsed() < TIME);
+                    }
+                    p.b.recv(any_tag(), &[iov(&mut got)], user(7));
+                }
+                let (a, b) = p.events(usize::from(issued != Issued::Done), 1);
+                assert!(a.iter().all(|e| e.kind == EventKind::Send && e.error.is_none()));
+                let e = &b[0];
+                assert_eq!((e.kind, e.user, e.data, e.error), (EventKind::Recv, user(7), Some(99), None));
+                assert_eq!((e.len, e.got, e.matching), (len as u64, len as u64, tag));
+                assert_eq!(e.peer, Some(p.to_a));
+            }
+            assert!(got == sent, "{len} bytes, expected {expected}");
+        }
+    }
+}
+
+#[test]
+fn messages_of_all_sizes_arrive_expected_and_not() {
+    over::all_ways(messages);
+}
+
+fn messages_to_itself(config: Config) {
+    let mut a = Worker::open(config).unwrap();
+    let me = a.peer(&a.address()).unwrap();
+    for len in SIZES {
+        let (mut sent, mut got) = (pattern(len, 3), vec![0; len]);
+        // SAFETY: both buffers outlive the events.
+        unsafe {
+            a.send(me, Matching::Tag(1), None, Delivery::Sent, &[iov(&mut sent)], user(1)).unwrap();
+            a.recv(any_tag(), &[iov(&mut got)], user(2));
+        }
+        let start = Instant::now();
+        let mut received = false;
+        while !received {
+            a.progress();
+            received = std::iter::from_fn(|| a.next_event()).any(|e| e.kind == EventKind::Recv);
+            assert!(start.elapsed() < TIME);
+        }
+        assert!(sent == got, "{len} bytes");
+    }
+}
+
+#[test]
+fn messages_to_itself_arrive() {
+    over::all_ways(messages_to_itself);
+}
+
+fn order_and_flood(config: Config) {
+    let mut p = Pair::new(config);
+    let count = 20_000u64;
+    let mut sent = 0u64;
+    let start = Instant::now();
+    // more than the eager window, nothing received yet: it must neither block nor be lost
+    while sent < count {
+        let mut bytes = sent.to_le_bytes();
+        // SAFETY: inject copies.
+        match unsafe { p.a.inject(p.to_b, Matching::Tag(5), None, &[iov(&mut bytes)]) } {
+            Ok(()) => sent += 1,
+            Err(Refused::Again) => {
+                p.a.progress();
+                p.b.progress();
+            }
+            Err(Refused::Gone) => panic!("{:?}", p.a.why(p.to_b)),
+        }
+        assert!(start.elapsed() < TIME);
+    }
+    for i in 0..count {
+        let mut got = [0; 8];
+        // SAFETY: the buffer outlives the event.
+        unsafe { p.b.recv(any_tag(), &[iov(&mut got)], user(i)) };
+        let (_, b) = p.events(0, 1);
+        assert_eq!(b[0].error, None, "{:?} {:?}", p.a.why(p.to_b), p.b.why(p.to_a));
+        assert_eq!((b[0].user.context, u64::from_le_bytes(got)), (i, i));
+    }
+}
+
+#[test]
+fn a_flood_of_unexpected_messages_keeps_its_order() {
+    over::all(order_and_flood);
+}
+
+fn truncation(config: Config) {
+    let mut p = Pair::new(config);
+    for len in [10, 5000, 60_000, 200_000] {
+        let mut sent = pattern(len, 1);
+        let mut got = vec![0; len / 2];
+        // SAFETY: both buffers outlive the events.
+        unsafe {
+            p.b.recv(any_tag(), &[iov(&mut got)], user(1));
+            let issued =
+                p.a.send(p.to_b, Matching::Tag(1), None, Delivery::Sent, &[iov(&mut sent)], user(2)).unwrap();
+            let (_, b) = p.events(usize::from(issued != Issued::Done), 1);
+            assert_eq!((b[0].len, b[0].got), (len as u64, len as u64 / 2));
+        }
+        assert_eq!(got[..], sent[..len / 2]);
+    }
+}
+
+#[test]
+fn truncated_messages() {
+    over::all_ways(truncation);
+}
+
+#[test]
+fn multi_receive_buffers_fill_up() {
+    over::all(|config| {
+        let mut p = Pair::new(config);
+        let mut buffer = vec![0u8; 1000];
+        // SAFETY: the buffer outlives the events; inject copies.
+        unsafe {
+            p.b.recv_multi(None, iov(&mut buffer), 100, user(9));
+            for i in 0..5u8 {
+                while p.a.inject(p.to_b, Matching::Message, None, &[iov(&mut [i; 190])]).is_err() {
+                    p.a.progress();
+                    p.b.progress();
+                }
+            }
+        }
+        let (_, b) = p.events(0, 5);
+        let offsets: Vec<_> = b.iter().map(|e| (e.offset, e.got, e.released)).collect();
+        let expected =
+            [(0, 190, false), (190, 190, false), (380, 190, false), (570, 190, false), (760, 190, true)];
+        assert_eq!(offsets, expected);
+        assert!((0..5).all(|i| buffer[190 * i..190 * (i + 1)].iter().all(|byte| *byte == i as u8)));
+    });
+}
+
+#[test]
+fn a_cancelled_receive_says_so() {
+    let mut p = Pair::new(Config::default());
+    let mut got = [0; 8];
+    // SAFETY: the buffer outlives the event.
+    let op = unsafe { p.b.recv(any_tag(), &[iov(&mut got)], user(1)) };
+    assert!(p.b.cancel(op));
+    assert!(!p.b.cancel(op));
+    let (_, b) = p.events(0, 1);
+    assert_eq!(b[0].error, Some(Failure::Cancelled));
+}
