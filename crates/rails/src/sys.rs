@@ -20,9 +20,18 @@ impl Epoll {
 
     /// Watches `fd` for these events, which come with the token.
     pub fn add(&self, fd: RawFd, events: libc::c_int, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, events, token)
+    }
+
+    /// Watches `fd` for other events than before.
+    pub fn change(&self, fd: RawFd, events: libc::c_int, token: u64) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, events, token)
+    }
+
+    fn control(&self, what: libc::c_int, fd: RawFd, events: libc::c_int, token: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: events as u32, u64: token };
         // SAFETY: the kernel reads one event.
-        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } {
+        match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), what, fd, &mut event) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }

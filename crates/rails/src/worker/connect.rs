@@ -90,13 +90,11 @@ impl Worker {
 
     /// A round of the control channel; returns how much happened.
     pub(super) fn wire_up(&mut self) -> usize {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 32];
-        let fd = self.wireup.epoll.as_raw_fd();
+        let mut events = std::mem::take(&mut self.wireup.events);
+        self.wireup.epoll.take(&mut events);
         self.core.counts.looks += 1;
-        // SAFETY: the array has room for what is asked.
-        let n = unsafe { libc::epoll_wait(fd, events.as_mut_ptr(), 32, 0) }.max(0) as usize;
         let mut happened = 0;
-        for event in events.iter().take(n) {
+        for event in &events {
             match event.u64 {
                 TOKEN_RAIL => {}
                 TOKEN_TIMER => self.wireup.rang(),
@@ -106,6 +104,7 @@ impl Worker {
                 token => happened += self.shake(token),
             }
         }
+        self.wireup.events = events;
         if self.wireup.busy() {
             let (now, woken) = (Instant::now(), self.wireup.dozed);
             self.wireup.catch_up(now);
@@ -177,7 +176,7 @@ impl Worker {
                 let (writing, fd) = (handshake.wants_write(), handshake.stream.fd().as_raw_fd());
                 if std::mem::replace(&mut handshake.writing, writing) != writing {
                     let interest = if writing { Interest::Write } else { Interest::Read };
-                    let _ = self.wireup.control(libc::EPOLL_CTL_MOD, fd, token, interest);
+                    self.wireup.hears(fd, token, interest);
                 }
                 return 0;
             }
@@ -237,7 +236,7 @@ impl Worker {
     fn established(&mut self, token: u64, session: &Session, leftover: &[u8]) {
         let Some(handshake) = self.wireup.handshakes.remove(&token) else { return };
         let fd = handshake.stream.fd().as_raw_fd();
-        let _ = self.wireup.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::None);
+        self.wireup.epoll.remove(fd);
         if let Kind::Lane { .. } = session.kind {
             return self.lane_established(handshake, session, leftover);
         }

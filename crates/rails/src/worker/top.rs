@@ -108,7 +108,7 @@ impl Worker {
         }
         self.wireup.begin();
         let fd = watcher.socket.as_raw_fd();
-        let watched = self.wireup.control(libc::EPOLL_CTL_ADD, fd, TOKEN_WATCHER, Interest::Write);
+        let watched = self.wireup.epoll.add(fd, Interest::Write as libc::c_int, TOKEN_WATCHER);
         if watched.is_ok() {
             let watchers = &mut self.wireup.top.watchers;
             if watchers.len() >= WATCHERS {

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::rail::Reach;
 use crate::rail::set::RailId;
 use crate::shm::fdpass;
+use crate::sys::Epoll;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Limits, MemoryProbe, Process};
@@ -20,7 +21,7 @@ use polyrail_core::wireup::{Initiate, Initiator, Peer, ResponderPhase};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 pub(super) const TOKEN_RAIL: u64 = u64::MAX;
@@ -151,7 +152,9 @@ pub(super) struct Wireup {
     pub keys: Keyring,
     pub id: PeerId,
     pub host: HostId,
-    pub epoll: OwnedFd,
+    pub epoll: Epoll,
+    /// What one look takes.
+    pub events: Vec<libc::epoll_event>,
     /// Where peers on other hosts connect: one for all interfaces, or one each.
     pub tcp: Vec<TcpListener>,
     /// Which of them took a connection last.
@@ -240,14 +243,7 @@ impl Wireup {
                 false => "POLYRAIL_RAILS leaves tcp out, and shared memory is not to be used here".into(),
             })
         })?;
-        // SAFETY: a plain call; the descriptor is ours.
-        let epoll = unsafe {
-            let fd = libc::epoll_create1(libc::EPOLL_CLOEXEC);
-            if fd < 0 {
-                return Err(Error::system("epoll", io::Error::last_os_error()));
-            }
-            OwnedFd::from_raw_fd(fd)
-        };
+        let epoll = Epoll::new().map_err(|e| Error::system("epoll", e))?;
         let probe = Box::new(u64::from_le_bytes(random()?));
         // SAFETY: plain calls without arguments.
         let (pid, uid) = unsafe { (libc::getpid() as u32, libc::geteuid()) };
@@ -270,6 +266,7 @@ impl Wireup {
             id,
             host,
             epoll,
+            events: Vec::with_capacity(32),
             tcp,
             turn: 0,
             unix,
@@ -301,16 +298,13 @@ impl Wireup {
     }
 
     pub fn watch(&self, fd: RawFd, token: u64) -> Result<(), Error> {
-        self.control(libc::EPOLL_CTL_ADD, fd, token, Interest::Read).map_err(|e| Error::system("epoll", e))
+        self.epoll.add(fd, Interest::Read as libc::c_int, token).map_err(|e| Error::system("epoll", e))
     }
 
-    pub fn control(&self, what: libc::c_int, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: interest as u32, u64: token };
-        // SAFETY: both descriptors are open, the event is ours.
-        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, fd, &mut event) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+    /// Hears other things of a descriptor than before.
+    pub fn hears(&self, fd: RawFd, token: u64, interest: Interest) {
+        // one that is watched stays so: this cannot fail
+        let _ = self.epoll.change(fd, interest as libc::c_int, token);
     }
 
     pub fn wait_fd(&self) -> RawFd {
@@ -390,7 +384,7 @@ impl Wireup {
         self.begin();
         self.deaf_until = Some(Instant::now() + AGAIN);
         for fd in self.listeners() {
-            let _ = self.control(libc::EPOLL_CTL_MOD, fd.0, fd.1, Interest::None);
+            self.hears(fd.0, fd.1, Interest::None);
         }
     }
 
@@ -399,7 +393,7 @@ impl Wireup {
         if self.deaf_until.is_some_and(|until| until <= now) {
             self.deaf_until = None;
             for fd in self.listeners() {
-                let _ = self.control(libc::EPOLL_CTL_MOD, fd.0, fd.1, Interest::Read);
+                self.hears(fd.0, fd.1, Interest::Read);
             }
         }
     }
@@ -451,7 +445,7 @@ impl Wireup {
         self.next += 1;
         let handshake = Handshake::new(stream, half, deadline);
         let interest = if handshake.writing { Interest::Write } else { Interest::Read };
-        self.control(libc::EPOLL_CTL_ADD, handshake.stream.fd().as_raw_fd(), token, interest)?;
+        self.epoll.add(handshake.stream.fd().as_raw_fd(), interest as libc::c_int, token)?;
         self.handshakes.insert(token, handshake);
         Ok(token)
     }
