@@ -169,5 +169,10 @@ fn describe(info: &PeerInfo) -> String {
     let at: Vec<String> =
         info.address.iter().flat_map(|a| a.sockets().map(|s| s.to_string()).collect::<Vec<_>>()).collect();
     let short: String = info.id.0.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    if at.is_empty() { format!("peer {short}") } else { format!("peer {short} at {}", at.join(", ")) }
+    // who listens on no port is reached within this host only
+    let at = if at.is_empty() { "this host".to_owned() } else { at.join(", ") };
+    match info.address {
+        Some(_) => format!("peer {short} at {at}"),
+        None => format!("peer {short}"),
+    }
 }
