@@ -501,7 +501,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         let last = self.lanes.len() == 1;
         let opening = self.paths.iter().any(Path::is_opening);
         let crossed = self.retiring.iter().any(|lane| !lane.closed);
-        // a process that ends closes all its connections; one that retires a lane has another, unless this side just retired that
+        // a process that ends closes all its connections; who gives a lane up resets it, or has another, unless this side just
+        // retired that
         if last && closed && !opening && !crossed {
             self.actions.push_back(Action::Gone { why: text, orderly: false });
             return;

@@ -122,7 +122,7 @@ pub trait Links<L> {
     fn wants_more(&self, link: L) -> bool;
     /// The peer has had so many frames by a link: what is kept of them is forgotten. False: that cannot be.
     fn confirm(&mut self, link: L, frames: u64) -> bool;
-    /// Ends a link, if it has not ended.
+    /// Ends a link, if it has not ended, so that the other side can tell this from the end of a process: by a reset.
     fn retire(&mut self, link: L) -> Retired;
     /// What an ended link did not deliver, oldest first, if the peer had so many frames; none when that cannot be.
     fn reclaim(&mut self, link: L, frames: u64) -> Option<VecDeque<UnackedFrame>>;

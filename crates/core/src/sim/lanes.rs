@@ -52,7 +52,14 @@ pub enum LaneFault {
     Stall(Time),
     /// A path moves so many bytes per second from now on.
     Slow(u64),
+    /// Nothing arrives by a path ever again, and nobody is told; by the first path, which is the last resort, for a while.
+    Silence,
 }
+
+/// How long the first path is silent at most.
+const WHILE: Time = 300 * MS;
+/// Never.
+const NEVER: Time = Time::MAX / 2;
 
 /// A frame on its way.
 struct Flight {
@@ -172,8 +179,8 @@ struct Outlet<'a> {
     torn: &'a mut u64,
     /// What follows from it.
     plans: Vec<(Time, LaneHappening)>,
-    /// Connections that were given up.
-    ended: Vec<usize>,
+    /// Connections that were ended, and whether by a reset.
+    ended: Vec<(usize, bool)>,
 }
 
 impl Outlet<'_> {
@@ -242,7 +249,7 @@ impl Links<usize> for Outlet<'_> {
             conn.ends[self.side] = EndState::Ended;
             // what is on its way to this side is read by nobody
             conn.ways[1 - self.side].flights.clear();
-            self.ended.push(id);
+            self.ended.push((id, true));
         }
         let header = |unacked: &UnackedFrame| Frame::parse(&unacked.bytes).ok().map(|(frame, _)| frame);
         let said = conn.ways[self.side].kept.iter().filter_map(header).collect();
@@ -256,7 +263,7 @@ impl Links<usize> for Outlet<'_> {
     fn close(&mut self, id: usize) {
         if let Some(conn) = self.conns.get_mut(&id) {
             if conn.ends[self.side] == EndState::Lane {
-                self.ended.push(id);
+                self.ended.push((id, false));
             }
             conn.ends[self.side] = EndState::Closed;
         }
@@ -381,6 +388,8 @@ impl World {
         let path = path % lanes.paths.len();
         match fault {
             LaneFault::Stall(time) => lanes.paths[path].1 = lanes.paths[path].1.max(now + time),
+            LaneFault::Silence if path > 0 => lanes.paths[path].1 = NEVER,
+            LaneFault::Silence => lanes.paths[path].1 = lanes.paths[path].1.max(now + WHILE),
             LaneFault::Slow(rate) => {
                 lanes.paths[path].0.bandwidth = rate;
                 let of_it = lanes.conns.values_mut().filter(|conn| conn.path == path);
@@ -388,11 +397,26 @@ impl World {
             }
             LaneFault::Cut(lower, upper) => {
                 let of_it = lanes.conns.iter_mut().filter(|(_, conn)| conn.path == path && !conn.broken);
-                let mut cut = vec![];
+                let (mut cut, mut parts) = (vec![], vec![]);
                 for (id, conn) in of_it {
                     conn.broken = true;
-                    conn.ways.iter_mut().for_each(|way| way.flights.clear());
+                    for side in [0, 1] {
+                        let way = &mut conn.ways[1 - side];
+                        let first = way.flights.front().filter(|first| first.long && !first.begun);
+                        let stands = conn.ends[side] == EndState::Lane;
+                        let header = first.and_then(|first| Frame::parse(&first.header).ok());
+                        parts.extend(header.filter(|_| stands).map(|(frame, len)| (side, *id, frame, len)));
+                        way.flights.clear();
+                    }
                     cut.push(*id);
+                }
+                // of what was next, the header may have come
+                for (side, id, frame, len) in parts {
+                    let (node, peer) = if side == 0 { pair } else { (pair.1, pair.0) };
+                    if self.rng.chance(50) {
+                        self.nodes[node].begin(PeerIdx(peer as u32), id, frame, len);
+                        self.settle(node);
+                    }
                 }
                 for id in cut {
                     let told = |side| LaneHappening::Told(id, side, Loss::Reset("it was cut".into()));
@@ -449,16 +473,18 @@ impl World {
         lanes.sides[side].budget = session.budget(&traffic);
         let Outlet { plans, ended, .. } = outlet;
         plans.into_iter().for_each(|(at, what)| self.plan_lane(pair, at, what));
-        ended.into_iter().for_each(|conn| self.given_up(pair, side, conn));
+        ended.into_iter().for_each(|(conn, reset)| self.given_up(pair, side, conn, reset));
         Some(answer)
     }
 
     /// An end has closed a connection: the other hears of it after what was sent, or at once if it is reset.
-    fn given_up(&mut self, pair: (usize, usize), side: usize, id: usize) {
-        let (now, reset) = (self.now(), self.rng.chance(50));
+    fn given_up(&mut self, pair: (usize, usize), side: usize, id: usize, reset: bool) {
+        let now = self.now();
         let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
         // by one that is broken nobody hears anything
-        let Some(conn) = lanes.conns.get_mut(&id).filter(|conn| !conn.broken) else { return };
+        let paths = &lanes.paths;
+        let conn = lanes.conns.get_mut(&id).filter(|conn| !conn.broken && paths[conn.path].1 != NEVER);
+        let Some(conn) = conn else { return };
         let way = &mut conn.ways[side];
         let soon = now + way.wire.spec.latency;
         if reset {
@@ -705,6 +731,9 @@ impl World {
             let way = &mut conn.ways[1 - side];
             let Some(flight) = way.flights.front_mut() else { return };
             let due = if flight.long && !flight.begun { flight.begins } else { flight.ends };
+            if stalled == NEVER {
+                return;
+            }
             if due.max(stalled) > now {
                 return self.plan_lane(pair, due.max(stalled), LaneHappening::Arrives(id, side));
             }

@@ -249,6 +249,7 @@ fn lane_fault() -> impl Strategy<Value = LaneFault> {
         4 => (soon(), soon()).prop_map(|(a, b)| LaneFault::Cut(a, b)),
         3 => prop_oneof![MS..30 * MS, 100 * MS..400 * MS].prop_map(LaneFault::Stall),
         1 => prop::sample::select(vec![100_000, 10_000_000, 1_250_000_000]).prop_map(LaneFault::Slow),
+        1 => Just(LaneFault::Silence),
     ]
 }
 

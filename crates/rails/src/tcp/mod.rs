@@ -418,6 +418,9 @@ impl LaneRail for TcpRail {
     }
 
     fn retire(&mut self, link: LinkId) -> u64 {
+        if let Some(up) = self.link(link.0) {
+            sys::reset(up.fd());
+        }
         self.end(link.0);
         self.remains(link).map_or(0, |remains| remains.received)
     }

@@ -134,6 +134,14 @@ pub(super) fn shutdown(fd: RawFd) {
     unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
 }
 
+/// Resets the connection, even if a forked child still holds the descriptor: tcp(7), `connect` with `AF_UNSPEC`. What is on its way
+/// is lost. The other side can tell that from the end of a process, which closes its connections.
+pub(super) fn reset(fd: RawFd) {
+    let none = libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    // SAFETY: the address is as long as is said; a socket that is down already gives an error of no interest.
+    unsafe { libc::connect(fd, &raw const none, size_of::<libc::sockaddr>() as libc::socklen_t) };
+}
+
 /// Sets an integer option.
 pub(super) fn set(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     set_bytes(fd, level, name, &value.to_ne_bytes())
