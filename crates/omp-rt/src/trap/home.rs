@@ -245,15 +245,24 @@ pub fn without_copies_of<T>(pages: &[Range<usize>], apply: impl FnOnce() -> T) -
         }
     }
     let applied = apply();
-    for (place, bytes, left, before) in gone {
-        match agreed(place, bytes) {
-            Some(told) if told != before => copies.learn(place, bytes, told),
-            _ => {
-                copies.learn(place, bytes, left);
-                // SAFETY: as in `put_back`
-                unsafe { Width::replace(place, bytes, pair(&before), pair(&left)) };
-            }
+    let mut told = Copies::new();
+    for &(place, bytes, _, before) in &gone {
+        if let Some(now) = agreed(place, bytes).filter(|now| *now != before) {
+            told.learn(place, bytes, now);
         }
+    }
+    for (place, bytes, left, before) in gone {
+        let now = agreed(place, bytes).unwrap_or(before);
+        // who told one of places that overlap told all of them
+        if told.within(&(place..place + bytes)).next().is_some() {
+            copies.learn(place, bytes, now);
+            continue;
+        }
+        // a part of it may be there already, with another place
+        let here = copies.known(place, bytes, now);
+        copies.learn(place, bytes, left);
+        // SAFETY: as in `put_back`
+        unsafe { Width::replace(place, bytes, pair(&here), pair(&left)) };
     }
     applied
 }
