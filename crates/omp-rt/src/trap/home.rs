@@ -11,7 +11,7 @@ use polyrail_omp::area::{Count, Kind};
 use polyrail_omp::diff::Page;
 use polyrail_omp::layout::PAGE;
 
-use super::copies::{Copies, Value};
+use super::copies::{Copies, Stored, Value};
 use super::operation::{Done, Operation, Own, Width};
 use super::order::Order;
 use crate::calls::{self, NOT_YET, REMOTE_ATOMIC};
@@ -145,14 +145,6 @@ pub fn is_to_tell_of(pages: &[Range<usize>]) -> bool {
     pages.iter().any(|pages| copies.within(pages).any(is_stored_over))
 }
 
-/// A store over a copy that rank 0 is to have: where, what rank 0 has for all that is known, what was stored.
-struct Stored {
-    place: usize,
-    bytes: usize,
-    known: Value,
-    now: Value,
-}
-
 /// This rank's changes are being told: who has this may look at pages.
 pub struct Held {
     copies: MutexGuard<'static, Copies>,
@@ -168,16 +160,10 @@ pub fn hold() -> Held {
 impl Held {
     /// Makes of the `contents` of the page at `at` what others are to be told, of which all agreed upon `twin` last.
     pub fn mask(&mut self, at: usize, contents: &mut Page, twin: &Page) {
-        let found: Vec<_> = self.copies.within(&(at..at + PAGE)).collect();
-        for ((place, bytes), left) in found {
-            let (from, to) = (place.max(at), (place + bytes).min(at + PAGE));
-            let (page, copy) = (from - at..to - at, from - place..to - place);
-            let mut now = left;
-            now[copy].copy_from_slice(&contents[page.clone()]);
-            if now != left {
-                self.told.stored.push(Stored { place, bytes, known: left, now });
-                self.copies.learn(place, bytes, now);
-            }
+        // before anything is put in: places may overlap
+        self.told.stored.extend(self.copies.stored_over(at, contents));
+        for ((place, bytes), _) in self.copies.within(&(at..at + PAGE)) {
+            let page = place.max(at) - at..(place + bytes).min(at + PAGE) - at;
             contents[page.clone()].copy_from_slice(&twin[page]);
         }
     }
@@ -259,15 +245,24 @@ pub fn without_copies_of<T>(pages: &[Range<usize>], apply: impl FnOnce() -> T) -
         }
     }
     let applied = apply();
-    for (place, bytes, left, before) in gone {
-        match agreed(place, bytes) {
-            Some(told) if told != before => copies.learn(place, bytes, told),
-            _ => {
-                copies.learn(place, bytes, left);
-                // SAFETY: as in `put_back`
-                unsafe { Width::replace(place, bytes, pair(&before), pair(&left)) };
-            }
+    let mut told = Copies::new();
+    for &(place, bytes, _, before) in &gone {
+        if let Some(now) = agreed(place, bytes).filter(|now| *now != before) {
+            told.learn(place, bytes, now);
         }
+    }
+    for (place, bytes, left, before) in gone {
+        let now = agreed(place, bytes).unwrap_or(before);
+        // who told one of places that overlap told all of them
+        if told.within(&(place..place + bytes)).next().is_some() {
+            copies.learn(place, bytes, now);
+            continue;
+        }
+        // a part of it may be there already, with another place
+        let here = copies.known(place, bytes, now);
+        copies.learn(place, bytes, left);
+        // SAFETY: as in `put_back`
+        unsafe { Width::replace(place, bytes, pair(&here), pair(&left)) };
     }
     applied
 }

@@ -8,7 +8,7 @@ int main(void) {
         int me = omp_get_thread_num(), all = omp_get_num_threads();
 #pragma omp master
         n = all;
-#pragma omp parallel num_threads(4) reduction(+ : total)
+#pragma omp parallel num_threads(4) reduction(+ : wrong, inner, total)
         {
             total++;
             inner += omp_get_num_threads();

@@ -1,5 +1,5 @@
 // Atomics that compilers leave to functions of libatomic: std::atomic of 16 bytes, and C's functions by name.
-// flags: -latomic
+// flags: -Wl,--no-as-needed -latomic
 #include <atomic>
 #include <cstdio>
 struct Pair {
