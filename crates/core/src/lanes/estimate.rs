@@ -44,8 +44,6 @@ const TRICKLE: u64 = 256 << 10;
 const RECOVER: u64 = S;
 /// In so long it is forgotten that a lane that is in use was faster.
 const FORGET: u64 = 5 * S;
-/// A lane that failed counts for so much less at first.
-const DOUBT: u64 = 4;
 /// Bytes by which a lane is thought to get through at least, per second: else it would never be tried again.
 const LEAST_RATE: u64 = 10_000;
 
@@ -93,12 +91,6 @@ impl Estimate {
     /// hardly anything got through begins slowly.
     pub fn again(&self, rtt: u64) -> Self {
         Self { rtt, min_rtt: rtt, busy_since: 0, left: 0, last: Sample::default(), ..*self }
-    }
-
-    /// Of a lane that is given up because it fails while another works. It may be tried again at once, but by a little.
-    #[must_use]
-    pub fn doubted(self) -> Self {
-        Self { rate: (self.rate / DOUBT).max(LEAST_RATE), ..self }
     }
 
     /// The lane begins at `now`, in nanoseconds, when so many bytes count as delivered: what was before says nothing of its speed.

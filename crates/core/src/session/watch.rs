@@ -46,7 +46,6 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if let Some((at, why)) = failing {
             let answers = |(i, lane): (usize, &Lane<L>)| i != at && lane.stalls_less(now, SILENT.0 / 2);
             if self.lanes.iter().enumerate().any(answers) {
-                self.lanes[at].estimate = self.lanes[at].estimate.doubted();
                 self.retire(now, at, why.into(), traffic, links);
             } else if opens
                 && let Some(path) = self.lanes[at].path.take().and_then(|path| self.paths.get_mut(path))
