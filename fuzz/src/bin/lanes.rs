@@ -14,6 +14,7 @@ use polyrail_core::proto::Access;
 use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, SessionId, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, InitiatorEvent};
 use polyrail_fuzz::{Input, offer};
+use polyrail_rails::config::SecretFile;
 use polyrail_rails::rail::RawIov;
 use polyrail_rails::{Config, Worker};
 
@@ -30,7 +31,12 @@ struct Victim {
 
 impl Victim {
     fn open() -> Self {
-        let config = Config { rails: RailSet::ALL.without(Reach::Host), yielding: false, ..Config::default() };
+        let config = Config {
+            rails: RailSet::ALL.without(Reach::Host),
+            yielding: false,
+            secret: SecretFile::None,
+            ..Config::default()
+        };
         let mut worker = Worker::open(config).expect("a worker");
         let mut region = Box::new([0; 4096]);
         let memory = RawIov { base: region.as_mut_ptr(), len: region.len() };

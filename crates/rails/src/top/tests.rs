@@ -150,8 +150,9 @@ fn sockets_of_another_user_hide_nobody() {
         assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
     }
     let listen = |name: &String| fdpass::listen(name.as_bytes()).unwrap();
+    // other names than those of the test above, which may run at the same time
     let others: Vec<String> =
-        (0..1100).map(|n| format!("{PREFIX}{:024x}{n:08x}", std::process::id())).collect();
+        (0x1000..0x1000 + 1100).map(|n| format!("{PREFIX}{:024x}{n:08x}", std::process::id())).collect();
     let ours = format!("{PREFIX}{}{:016x}", "f".repeat(16), std::process::id());
     let _ours = listen(&ours);
     let _others: Vec<OwnedFd> = std::thread::scope(|scope| {
