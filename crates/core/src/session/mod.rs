@@ -32,7 +32,8 @@
 //! - Sequenced frames change lanes only while few of them are unseen, so that a receiver holds back a bounded number.
 //! - No word waits for its own answer: control frames pass what waits for its turn, and a RETIRE that an ended lane may not have
 //!   delivered is said again before anything that waits for the answer to it.
-//! - Whatever the peer says, tables stay bounded: lanes by [`MAX_LANES`], numbers and what is remembered of ended lanes by theirs.
+//! - Whatever the peer says or leaves unsaid, tables stay bounded: lanes by [`MAX_LANES`], ended ones, numbers and what is remembered
+//!   by bounds of their own.
 
 mod lane;
 mod numbers;
@@ -70,6 +71,8 @@ pub type Time = u64;
 
 /// Of so many ended lanes it is remembered how they did.
 const PAST_MAX: usize = 256;
+/// So many lanes may have ended without the peer's word of what it had: whoever opens more and never says so gets none.
+const RETIRING_MAX: usize = 256;
 /// What interfaces are thought to do that do not say: 1 Gb/s, in Mb/s.
 const UNKNOWN_SPEED: u32 = 1000;
 /// What breaks the protocol.
@@ -323,7 +326,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
 
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        let fresh = self.is_free(number) && self.lanes.len() < MAX_LANES;
+        let room = self.lanes.len() < MAX_LANES && self.retiring.len() < RETIRING_MAX;
+        let fresh = self.is_free(number) && room;
         self.id == session && self.planner.is_none() && !self.parting && fresh
     }
 

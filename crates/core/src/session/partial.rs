@@ -4,6 +4,9 @@
 use crate::frame::Frame;
 use alloc::vec::Vec;
 
+/// Each comes of a lane that ended, and what a lane did not deliver is sent again before anything else.
+const MAX: usize = 256;
+
 /// What was to become of payloads that came in part; `I` is the driver's word for it.
 #[derive(Debug)]
 pub struct Partial<I>(Vec<(Frame, usize, I)>);
@@ -15,9 +18,12 @@ impl<I> Default for Partial<I> {
 }
 
 impl<I> Partial<I> {
-    /// A lane ended in the middle of a frame with a payload of `len` bytes.
-    pub fn keep(&mut self, frame: Frame, len: usize, incoming: I) {
+    /// A lane ended in the middle of a frame with a payload of `len` bytes. False: so many never came again that the peer cannot
+    /// mean to send them.
+    #[must_use]
+    pub fn keep(&mut self, frame: Frame, len: usize, incoming: I) -> bool {
         self.0.push((frame, len, incoming));
+        self.0.len() <= MAX
     }
 
     /// The frame comes again: what was said of it.

@@ -310,7 +310,8 @@ impl Node {
     /// A lane has ended: what it brought a part of comes again.
     pub(super) fn cut_short(&mut self, peer: PeerIdx, rail: usize) {
         if let Some((incoming, frame, len)) = self.incoming.remove(&(peer, rail)) {
-            self.partial.entry(peer).or_default().keep(frame, len, incoming);
+            let kept = self.partial.entry(peer).or_default().keep(frame, len, incoming);
+            debug_assert!(kept, "no simulated peer leaves so much unsaid");
         }
     }
 

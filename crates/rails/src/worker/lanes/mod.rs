@@ -167,7 +167,13 @@ impl Worker {
     fn forget_lane(&mut self, peer: PeerIdx, link: RailLink) {
         let Some(mut info) = self.core.forget_link(link) else { return };
         if let Some((incoming, frame, len, span)) = info.incoming.take() {
-            self.core.peers[peer.0 as usize].partial.keep(frame, len, (incoming, span));
+            let partial = &mut self.core.peers[peer.0 as usize].partial;
+            if !partial.keep(frame, len, (incoming, span)) {
+                self.gone(
+                    peer,
+                    "it broke the protocol: what ended lanes brought in part never comes again".into(),
+                );
+            }
         }
     }
 

@@ -1,0 +1,69 @@
+//! What a peer leaves unsaid makes nothing grow without end.
+
+use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::proto::{self, Bounds, Engine};
+use polyrail_core::session::{
+    Arrival, Config, Links, Loss, Partial, Pins, Retired, Seen, Session, ToPeer, UnackedFrame,
+};
+use polyrail_core::wire::SessionId;
+use std::collections::VecDeque;
+
+/// Links of which nothing is ever heard.
+struct Silent;
+
+impl Links<u32> for Silent {
+    fn look(&self, _: u32) -> Option<Seen> {
+        None
+    }
+    fn queued(&self, _: u32) -> u64 {
+        0
+    }
+    fn given(&self, _: u32) -> u64 {
+        0
+    }
+    fn wants_more(&self, _: u32) -> bool {
+        false
+    }
+    fn confirm(&mut self, _: u32, _: u64) -> bool {
+        true
+    }
+    fn retire(&mut self, _: u32) -> Retired {
+        Retired::default()
+    }
+    fn reclaim(&mut self, _: u32, _: u64) -> Option<VecDeque<UnackedFrame>> {
+        Some(VecDeque::new())
+    }
+    fn close(&mut self, _: u32) {}
+}
+
+#[test]
+fn who_opens_lanes_and_never_says_what_it_had_gets_no_more_of_them() {
+    let id = SessionId(1);
+    let mut session = Session::new(id, Config::default(), None);
+    let mut engine = Engine::new(proto::Config { window: 64, hash_seed: 1, bounds: Bounds::DEFAULT });
+    let peer = engine.add_peer();
+    let mut opened = 0;
+    for number in 0..1000u16 {
+        if !session.expects(id, number) {
+            break;
+        }
+        let (link, pins) = (u32::from(number), Pins::default());
+        let arrival = Arrival { number, link, path: None, ends: None, rtt: 0, delivered: 0, pins };
+        let mut traffic = ToPeer { engine: &mut engine, peer };
+        session.lane_up(0, arrival, &mut traffic, &mut Silent);
+        session.handle_lost(0, link, Loss::Reset("cut".into()), &mut traffic, &mut Silent);
+        while session.poll_action().is_some() {}
+        opened += 1;
+    }
+    assert_eq!((opened, session.links().count()), (256, 256));
+}
+
+#[test]
+fn parts_that_never_come_again_are_noticed() {
+    let mut partial = Partial::default();
+    let kept = |at: u64, partial: &mut Partial<()>| {
+        partial.keep(Frame::Frag { to: OpId::default(), offset: at }, 1, ())
+    };
+    assert!((0..256).all(|at| kept(at, &mut partial)));
+    assert!(!kept(256, &mut partial));
+}
