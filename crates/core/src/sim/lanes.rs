@@ -2,26 +2,27 @@
 //! out by connections like those of real networks. A connection that breaks loses what is on its way, and its ends hear of that at
 //! times of their own; one that an end gives up still delivers what that end sent before, or is reset.
 
-use super::memory::{Bytes, Memory};
+mod conn;
+
+use super::memory::Bytes;
 use super::node::Node;
-use super::rail::{MS, RailSpec, S, Time, Wire};
-use super::rng::Rng;
+use super::rail::{MS, RailSpec, S, Time};
 use super::world::{Happening, World, ends};
 use crate::frame::Frame;
 use crate::lanes::Pair;
-use crate::proto::{Next, Out, PeerIdx, Region};
+use crate::proto::PeerIdx;
 use crate::session::{
-    Action, Arrival, Carrier, Config, Links, Loss, Pins, Planner, Retired, Seen, Sent, Session, ToPeer,
-    UnackedFrame,
+    Action, Arrival, Carrier, Config, Links, Loss, Pins, Planner, Sent, Session, ToPeer, UnackedFrame,
 };
 use crate::wire::SessionId;
 use crate::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use conn::{Conn, Direction, EndState, Outlet};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// A session waits so long for a lane that any of the faults is over by then.
@@ -60,70 +61,6 @@ pub enum LaneFault {
 const WHILE: Time = 300 * MS;
 /// Never.
 const NEVER: Time = Time::MAX / 2;
-
-/// A frame on its way.
-struct Flight {
-    header: Vec<u8>,
-    payload: Bytes,
-    begins: Time,
-    ends: Time,
-    /// Its header arrives before the rest.
-    long: bool,
-    begun: bool,
-}
-
-/// One direction of a connection, and what its sender keeps.
-struct Direction {
-    wire: Wire,
-    flights: VecDeque<Flight>,
-    /// Frames that the peer is not known to have had, and how many it is known to have had.
-    kept: VecDeque<UnackedFrame>,
-    had: u64,
-    sent: u64,
-    given: u64,
-    acked: u64,
-    /// At the receiver: whole frames, and how many of those it has told of.
-    received: u64,
-    told: u64,
-}
-
-impl Direction {
-    fn new(spec: RailSpec) -> Self {
-        let (flights, kept) = (VecDeque::new(), VecDeque::new());
-        let wire = Wire::new(spec);
-        Self { wire, flights, kept, had: 0, sent: 0, given: 0, acked: 0, received: 0, told: 0 }
-    }
-
-    /// Forgets the first so many frames; false when that cannot be.
-    fn confirm(&mut self, frames: u64) -> bool {
-        while self.had < frames.min(self.sent) {
-            self.had += 1;
-            self.kept.pop_front();
-        }
-        frames <= self.sent
-    }
-}
-
-/// How an end of a connection sees it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum EndState {
-    /// It does not stand yet.
-    Making,
-    Lane,
-    /// It takes nothing more.
-    Ended,
-    /// Nothing of it is known any more.
-    Closed,
-}
-
-struct Conn {
-    path: usize,
-    number: u16,
-    /// From the lower node, and to it.
-    ways: [Direction; 2],
-    ends: [EndState; 2],
-    broken: bool,
-}
 
 struct Side {
     session: Session<usize>,
@@ -167,140 +104,6 @@ pub(super) enum LaneHappening {
     Refused {
         path: usize,
     },
-}
-
-/// The connections as one end's session sees them.
-struct Outlet<'a> {
-    conns: &'a mut BTreeMap<usize, Conn>,
-    side: usize,
-    now: Time,
-    rng: &'a mut Rng,
-    memory: &'a mut Memory,
-    torn: &'a mut u64,
-    /// What follows from it.
-    plans: Vec<(Time, LaneHappening)>,
-    /// Connections that were ended, and whether by a reset.
-    ended: Vec<(usize, bool)>,
-}
-
-impl Outlet<'_> {
-    fn way(&self, conn: usize) -> Option<&Direction> {
-        Some(&self.conns.get(&conn)?.ways[self.side])
-    }
-
-    /// Gives a frame to a connection; false when that is full.
-    fn launch(&mut self, id: usize, header: &[u8], payload: Bytes, unacked: UnackedFrame) -> bool {
-        let Some(conn) = self.conns.get_mut(&id) else { return false };
-        if conn.ends[self.side] != EndState::Lane {
-            return false;
-        }
-        let size = header.len() + payload.len() as usize;
-        let way = &mut conn.ways[self.side];
-        let Some(times) = way.wire.accept(self.now, size, self.rng) else { return false };
-        way.kept.push_back(unacked);
-        way.sent += 1;
-        way.given += size as u64;
-        let long = payload.len() as usize >= way.wire.spec.split.max(1);
-        let (begins, ends) = (times.begins, times.ends);
-        if !conn.broken && conn.ends[1 - self.side] < EndState::Ended {
-            way.flights.push_back(Flight {
-                header: header.to_vec(),
-                payload,
-                begins,
-                ends,
-                long,
-                begun: false,
-            });
-        }
-        self.plans.push((times.left, LaneHappening::Departs(id, self.side, size)));
-        self.plans.push((if long { begins } else { ends }, LaneHappening::Arrives(id, 1 - self.side)));
-        true
-    }
-
-    fn read_or_tear(&mut self, span: crate::proto::Span) -> Bytes {
-        self.memory.read(span).unwrap_or_else(|| {
-            *self.torn += 1;
-            Bytes::Real(vec![0xdd; span.len])
-        })
-    }
-}
-
-impl Links<usize> for Outlet<'_> {
-    fn look(&self, conn: usize) -> Option<Seen> {
-        let way = self.way(conn).filter(|_| self.conns[&conn].ends[self.side] == EndState::Lane)?;
-        let rtt = 2 * way.wire.spec.latency;
-        Some(Seen { delivered: way.acked, queued: way.given - way.acked, rtt, min_rtt: rtt, shut: false })
-    }
-    fn queued(&self, conn: usize) -> u64 {
-        self.way(conn).map_or(0, |way| way.given - way.acked)
-    }
-    fn given(&self, conn: usize) -> u64 {
-        self.way(conn).map_or(0, |way| way.given)
-    }
-    fn wants_more(&self, conn: usize) -> bool {
-        self.way(conn).is_some_and(|way| way.wire.wants_more())
-    }
-    fn confirm(&mut self, conn: usize, frames: u64) -> bool {
-        self.conns.get_mut(&conn).is_none_or(|conn| conn.ways[self.side].confirm(frames))
-    }
-    fn retire(&mut self, id: usize) -> Retired {
-        let Some(conn) = self.conns.get_mut(&id) else { return Retired::default() };
-        if conn.ends[self.side] == EndState::Lane {
-            conn.ends[self.side] = EndState::Ended;
-            // what is on its way to this side is read by nobody
-            conn.ways[1 - self.side].flights.clear();
-            self.ended.push((id, true));
-        }
-        let header = |unacked: &UnackedFrame| Frame::parse(&unacked.bytes).ok().map(|(frame, _)| frame);
-        let said = conn.ways[self.side].kept.iter().filter_map(header).collect();
-        Retired { received: conn.ways[1 - self.side].received, said }
-    }
-    fn reclaim(&mut self, conn: usize, frames: u64) -> Option<VecDeque<UnackedFrame>> {
-        let way = &mut self.conns.get_mut(&conn)?.ways[self.side];
-        let can = frames >= way.had && way.confirm(frames);
-        can.then(|| core::mem::take(&mut way.kept))
-    }
-    fn close(&mut self, id: usize) {
-        if let Some(conn) = self.conns.get_mut(&id) {
-            if conn.ends[self.side] == EndState::Lane {
-                self.ended.push((id, false));
-            }
-            conn.ends[self.side] = EndState::Closed;
-        }
-    }
-}
-
-impl Carrier<usize, Next> for Outlet<'_> {
-    fn send(&mut self, conn: usize, next: &Next) -> Sent {
-        let payload = match next.payload {
-            Out::Nothing => Bytes::Real(vec![]),
-            Out::Bytes(span) => self.read_or_tear(span),
-            Out::Addresses(span) => {
-                let Some(region) = self.memory.list(span) else { return Sent::Unlisted };
-                let mut bytes = [0; Region::MAX_BYTES];
-                let len = region.encode(&mut bytes);
-                Bytes::from(&bytes[..len])
-            }
-        };
-        let header = next.frame.encode(payload.len() as usize).to_vec();
-        let span = next.lasting();
-        let mut bytes = header.clone();
-        if span.is_none() {
-            bytes.extend_from_slice(payload.real());
-        }
-        let unacked = UnackedFrame { bytes, header: header.len(), span };
-        if self.launch(conn, &header, payload, unacked) { Sent::Away } else { Sent::Full }
-    }
-
-    fn send_again(&mut self, conn: usize, frame: &UnackedFrame) -> bool {
-        let (header, copied) = frame.bytes.split_at(frame.header);
-        // of an operation that has ended nobody reads the bytes
-        let payload = match frame.span {
-            Some(span) => self.memory.read(span).unwrap_or_else(|| Bytes::Real(vec![0xee; span.len])),
-            None => Bytes::from(copied),
-        };
-        self.launch(conn, header, payload, frame.clone())
-    }
 }
 
 fn host(path: usize, side: usize) -> IpAddr {

@@ -27,7 +27,7 @@
 //! | `node.rs` | one process |
 //! | `memory.rs` | its buffers, and their addresses |
 //! | `rail.rs` | how long frames take |
-//! | `lanes.rs` | links of several lanes that fail and come back, by the sessions of both ends |
+//! | `lanes.rs`, `lanes/` | links of several lanes that fail and come back, by the sessions of both ends |
 //! | `rng.rs` | random numbers |
 //!
 //! Lengths beyond memory: in a world made by [`World::counting`] buffers have lengths only.
