@@ -30,7 +30,7 @@ pub fn named_address(at: SocketAddr) -> Result<Address, Error> {
     let scope = if let SocketAddr::V6(v6) = at { v6.scope_id() } else { 0 };
     let ip = Ip::new(at.ip(), scope)
         .ok_or_else(|| Error::Address(format!("nobody can connect to {}", at.ip())))?;
-    let host = if is_ours(at) { crate::worker::host_id()? } else { HostId(0) };
+    let host = if is_ours(at) { crate::host::host_id()? } else { HostId(0) };
     Address::new(&named_key(at.port())?, host, host.0 != 0, at.port(), [ip])
         .map(Address::needing_secret)
         .map_err(|why| Error::Address(why.to_string()))

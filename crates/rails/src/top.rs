@@ -5,7 +5,7 @@
 //! processes is what they say: documents have a bounded length, and names come without control characters.
 
 use crate::events::{Protocol, Record, Side};
-use crate::shm::fdpass;
+use crate::sockets::unix;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -266,7 +266,7 @@ pub fn endpoints(everybody: bool) -> io::Result<Vec<String>> {
 
 /// Whose socket this is; none when that cannot be told, as when its queue is full.
 fn owner(name: &str) -> Option<u32> {
-    fdpass::peer_uid(fdpass::connect(name.as_bytes()).ok()?.as_fd()).ok()
+    unix::peer_uid(unix::connect(name.as_bytes()).ok()?.as_fd()).ok()
 }
 
 /// The listeners among the sockets in such a list: `address: count protocol flags type state inode path`.
@@ -340,20 +340,19 @@ impl Asked {
     /// None: nobody listens there, or another one than this user.
     fn new(name: &str, user: Option<u32>) -> Option<Self> {
         let endpoint = name.strip_prefix(PREFIX)?.get(..8)?.to_owned();
-        let socket = match fdpass::connect(name.as_bytes()) {
+        let socket = match unix::connect(name.as_bytes()) {
             Ok(socket) => Some(socket),
             // so many wait already
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
             Err(_) => return None,
         };
         if let Some(socket) = &socket {
-            let owner = fdpass::peer_uid(socket.as_fd()).ok()?;
+            let owner = unix::peer_uid(socket.as_fd()).ok()?;
             if user.is_some_and(|user| user != owner) {
                 return None;
             }
         }
-        let pid =
-            socket.as_ref().and_then(|socket| fdpass::peer_pid(socket.as_fd()).ok()).unwrap_or(0) as u32;
+        let pid = socket.as_ref().and_then(|socket| unix::peer_pid(socket.as_fd()).ok()).unwrap_or(0) as u32;
         Some(Self { endpoint, pid, socket, bytes: Vec::new(), over: false })
     }
 

@@ -5,10 +5,9 @@ use super::attach::Attach;
 use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
 use crate::config::Config;
+use crate::list::RailId;
 use crate::rail::direct::{Direct, DirectError, Transfer};
-use crate::rail::{
-    Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Reach, Sink, Span,
-};
+use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span};
 use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
 use std::io;
@@ -52,6 +51,10 @@ pub struct ShmRail {
     events: Vec<libc::epoll_event>,
     armed: bool,
     empty_rounds: u32,
+    /// Where peers of this host connect.
+    pub(super) listener: Option<OwnedFd>,
+    /// The bytes that peers look for when they try to read this process's memory.
+    pub(super) probe: Box<u64>,
 }
 
 impl ShmRail {
@@ -61,6 +64,8 @@ impl ShmRail {
     /// When no descriptor is left.
     pub fn new() -> io::Result<Self> {
         let doorbell = Doorbell::new()?;
+        let mut probe = [0; 8];
+        getrandom::fill(&mut probe).map_err(io::Error::other)?;
         let rail = Self {
             links: Vec::new(),
             live: Vec::new(),
@@ -70,6 +75,8 @@ impl ShmRail {
             events: Vec::with_capacity(16),
             armed: false,
             empty_rounds: 0,
+            listener: None,
+            probe: Box::new(u64::from_le_bytes(probe)),
         };
         rail.epoll.add(rail.doorbell.as_raw_fd(), libc::EPOLLIN, u64::MAX)?;
         Ok(rail)
@@ -247,7 +254,7 @@ impl Direct for ShmRail {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps = Caps { name: "shm", reach: Reach::Host, look: Look::Memory, lanes: false };
+    const CAPS: Caps = Caps { id: RailId::Shm, look: Look::Memory, lanes: false };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()

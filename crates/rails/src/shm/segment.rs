@@ -19,7 +19,7 @@ use super::ring::{self, BULK, Consumer, Producer, RingMemory, SLOTS};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"polyrail");
 /// To be raised with each change of what the two processes share.
-const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 1;
 const PAGE: usize = 4096;
 const RING: usize = mem::size_of::<RingMemory>().next_multiple_of(PAGE);
 /// Bytes of a pair's segment.

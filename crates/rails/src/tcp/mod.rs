@@ -26,10 +26,11 @@ use std::time::{Duration, Instant};
 use self::link::{Link, Remains, Shared, Slot};
 use self::rx::{Next, Turn};
 use self::tx::Outgoing;
+use crate::list::RailId;
 use crate::rail::direct::Direct;
 use crate::rail::journal::{MAX_IOV, Pool};
 use crate::rail::{
-    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Reach, Sink, Span, UnackedFrame,
+    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
 };
 use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
@@ -142,6 +143,8 @@ pub struct TcpRail {
     /// When it was last looked at which peers are silent.
     watched: Instant,
     shared: Shared,
+    /// Where peers connect.
+    side: connect::Side,
 }
 
 impl TcpRail {
@@ -170,6 +173,7 @@ impl TcpRail {
                 pool: Pool::default(),
                 stats: Stats::default(),
             },
+            side: connect::Side::default(),
         })
     }
 
@@ -453,7 +457,7 @@ impl LaneRail for TcpRail {
 }
 
 impl Rail for TcpRail {
-    const CAPS: Caps = Caps { name: "tcp", reach: Reach::Network, look: Look::SystemCall, lanes: true };
+    const CAPS: Caps = Caps { id: RailId::Tcp, look: Look::SystemCall, lanes: true };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Self::new(Config::of(config))

@@ -4,8 +4,9 @@ use super::buffers::{Owned, User, scratch_place};
 use super::ops::ATOMIC_MAX;
 use super::{Core, Event, EventKind};
 use crate::atomic;
-use crate::rail::set::{NO_LINK, RailId};
+use crate::list::RailId;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
+use crate::set::NO_LINK;
 use polyrail_core::frame::{AtomicKind, Frame, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
 

@@ -3,8 +3,9 @@
 
 use super::Core;
 use super::inbound::Inbound;
-use crate::rail::set::{EachRail, RailId};
+use crate::list::RailId;
 use crate::rail::{Look, Rail};
+use crate::set::EachRail;
 
 /// Rounds with traffic in memory alone between two looks that cost a system call.
 const SELDOM: u32 = 64;

@@ -8,7 +8,7 @@ use crate::support::{descriptors, limit_descriptors, resident};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{Address, Features, HandshakeError, Ip, Key, Nonce, Versions};
 use polyrail_core::wireup::{Respond, Responder};
-use polyrail_rails::shm::fdpass;
+use polyrail_rails::sockets::unix;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -153,8 +153,8 @@ fn a_crowd_that_proves_nothing_keeps_nobody_out() {
             stream.write_all(hello).ok().map(|()| stream)
         });
         is_served_beside_a_crowd("RAILS=shm", |address, hello| {
-            let socket = fdpass::connect(&unix_name(address)).ok()?;
-            fdpass::send(socket.as_fd(), hello, &[]).ok().map(|_| socket)
+            let socket = unix::connect(&unix_name(address)).ok()?;
+            unix::send(socket.as_fd(), hello, &[]).ok().map(|_| socket)
         });
     });
 }

@@ -9,20 +9,17 @@ mod told;
 
 use super::Worker;
 use super::events::What;
-use super::handshake::Half;
 use super::outlet::Outlet;
 use crate::rail::Down;
-use crate::rail::set::RailLink;
+use crate::set::RailLink;
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::session::{Action, Arrival, Config, Loss, Pins, Planner, Session, ToPeer};
 use polyrail_core::wire::SessionId;
 use polyrail_core::wire::offer::{Interface, MAX_LANES};
-use polyrail_core::wireup::PeerEvent;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) use open::ANSWER;
 pub use told::{LaneReport, PathReport, Paths};
 
 /// How often lanes are looked at, at least; and how much more seldom for each peer that has lanes, and at most.
@@ -101,16 +98,14 @@ impl Worker {
                         self.session(peer, |session, _, _| session.open_failed(now, path, why, false));
                     }
                 }
-                Action::Abandon { path } => self.wireup.handshakes.retain(
-                    |_, handshake| !matches!(handshake.half, Half::Lane(_, of, at) if of == peer && at == path),
-                ),
+                Action::Abandon { path } => self.wireup.abandon_lanes(peer, Some(path)),
                 Action::Event(which, what) => {
                     let name = self.lane_name(peer, which);
                     self.event(peer, name, What::Lane(what));
                 }
                 Action::Gone { why, orderly } => {
-                    if orderly && let Some(state) = self.wireup.peers.get_mut(&peer) {
-                        let _ = state.on(PeerEvent::Bye);
+                    if orderly {
+                        self.wireup.ended(peer, true);
                     }
                     self.gone(peer, why);
                 }

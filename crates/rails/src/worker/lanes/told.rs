@@ -154,7 +154,7 @@ impl Worker {
     pub fn lanes(&self, peer: PeerIdx) -> Vec<LaneReport> {
         let lanes = self.core.peers.get(peer.0 as usize).and_then(|info| info.lanes.as_ref());
         let Some(session) = lanes.map(|lanes| &lanes.session) else { return Vec::new() };
-        let report = |lane: &Lane<crate::rail::set::RailLink>| {
+        let report = |lane: &Lane<crate::set::RailLink>| {
             let info = self.rails.sample(lane.link()).unwrap_or_default();
             let (near, far) = lane.ends().unzip();
             LaneReport {
