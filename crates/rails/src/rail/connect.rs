@@ -50,6 +50,20 @@ pub struct Joined {
 
 /// A rail's part in wireup.
 pub trait Connector {
+    /// How this side is reached by this rail's transport, for the other side's rail: at most
+    /// [`MAX_REACHED_BY`](polyrail_core::wire::offer::MAX_REACHED_BY) bytes of its offer.
+    fn reached_by(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Whether links can be made with a side that says this of how it is reached.
+    ///
+    /// # Errors
+    /// Why not, as a sentence about the peer; it then has to be reached by another rail.
+    fn agrees(&self, _theirs: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Makes what a link takes, before the peer is accepted: then nothing has to be taken back when it cannot be had.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ pub mod set;
 use crate::config::Config;
 use direct::Direct;
 use polyrail_core::frame::Frame;
+use polyrail_core::wire::Transport;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -175,6 +176,8 @@ pub struct Caps {
     pub look: Look,
     /// Whether a peer may have several links, each of which may end alone ([`LaneRail`]).
     pub lanes: bool,
+    /// Its number on the wire; none of what never leaves this process.
+    pub transport: Option<Transport>,
 }
 
 /// A transport opened on a device. No method blocks. No method calls back except `progress`.

@@ -4,7 +4,7 @@ use super::ShmRail;
 use super::cma;
 use super::doorbell::Bell;
 use super::fdpass;
-use super::segment::Segment;
+use super::segment::{LAYOUT, Segment};
 use crate::config::{Config, Rendezvous};
 use crate::rail::connect::{Agreed, Connector, Joined, Prepared};
 use polyrail_core::cost::{DirectCosts, RailCosts};
@@ -16,6 +16,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub const FRAGMENT: usize = 32 << 10;
 
 impl Connector for ShmRail {
+    /// The layout of the segments that this side makes and maps.
+    fn reached_by(&self) -> Vec<u8> {
+        LAYOUT.to_le_bytes().into()
+    }
+
+    fn agrees(&self, theirs: &[u8]) -> Result<(), String> {
+        match <[u8; 2]>::try_from(theirs).map(u16::from_le_bytes) {
+            Ok(LAYOUT) => Ok(()),
+            Ok(layout) => Err(format!(
+                "its shared memory has layout {layout}, this side's {LAYOUT}: use one version of Polyrail for both"
+            )),
+            Err(_) => Err("what it says of its shared memory cannot be read".into()),
+        }
+    }
+
     fn prepare(&mut self) -> io::Result<Prepared> {
         let (segment, memory) = Segment::create().map_err(io::Error::other)?;
         let mut descriptors = vec![memory];

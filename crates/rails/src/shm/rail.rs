@@ -11,6 +11,7 @@ use crate::rail::{
 };
 use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
+use polyrail_core::wire::Transport;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -247,7 +248,13 @@ impl Direct for ShmRail {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps = Caps { name: "shm", reach: Reach::Host, look: Look::Memory, lanes: false };
+    const CAPS: Caps = Caps {
+        name: "shm",
+        reach: Reach::Host,
+        look: Look::Memory,
+        lanes: false,
+        transport: Some(Transport::SHM),
+    };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()

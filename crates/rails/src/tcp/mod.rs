@@ -33,6 +33,7 @@ use crate::rail::{
 };
 use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
+use polyrail_core::wire::Transport;
 
 /// How the rail's sockets are set up.
 #[derive(Clone, Debug)]
@@ -453,7 +454,13 @@ impl LaneRail for TcpRail {
 }
 
 impl Rail for TcpRail {
-    const CAPS: Caps = Caps { name: "tcp", reach: Reach::Network, look: Look::SystemCall, lanes: true };
+    const CAPS: Caps = Caps {
+        name: "tcp",
+        reach: Reach::Network,
+        look: Look::SystemCall,
+        lanes: true,
+        transport: Some(Transport::TCP),
+    };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Self::new(Config::of(config))

@@ -13,7 +13,7 @@ use super::{Refused, Worker, sockets};
 use crate::config::Rendezvous;
 use crate::rail::Reach;
 use crate::rail::connect::{Agreed, Joined, Prepared};
-use crate::rail::set::{RailId, RailLink};
+use crate::rail::set::{RailId, RailLink, Rails};
 use crate::shm::cma;
 use polyrail_core::cost::{self, Limits};
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
@@ -198,16 +198,18 @@ impl Worker {
         if let Kind::Lane { session: id, lane } = session.kind {
             return self.decide_lane(token, session, id, lane);
         }
+        let fits = self.fits(token, &session);
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
         // what a link takes is made first: then nothing has to be taken back when it cannot be had
         let made = self.rails.connector(handshake.stream.rail()).prepare().ok();
         let peer = self.peer_of(session.peer);
         let (ours, theirs) = (self.wireup.id, session.peer);
         let state = self.wireup.peers.entry(peer).or_insert_with(|| Peer::new(ours, theirs));
-        let verdict = match (self.wireup.closing, &made) {
-            (true, _) => Incoming::Reject(Reject::Closing),
-            // the other side falls back to TCP
-            (_, None) => Incoming::Reject(Reject::NoResources),
+        let verdict = match (self.wireup.closing, fits, &made) {
+            (true, ..) => Incoming::Reject(Reject::Closing),
+            // the other side falls back to another transport
+            (_, Err(_), _) => Incoming::Reject(Reject::NoTransport),
+            (_, _, None) => Incoming::Reject(Reject::NoResources),
             _ => state.incoming(),
         };
         match (verdict, self.core.lane(peer)) {
@@ -230,6 +232,13 @@ impl Worker {
         let _ = responder.accept(&self.wireup.offer);
         handshake.deadline = Instant::now() + STRANGER_TIME;
         self.shake(token);
+    }
+
+    /// Whether a connection can become a link of the rail whose listener took it, or by which it was opened: both sides mean that
+    /// rail's transport, and have it in forms that go together.
+    pub(super) fn fits(&mut self, token: u64, session: &Session) -> Result<(), String> {
+        let handshake = self.wireup.handshakes.get(&token);
+        handshake.map_or(Ok(()), |handshake| agree(&mut self.rails, handshake.stream.rail(), session))
     }
 
     /// Both sides agree: the connection becomes a link.
@@ -283,6 +292,7 @@ impl Worker {
         leftover: &[u8],
     ) -> Result<Joined, String> {
         let Handshake { stream, incoming: descriptors, kept, .. } = handshake;
+        agree(&mut self.rails, stream.rail(), session)?;
         let connector = self.rails.connector(stream.rail());
         let (connection, settings) = (stream.into_fd(), &self.config);
         connector.adopt(Agreed { connection, leftover, descriptors, kept, offer: &session.offer, settings })
@@ -454,4 +464,13 @@ impl Worker {
             self.unreachable(peer, &failures);
         }
     }
+}
+
+fn agree(rails: &mut Rails, rail: RailId, session: &Session) -> Result<(), String> {
+    let (ours, meant) = (rail.caps(), session.transport);
+    if ours.transport != Some(meant) {
+        return Err(format!("it connected for {meant}, where {} answers", ours.name));
+    }
+    let theirs = session.offer.reached_by(meant).ok_or_else(|| format!("it does not offer {meant}"))?;
+    rails.connector(rail).agrees(theirs)
 }

@@ -109,8 +109,9 @@ impl Worker {
         let hash_seed = u64::from_le_bytes(seed);
         let bounds = proto::Bounds { announced: config.announced as u32, ..proto::Bounds::DEFAULT };
         let engine = Engine::new(proto::Config { window, hash_seed, bounds });
-        let rails = Rails::open(&config)?;
-        let (wireup, address) = Wireup::open(&config)?;
+        let mut rails = Rails::open(&config)?;
+        let (mut wireup, address) = Wireup::open(&config)?;
+        wireup.offer_rails(&mut rails, config.rails);
         for fd in rails.wait_fds() {
             wireup.watch(fd, wireup::TOKEN_RAIL)?;
         }

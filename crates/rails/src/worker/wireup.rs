@@ -10,7 +10,7 @@ use crate::config::{Config, Rendezvous};
 use crate::discover::{self, Interface};
 use crate::error::Error;
 use crate::rail::Reach;
-use crate::rail::set::RailId;
+use crate::rail::set::{RailId, RailSet, Rails};
 use crate::shm::fdpass;
 use crate::sys::Epoll;
 use polyrail_core::frame::MAX_PAYLOAD;
@@ -30,8 +30,6 @@ pub(super) const TOKEN_UNIX: u64 = u64::MAX - 2;
 pub(super) const TOKEN_TIMER: u64 = u64::MAX - 3;
 pub(super) const TOKEN_TOP: u64 = u64::MAX - 4;
 pub(super) const TOKEN_WATCHER: u64 = u64::MAX - 5;
-/// The layout of the segments that this side makes, as its offer tells it; who maps one checks the one in its header.
-const SHM_LAYOUT: u16 = 1;
 /// How long to wait before accepting where no descriptor is left, and at first before a place is tried again that had no time
 /// or room; then twice as long each time, up to `AGAIN_MOST`.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -253,7 +251,6 @@ impl Wireup {
         if config.rendezvous != Rendezvous::Fragments {
             offer.probe = Some(MemoryProbe { address: &raw const *probe as u64, nonce: *probe });
         }
-        offer.shm = config.rails.reaches(Reach::Host).then_some(SHM_LAYOUT);
         let timer = Timer::new().map_err(|e| Error::system("opening a timer", e))?;
         let offered = interfaces.iter().filter(|one| one.obstacle.is_none() || one.dormant);
         for interface in offered.filter_map(Interface::offer) {
@@ -295,6 +292,16 @@ impl Wireup {
         }
         let address = wireup.keys.seal(address);
         Ok((wireup, address))
+    }
+
+    /// Tells peers of the rails by which this side is reached, and how.
+    pub fn offer_rails(&mut self, rails: &mut Rails, used: RailSet) {
+        for rail in used.iter() {
+            if let Some(transport) = rail.caps().transport {
+                let said = self.offer.push_transport(transport, &rails.connector(rail).reached_by());
+                debug_assert!(said, "{transport} says more of itself than an offer holds");
+            }
+        }
     }
 
     pub fn watch(&self, fd: RawFd, token: u64) -> Result<(), Error> {
@@ -522,12 +529,18 @@ impl Wireup {
             Place::Unix(rail) => connect_unix(address.id(), rail).map(|fd| Stream::Unix(fd, rail)),
             Place::Tcp(at) => connect_tcp(at).map(Stream::Tcp),
         };
+        let transport = match place {
+            Place::Unix(rail) => rail.caps().transport,
+            Place::Tcp(_) => RailId::Tcp.caps().transport,
+        };
+        let transport = transport.ok_or_else(|| Error::Address("no rail leads there".into()))?;
         let args = Initiate {
             key: self.keys.of(address).map_err(Error::Address)?,
             from: self.id,
             versions: Versions::OURS,
             features: Features(0),
             kind: Kind::Session,
+            transport,
             nonce: Nonce(random()?),
         };
         let half = Half::Ours(Box::new(Initiator::new(args, self.offer.clone())), peer, place);

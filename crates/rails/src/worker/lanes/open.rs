@@ -8,7 +8,7 @@ use super::super::wireup::random;
 use super::Worker;
 use polyrail_core::lanes::Pair;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::{Features, Kind, Nonce, Reject, SessionId, Versions};
+use polyrail_core::wire::{Features, Kind, Nonce, Reject, SessionId, Transport, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, Session};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
@@ -49,6 +49,7 @@ impl Worker {
             versions: Versions::OURS,
             features: Features(0),
             kind: Kind::Lane { session, lane: number },
+            transport: Transport::TCP,
             nonce: Nonce(random().map_err(|error| error.to_string())?),
         };
         let half = Half::Lane(Box::new(Initiator::new(args, self.wireup.offer.clone())), peer, path);
@@ -68,12 +69,14 @@ impl Worker {
         let peer = self.by_id.get(&session.peer).copied();
         let lanes = peer.and_then(|peer| self.core.peers[peer.0 as usize].lanes.as_ref());
         let expected = lanes.is_some_and(|lanes| lanes.session.expects(id, lane));
+        let fits = self.fits(token, &session).is_ok();
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
         let Half::Theirs(responder, decided) = &mut handshake.half else { return };
-        let reason = match (self.wireup.closing, expected) {
-            (true, _) => Some(Reject::Closing),
-            (false, false) => Some(Reject::NoSession),
-            (false, true) => None,
+        let reason = match (self.wireup.closing, expected, fits) {
+            (true, ..) => Some(Reject::Closing),
+            (false, false, _) => Some(Reject::NoSession),
+            (false, true, false) => Some(Reject::NoTransport),
+            (false, true, true) => None,
         };
         if let Some(reason) = reason {
             let _ = responder.reject(reason);
