@@ -1,7 +1,7 @@
 //! What the fuzz targets share.
 
 use polyrail_core::wire::handshake::HandshakeError;
-use polyrail_core::wire::{Features, HostId, Key, Nonce, Offer, Versions, offer};
+use polyrail_core::wire::{Features, HostId, Key, Nonce, Offer, Transport, Versions, offer};
 
 /// Shares of the input, taken off its front: the rest of the input decides how much.
 pub struct Input<'a>(pub &'a [u8]);
@@ -47,7 +47,9 @@ pub const NONCE: Nonce = Nonce([7; 16]);
 /// The honest side's offer.
 pub fn offer() -> Offer {
     let process = offer::Process { pid: 1, uid: 2, host: HostId(3) };
-    Offer::new(process, offer::Limits::new(65536, 1 << 20).expect("large enough"))
+    let mut offer = Offer::new(process, offer::Limits::new(65536, 1 << 20).expect("large enough"));
+    assert!(offer.push_transport(Transport::TCP, &[]), "room for one");
+    offer
 }
 
 /// Feeds bytes in pieces of sizes that the input chooses; what was not consumed is left to the session, as a driver would.

@@ -7,11 +7,21 @@
 //! Invariants: [`Frame`] can only hold valid values; [`Frame::parse`] never panics and never reads outside its input;
 //! `parse(encode(f)) == f` for every frame, and every byte string that parses is what its frame encodes to.
 //!
-//! The bytes are made and read in `codec.rs`.
+//! | file | holds |
+//! |---|---|
+//! | `codec.rs` | headers as bytes |
+//! | `region.rs` | payloads that list memory |
+//! | `acked.rs` | payloads that say which frames a lane has brought |
 
+mod acked;
 mod codec;
+mod region;
 
+pub use acked::Acked;
 pub use codec::{Encoded, peek_lengths};
+pub use region::{Column, Region};
+
+use crate::wire::{Reject, Transport};
 
 /// Most bytes that a header takes.
 pub const MAX_HEADER: usize = 48;
@@ -19,10 +29,26 @@ pub const MAX_HEADER: usize = 48;
 pub const PREFIX: usize = 8;
 /// Most payload bytes that one frame may carry, on any rail. A peer that announces more is cut off.
 pub const MAX_PAYLOAD: usize = 1 << 20;
-/// Bytes of one range in a payload that lists memory: its address and its length.
+/// Bytes with which a payload that lists memory begins.
+pub const REGION_HEAD: usize = 8;
+/// Bytes of one range in such a payload, without its keys: its address and its length.
 pub const RANGE: usize = 16;
-/// Most bytes of a payload that lists memory: eight ranges. A buffer in more pieces travels another way.
-pub const MAX_REGION: usize = 8 * RANGE;
+/// Bytes that such a payload has for each column of keys, and for each key.
+pub const COLUMN: usize = 8;
+/// Bytes of one key.
+pub const KEY: usize = 8;
+/// Most ranges in such a payload. A buffer in more pieces travels another way.
+pub const MAX_RANGES: usize = 8;
+/// Most columns.
+pub const MAX_COLUMNS: usize = 4;
+/// Most bytes of a payload that lists memory.
+pub const MAX_REGION: usize = REGION_HEAD + MAX_COLUMNS * COLUMN + MAX_RANGES * (RANGE + MAX_COLUMNS * KEY);
+/// Bytes of one range of frames in the payload of GOT or RETIRE: its first frame and how many.
+pub const ACKED_RANGE: usize = 16;
+/// Most ranges of frames. Rails that deliver out of order bound their windows so that these say all of it.
+pub const MAX_ACKED: usize = 4096;
+/// Most bytes that a rail says to another in LANE_OPEN or LANE_ANSWER.
+pub const MAX_LANE_WORD: usize = 512;
 
 /// The name of an operation, given by the process that started it and returned by its peer: a slot index and that slot's
 /// generation, so that a late or invented answer never reaches another operation.
@@ -269,19 +295,36 @@ pub enum Frame {
         /// How many of the payload's bytes are header.
         header_len: u16,
     },
-    /// What came by a lane so far; the peer need not keep it any longer.
+    /// What came by a lane so far; the peer need not keep it any longer. The payload has the ranges of an [`Acked`].
     Got {
         /// Which lane.
         lane: u16,
-        /// Whole frames that it brought, since it began.
+        /// All frames before this one are there: [`Acked::upto`].
         received: u64,
     },
-    /// The sender takes nothing more from this lane: what came by it after `received` whole frames has to come by another.
+    /// The sender takes nothing more from this lane: what it has not had by it has to come by another. The payload has the ranges of
+    /// an [`Acked`].
     Retire {
         /// Which lane.
         lane: u16,
-        /// Whole frames that it brought, since it began.
+        /// All frames before this one are there: [`Acked::upto`].
         received: u64,
+    },
+    /// One more lane is wanted, of a transport without streams. The payload is its rail's, for the other side's.
+    LaneOpen {
+        /// Which lane it is to be.
+        lane: u16,
+        /// Of which transport.
+        transport: Transport,
+    },
+    /// The answer to that; its payload is the other rail's, and empty when it refuses.
+    LaneAnswer {
+        /// Which lane was asked for.
+        lane: u16,
+        /// Of which transport.
+        transport: Transport,
+        /// Whether it is to be.
+        verdict: Result<(), Reject>,
     },
     /// All sequenced frames before this one have come. Told to peers that several lanes lead to.
     Seen {

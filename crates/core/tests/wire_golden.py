@@ -25,7 +25,7 @@ def field(kind, value):
 
 
 def hello(to, connection=0, lane=0, session=0):
-    fields = struct.pack("<BBHHHIQQ", 1, connection, 1, 3, lane, 0, 0b1011, session)
+    fields = struct.pack("<BBHHHB3xQQ", 1, connection, 1, 3, lane, TCP, 0b1011, session)
     return b"PLYR" + fields + b"\x11" * 16 + identity(CLIENT) + identity(to)
 
 
@@ -34,6 +34,7 @@ def sealed(kind, code, label, said, offer):
     return head + mac(SERVER, label, *said, head, offer)
 
 
+SHM, TCP = 1, 2
 SERVER, CLIENT = bytes(range(16)), bytes(range(16, 32))
 LINK_LOCAL = ipaddress.ip_address("fe80::1").packed
 HOST = 0x0123456789ABCDEF
@@ -52,11 +53,10 @@ offer = b"".join(
     [
         field(1, struct.pack("<IIQ", 4242, 1000, HOST)),
         field(2, struct.pack("<QQ", 0x7FFF12345678, 0xA1A2A3A4A5A6A7A8)),
-        field(3, struct.pack("<H", 1)),
         field(4, struct.pack("<II", 65536, 1 << 20)),
         field(5, interface),
-        field(6, b"\1\1"),
-        field(6, b"\2\2"),
+        field(6, struct.pack("<BH", SHM, 1)),
+        field(6, struct.pack("<B", TCP)),
     ]
 )
 proof = sealed(3, 0, b"polyrail client", (first, challenge), offer)

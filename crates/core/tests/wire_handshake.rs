@@ -3,22 +3,22 @@
 mod wire_support;
 
 use polyrail_core::wire::handshake::{self, Challenge, HandshakeError, Hello, MAX_RECORD, Record};
-use polyrail_core::wire::{Features, Kind, Nonce, PeerId, Reject, SessionId, Versions};
+use polyrail_core::wire::{Features, Kind, Nonce, PeerId, Reject, SessionId, Transport, Versions};
 use proptest::prelude::*;
 use wire_support::{address, challenge, client, hello, hex, offer, server, transcript};
 
-const HELLO: &str = "504c59520100010003000000000000000b00000000000000000000000000000011111111111111111111111111111111943433102c8b\
+const HELLO: &str = "504c59520100010003000000020000000b00000000000000000000000000000011111111111111111111111111111111943433102c8b\
                      3704129bee40afa5769b919901a11a7a9157990486135d2edc29";
-const LANE: &str = "504c59520101010003000200000000000b00000000000000887766554433221111111111111111111111111111111111943433102c8b\
+const LANE: &str = "504c59520101010003000200020000000b00000000000000887766554433221111111111111111111111111111111111943433102c8b\
                     3704129bee40afa5769b919901a11a7a9157990486135d2edc29";
-const CHALLENGE: &str = "504c59520200020003000000000000002222222222222222222222222222222290a4163e067a91bbff295ab45b3a71f12284287b\
-                         067624d3ca183552a4bc2c3d";
-const PROOF: &str = "504c59520300710065e97c4d14cedd9628a859f13831cae92a59bbe0098603afcf38fadbfc88d01c";
-const ACCEPT: &str = "504c5952040071005eeaefd0e4f37e7b96e8c0f1b3a9dcb2f855b3a0e9a76180e3fc1892d3f03781";
-const SIMULTANEOUS: &str = "504c595204010000b8bc0d503f0ee29df95fc5a7af50f60ca67c72eb766c7b273d8a99f6e0879867";
+const CHALLENGE: &str = "504c595202000200030000000000000022222222222222222222222222222222d97c3eb861b549d9552e786d5bf1045a595736c2\
+                         e0310e66a39b6421687be043";
+const PROOF: &str = "504c595203006b006fd24b1c114244e164b0123a7c8c05a071ee0a30b3e6b91777e7f2ba33fc7ee8";
+const ACCEPT: &str = "504c595204006b002adc86639738fc854bc32e356bdb2931f79eecd20f41080c2e3de2d97c6b0c04";
+const SIMULTANEOUS: &str = "504c595204010000cc2d19a29245641c6b6b8c415a0210debc379715adf0d684dc62a59744991750";
 
 /// Where the user's secret must be known, too.
-const SECRET_CHALLENGE: &str = "504c595202000200030000000000000022222222222222222222222222222222c201d6bb4dbe43a2e0a30097ee87ce02e8941646e97d7adbe067b7e7ac5cee88";
+const SECRET_CHALLENGE: &str = "504c595202000200030000000000000022222222222222222222222222222222238ef06db02e70ee823f8895a6b8151df02a2bbf604d2a1f599b7f737ac3e2aa";
 
 #[test]
 fn golden() {
@@ -32,7 +32,7 @@ fn golden() {
     assert_eq!(hex(&proof), PROOF);
     assert_eq!(hex(&transcript.verdict(&server(), &proof, Ok(()), &offer)), ACCEPT);
     assert_eq!(hex(&transcript.verdict(&server(), &proof, Err(Reject::Simultaneous), b"")), SIMULTANEOUS);
-    assert_eq!(transcript.session(&server()), SessionId(0x9bba_70dc_a129_358d));
+    assert_eq!(transcript.session(&server()), SessionId(0xd1eb_f367_1297_0c33));
     let both = server().with_secret(b"secret of this user");
     assert_eq!(hex(&challenge().seal(&both, &transcript.hello)), SECRET_CHALLENGE);
     assert_eq!(hex(&handshake::denied()), "504c595205000000");
@@ -80,7 +80,7 @@ fn records_read_back() {
     assert_eq!(Challenge::open(&transcript.challenge, &server(), &transcript.hello), Ok(challenge()));
     let proof = transcript.proof(&server(), &offer);
     assert_eq!(transcript.check_proof(&server(), &proof, &offer), Ok(()));
-    for verdict in [Ok(()), Err(Reject::Closing)] {
+    for verdict in [Ok(()), Err(Reject::Closing), Err(Reject::NoTransport)] {
         let offer = if verdict.is_ok() { &offer[..] } else { b"" };
         let bytes = transcript.verdict(&server(), &proof, verdict, offer);
         assert_eq!(transcript.open_verdict(&server(), &proof, &bytes, offer), Ok(verdict));
@@ -129,7 +129,12 @@ fn hello_has_one_form_for_each_meaning() {
     assert_eq!(with(6, 0), malformed, "version 0");
     assert_eq!(with(6, 4), malformed, "an empty range");
     assert_eq!(with(10, 1), malformed, "a lane of no session");
-    assert_eq!(with(12, 1), malformed, "what is zero");
+    assert_eq!(with(12, 0), malformed, "no transport");
+    for at in 13..16 {
+        assert_eq!(with(at, 1), malformed, "what is zero");
+    }
+    let strange = with(12, 250).map(|hello| hello.transport.to_string());
+    assert_eq!(strange, Ok("transport 250".into()), "one that nobody has is no error of the record's");
     assert_eq!(with(24, 1), malformed, "a session of no lane");
 }
 
@@ -163,12 +168,14 @@ fn a_verdict_cannot_be_turned_and_a_rejection_carries_no_offer() {
 proptest! {
     #[test]
     fn hello_roundtrip(
-        oldest: u16, more: u16, features: u64, lane: Option<(u64, u16)>, nonce: [u8; 16], ids: [[u8; 16]; 2],
+        oldest: u16, more: u16, features: u64, lane: Option<(u64, u16)>, transport in 1..=u8::MAX,
+        nonce: [u8; 16], ids: [[u8; 16]; 2],
     ) {
         let Some(versions) = Versions::new(oldest, oldest.saturating_add(more)) else { return Ok(()) };
         let kind = lane.map_or(Kind::Session, |(id, lane)| Kind::Lane { session: SessionId(id), lane });
         let [from, to] = ids.map(PeerId);
-        let hello = Hello { versions, features: Features(features), kind, nonce: Nonce(nonce), from, to };
+        let transport = Transport::from_wire(transport).unwrap();
+        let hello = Hello { versions, features: Features(features), kind, transport, nonce: Nonce(nonce), from, to };
         prop_assert_eq!(Hello::parse(&hello.to_bytes()), Ok(hello));
         prop_assert_eq!(Hello::versions(&hello.to_bytes()), Ok(versions));
     }

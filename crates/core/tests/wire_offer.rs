@@ -6,16 +6,16 @@ use std::net::IpAddr;
 use polyrail_core::wire::codec::{Reader, Short, Writer};
 use polyrail_core::wire::handshake::MAX_OFFER;
 use polyrail_core::wire::offer::{
-    Field, Interface, InterfaceFlags, InterfaceName, Lane, Limits, MAX_INTERFACES, MAX_LANES, MemoryProbe,
-    Net, Process, Role, Transport,
+    Field, Interface, InterfaceFlags, InterfaceName, Limits, MAX_INTERFACES, MAX_REACHED_BY, MAX_TRANSPORTS,
+    MemoryProbe, Net, Process,
 };
-use polyrail_core::wire::{HostId, Offer, OfferError, OfferView};
+use polyrail_core::wire::{HostId, Offer, OfferError, OfferView, Transport};
 use proptest::{collection::vec, option, prelude::*};
 use wire_support::{hex, interface, net, offer};
 
-const BYTES: &str = "0100100092100000e8030000efcdab89674523010200100078563412ff7f0000a8a7a6a5a4a3a2a10300020001000400080000000100\
-                     00001000050027000200000010270000000004657468300418c00002010640fe80000000000000000000000000000106000200010106\
-                     0002000202";
+const BYTES: &str = "0100100092100000e8030000efcdab89674523010200100078563412ff7f0000a8a7a6a5a4a3a2a10400080000000100000010000500\
+                     27000200000010270000000004657468300418c00002010640fe800000000000000000000000000001060003000101000600010002\
+                     ";
 
 #[test]
 fn golden() {
@@ -28,11 +28,14 @@ fn the_view_prints_what_is_there() {
     let mut bytes = offer().to_bytes();
     bytes.extend([0xff, 0xff, 1, 0, 7]);
     let view = OfferView::parse(&bytes).unwrap();
-    assert_eq!(view.fields().count(), 8);
+    assert_eq!(view.fields().count(), 7);
     assert!(matches!(view.fields().last(), Some(Field::Unknown(0xffff))));
     let text = format!("{view:?}");
     assert!(
-        text.contains("name: eth0") && text.contains("192.0.2.1/24") && text.contains("Unknown(65535)"),
+        text.contains("name: eth0")
+            && text.contains("Transport(shm, [1, 0])")
+            && text.contains("192.0.2.1/24")
+            && text.contains("Unknown(65535)"),
         "{text}"
     );
     assert_eq!(Offer::parse(&bytes), Ok(offer()), "what is unknown is passed over");
@@ -58,15 +61,17 @@ fn every_malformation_has_its_name() {
     assert_eq!(parse(&[field(1, &[1; 16])]), Some(OfferError::TooMany(1)));
     assert_eq!(parse(&[field(2, &[1; 15])]), Some(OfferError::Short));
     assert_eq!(parse(&[field(2, &[1; 17])]), Some(OfferError::Malformed(2)));
-    assert_eq!(parse(&[field(3, &[1, 0]), field(3, &[1, 0])]), Some(OfferError::TooMany(3)));
+    assert_eq!(parse(&[field(3, &[1, 0]), field(3, &[1, 0])]), None, "nothing that this version knows");
     assert_eq!(
         OfferView::parse(&field(4, &[0; 8])).err(),
         Some(OfferError::Malformed(4)),
         "no room in a frame"
     );
-    for lane in [[0, 1], [4, 1], [1, 0], [1, 5]] {
-        assert_eq!(parse(&[field(6, &lane)]), Some(OfferError::Malformed(6)));
-    }
+    assert_eq!(parse(&[field(6, &[])]), Some(OfferError::Short));
+    assert_eq!(parse(&[field(6, &[0])]), Some(OfferError::Malformed(6)), "no transport");
+    assert_eq!(parse(&[field(6, &[250; 1 + MAX_REACHED_BY])]), None, "one that nobody has");
+    assert_eq!(parse(&[field(6, &[2; 2 + MAX_REACHED_BY])]), Some(OfferError::Malformed(6)));
+    assert_eq!(parse(&[field(6, &[2]), field(6, &[2, 1])]), Some(OfferError::TooMany(6)), "the same twice");
     let interface =
         |name: &[u8], nets: &[u8]| field(5, &[&[0; 10], &[name.len() as u8][..], name, nets].concat());
     assert_eq!(parse(&[interface(b"eth0", &[4, 32, 10, 0, 0, 1])]), None);
@@ -85,25 +90,30 @@ fn every_malformation_has_its_name() {
     assert_eq!(parse(&[interface(b"eth0", &[4, 32, 10, 0, 0])]), Some(OfferError::Short));
     let many: Vec<_> = (0..=MAX_INTERFACES).map(|_| interface(b"e", b"")).collect();
     assert_eq!((parse(&many[1..]), parse(&many)), (None, Some(OfferError::TooMany(5))));
-    let many: Vec<_> = (0..=MAX_LANES).map(|_| field(6, &[1, 1])).collect();
+    let many: Vec<_> = (0..=MAX_TRANSPORTS).map(|n| field(6, &[n as u8 + 1])).collect();
     assert_eq!((parse(&many[1..]), parse(&many)), (None, Some(OfferError::TooMany(6))));
 }
 
 #[test]
 fn a_full_offer_still_fits() {
     let mut full = Offer::new(Process { pid: 1, uid: 2, host: HostId(3) }, Limits::new(512, 0).unwrap());
-    let wide = Interface { nets: vec![net("2001:db8::1", 64); 50], ..interface() };
+    let wide = Interface { nets: vec![net("2001:db8::1", 64); 40], ..interface() };
     while full.push_interface(wide.clone()).is_ok() {}
     let narrow = Interface { nets: vec![], ..interface() };
     while full.push_interface(narrow.clone()).is_ok() {}
     assert_eq!(full.push_interface(narrow.clone()), Err(narrow));
-    while full.push_lane(Lane { role: Role::Rma, transport: Transport::Verbs }).is_ok() {}
-    assert_eq!(full.lanes().len(), MAX_LANES);
-    full.shm = Some(9);
+    let transport = |n: usize| Transport::from_wire(n as u8 + 1).unwrap();
+    assert!((0..MAX_TRANSPORTS).all(|n| full.push_transport(transport(n), &[n as u8; MAX_REACHED_BY])));
+    assert!(!full.push_transport(transport(MAX_TRANSPORTS), &[]), "one more");
+    assert_eq!(full.reached_by(transport(3)), Some(&[3; MAX_REACHED_BY][..]));
+    assert_eq!(full.reached_by(transport(MAX_TRANSPORTS)), None);
     full.probe = Some(MemoryProbe { address: 1, nonce: 2 });
     let bytes = full.to_bytes();
     assert!(bytes.len() <= MAX_OFFER && bytes.len() > MAX_OFFER - 20, "{}", bytes.len());
     assert_eq!(Offer::parse(&bytes), Ok(full.clone()));
+    let mut one = Offer::new(full.process, full.limits);
+    assert!(!one.push_transport(Transport::UDP, &[0; 1 + MAX_REACHED_BY]));
+    assert!(one.push_transport(Transport::UDP, b"a") && !one.push_transport(Transport::UDP, b"b"));
     let mut many = Offer::new(full.process, full.limits);
     let small = Interface { nets: vec![], ..interface() };
     assert_eq!((0..40).filter(|_| many.push_interface(small.clone()).is_ok()).count(), MAX_INTERFACES);
@@ -152,21 +162,19 @@ prop_compose! {
 prop_compose! {
     fn any_offer()(
         (pid, uid, host) in any::<(u32, u32, u64)>(), (max_frame, window) in (Limits::MIN_FRAME.., any::<u32>()),
-        probe in option::of(any::<(u64, u64)>()), shm in option::of(any::<u16>()),
-        interfaces in vec(any_interface(), 0..=MAX_INTERFACES), lanes in vec((0..3_usize, 0..4_usize), 0..=MAX_LANES),
+        probe in option::of(any::<(u64, u64)>()), interfaces in vec(any_interface(), 0..=MAX_INTERFACES),
+        transports in vec((1..=u8::MAX, vec(any::<u8>(), 0..=MAX_REACHED_BY)), 0..=MAX_TRANSPORTS),
     ) -> Offer {
         let process = Process { pid, uid, host: HostId(host) };
         let mut offer = Offer::new(process, Limits::new(max_frame, window).unwrap());
         offer.probe = probe.map(|(address, nonce)| MemoryProbe { address, nonce });
-        offer.shm = shm;
         for interface in interfaces {
             // Whatever fits.
             let _ = offer.push_interface(interface);
         }
-        for (role, transport) in lanes {
-            let role = [Role::Message, Role::Bulk, Role::Rma][role];
-            let transport = [Transport::Shm, Transport::Tcp, Transport::Udp, Transport::Verbs][transport];
-            offer.push_lane(Lane { role, transport }).unwrap();
+        for (number, by) in transports {
+            // The first of each.
+            let _ = offer.push_transport(Transport::from_wire(number).unwrap(), &by);
         }
         offer
     }

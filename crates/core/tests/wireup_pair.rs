@@ -4,7 +4,7 @@ mod wireup_support;
 use polyrail_core::wire::handshake::{
     self, Challenge, HELLO_LEN, HandshakeError, Hello, MAX_OFFER, Record, SEALED_LEN, Transcript,
 };
-use polyrail_core::wire::{Features, Kind, Nonce, OfferError, Reject, SessionId};
+use polyrail_core::wire::{Features, Kind, Nonce, OfferError, Reject, SessionId, Transport, Versions};
 use polyrail_core::wireup::{
     Initiate, Initiator, InitiatorEvent, InitiatorPhase, Respond, Responder, ResponderEvent, ResponderPhase,
 };
@@ -17,16 +17,19 @@ fn both_prove_the_key_and_agree() {
     let (ours, theirs) = (outcome.initiator.unwrap().unwrap(), outcome.responder.unwrap().unwrap());
     assert_eq!((ours.peer, theirs.peer), (key(1).id(), key(2).id()));
     assert_eq!((ours.id, ours.kind, ours.features, ours.version), (theirs.id, theirs.kind, Features(4), 1));
-    assert_eq!((theirs.features, theirs.version), (Features(4), 1));
+    assert_eq!((theirs.features, theirs.version), (Features(4), 2));
     assert_eq!((ours.offer, theirs.offer), (offer(2), offer(1)));
 }
 
 #[test]
 fn a_lane_names_its_session() {
     let kind = Kind::Lane { session: SessionId(0x1234_5678_9abc_def0), lane: 3 };
-    let outcome = run(Initiate { kind, ..initiate() }, respond(), |_, _| {});
-    assert_eq!(outcome.initiator.unwrap().unwrap().kind, kind);
-    assert_eq!(outcome.responder.unwrap().unwrap().kind, kind);
+    let transport = Transport::from_wire(250).unwrap();
+    let outcome = run(Initiate { kind, transport, ..initiate() }, respond(), |_, _| {});
+    for side in [outcome.initiator, outcome.responder] {
+        let session = side.unwrap().unwrap();
+        assert_eq!((session.kind, session.transport), (kind, transport), "what the driver decides by");
+    }
 }
 
 #[test]
@@ -66,28 +69,55 @@ fn without_a_common_version_both_sides_name_both() {
 }
 
 #[test]
+fn a_client_of_version_1_is_told_what_is_spoken() {
+    let old = versions(1, 1);
+    let mut bytes = Hello {
+        versions: old,
+        features: Features(0),
+        kind: Kind::Session,
+        transport: Transport::TCP,
+        nonce: Nonce([0; 16]),
+        from: key(2).id(),
+        to: key(1).id(),
+    }
+    .to_bytes();
+    bytes[12] = 0; // version 1 names no transport
+    let mut responder = Responder::new(respond());
+    let error = HandshakeError::Version { ours: Versions::OURS, theirs: old };
+    assert_eq!(responder.handle_bytes(&bytes), Err(error));
+    assert_eq!(sent_by_responder(&mut responder), handshake::versions(Versions::OURS));
+    let theirs = HandshakeError::Version { ours: old, theirs: Versions::OURS };
+    assert_eq!(
+        theirs.to_string(),
+        "no common version: this side speaks wire versions 1 to 1, the other 2 to 2"
+    );
+}
+
+#[test]
 fn a_later_version_may_use_what_is_zero_in_hello() {
     let later = Hello {
         versions: versions(7, 9),
         features: Features(0),
         kind: Kind::Session,
+        transport: Transport::TCP,
         nonce: Nonce([0; 16]),
         from: key(2).id(),
         to: key(1).id(),
     };
     let mut bytes = later.to_bytes();
-    (bytes[5], bytes[12]) = (9, 9);
+    (bytes[5], bytes[13]) = (9, 9);
     let mut responder = Responder::new(respond());
-    let error = HandshakeError::Version { ours: versions(1, 1), theirs: versions(7, 9) };
+    let error = HandshakeError::Version { ours: Versions::OURS, theirs: versions(7, 9) };
     assert_eq!(responder.handle_bytes(&bytes), Err(error));
 }
 
 /// A client that knows the identity of the server, but not its key.
 fn impostor() -> (Responder, Transcript) {
     let hello = Hello {
-        versions: versions(1, 1),
+        versions: Versions::OURS,
         features: Features(0),
         kind: Kind::Session,
+        transport: Transport::TCP,
         nonce: Nonce([9; 16]),
         from: key(2).id(),
         to: key(1).id(),

@@ -2,7 +2,7 @@
 //! session, and know it by the same name.
 mod wireup_support;
 
-use polyrail_core::wire::{Features, Key, Kind, Nonce, Reject, SessionId, Versions};
+use polyrail_core::wire::{Features, Key, Kind, Nonce, Reject, SessionId, Transport, Versions};
 use polyrail_core::wireup::{
     Incoming, Initiate, Initiator, InitiatorEvent, Peer, PeerEvent, PeerState, Respond, Responder,
     ResponderEvent,
@@ -124,7 +124,8 @@ impl World {
         let (versions, features, kind) = (Versions::OURS, Features(0), Kind::Session);
         let (from, key) = (self.keys[side].id(), self.keys[1 - side]);
         let (ours, theirs) = (Nonce([side as u8 + 1; 16]), Nonce([side as u8 + 11; 16]));
-        let initiate = Initiate { key, from, versions, features, kind, nonce: ours };
+        let transport = Transport::TCP;
+        let initiate = Initiate { key, from, versions, features, kind, transport, nonce: ours };
         Conn {
             client: Wire::new(Initiator::new(initiate, offer(side as u32))),
             server: Wire::new(Responder::new(Respond { key, versions, features, nonce: theirs })),

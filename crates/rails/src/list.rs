@@ -1,6 +1,8 @@
 //! The rails that there are, a line each: nothing else outside a rail's own folder names one. What is known of all of them before
 //! any is opened stands here; [`crate::set`] has one of each.
 
+use polyrail_core::wire::Transport;
+
 /// Whom a rail leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
@@ -13,24 +15,24 @@ pub enum Reach {
 }
 
 /// Gives the list to another macro. A line: the rail's name in this crate and for users (`POLYRAIL_RAILS`), whom it leads to, the
-/// number of its transport on the wire (docs/wire.md; 0: it is never named there), the field that the set has for it, and
-/// its module and type.
+/// number of its transport on the wire (docs/wire.md; none of what never leaves this process), the field that the set has for
+/// it, and its module and type.
 macro_rules! rails {
     ($then:ident) => {
         $then! {
             /// Shared memory between processes of one host.
-            Shm, "shm", Host, 1, shm: shm::ShmRail;
+            Shm, "shm", Host, Some(Transport::SHM), shm: shm::ShmRail;
             /// A process's way to itself.
-            Loopback, "loopback", Process, 0, loopback: loopback::Loopback;
+            Loopback, "loopback", Process, None, loopback: loopback::Loopback;
             /// TCP, between any two.
-            Tcp, "tcp", Network, 2, tcp: tcp::TcpRail;
+            Tcp, "tcp", Network, Some(Transport::TCP), tcp: tcp::TcpRail;
         }
     };
 }
 pub(crate) use rails;
 
 macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident, $text:literal, $reach:ident, $wire:literal, $field:ident: $module:ident::$rail:ident;)+) => {
+    ($($(#[$doc:meta])* $name:ident, $text:literal, $reach:ident, $wire:expr, $field:ident: $module:ident::$rail:ident;)+) => {
         /// Which rail.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
         pub enum RailId {
@@ -53,8 +55,8 @@ macro_rules! ids {
                 match self { $(Self::$name => Reach::$reach,)+ }
             }
 
-            /// The number of its transport on the wire; 0 for a rail that leads to no other process.
-            pub const fn transport(self) -> u8 {
+            /// The number of its transport on the wire; none of what never leaves this process.
+            pub const fn transport(self) -> Option<Transport> {
                 match self { $(Self::$name => $wire,)+ }
             }
         }
@@ -69,8 +71,8 @@ impl RailId {
     }
 
     /// The rail of this transport, if this process has it.
-    pub fn of_transport(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|rail| number != 0 && rail.transport() == number)
+    pub fn of_transport(transport: Transport) -> Option<Self> {
+        Self::ALL.into_iter().find(|rail| rail.transport() == Some(transport))
     }
 }
 
@@ -125,10 +127,9 @@ mod tests {
     #[test]
     fn each_rail_to_others_has_a_name_and_a_number_of_its_own() {
         for rail in RailId::chosen() {
-            assert_eq!(RailId::of_transport(rail.transport()), Some(rail), "{rail:?}");
+            assert_eq!(rail.transport().and_then(RailId::of_transport), Some(rail), "{rail:?}");
             let same = RailId::ALL.into_iter().filter(|other| other.name() == rail.name()).count();
             assert_eq!(same, 1, "{rail:?}");
         }
-        assert_eq!(RailId::of_transport(0), None);
     }
 }

@@ -32,7 +32,7 @@ pub trait EachRail {
 
 /// Makes [`Rails`] and its operations from the list of rails.
 macro_rules! set {
-    ($($(#[$doc:meta])* $name:ident, $text:literal, $reach:ident, $wire:literal, $field:ident: $module:ident::$rail:ident;)+) => {
+    ($($(#[$doc:meta])* $name:ident, $text:literal, $reach:ident, $wire:expr, $field:ident: $module:ident::$rail:ident;)+) => {
         impl RailId {
             /// What the rail is like.
             #[inline]

@@ -1,8 +1,7 @@
-//! Data frames and lists of memory: what is read can be printed, and is written as the same bytes.
+//! Data frames, lists of memory, ranges of frames: what is read can be printed, and is written as the same bytes.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
-use polyrail_core::frame::{Frame, PREFIX, peek_lengths};
-use polyrail_core::proto::Region;
+use polyrail_core::frame::{Acked, Frame, PREFIX, Region, peek_lengths};
 
 fuzz_target!(|data: &[u8]| {
     let lengths = data.first_chunk::<PREFIX>().map(peek_lengths);
@@ -23,5 +22,15 @@ fuzz_target!(|data: &[u8]| {
         let n = region.encode(&mut bytes);
         assert_eq!(bytes[..n], *data);
         let _ = format!("{region:?} {:?}", region.len());
+    }
+    if let Some((upto, payload)) = data.split_first_chunk()
+        && let Some(mut acked) = Acked::parse(u64::from_le_bytes(*upto), payload)
+    {
+        assert_eq!(acked.payload(), payload);
+        let (before, end) = (acked.clone(), acked.end());
+        assert_eq!(acked.ranges().iter().all(|range| acked.has(range.start)), true);
+        assert!(!acked.has(acked.upto()) && !acked.has(end));
+        let _ = acked.add(acked.upto());
+        assert!(acked.covers(&before) && !before.covers(&acked) || before == acked);
     }
 });

@@ -3,7 +3,7 @@
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use polyrail_core::wire::handshake::{Challenge, MAX_OFFER, SEALED_LEN, Transcript};
-use polyrail_core::wire::{Features, Kind, Nonce, Reject};
+use polyrail_core::wire::{Features, Kind, Nonce, Reject, Transport};
 use polyrail_core::wireup::{Initiate, Initiator, InitiatorEvent};
 use polyrail_fuzz::{FEATURES, Input, NONCE, feed, key, offer, versions};
 
@@ -26,6 +26,7 @@ fuzz_target!(|data: &[u8]| {
         versions: versions(),
         features: FEATURES,
         kind: Kind::Session,
+        transport: Transport::TCP,
         nonce: NONCE,
     };
     let mut initiator = Initiator::new(args, offer());

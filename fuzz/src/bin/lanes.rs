@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use libfuzzer_sys::fuzz_target;
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::Access;
-use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, SessionId, Versions};
+use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, SessionId, Transport, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, InitiatorEvent};
 use polyrail_fuzz::{Input, offer};
 use polyrail_rails::config::SecretFile;
@@ -75,6 +75,7 @@ impl Victim {
             versions: Versions::OURS,
             features: Features(0),
             kind,
+            transport: Transport::TCP,
             nonce: Nonce([7; 16]),
         };
         let mut initiator = Initiator::new(args, offer());

@@ -1,9 +1,10 @@
 //! Frames as bytes.
 
 use super::{
-    AtomicCode, AtomicKind, Frame, FrameError, MAX_HEADER, MAX_PAYLOAD, MAX_REGION, Matching, OpId, Order,
-    PREFIX, RANGE, RemoteAddr, Status,
+    ACKED_RANGE, AtomicCode, AtomicKind, Frame, FrameError, MAX_ACKED, MAX_HEADER, MAX_LANE_WORD,
+    MAX_PAYLOAD, MAX_REGION, Matching, OpId, Order, PREFIX, RANGE, REGION_HEAD, RemoteAddr, Status,
 };
+use crate::wire::{Reject, Transport};
 
 const EAGER: u8 = 1;
 const RTS: u8 = 2;
@@ -24,6 +25,8 @@ const BYE: u8 = 16;
 const GOT: u8 = 17;
 const RETIRE: u8 = 18;
 const SEEN: u8 = 19;
+const LANE_OPEN: u8 = 20;
+const LANE_ANSWER: u8 = 21;
 
 const F_TAGGED: u8 = 1;
 const F_DATA: u8 = 2;
@@ -131,6 +134,12 @@ impl Fields<'_> {
     fn lane(&mut self) -> Result<u16, FrameError> {
         u16::try_from(self.u64()?).map_err(|_| FrameError::Field("lane"))
     }
+    /// A lane, a transport and a code, then zeros.
+    fn lane_word(&mut self) -> Result<(u16, Transport, u8), FrameError> {
+        let [low, high, transport, code, zeros @ ..] = self.u64()?.to_le_bytes();
+        let transport = Transport::from_wire(transport).filter(|_| zeros == [0; 4]);
+        Ok((u16::from_le_bytes([low, high]), transport.ok_or(FrameError::Field("transport"))?, code))
+    }
     fn status(&mut self) -> Result<Status, FrameError> {
         let (status, zero) = self.pair()?;
         if zero != 0 { Err(FrameError::Field("status")) } else { Status::from_u32(status) }
@@ -139,6 +148,11 @@ impl Fields<'_> {
 
 fn flag(set: bool, bit: u8) -> u8 {
     if set { bit } else { 0 }
+}
+
+fn lane_word(lane: u16, transport: Transport, code: u8) -> u64 {
+    let [low, high] = lane.to_le_bytes();
+    u64::from_le_bytes([low, high, transport.number(), code, 0, 0, 0, 0])
 }
 
 fn matching_fields(m: Matching) -> (u8, u64) {
@@ -163,8 +177,10 @@ fn payload_fits(kind: u8, flags: u8, payload: usize) -> bool {
         EAGER | PUT | ATOMIC | ATOMIC_DATA | AM => true,
         FRAG | GET_DATA => payload > 0,
         _ if flags & F_REGION != 0 => {
-            (RANGE..=MAX_REGION).contains(&payload) && payload.is_multiple_of(RANGE)
+            (REGION_HEAD + RANGE..=MAX_REGION).contains(&payload) && payload.is_multiple_of(8)
         }
+        GOT | RETIRE => payload <= MAX_ACKED * ACKED_RANGE && payload.is_multiple_of(ACKED_RANGE),
+        LANE_OPEN | LANE_ANSWER => payload <= MAX_LANE_WORD,
         _ => payload == 0,
     }
 }
@@ -241,6 +257,13 @@ impl Frame {
                 Encoded::new(RETIRE, 0, payload).u64(u64::from(lane)).u64(received)
             }
             Self::Seen { seq } => Encoded::new(SEEN, 0, payload).pair(seq, 0),
+            Self::LaneOpen { lane, transport } => {
+                Encoded::new(LANE_OPEN, 0, payload).u64(lane_word(lane, transport, 0))
+            }
+            Self::LaneAnswer { lane, transport, verdict } => {
+                let code = verdict.err().map_or(0, |reason| reason as u8);
+                Encoded::new(LANE_ANSWER, 0, payload).u64(lane_word(lane, transport, code))
+            }
         }
         .done()
     }
@@ -375,6 +398,21 @@ impl Frame {
                 (seq, 0) => (Self::Seen { seq }, 0),
                 _ => return Err(FrameError::Field("seen")),
             },
+            LANE_OPEN => match f.lane_word()? {
+                (lane, transport, 0) => (Self::LaneOpen { lane, transport }, 0),
+                _ => return Err(FrameError::Field("transport")),
+            },
+            LANE_ANSWER => {
+                let (lane, transport, code) = f.lane_word()?;
+                let reason = Reject::from_wire(code);
+                let verdict = match (code, reason, payload) {
+                    (0, ..) => Ok(()),
+                    (_, Some(reason), 0) => Err(reason),
+                    (_, Some(_), _) => return Err(FrameError::Field("payload")),
+                    (_, None, _) => return Err(FrameError::Field("code")),
+                };
+                (Self::LaneAnswer { lane, transport, verdict }, 0)
+            }
             other => return Err(FrameError::Kind(other)),
         })
     }

@@ -353,8 +353,9 @@ impl Engine {
                 }
             }
             Frame::Am { id, header_len, .. } => Directive::Active { id, header_len },
-            Frame::Got { lane, received } => Directive::Lane { lane, received, retired: false },
-            Frame::Retire { lane, received } => Directive::Lane { lane, received, retired: true },
+            Frame::Got { .. } | Frame::Retire { .. } | Frame::LaneOpen { .. } | Frame::LaneAnswer { .. } => {
+                Directive::Lane
+            }
             Frame::Seen { seq } => {
                 if self.peers[peer.0 as usize].take_seen(seq) {
                     self.name(peer);

@@ -1,7 +1,8 @@
 //! The words in which the engine and its driver speak.
 
-use crate::frame::{AtomicCode, Frame, MAX_REGION, Matching, OpId, RANGE, Status};
-use alloc::vec::Vec;
+use crate::frame::{AtomicCode, Frame, Matching, OpId, Status};
+
+pub use crate::frame::Region;
 
 /// A peer, as the driver numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -34,64 +35,6 @@ pub struct Span {
     pub offset: u64,
     /// How many.
     pub len: usize,
-}
-
-/// Memory of another process that this one may read or write directly: at most [`Region::MAX`] ranges. On the heap, so that
-/// the actions that carry one stay small for those that do not.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Region(Vec<(u64, u64)>);
-
-impl Region {
-    /// Most ranges; a buffer in more pieces travels as fragments.
-    pub const MAX: usize = MAX_REGION / RANGE;
-    /// Most bytes that an encoded region takes.
-    pub const MAX_BYTES: usize = MAX_REGION;
-
-    /// Adds a range; false when there is no room.
-    pub fn push(&mut self, addr: u64, len: u64) -> bool {
-        let room = self.0.len() < Self::MAX;
-        if room {
-            self.0.push((addr, len));
-        }
-        room
-    }
-
-    /// The ranges: address, bytes.
-    pub fn ranges(&self) -> &[(u64, u64)] {
-        &self.0
-    }
-
-    /// Bytes in all ranges, or nothing when they are more than 2^64.
-    pub fn len(&self) -> Option<u64> {
-        self.0.iter().try_fold(0u64, |sum, (_, len)| sum.checked_add(*len))
-    }
-
-    /// Whether it has no range.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// As bytes: address and length of each range, little-endian. Returns how many bytes were written.
-    pub fn encode(&self, out: &mut [u8; Self::MAX_BYTES]) -> usize {
-        for ((addr, len), bytes) in self.0.iter().zip(out.chunks_exact_mut(16)) {
-            bytes[..8].copy_from_slice(&addr.to_le_bytes());
-            bytes[8..].copy_from_slice(&len.to_le_bytes());
-        }
-        self.0.len() * 16
-    }
-
-    /// From bytes.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        if bytes.is_empty() || !bytes.len().is_multiple_of(16) || bytes.len() > Self::MAX_BYTES {
-            return None;
-        }
-        let word = |bytes: &[u8]| bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
-        bytes
-            .chunks_exact(16)
-            .map(|range| Some((word(range)?, word(&range[8..])?)))
-            .collect::<Option<_>>()
-            .map(Self)
-    }
 }
 
 /// What a frame that is to leave carries.
@@ -167,15 +110,8 @@ pub enum Directive {
         /// Header bytes at the payload's beginning.
         header_len: u16,
     },
-    /// What the peer has had from a lane.
-    Lane {
-        /// Which lane.
-        lane: u16,
-        /// Whole frames.
-        received: u64,
-        /// It takes nothing more from there: the others are to be sent again elsewhere.
-        retired: bool,
-    },
+    /// A word about a lane (GOT, RETIRE, LANE_OPEN, LANE_ANSWER): frame and payload are for the session.
+    Lane,
     /// The peer broke the protocol; cut the link and say why.
     Broken(&'static str),
 }

@@ -55,7 +55,6 @@ pub use resend::UnackedFrame;
 use crate::frame::Frame;
 use crate::lanes::{Estimate, MS, Pair, S};
 use crate::wire::SessionId;
-use crate::wire::offer::MAX_LANES;
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -69,6 +68,8 @@ use schedule::Fill;
 /// Nanoseconds of any clock that does not jump.
 pub type Time = u64;
 
+/// The most lanes that a session has at a time.
+pub const MAX_LANES: usize = 16;
 /// Of so many ended lanes it is remembered how they did.
 const PAST_MAX: usize = 256;
 /// So many lanes may have ended without the peer's word of what it had: whoever opens more and never says so gets none.

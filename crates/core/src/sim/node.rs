@@ -2,7 +2,7 @@
 
 use super::memory::{Bytes, Memory};
 use super::rail::Time;
-use crate::frame::{AtomicKind, Frame, OpId, Status};
+use crate::frame::{Acked, AtomicKind, Frame, OpId, Status};
 use crate::proto::{
     Access, Action, After, Completion, Config, Delivered, Directive, Engine, Envelope, Failure, Filter, Next,
     Operation, Out, PeerIdx, Place, Region, Registered, Span,
@@ -246,10 +246,21 @@ impl Node {
                 let payload = payload.slice(split, payload.len() - split).unwrap_or(Bytes::Counted(0));
                 self.tell(What::Active { from: peer, id, header, payload });
             }
-            Directive::Lane { lane, received, retired } => {
-                self.lane_news.push((peer, lane, received, retired));
-            }
+            Directive::Lane => self.lane_word(peer, frame, &payload),
             Directive::Broken(why) => self.broken.push((peer, why)),
+        }
+    }
+
+    /// What a peer says of a lane.
+    fn lane_word(&mut self, peer: PeerIdx, frame: &Frame, payload: &Bytes) {
+        let (lane, received, retired) = match *frame {
+            Frame::Got { lane, received } => (lane, received, false),
+            Frame::Retire { lane, received } => (lane, received, true),
+            _ => return self.broken.push((peer, "no lane is opened by frames here")),
+        };
+        match Acked::parse(received, payload.real()) {
+            Some(acked) if acked.is_in_order() => self.lane_news.push((peer, lane, received, retired)),
+            _ => self.broken.push((peer, "a lane in order brought frames out of order")),
         }
     }
 

@@ -17,6 +17,7 @@ pub use super::terms::{Features, HandshakeError, Kind, Nonce, Reject, SessionId,
 use super::{
     codec::{Reader, Short, record},
     key::{Key, PeerId, Tag, front},
+    transport::Transport,
 };
 
 /// What every record begins with.
@@ -92,6 +93,8 @@ pub struct Hello {
     pub features: Features,
     /// What the connection is for.
     pub kind: Kind,
+    /// The transport that it is to become a link of.
+    pub transport: Transport,
     /// The client's nonce.
     pub nonce: Nonce,
     /// Who connects. A claim: every holder of the server's address could make it (see `docs/wire.md`).
@@ -112,7 +115,8 @@ impl Hello {
             w.u16(self.versions.oldest())
                 .u16(self.versions.newest())
                 .u16(lane)
-                .u32(0)
+                .u8(self.transport.number())
+                .bytes(&[0; 3])
                 .u64(self.features.0)
                 .u64(session);
             w.bytes(&self.nonce.0).bytes(&self.from.0).bytes(&self.to.0);
@@ -131,28 +135,21 @@ impl Hello {
         let versions = Self::versions(bytes)?;
         let malformed = HandshakeError::Malformed(Record::Hello);
         let mut reader = body(bytes, Record::Hello)?;
-        let fields = |r: &mut Reader<'_>| -> Result<_, Short> {
-            Ok((
-                r.u8()?,
-                r.u32()?,
-                r.u16()?,
-                r.u32()?,
-                r.u64()?,
-                r.u64()?,
-                r.array()?,
-                r.array()?,
-                r.array()?,
-            ))
+        let about = |r: &mut Reader<'_>| -> Result<_, Short> {
+            Ok((r.u8()?, r.u32()?, r.u16()?, r.u8()?, r.array()?, r.u64()?, r.u64()?))
         };
-        let (kind, _, lane, zero, features, session, nonce, from, to) =
-            fields(&mut reader).map_err(|_| malformed)?;
-        let kind = match (kind, session, lane, zero) {
-            (0, 0, 0, 0) => Kind::Session,
-            (1, _, _, 0) => Kind::Lane { session: SessionId(session), lane },
+        let names = |r: &mut Reader<'_>| -> Result<_, Short> { Ok((r.array()?, r.array()?, r.array()?)) };
+        let (kind, _, lane, transport, zeros, features, session) =
+            about(&mut reader).map_err(|_| malformed)?;
+        let (nonce, from, to) = names(&mut reader).map_err(|_| malformed)?;
+        let kind = match (kind, session, lane) {
+            (0, 0, 0) => Kind::Session,
+            (1, ..) => Kind::Lane { session: SessionId(session), lane },
             _ => return Err(malformed),
         };
-        let (from, to) = (PeerId(from), PeerId(to));
-        Ok(Self { versions, features: Features(features), kind, nonce: Nonce(nonce), from, to })
+        let transport = Transport::from_wire(transport).filter(|_| zeros == [0; 3]).ok_or(malformed)?;
+        let (features, nonce, from, to) = (Features(features), Nonce(nonce), PeerId(from), PeerId(to));
+        Ok(Self { versions, features, kind, transport, nonce, from, to })
     }
 }
 

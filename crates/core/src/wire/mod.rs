@@ -9,6 +9,7 @@
 //! | `handshake.rs` | the fixed records that prove the key on a new connection |
 //! | `terms.rs` | what those records speak of: versions, features, reasons, errors |
 //! | `offer.rs` | what the two ends tell each other about themselves once the key is proven |
+//! | `transport.rs` | which transport a connection, an offer or a key is of |
 //! | `interface.rs` | the part of an offer that is about network interfaces |
 //!
 //! Rules: every integer is little-endian; a parser returns an error and never panics, whatever the bytes; bytes that mean
@@ -21,8 +22,10 @@ mod interface;
 pub mod key;
 pub mod offer;
 mod terms;
+mod transport;
 
 pub use address::{Address, AddressError, Ip};
 pub use key::{HostId, Key, PeerId};
 pub use offer::{Offer, OfferError, OfferView};
 pub use terms::{Features, HandshakeError, Kind, Nonce, Reject, SessionId, Versions};
+pub use transport::Transport;

@@ -5,10 +5,9 @@
 //! |---|---|
 //! | 1 process | pid u32, uid u32, host id u64 |
 //! | 2 memory probe | address u64, nonce u64: who can read the nonce at the address can use cross-memory attach |
-//! | 3 shared memory | layout version u16; absent when there is none |
 //! | 4 limits | largest frame payload u32, eager window u32, in bytes |
 //! | 5 interface, at most 32 | index u32, speed in Mb/s u32 (0 unknown), flags u16, length of name u8, name, networks: family u8 (4, 6), prefix length u8, IP |
-//! | 6 lane, at most 16 | role u8, transport u8 |
+//! | 6 transport, at most 8, each once | transport u8, then up to 64 bytes that only that transport's rail reads |
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -18,12 +17,15 @@ use super::{
     codec::{Reader, Short, Writer},
     handshake::MAX_OFFER,
     key::HostId,
+    transport::Transport,
 };
 
 /// The most interfaces in an offer.
 pub const MAX_INTERFACES: usize = 32;
-/// The most lanes in an offer.
-pub const MAX_LANES: usize = 16;
+/// The most transports in an offer.
+pub const MAX_TRANSPORTS: usize = 8;
+/// The most bytes by which a transport says how it is reached.
+pub const MAX_REACHED_BY: usize = 64;
 const HEAD: usize = 4;
 
 /// Why bytes are no offer.
@@ -108,60 +110,6 @@ impl Limits {
     }
 }
 
-/// What a lane is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Role {
-    /// Control frames and small messages, in order.
-    Message = 1,
-    /// Fragments of large messages.
-    Bulk = 2,
-    /// One-sided operations.
-    Rma = 3,
-}
-
-/// What carries a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Transport {
-    /// Shared memory.
-    Shm = 1,
-    /// TCP.
-    Tcp = 2,
-    /// UDP.
-    Udp = 3,
-    /// InfiniBand verbs.
-    Verbs = 4,
-}
-
-/// A link with a role.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Lane {
-    /// What it is for.
-    pub role: Role,
-    /// What carries it.
-    pub transport: Transport,
-}
-
-impl Lane {
-    fn from_wire(role: u8, transport: u8) -> Option<Self> {
-        let role = match role {
-            1 => Role::Message,
-            2 => Role::Bulk,
-            3 => Role::Rma,
-            _ => return None,
-        };
-        let transport = match transport {
-            1 => Transport::Shm,
-            2 => Transport::Tcp,
-            3 => Transport::Udp,
-            4 => Transport::Verbs,
-            _ => return None,
-        };
-        Some(Self { role, transport })
-    }
-}
-
 /// One field of an offer.
 #[derive(Debug, Clone, Copy)]
 pub enum Field<'a> {
@@ -169,14 +117,12 @@ pub enum Field<'a> {
     Process(Process),
     /// Where to try cross-memory attach.
     Probe(MemoryProbe),
-    /// The layout version of the shared memory offered.
-    Shm(u16),
     /// What the side takes at once.
     Limits(Limits),
     /// One of its interfaces.
     Interface(InterfaceView<'a>),
-    /// One of the lanes it wants.
-    Lane(Lane),
+    /// One of its transports, and how it is reached by that.
+    Transport(Transport, &'a [u8]),
     /// A field of a later version, by its type.
     Unknown(u16),
 }
@@ -184,10 +130,9 @@ pub enum Field<'a> {
 mod kind {
     pub(super) const PROCESS: u16 = 1;
     pub(super) const PROBE: u16 = 2;
-    pub(super) const SHM: u16 = 3;
     pub(super) const LIMITS: u16 = 4;
     pub(super) const INTERFACE: u16 = 5;
-    pub(super) const LANE: u16 = 6;
+    pub(super) const TRANSPORT: u16 = 6;
 }
 
 impl<'a> Field<'a> {
@@ -199,10 +144,14 @@ impl<'a> Field<'a> {
                 Some(Self::Process(Process { pid: r.u32()?, uid: r.u32()?, host: HostId(r.u64()?) }))
             }
             kind::PROBE => Some(Self::Probe(MemoryProbe { address: r.u64()?, nonce: r.u64()? })),
-            kind::SHM => Some(Self::Shm(r.u16()?)),
             kind::LIMITS => Limits::new(r.u32()?, r.u32()?).map(Self::Limits),
             kind::INTERFACE => InterfaceView::read(Reader::new(r.rest()))?.map(Self::Interface),
-            kind::LANE => Lane::from_wire(r.u8()?, r.u8()?).map(Self::Lane),
+            kind::TRANSPORT => {
+                let (transport, by) = (Transport::from_wire(r.u8()?), r.rest());
+                transport
+                    .filter(|_| by.len() <= MAX_REACHED_BY)
+                    .map(|transport| Self::Transport(transport, by))
+            }
             _ => {
                 r.rest();
                 Some(Self::Unknown(kind))
@@ -226,19 +175,26 @@ impl<'a> OfferView<'a> {
             return Err(OfferError::Long);
         }
         let mut seen = [0_usize; 7];
+        let mut named = [None; MAX_TRANSPORTS];
         let mut reader = Reader::new(bytes);
         while !reader.is_empty() {
-            let (kind, _) = Field::read(&mut reader)?;
-            let most = match kind {
-                kind::INTERFACE => MAX_INTERFACES,
-                kind::LANE => MAX_LANES,
+            let (kind, field) = Field::read(&mut reader)?;
+            let most = match field {
+                Field::Unknown(_) => continue,
+                Field::Interface(_) => MAX_INTERFACES,
+                Field::Transport(..) => MAX_TRANSPORTS,
                 _ => 1,
             };
-            if let Some(count) = seen.get_mut(usize::from(kind)).filter(|_| kind != 0) {
-                *count += 1;
-                if *count > most {
+            let count = &mut seen[usize::from(kind)];
+            *count += 1;
+            if *count > most {
+                return Err(OfferError::TooMany(kind));
+            }
+            if let Field::Transport(transport, _) = field {
+                if named.contains(&Some(transport)) {
                     return Err(OfferError::TooMany(kind));
                 }
+                named[*count - 1] = Some(transport);
             }
         }
         let missing = [kind::PROCESS, kind::LIMITS].into_iter().find(|&kind| seen[usize::from(kind)] == 0);
@@ -258,6 +214,13 @@ impl fmt::Debug for OfferView<'_> {
     }
 }
 
+/// A transport that a side has, and how it is reached by that: bytes that only that transport's rails read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Reached {
+    transport: Transport,
+    by: Vec<u8>,
+}
+
 /// One side's offer. It always fits into [`MAX_OFFER`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
@@ -267,23 +230,21 @@ pub struct Offer {
     pub limits: Limits,
     /// Where to try cross-memory attach, if it may be tried.
     pub probe: Option<MemoryProbe>,
-    /// Layout version of its shared memory, if it offers any.
-    pub shm: Option<u16>,
     interfaces: Vec<Interface>,
-    lanes: Vec<Lane>,
+    transports: Vec<Reached>,
 }
 
 impl Offer {
     /// The least that must be said.
     pub const fn new(process: Process, limits: Limits) -> Self {
-        Self { process, limits, probe: None, shm: None, interfaces: Vec::new(), lanes: Vec::new() }
+        Self { process, limits, probe: None, interfaces: Vec::new(), transports: Vec::new() }
     }
 
-    /// Bytes of the offer; optional fields and lanes count as if all were there, so that they can be set at any time.
+    /// Bytes of the offer; optional fields and transports count as if all were there, so that they can be set at any time.
     fn room_taken(&self) -> usize {
-        let fixed = (HEAD + 16) + (HEAD + 16) + (HEAD + 2) + (HEAD + 8);
+        let fixed = (HEAD + 16) + (HEAD + 16) + (HEAD + 8);
         let interfaces: usize = self.interfaces.iter().map(|interface| HEAD + interface.len()).sum();
-        fixed + interfaces + MAX_LANES * (HEAD + 2)
+        fixed + interfaces + MAX_TRANSPORTS * (HEAD + 1 + MAX_REACHED_BY)
     }
 
     /// Adds an interface; gives it back when there is no room for it.
@@ -296,13 +257,16 @@ impl Offer {
         Ok(())
     }
 
-    /// Adds a lane; gives it back when there are [`MAX_LANES`].
-    pub fn push_lane(&mut self, lane: Lane) -> Result<(), Lane> {
-        if self.lanes.len() == MAX_LANES {
-            return Err(lane);
+    /// Adds a transport, and how this side is reached by it. False when it is there already, when there are
+    /// [`MAX_TRANSPORTS`], and when that is more than [`MAX_REACHED_BY`] bytes.
+    #[must_use]
+    pub fn push_transport(&mut self, transport: Transport, by: &[u8]) -> bool {
+        let room = self.transports.len() < MAX_TRANSPORTS && by.len() <= MAX_REACHED_BY;
+        let fits = room && self.reached_by(transport).is_none();
+        if fits {
+            self.transports.push(Reached { transport, by: by.to_vec() });
         }
-        self.lanes.push(lane);
-        Ok(())
+        fits
     }
 
     /// The interfaces.
@@ -310,9 +274,14 @@ impl Offer {
         &self.interfaces
     }
 
-    /// The lanes wanted (by a client) or agreed (by a server), in order.
-    pub fn lanes(&self) -> &[Lane] {
-        &self.lanes
+    /// The transports, in order, and how the side is reached by each.
+    pub fn transports(&self) -> impl Iterator<Item = (Transport, &[u8])> {
+        self.transports.iter().map(|one| (one.transport, &one.by[..]))
+    }
+
+    /// How the side is reached by this transport, if it has it.
+    pub fn reached_by(&self, transport: Transport) -> Option<&[u8]> {
+        self.transports().find(|(its, _)| *its == transport).map(|(_, by)| by)
     }
 
     /// The bytes that travel.
@@ -324,16 +293,13 @@ impl Offer {
         if let Some(MemoryProbe { address, nonce }) = self.probe {
             w.u16(kind::PROBE).u16(16).u64(address).u64(nonce);
         }
-        if let Some(layout) = self.shm {
-            w.u16(kind::SHM).u16(2).u16(layout);
-        }
         w.u16(kind::LIMITS).u16(8).u32(self.limits.max_frame).u32(self.limits.eager_window);
         for interface in &self.interfaces {
             w.u16(kind::INTERFACE).u16(interface.len() as u16);
             interface.write(&mut w);
         }
-        for lane in &self.lanes {
-            w.u16(kind::LANE).u16(2).u8(lane.role as u8).u8(lane.transport as u8);
+        for (transport, by) in self.transports() {
+            w.u16(kind::TRANSPORT).u16(1 + by.len() as u16).u8(transport.number()).bytes(by);
         }
         let len = w.finish();
         debug_assert!(len.is_ok(), "room was counted");
@@ -344,22 +310,21 @@ impl Offer {
     /// Reads what another side offers.
     pub fn parse(bytes: &[u8]) -> Result<Self, OfferError> {
         let view = OfferView::parse(bytes)?;
-        let (mut process, mut limits, mut probe, mut shm) = (None, None, None, None);
-        let (mut interfaces, mut lanes) = (Vec::new(), Vec::new());
+        let (mut process, mut limits, mut probe) = (None, None, None);
+        let (mut interfaces, mut transports) = (Vec::new(), Vec::new());
         for field in view.fields() {
             match field {
                 Field::Process(it) => process = Some(it),
                 Field::Limits(it) => limits = Some(it),
                 Field::Probe(it) => probe = Some(it),
-                Field::Shm(it) => shm = Some(it),
                 Field::Interface(it) => interfaces.push(it.into()),
-                Field::Lane(it) => lanes.push(it),
+                Field::Transport(transport, by) => transports.push(Reached { transport, by: by.to_vec() }),
                 Field::Unknown(_) => {}
             }
         }
         let process = process.ok_or(OfferError::Missing(kind::PROCESS))?;
         let limits = limits.ok_or(OfferError::Missing(kind::LIMITS))?;
-        let offer = Self { process, limits, probe, shm, interfaces, lanes };
+        let offer = Self { process, limits, probe, interfaces, transports };
         if offer.room_taken() > MAX_OFFER { Err(OfferError::Long) } else { Ok(offer) }
     }
 }

@@ -18,7 +18,7 @@ pub struct Versions {
 
 impl Versions {
     /// What this crate speaks.
-    pub const OURS: Self = Self { oldest: 1, newest: 1 };
+    pub const OURS: Self = Self { oldest: 2, newest: 2 };
 
     /// None for an empty range, and for version 0, which there is not.
     pub const fn new(oldest: u16, newest: u16) -> Option<Self> {
@@ -123,10 +123,12 @@ pub enum Reject {
     NoSession = 6,
     /// To the server, an earlier session with this client still lives. Only one of them can be right: try again soon.
     Exists = 7,
+    /// The server has not the transport that the client named, or only in a form that does not go with the client's.
+    NoTransport = 8,
 }
 
 impl Reject {
-    pub(super) const fn from_wire(code: u8) -> Option<Self> {
+    pub(crate) const fn from_wire(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Simultaneous,
             2 => Self::Closing,
@@ -134,6 +136,7 @@ impl Reject {
             5 => Self::Offer,
             6 => Self::NoSession,
             7 => Self::Exists,
+            8 => Self::NoTransport,
             _ => return None,
         })
     }
@@ -148,6 +151,7 @@ impl fmt::Display for Reject {
             Self::Offer => "the peer could not read this side's offer",
             Self::NoSession => "the peer does not know the session",
             Self::Exists => "to the peer, an earlier session still lives",
+            Self::NoTransport => "the peer has no such transport, or only another version of it",
         })
     }
 }

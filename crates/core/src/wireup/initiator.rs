@@ -10,7 +10,7 @@ use super::{
 use crate::{
     state::Machine,
     wire::{
-        Features, Key, Kind, Nonce, Offer, PeerId, Reject, Versions,
+        Features, Key, Kind, Nonce, Offer, PeerId, Reject, Transport, Versions,
         handshake::{self, Challenge, HandshakeError, Hello, Record, SEALED_LEN, Transcript},
     },
 };
@@ -73,6 +73,8 @@ pub struct Initiate {
     pub features: Features,
     /// What the connection is for.
     pub kind: Kind,
+    /// The transport that it is to become a link of.
+    pub transport: Transport,
     /// Fresh random bytes.
     pub nonce: Nonce,
 }
@@ -111,8 +113,8 @@ struct Said {
 impl Initiator {
     /// Begins; HELLO is ready to be sent. `offer` is what the server is told once it has proved the key.
     pub fn new(args: Initiate, offer: Offer) -> Self {
-        let Initiate { key, from, versions, features, kind, nonce } = args;
-        let hello = Hello { versions, features, kind, nonce, from, to: key.id() };
+        let Initiate { key, from, versions, features, kind, transport, nonce } = args;
+        let hello = Hello { versions, features, kind, transport, nonce, from, to: key.id() };
         let (mut outbox, inbox) = (Outbox::new(), Inbox::new());
         outbox.put(&hello.to_bytes(), Vec::new());
         let phase = InitiatorPhase::AwaitChallenge;
@@ -190,6 +192,7 @@ impl Initiator {
                     peer: self.hello.to,
                     id: transcript.session(&self.key),
                     kind: self.hello.kind,
+                    transport: self.hello.transport,
                     version: challenge.version,
                     features: challenge.features,
                     offer: Offer::parse(offer).map_err(HandshakeError::Offer)?,

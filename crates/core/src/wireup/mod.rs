@@ -22,7 +22,7 @@ pub use initiator::{Initiate, Initiator, InitiatorEvent, InitiatorPhase};
 pub use peer::{Incoming, Peer, PeerEvent, PeerState};
 pub use responder::{Respond, Responder, ResponderEvent, ResponderPhase};
 
-use crate::wire::{Features, Kind, Offer, PeerId, SessionId};
+use crate::wire::{Features, Kind, Offer, PeerId, SessionId, Transport};
 
 /// The state machines as data, for tests and tools that print them.
 pub mod machines {
@@ -40,6 +40,8 @@ pub struct Session {
     pub id: SessionId,
     /// What the connection is for.
     pub kind: Kind,
+    /// The transport that the connection is to become a link of, as the side says that opened it.
+    pub transport: Transport,
     /// The wire version spoken from here on.
     pub version: u16,
     /// What both sides can do.

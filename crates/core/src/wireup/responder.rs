@@ -193,6 +193,7 @@ impl Responder {
             peer: hello.from,
             id: transcript.session(&self.args.key),
             kind: hello.kind,
+            transport: hello.transport,
             version: challenge.version,
             features: challenge.features,
             offer: Offer::parse(self.inbox.offer()).map_err(HandshakeError::Offer)?,

@@ -1,9 +1,10 @@
 //! Lies: frames that nobody asked for, in turn and well-formed, about operations that may be there.
 
 use crate::frame_support::{frame, payload_near};
-use polyrail_core::frame::{Frame, OpId, Order};
-use polyrail_core::proto::{PeerIdx, Region};
+use polyrail_core::frame::{Column, Frame, OpId, Order, RANGE, Region};
+use polyrail_core::proto::PeerIdx;
 use polyrail_core::sim::{Bytes, Node};
+use polyrail_core::wire::Transport;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -52,8 +53,14 @@ pub fn names(frame: &Frame) -> Vec<OpId> {
 /// A list of memory that the liar claims to have.
 fn region(len: usize, addrs: &[u64]) -> Bytes {
     let mut region = Region::default();
-    for i in 0..len / 16 {
-        region.push(addrs[i % addrs.len()], addrs[(i + 1) % addrs.len()]);
+    let full = (0..len / RANGE).find(|i| !region.push(addrs[i % addrs.len()], addrs[(i + 1) % addrs.len()]));
+    if region.is_empty() {
+        return Bytes::Real(vec![]);
+    }
+    if full.is_some() {
+        // as good as any
+        let column = Column { transport: Transport::VERBS, device: 0 };
+        assert!(region.push_column(column, &[addrs[0]; Region::MAX]));
     }
     let mut bytes = [0; Region::MAX_BYTES];
     let len = region.encode(&mut bytes);

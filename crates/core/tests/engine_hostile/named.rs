@@ -123,7 +123,7 @@ fn waiting(scheme: Scheme) -> (Node, Names) {
 
 /// A list of one range of so many bytes.
 fn list(len: u64) -> Bytes {
-    Bytes::Real([1u64 << 44, len].iter().flat_map(|word| word.to_le_bytes()).collect())
+    Bytes::Real([1, 1u64 << 44, len].iter().flat_map(|word| word.to_le_bytes()).collect())
 }
 
 fn bytes(len: usize) -> Bytes {

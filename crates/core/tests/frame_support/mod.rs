@@ -2,9 +2,10 @@
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use polyrail_core::frame::{
-    AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, MAX_REGION, Matching, OpId, Order, RANGE, RemoteAddr, Status,
+    ACKED_RANGE, Acked, AtomicCode, AtomicKind, Frame, MAX_ACKED, MAX_LANE_WORD, MAX_PAYLOAD, MAX_REGION,
+    Matching, OpId, Order, RANGE, REGION_HEAD, Region, RemoteAddr, Status,
 };
-use polyrail_core::proto::Region;
+use polyrail_core::wire::{Reject, Transport};
 use proptest::prelude::*;
 
 /// What must hold of any bytes. A fuzz target needs to be no more than a call of this.
@@ -13,6 +14,11 @@ pub fn any_bytes(bytes: &[u8]) {
         let mut again = [0; Region::MAX_BYTES];
         let len = region.encode(&mut again);
         assert_eq!(&again[..len], bytes, "a region has one encoding");
+    }
+    if let Some((upto, payload)) = bytes.split_first_chunk()
+        && let Some(acked) = Acked::parse(u64::from_le_bytes(*upto), payload)
+    {
+        assert_eq!(acked.payload(), payload, "ranges of frames have one encoding");
     }
     match Frame::parse(bytes) {
         Err(why) => assert!(!why.to_string().is_empty()),
@@ -61,6 +67,19 @@ pub fn code() -> impl Strategy<Value = AtomicCode> {
         kind,
         count,
     })
+}
+
+pub fn transport() -> impl Strategy<Value = Transport> {
+    (1..=u8::MAX).prop_map(|number| Transport::from_wire(number).unwrap())
+}
+
+fn verdict() -> impl Strategy<Value = Result<(), Reject>> {
+    prop::sample::select(vec![
+        Ok(()),
+        Err(Reject::NoResources),
+        Err(Reject::NoSession),
+        Err(Reject::NoTransport),
+    ])
 }
 
 fn data() -> impl Strategy<Value = Option<u64>> {
@@ -125,6 +144,12 @@ pub fn frame() -> impl Strategy<Value = Frame> {
         (any::<u16>(), any::<u64>()).prop_map(|(lane, received)| Frame::Got { lane, received }),
         (any::<u16>(), any::<u64>()).prop_map(|(lane, received)| Frame::Retire { lane, received }),
         any::<u32>().prop_map(|seq| Frame::Seen { seq }),
+        (any::<u16>(), transport()).prop_map(|(lane, transport)| Frame::LaneOpen { lane, transport }),
+        (any::<u16>(), transport(), verdict()).prop_map(|(lane, transport, verdict)| Frame::LaneAnswer {
+            lane,
+            transport,
+            verdict
+        }),
     ]
 }
 
@@ -134,7 +159,11 @@ pub fn payload_near(frame: &Frame, wish: usize) -> usize {
         Frame::Rts { readable: true, .. }
         | Frame::Rtr { writable: true, .. }
         | Frame::Get { writable: true, .. }
-        | Frame::PutRts { .. } => wish.next_multiple_of(RANGE).clamp(RANGE, MAX_REGION),
+        | Frame::PutRts { .. } => wish.next_multiple_of(8).clamp(REGION_HEAD + RANGE, MAX_REGION),
+        Frame::Got { .. } | Frame::Retire { .. } => {
+            wish.next_multiple_of(ACKED_RANGE).min(MAX_ACKED * ACKED_RANGE)
+        }
+        Frame::LaneOpen { .. } | Frame::LaneAnswer { verdict: Ok(()), .. } => wish.min(MAX_LANE_WORD),
         Frame::Eager { .. } | Frame::Put { .. } | Frame::Atomic { .. } | Frame::AtomicData { .. } => {
             wish.min(MAX_PAYLOAD)
         }

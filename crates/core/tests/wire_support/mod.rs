@@ -3,9 +3,9 @@
 
 use polyrail_core::wire::handshake::{Challenge, HELLO_LEN, Hello, Transcript};
 use polyrail_core::wire::offer::{
-    Interface, InterfaceFlags, InterfaceName, Lane, Limits, MemoryProbe, Net, Process, Role, Transport,
+    Interface, InterfaceFlags, InterfaceName, Limits, MemoryProbe, Net, Process,
 };
-use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, Versions};
+use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, Transport, Versions};
 
 pub const HOST: HostId = HostId(0x0123_4567_89ab_cdef);
 
@@ -35,6 +35,7 @@ pub fn hello() -> Hello {
         versions: Versions::new(1, 3).unwrap(),
         features: Features(0b1011),
         kind: Kind::Session,
+        transport: Transport::TCP,
         nonce: Nonce([0x11; 16]),
         from: client().id(),
         to: server().id(),
@@ -68,9 +69,7 @@ pub fn offer() -> Offer {
     let process = Process { pid: 4242, uid: 1000, host: HOST };
     let mut offer = Offer::new(process, Limits::new(65536, 1 << 20).unwrap());
     offer.probe = Some(MemoryProbe { address: 0x7fff_1234_5678, nonce: 0xa1a2_a3a4_a5a6_a7a8 });
-    offer.shm = Some(1);
     offer.push_interface(interface()).unwrap();
-    offer.push_lane(Lane { role: Role::Message, transport: Transport::Shm }).unwrap();
-    offer.push_lane(Lane { role: Role::Bulk, transport: Transport::Tcp }).unwrap();
+    assert!(offer.push_transport(Transport::SHM, &[1, 0]) && offer.push_transport(Transport::TCP, &[]));
     offer
 }

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test file uses some of it
 
 use polyrail_core::wire::handshake::HandshakeError;
-use polyrail_core::wire::{Features, HostId, Key, Kind, Nonce, Offer, Versions, offer};
+use polyrail_core::wire::{Features, HostId, Key, Kind, Nonce, Offer, Transport, Versions, offer};
 use polyrail_core::wireup::{
     Initiate, Initiator, InitiatorEvent, Respond, Responder, ResponderEvent, Session,
 };
@@ -23,7 +23,8 @@ pub fn versions(oldest: u16, newest: u16) -> Versions {
 /// Client 2 wants server 1.
 pub fn initiate() -> Initiate {
     let (versions, features, nonce) = (Versions::OURS, Features(5), Nonce([3; 16]));
-    Initiate { key: key(1), from: key(2).id(), versions, features, kind: Kind::Session, nonce }
+    let (kind, transport) = (Kind::Session, Transport::TCP);
+    Initiate { key: key(1), from: key(2).id(), versions, features, kind, transport, nonce }
 }
 
 /// Server 1.

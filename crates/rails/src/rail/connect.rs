@@ -13,6 +13,7 @@ use crate::discover::{Access, Device, Interface};
 use crate::error::Error;
 use polyrail_core::cost::RailCosts;
 use polyrail_core::proto::Route;
+use polyrail_core::wire::offer::MemoryProbe;
 use polyrail_core::wire::{Address, HostId, Offer, PeerId};
 use std::any::Any;
 use std::io;
@@ -129,8 +130,10 @@ pub trait Connector {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// Adds what peers have to know of it to this side's offer.
-    fn offer(&self, _offer: &mut Offer, _settings: &Config) {}
+    /// Where peers may try whether they reach this process's memory directly.
+    fn probe(&self, _settings: &Config) -> Option<MemoryProbe> {
+        None
+    }
 
     /// Where a peer may be reached, the best first.
     fn places(&self, _peer: &Sought<'_>) -> Vec<Place> {
@@ -143,6 +146,20 @@ pub trait Connector {
     /// What the system says.
     fn dial(&mut self, _place: &Place) -> io::Result<Box<dyn Channel>> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// How this side is reached by this rail's transport, for the other side's rail: at most
+    /// [`MAX_REACHED_BY`](polyrail_core::wire::offer::MAX_REACHED_BY) bytes of its offer.
+    fn reached_by(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Whether links can be made with a side that says this of how it is reached.
+    ///
+    /// # Errors
+    /// Why not, as a sentence about the peer; it then has to be reached by another rail.
+    fn agrees(&self, _theirs: &[u8]) -> Result<(), String> {
+        Ok(())
     }
 
     /// Makes what a link takes, before the peer is accepted: then nothing has to be taken back when it cannot be had.

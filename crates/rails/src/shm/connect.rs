@@ -56,12 +56,10 @@ impl Connector for ShmRail {
         Ok(Box::new(UnixChannel(unix::accept(listener.as_fd())?)))
     }
 
-    fn offer(&self, offer: &mut Offer, settings: &Config) {
-        offer.shm = Some(LAYOUT as u16);
-        if settings.rendezvous != Rendezvous::Fragments {
-            let address = &raw const *self.probe as u64;
-            offer.probe = Some(MemoryProbe { address, nonce: *self.probe });
-        }
+    fn probe(&self, settings: &Config) -> Option<MemoryProbe> {
+        let address = &raw const *self.probe as u64;
+        let probe = MemoryProbe { address, nonce: *self.probe };
+        (settings.rendezvous != Rendezvous::Fragments).then_some(probe)
     }
 
     fn places(&self, peer: &Sought<'_>) -> Vec<Place> {
@@ -73,6 +71,21 @@ impl Connector for ShmRail {
     fn dial(&mut self, place: &Place) -> io::Result<Box<dyn Channel>> {
         let Place::Named { name, .. } = place else { return Err(io::ErrorKind::Unsupported.into()) };
         Ok(Box::new(UnixChannel(unix::connect_to_own(name)?)))
+    }
+
+    /// The layout of the segments that this side makes and maps.
+    fn reached_by(&self) -> Vec<u8> {
+        LAYOUT.to_le_bytes().into()
+    }
+
+    fn agrees(&self, theirs: &[u8]) -> Result<(), String> {
+        match <[u8; 2]>::try_from(theirs).map(u16::from_le_bytes) {
+            Ok(LAYOUT) => Ok(()),
+            Ok(layout) => Err(format!(
+                "its shared memory has layout {layout}, this side's {LAYOUT}: use one version of Polyrail for both"
+            )),
+            Err(_) => Err("what it says of its shared memory cannot be read".into()),
+        }
     }
 
     fn prepare(&mut self) -> io::Result<Prepared> {

@@ -19,7 +19,7 @@ use super::ring::{self, BULK, Consumer, Producer, RingMemory, SLOTS};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"polyrail");
 /// To be raised with each change of what the two processes share.
-pub(super) const LAYOUT: u32 = 1;
+pub const LAYOUT: u16 = 1;
 const PAGE: usize = 4096;
 const RING: usize = mem::size_of::<RingMemory>().next_multiple_of(PAGE);
 /// Bytes of a pair's segment.
@@ -35,7 +35,7 @@ struct Header {
     bulk: u32,
 }
 
-const HEADER: Header = Header { magic: MAGIC, layout: LAYOUT, slots: SLOTS as u32, bulk: BULK as u32 };
+const HEADER: Header = Header { magic: MAGIC, layout: LAYOUT as u32, slots: SLOTS as u32, bulk: BULK as u32 };
 
 #[repr(C)]
 struct First {

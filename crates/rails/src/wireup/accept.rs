@@ -5,7 +5,7 @@ use super::handshake::{Handshake, Role};
 use super::{Interest, Token, Wireup, random};
 use crate::list::RailId;
 use crate::rail::channel::Channel;
-use crate::rail::connect::Prepared;
+use crate::rail::connect::{Connector, Prepared};
 use crate::set::Rails;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{Features, Nonce, Reject, Versions};
@@ -28,6 +28,17 @@ pub struct Strangers {
     pub refused: u64,
     /// Why the last one was refused.
     pub last: Option<String>,
+}
+
+/// Whether a connection can become a link of the rail whose listener took it, or by which it was opened: both sides mean that
+/// rail's transport, and have it in forms that go together.
+pub(super) fn agree(connector: &dyn Connector, rail: RailId, session: &Session) -> Result<(), String> {
+    let meant = session.transport;
+    if rail.transport() != Some(meant) {
+        return Err(format!("it connected for {meant}, where {} answers", rail.name()));
+    }
+    let theirs = session.offer.reached_by(meant).ok_or_else(|| format!("it does not offer {meant}"))?;
+    connector.agrees(theirs)
 }
 
 impl Wireup {
@@ -157,14 +168,16 @@ impl Wireup {
         rails: &mut Rails,
     ) -> Result<(), Reject> {
         let Some(rail) = self.handshakes.get(&token).map(|handshake| handshake.rail) else { return Ok(()) };
+        let fits = agree(rails.connector(rail), rail, &session);
         // what a link takes is made first: then nothing has to be taken back when it cannot be had
         let made = rails.connector(rail).prepare().ok();
         let (ours, theirs) = (self.id, session.peer);
         let state = self.peers.entry(peer).or_insert_with(|| Peer::new(ours, theirs));
-        let verdict = match (self.closing, &made) {
-            (true, _) => Incoming::Reject(Reject::Closing),
-            // the other side falls back to another rail
-            (_, None) => Incoming::Reject(Reject::NoResources),
+        let verdict = match (self.closing, fits, &made) {
+            (true, ..) => Incoming::Reject(Reject::Closing),
+            // the other side falls back to another transport
+            (_, Err(_), _) => Incoming::Reject(Reject::NoTransport),
+            (_, _, None) => Incoming::Reject(Reject::NoResources),
             _ => state.incoming(),
         };
         if let Incoming::Reject(reason) = verdict {
@@ -180,8 +193,18 @@ impl Wireup {
         Ok(())
     }
 
+    /// A peer has proved the key on a connection that is to be one more lane of a session that there is: it is let in, or told
+    /// why not.
+    pub fn decide_lane(&mut self, token: Token, peer: PeerIdx, session: Session, rails: &mut Rails) {
+        let Some(rail) = self.handshakes.get(&token).map(|handshake| handshake.rail) else { return };
+        match agree(rails.connector(rail), rail, &session) {
+            Ok(()) => self.let_in(token, peer, session),
+            Err(_) => self.refuse(token, Reject::NoTransport),
+        }
+    }
+
     /// Accepts a peer that has proved the key.
-    pub fn let_in(&mut self, token: Token, peer: PeerIdx, session: Session) {
+    fn let_in(&mut self, token: Token, peer: PeerIdx, session: Session) {
         let Some(handshake) = self.handshakes.get_mut(&token) else { return };
         let Role::Accepting(responder, decided) = &mut handshake.role else { return };
         *decided = Some((peer, session));

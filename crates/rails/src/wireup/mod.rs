@@ -133,7 +133,12 @@ fn offer_of(
         .ok_or_else(|| Error::Address("limits".to_owned()))?;
     let mut offer = Offer::new(Process { pid, uid, host }, limits);
     for rail in config.rails.iter() {
-        rails.connector(rail).offer(&mut offer, config);
+        let connector = rails.connector(rail);
+        offer.probe = offer.probe.or(connector.probe(config));
+        if let Some(transport) = rail.transport() {
+            let said = offer.push_transport(transport, &connector.reached_by());
+            debug_assert!(said, "{transport} says more of itself than an offer holds");
+        }
     }
     let offered = interfaces.iter().filter(|one| one.obstacle.is_none() || one.dormant);
     for interface in offered.filter_map(Interface::offer) {

@@ -1,5 +1,6 @@
 //! What wire-up tells who uses it.
 
+use super::accept::agree;
 use super::handshake::{Handshake, Role};
 use crate::config::Config;
 use crate::list::RailId;
@@ -64,7 +65,7 @@ impl Agreement {
         let let_in = !met.opened && met.session.kind != Kind::Session;
         let (leftover, offer) = (&leftover[..], &met.session.offer);
         let agreed = Agreed { connection, leftover, descriptors, kept, offer, let_in, settings };
-        let joined = rail.adopt(agreed);
+        let joined = agree(rail, met.rail, &met.session).and_then(|()| rail.adopt(agreed));
         (met, joined)
     }
 }

@@ -179,6 +179,7 @@ impl Wireup {
     ) -> Result<(), Error> {
         let called = place.to_string();
         let failed = |error| Error::system(called.clone(), error);
+        let transport = rail.transport().ok_or_else(|| Error::Address("no rail leads there".into()))?;
         let channel = rails.connector(rail).dial(&place).map_err(failed)?;
         let args = Initiate {
             key: self.keys.of(address).map_err(Error::Address)?,
@@ -186,6 +187,7 @@ impl Wireup {
             versions: Versions::OURS,
             features: Features(0),
             kind,
+            transport,
             nonce: Nonce(random()?),
         };
         let initiator = Box::new(Initiator::new(args, self.offer.clone()));

@@ -7,7 +7,7 @@ use crate::atomic;
 use crate::list::RailId;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use crate::set::NO_LINK;
-use polyrail_core::frame::{AtomicKind, Frame, Status};
+use polyrail_core::frame::{Acked, AtomicKind, Frame, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
 
 /// A payload that is on its way in pieces.
@@ -97,10 +97,23 @@ impl Inbound<'_> {
             Directive::Hold(seq) => self.hold(peer, link, seq, *frame, payload.to_vec().into()),
             Directive::Operate(operation) => self.operate(peer, &operation, payload),
             Directive::Active { id, header_len } => self.core.active(peer, id, header_len, payload),
-            Directive::Lane { lane, received, retired } => {
-                self.core.lane_news.push((peer, lane, received, retired));
-            }
+            Directive::Lane => self.lane_word(peer, link, frame, payload),
             Directive::Broken(why) => self.broken(link, why),
+        }
+    }
+
+    /// What a peer says of a lane.
+    fn lane_word(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
+        let (lane, received, retired) = match *frame {
+            Frame::Got { lane, received } => (lane, received, false),
+            Frame::Retire { lane, received } => (lane, received, true),
+            // no rail here opens lanes by frames
+            _ => return self.broken(link, "it asked for a lane of a transport that cannot be asked for so"),
+        };
+        match Acked::parse(received, &payload.to_vec()) {
+            Some(acked) if acked.is_in_order() => self.core.lane_news.push((peer, lane, received, retired)),
+            Some(_) => self.broken(link, "it spoke of gaps in what a lane brought that has none"),
+            None => self.broken(link, "a list of what a lane brought is malformed"),
         }
     }
 

@@ -59,7 +59,8 @@ impl Carrier<RailLink, Next> for Outlet<'_> {
     fn send(&mut self, link: RailLink, next: &Next) -> Sent {
         let mut iov = std::mem::take(self.iov);
         iov.clear();
-        let mut listed = [0; Region::MAX_BYTES];
+        // written only where memory is listed
+        let mut listed;
         match next.payload {
             Out::Nothing => {}
             Out::Bytes(bytes) => {
@@ -70,6 +71,7 @@ impl Carrier<RailLink, Next> for Outlet<'_> {
                 }
             }
             Out::Addresses(memory) => {
+                listed = [0; Region::MAX_BYTES];
                 let Some(len) = list(self.bufs, memory, &mut iov, &mut listed) else {
                     *self.iov = iov;
                     return Sent::Unlisted;
@@ -118,5 +120,5 @@ fn list(
 ) -> Option<usize> {
     let mut region = Region::default();
     let all = bufs.resolve(span, iov) && iov.iter().all(|p| region.push(p.base as u64, p.len as u64));
-    all.then(|| region.encode(out))
+    (all && !region.is_empty()).then(|| region.encode(out))
 }

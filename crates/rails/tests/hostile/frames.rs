@@ -6,11 +6,11 @@ use crate::support::puppet::{Puppet, settings};
 use crate::support::resident;
 use crate::support::stranger::{Noise, Shaken, beside, is_ended, shake};
 use polyrail_core::frame::{
-    AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, Matching, OpId, Order, PREFIX, RemoteAddr, Status,
-    peek_lengths,
+    AtomicCode, AtomicKind, Frame, MAX_PAYLOAD, Matching, OpId, Order, PREFIX, RANGE, REGION_HEAD,
+    RemoteAddr, Status, peek_lengths,
 };
 use polyrail_core::proto::Delivery;
-use polyrail_core::wire::Versions;
+use polyrail_core::wire::{Transport, Versions};
 use polyrail_rails::EventKind;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -107,8 +107,9 @@ impl Frames {
         let region = self.noise.below(2) == 0;
         let sizes = [0, 0, 1, 8, 16, 100, 5000, 70_000];
         let size = sizes[self.noise.below(8) as usize];
-        let listed = if region { 16 * (1 + self.noise.below(8) as usize) } else { 0 };
-        let (frame, size) = match self.noise.below(20) {
+        let ranges = 1 + self.noise.below(8) as u8;
+        let listed = if region { REGION_HEAD + RANGE * usize::from(ranges) } else { 0 };
+        let (frame, size) = match self.noise.below(21) {
             0 => {
                 let (order, matching) = (self.order(), self.matching());
                 (Frame::Eager { order, matching, data, ack: data.map(|_| op) }, size)
@@ -141,12 +142,19 @@ impl Frames {
             16 => (Frame::Seen { seq: self.number() as u32 }, 0),
             17 => (Frame::Got { lane: self.noise.below(3) as u16, received: self.number() }, 0),
             18 => (Frame::Retire { lane: self.noise.below(3) as u16, received: self.noise.below(3) }, 0),
+            19 => (
+                Frame::LaneOpen { lane: self.noise.below(3) as u16, transport: Transport::UDP },
+                size.min(512),
+            ),
             _ => {
                 let header_len = (size as u16).min(40);
                 (Frame::Am { order: self.order(), id: self.noise.below(3) as u16, header_len }, size)
             }
         };
-        let payload = self.noise.bytes(size);
+        let mut payload = self.noise.bytes(size);
+        if listed == size && listed > 0 && self.noise.below(8) > 0 {
+            payload[..REGION_HEAD].copy_from_slice(&[ranges, 0, 0, 0, 0, 0, 0, 0]);
+        }
         let mut bytes = bytes(frame, &payload);
         if self.noise.below(15) == 0 {
             let at = self.noise.below(bytes.len().min(48) as u64) as usize;

@@ -2,12 +2,18 @@
 
 use crate::frames::{Victim, bytes, offer_bytes, read_frame};
 use crate::support::stranger::{Shaken, beside, identity, is_ended, shake_lane, shake_lane_for_all};
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::REORDER_WINDOW;
-use polyrail_core::wire::{Reject, SessionId};
+use polyrail_core::wire::{Reject, SessionId, Transport};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+
+fn acked(frames: impl IntoIterator<Item = u64>) -> Acked {
+    let mut acked = Acked::default();
+    assert!(frames.into_iter().all(|frame| acked.add(frame)));
+    acked
+}
 
 #[test]
 fn lies_about_lanes_end_the_session() {
@@ -19,6 +25,23 @@ fn lies_about_lanes_end_the_session() {
         Frame::Retire { lane: 7, received: 0 },
         Frame::Seen { seq: 77 },
     ];
+    let open = Frame::LaneOpen { lane: 1, transport: Transport::UDP };
+    let answer = Frame::LaneAnswer { lane: 1, transport: Transport::TCP, verdict: Ok(()) };
+    let gaps = acked([3, 5]).payload();
+    let words = [
+        (open, vec![7; 10], "a lane of a transport that cannot be asked for so"),
+        (answer, vec![], "a lane of a transport that cannot be asked for so"),
+        (Frame::Got { lane: 0, received: 0 }, gaps.clone(), "gaps in what a lane brought that has none"),
+        (Frame::Retire { lane: 0, received: 0 }, gaps.clone(), "gaps in what a lane brought that has none"),
+        (Frame::Got { lane: 0, received: 5 }, gaps, "malformed"),
+    ];
+    for (lie, payload, text) in words {
+        let mut hostile = victim.hostile();
+        let peer = victim.node.peer(&hostile.address);
+        assert!(offer_bytes(&mut hostile.stream, &bytes(lie, &payload)));
+        let why = victim.node.lost(peer, &hostile.address);
+        assert!(why.contains(text), "{lie:?}: {why}");
+    }
     for lie in lies {
         let mut hostile = victim.hostile();
         let peer = victim.node.peer(&hostile.address);

@@ -7,6 +7,7 @@ use crate::support::stranger::{ByMemory, Noise, beside, offer, shake_by_memory, 
 use polyrail_core::frame::peek_lengths;
 use polyrail_core::proto::{Delivery, PeerIdx, Scheme};
 use polyrail_core::wire::offer::MemoryProbe;
+use polyrail_core::wire::{Offer, Transport};
 use polyrail_rails::shm::doorbell::Doorbell;
 use polyrail_rails::shm::segment::{SEGMENT_SIZE, Segment};
 use polyrail_rails::sockets::unix;
@@ -191,6 +192,22 @@ fn what_is_no_doorbell_is_not_rung() {
     }
     drop(reader);
     victim.node.converse(victim.to_good);
+}
+
+/// The layout is told before anything is mapped: who has another uses another transport.
+#[test]
+fn memory_of_another_layout_is_not_shared() {
+    let mut victim = Victim::new();
+    let bell = Doorbell::new().expect("a descriptor");
+    for layout in [&[2, 0][..], &[1], &[1, 0, 0], &[]] {
+        let bare = offer();
+        let mut offer = Offer::new(bare.process, bare.limits);
+        assert!(offer.push_transport(Transport::SHM, layout));
+        let peer =
+            beside(&mut victim.node, || shake_by_memory_offering(&victim.address, &[bell.as_fd()], offer));
+        let why = peer.outcome.expect_err("not accepted");
+        assert!(why.contains("no such transport, or only another version"), "{layout:?}: {why}");
+    }
 }
 
 /// Else a peer could have this process, which may have more rights, read and write the memory of others for it.

@@ -3,10 +3,12 @@
 use crate::support::alone::{alone, pause};
 use crate::support::node::{GONE, Node};
 use crate::support::puppet::{Puppet, settings};
-use crate::support::stranger::{Noise, beside, connect, hello, is_ended, shake, unix_name};
+use crate::support::stranger::{Noise, beside, connect, hello, is_ended, offer, shake, shake_for, unix_name};
 use crate::support::{descriptors, limit_descriptors, resident};
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::{Address, Features, HandshakeError, Ip, Key, Nonce, Versions};
+use polyrail_core::wire::{
+    Address, Features, HandshakeError, Ip, Key, Nonce, Offer, Reject, Transport, Versions,
+};
 use polyrail_core::wireup::{Respond, Responder};
 use polyrail_rails::sockets::unix;
 use std::io::{Read, Write};
@@ -182,14 +184,14 @@ fn a_wrong_key_does_not_open() {
 #[test]
 fn another_version_is_told_to_both_sides() {
     let (mut node, address) = victim();
-    let newer = Versions::new(2, 3).expect("a range");
+    let newer = Versions::new(3, 4).expect("a range");
     let text = beside(&mut node, || match shake(&address, newer).outcome {
         Err(error @ HandshakeError::Version { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     });
     node.until("the refusal", |node| node.worker.strangers().refused == 1);
     for text in [text, last_refusal(&node)] {
-        assert!(text.contains("1 to 1") && text.contains("2 to 3"), "{text}");
+        assert!(text.contains("2 to 2") && text.contains("3 to 4"), "{text}");
     }
     serves(&mut node);
 
@@ -213,7 +215,27 @@ fn another_version_is_told_to_both_sides() {
     });
     assert_eq!(node.wait(sent), GONE);
     let why = node.lost(peer, &address);
-    assert!(why.contains("1 to 1") && why.contains("2 to 3"), "{why}");
+    assert!(why.contains("2 to 2") && why.contains("3 to 4"), "{why}");
+}
+
+/// A connection becomes a link of the transport that its HELLO names, and of no other.
+#[test]
+fn who_wants_another_transport_than_there_is_is_told_so() {
+    let (mut node, address) = victim();
+    let mut with = |transport: Transport, offered: &[Transport]| {
+        let bare = offer();
+        let mut offer = Offer::new(bare.process, bare.limits);
+        assert!(offered.iter().all(|one| offer.push_transport(*one, &[])));
+        beside(&mut node, || shake_for(&address, Versions::OURS, transport, offer).map(|_| ()))
+    };
+    let unknown = Transport::from_wire(250).expect("not zero");
+    for transport in [Transport::UDP, Transport::SHM, unknown] {
+        let refused = with(transport, &[Transport::TCP, transport]);
+        assert_eq!(refused, Err(Reject::NoTransport), "{transport} by a TCP connection");
+    }
+    assert_eq!(with(Transport::TCP, &[unknown]), Err(Reject::NoTransport), "it says that it has no TCP");
+    assert_eq!(with(Transport::TCP, &[unknown, Transport::TCP]), Ok(()), "what it has besides means nothing");
+    serves(&mut node);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use super::node::Node;
 use polyrail_core::wire::offer::{Limits, Process};
 use polyrail_core::wire::{
-    Address, Features, HandshakeError, HostId, Ip, Key, Kind, Nonce, Offer, Reject, SessionId, Versions,
+    Address, Features, HandshakeError, HostId, Ip, Key, Kind, Nonce, Offer, Reject, SessionId, Transport,
+    Versions,
 };
 use polyrail_core::wireup::{Initiate, Initiator, InitiatorEvent, Session};
 use polyrail_rails::sockets::unix;
@@ -52,7 +53,10 @@ pub fn identity() -> Key {
 
 pub fn offer() -> Offer {
     let process = Process { pid: std::process::id(), uid: 0, host: HostId(2) };
-    Offer::new(process, Limits::new(1 << 20, 1 << 20).expect("enough"))
+    let mut offer = Offer::new(process, Limits::new(1 << 20, 1 << 20).expect("enough"));
+    let layout = [1, 0];
+    assert!(offer.push_transport(Transport::SHM, &layout) && offer.push_transport(Transport::TCP, &[]));
+    offer
 }
 
 /// The name of a worker's Unix socket.
@@ -64,7 +68,8 @@ pub fn unix_name(address: &[u8]) -> Vec<u8> {
 pub fn hello(address: &[u8]) -> Vec<u8> {
     let key = Address::parse(address).expect("an address").key();
     let (from, versions, kind) = (identity().id(), Versions::OURS, Kind::Session);
-    let args = Initiate { key, from, versions, features: Features(0), kind, nonce: Nonce([3; 16]) };
+    let (features, transport, nonce) = (Features(0), Transport::TCP, Nonce([3; 16]));
+    let args = Initiate { key, from, versions, features, kind, transport, nonce };
     Initiator::new(args, offer()).poll_transmit().expect("HELLO").to_vec()
 }
 
@@ -82,6 +87,16 @@ pub struct Shaken {
 
 /// Shakes hands with a worker as a peer would, in these versions.
 pub fn shake(address: &[u8], versions: Versions) -> Shaken {
+    shake_for(address, versions, Transport::TCP, offer()).expect("not rejected")
+}
+
+/// The same, by a TCP connection that is to become a link of this transport, with this offer.
+pub fn shake_for(
+    address: &[u8],
+    versions: Versions,
+    transport: Transport,
+    offer: Offer,
+) -> Result<Shaken, Reject> {
     let stream = connect(address);
     let key = Address::parse(address).expect("an address").key();
     let mut nonce = [0; 16];
@@ -90,8 +105,8 @@ pub fn shake(address: &[u8], versions: Versions) -> Shaken {
     let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
     let named = Address::new(&own, HostId(2), false, 9, ip).expect("an address").to_bytes().to_vec();
     let (from, kind) = (own.id(), Kind::Session);
-    let args = Initiate { key, from, versions, features: Features(0), kind, nonce: Nonce(nonce) };
-    drive(stream, Initiator::new(args, offer()), named, own).expect("not rejected")
+    let args = Initiate { key, from, versions, features: Features(0), kind, transport, nonce: Nonce(nonce) };
+    drive(stream, Initiator::new(args, offer), named, own)
 }
 
 /// Opens a lane of a session, as the peer with this key.
@@ -105,7 +120,8 @@ pub fn shake_lane_for_all(address: &[u8], own: Key, session: SessionId, lane: u1
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).expect("noise");
     let (kind, versions) = (Kind::Lane { session, lane }, Versions::OURS);
-    let args = Initiate { key, from: own.id(), versions, features: Features(0), kind, nonce: Nonce(nonce) };
+    let (features, transport) = (Features(0), Transport::TCP);
+    let args = Initiate { key, from: own.id(), versions, features, kind, transport, nonce: Nonce(nonce) };
     drive(connect(address), Initiator::new(args, offer()), Vec::new(), own)
 }
 
@@ -173,6 +189,7 @@ pub fn shake_by_memory_offering(address: &[u8], give: &[BorrowedFd<'_>], offer: 
         versions: Versions::OURS,
         features: Features(0),
         kind: Kind::Session,
+        transport: Transport::SHM,
         nonce: Nonce([5; 16]),
     };
     let (mut initiator, mut proving) = (Initiator::new(args, offer), false);

@@ -14,9 +14,9 @@ use crate::rail::Down;
 use crate::set::RailLink;
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::session::{Action, Arrival, Config, Loss, Pins, Planner, Session, ToPeer};
+use polyrail_core::session::{Action, Arrival, Config, Loss, MAX_LANES, Pins, Planner, Session, ToPeer};
 use polyrail_core::wire::SessionId;
-use polyrail_core::wire::offer::{Interface, MAX_LANES};
+use polyrail_core::wire::offer::Interface;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -54,7 +54,7 @@ impl Worker {
         match (self.wireup.closing, expected) {
             (true, _) => self.wireup.refuse(token, Reject::Closing),
             (false, None) => self.wireup.refuse(token, Reject::NoSession),
-            (false, Some(peer)) => self.wireup.let_in(token, peer, session),
+            (false, Some(peer)) => self.wireup.decide_lane(token, peer, session, &mut self.rails),
         }
     }
 

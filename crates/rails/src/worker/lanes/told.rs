@@ -6,8 +6,9 @@ use crate::events::Side;
 use crate::top;
 use polyrail_core::lanes::Pair;
 use polyrail_core::proto::PeerIdx;
+use polyrail_core::session::MAX_LANES;
 use polyrail_core::session::{Lane, Planner, Which};
-use polyrail_core::wire::offer::{Interface, InterfaceFlags, MAX_LANES};
+use polyrail_core::wire::offer::{Interface, InterfaceFlags};
 use std::net::{IpAddr, SocketAddr};
 
 /// A lane as it is now.
