@@ -5,7 +5,9 @@ use crate::error::Error;
 use crate::list::RailId;
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined};
 use crate::rail::direct::{Direct, DirectError, Transfer};
-use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span};
+use crate::rail::{
+    Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span,
+};
 use crate::shm::{Attach, cma};
 use polyrail_core::frame::{Frame, MAX_HEADER};
 use polyrail_core::proto::{CREDIT_UNIT, Route, Scheme};
@@ -105,7 +107,7 @@ impl Direct for Loopback {
 impl LaneRail for Loopback {}
 
 impl Rail for Loopback {
-    const CAPS: Caps = Caps { id: RailId::Loopback, look: Look::Memory, lanes: false };
+    const CAPS: Caps = Caps { id: RailId::Loopback, look: Look::Memory, lanes: Lanes::None };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Ok(Self::default())

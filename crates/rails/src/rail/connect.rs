@@ -13,6 +13,7 @@ use crate::discover::{Access, Device, Interface};
 use crate::error::Error;
 use polyrail_core::cost::RailCosts;
 use polyrail_core::proto::Route;
+use polyrail_core::session::Over;
 use polyrail_core::wire::offer::MemoryProbe;
 use polyrail_core::wire::{Address, HostId, Offer, PeerId};
 use std::any::Any;
@@ -60,6 +61,15 @@ pub struct Sought<'a> {
     pub here: HostId,
     /// This side's settings.
     pub settings: &'a Config,
+}
+
+/// Where lanes of a rail may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ways {
+    /// Between any two interfaces of both sides.
+    Interfaces,
+    /// So many places that only the rail knows, at this speed in Mb/s (0: unknown).
+    Places(u16, u32),
 }
 
 /// What the side that accepts has made for a link, before it says so.
@@ -140,6 +150,16 @@ pub trait Connector {
         Vec::new()
     }
 
+    /// Where further lanes may be, to a peer that says this of how it is reached.
+    fn ways(&self, _theirs: &[u8]) -> Ways {
+        Ways::Places(0, 0)
+    }
+
+    /// The place of a further lane.
+    fn place(&self, _over: &Over, _peer: &Sought<'_>, _theirs: &[u8]) -> Option<Place> {
+        None
+    }
+
     /// Begins a connection; that it fails may only be known later.
     ///
     /// # Errors
@@ -183,6 +203,33 @@ pub trait Connector {
     /// # Errors
     /// Why none came of it; the connection is closed then.
     fn adopt(&mut self, agreed: Agreed<'_>) -> Result<Joined, String>;
+
+    /// Begins a lane without a stream: a number for it, and what the other side's rail has to know.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn propose(&mut self, _over: &Over, _theirs: &[u8]) -> Result<(u32, Vec<u8>), String> {
+        Err("it opens no lanes so".into())
+    }
+
+    /// Makes the link of what the other side's rail proposes; also what that has to know.
+    ///
+    /// # Errors
+    /// Why none came of it.
+    fn answer(&mut self, _word: &[u8]) -> Result<(Vec<u8>, LinkId), String> {
+        Err("it opens no lanes so".into())
+    }
+
+    /// Makes the link of what was proposed and answered.
+    ///
+    /// # Errors
+    /// Why none came of it; the proposal is forgotten.
+    fn conclude(&mut self, _proposal: u32, _word: &[u8]) -> Result<LinkId, String> {
+        Err("it opens no lanes so".into())
+    }
+
+    /// Forgets a proposal.
+    fn withdraw(&mut self, _proposal: u32) {}
 
     /// The link of this process to itself, and how messages take it.
     fn own(&self, _settings: &Config) -> Option<(LinkId, Route)> {

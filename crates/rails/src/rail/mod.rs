@@ -161,8 +161,26 @@ pub struct Caps {
     pub id: RailId,
     /// What a round of progress costs that finds nothing.
     pub look: Look,
-    /// Whether a peer may have several links, each of which may end alone ([`LaneRail`]).
-    pub lanes: bool,
+    /// Whether a peer may have several links, each of which may end alone ([`LaneRail`]), and how they are opened.
+    pub lanes: Lanes,
+}
+
+/// How a session gets one more link of a rail, as a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lanes {
+    /// It does not: its links end with their peer.
+    None,
+    /// By a handshake on a stream of its own: [`connect::Connector::dial`].
+    ByStream,
+    /// By words on a lane that there is: [`connect::Connector::propose`].
+    ByWord,
+}
+
+impl Caps {
+    /// Whether a peer may have several links.
+    pub const fn has_lanes(&self) -> bool {
+        !matches!(self.lanes, Lanes::None)
+    }
 }
 
 /// A transport opened on a device. No method blocks. No method calls back except `progress`.

@@ -7,7 +7,9 @@ use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
 use crate::config::Config;
 use crate::list::RailId;
 use crate::rail::direct::{Direct, DirectError, Transfer};
-use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span};
+use crate::rail::{
+    Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span,
+};
 use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
 use std::io;
@@ -254,7 +256,7 @@ impl Direct for ShmRail {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps = Caps { id: RailId::Shm, look: Look::Memory, lanes: false };
+    const CAPS: Caps = Caps { id: RailId::Shm, look: Look::Memory, lanes: Lanes::None };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()

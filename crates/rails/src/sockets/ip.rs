@@ -3,8 +3,9 @@
 use crate::discover;
 use crate::rail::channel::{Channel, Place, Source};
 use crate::rail::connect::Sought;
+use polyrail_core::lanes::Pair;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(super) fn is_link_local(ip: IpAddr) -> bool {
@@ -42,6 +43,15 @@ fn sockets(peer: &Sought<'_>) -> Vec<SocketAddr> {
         }
     }
     places
+}
+
+/// The place of a connection between two interfaces: from this side's, which has this name, to a port of the other's.
+pub(crate) fn place_between(pair: &Pair, device: Option<String>, port: u16) -> Place {
+    let scoped = |ip: IpAddr, port: u16| match ip {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => SocketAddrV6::new(v6, port, 0, pair.near.0).into(),
+        ip => SocketAddr::new(ip, port),
+    };
+    Place::Socket { to: scoped(pair.far.1, port), from: Some((scoped(pair.near.1, 0), device)) }
 }
 
 /// An address as the system calls take it.

@@ -5,11 +5,12 @@ use crate::config::Config;
 use crate::discover::{self, Device, Interface, Kind};
 use crate::error::Error;
 use crate::rail::channel::{Channel, Place};
-use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought};
+use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
 use crate::sockets::ip;
 use crate::sockets::listen::Listeners;
 use polyrail_core::cost::RailCosts;
 use polyrail_core::frame::MAX_PAYLOAD;
+use polyrail_core::session::Over;
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -40,6 +41,16 @@ impl Connector for TcpRail {
 
     fn places(&self, peer: &Sought<'_>) -> Vec<Place> {
         ip::places(peer)
+    }
+
+    fn ways(&self, _theirs: &[u8]) -> Ways {
+        Ways::Interfaces
+    }
+
+    fn place(&self, over: &Over, peer: &Sought<'_>, _theirs: &[u8]) -> Option<Place> {
+        let Over::Pair(pair) = over else { return None };
+        let device = self.side.interfaces.iter().find(|one| one.index == pair.near.0);
+        Some(ip::place_between(pair, device.map(|one| one.name.clone()), peer.address.port()))
     }
 
     fn dial(&mut self, place: &Place) -> io::Result<Box<dyn Channel>> {

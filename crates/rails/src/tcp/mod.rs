@@ -30,7 +30,7 @@ use crate::list::RailId;
 use crate::rail::direct::Direct;
 use crate::rail::journal::{MAX_IOV, Pool};
 use crate::rail::{
-    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
+    Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
 };
 use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
@@ -457,7 +457,7 @@ impl LaneRail for TcpRail {
 }
 
 impl Rail for TcpRail {
-    const CAPS: Caps = Caps { id: RailId::Tcp, look: Look::SystemCall, lanes: true };
+    const CAPS: Caps = Caps { id: RailId::Tcp, look: Look::SystemCall, lanes: Lanes::ByStream };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Self::new(Config::of(config))

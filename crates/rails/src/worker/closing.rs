@@ -21,8 +21,9 @@ impl Worker {
         info.why = Some(format!("{named}: {why}"));
         let unnamed = info.address.is_none();
         info.partial.clear();
-        if let Some(lanes) = info.lanes.take() {
+        if let Some(mut lanes) = info.lanes.take() {
             info.lane = None;
+            lanes.withdraw_all(&mut self.rails);
             for link in lanes.session.links() {
                 // whoever has its number next is another
                 self.core.cut.retain(|(cut, _)| *cut != link);

@@ -107,8 +107,8 @@ impl Worker {
         info.passed_over = passed_over;
         info.direct_refused = joined.direct_refused;
         self.event_peer_up(peer, route, *rail, host);
-        if rail.caps().lanes {
-            let lanes = self.new_lanes(peer, session.id, *opened, session.offer.interfaces());
+        if rail.caps().has_lanes() {
+            let lanes = self.new_lanes(peer, session.id, *opened, &session.offer);
             self.core.peers[peer.0 as usize].lanes = Some(lanes);
             if !self.netted.contains(&peer) {
                 self.netted.push(peer);

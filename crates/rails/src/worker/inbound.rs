@@ -1,6 +1,7 @@
 //! From a rail to the engine: frames, and where their payloads go.
 
 use super::buffers::{Owned, User, scratch_place};
+use super::lanes::LaneNews;
 use super::ops::ATOMIC_MAX;
 use super::{Core, Event, EventKind};
 use crate::atomic;
@@ -107,11 +108,12 @@ impl Inbound<'_> {
         let (lane, received, retired) = match *frame {
             Frame::Got { lane, received } => (lane, received, false),
             Frame::Retire { lane, received } => (lane, received, true),
-            // no rail here opens lanes by frames
-            _ => return self.broken(link, "it asked for a lane of a transport that cannot be asked for so"),
+            word => return self.core.lane_news.push((peer, LaneNews::Word(word, payload.to_vec()))),
         };
         match Acked::parse(received, &payload.to_vec()) {
-            Some(acked) if acked.is_in_order() => self.core.lane_news.push((peer, lane, received, retired)),
+            Some(acked) if acked.is_in_order() => {
+                self.core.lane_news.push((peer, LaneNews::Had(lane, received, retired)));
+            }
             Some(_) => self.broken(link, "it spoke of gaps in what a lane brought that has none"),
             None => self.broken(link, "a list of what a lane brought is malformed"),
         }

@@ -2,7 +2,7 @@
 
 use super::buffers::{Buffers, Owned, scratch_place};
 use super::inbound::{Incoming, LinkInfo};
-use super::lanes::Lanes;
+use super::lanes::{LaneNews, Lanes};
 use super::{Counts, Event, Handler};
 use crate::list::RailId;
 use crate::rail::direct::Transfer;
@@ -57,8 +57,8 @@ pub(crate) struct Core {
     pub(super) redelivered: bool,
     pub(super) cut: Vec<(RailLink, &'static str)>,
     pub(super) downs: Vec<(RailLink, Down)>,
-    /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
-    pub(super) lane_news: Vec<(PeerIdx, u16, u64, bool)>,
+    /// What peers told of their lanes.
+    pub(super) lane_news: Vec<(PeerIdx, LaneNews)>,
     pub(super) handlers: HashMap<u16, Handler>,
     /// The user is told what peers have read.
     pub(super) reads_told: bool,

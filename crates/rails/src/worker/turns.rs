@@ -60,7 +60,7 @@ impl EachRail for InMemory<'_> {
     fn with<R: Rail>(&mut self, id: RailId, rail: &mut R) {
         if R::CAPS.look == Look::Memory {
             let moved = rail.progress(&mut Inbound { core: self.core, rail: id });
-            self.by_lanes |= R::CAPS.lanes && moved > 0;
+            self.by_lanes |= R::CAPS.has_lanes() && moved > 0;
             self.moved += moved;
         }
     }
@@ -81,7 +81,7 @@ impl EachRail for BySystemCall<'_> {
         if R::CAPS.look == Look::SystemCall && rail.links() > 0 && self.turns.is_due(id, self.in_memory) {
             let moved = rail.progress(&mut Inbound { core: self.core, rail: id });
             self.turns.looked(id, moved > 0);
-            self.by_lanes |= R::CAPS.lanes && moved > 0;
+            self.by_lanes |= R::CAPS.has_lanes() && moved > 0;
             self.moved += moved;
         }
     }
