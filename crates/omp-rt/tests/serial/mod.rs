@@ -77,6 +77,31 @@ fn what_differs_is_rank_0s() {
 }
 
 #[test]
+fn regions_of_few_threads_leave_nothing_in_buffers() {
+    let file = directory().join("few");
+    let words = [file.to_str().unwrap()];
+    let Some(output) = run(4, "few.c", &[], &words, "") else { return };
+    let errors = text(&output.stderr);
+    let said = "serial\nfew\nall, 1\nfew again\nserial again\nthe last\n";
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), (said, Some(0)), "{errors}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "serial\nfew\nfew again\n");
+}
+
+/// Whether rank 0 ends before others find that they are elsewhere is chance.
+#[test]
+fn who_goes_another_way_to_no_region_is_let_go() {
+    for ranks in [2, 4] {
+        let Some(output) = run(ranks, "last.c", &[], &[], "") else { return };
+        let errors = text(&output.stderr);
+        assert_eq!(
+            (text(&output.stdout), output.status.code()),
+            (format!("{ranks} -60\n"), Some(3)),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
 fn who_goes_another_way_is_told() {
     for (words, way) in [(&[][..], "differs from rank 0's"), (&["regions"], "another parallel region")] {
         let Some(output) = run(2, "apart.c", &[], words, "") else { return };
