@@ -4,15 +4,16 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use super::{directory, mpiexec, over_all};
+use super::{directory, installed, mpiexec, over_all};
 
 /// Builds a program of this directory.
 fn program(name: &str) -> PathBuf {
     let out = directory().join(name).with_extension("serial");
     std::fs::create_dir_all(directory()).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serial").join(name);
-    let built = Command::new("gcc").args(["-O1", "-fopenmp", "-w", "-o"]).args([&out, &source]).status();
-    assert!(built.expect("gcc").success());
+    let compiler = if name.ends_with(".c") { "gcc" } else { "gfortran" };
+    let built = Command::new(compiler).args(["-O1", "-fopenmp", "-w", "-o"]).args([&out, &source]).status();
+    assert!(built.expect(compiler).success());
     out
 }
 
@@ -128,4 +129,21 @@ fn what_serial_code_wrote_does_not_travel() {
     };
     let (Some(master), Some(replicated)) = (sent("master"), sent("replicated")) else { return };
     assert!(master > 8 << 20 && replicated < 1 << 20, "{master} {replicated}");
+}
+
+/// As with one process: what a seed is for.
+#[test]
+fn seeded_threads_draw_the_same_in_each_run() {
+    if !installed("gfortran") {
+        return eprintln!("SKIPPED: gfortran is not installed");
+    }
+    for mode in ["master", "replicated"] {
+        let drawn = || {
+            let output = run(4, "seeded.f90", &["--serial", mode], &[], "")?;
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            Some(text(&output.stdout))
+        };
+        let (Some(first), Some(second)) = (drawn(), drawn()) else { return };
+        assert_eq!((first.lines().count(), &first), (4, &second));
+    }
 }
