@@ -17,9 +17,10 @@ fn program(name: &str) -> PathBuf {
 }
 
 /// Runs it over so many ranks; `words` are the program's, `input` is what it reads.
+#[track_caller]
 fn run(ranks: usize, name: &str, options: &[&str], words: &[&str], input: &str) -> Option<Output> {
     if !mpiexec(ranks).exists() {
-        eprintln!("SKIPPED: for want of an MPI in .venv (make setup)");
+        polyrail_skip::lacking("an MPI in .venv (make setup)");
         return None;
     }
     let mut command = over_all(ranks, &program(name), ranks, options);
