@@ -33,8 +33,9 @@ impl Worker {
                 self.rails.close(link);
             }
             self.wireup.handshakes.retain(|_, h| !matches!(h.half, Half::Lane(_, of, _) if of == peer));
-            if let Some(state) = self.wireup.peers.get_mut(&peer) {
-                let _ = state.on(PeerEvent::Lost);
+            // it may have said goodbye
+            if let Some(state) = self.wireup.peers.get_mut(&peer).filter(|p| p.state() != PeerState::Closed) {
+                state.must(PeerEvent::Lost);
             }
         } else if let Some(link) = info.lane.take() {
             self.core.forget_link(link);
@@ -91,7 +92,7 @@ impl Worker {
             }
             if let Some(state) = self.wireup.peers.get_mut(&peer) {
                 let orderly = matches!(why, Down::Orderly);
-                let _ = state.on(if orderly { PeerEvent::Bye } else { PeerEvent::Lost });
+                state.must(if orderly { PeerEvent::Bye } else { PeerEvent::Lost });
             }
             let why = match why {
                 Down::Orderly => "it has closed its endpoint".to_owned(),

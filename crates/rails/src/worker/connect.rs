@@ -63,7 +63,7 @@ impl Worker {
             return Ok(());
         }
         if failed_before && info.why.is_some() && self.wireup.recently_failed(peer) {
-            let _ = self.wireup.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Refused));
+            self.wireup.peers.get_mut(&peer).into_iter().for_each(|p| p.must(PeerEvent::Refused));
             return Err(Refused::Gone);
         }
         if let Err(why) = self.wireup.keys.of(&address) {
@@ -169,7 +169,7 @@ impl Worker {
             && let Some(state) = self.wireup.peers.get_mut(&peer)
             && state.state() == PeerState::Connecting
         {
-            let _ = state.on(PeerEvent::Proving);
+            state.must(PeerEvent::Proving);
         }
         match turn {
             Turn::Wait => {
@@ -249,7 +249,7 @@ impl Worker {
         };
         let link = (rail, joined.link);
         if let Some(state) = self.wireup.peers.get_mut(&peer) {
-            let _ = state.on(PeerEvent::Established);
+            state.must(PeerEvent::Established);
         }
         let mut passed_over =
             self.wireup.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
@@ -336,7 +336,7 @@ impl Worker {
         match reason {
             Reject::Simultaneous => {
                 if let Some(state) = self.wireup.peers.get_mut(&peer) {
-                    let _ = state.rejected(reason);
+                    state.must(PeerEvent::Simultaneous);
                 }
                 // the peer's own connection comes, or we do not wait for it for ever
                 if let Some(attempt) = attempt {
@@ -390,7 +390,7 @@ impl Worker {
         let address = self.core.peers[peer.0 as usize].address;
         let state = self.wireup.peers.get_mut(&peer);
         let (Some(attempt), Some(address)) = (self.wireup.attempts.get_mut(&peer), address) else {
-            let _ = state.map(|state| state.on(PeerEvent::Lost));
+            state.into_iter().for_each(|state| state.must(PeerEvent::Lost));
             return self.gone(peer, why);
         };
         attempt.failed(why);
@@ -398,7 +398,7 @@ impl Worker {
         if let Some(state) = state
             && state.state() != PeerState::Connecting
         {
-            let _ = state.on(PeerEvent::Lost);
+            state.must(PeerEvent::Lost);
             state.connect();
         }
         if let Err(failures) = self.wireup.dial(peer, &address) {
@@ -408,7 +408,7 @@ impl Worker {
 
     fn unreachable(&mut self, peer: PeerIdx, failures: &[String]) {
         if let Some(state) = self.wireup.peers.get_mut(&peer) {
-            let _ = state.on(PeerEvent::Refused);
+            state.must(PeerEvent::Refused);
         }
         let why = match failures {
             [] => {
@@ -441,9 +441,9 @@ impl Worker {
                 self.resume(peer);
                 continue;
             }
-            let _ = state.on(PeerEvent::Deadline);
+            state.must(PeerEvent::Deadline);
             self.wireup.give_up(peer);
-            self.unreachable(peer, &["it connected at the same time, and then did not".into()]);
+            self.gone(peer, "cannot connect: it connected at the same time, and then did not".into());
         }
     }
 

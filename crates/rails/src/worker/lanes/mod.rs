@@ -110,7 +110,7 @@ impl Worker {
                 }
                 Action::Gone { why, orderly } => {
                     if orderly && let Some(state) = self.wireup.peers.get_mut(&peer) {
-                        let _ = state.on(PeerEvent::Bye);
+                        state.must(PeerEvent::Bye);
                     }
                     self.gone(peer, why);
                 }
