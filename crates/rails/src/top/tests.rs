@@ -39,6 +39,14 @@ fn documents_are_read_and_others_refused() {
         assert!(Snapshot::parse(of(most).as_bytes()).is_ok());
         assert!(Snapshot::parse(of(most + 1).as_bytes()).unwrap_err().contains(&most.to_string()));
     }
+    for list in ["peer_addresses", "protocols"] {
+        let of = |n: usize, one: &str| {
+            format!(r#"{{"v":1,"events":[{{"{list}":[{}]}}]}}"#, vec![one; n].join(","))
+        };
+        let one = if list == "protocols" { "{}" } else { r#""""# };
+        assert!(Snapshot::parse(of(FEW, one).as_bytes()).is_ok());
+        assert!(Snapshot::parse(of(FEW + 1, one).as_bytes()).unwrap_err().contains(&FEW.to_string()));
+    }
     let later = Snapshot::parse(br#"{"v":1,"pid":7,"new":{"a":[]}}"#).unwrap();
     assert_eq!(later.pid, 7);
 }
