@@ -18,7 +18,7 @@ use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Limits, MemoryProbe, Process};
 use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Kind, Nonce, Offer, PeerId, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, Peer, ResponderPhase};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -173,8 +173,6 @@ pub(super) struct Wireup {
     pub closing: bool,
     /// When peers failed last, so that those who cannot be reached are not tried again at once.
     pub failed_at: HashMap<PeerIdx, Instant>,
-    /// Peers that nobody here has an address of, since they went; the oldest first.
-    pub callers_gone: VecDeque<PeerIdx>,
     pub strangers: Strangers,
     pub top: Top,
     /// When this was looked at last.
@@ -279,7 +277,6 @@ impl Wireup {
             offer,
             closing: false,
             failed_at: HashMap::new(),
-            callers_gone: VecDeque::new(),
             strangers: Strangers::default(),
             top: Top::open(id),
             looked: Instant::now(),
