@@ -430,11 +430,11 @@ fn constructs_do_what_they_do_elsewhere() {
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "{failures}");
     if !mpiexec(2).exists() || !mpiexec(3).exists() {
-        eprintln!("SKIPPED: runs over several ranks, for want of an MPI in .venv (make setup)");
+        polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
     }
     let built = built.into_inner().unwrap();
     for compiler in COMPILERS.iter().filter(|c| !built.contains(c.name)) {
-        eprintln!("SKIPPED: {} is not installed", compiler.name);
+        polyrail_skip::lacking(compiler.name);
     }
 }
 
@@ -456,8 +456,7 @@ fn every_entry_point_is_defined() {
     let names: Vec<&str> = list.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert!(names.is_sorted(), "entries.txt is not sorted");
     let Some(ours) = exported(&runtime()) else {
-        eprintln!("SKIPPED: nm is not installed");
-        return;
+        return polyrail_skip::lacking("nm (Debian: binutils)");
     };
     let missing: Vec<&&str> = names.iter().filter(|name| !ours.contains(**name)).collect();
     assert!(missing.is_empty(), "in the list, not in the library: {missing:?}");

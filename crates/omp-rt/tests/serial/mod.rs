@@ -18,9 +18,10 @@ fn program(name: &str) -> PathBuf {
 }
 
 /// Runs it over so many ranks; `words` are the program's, `input` is what it reads.
+#[track_caller]
 fn run(ranks: usize, name: &str, options: &[&str], words: &[&str], input: &str) -> Option<Output> {
     if !mpiexec(ranks).exists() {
-        eprintln!("SKIPPED: for want of an MPI in .venv (make setup)");
+        polyrail_skip::lacking("an MPI in .venv (make setup)");
         return None;
     }
     let mut command = over_all(ranks, &program(name), ranks, options);
@@ -135,7 +136,7 @@ fn what_serial_code_wrote_does_not_travel() {
 #[test]
 fn seeded_threads_draw_the_same_in_each_run() {
     if !installed("gfortran") {
-        return eprintln!("SKIPPED: gfortran is not installed");
+        return polyrail_skip::lacking("gfortran");
     }
     for mode in ["master", "replicated"] {
         let drawn = || {
