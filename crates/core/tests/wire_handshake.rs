@@ -11,14 +11,16 @@ const HELLO: &str = "504c59520100010003000000000000000b0000000000000000000000000
                      3704129bee40afa5769b919901a11a7a9157990486135d2edc29";
 const LANE: &str = "504c59520101010003000200000000000b00000000000000887766554433221111111111111111111111111111111111943433102c8b\
                     3704129bee40afa5769b919901a11a7a9157990486135d2edc29";
-const CHALLENGE: &str = "504c59520200020003000000000000002222222222222222222222222222222290a4163e067a91bbff295ab45b3a71f12284287b\
-                         067624d3ca183552a4bc2c3d";
-const PROOF: &str = "504c59520300710065e97c4d14cedd9628a859f13831cae92a59bbe0098603afcf38fadbfc88d01c";
-const ACCEPT: &str = "504c5952040071005eeaefd0e4f37e7b96e8c0f1b3a9dcb2f855b3a0e9a76180e3fc1892d3f03781";
-const SIMULTANEOUS: &str = "504c595204010000b8bc0d503f0ee29df95fc5a7af50f60ca67c72eb766c7b273d8a99f6e0879867";
+const CHALLENGE: &str = "504c595202000200090000000000000022222222222222222222222222222222db28f7f44aa0905af9d87cae3fa9dab2c74b04047bf51cc97e3a640752a3bbdb";
+const PROOF: &str = "504c595203009500c74fe7467e6f6a52bf6d8f2e6f17ecbd47251e9f896f5edfd99af1c50c3c0953";
+const ACCEPT: &str = "504c59520400950020e0b826e770b21660ae5869b2feafbfd93f08c480501e879fd13064d8f10dc0";
+const SIMULTANEOUS: &str = "504c5952040100009bdd4c16ebb6067915c2319aacab858c120d2ed4145d0f159f0de2f60f0dd05d";
+
+/// What client and server have in common then.
+const SECRET: &str = "2a91f7007c1c2aff48e456c5391e7061032015dbe0f680c0f3ce1411fbd4c94e";
 
 /// Where the user's secret must be known, too.
-const SECRET_CHALLENGE: &str = "504c595202000200030000000000000022222222222222222222222222222222c201d6bb4dbe43a2e0a30097ee87ce02e8941646e97d7adbe067b7e7ac5cee88";
+const SECRET_CHALLENGE: &str = "504c5952020002000900000000000000222222222222222222222222222222225105bd9b335889e49e9176dc77cad2efce42db08d0ec0875b121df2156039dba";
 
 #[test]
 fn golden() {
@@ -30,9 +32,11 @@ fn golden() {
     assert_eq!(hex(&transcript.challenge), CHALLENGE);
     let proof = transcript.proof(&server(), &offer);
     assert_eq!(hex(&proof), PROOF);
-    assert_eq!(hex(&transcript.verdict(&server(), &proof, Ok(()), &offer)), ACCEPT);
+    let accept = transcript.verdict(&server(), &proof, Ok(()), &offer);
+    assert_eq!(hex(&accept), ACCEPT);
+    assert_eq!(hex(&transcript.secret(&server(), &proof, &accept).0), SECRET);
     assert_eq!(hex(&transcript.verdict(&server(), &proof, Err(Reject::Simultaneous), b"")), SIMULTANEOUS);
-    assert_eq!(transcript.session(&server()), SessionId(0x9bba_70dc_a129_358d));
+    assert_eq!(transcript.session(&server()), SessionId(0x7cf1_b8fe_9c34_18b8));
     let both = server().with_secret(b"secret of this user");
     assert_eq!(hex(&challenge().seal(&both, &transcript.hello)), SECRET_CHALLENGE);
     assert_eq!(hex(&handshake::denied()), "504c595205000000");
@@ -50,6 +54,7 @@ fn the_documentation_shows_these_bytes() {
         PROOF,
         ACCEPT,
         SIMULTANEOUS,
+        SECRET,
         &offer,
         &hex(&address.to_bytes()),
         &address.expose(),

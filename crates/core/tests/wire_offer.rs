@@ -13,9 +13,7 @@ use polyrail_core::wire::{HostId, Offer, OfferError, OfferView};
 use proptest::{collection::vec, option, prelude::*};
 use wire_support::{hex, interface, net, offer};
 
-const BYTES: &str = "0100100092100000e8030000efcdab89674523010200100078563412ff7f0000a8a7a6a5a4a3a2a10300020001000400080000000100\
-                     00001000050027000200000010270000000004657468300418c00002010640fe80000000000000000000000000000106000200010106\
-                     0002000202";
+const BYTES: &str = "0100100092100000e8030000efcdab89674523010200100078563412ff7f0000a8a7a6a5a4a3a2a1030002000100040008000000010000001000050027000200000010270000000004657468300418c00002010640fe800000000000000000000000000001060002000101060002000202070020007777777777777777777777777777777777777777777777777777777777777777";
 
 #[test]
 fn golden() {
@@ -28,7 +26,7 @@ fn the_view_prints_what_is_there() {
     let mut bytes = offer().to_bytes();
     bytes.extend([0xff, 0xff, 1, 0, 7]);
     let view = OfferView::parse(&bytes).unwrap();
-    assert_eq!(view.fields().count(), 8);
+    assert_eq!(view.fields().count(), 9);
     assert!(matches!(view.fields().last(), Some(Field::Unknown(0xffff))));
     let text = format!("{view:?}");
     assert!(
@@ -64,6 +62,10 @@ fn every_malformation_has_its_name() {
         Some(OfferError::Malformed(4)),
         "no room in a frame"
     );
+    assert_eq!(parse(&[field(7, &[1; 32])]), None);
+    assert_eq!(parse(&[field(7, &[1; 32]), field(7, &[2; 32])]), Some(OfferError::TooMany(7)));
+    assert_eq!(parse(&[field(7, &[1; 31])]), Some(OfferError::Short));
+    assert_eq!(parse(&[field(7, &[1; 33])]), Some(OfferError::Malformed(7)));
     for lane in [[0, 1], [4, 1], [1, 0], [1, 5]] {
         assert_eq!(parse(&[field(6, &lane)]), Some(OfferError::Malformed(6)));
     }
@@ -100,6 +102,7 @@ fn a_full_offer_still_fits() {
     while full.push_lane(Lane { role: Role::Rma, transport: Transport::Verbs }).is_ok() {}
     assert_eq!(full.lanes().len(), MAX_LANES);
     full.shm = Some(9);
+    full.seal = Some([7; 32]);
     full.probe = Some(MemoryProbe { address: 1, nonce: 2 });
     let bytes = full.to_bytes();
     assert!(bytes.len() <= MAX_OFFER && bytes.len() > MAX_OFFER - 20, "{}", bytes.len());
@@ -152,13 +155,14 @@ prop_compose! {
 prop_compose! {
     fn any_offer()(
         (pid, uid, host) in any::<(u32, u32, u64)>(), (max_frame, window) in (Limits::MIN_FRAME.., any::<u32>()),
-        probe in option::of(any::<(u64, u64)>()), shm in option::of(any::<u16>()),
+        probe in option::of(any::<(u64, u64)>()), shm in option::of(any::<u16>()), seal in option::of(any::<[u8; 32]>()),
         interfaces in vec(any_interface(), 0..=MAX_INTERFACES), lanes in vec((0..3_usize, 0..4_usize), 0..=MAX_LANES),
     ) -> Offer {
         let process = Process { pid, uid, host: HostId(host) };
         let mut offer = Offer::new(process, Limits::new(max_frame, window).unwrap());
         offer.probe = probe.map(|(address, nonce)| MemoryProbe { address, nonce });
         offer.shm = shm;
+        offer.seal = seal;
         for interface in interfaces {
             // Whatever fits.
             let _ = offer.push_interface(interface);

@@ -9,6 +9,7 @@
 //! | 4 limits | largest frame payload u32, eager window u32, in bytes |
 //! | 5 interface, at most 32 | index u32, speed in Mb/s u32 (0 unknown), flags u16, length of name u8, name, networks: family u8 (4, 6), prefix length u8, IP |
 //! | 6 lane, at most 16 | role u8, transport u8 |
+//! | 7 seal | a fresh X25519 public key, 32 bytes; there if and only if the connection is encrypted |
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -24,6 +25,8 @@ use super::{
 pub const MAX_INTERFACES: usize = 32;
 /// The most lanes in an offer.
 pub const MAX_LANES: usize = 16;
+/// Bytes of a side's half of the keys by which a connection is encrypted.
+pub const SEAL_LEN: usize = 32;
 const HEAD: usize = 4;
 
 /// Why bytes are no offer.
@@ -177,6 +180,8 @@ pub enum Field<'a> {
     Interface(InterfaceView<'a>),
     /// One of the lanes it wants.
     Lane(Lane),
+    /// Its half of the keys by which the connection is encrypted.
+    Seal([u8; SEAL_LEN]),
     /// A field of a later version, by its type.
     Unknown(u16),
 }
@@ -188,6 +193,7 @@ mod kind {
     pub(super) const LIMITS: u16 = 4;
     pub(super) const INTERFACE: u16 = 5;
     pub(super) const LANE: u16 = 6;
+    pub(super) const SEAL: u16 = 7;
 }
 
 impl<'a> Field<'a> {
@@ -203,6 +209,7 @@ impl<'a> Field<'a> {
             kind::LIMITS => Limits::new(r.u32()?, r.u32()?).map(Self::Limits),
             kind::INTERFACE => InterfaceView::read(Reader::new(r.rest()))?.map(Self::Interface),
             kind::LANE => Lane::from_wire(r.u8()?, r.u8()?).map(Self::Lane),
+            kind::SEAL => Some(Self::Seal(r.array()?)),
             _ => {
                 r.rest();
                 Some(Self::Unknown(kind))
@@ -225,7 +232,7 @@ impl<'a> OfferView<'a> {
         if bytes.len() > MAX_OFFER {
             return Err(OfferError::Long);
         }
-        let mut seen = [0_usize; 7];
+        let mut seen = [0_usize; 8];
         let mut reader = Reader::new(bytes);
         while !reader.is_empty() {
             let (kind, _) = Field::read(&mut reader)?;
@@ -269,6 +276,8 @@ pub struct Offer {
     pub probe: Option<MemoryProbe>,
     /// Layout version of its shared memory, if it offers any.
     pub shm: Option<u16>,
+    /// Its half of the keys by which the connection is encrypted: a fresh X25519 public key.
+    pub seal: Option<[u8; SEAL_LEN]>,
     interfaces: Vec<Interface>,
     lanes: Vec<Lane>,
 }
@@ -276,12 +285,20 @@ pub struct Offer {
 impl Offer {
     /// The least that must be said.
     pub const fn new(process: Process, limits: Limits) -> Self {
-        Self { process, limits, probe: None, shm: None, interfaces: Vec::new(), lanes: Vec::new() }
+        Self {
+            process,
+            limits,
+            probe: None,
+            shm: None,
+            seal: None,
+            interfaces: Vec::new(),
+            lanes: Vec::new(),
+        }
     }
 
     /// Bytes of the offer; optional fields and lanes count as if all were there, so that they can be set at any time.
     fn room_taken(&self) -> usize {
-        let fixed = (HEAD + 16) + (HEAD + 16) + (HEAD + 2) + (HEAD + 8);
+        let fixed = (HEAD + 16) + (HEAD + 16) + (HEAD + 2) + (HEAD + 8) + (HEAD + SEAL_LEN);
         let interfaces: usize = self.interfaces.iter().map(|interface| HEAD + interface.len()).sum();
         fixed + interfaces + MAX_LANES * (HEAD + 2)
     }
@@ -335,6 +352,9 @@ impl Offer {
         for lane in &self.lanes {
             w.u16(kind::LANE).u16(2).u8(lane.role as u8).u8(lane.transport as u8);
         }
+        if let Some(public) = &self.seal {
+            w.u16(kind::SEAL).u16(SEAL_LEN as u16).bytes(public);
+        }
         let len = w.finish();
         debug_assert!(len.is_ok(), "room was counted");
         bytes.truncate(len.unwrap_or(0));
@@ -344,7 +364,7 @@ impl Offer {
     /// Reads what another side offers.
     pub fn parse(bytes: &[u8]) -> Result<Self, OfferError> {
         let view = OfferView::parse(bytes)?;
-        let (mut process, mut limits, mut probe, mut shm) = (None, None, None, None);
+        let (mut process, mut limits, mut probe, mut shm, mut seal) = (None, None, None, None, None);
         let (mut interfaces, mut lanes) = (Vec::new(), Vec::new());
         for field in view.fields() {
             match field {
@@ -354,12 +374,22 @@ impl Offer {
                 Field::Shm(it) => shm = Some(it),
                 Field::Interface(it) => interfaces.push(it.into()),
                 Field::Lane(it) => lanes.push(it),
+                Field::Seal(it) => seal = Some(it),
                 Field::Unknown(_) => {}
             }
         }
         let process = process.ok_or(OfferError::Missing(kind::PROCESS))?;
         let limits = limits.ok_or(OfferError::Missing(kind::LIMITS))?;
-        let offer = Self { process, limits, probe, shm, interfaces, lanes };
+        let offer = Self { process, limits, probe, shm, seal, interfaces, lanes };
         if offer.room_taken() > MAX_OFFER { Err(OfferError::Long) } else { Ok(offer) }
+    }
+
+    /// The offer, if it has a key where the connection is to be encrypted, and none where not.
+    pub(crate) fn fits(self, sealed: bool) -> Result<Self, OfferError> {
+        match (sealed, self.seal) {
+            (true, None) => Err(OfferError::Missing(kind::SEAL)),
+            (false, Some(_)) => Err(OfferError::Malformed(kind::SEAL)),
+            _ => Ok(self),
+        }
     }
 }

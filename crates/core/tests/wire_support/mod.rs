@@ -42,7 +42,7 @@ pub fn hello() -> Hello {
 }
 
 pub fn challenge() -> Challenge {
-    Challenge { version: 2, features: Features(0b0011), nonce: Nonce([0x22; 16]) }
+    Challenge { version: 2, features: Features(0b1001), nonce: Nonce([0x22; 16]) }
 }
 
 pub fn transcript() -> Transcript {
@@ -69,6 +69,7 @@ pub fn offer() -> Offer {
     let mut offer = Offer::new(process, Limits::new(65536, 1 << 20).unwrap());
     offer.probe = Some(MemoryProbe { address: 0x7fff_1234_5678, nonce: 0xa1a2_a3a4_a5a6_a7a8 });
     offer.shm = Some(1);
+    offer.seal = Some([0x77; 32]);
     offer.push_interface(interface()).unwrap();
     offer.push_lane(Lane { role: Role::Message, transport: Transport::Shm }).unwrap();
     offer.push_lane(Lane { role: Role::Bulk, transport: Transport::Tcp }).unwrap();
