@@ -32,6 +32,7 @@ pub mod config;
 pub mod discover;
 pub mod error;
 pub mod events;
+pub mod keys;
 pub mod loopback;
 pub mod mailbox;
 pub mod named;

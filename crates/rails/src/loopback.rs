@@ -84,7 +84,8 @@ impl Direct for Loopback {
 impl LaneRail for Loopback {}
 
 impl Rail for Loopback {
-    const CAPS: Caps = Caps { name: "loopback", reach: Reach::Process, look: Look::Memory, lanes: false };
+    const CAPS: Caps =
+        Caps { name: "loopback", reach: Reach::Process, look: Look::Memory, lanes: false, seals: false };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Ok(Self::default())

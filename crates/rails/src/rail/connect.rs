@@ -3,6 +3,7 @@
 
 use super::LinkId;
 use crate::config::Config;
+use crate::keys::LinkKeys;
 use polyrail_core::cost::RailCosts;
 use polyrail_core::wire::Offer;
 use std::any::Any;
@@ -30,6 +31,8 @@ pub struct Agreed<'a> {
     pub kept: Option<Box<dyn Any + Send>>,
     /// What the peer says of itself.
     pub offer: &'a Offer,
+    /// The keys by which the link is to be encrypted; none: it is not.
+    pub keys: Option<LinkKeys>,
     /// This side's settings.
     pub settings: &'a Config,
 }

@@ -175,6 +175,8 @@ pub struct Caps {
     pub look: Look,
     /// Whether a peer may have several links, each of which may end alone ([`LaneRail`]).
     pub lanes: bool,
+    /// Whether its links can be encrypted.
+    pub seals: bool,
 }
 
 /// A transport opened on a device. No method blocks. No method calls back except `progress`.
@@ -287,6 +289,8 @@ pub struct LinkStats {
     pub received: u64,
     /// Packets that count as lost at this moment.
     pub lost: u32,
+    /// What travels by it is encrypted.
+    pub encrypted: bool,
 }
 
 /// What a peer is to be told of a link.

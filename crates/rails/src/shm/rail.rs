@@ -247,7 +247,8 @@ impl Direct for ShmRail {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps = Caps { name: "shm", reach: Reach::Host, look: Look::Memory, lanes: false };
+    const CAPS: Caps =
+        Caps { name: "shm", reach: Reach::Host, look: Look::Memory, lanes: false, seals: false };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()

@@ -4,7 +4,7 @@
 //! tells that the peer has died. Otherwise each IP of the peer's address is tried by TCP, and the connection itself becomes
 //! the link. All decisions are [`polyrail_core::wireup`]'s.
 
-use super::handshake::{Half, Handshake, Place, Stream, Turn};
+use super::handshake::{Half, Handshake, Place, Stream, Turn, UNSEALED};
 use super::inbound::LinkInfo;
 use super::wireup::{
     Attempt, Interest, TOKEN_RAIL, TOKEN_TCP, TOKEN_TIMER, TOKEN_TOP, TOKEN_UNIX, TOKEN_WATCHER, random,
@@ -17,7 +17,7 @@ use crate::rail::set::{RailId, RailLink};
 use crate::shm::cma;
 use polyrail_core::cost::{self, Limits};
 use polyrail_core::proto::{CREDIT_UNIT, PeerIdx, Route, Scheme};
-use polyrail_core::wire::{Features, Kind, Nonce, Reject, Versions};
+use polyrail_core::wire::{Kind, Nonce, Reject, Versions};
 use polyrail_core::wireup::{Incoming, Peer, PeerEvent, PeerState, Respond, Responder, Session};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -146,10 +146,15 @@ impl Worker {
         }
         self.wireup.make_room(&stream);
         let Ok(nonce) = random().map(Nonce) else { return };
-        let args = Respond { key: self.wireup.key, versions: Versions::OURS, features: Features(0), nonce };
+        let args = Respond {
+            key: self.wireup.key,
+            versions: Versions::OURS,
+            features: self.wireup.features(stream.rail()),
+            nonce,
+        };
         let half = Half::Theirs(Box::new(Responder::new(args)), None);
         let deadline = Instant::now() + STRANGER_TIME;
-        if let Ok(token) = self.wireup.add(stream, half, deadline) {
+        if let Ok(token) = self.wireup.add(stream, half, None, deadline) {
             self.shake(token);
         }
     }
@@ -201,6 +206,7 @@ impl Worker {
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
         // what a link takes is made first: then nothing has to be taken back when it cannot be had
         let made = self.rails.connector(handshake.stream.rail()).prepare().ok();
+        let made = made.zip(self.wireup.offer(session.features).ok());
         let peer = self.peer_of(session.peer);
         let (ours, theirs) = (self.wireup.id, session.peer);
         let state = self.wireup.peers.entry(peer).or_insert_with(|| Peer::new(ours, theirs));
@@ -224,10 +230,10 @@ impl Worker {
             self.wireup.handshakes.remove(&token);
             return;
         }
-        let Prepared { descriptors, kept } = made.unwrap_or_default();
-        (handshake.kept, handshake.outgoing) = (kept, descriptors);
+        let Some((Prepared { descriptors, kept }, (pair, offer))) = made else { return };
+        (handshake.kept, handshake.outgoing, handshake.pair) = (kept, descriptors, pair);
         *decided = Some((peer, session));
-        let _ = responder.accept(&self.wireup.offer);
+        let _ = responder.accept(&offer);
         handshake.deadline = Instant::now() + STRANGER_TIME;
         self.shake(token);
     }
@@ -282,10 +288,12 @@ impl Worker {
         session: &Session,
         leftover: &[u8],
     ) -> Result<Joined, String> {
+        let keys = handshake.keys(session)?;
         let Handshake { stream, incoming: descriptors, kept, .. } = handshake;
         let connector = self.rails.connector(stream.rail());
         let (connection, settings) = (stream.into_fd(), &self.config);
-        connector.adopt(Agreed { connection, leftover, descriptors, kept, offer: &session.offer, settings })
+        let offer = &session.offer;
+        connector.adopt(Agreed { connection, leftover, descriptors, kept, offer, keys, settings })
     }
 
     /// How messages travel on a new link.
@@ -350,6 +358,7 @@ impl Worker {
                     attempt.exists(place);
                 }
             }
+            Reject::Unsealed => return self.try_next(peer, format!("{place}: {reason}: {UNSEALED}")),
             _ => {}
         }
         self.try_next(peer, format!("{place}: it refused: {reason}"));

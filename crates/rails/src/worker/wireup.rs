@@ -9,6 +9,7 @@ use super::top::Top;
 use crate::config::{Config, Rendezvous};
 use crate::discover::{self, Interface};
 use crate::error::Error;
+use crate::keys::KeyPair;
 use crate::rail::Reach;
 use crate::rail::set::RailId;
 use crate::shm::fdpass;
@@ -170,6 +171,8 @@ pub(super) struct Wireup {
     /// The bytes that peers look for when they try to read this process's memory.
     pub probe: Box<u64>,
     pub offer: Offer,
+    /// Connections are to be encrypted.
+    encrypt: bool,
     pub closing: bool,
     /// When peers failed last, so that those who cannot be reached are not tried again at once.
     pub failed_at: HashMap<PeerIdx, Instant>,
@@ -277,6 +280,7 @@ impl Wireup {
             attempts: HashMap::new(),
             probe,
             offer,
+            encrypt: config.encrypt,
             closing: false,
             failed_at: HashMap::new(),
             callers_gone: VecDeque::new(),
@@ -439,11 +443,17 @@ impl Wireup {
         }
     }
 
-    pub fn add(&mut self, stream: Stream, half: Half, deadline: Instant) -> io::Result<u64> {
+    pub fn add(
+        &mut self,
+        stream: Stream,
+        half: Half,
+        pair: Option<KeyPair>,
+        deadline: Instant,
+    ) -> io::Result<u64> {
         self.begin();
         let token = self.next;
         self.next += 1;
-        let handshake = Handshake::new(stream, half, deadline);
+        let handshake = Handshake { pair, ..Handshake::new(stream, half, deadline) };
         let interest = if handshake.writing { Interest::Write } else { Interest::Read };
         self.epoll.add(handshake.stream.fd().as_raw_fd(), interest as libc::c_int, token)?;
         self.handshakes.insert(token, handshake);
@@ -522,17 +532,36 @@ impl Wireup {
             Place::Unix(rail) => connect_unix(address.id(), rail).map(|fd| Stream::Unix(fd, rail)),
             Place::Tcp(at) => connect_tcp(at).map(Stream::Tcp),
         };
+        let stream = stream.map_err(failed)?;
         let args = Initiate {
             key: self.keys.of(address).map_err(Error::Address)?,
             from: self.id,
             versions: Versions::OURS,
-            features: Features(0),
+            features: self.features(stream.rail()),
             kind: Kind::Session,
             nonce: Nonce(random()?),
         };
-        let half = Half::Ours(Box::new(Initiator::new(args, self.offer.clone())), peer, place);
-        self.add(stream.map_err(failed)?, half, deadline).map_err(failed)?;
+        let (pair, offer) = self.offer(args.features)?;
+        let half = Half::Ours(Box::new(Initiator::new(args, offer)), peer, place);
+        self.add(stream, half, pair, deadline).map_err(failed)?;
         Ok(())
+    }
+
+    /// What this side can do, and wants, on a connection that is to be a link of this rail.
+    pub fn features(&self, rail: RailId) -> Features {
+        match (rail.caps().seals, self.encrypt) {
+            (true, true) => Features::CAN_SEAL.with(Features::WANTS_SEAL),
+            (true, false) => Features::CAN_SEAL,
+            (false, _) => Features::default(),
+        }
+    }
+
+    /// This side's offer, with a fresh key in it for a connection that may be encrypted.
+    pub fn offer(&self, features: Features) -> Result<(Option<KeyPair>, Offer), Error> {
+        let pair = features.has(Features::CAN_SEAL).then(KeyPair::new).transpose()?;
+        let mut offer = self.offer.clone();
+        offer.seal = pair.as_ref().map(KeyPair::public);
+        Ok((pair, offer))
     }
 
     /// Drops the connection that this side has begun to a peer, if any, and all plans for others.

@@ -8,7 +8,7 @@ use super::super::wireup::random;
 use super::Worker;
 use polyrail_core::lanes::Pair;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::{Features, Kind, Nonce, Reject, SessionId, Versions};
+use polyrail_core::wire::{Kind, Nonce, Reject, SessionId, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, Session};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::{Duration, Instant};
@@ -42,17 +42,19 @@ impl Worker {
         let (near, far) = (scoped(pair.near.1, 0), scoped(pair.far.1, address.port()));
         let device = self.near.iter().find(|one| one.index == pair.near.0);
         let stream = sockets::connect_from(near, device.map(|one| one.name.as_str()), far)
+            .map(Stream::Tcp)
             .map_err(|error| error.to_string())?;
         let args = Initiate {
             key: self.wireup.keys.of(&address)?,
             from: self.wireup.id,
             versions: Versions::OURS,
-            features: Features(0),
+            features: self.wireup.features(stream.rail()),
             kind: Kind::Lane { session, lane: number },
             nonce: Nonce(random().map_err(|error| error.to_string())?),
         };
-        let half = Half::Lane(Box::new(Initiator::new(args, self.wireup.offer.clone())), peer, path);
-        let added = self.wireup.add(Stream::Tcp(stream), half, Instant::now() + CONNECT);
+        let (pair, offer) = self.wireup.offer(args.features).map_err(|error| error.to_string())?;
+        let half = Half::Lane(Box::new(Initiator::new(args, offer)), peer, path);
+        let added = self.wireup.add(stream, half, pair, Instant::now() + CONNECT);
         added.map(|_| ()).map_err(|error| error.to_string())
     }
 
@@ -68,21 +70,27 @@ impl Worker {
         let peer = self.by_id.get(&session.peer).copied();
         let lanes = peer.and_then(|peer| self.core.peers[peer.0 as usize].lanes.as_ref());
         let expected = lanes.is_some_and(|lanes| lanes.session.expects(id, lane));
+        let offered = self.wireup.offer(session.features);
         let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
         let Half::Theirs(responder, decided) = &mut handshake.half else { return };
-        let reason = match (self.wireup.closing, expected) {
-            (true, _) => Some(Reject::Closing),
-            (false, false) => Some(Reject::NoSession),
-            (false, true) => None,
+        let verdict = match (self.wireup.closing, expected, offered) {
+            (true, ..) => Err(Reject::Closing),
+            (false, false, _) => Err(Reject::NoSession),
+            (false, true, Err(_)) => Err(Reject::NoResources),
+            (false, true, Ok(offered)) => Ok(offered),
         };
-        if let Some(reason) = reason {
-            let _ = responder.reject(reason);
-            handshake.flush();
-            self.wireup.handshakes.remove(&token);
-            return;
-        }
+        let (pair, offer) = match verdict {
+            Ok(offered) => offered,
+            Err(reason) => {
+                let _ = responder.reject(reason);
+                handshake.flush();
+                self.wireup.handshakes.remove(&token);
+                return;
+            }
+        };
+        handshake.pair = pair;
         *decided = peer.map(|peer| (peer, session));
-        let _ = responder.accept(&self.wireup.offer);
+        let _ = responder.accept(&offer);
         handshake.deadline = Instant::now() + STRANGER_TIME;
         self.shake(token);
     }
