@@ -82,6 +82,11 @@ pub struct Shaken {
 
 /// Shakes hands with a worker as a peer would, in these versions.
 pub fn shake(address: &[u8], versions: Versions) -> Shaken {
+    shake_as(address, versions, Features(0)).expect("not rejected")
+}
+
+/// The same as one that can so much.
+pub fn shake_as(address: &[u8], versions: Versions, features: Features) -> Result<Shaken, Reject> {
     let stream = connect(address);
     let key = Address::parse(address).expect("an address").key();
     let mut nonce = [0; 16];
@@ -90,8 +95,8 @@ pub fn shake(address: &[u8], versions: Versions) -> Shaken {
     let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
     let named = Address::new(&own, HostId(2), false, 9, ip).expect("an address").to_bytes().to_vec();
     let (from, kind) = (own.id(), Kind::Session);
-    let args = Initiate { key, from, versions, features: Features(0), kind, nonce: Nonce(nonce) };
-    drive(stream, Initiator::new(args, offer()), named, own).expect("not rejected")
+    let args = Initiate { key, from, versions, features, kind, nonce: Nonce(nonce) };
+    drive(stream, Initiator::new(args, offer()), named, own)
 }
 
 /// Opens a lane of a session, as the peer with this key.
