@@ -38,8 +38,8 @@ pub fn versions() -> Versions {
     Versions::new(1, 3).expect("a range")
 }
 
-/// What the honest side can do.
-pub const FEATURES: Features = Features(0xff);
+/// What the honest side can do: it encrypts where the other wants that.
+pub const FEATURES: Features = Features(0xfd);
 
 /// The honest side's nonce.
 pub const NONCE: Nonce = Nonce([7; 16]);
@@ -49,6 +49,7 @@ pub fn offer() -> Offer {
     let process = offer::Process { pid: 1, uid: 2, host: HostId(3) };
     let mut offer = Offer::new(process, offer::Limits::new(65536, 1 << 20).expect("large enough"));
     assert!(offer.push_transport(Transport::TCP, &[]), "room for one");
+    offer.seal = Some([9; 32]);
     offer
 }
 

@@ -45,7 +45,7 @@ text = "polyrail:" + base64.b32encode(address).decode().lower().rstrip("=")
 
 first = hello(SERVER)
 lane = hello(SERVER, 1, 2, 0x1122334455667788)
-head = b"PLYR\x02\0" + struct.pack("<HQ", 2, 0b0011) + b"\x22" * 16
+head = b"PLYR\x02\0" + struct.pack("<HQ", 2, 0b1001) + b"\x22" * 16
 challenge = head + mac(SERVER, b"polyrail server", first, head)
 
 interface = struct.pack("<IIHB", 2, 10000, 0, 4) + b"eth0" + bytes([4, 24, 192, 0, 2, 1, 6, 64]) + LINK_LOCAL
@@ -57,10 +57,12 @@ offer = b"".join(
         field(5, interface),
         field(6, struct.pack("<BH", SHM, 1)),
         field(6, struct.pack("<B", TCP)),
+        field(7, b"\x77" * 32),
     ]
 )
 proof = sealed(3, 0, b"polyrail client", (first, challenge), offer)
 said = (first, challenge, proof)
+accept = sealed(4, 0, b"polyrail verdict", said, offer)
 # who must know the user's secret, too
 secret_address = address[:3] + b"\x11" + address[4:]
 proves = mac(b"secret of this user", b"polyrail user", SERVER)[:16]
@@ -76,9 +78,10 @@ examples = {
     "HELLO of a lane": lane,
     "CHALLENGE": challenge,
     "PROOF": proof,
-    "VERDICT accept": sealed(4, 0, b"polyrail verdict", said, offer),
+    "VERDICT accept": accept,
     "VERDICT simultaneous": sealed(4, 1, b"polyrail verdict", said, b""),
     "session": mac(SERVER, b"polyrail session", first, challenge)[:8][::-1],
+    "secret": mac(SERVER, b"polyrail seal", *said, accept),
     "DENIED": b"PLYR\x05\0\0\0",
     "VERSIONS": b"PLYR\x06\0" + struct.pack("<HHH", 2, 5, 0),
     "offer": offer,
@@ -98,7 +101,7 @@ seeds = {
     "handshake_responder/accepted": b"\x03\xff" + to_target + offer,
     "handshake_responder/rejected": b"\x01\x03" + lane + offer,
     "handshake_responder/stranger": b"\x00\x09" + to_target,
-    "handshake_initiator/accepted": b"\x03\xff\x02" + bytes(24) + offer,
+    "handshake_initiator/accepted": b"\x03\xff\x02\x01" + bytes(23) + offer,
     "handshake_initiator/rejected": b"\x01\x09\x01" + bytes(24),
     "handshake_initiator/versions": b"\x00\x09PLYR\x06\0" + struct.pack("<HHH", 4, 5, 0),
 }

@@ -11,14 +11,16 @@ const HELLO: &str = "504c59520100010003000000020000000b0000000000000000000000000
                      3704129bee40afa5769b919901a11a7a9157990486135d2edc29";
 const LANE: &str = "504c59520101010003000200020000000b00000000000000887766554433221111111111111111111111111111111111943433102c8b\
                     3704129bee40afa5769b919901a11a7a9157990486135d2edc29";
-const CHALLENGE: &str = "504c595202000200030000000000000022222222222222222222222222222222d97c3eb861b549d9552e786d5bf1045a595736c2\
-                         e0310e66a39b6421687be043";
-const PROOF: &str = "504c595203006b006fd24b1c114244e164b0123a7c8c05a071ee0a30b3e6b91777e7f2ba33fc7ee8";
-const ACCEPT: &str = "504c595204006b002adc86639738fc854bc32e356bdb2931f79eecd20f41080c2e3de2d97c6b0c04";
-const SIMULTANEOUS: &str = "504c595204010000cc2d19a29245641c6b6b8c415a0210debc379715adf0d684dc62a59744991750";
+const CHALLENGE: &str = "504c5952020002000900000000000000222222222222222222222222222222229d33ca829db408cb75fd785895baf382b6cea4e2b613ad14ebed38183e6e6f87";
+const PROOF: &str = "504c595203008f00dda47db019b5fd0d6f760d131a94eee6c9f975886e02c275c3696eaee2748057";
+const ACCEPT: &str = "504c595204008f00f563d41e8a131557efef92f74c720e0cd7e40193e526cb0986ed3596ea9f1233";
+const SIMULTANEOUS: &str = "504c595204010000f8084d7d1e66989562a17af666bf6ee4e13f59aae98d1fb719a18c15ac58906d";
+
+/// What client and server have in common then.
+const SECRET: &str = "d0aaaef64cfb6186cf05ac35605b5251aaec1a7a1068d969a8d2d9ff5ed0c3b1";
 
 /// Where the user's secret must be known, too.
-const SECRET_CHALLENGE: &str = "504c595202000200030000000000000022222222222222222222222222222222238ef06db02e70ee823f8895a6b8151df02a2bbf604d2a1f599b7f737ac3e2aa";
+const SECRET_CHALLENGE: &str = "504c59520200020009000000000000002222222222222222222222222222222210d0518c34fb406894114b2c9440f6c213da85aa102c84ad59278a32fdea4808";
 
 #[test]
 fn golden() {
@@ -30,9 +32,11 @@ fn golden() {
     assert_eq!(hex(&transcript.challenge), CHALLENGE);
     let proof = transcript.proof(&server(), &offer);
     assert_eq!(hex(&proof), PROOF);
-    assert_eq!(hex(&transcript.verdict(&server(), &proof, Ok(()), &offer)), ACCEPT);
+    let accept = transcript.verdict(&server(), &proof, Ok(()), &offer);
+    assert_eq!(hex(&accept), ACCEPT);
+    assert_eq!(hex(&transcript.secret(&server(), &proof, &accept).0), SECRET);
     assert_eq!(hex(&transcript.verdict(&server(), &proof, Err(Reject::Simultaneous), b"")), SIMULTANEOUS);
-    assert_eq!(transcript.session(&server()), SessionId(0xd1eb_f367_1297_0c33));
+    assert_eq!(transcript.session(&server()), SessionId(0x5b03_7fb6_fabe_9fc3));
     let both = server().with_secret(b"secret of this user");
     assert_eq!(hex(&challenge().seal(&both, &transcript.hello)), SECRET_CHALLENGE);
     assert_eq!(hex(&handshake::denied()), "504c595205000000");
@@ -50,6 +54,7 @@ fn the_documentation_shows_these_bytes() {
         PROOF,
         ACCEPT,
         SIMULTANEOUS,
+        SECRET,
         &offer,
         &hex(&address.to_bytes()),
         &address.expose(),

@@ -13,9 +13,7 @@ use polyrail_core::wire::{HostId, Offer, OfferError, OfferView, Transport};
 use proptest::{collection::vec, option, prelude::*};
 use wire_support::{hex, interface, net, offer};
 
-const BYTES: &str = "0100100092100000e8030000efcdab89674523010200100078563412ff7f0000a8a7a6a5a4a3a2a10400080000000100000010000500\
-                     27000200000010270000000004657468300418c00002010640fe800000000000000000000000000001060003000101000600010002\
-                     ";
+const BYTES: &str = "0100100092100000e8030000efcdab89674523010200100078563412ff7f0000a8a7a6a5a4a3a2a1040008000000010000001000050027000200000010270000000004657468300418c00002010640fe800000000000000000000000000001060003000101000600010002070020007777777777777777777777777777777777777777777777777777777777777777";
 
 #[test]
 fn golden() {
@@ -28,7 +26,7 @@ fn the_view_prints_what_is_there() {
     let mut bytes = offer().to_bytes();
     bytes.extend([0xff, 0xff, 1, 0, 7]);
     let view = OfferView::parse(&bytes).unwrap();
-    assert_eq!(view.fields().count(), 7);
+    assert_eq!(view.fields().count(), 8);
     assert!(matches!(view.fields().last(), Some(Field::Unknown(0xffff))));
     let text = format!("{view:?}");
     assert!(
@@ -72,6 +70,10 @@ fn every_malformation_has_its_name() {
     assert_eq!(parse(&[field(6, &[250; 1 + MAX_REACHED_BY])]), None, "one that nobody has");
     assert_eq!(parse(&[field(6, &[2; 2 + MAX_REACHED_BY])]), Some(OfferError::Malformed(6)));
     assert_eq!(parse(&[field(6, &[2]), field(6, &[2, 1])]), Some(OfferError::TooMany(6)), "the same twice");
+    assert_eq!(parse(&[field(7, &[1; 32])]), None);
+    assert_eq!(parse(&[field(7, &[1; 32]), field(7, &[2; 32])]), Some(OfferError::TooMany(7)));
+    assert_eq!(parse(&[field(7, &[1; 31])]), Some(OfferError::Short));
+    assert_eq!(parse(&[field(7, &[1; 33])]), Some(OfferError::Malformed(7)));
     let interface =
         |name: &[u8], nets: &[u8]| field(5, &[&[0; 10], &[name.len() as u8][..], name, nets].concat());
     assert_eq!(parse(&[interface(b"eth0", &[4, 32, 10, 0, 0, 1])]), None);
@@ -107,6 +109,7 @@ fn a_full_offer_still_fits() {
     assert!(!full.push_transport(transport(MAX_TRANSPORTS), &[]), "one more");
     assert_eq!(full.reached_by(transport(3)), Some(&[3; MAX_REACHED_BY][..]));
     assert_eq!(full.reached_by(transport(MAX_TRANSPORTS)), None);
+    full.seal = Some([7; 32]);
     full.probe = Some(MemoryProbe { address: 1, nonce: 2 });
     let bytes = full.to_bytes();
     assert!(bytes.len() <= MAX_OFFER && bytes.len() > MAX_OFFER - 20, "{}", bytes.len());
@@ -162,12 +165,14 @@ prop_compose! {
 prop_compose! {
     fn any_offer()(
         (pid, uid, host) in any::<(u32, u32, u64)>(), (max_frame, window) in (Limits::MIN_FRAME.., any::<u32>()),
-        probe in option::of(any::<(u64, u64)>()), interfaces in vec(any_interface(), 0..=MAX_INTERFACES),
+        probe in option::of(any::<(u64, u64)>()), seal in option::of(any::<[u8; 32]>()),
+        interfaces in vec(any_interface(), 0..=MAX_INTERFACES),
         transports in vec((1..=u8::MAX, vec(any::<u8>(), 0..=MAX_REACHED_BY)), 0..=MAX_TRANSPORTS),
     ) -> Offer {
         let process = Process { pid, uid, host: HostId(host) };
         let mut offer = Offer::new(process, Limits::new(max_frame, window).unwrap());
         offer.probe = probe.map(|(address, nonce)| MemoryProbe { address, nonce });
+        offer.seal = seal;
         for interface in interfaces {
             // Whatever fits.
             let _ = offer.push_interface(interface);

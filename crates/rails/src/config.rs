@@ -78,6 +78,8 @@ pub struct Config {
     pub answer_timeout: Duration,
     /// How long an orderly close waits for what is still to be sent.
     pub linger: Duration,
+    /// Connections over a network are to be encrypted. It suffices that one of the two sides wants that.
+    pub encrypt: bool,
     /// Most connections to one peer over a network, each between other interfaces.
     pub lanes: usize,
     /// How long a silent network is believed before the peer counts as gone.
@@ -116,6 +118,7 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(600),
             linger: Duration::from_secs(5),
+            encrypt: false,
             lanes: 16,
             peer_timeout: Duration::from_secs(30),
             congestion: None,
@@ -176,6 +179,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     (
         "LOG",
         "append what happens to peers and lanes, one JSON object per line: a file (%p is the process, %h the host) or stderr, then :debug for choices and estimates too (default: nothing)",
+    ),
+    (
+        "ENCRYPT",
+        "yes: what travels over a network is encrypted, also to and from peers that say no; shared memory is not (default: no)",
     ),
     (
         "FAULTS",
@@ -256,6 +263,13 @@ impl Config {
         number(&lookup, "PEER_TIMEOUT", "POLYRAIL_PEER_TIMEOUT", 1, day, |n| c.peer_timeout = seconds(n))?;
         number(&lookup, "LANES", "POLYRAIL_LANES", 1, 16, |n| c.lanes = n)?;
         number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;
+        if let Some(encrypt) = lookup("ENCRYPT") {
+            c.encrypt = match encrypt.trim() {
+                "yes" | "1" => true,
+                "no" | "0" => false,
+                other => return bad("POLYRAIL_ENCRYPT", format!("{other:?} is neither yes nor no")),
+            };
+        }
         let micros = |n| Some(Duration::from_micros(n as u64));
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
@@ -311,6 +325,8 @@ mod tests {
         };
         assert!(!with("RAILS", "tcp").unwrap().rails.reaches(Reach::Host));
         assert_eq!(with("PORT", "80").unwrap().port, 80);
+        let encrypts = ["yes", "1", "no", "0"].map(|value| with("ENCRYPT", value).unwrap().encrypt);
+        assert_eq!(encrypts, [true, true, false, false]);
         for (key, value) in [
             ("RAILS", "ib"),
             ("PORT", "70000"),
@@ -318,6 +334,7 @@ mod tests {
             ("WINDOW", "1"),
             ("ANNOUNCED", "1023"),
             ("YIELD", "2"),
+            ("ENCRYPT", "maybe"),
             ("LOG", "x:loud"),
             ("FAULTS", "7:cold"),
         ] {

@@ -144,6 +144,9 @@ pub struct Record {
     /// The lane's other end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far: Option<Side>,
+    /// Whether what travels by the lane is encrypted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encrypted: Option<bool>,
     /// Number of the lane that small messages took before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_lane: Option<u16>,

@@ -37,6 +37,7 @@ pub mod discover;
 pub mod error;
 pub mod events;
 pub mod host;
+pub mod keys;
 pub mod list;
 pub mod loopback;
 pub mod mailbox;

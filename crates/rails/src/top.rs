@@ -62,6 +62,8 @@ pub struct Lane {
     pub lost: u64,
     /// Whether small messages go by it.
     pub small: bool,
+    /// Whether what travels by it is encrypted.
+    pub encrypted: bool,
 }
 
 /// A pair of interfaces between which there is no lane.

@@ -24,6 +24,8 @@ pub struct Found {
     route: Route,
     /// Why the peer's memory cannot be reached directly, if it was tried.
     direct_refused: Option<String>,
+    /// Whether what travels by the network is encrypted; none where it goes by none.
+    encrypted: Option<bool>,
     /// Where lanes would go, and why not elsewhere.
     ways: Paths,
     /// Of each pair, what a running program measures, in bytes per second.
@@ -31,6 +33,9 @@ pub struct Found {
     /// Half round trips of 8 bytes, or why they could not be measured.
     latency: Result<Point, String>,
 }
+
+const YES: &str = "yes: one of the two says POLYRAIL_ENCRYPT=yes";
+const NO: &str = "no: neither of the two says POLYRAIL_ENCRYPT=yes";
 
 /// Connects to a peer and asks which way its messages take. Bounded by POLYRAIL_CONNECT_TIMEOUT.
 ///
@@ -46,6 +51,7 @@ pub fn look(text: &str) -> Result<Found, Error> {
     let ours = host_id()?;
     let passed_over = session.worker().passed_over(peer).to_vec();
     let direct_refused = session.worker().direct_refused(peer).map(str::to_owned);
+    let encrypted = session.worker().lanes(peer).first().map(|lane| lane.encrypted);
     let mut ways = session.worker().paths(peer);
     if !ways.pairs.is_empty() {
         let all = discover::interfaces(&config.interfaces)?;
@@ -62,7 +68,9 @@ pub fn look(text: &str) -> Result<Found, Error> {
         _ => "it runs on this host, but shared memory failed".into(),
     };
     let latency = bench::round_trip(&mut session).map_err(|error| error.to_string());
-    Ok(Found { address, rail, why, passed_over, route, direct_refused, ways, measured, latency })
+    let found =
+        Found { address, rail, why, passed_over, route, direct_refused, encrypted, ways, measured, latency };
+    Ok(found)
 }
 
 /// What programs that are running measure on lanes between these addresses.
@@ -129,6 +137,9 @@ impl Found {
         for failure in &self.passed_over {
             let _ = writeln!(text, "tried      {failure}");
         }
+        if let Some(encrypted) = self.encrypted {
+            let _ = writeln!(text, "encrypted  {}", if encrypted { YES } else { NO });
+        }
         for (sizes, how) in self.protocols() {
             let _ = writeln!(text, "{sizes:<10} {how}");
         }
@@ -184,6 +195,7 @@ impl Found {
             "rendezvous": scheme,
             "fragment_bytes": self.route.fragment,
             "direct_refused": self.direct_refused,
+            "encrypted": self.encrypted,
             "lanes": self.ways.pairs.iter().zip(&self.measured).map(|(pair, measured)| json!({
                 "near": pair.near, "far": pair.far, "direct": pair.direct, "down": pair.down,
                 "speed_mbit_per_s": (pair.speed > 0).then_some(pair.speed),

@@ -110,7 +110,8 @@ impl View {
             let share = rates.out.filter(|_| all > 0.0).map(|out| format!("{:.0}%", 100.0 * out / all));
             let small = (lane.small && peer.lanes.len() > 1).then_some("small ones by this lane");
             let sizes = (at == 0).then(|| sizes(&peer.protocols));
-            let messages: Vec<&str> = sizes.as_deref().into_iter().chain(small).collect();
+            let encrypted = lane.encrypted.then_some("encrypted");
+            let messages: Vec<&str> = sizes.as_deref().into_iter().chain(small).chain(encrypted).collect();
             let mut cells =
                 vec![(3, rail.clone()), (9, share.unwrap_or_default()), (14, messages.join("; "))];
             cells.extend([(7, megabytes(rates.out)), (8, megabytes(rates.into))]);
@@ -236,6 +237,7 @@ mod tests {
             packets: 1000,
             retransmitted: 5,
             small: number == 1,
+            encrypted: number == 1,
             ..Lane::default()
         };
         let protocols = vec![
@@ -277,7 +279,10 @@ mod tests {
         assert_eq!(cells(0, &[5, 6]), ["eth1 10.0.1.1", "eth1 fd00::2"]);
         assert_eq!(cells(0, &[7, 8, 9, 10, 11]), ["90.0", "45.0", "75%", "250", "125.0"]);
         assert_eq!(cells(0, &[12, 13, 14]), ["5 (0.5%)", "2048", "to 64K eager, above fragments of 1M"]);
-        assert_eq!(cells(1, &[7, 9, 11, 14]), ["30.0", "25%", "~125.0", "small ones by this lane"]);
+        assert_eq!(
+            cells(1, &[7, 9, 11, 14]),
+            ["30.0", "25%", "~125.0", "small ones by this lane; encrypted"]
+        );
         assert_eq!(cells(2, &[4, 14]), ["none", "no route"]);
         assert_eq!(view.total, (120e6, 60e6));
         assert_eq!(view.events, ["18:00:00.000 7 4e5f6071 lane_up lane 1: because"]);

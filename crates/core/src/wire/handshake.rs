@@ -286,9 +286,25 @@ impl Transcript {
         }
     }
 
+    /// What only the two ends of this connection have in common, once VERDICT is said: with fresh keys of both it makes those by which
+    /// the connection is encrypted. It hangs on all that was said, the offers by way of the MACs.
+    pub fn secret(&self, key: &Key, proof: &[u8; SEALED_LEN], verdict: &[u8; SEALED_LEN]) -> Secret {
+        Secret(self.tag(key, b"polyrail seal").and(proof).and(verdict).bytes())
+    }
+
     /// The name of the session that this handshake begins.
     pub fn session(&self, key: &Key) -> SessionId {
         SessionId(u64::from_le_bytes(front(&self.tag(key, b"polyrail session").bytes())))
+    }
+}
+
+/// What follows from a handshake for its two ends alone ([`Transcript::secret`]). It cannot be printed.
+#[derive(Clone, Copy)]
+pub struct Secret(pub [u8; Tag::LEN]);
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret")
     }
 }
 

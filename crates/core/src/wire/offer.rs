@@ -8,6 +8,7 @@
 //! | 4 limits | largest frame payload u32, eager window u32, in bytes |
 //! | 5 interface, at most 32 | index u32, speed in Mb/s u32 (0 unknown), flags u16, length of name u8, name, networks: family u8 (4, 6), prefix length u8, IP |
 //! | 6 transport, at most 8, each once | transport u8, then up to 64 bytes that only that transport's rail reads |
+//! | 7 seal | a fresh X25519 public key, 32 bytes; there if and only if the connection is encrypted |
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -26,6 +27,8 @@ pub const MAX_INTERFACES: usize = 32;
 pub const MAX_TRANSPORTS: usize = 8;
 /// The most bytes by which a transport says how it is reached.
 pub const MAX_REACHED_BY: usize = 64;
+/// Bytes of a side's half of the keys by which a connection is encrypted.
+pub const SEAL_LEN: usize = 32;
 const HEAD: usize = 4;
 
 /// Why bytes are no offer.
@@ -123,6 +126,8 @@ pub enum Field<'a> {
     Interface(InterfaceView<'a>),
     /// One of its transports, and how it is reached by that.
     Transport(Transport, &'a [u8]),
+    /// Its half of the keys by which the connection is encrypted.
+    Seal([u8; SEAL_LEN]),
     /// A field of a later version, by its type.
     Unknown(u16),
 }
@@ -133,6 +138,7 @@ mod kind {
     pub(super) const LIMITS: u16 = 4;
     pub(super) const INTERFACE: u16 = 5;
     pub(super) const TRANSPORT: u16 = 6;
+    pub(super) const SEAL: u16 = 7;
 }
 
 impl<'a> Field<'a> {
@@ -152,6 +158,7 @@ impl<'a> Field<'a> {
                     .filter(|_| by.len() <= MAX_REACHED_BY)
                     .map(|transport| Self::Transport(transport, by))
             }
+            kind::SEAL => Some(Self::Seal(r.array()?)),
             _ => {
                 r.rest();
                 Some(Self::Unknown(kind))
@@ -174,7 +181,7 @@ impl<'a> OfferView<'a> {
         if bytes.len() > MAX_OFFER {
             return Err(OfferError::Long);
         }
-        let mut seen = [0_usize; 7];
+        let mut seen = [0_usize; 8];
         let mut named = [None; MAX_TRANSPORTS];
         let mut reader = Reader::new(bytes);
         while !reader.is_empty() {
@@ -230,6 +237,8 @@ pub struct Offer {
     pub limits: Limits,
     /// Where to try cross-memory attach, if it may be tried.
     pub probe: Option<MemoryProbe>,
+    /// Its half of the keys by which the connection is encrypted: a fresh X25519 public key.
+    pub seal: Option<[u8; SEAL_LEN]>,
     interfaces: Vec<Interface>,
     transports: Vec<Reached>,
 }
@@ -237,12 +246,12 @@ pub struct Offer {
 impl Offer {
     /// The least that must be said.
     pub const fn new(process: Process, limits: Limits) -> Self {
-        Self { process, limits, probe: None, interfaces: Vec::new(), transports: Vec::new() }
+        Self { process, limits, probe: None, seal: None, interfaces: Vec::new(), transports: Vec::new() }
     }
 
     /// Bytes of the offer; optional fields and transports count as if all were there, so that they can be set at any time.
     fn room_taken(&self) -> usize {
-        let fixed = (HEAD + 16) + (HEAD + 16) + (HEAD + 8);
+        let fixed = (HEAD + 16) + (HEAD + 16) + (HEAD + 8) + (HEAD + SEAL_LEN);
         let interfaces: usize = self.interfaces.iter().map(|interface| HEAD + interface.len()).sum();
         fixed + interfaces + MAX_TRANSPORTS * (HEAD + 1 + MAX_REACHED_BY)
     }
@@ -301,6 +310,9 @@ impl Offer {
         for (transport, by) in self.transports() {
             w.u16(kind::TRANSPORT).u16(1 + by.len() as u16).u8(transport.number()).bytes(by);
         }
+        if let Some(public) = &self.seal {
+            w.u16(kind::SEAL).u16(SEAL_LEN as u16).bytes(public);
+        }
         let len = w.finish();
         debug_assert!(len.is_ok(), "room was counted");
         bytes.truncate(len.unwrap_or(0));
@@ -310,7 +322,7 @@ impl Offer {
     /// Reads what another side offers.
     pub fn parse(bytes: &[u8]) -> Result<Self, OfferError> {
         let view = OfferView::parse(bytes)?;
-        let (mut process, mut limits, mut probe) = (None, None, None);
+        let (mut process, mut limits, mut probe, mut seal) = (None, None, None, None);
         let (mut interfaces, mut transports) = (Vec::new(), Vec::new());
         for field in view.fields() {
             match field {
@@ -319,12 +331,22 @@ impl Offer {
                 Field::Probe(it) => probe = Some(it),
                 Field::Interface(it) => interfaces.push(it.into()),
                 Field::Transport(transport, by) => transports.push(Reached { transport, by: by.to_vec() }),
+                Field::Seal(it) => seal = Some(it),
                 Field::Unknown(_) => {}
             }
         }
         let process = process.ok_or(OfferError::Missing(kind::PROCESS))?;
         let limits = limits.ok_or(OfferError::Missing(kind::LIMITS))?;
-        let offer = Self { process, limits, probe, interfaces, transports };
+        let offer = Self { process, limits, probe, seal, interfaces, transports };
         if offer.room_taken() > MAX_OFFER { Err(OfferError::Long) } else { Ok(offer) }
+    }
+
+    /// The offer, if it has a key where the connection is to be encrypted, and none where not.
+    pub(crate) fn fits(self, sealed: bool) -> Result<Self, OfferError> {
+        match (sealed, self.seal) {
+            (true, None) => Err(OfferError::Missing(kind::SEAL)),
+            (false, Some(_)) => Err(OfferError::Malformed(kind::SEAL)),
+            _ => Ok(self),
+        }
     }
 }

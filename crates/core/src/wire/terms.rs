@@ -68,9 +68,23 @@ impl fmt::Debug for Versions {
 pub struct Features(pub u64);
 
 impl Features {
-    /// Those in both.
-    pub const fn both(self, other: Self) -> Self {
-        Self(self.0 & other.0)
+    /// This side can encrypt the connection. In CHALLENGE: it is encrypted, or *sealed*, from VERDICT on.
+    pub const CAN_SEAL: Self = Self(1);
+    /// This side wants the connection encrypted. Never in CHALLENGE.
+    pub const WANTS_SEAL: Self = Self(2);
+
+    /// What a server with these agrees on with a client that has others: what both can do, and encryption if either wants it, too.
+    #[must_use]
+    pub const fn agreed(self, client: Self) -> Self {
+        let both = self.0 & client.0 & !Self::WANTS_SEAL.0;
+        let wanted = (self.0 | client.0) & Self::WANTS_SEAL.0 != 0;
+        Self(if wanted { both } else { both & !Self::CAN_SEAL.0 })
+    }
+
+    /// These and others.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// Whether all of `other` are among these.
@@ -125,6 +139,8 @@ pub enum Reject {
     Exists = 7,
     /// The server has not the transport that the client named, or only in a form that does not go with the client's.
     NoTransport = 8,
+    /// The server wants the connection encrypted, and the client cannot do that.
+    Unsealed = 9,
 }
 
 impl Reject {
@@ -137,6 +153,7 @@ impl Reject {
             6 => Self::NoSession,
             7 => Self::Exists,
             8 => Self::NoTransport,
+            9 => Self::Unsealed,
             _ => return None,
         })
     }
@@ -152,6 +169,7 @@ impl fmt::Display for Reject {
             Self::NoSession => "the peer does not know the session",
             Self::Exists => "to the peer, an earlier session still lives",
             Self::NoTransport => "the peer has no such transport, or only another version of it",
+            Self::Unsealed => "the peer wants the connection encrypted, and this side cannot encrypt it",
         })
     }
 }
@@ -184,6 +202,8 @@ pub enum HandshakeError {
     },
     /// The other side proved the key, and then made an offer that cannot be read.
     Offer(OfferError),
+    /// This side wants the connection encrypted, and the other cannot do that.
+    Unsealed,
 }
 
 impl fmt::Display for HandshakeError {
@@ -203,6 +223,9 @@ impl fmt::Display for HandshakeError {
                 write!(f, "no common version: this side speaks wire versions {ours}, the other {theirs}")
             }
             Self::Offer(error) => write!(f, "unreadable offer: {error}"),
+            Self::Unsealed => {
+                f.write_str("this side wants the connection encrypted, and the other side cannot encrypt it")
+            }
         }
     }
 }

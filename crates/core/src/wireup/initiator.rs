@@ -11,7 +11,7 @@ use crate::{
     state::Machine,
     wire::{
         Features, Key, Kind, Nonce, Offer, PeerId, Reject, Transport, Versions,
-        handshake::{self, Challenge, HandshakeError, Hello, Record, SEALED_LEN, Transcript},
+        handshake::{self, Challenge, HandshakeError, Hello, Record, SEALED_LEN, Secret, Transcript},
     },
 };
 
@@ -97,6 +97,7 @@ pub struct Initiator {
     phase: InitiatorPhase,
     offer: Offer,
     said: Option<Said>,
+    secret: Option<Secret>,
     inbox: Inbox,
     outbox: Outbox,
     proving: bool,
@@ -111,14 +112,16 @@ struct Said {
 }
 
 impl Initiator {
-    /// Begins; HELLO is ready to be sent. `offer` is what the server is told once it has proved the key.
+    /// Begins; HELLO is ready to be sent. `offer` is what the server is told once it has proved the key; a fresh key in it is told only
+    /// if the connection is to be encrypted.
     pub fn new(args: Initiate, offer: Offer) -> Self {
         let Initiate { key, from, versions, features, kind, transport, nonce } = args;
         let hello = Hello { versions, features, kind, transport, nonce, from, to: key.id() };
         let (mut outbox, inbox) = (Outbox::new(), Inbox::new());
         outbox.put(&hello.to_bytes(), Vec::new());
         let phase = InitiatorPhase::AwaitChallenge;
-        Self { key, hello, phase, offer, said: None, inbox, outbox, proving: false, outcome: None }
+        let (said, secret) = (None, None);
+        Self { key, hello, phase, offer, said, secret, inbox, outbox, proving: false, outcome: None }
     }
 
     /// What is waited for.
@@ -169,8 +172,18 @@ impl Initiator {
     fn handle_challenge(&mut self) -> Result<(), HandshakeError> {
         let transcript = Transcript { hello: self.hello.to_bytes(), challenge: *self.inbox.fixed() };
         let challenge = Challenge::open(&transcript.challenge, &self.key, &transcript.hello)?;
-        if !self.hello.versions.has(challenge.version) || !self.hello.features.has(challenge.features) {
+        let (ours, agreed) = (self.hello.features, challenge.features);
+        if !self.hello.versions.has(challenge.version)
+            || !ours.has(agreed)
+            || agreed.has(Features::WANTS_SEAL)
+        {
             return Err(HandshakeError::Malformed(Record::Challenge));
+        }
+        if !agreed.has(Features::CAN_SEAL) {
+            if ours.has(Features::WANTS_SEAL) {
+                return Err(HandshakeError::Unsealed);
+            }
+            self.offer.seal = None;
         }
         let offer = self.offer.to_bytes();
         let proof = transcript.proof(&self.key, &offer);
@@ -188,6 +201,10 @@ impl Initiator {
         let (verdict, offer) = (self.inbox.fixed(), self.inbox.offer());
         let (step, event) = match transcript.open_verdict(&self.key, proof, verdict, offer)? {
             Ok(()) => {
+                let sealed = challenge.features.has(Features::CAN_SEAL);
+                let offer = Offer::parse(offer).and_then(|offer| offer.fits(sealed));
+                let offer = offer.map_err(HandshakeError::Offer)?;
+                self.secret = sealed.then(|| transcript.secret(&self.key, proof, verdict));
                 let session = Session {
                     peer: self.hello.to,
                     id: transcript.session(&self.key),
@@ -195,7 +212,7 @@ impl Initiator {
                     transport: self.hello.transport,
                     version: challenge.version,
                     features: challenge.features,
-                    offer: Offer::parse(offer).map_err(HandshakeError::Offer)?,
+                    offer,
                 };
                 (InitiatorStep::Accept, InitiatorEvent::Established(session))
             }
@@ -213,6 +230,11 @@ impl Initiator {
             None => Ok(HandshakeError::Version { ours, theirs }),
             Some(_) => Err(HandshakeError::Malformed(Record::Versions)),
         }
+    }
+
+    /// What both ends have in common by this handshake; none before VERDICT is read, or where the connection is not encrypted.
+    pub const fn secret(&self) -> Option<Secret> {
+        self.secret
     }
 
     fn step(&mut self, step: InitiatorStep) {

@@ -12,7 +12,7 @@ use crate::{
     state::{Machine, Unexpected},
     wire::{
         Features, Key, Nonce, Offer, PeerId, Reject, Versions,
-        handshake::{self, Challenge, HandshakeError, Hello, Record, SEALED_LEN, Transcript},
+        handshake::{self, Challenge, HandshakeError, Hello, Record, SEALED_LEN, Secret, Transcript},
     },
 };
 
@@ -100,6 +100,7 @@ pub struct Responder {
     phase: ResponderPhase,
     said: Option<Said>,
     proof: [u8; SEALED_LEN],
+    secret: Option<Secret>,
     inbox: Inbox,
     outbox: Outbox,
     event: Option<ResponderEvent>,
@@ -121,6 +122,7 @@ impl Responder {
             phase: ResponderPhase::AwaitHello,
             said: None,
             proof: [0; SEALED_LEN],
+            secret: None,
             inbox: Inbox::new(),
             outbox: Outbox::new(),
             event: None,
@@ -173,7 +175,7 @@ impl Responder {
         if hello.from == self.id {
             return Err(HandshakeError::Ourselves);
         }
-        let features = self.args.features.both(hello.features);
+        let features = self.args.features.agreed(hello.features);
         let challenge = Challenge { version, features, nonce: self.args.nonce };
         let sealed = challenge.seal(&self.args.key, &bytes);
         self.outbox.put(&sealed, Vec::new());
@@ -189,6 +191,12 @@ impl Responder {
         };
         self.proof = *self.inbox.fixed();
         transcript.check_proof(&self.args.key, &self.proof, self.inbox.offer())?;
+        let sealed = challenge.features.has(Features::CAN_SEAL);
+        if self.args.features.has(Features::WANTS_SEAL) && !sealed {
+            return Err(HandshakeError::Unsealed);
+        }
+        let offer = Offer::parse(self.inbox.offer()).and_then(|offer| offer.fits(sealed));
+        let offer = offer.map_err(HandshakeError::Offer)?;
         let session = Session {
             peer: hello.from,
             id: transcript.session(&self.args.key),
@@ -196,7 +204,7 @@ impl Responder {
             transport: hello.transport,
             version: challenge.version,
             features: challenge.features,
-            offer: Offer::parse(self.inbox.offer()).map_err(HandshakeError::Offer)?,
+            offer,
         };
         self.event = Some(ResponderEvent::Authenticated(session));
         self.step(ResponderStep::Proof);
@@ -211,15 +219,19 @@ impl Responder {
                 self.outbox.put(&handshake::denied(), Vec::new());
             }
             HandshakeError::Offer(_) => self.put_verdict(Err(Reject::Offer), Vec::new()),
+            HandshakeError::Unsealed => self.put_verdict(Err(Reject::Unsealed), Vec::new()),
             _ => {}
         }
         self.step(ResponderStep::Fault);
     }
 
     fn put_verdict(&mut self, verdict: Result<(), Reject>, offer: Vec<u8>) {
-        if let Some(Said { transcript, .. }) = &self.said {
-            let sealed = transcript.verdict(&self.args.key, &self.proof, verdict, &offer);
-            self.outbox.put(&sealed, offer);
+        if let Some(Said { transcript, challenge, .. }) = &self.said {
+            let record = transcript.verdict(&self.args.key, &self.proof, verdict, &offer);
+            if verdict.is_ok() && challenge.features.has(Features::CAN_SEAL) {
+                self.secret = Some(transcript.secret(&self.args.key, &self.proof, &record));
+            }
+            self.outbox.put(&record, offer);
         }
     }
 
@@ -228,11 +240,17 @@ impl Responder {
         debug_assert!(moved.is_ok(), "{moved:?}");
     }
 
-    /// Accepts the authenticated client, and tells it our offer. Fails when there is nothing to decide.
+    /// Accepts the authenticated client, and tells it our offer, which has a fresh key if the connection is to be encrypted. Fails when
+    /// there is nothing to decide.
     pub fn accept(&mut self, offer: &Offer) -> Result<(), Unexpected<ResponderPhase, ResponderStep>> {
         RESPONDER.step(&mut self.phase, ResponderStep::Accept)?;
         self.put_verdict(Ok(()), offer.to_bytes());
         Ok(())
+    }
+
+    /// What both ends have in common by this handshake; none before VERDICT is said, or where the connection is not encrypted.
+    pub const fn secret(&self) -> Option<Secret> {
+        self.secret
     }
 
     /// Rejects the authenticated client. Fails when there is nothing to decide.

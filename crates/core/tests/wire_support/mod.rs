@@ -43,7 +43,7 @@ pub fn hello() -> Hello {
 }
 
 pub fn challenge() -> Challenge {
-    Challenge { version: 2, features: Features(0b0011), nonce: Nonce([0x22; 16]) }
+    Challenge { version: 2, features: Features(0b1001), nonce: Nonce([0x22; 16]) }
 }
 
 pub fn transcript() -> Transcript {
@@ -69,6 +69,7 @@ pub fn offer() -> Offer {
     let process = Process { pid: 4242, uid: 1000, host: HOST };
     let mut offer = Offer::new(process, Limits::new(65536, 1 << 20).unwrap());
     offer.probe = Some(MemoryProbe { address: 0x7fff_1234_5678, nonce: 0xa1a2_a3a4_a5a6_a7a8 });
+    offer.seal = Some([0x77; 32]);
     offer.push_interface(interface()).unwrap();
     assert!(offer.push_transport(Transport::SHM, &[1, 0]) && offer.push_transport(Transport::TCP, &[]));
     offer

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test file uses some of it
 
 use polyrail_core::wire::handshake::HandshakeError;
-use polyrail_core::wire::{Features, HostId, Key, Kind, Nonce, Offer, Transport, Versions, offer};
+use polyrail_core::wire::{Features, HostId, Key, Kind, Nonce, Offer, Reject, Transport, Versions, offer};
 use polyrail_core::wireup::{
     Initiate, Initiator, InitiatorEvent, Respond, Responder, ResponderEvent, Session,
 };
@@ -22,14 +22,14 @@ pub fn versions(oldest: u16, newest: u16) -> Versions {
 
 /// Client 2 wants server 1.
 pub fn initiate() -> Initiate {
-    let (versions, features, nonce) = (Versions::OURS, Features(5), Nonce([3; 16]));
+    let (versions, features, nonce) = (Versions::OURS, Features(0b1100), Nonce([3; 16]));
     let (kind, transport) = (Kind::Session, Transport::TCP);
     Initiate { key: key(1), from: key(2).id(), versions, features, kind, transport, nonce }
 }
 
 /// Server 1.
 pub fn respond() -> Respond {
-    Respond { key: key(1), versions: Versions::OURS, features: Features(6), nonce: Nonce([4; 16]) }
+    Respond { key: key(1), versions: Versions::OURS, features: Features(0b10100), nonce: Nonce([4; 16]) }
 }
 
 /// What one side wrote, all of it; it counts as sent.
@@ -57,13 +57,27 @@ pub fn sent_by_responder(responder: &mut Responder) -> Vec<u8> {
 pub struct Outcome {
     pub initiator: Option<Result<Session, HandshakeError>>,
     pub responder: Option<Result<Session, HandshakeError>>,
+    /// Why the server did not want the connection.
+    pub rejected: Option<Reject>,
+    /// What client and server have in common by it.
+    pub secrets: [Option<[u8; 32]>; 2],
     /// Every record, in order, as sent.
     pub records: Vec<Vec<u8>>,
 }
 
 /// Runs a handshake that the server accepts; `tamper` may change what travels, by the record's place (0 HELLO to 3 VERDICT).
-pub fn run(initiate: Initiate, respond: Respond, mut tamper: impl FnMut(usize, &mut Vec<u8>)) -> Outcome {
-    let (mut initiator, mut responder) = (Initiator::new(initiate, offer(1)), Responder::new(respond));
+pub fn run(initiate: Initiate, respond: Respond, tamper: impl FnMut(usize, &mut Vec<u8>)) -> Outcome {
+    run_with([offer(1), offer(2)], initiate, respond, tamper)
+}
+
+/// The same with these offers of client and server.
+pub fn run_with(
+    [client, server]: [Offer; 2],
+    initiate: Initiate,
+    respond: Respond,
+    mut tamper: impl FnMut(usize, &mut Vec<u8>),
+) -> Outcome {
+    let (mut initiator, mut responder) = (Initiator::new(initiate, client), Responder::new(respond));
     let mut outcome = Outcome::default();
     for turn in 0..2 {
         let mut bytes = sent_by_initiator(&mut initiator);
@@ -74,7 +88,7 @@ pub fn run(initiate: Initiate, respond: Respond, mut tamper: impl FnMut(usize, &
         }
         let mut authenticated = None;
         if let Some(ResponderEvent::Authenticated(session)) = responder.poll_event() {
-            responder.accept(&offer(2)).unwrap();
+            responder.accept(&server).unwrap();
             authenticated = Some(session);
         }
         let mut bytes = sent_by_responder(&mut responder);
@@ -87,10 +101,13 @@ pub fn run(initiate: Initiate, respond: Respond, mut tamper: impl FnMut(usize, &
             outcome.initiator = Some(Err(error));
         }
         while let Some(event) = initiator.poll_event() {
-            if let InitiatorEvent::Established(session) = event {
-                outcome.initiator = Some(Ok(session));
+            match event {
+                InitiatorEvent::Established(session) => outcome.initiator = Some(Ok(session)),
+                InitiatorEvent::Rejected(reason) => outcome.rejected = Some(reason),
+                InitiatorEvent::Proving => {}
             }
         }
     }
+    outcome.secrets = [initiator.secret(), responder.secret()].map(|secret| secret.map(|secret| secret.0));
     outcome
 }

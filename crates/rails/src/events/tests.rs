@@ -36,7 +36,12 @@ fn lines_are_what_the_page_says() {
     let estimate =
         Record { from_bytes_per_s: Some(125_000_000), to_bytes_per_s: Some(9), ..of(Kind::EstimateChanged) };
     for (record, level, event, rest) in [
-        (of(Kind::LaneUp), "info", "lane_up", lane.clone()),
+        (
+            Record { encrypted: Some(true), ..of(Kind::LaneUp) },
+            "info",
+            "lane_up",
+            format!("{lane}\"encrypted\":true,"),
+        ),
         (of(Kind::LaneDown), "info", "lane_down", lane.clone()),
         (of(Kind::LaneRefused), "info", "lane_refused", lane.clone()),
         (again, "info", "lane_resend", format!("{lane}\"frames\":7,\"bytes\":1000000,")),
@@ -68,6 +73,7 @@ fn every_field_is_on_the_page() {
     let page = include_str!("../../../../docs/events.md");
     let whole = Record {
         rail: Some(String::new()),
+        encrypted: Some(false),
         from_lane: Some(0),
         protocols: vec![Protocol::default()],
         frames: Some(0),

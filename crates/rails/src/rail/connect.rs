@@ -11,6 +11,7 @@ use super::channel::{Channel, Place};
 use crate::config::Config;
 use crate::discover::{Access, Device, Interface};
 use crate::error::Error;
+use crate::keys::LinkKeys;
 use polyrail_core::cost::RailCosts;
 use polyrail_core::proto::Route;
 use polyrail_core::session::Over;
@@ -93,6 +94,8 @@ pub struct Agreed<'a> {
     pub kept: Option<Box<dyn Any + Send>>,
     /// What the peer says of itself.
     pub offer: &'a Offer,
+    /// The keys by which the link is to be encrypted; none: it is not.
+    pub keys: Option<LinkKeys>,
     /// The peer opened it as one more lane of a session: it goes on by the interface by which it came.
     pub let_in: bool,
     /// This side's settings.

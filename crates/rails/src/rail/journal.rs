@@ -27,11 +27,11 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 pub(crate) struct Pool(Vec<Vec<u8>>);
 
 impl Pool {
-    fn take(&mut self) -> Vec<u8> {
+    pub(crate) fn take(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_default()
     }
 
-    fn give(&mut self, mut bytes: Vec<u8>) {
+    pub(crate) fn give(&mut self, mut bytes: Vec<u8>) {
         if self.0.len() < POOL && bytes.capacity() <= POOLED {
             bytes.clear();
             self.0.push(bytes);

@@ -163,6 +163,8 @@ pub struct Caps {
     pub look: Look,
     /// Whether a peer may have several links, each of which may end alone ([`LaneRail`]), and how they are opened.
     pub lanes: Lanes,
+    /// Whether its links can be encrypted.
+    pub seals: bool,
 }
 
 /// How a session gets one more link of a rail, as a lane.
@@ -293,6 +295,8 @@ pub struct LinkStats {
     pub received: u64,
     /// Packets that count as lost at this moment.
     pub lost: u32,
+    /// What travels by it is encrypted.
+    pub encrypted: bool,
 }
 
 /// What a peer is to be told of a link.

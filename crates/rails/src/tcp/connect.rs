@@ -61,7 +61,8 @@ impl Connector for TcpRail {
         if agreed.let_in {
             self.side.keep_to_its_interface(&agreed.connection);
         }
-        let link = TcpRail::adopt(self, agreed.connection, agreed.leftover).map_err(|why| why.to_string())?;
+        let link = self.adopt_sealed(agreed.connection, agreed.leftover, agreed.keys);
+        let link = link.map_err(|why| why.to_string())?;
         // fragments as long as a frame may be: 1.3 times the bandwidth of 256 KiB where the link is not the limit
         let (eager_max, fragment) = (agreed.settings.tcp_eager, MAX_PAYLOAD);
         Ok(Joined { link, costs: RailCosts::TCP, eager_max, fragment, direct_refused: None })

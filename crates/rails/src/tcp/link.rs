@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use super::rx::Rx;
+use super::seal::{Opener, Sealer};
 use super::sys::{self, Errno};
 use super::tx::Tx;
 use super::{Config, Stats};
@@ -37,11 +38,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(socket: OwnedFd, leftover: &[u8]) -> Self {
+    pub(super) fn new(socket: OwnedFd, leftover: &[u8], seal: Option<(Sealer, Opener)>) -> Self {
+        let (sealer, opener) = seal.unzip();
         Self {
             socket,
-            rx: Rx::new(leftover),
-            tx: Tx::default(),
+            rx: Rx::new(leftover, opener.map(Box::new)),
+            tx: Tx::new(sealer.map(Box::new)),
             listed: false,
             pending: false,
             ending: false,
@@ -65,12 +67,28 @@ impl Link {
     pub(super) fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
+
+    /// Bytes of the stream that the peer's kernel has acknowledged, and bytes that were given to the link and are not.
+    pub(super) fn delivered_and_queued(&self) -> (u64, u64) {
+        let (there, tx) = (sys::unacknowledged(self.fd()), &self.tx);
+        match &tx.sealer {
+            None => {
+                (tx.unacked.written().saturating_sub(there as u64), (there + tx.unacked.unwritten()) as u64)
+            }
+            Some(sealer) => {
+                let delivered = sealer.delivered(there);
+                (delivered, tx.unacked.given() - delivered)
+            }
+        }
+    }
 }
 
 /// What all links use in turn, never between two calls.
 pub(super) struct Shared {
     /// Where bytes are received whose place is not known yet; also where a small frame is put together.
     pub(super) staging: Box<[u8]>,
+    /// Where sealed records are received; empty before the first sealed link.
+    pub(super) sealed: Vec<u8>,
     /// Addresses for one system call.
     pub(super) iov: Vec<RawIov>,
     pub(super) pool: Pool,

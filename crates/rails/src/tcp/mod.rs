@@ -14,6 +14,7 @@
 mod connect;
 mod link;
 mod rx;
+mod seal;
 mod sys;
 mod tx;
 
@@ -25,7 +26,9 @@ use std::time::{Duration, Instant};
 
 use self::link::{Link, Remains, Shared, Slot};
 use self::rx::{Next, Turn};
+use self::seal::{Opener, Sealer};
 use self::tx::Outgoing;
+use crate::keys::LinkKeys;
 use crate::list::RailId;
 use crate::rail::direct::Direct;
 use crate::rail::journal::{MAX_IOV, Pool};
@@ -169,6 +172,7 @@ impl TcpRail {
             watched: Instant::now(),
             shared: Shared {
                 staging: vec![0; rx::STAGING].into_boxed_slice(),
+                sealed: Vec::new(),
                 iov: Vec::with_capacity(MAX_IOV),
                 pool: Pool::default(),
                 stats: Stats::default(),
@@ -183,6 +187,22 @@ impl TcpRail {
     /// When a socket option is refused (an unknown congestion control), when epoll refuses the descriptor, or when there is
     /// more leftover than a handshake can leave. The socket is closed then.
     pub fn adopt(&mut self, socket: OwnedFd, leftover: &[u8]) -> io::Result<LinkId> {
+        self.adopt_sealed(socket, leftover, None)
+    }
+
+    /// The same for a connection on which everything is encrypted from here on, if there are keys.
+    ///
+    /// # Errors
+    /// As [`TcpRail::adopt`].
+    pub fn adopt_sealed(
+        &mut self,
+        socket: OwnedFd,
+        leftover: &[u8],
+        keys: Option<LinkKeys>,
+    ) -> io::Result<LinkId> {
+        let unusable = || io::Error::other("these keys cannot be used");
+        let seal = keys.map(|LinkKeys { send, receive }| Sealer::new(send).zip(Opener::new(receive)));
+        let seal = seal.map(|seal| seal.ok_or_else(unusable)).transpose()?;
         if leftover.len() > rx::MAX_LEFTOVER {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many bytes follow the handshake"));
         }
@@ -195,7 +215,10 @@ impl TcpRail {
             }
             return Err(e);
         }
-        let slot = Slot::Up(Link::new(socket, leftover));
+        if seal.is_some() {
+            self.shared.sealed.resize(rx::SEALED, 0);
+        }
+        let slot = Slot::Up(Link::new(socket, leftover, seal));
         match self.slots.get_mut(id as usize) {
             Some(s) => *s = slot,
             None => self.slots.push(slot),
@@ -383,9 +406,8 @@ impl LaneRail for TcpRail {
     fn sample(&self, link: LinkId) -> Option<LinkStats> {
         let link = self.up(link)?;
         let mut stats = sys::info(link.fd())?;
-        let there = sys::unacknowledged(link.fd());
-        stats.queued = (there + link.tx.unacked.unwritten()) as u64;
-        stats.delivered = link.tx.unacked.written().saturating_sub(there as u64);
+        (stats.delivered, stats.queued) = link.delivered_and_queued();
+        stats.encrypted = link.tx.sealer.is_some();
         Some(stats)
     }
 
@@ -398,7 +420,7 @@ impl LaneRail for TcpRail {
     }
 
     fn queued(&self, link: LinkId) -> usize {
-        self.up(link).map_or(0, |link| sys::unacknowledged(link.fd()) + link.tx.unacked.unwritten())
+        self.up(link).map_or(0, |link| link.delivered_and_queued().1 as usize)
     }
 
     fn copied(&self, link: LinkId) -> usize {
@@ -457,7 +479,7 @@ impl LaneRail for TcpRail {
 }
 
 impl Rail for TcpRail {
-    const CAPS: Caps = Caps { id: RailId::Tcp, look: Look::SystemCall, lanes: Lanes::ByStream };
+    const CAPS: Caps = Caps { id: RailId::Tcp, look: Look::SystemCall, lanes: Lanes::ByStream, seals: true };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Self::new(Config::of(config))

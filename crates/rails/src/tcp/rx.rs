@@ -9,11 +9,14 @@ use std::io;
 use polyrail_core::frame::{Frame, PREFIX, peek_lengths};
 
 use super::link::{Link, Shared};
+use super::seal::{Broken, Opener, PLAIN, RECORD};
 use crate::rail::journal::MAX_IOV;
 use crate::rail::{Down, LinkId, Payload, Place, RawIov, Sink, Span};
 
 /// The staging buffer: as many small frames per call as help; larger ones fall out of the second-level cache.
 pub(super) const STAGING: usize = 64 << 10;
+/// Where sealed records are received: what is left of one, and as many as fit into a second-level cache with what becomes of them.
+pub(super) const SEALED: usize = 9 * RECORD;
 /// Most handshake leftover that a link may start with.
 pub(super) const MAX_LEFTOVER: usize = STAGING / 2;
 /// A payload longer than this that is not all there is begun in its place rather than collected.
@@ -31,13 +34,15 @@ const ACK_FRAMES: u64 = 512;
 const ACK_BYTES: usize = 128 << 10;
 
 pub(super) struct Rx {
+    /// Opens what comes, where it is encrypted.
+    opener: Option<Box<Opener>>,
     /// The beginning of a frame; empty (and without memory) between frames.
     partial: Vec<u8>,
     /// The rest of a begun payload.
     body: Option<Span>,
     /// The last payload was long.
     bulk: bool,
-    /// `partial` came with the link and may hold whole frames.
+    /// `partial`, or the opener's, came with the link and may hold whole frames.
     leftover: bool,
     /// The peer has said that nothing follows.
     bye: bool,
@@ -65,9 +70,14 @@ pub(super) enum Next {
 }
 
 impl Rx {
-    pub(super) fn new(leftover: &[u8]) -> Self {
+    pub(super) fn new(leftover: &[u8], mut opener: Option<Box<Opener>>) -> Self {
+        let mut partial = leftover.to_vec();
+        if let Some(opener) = &mut opener {
+            std::mem::swap(&mut partial, &mut opener.partial);
+        }
         Self {
-            partial: leftover.to_vec(),
+            opener,
+            partial,
             body: None,
             bulk: false,
             leftover: !leftover.is_empty(),
@@ -117,6 +127,7 @@ fn calls<S: Sink + ?Sized>(
 ) -> Next {
     for _ in 0..TURN_CALLS {
         let step = match link.rx.body {
+            _ if link.rx.opener.is_some() => sealed(id, link, sh, sink, turn),
             None => head(id, link, sh, sink, turn),
             Some(rest) => body(id, rest, link, sh, sink, turn),
         };
@@ -133,6 +144,10 @@ fn calls<S: Sink + ?Sized>(
             }
             Err(Stop::Errno(e)) => return Next::Ended(ended(link, e)),
             Err(Stop::Protocol(text)) => return Next::Ended(Down::Protocol(text)),
+            Err(Stop::Broken(why)) => {
+                let why = io::Error::new(io::ErrorKind::InvalidData, why.to_string());
+                return Next::Ended(Down::Lost(why));
+            }
         }
         if turn.bytes >= TURN_BYTES {
             break;
@@ -162,6 +177,14 @@ enum Stop {
     /// 0: the end of the stream.
     Errno(i32),
     Protocol(String),
+    /// A record does not open.
+    Broken(Broken),
+}
+
+impl From<Broken> for Stop {
+    fn from(why: Broken) -> Self {
+        Self::Broken(why)
+    }
 }
 
 impl From<i32> for Stop {
@@ -252,6 +275,127 @@ fn body<S: Sink + ?Sized>(
     Ok(if here < rest.len { Step::Unsure } else { Step::new(n, asked) })
 }
 
+/// Receives sealed records, and gives on what was in them.
+fn sealed<S: Sink + ?Sized>(
+    id: LinkId,
+    link: &mut Link,
+    sh: &mut Shared,
+    sink: &mut S,
+    turn: &mut Turn,
+) -> Result<Step, Stop> {
+    let fd = link.fd();
+    let Link { rx, .. } = link;
+    // put back below, unless the link ends
+    let Some(mut opener) = rx.opener.take() else { return Ok(Step::Short) };
+    let have = opener.partial.len();
+    sh.sealed[..have].copy_from_slice(&opener.partial);
+    let (mut end, mut step) = (have, Step::Whole);
+    if !std::mem::take(&mut rx.leftover) {
+        sh.stats.recvs += 1;
+        match super::sys::recv(fd, &mut sh.sealed[have..]) {
+            Ok(n) => {
+                count(n, turn)?;
+                end += n;
+                step = Step::new(end, SEALED);
+            }
+            Err(e) => {
+                rx.opener = Some(opener);
+                return Err(e.into());
+            }
+        }
+    }
+    let records = std::mem::take(&mut sh.sealed);
+    let opened = open(id, rx, &mut opener, &records[..end], sh, sink, turn);
+    sh.sealed = records;
+    let rest = &sh.sealed[opened?..end];
+    if rest.is_empty() {
+        opener.partial = Vec::new();
+    } else {
+        opener.partial.clear();
+        opener.partial.extend_from_slice(rest);
+    }
+    rx.opener = Some(opener);
+    Ok(step)
+}
+
+/// Opens the records that are whole, each to where it belongs: how many bytes they had.
+fn open<S: Sink + ?Sized>(
+    id: LinkId,
+    rx: &mut Rx,
+    opener: &mut Opener,
+    bytes: &[u8],
+    sh: &mut Shared,
+    sink: &mut S,
+    turn: &mut Turn,
+) -> Result<usize, Stop> {
+    let mut at = 0;
+    while let Some((len, plain)) = Opener::peek(&bytes[at..])? {
+        if let Some(rest) = rx.body.filter(|rest| rest.len >= plain)
+            && open_in_place(opener, &bytes[at..at + len], Span { len: plain, ..rest }, &mut sh.iov, sink)?
+        {
+            advance(id, rx, rest, plain, sink, turn);
+            at += len;
+            continue;
+        }
+        // what is there of a frame, and as many records as there is room for behind it
+        let have = rx.partial.len();
+        sh.staging[..have].copy_from_slice(&rx.partial);
+        let (mut end, mut opened) = (have, Ok(None));
+        while end + PLAIN <= STAGING && (end == have || rx.body.is_none()) {
+            opened = opener.open_first(&bytes[at..], &mut sh.staging[end..]);
+            let Ok(Some((len, plain))) = opened else { break };
+            (at, end) = (at + len, end + plain);
+        }
+        let here = rx.body.map_or(0, |rest| rest.len.min(end));
+        if let Some(rest) = rx.body {
+            let place = copy(Span { len: here, ..rest }, &sh.staging[..here], &mut sh.iov, sink);
+            advance(id, rx, Span { place, ..rest }, here, sink, turn);
+        }
+        parse(id, rx, &sh.staging[here..end], &mut sh.iov, sink, turn)?;
+        // what came before a record that does not open is as good as ever
+        opened?;
+    }
+    Ok(at)
+}
+
+/// Opens a record to the memory of a span of exactly its length, if that is in one piece.
+fn open_in_place<S: Sink + ?Sized>(
+    opener: &mut Opener,
+    record: &[u8],
+    span: Span,
+    iov: &mut Vec<RawIov>,
+    sink: &mut S,
+) -> Result<bool, Broken> {
+    iov.clear();
+    if !sink.resolve(span, iov) {
+        return Ok(false);
+    }
+    let &[RawIov { base, len }] = &iov[..] else { return Ok(false) };
+    // SAFETY: the sink just named the address as the span's memory, writable for `len` bytes; nobody here refers to it meanwhile.
+    let to = unsafe { std::slice::from_raw_parts_mut(base, len) };
+    opener.open(record, to).map(|()| true)
+}
+
+/// Copies bytes to a span's memory: its place, or nowhere.
+fn copy<S: Sink + ?Sized>(span: Span, from: &[u8], iov: &mut Vec<RawIov>, sink: &mut S) -> Place {
+    iov.clear();
+    if !sink.resolve(span, iov) {
+        return Place::Discard;
+    }
+    scatter(from, iov);
+    span.place
+}
+
+/// Copies bytes to where a sink says, as many as there are.
+fn scatter(mut from: &[u8], iov: &[RawIov]) {
+    for to in iov {
+        let (now, later) = from.split_at(from.len().min(to.len));
+        // SAFETY: the sink just named `to` as a span's memory, writable for `to.len` bytes.
+        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), to.base, now.len()) };
+        from = later;
+    }
+}
+
 /// Notes that `n` bytes of a begun payload have arrived.
 fn advance<S: Sink + ?Sized>(id: LinkId, rx: &mut Rx, rest: Span, n: usize, sink: &mut S, turn: &mut Turn) {
     let rest = Span { place: rest.place, offset: rest.offset + n as u64, len: rest.len - n };
@@ -324,13 +468,7 @@ fn begin<S: Sink + ?Sized>(
     debug_assert_eq!(span.len, len);
     iov.clear();
     let place = if sink.resolve(span, iov) { span.place } else { Place::Discard };
-    let mut from = there;
-    for to in iov.iter() {
-        let (now, later) = from.split_at(from.len().min(to.len));
-        // SAFETY: the sink just named `to` as the span's memory, writable for `to.len` bytes.
-        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), to.base, now.len()) };
-        from = later;
-    }
+    scatter(there, iov);
     advance(id, rx, Span { place, offset: span.offset, len }, there.len(), sink, turn);
 }
 

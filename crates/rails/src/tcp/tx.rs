@@ -4,6 +4,7 @@
 //! It is written in order, by one gathering call for many frames.
 
 use super::link::{Link, Shared};
+use super::seal::Sealer;
 use super::sys::{self, Errno};
 use crate::rail::journal::{MAX_IOV, RetransmitBuffer, TURN_BYTES};
 use crate::rail::{Full, Memory, RawIov, Span};
@@ -31,13 +32,14 @@ impl Memory for Nowhere {
     }
 }
 
-#[derive(Default)]
 pub(super) struct Tx {
     pub(super) unacked: RetransmitBuffer,
     /// The socket takes no more until epoll says so.
     pub(super) blocked: bool,
     /// The rail's round in which something was last sent at once.
     round: u32,
+    /// Encrypts what is sent.
+    pub(super) sealer: Option<Box<Sealer>>,
 }
 
 /// A frame as `send` was given it.
@@ -50,13 +52,22 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl Tx {
+    pub(super) fn new(sealer: Option<Box<Sealer>>) -> Self {
+        Self { unacked: RetransmitBuffer::default(), blocked: false, round: 0, sealer }
+    }
+
     /// Whether nothing waits to be written.
     pub(super) fn is_empty(&self) -> bool {
-        self.unacked.is_written()
+        self.unacked.is_written() && !self.holds_sealed()
     }
 
     pub(super) fn wants_more(&self) -> bool {
         !self.is_full() && self.unacked.spans() < EAGER_SPANS && self.unacked.unwritten() < EAGER_BYTES
+    }
+
+    /// Whether something is sealed that the socket has not taken.
+    fn holds_sealed(&self) -> bool {
+        self.sealer.as_ref().is_some_and(|sealer| !sealer.is_empty())
     }
 
     fn is_full(&self) -> bool {
@@ -88,22 +99,41 @@ pub(super) unsafe fn send(link: &mut Link, f: Outgoing<'_>, round: u32, sh: &mut
         return Ok(());
     }
     tx.round = round;
-    sh.stats.sends += 1;
-    let sent = if span.is_none() {
+    let sent = if span.is_none() && tx.sealer.is_none() {
+        sh.stats.sends += 1;
         sys::send(fd, tx.unacked.plain())
     } else {
         sh.iov.clear();
         tx.unacked.gather(&mut sh.iov, COPIES);
-        let room = MAX_IOV - sh.iov.len();
-        sh.iov.extend_from_slice(&f.iov[..f.iov.len().min(room)]);
+        if span.is_some() {
+            let room = MAX_IOV - sh.iov.len();
+            sh.iov.extend_from_slice(&f.iov[..f.iov.len().min(room)]);
+        }
         // SAFETY: the buffer's bytes and, by our contract, the payload.
-        unsafe { sys::send_iov(fd, &sh.iov) }
+        unsafe { put(link, sh) }
     };
     match sent {
         Ok(n) => link.tx.unacked.advance(n),
         Err(e) => failed(link, e),
     }
     Ok(())
+}
+
+/// Writes what is at `sh.iov`, or seals it to be written before all else: how many bytes.
+///
+/// # Safety
+/// The memory is readable.
+unsafe fn put(link: &mut Link, sh: &mut Shared) -> Result<usize, Errno> {
+    let fd = link.fd();
+    match &mut link.tx.sealer {
+        None => {
+            sh.stats.sends += 1;
+            // SAFETY: our contract.
+            unsafe { sys::send_iov(fd, &sh.iov) }
+        }
+        // SAFETY: our contract.
+        Some(sealer) => unsafe { sealer.write(fd, &sh.iov, &mut sh.pool, &mut sh.stats) },
+    }
 }
 
 /// Notes what a failed attempt means. Memory that cannot be read is left to the attempt that knows it by its span.
@@ -122,12 +152,11 @@ pub(super) fn write<M: Memory + ?Sized>(link: &mut Link, sh: &mut Shared, mem: O
         sh.iov.clear();
         link.tx.unacked.gather(&mut sh.iov, mem);
         sh.iov.truncate(MAX_IOV);
-        if sh.iov.is_empty() {
+        if sh.iov.is_empty() && !link.tx.holds_sealed() {
             return;
         }
-        sh.stats.sends += 1;
         // SAFETY: the buffer's bytes, zeros, and what the memory's owner just named as a span's.
-        match unsafe { sys::send_iov(link.fd(), &sh.iov) } {
+        match unsafe { put(link, sh) } {
             Ok(n) => {
                 bytes += n;
                 link.tx.unacked.advance(n);

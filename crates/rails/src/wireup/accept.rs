@@ -3,12 +3,13 @@
 use super::crowd::{Room, gives_way};
 use super::handshake::{Handshake, Role};
 use super::{Interest, Token, Wireup, random};
+use crate::keys::KeyPair;
 use crate::list::RailId;
 use crate::rail::channel::Channel;
 use crate::rail::connect::{Connector, Prepared};
 use crate::set::Rails;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::{Features, Nonce, Reject, Versions};
+use polyrail_core::wire::{Nonce, Offer, Reject, Versions};
 use polyrail_core::wireup::{Incoming, Peer, Respond, Responder, ResponderPhase, Session};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -77,10 +78,10 @@ impl Wireup {
     fn greet(&mut self, rail: RailId, channel: Box<dyn Channel>) {
         self.make_room(&*channel);
         let Ok(nonce) = random().map(Nonce) else { return };
-        let args = Respond { key: self.key, versions: Versions::OURS, features: Features(0), nonce };
+        let args = Respond { key: self.key, versions: Versions::OURS, features: self.features(rail), nonce };
         let role = Role::Accepting(Box::new(Responder::new(args)), None);
         let deadline = Instant::now() + STRANGER_TIME;
-        if let Ok(token) = self.add(rail, channel, role, deadline) {
+        if let Ok(token) = self.add(rail, channel, role, None, deadline) {
             self.turns.push_back(token);
         }
     }
@@ -90,12 +91,13 @@ impl Wireup {
         rail: RailId,
         channel: Box<dyn Channel>,
         role: Role,
+        pair: Option<KeyPair>,
         deadline: Instant,
     ) -> io::Result<Token> {
         self.begin();
         let token = Token(self.next);
         self.next += 1;
-        let handshake = Handshake::new(rail, channel, role, deadline);
+        let handshake = Handshake { pair, ..Handshake::new(rail, channel, role, deadline) };
         let interest = if handshake.writing { Interest::Write } else { Interest::Read };
         self.watch_for(handshake.channel.fd().as_raw_fd(), token.0, interest)?;
         self.handshakes.insert(token, handshake);
@@ -170,7 +172,7 @@ impl Wireup {
         let Some(rail) = self.handshakes.get(&token).map(|handshake| handshake.rail) else { return Ok(()) };
         let fits = agree(rails.connector(rail), rail, &session);
         // what a link takes is made first: then nothing has to be taken back when it cannot be had
-        let made = rails.connector(rail).prepare().ok();
+        let made = rails.connector(rail).prepare().ok().zip(self.offer_for(session.features).ok());
         let (ours, theirs) = (self.id, session.peer);
         let state = self.peers.entry(peer).or_insert_with(|| Peer::new(ours, theirs));
         let verdict = match (self.closing, fits, &made) {
@@ -180,16 +182,17 @@ impl Wireup {
             (_, _, None) => Incoming::Reject(Reject::NoResources),
             _ => state.incoming(),
         };
-        if let Incoming::Reject(reason) = verdict {
+        let (Incoming::Accept, Some((prepared, said))) = (verdict, made) else {
+            let Incoming::Reject(reason) = verdict else { return Ok(()) };
             self.refuse(token, reason);
             return Err(reason);
-        }
+        };
         self.give_up(peer);
         if let Some(handshake) = self.handshakes.get_mut(&token) {
-            let Prepared { descriptors, kept } = made.unwrap_or_default();
+            let Prepared { descriptors, kept } = prepared;
             (handshake.kept, handshake.outgoing) = (kept, descriptors);
         }
-        self.let_in(token, peer, session);
+        self.let_in(token, peer, session, said);
         Ok(())
     }
 
@@ -197,18 +200,26 @@ impl Wireup {
     /// why not.
     pub fn decide_lane(&mut self, token: Token, peer: PeerIdx, session: Session, rails: &mut Rails) {
         let Some(rail) = self.handshakes.get(&token).map(|handshake| handshake.rail) else { return };
-        match agree(rails.connector(rail), rail, &session) {
-            Ok(()) => self.let_in(token, peer, session),
-            Err(_) => self.refuse(token, Reject::NoTransport),
+        match (agree(rails.connector(rail), rail, &session), self.offer_for(session.features)) {
+            (Ok(()), Ok(said)) => self.let_in(token, peer, session, said),
+            (Err(_), _) => self.refuse(token, Reject::NoTransport),
+            (_, Err(_)) => self.refuse(token, Reject::NoResources),
         }
     }
 
     /// Accepts a peer that has proved the key.
-    fn let_in(&mut self, token: Token, peer: PeerIdx, session: Session) {
+    fn let_in(
+        &mut self,
+        token: Token,
+        peer: PeerIdx,
+        session: Session,
+        (pair, offer): (Option<KeyPair>, Offer),
+    ) {
         let Some(handshake) = self.handshakes.get_mut(&token) else { return };
         let Role::Accepting(responder, decided) = &mut handshake.role else { return };
         *decided = Some((peer, session));
-        let accepted = responder.accept(&self.offer);
+        handshake.pair = pair;
+        let accepted = responder.accept(&offer);
         debug_assert!(accepted.is_ok(), "{accepted:?}");
         handshake.deadline = Instant::now() + STRANGER_TIME;
         self.turns.push_back(token);

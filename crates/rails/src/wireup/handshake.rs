@@ -1,15 +1,20 @@
 //! One handshake: bytes between a channel and [`polyrail_core::wireup`]'s machines.
 
+use crate::keys::{KeyPair, LinkKeys};
 use crate::list::RailId;
 use crate::rail::channel::{Channel, Place, Source};
 use crate::rail::connect::Connector;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::{HandshakeError, Reject};
+use polyrail_core::wire::{Features, HandshakeError, Reject};
 use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, ResponderPhase, Session};
 use std::any::Any;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
+
+/// What to do where one side wants a connection encrypted, and the other cannot do that.
+pub(super) const UNSEALED: &str =
+    "use the same version of Polyrail on both hosts, or POLYRAIL_ENCRYPT=no where it is yes";
 
 /// What this side is on a connection, and to whom it leads.
 pub(super) enum Role {
@@ -36,6 +41,8 @@ pub(super) struct Handshake {
     pub incoming: Vec<OwnedFd>,
     /// What this side's rail made for a peer that is accepted.
     pub kept: Option<Box<dyn Any + Send>>,
+    /// This side's fresh keys, for a connection that is, or may come to be, encrypted.
+    pub pair: Option<KeyPair>,
     pub writing: bool,
     /// The connection stands: what was written was taken.
     pub reached: bool,
@@ -70,6 +77,7 @@ impl Handshake {
             outgoing,
             incoming,
             kept,
+            pair: None,
             writing,
             reached: false,
             proving: false,
@@ -82,6 +90,21 @@ impl Handshake {
             Role::First(_, peer, _) => Some(peer),
             Role::Accepting(..) | Role::Lane(..) => None,
         }
+    }
+
+    /// The keys of the link that it becomes; none where the two agreed to do without.
+    pub fn keys(&self, session: &Session) -> Result<Option<LinkKeys>, String> {
+        if !session.features.has(Features::CAN_SEAL) {
+            return Ok(None);
+        }
+        let (secret, opened) = match &self.role {
+            Role::First(initiator, ..) | Role::Lane(initiator, ..) => (initiator.secret(), true),
+            Role::Accepting(responder, _) => (responder.secret(), false),
+        };
+        let (pair, theirs) = (self.pair.as_ref(), session.offer.seal.as_ref());
+        let parts = pair.zip(theirs).zip(secret);
+        let keys = parts.and_then(|((pair, theirs), secret)| pair.keys(theirs, secret, opened));
+        keys.map(Some).ok_or_else(|| "its part of the keys is not one".into())
     }
 
     /// What a stranger still owes, who has not proved the key.
@@ -130,6 +153,7 @@ impl Handshake {
                     self.flush();
                     return match why {
                         HandshakeError::WrongKey | HandshakeError::Denied => Turn::Denied(why.to_string()),
+                        HandshakeError::Unsealed => Turn::Failed(format!("{why}: {UNSEALED}")),
                         _ => Turn::Failed(why.to_string()),
                     };
                 }

@@ -34,6 +34,7 @@ use crate::config::Config;
 use crate::discover::{self, Interface};
 use crate::error::Error;
 use crate::host::host_id;
+use crate::keys::KeyPair;
 use crate::list::{RailId, Reach};
 use crate::rail::connect::Opening;
 use crate::set::Rails;
@@ -43,7 +44,7 @@ use handshake::Handshake;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Limits, Process};
-use polyrail_core::wire::{Address, HostId, Ip, Key, Offer, PeerId};
+use polyrail_core::wire::{Address, Features, HostId, Ip, Key, Offer, PeerId};
 use polyrail_core::wireup::{Peer, PeerEvent, PeerState};
 use reach::Attempt;
 use secret::Keyring;
@@ -301,6 +302,23 @@ impl Wireup {
             }
             token => self.happened += self.shake(Token(token), rails),
         }
+    }
+
+    /// What this side can do, and wants, on a connection that is to be a link of this rail.
+    fn features(&self, rail: RailId) -> Features {
+        match (rail.caps().seals, self.config.encrypt) {
+            (true, true) => Features::CAN_SEAL.with(Features::WANTS_SEAL),
+            (true, false) => Features::CAN_SEAL,
+            (false, _) => Features::default(),
+        }
+    }
+
+    /// This side's offer, with a fresh key in it for a connection that may be encrypted.
+    fn offer_for(&self, features: Features) -> Result<(Option<KeyPair>, Offer), Error> {
+        let pair = features.has(Features::CAN_SEAL).then(KeyPair::new).transpose()?;
+        let mut offer = self.offer.clone();
+        offer.seal = pair.as_ref().map(KeyPair::public);
+        Ok((pair, offer))
     }
 
     /// A session with a peer, or the attempt at one, has ended; in good order or not.

@@ -3,6 +3,7 @@
 use super::accept::agree;
 use super::handshake::{Handshake, Role};
 use crate::config::Config;
+use crate::keys::LinkKeys;
 use crate::list::RailId;
 use crate::rail::connect::{Agreed, Connector, Joined};
 use polyrail_core::proto::PeerIdx;
@@ -45,10 +46,12 @@ pub(crate) struct Agreement {
     leftover: Vec<u8>,
     descriptors: Vec<OwnedFd>,
     kept: Option<Box<dyn Any + Send>>,
+    keys: Result<Option<LinkKeys>, String>,
 }
 
 impl Agreement {
     pub(super) fn new(handshake: Handshake, session: Session, leftover: Vec<u8>) -> Self {
+        let keys = handshake.keys(&session);
         let Handshake { rail, channel, role, incoming: descriptors, kept, .. } = handshake;
         let (opened, path) = match role {
             Role::First(..) => (true, None),
@@ -56,16 +59,17 @@ impl Agreement {
             Role::Accepting(..) => (false, None),
         };
         let (met, connection) = (Met { session, rail, opened, path }, channel.into_fd());
-        Self { met, connection, leftover, descriptors, kept }
+        Self { met, connection, leftover, descriptors, kept, keys }
     }
 
     /// Makes the link; also what was agreed.
     pub fn join(self, rail: &mut dyn Connector, settings: &Config) -> (Met, Result<Joined, String>) {
-        let Self { met, connection, leftover, descriptors, kept } = self;
+        let Self { met, connection, leftover, descriptors, kept, keys } = self;
         let let_in = !met.opened && met.session.kind != Kind::Session;
         let (leftover, offer) = (&leftover[..], &met.session.offer);
-        let agreed = Agreed { connection, leftover, descriptors, kept, offer, let_in, settings };
-        let joined = agree(rail, met.rail, &met.session).and_then(|()| rail.adopt(agreed));
+        let joined = agree(rail, met.rail, &met.session).and(keys).and_then(|keys| {
+            rail.adopt(Agreed { connection, leftover, descriptors, kept, offer, keys, let_in, settings })
+        });
         (met, joined)
     }
 }

@@ -9,7 +9,7 @@ use crate::rail::channel::Place;
 use crate::rail::connect::Sought;
 use crate::set::Rails;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::{Address, Features, Kind, Nonce, PeerId, Versions};
+use polyrail_core::wire::{Address, Kind, Nonce, PeerId, Versions};
 use polyrail_core::wireup::{Initiate, Initiator, Peer, PeerEvent, PeerState};
 use std::time::{Duration, Instant};
 
@@ -185,13 +185,14 @@ impl Wireup {
             key: self.keys.of(address).map_err(Error::Address)?,
             from: self.id,
             versions: Versions::OURS,
-            features: Features(0),
+            features: self.features(rail),
             kind,
             transport,
             nonce: Nonce(random()?),
         };
-        let initiator = Box::new(Initiator::new(args, self.offer.clone()));
-        self.add(rail, channel, role(initiator, place), deadline).map_err(failed)?;
+        let (pair, offer) = self.offer_for(args.features)?;
+        let initiator = Box::new(Initiator::new(args, offer));
+        self.add(rail, channel, role(initiator, place), pair, deadline).map_err(failed)?;
         Ok(())
     }
 

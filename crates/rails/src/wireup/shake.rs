@@ -1,6 +1,6 @@
 //! A handshake's turn, and what comes of it.
 
-use super::handshake::{Handshake, Role, Turn};
+use super::handshake::{Handshake, Role, Turn, UNSEALED};
 use super::news::Agreement;
 use super::{Interest, News, Token, Wireup};
 use crate::set::Rails;
@@ -91,6 +91,7 @@ impl Wireup {
                     attempt.exists(rail, place);
                 }
             }
+            Reject::Unsealed => return self.try_next(peer, format!("{place}: {reason}: {UNSEALED}"), rails),
             _ => {}
         }
         self.try_next(peer, why, rails);

@@ -57,6 +57,7 @@ pub(super) struct LaneName {
     pub number: Option<u16>,
     pub near: Option<End>,
     pub far: Option<End>,
+    pub encrypted: bool,
 }
 
 /// What happened.
@@ -113,8 +114,14 @@ fn describe_lane(what: &session::What, record: &mut Record) -> String {
     let megabytes = |rate: u64| rate as f64 / 1e6;
     match *what {
         session::What::Down(ref why) | session::What::Refused(ref why) => why.clone(),
-        session::What::Up if record.lane == Some(0) => "it began the session".into(),
-        session::What::Up => "one more pair of interfaces reaches the peer".into(),
+        session::What::Up => {
+            let encrypted = if record.encrypted == Some(true) { "; it is encrypted" } else { "" };
+            let why = match record.lane {
+                Some(0) => "it began the session",
+                _ => "one more pair of interfaces reaches the peer",
+            };
+            format!("{why}{encrypted}")
+        }
         session::What::Resend { frames, bytes } => {
             (record.frames, record.bytes) = (Some(frames as u64), Some(bytes as u64));
             format!("the lane ended before the peer had these {frames} frames of {bytes} bytes")
@@ -240,6 +247,7 @@ impl Worker {
             lane: note.lane.and_then(|lane| lane.number),
             near: end(note.lane.and_then(|lane| lane.near)),
             far: end(note.lane.and_then(|lane| lane.far)),
+            encrypted: note.lane.filter(|_| note.what.kind() == Kind::LaneUp).map(|lane| lane.encrypted),
             ..Record::default()
         };
         note.what.describe(&mut record);
@@ -305,5 +313,8 @@ mod tests {
             What::Lane(what).describe(&mut record);
             assert_eq!(record.why, why);
         }
+        let mut record = Record { lane: Some(0), encrypted: Some(true), ..Record::default() };
+        What::Lane(session::What::Up).describe(&mut record);
+        assert_eq!(record.why, "it began the session; it is encrypted");
     }
 }

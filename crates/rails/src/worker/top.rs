@@ -189,6 +189,7 @@ impl Worker {
             retransmitted: report.retransmitted.into(),
             lost: report.lost.into(),
             small: report.current,
+            encrypted: report.encrypted,
         };
         names.into_iter().zip(self.lanes(peer)).map(lane).collect()
     }

@@ -23,7 +23,7 @@ pub fn each(mut test: impl FnMut(Config)) {
     }
 }
 
-/// Each rail, without faults and with those that lose nothing. What a test prints is shown when it fails.
+/// Each rail, without faults and with those that lose nothing, and encrypted where it can be. What a test prints is shown when it fails.
 pub fn all(mut test: impl FnMut(Config)) {
     for rail in RailId::ALL {
         let Some(config) = only(rail) else { continue };
@@ -32,6 +32,11 @@ pub fn all(mut test: impl FnMut(Config)) {
         for seed in SEEDS {
             println!("over {}, faults of seed {seed}", rail.name());
             test(Config { faults: Some(Faults::harmless(seed)), ..config.clone() });
+        }
+        if rail.caps().seals {
+            println!("over {}, encrypted", rail.name());
+            test(Config { encrypt: true, ..config.clone() });
+            test(Config { encrypt: true, faults: Some(Faults::harmless(SEEDS.end)), ..config });
         }
     }
 }

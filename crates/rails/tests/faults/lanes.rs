@@ -157,91 +157,94 @@ impl Vandal {
 
 #[test]
 fn rails_that_fail_in_turn_lose_nothing_and_repeat_nothing() {
-    alone_in_net(|| {
-        let (mut node, mut puppet, peer, _) = joined(3, "");
-        puppet.ask_beside(&mut node, "echo");
-        let mut vandal = Vandal { rails: 3, down: None, next: Instant::now(), turn: 0 };
-        let (mut adds, mut last, mut waiting) = (0u64, None, VecDeque::new());
-        let (mut tag, mut put, mut echoed) = (100, 0, 0);
-        let mut answers: VecDeque<u64> = (0..64).map(|_| node.recv(Some(peer), None, 4096)).collect();
-        let end = Instant::now() + Duration::from_secs(12);
-        while Instant::now() < end || !waiting.is_empty() {
-            if Instant::now() < end {
-                vandal.strike();
-            }
-            while Instant::now() < end && waiting.len() < 48 {
-                // messages of all protocols, puts, gets, and additions that must each happen once and in order
-                let len = [0, 8, 1000, 20_000, 60_000, 300_000, 1 << 20][tag as usize % 7];
-                waiting.push_back((node.send(peer, tag, len), false));
-                waiting.push_back((node.add(peer, WORDS), true));
-                if tag.is_multiple_of(16) {
-                    let ids = [node.put(peer, KEY, tag, LARGE / 8), node.get(peer, CONSTANT, LARGE / 8)];
-                    waiting.extend(ids.map(|id| (id, false)));
-                    put = tag;
-                }
-                tag += 1;
-            }
-            node.progress();
-            while let Some(&(id, is_add)) = waiting.front()
-                && let Some(ended) = node.end(id)
-            {
-                assert_eq!(ended, End::Right, "{}", node.why(peer));
-                if is_add {
-                    let word = node.word(id);
-                    assert!(
-                        last.is_none_or(|last: u64| word == last.wrapping_add(1)),
-                        "{last:?}, then {word}"
-                    );
-                    last = Some(word);
-                    adds += 1;
-                }
-                node.wait(id);
-                waiting.pop_front();
-            }
-            while let Some(&id) = answers.front()
-                && let Some(ended) = node.end(id)
-            {
-                assert_eq!(ended, End::Right);
-                node.wait(id);
-                answers.pop_front();
-                answers.push_back(node.recv(Some(peer), None, 4096));
-                echoed += 1;
-            }
+    alone_in_net(|| rails_fail_in_turn(""));
+}
+
+/// With these settings on both sides.
+pub fn rails_fail_in_turn(more: &str) {
+    let (mut node, mut puppet, peer, _) = joined(3, more);
+    puppet.ask_beside(&mut node, "echo");
+    let mut vandal = Vandal { rails: 3, down: None, next: Instant::now(), turn: 0 };
+    let (mut adds, mut last, mut waiting) = (0u64, None, VecDeque::new());
+    let (mut tag, mut put, mut echoed) = (100, 0, 0);
+    let mut answers: VecDeque<u64> = (0..64).map(|_| node.recv(Some(peer), None, 4096)).collect();
+    let end = Instant::now() + Duration::from_secs(12);
+    while Instant::now() < end || !waiting.is_empty() {
+        if Instant::now() < end {
+            vandal.strike();
         }
-        if let Some(n) = vandal.down {
-            rail(n, true);
+        while Instant::now() < end && waiting.len() < 48 {
+            // messages of all protocols, puts, gets, and additions that must each happen once and in order
+            let len = [0, 8, 1000, 20_000, 60_000, 300_000, 1 << 20][tag as usize % 7];
+            waiting.push_back((node.send(peer, tag, len), false));
+            waiting.push_back((node.add(peer, WORDS), true));
+            if tag.is_multiple_of(16) {
+                let ids = [node.put(peer, KEY, tag, LARGE / 8), node.get(peer, CONSTANT, LARGE / 8)];
+                waiting.extend(ids.map(|id| (id, false)));
+                put = tag;
+            }
+            tag += 1;
         }
-        assert!(adds > 100 && vandal.turn > 20, "{adds} additions, {} strokes", vandal.turn);
-        assert!(echoed > 0);
-        let last = node.get_expecting(peer, KEY, put, LARGE / 8);
-        assert_eq!(node.wait(last), End::Right, "puts took effect in order");
-        node.until("all rails in use again", |node| node.worker.lanes(peer).len() == 3);
-    });
+        node.progress();
+        while let Some(&(id, is_add)) = waiting.front()
+            && let Some(ended) = node.end(id)
+        {
+            assert_eq!(ended, End::Right, "{}", node.why(peer));
+            if is_add {
+                let word = node.word(id);
+                assert!(last.is_none_or(|last: u64| word == last.wrapping_add(1)), "{last:?}, then {word}");
+                last = Some(word);
+                adds += 1;
+            }
+            node.wait(id);
+            waiting.pop_front();
+        }
+        while let Some(&id) = answers.front()
+            && let Some(ended) = node.end(id)
+        {
+            assert_eq!(ended, End::Right);
+            node.wait(id);
+            answers.pop_front();
+            answers.push_back(node.recv(Some(peer), None, 4096));
+            echoed += 1;
+        }
+    }
+    if let Some(n) = vandal.down {
+        rail(n, true);
+    }
+    assert!(adds > 100 && vandal.turn > 20, "{adds} additions, {} strokes", vandal.turn);
+    assert!(echoed > 0);
+    let last = node.get_expecting(peer, KEY, put, LARGE / 8);
+    assert_eq!(node.wait(last), End::Right, "puts took effect in order");
+    node.until("all rails in use again", |node| node.worker.lanes(peer).len() == 3);
 }
 
 /// Short messages leave by one rail while others that were lost on another are still to be sent again: the receiver must not
 /// have to hold back more than it can.
 #[test]
 fn a_flood_of_short_messages_keeps_its_order_while_rails_fail() {
-    alone_in_net(|| {
-        let (mut node, mut puppet, peer, _) = joined(3, "");
-        let mut vandal = Vandal { rails: 3, down: None, next: Instant::now(), turn: 0 };
-        // the first is the one by which they met
-        puppet.ask_beside(&mut node, &format!("drain {}", u64::MAX));
-        let mut sent = 1;
-        while sent < 100_000 || vandal.turn < 8 {
-            assert!(node.inject(peer, sent, 8), "{}", node.why(peer));
-            sent += 1;
-            if sent.is_multiple_of(64) {
-                vandal.strike();
-            }
+    alone_in_net(|| flood_while_rails_fail(""));
+}
+
+/// With these settings on both sides.
+pub fn flood_while_rails_fail(more: &str) {
+    let (mut node, mut puppet, peer, _) = joined(3, more);
+    let mut vandal = Vandal { rails: 3, down: None, next: Instant::now(), turn: 0 };
+    // the first is the one by which they met
+    puppet.ask_beside(&mut node, &format!("drain {}", u64::MAX));
+    let mut sent = 1;
+    while sent < 100_000 || vandal.turn < 8 {
+        assert!(node.inject(peer, sent, 8), "{}", node.why(peer));
+        sent += 1;
+        if sent.is_multiple_of(64) {
+            vandal.strike();
         }
-        let all = sent.to_string();
-        node.until("all have come", |node| puppet.ask_beside(node, "drained") == all);
-        if let Some(n) = vandal.down {
-            rail(n, true);
-        }
-    });
+    }
+    let all = sent.to_string();
+    node.until("all have come", |node| puppet.ask_beside(node, "drained") == all);
+    if let Some(n) = vandal.down {
+        rail(n, true);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod death;
 mod direct;
+mod encrypted;
 mod lanes;
 mod limits;
 mod listening;

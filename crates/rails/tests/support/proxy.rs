@@ -4,8 +4,8 @@ use polyrail_core::wire::{Address, Ip};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,7 +16,17 @@ pub struct Proxy {
     left: Arc<AtomicU64>,
     /// Whether the worker does not hear of it when the other side has gone.
     hushed: Arc<AtomicBool>,
+    tap: Arc<Tap>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What somebody on the way can do.
+#[derive(Default)]
+struct Tap {
+    /// All that went through, whichever way.
+    seen: Mutex<Vec<u8>>,
+    /// The next byte that the worker sends is to be changed.
+    spoils: AtomicBool,
 }
 
 /// Where a worker listens on this host.
@@ -49,23 +59,34 @@ impl Proxy {
         let port = listener.local_addr().expect("it is bound").port();
         let left = Arc::new(AtomicU64::new(bytes));
         let hushed = Arc::new(AtomicBool::new(false));
-        let shared = (left.clone(), hushed.clone());
+        let tap = Arc::new(Tap::default());
+        let shared = (left.clone(), hushed.clone(), tap.clone());
         let thread = Some(std::thread::spawn(move || {
             let (client, _) = listener.accept().expect("a connection");
             let server = TcpStream::connect(to).expect("the worker listens");
-            forward(&client, &server, &shared.0);
+            forward(&client, &server, &shared.0, &shared.2);
             reset(client);
             while shared.1.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             reset(server);
         }));
-        Self { port, left, hushed, thread }
+        Self { port, left, hushed, tap, thread }
     }
 
     /// From now on the worker does not hear that the other side has gone; or, that over, it does.
     pub fn hush(&self, hushed: bool) {
         self.hushed.store(hushed, Ordering::Relaxed);
+    }
+
+    /// All that went through until now.
+    pub fn seen(&self) -> Vec<u8> {
+        self.tap.seen.lock().expect("not poisoned").clone()
+    }
+
+    /// Changes the next byte that comes from the worker.
+    pub fn spoil(&self) {
+        self.tap.spoils.store(true, Ordering::Relaxed);
     }
 
     /// The worker's address by way of the proxy.
@@ -84,14 +105,14 @@ impl Drop for Proxy {
     }
 }
 
-fn forward(client: &TcpStream, server: &TcpStream, left: &AtomicU64) {
+fn forward(client: &TcpStream, server: &TcpStream, left: &AtomicU64, tap: &Tap) {
     let mut buffer = vec![0; 64 << 10];
     for stream in [client, server] {
         stream.set_nonblocking(true).expect("a socket");
     }
     'open: while left.load(Ordering::Relaxed) > 0 {
         let mut idle = true;
-        for (mut from, mut to) in [(client, server), (server, client)] {
+        for (mut from, mut to, of_worker) in [(client, server, false), (server, client, true)] {
             let most = buffer.len().min(left.load(Ordering::Relaxed) as usize);
             let n = match from.read(&mut buffer[..most]) {
                 Ok(0) => break 'open,
@@ -100,6 +121,10 @@ fn forward(client: &TcpStream, server: &TcpStream, left: &AtomicU64) {
                 Err(_) => break 'open,
             };
             idle = false;
+            if of_worker && tap.spoils.swap(false, Ordering::Relaxed) {
+                buffer[n - 1] ^= 1;
+            }
+            tap.seen.lock().expect("not poisoned").extend_from_slice(&buffer[..n]);
             left.fetch_sub(n as u64, Ordering::Relaxed);
             let mut rest = &buffer[..n];
             while !rest.is_empty() && left.load(Ordering::Relaxed) > 0 {

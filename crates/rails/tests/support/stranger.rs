@@ -97,6 +97,21 @@ pub fn shake_for(
     transport: Transport,
     offer: Offer,
 ) -> Result<Shaken, Reject> {
+    shake_with(address, versions, Features(0), transport, offer)
+}
+
+/// The same as one that can so much.
+pub fn shake_as(address: &[u8], versions: Versions, features: Features) -> Result<Shaken, Reject> {
+    shake_with(address, versions, features, Transport::TCP, offer())
+}
+
+fn shake_with(
+    address: &[u8],
+    versions: Versions,
+    features: Features,
+    transport: Transport,
+    offer: Offer,
+) -> Result<Shaken, Reject> {
     let stream = connect(address);
     let key = Address::parse(address).expect("an address").key();
     let mut nonce = [0; 16];
@@ -105,7 +120,7 @@ pub fn shake_for(
     let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
     let named = Address::new(&own, HostId(2), false, 9, ip).expect("an address").to_bytes().to_vec();
     let (from, kind) = (own.id(), Kind::Session);
-    let args = Initiate { key, from, versions, features: Features(0), kind, transport, nonce: Nonce(nonce) };
+    let args = Initiate { key, from, versions, features, kind, transport, nonce: Nonce(nonce) };
     drive(stream, Initiator::new(args, offer), named, own)
 }
 

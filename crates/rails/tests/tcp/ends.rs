@@ -75,7 +75,7 @@ fn the_kernel_finds_a_peer_that_has_vanished() {
             ..Config::default()
         };
         // One with bytes on their way (silence), one that only waits (keepalive).
-        let (mut sender, link, mut waiter, _) = pair("127.0.0.1", &config);
+        let (mut sender, link, mut waiter, _) = pair("127.0.0.1", &config, false);
         loopback(false);
         sender.send(link, numbered(1), &[0; 1000]).expect("room");
         for side in [&mut sender, &mut waiter] {

@@ -38,7 +38,7 @@ fn ping_pong(a: &mut Side, la: LinkId, b: &mut Side, lb: LinkId, rounds: usize) 
 
 #[test]
 fn idle_links_cost_nothing() {
-    let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default());
+    let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default(), false);
     let alone = ping_pong(&mut a, la, &mut b, lb, 500);
     let idle = (descriptors(4300).saturating_sub(200) / 2).min(2000);
     assert!(idle >= 300, "too few descriptors to say anything");
@@ -89,7 +89,7 @@ fn links_that_were_active_become_idle() {
 
 #[test]
 fn an_idle_rail_sleeps_until_something_comes() {
-    let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default());
+    let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default(), false);
     for n in 0..50 {
         ping_pong(&mut a, la, &mut b, lb, n % 5);
         let rounds = (0..100).take_while(|_| b.progress() > 0 || !b.rail.arm()).count();
@@ -103,7 +103,11 @@ fn an_idle_rail_sleeps_until_something_comes() {
 
 #[test]
 fn small_frames_of_a_round_share_calls() {
-    let (mut a, la, mut b, _) = pair("127.0.0.1", &Config::default());
+    [false, true].into_iter().for_each(share_calls);
+}
+
+fn share_calls(sealed: bool) {
+    let (mut a, la, mut b, _) = pair("127.0.0.1", &Config::default(), sealed);
     a.progress();
     let before = a.rail.stats().sends;
     for n in 0..64 {
@@ -121,9 +125,9 @@ fn small_frames_of_a_round_share_calls() {
 
 #[test]
 fn a_blocked_link_is_bounded_costs_nothing_and_comes_back() {
-    for span in [false, true] {
+    for (span, sealed) in [(false, false), (true, false), (false, true), (true, true)] {
         let config = Config { send_buffer: Some(20_000), recv_buffer: Some(20_000), ..Config::default() };
-        let (mut a, la, mut b, lb) = pair("127.0.0.1", &config);
+        let (mut a, la, mut b, lb) = pair("127.0.0.1", &config, sealed);
         let mut sent = 0;
         let full = loop {
             let result = if span {

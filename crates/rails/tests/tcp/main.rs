@@ -4,4 +4,5 @@ mod ends;
 mod limits;
 mod mock;
 mod raw;
+mod sealed;
 mod stream;

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use polyrail_core::frame::{Frame, Matching, OpId, Order};
+use polyrail_rails::keys::{Chain, LinkKeys};
 use polyrail_rails::rail::{Down, Full, LinkId, Memory, Payload, Place, Rail, RawIov, Sink, Span};
 use polyrail_rails::tcp::{Config, TcpRail};
 
@@ -149,7 +150,10 @@ pub fn numbered(n: u64) -> Frame {
 
 impl Side {
     pub fn adopt(&mut self, socket: TcpStream) -> LinkId {
-        self.rail.adopt(OwnedFd::from(socket), &[]).expect("a connected socket")
+        self.adopt_sealed(socket, None)
+    }
+    pub fn adopt_sealed(&mut self, socket: TcpStream, keys: Option<LinkKeys>) -> LinkId {
+        self.rail.adopt_sealed(OwnedFd::from(socket), &[], keys).expect("a connected socket")
     }
     /// Sends bytes that do not outlive the call.
     pub fn send(&mut self, link: LinkId, frame: Frame, payload: &[u8]) -> Result<(), Full> {
@@ -171,11 +175,18 @@ impl Side {
     }
 }
 
+/// The keys of the two ends of an encrypted link.
+pub fn keys() -> (LinkKeys, LinkKeys) {
+    let chain = |n| Chain([n; 32]);
+    (LinkKeys { send: chain(1), receive: chain(2) }, LinkKeys { send: chain(2), receive: chain(1) })
+}
+
 /// Two sides joined by one link.
-pub fn pair(host: &str, config: &Config) -> (Side, LinkId, Side, LinkId) {
+pub fn pair(host: &str, config: &Config, sealed: bool) -> (Side, LinkId, Side, LinkId) {
     let (a, b) = if config.recv_buffer.is_some() { short_segments(host) } else { sockets(host) };
     let (mut left, mut right) = (side(config.clone()), side(config.clone()));
-    let (la, lb) = (left.adopt(a), right.adopt(b));
+    let (ours, theirs) = if sealed { (Some(keys().0), Some(keys().1)) } else { (None, None) };
+    let (la, lb) = (left.adopt_sealed(a, ours), right.adopt_sealed(b, theirs));
     (left, la, right, lb)
 }
 

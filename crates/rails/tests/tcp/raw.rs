@@ -280,7 +280,7 @@ fn a_span_that_vanishes_is_sent_as_zeros() {
     use crate::mock::{pair, until};
     for fault in [false, true] {
         let config = Config { send_buffer: Some(1), recv_buffer: Some(1), ..Config::default() };
-        let (mut a, la, mut b, lb) = pair("127.0.0.1", &config);
+        let (mut a, la, mut b, lb) = pair("127.0.0.1", &config, false);
         let slot = a.mock.own(vec![7; 1 << 20]);
         assert_eq!(a.send_span(la, numbered(1), slot), Ok(()));
         assert_eq!(a.send(la, numbered(2), b"in step"), Ok(()));

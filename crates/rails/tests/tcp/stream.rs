@@ -15,8 +15,8 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
 
 #[test]
 fn small_and_large_frames_arrive_in_order() {
-    for host in ["127.0.0.1", "::1"] {
-        let (mut a, la, mut b, lb) = pair(host, &Config::default());
+    for (host, sealed) in [("127.0.0.1", false), ("::1", false), ("127.0.0.1", true), ("::1", true)] {
+        let (mut a, la, mut b, lb) = pair(host, &Config::default(), sealed);
         let sizes = [8, 0, 1 << 20, 100, 5000, 65536, 3, 9000, 1];
         for (i, &n) in sizes.iter().enumerate() {
             let bytes = pattern(n, i as u64);
@@ -28,12 +28,18 @@ fn small_and_large_frames_arrive_in_order() {
             assert!(*bytes == pattern(n, i as u64), "frame {i} of {n} bytes differs");
         }
         assert!(b.mock.begins > 0, "a megabyte goes straight to its place");
+        let stats = a.rail.sample(la).expect("it is up");
+        assert_eq!((stats.encrypted, stats.delivered + stats.queued), (sealed, a.rail.given(la)));
     }
 }
 
 #[test]
 fn a_bye_makes_the_end_orderly() {
-    let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default());
+    [false, true].into_iter().for_each(a_bye);
+}
+
+fn a_bye(sealed: bool) {
+    let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default(), sealed);
     a.send(la, numbered(0), b"last words").expect("room");
     a.send(la, Frame::Bye, &[]).expect("room");
     // Bytes that arrive unread must not make the close destroy what was sent.
@@ -120,8 +126,8 @@ fn tell(receiver: &mut Side, sender: &mut Side, link: LinkId) {
 /// What a link did not deliver is given back, frame by frame, as it was.
 #[test]
 fn what_was_not_delivered_comes_back() {
-    for received in [0, 1, 17, 39, 40] {
-        let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default());
+    for (received, sealed) in [0, 1, 17, 39, 40].into_iter().flat_map(|n| [(n, false), (n, true)]) {
+        let (mut a, la, mut b, lb) = pair("127.0.0.1", &Config::default(), sealed);
         let mut frames = Vec::new();
         for n in 0..40u64 {
             let bytes = pattern([0, 8, 4000, 9000, 70_000][n as usize % 5], n);
@@ -155,8 +161,8 @@ fn what_was_not_delivered_comes_back() {
     }
 }
 
-fn converse(host: &str, config: &Config, piece: usize, steps: Vec<Step>) {
-    let (mut a, la, mut b, lb) = pair(host, config);
+fn converse(host: &str, config: &Config, sealed: bool, piece: usize, steps: Vec<Step>) {
+    let (mut a, la, mut b, lb) = pair(host, config, sealed);
     (a.mock.piece, b.mock.piece) = (piece, piece);
     let (mut right, mut left) = (Way::default(), Way::default());
     let (mut at_a, mut at_b) = (0, 0);
@@ -189,11 +195,11 @@ fn converse(host: &str, config: &Config, piece: usize, steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
     #[test]
     fn conversations_arrive_identical_and_in_order(
         steps in steps(),
-        v6 in any::<bool>(),
+        (v6, sealed) in any::<(bool, bool)>(),
         // Tiny buffers force partial calls at every turn; the kernel rounds them up to a few KB.
         buffer in prop_oneof![3 => Just(None), 3 => Just(Some(20_000)), 1 => Just(Some(1))],
         unsent in prop_oneof![Just(None), Just(Some(4096))],
@@ -205,6 +211,6 @@ proptest! {
             unsent_limit: unsent,
             ..Config::default()
         };
-        converse(if v6 { "::1" } else { "127.0.0.1" }, &config, piece, steps);
+        converse(if v6 { "::1" } else { "127.0.0.1" }, &config, sealed, piece, steps);
     }
 }

@@ -3,6 +3,7 @@
 use super::super::events::{LaneName, end_at, numbered};
 use super::{Lanes, Worker};
 use crate::events::Side;
+use crate::set::RailLink;
 use crate::top;
 use polyrail_core::lanes::Pair;
 use polyrail_core::proto::PeerIdx;
@@ -40,16 +41,19 @@ pub struct LaneReport {
     pub received: u64,
     /// Whether small messages go by it now.
     pub current: bool,
+    /// Whether what travels by it is encrypted.
+    pub encrypted: bool,
 }
 
 impl Lanes {
-    /// A lane's or a path's name: `ours` are this side's interfaces.
+    /// A lane's or a path's name, but for whether it is encrypted: `ours` are this side's interfaces.
     fn name(&self, which: Which, ours: &[Interface]) -> LaneName {
         match which {
             Which::Lane(number, ends) => LaneName {
                 number: Some(number),
                 near: ends.map(|(near, _)| end_at(ours, near)),
                 far: ends.map(|(_, far)| end_at(&self.theirs, far)),
+                encrypted: false,
             },
             Which::Path(way) => {
                 let pair = way.pair();
@@ -57,6 +61,7 @@ impl Lanes {
                     number: None,
                     near: pair.map(|pair| numbered(ours, pair.near)),
                     far: pair.map(|pair| numbered(&self.theirs, pair.far)),
+                    encrypted: false,
                 }
             }
         }
@@ -152,14 +157,18 @@ impl Worker {
 
     /// The name of a peer's lane or path.
     pub(super) fn lane_name(&self, peer: PeerIdx, which: Which) -> Option<LaneName> {
-        Some(self.core.peers[peer.0 as usize].lanes.as_ref()?.name(which, &self.near))
+        let lanes = self.core.peers[peer.0 as usize].lanes.as_ref()?;
+        let of = |lane: &&Lane<RailLink>| matches!(which, Which::Lane(number, _) if number == lane.number());
+        let sampled = lanes.session.lanes().iter().find(of).and_then(|lane| self.rails.sample(lane.link()));
+        let encrypted = sampled.is_some_and(|stats| stats.encrypted);
+        Some(LaneName { encrypted, ..lanes.name(which, &self.near) })
     }
 
     /// The lanes that lead to a peer now.
     pub fn lanes(&self, peer: PeerIdx) -> Vec<LaneReport> {
         let lanes = self.core.peers.get(peer.0 as usize).and_then(|info| info.lanes.as_ref());
         let Some(session) = lanes.map(|lanes| &lanes.session) else { return Vec::new() };
-        let report = |lane: &Lane<crate::set::RailLink>| {
+        let report = |lane: &Lane<RailLink>| {
             let info = self.rails.sample(lane.link()).unwrap_or_default();
             let (near, far) = lane.ends().unzip();
             LaneReport {
@@ -176,6 +185,7 @@ impl Worker {
                 lost: info.lost,
                 received: info.received,
                 current: session.current() == Some(lane.link()),
+                encrypted: info.encrypted,
             }
         };
         session.lanes().iter().map(report).collect()
