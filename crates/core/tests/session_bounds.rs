@@ -1,6 +1,6 @@
 //! What a peer leaves unsaid makes nothing grow without end.
 
-use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::frame::{Acked, Frame, OpId};
 use polyrail_core::proto::{self, Bounds, Engine};
 use polyrail_core::session::{
     Arrival, Config, Links, Loss, Partial, Pins, Retired, Seen, Session, ToPeer, UnackedFrame,
@@ -24,13 +24,13 @@ impl Links<u32> for Silent {
     fn wants_more(&self, _: u32) -> bool {
         false
     }
-    fn confirm(&mut self, _: u32, _: u64) -> bool {
+    fn confirm(&mut self, _: u32, _: &Acked) -> bool {
         true
     }
     fn retire(&mut self, _: u32) -> Retired {
         Retired::default()
     }
-    fn reclaim(&mut self, _: u32, _: u64) -> Option<VecDeque<UnackedFrame>> {
+    fn reclaim(&mut self, _: u32, _: &Acked) -> Option<VecDeque<UnackedFrame>> {
         Some(VecDeque::new())
     }
     fn close(&mut self, _: u32) {}
@@ -47,8 +47,8 @@ fn who_opens_lanes_and_never_says_what_it_had_gets_no_more_of_them() {
         if !session.expects(id, number) {
             break;
         }
-        let (link, pins) = (u32::from(number), Pins::default());
-        let arrival = Arrival { number, link, path: None, ends: None, rtt: 0, delivered: 0, pins };
+        let (link, pins, in_order) = (u32::from(number), Pins::default(), true);
+        let arrival = Arrival { number, link, path: None, ends: None, rtt: 0, delivered: 0, pins, in_order };
         let mut traffic = ToPeer { engine: &mut engine, peer };
         session.lane_up(0, arrival, &mut traffic, &mut Silent);
         session.handle_lost(0, link, Loss::Reset("cut".into()), &mut traffic, &mut Silent);

@@ -84,8 +84,14 @@ impl Direct for Loopback {
 impl LaneRail for Loopback {}
 
 impl Rail for Loopback {
-    const CAPS: Caps =
-        Caps { name: "loopback", reach: Reach::Process, look: Look::Memory, lanes: false, transport: None };
+    const CAPS: Caps = Caps {
+        name: "loopback",
+        reach: Reach::Process,
+        look: Look::Memory,
+        lanes: false,
+        in_order: true,
+        transport: None,
+    };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Ok(Self::default())

@@ -43,6 +43,7 @@ pub struct Lane<L> {
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     pub(super) estimate: Estimate,
     pub(super) pins: Pins,
+    pub(super) in_order: bool,
     /// Bytes that the peer's side had acknowledged, and those that it had not, at the last look.
     delivered: u64,
     pub(super) queued: u64,
@@ -67,8 +68,22 @@ impl<L: Copy> Lane<L> {
         pins: Pins,
     ) -> Self {
         let told = estimate.rate();
-        let (queued, shut, stalled, late) = (0, false, None, None);
-        Self { number, link, path, ends, estimate, pins, delivered, queued, shut, stalled, late, told }
+        let (queued, shut, stalled, late, in_order) = (0, false, None, None, true);
+        Self {
+            number,
+            link,
+            path,
+            ends,
+            estimate,
+            pins,
+            in_order,
+            delivered,
+            queued,
+            shut,
+            stalled,
+            late,
+            told,
+        }
     }
 
     /// Its number in the session.

@@ -253,6 +253,7 @@ impl Rail for ShmRail {
         reach: Reach::Host,
         look: Look::Memory,
         lanes: false,
+        in_order: true,
         transport: Some(Transport::SHM),
     };
 

@@ -6,8 +6,9 @@ use super::{Core, Event, EventKind};
 use crate::atomic;
 use crate::rail::set::{NO_LINK, RailId};
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
-use polyrail_core::frame::{Acked, AtomicKind, Frame, Status};
+use polyrail_core::frame::{AtomicKind, Frame, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
+use polyrail_core::session::Told;
 
 /// A payload that is on its way in pieces.
 #[derive(Debug)]
@@ -103,15 +104,12 @@ impl Inbound<'_> {
 
     /// What a peer says of a lane.
     fn lane_word(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
-        let (lane, received, retired) = match *frame {
-            Frame::Got { lane, received } => (lane, received, false),
-            Frame::Retire { lane, received } => (lane, received, true),
+        if let Frame::LaneOpen { .. } | Frame::LaneAnswer { .. } = frame {
             // no rail here opens lanes by frames
-            _ => return self.broken(link, "it asked for a lane of a transport that cannot be asked for so"),
-        };
-        match Acked::parse(received, &payload.to_vec()) {
-            Some(acked) if acked.is_in_order() => self.core.lane_news.push((peer, lane, received, retired)),
-            Some(_) => self.broken(link, "it spoke of gaps in what a lane brought that has none"),
+            return self.broken(link, "it asked for a lane of a transport that cannot be asked for so");
+        }
+        match Told::read(frame, &payload.to_vec()) {
+            Some(told) => self.core.lane_news.push((peer, told)),
             None => self.broken(link, "a list of what a lane brought is malformed"),
         }
     }

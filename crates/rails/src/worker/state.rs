@@ -10,7 +10,7 @@ use crate::rail::{Down, Payload, Span};
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::{Engine, PeerIdx, REORDER_BYTES};
-use polyrail_core::session::Partial;
+use polyrail_core::session::{Partial, Told};
 use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
 
@@ -57,7 +57,7 @@ pub(crate) struct Core {
     pub(super) cut: Vec<(RailLink, &'static str)>,
     pub(super) downs: Vec<(RailLink, Down)>,
     /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
-    pub(super) lane_news: Vec<(PeerIdx, u16, u64, bool)>,
+    pub(super) lane_news: Vec<(PeerIdx, Told)>,
     pub(super) handlers: HashMap<u16, Handler>,
     /// The user is told what peers have read.
     pub(super) reads_told: bool,

@@ -31,8 +31,8 @@ fn lies_about_lanes_end_the_session() {
     let words = [
         (open, vec![7; 10], "a lane of a transport that cannot be asked for so"),
         (answer, vec![], "a lane of a transport that cannot be asked for so"),
-        (Frame::Got { lane: 0, received: 0 }, gaps.clone(), "gaps in what a lane brought that has none"),
-        (Frame::Retire { lane: 0, received: 0 }, gaps.clone(), "gaps in what a lane brought that has none"),
+        (Frame::Got { lane: 0, received: 0 }, gaps.clone(), "of frames, that never were"),
+        (Frame::Retire { lane: 0, received: 0 }, gaps.clone(), "of frames, that never were"),
         (Frame::Got { lane: 0, received: 5 }, gaps, "malformed"),
     ];
     for (lie, payload, text) in words {

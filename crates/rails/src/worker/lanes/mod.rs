@@ -13,7 +13,7 @@ use super::handshake::Half;
 use super::outlet::Outlet;
 use crate::rail::Down;
 use crate::rail::set::RailLink;
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::Acked;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::session::{Action, Arrival, Config, Loss, MAX_LANES, Pins, Planner, Session, ToPeer};
 use polyrail_core::wire::SessionId;
@@ -116,11 +116,15 @@ impl Worker {
                 }
             }
         }
-        let Some((current, budget)) =
-            self.session(peer, |session, traffic, _| (session.current(), session.budget(traffic)))
-        else {
+        let Some((current, budget, speaks)) = self.session(peer, |session, traffic, _| {
+            (session.current(), session.budget(traffic), session.has_words())
+        }) else {
             return;
         };
+        if speaks {
+            // the engine does not know, and so does not name the peer
+            self.wait_for_room(peer);
+        }
         let info = &mut self.core.peers[peer.0 as usize];
         if budget != u32::MAX && info.budget == u32::MAX && !self.wide.contains(&peer) {
             self.wide.push(peer);
@@ -156,7 +160,8 @@ impl Worker {
             self.rails.pace(link, rate);
         }
         let rtt = u64::from(stats.rtt) * 1000;
-        let arrival = Arrival { number, link, path, ends, rtt, delivered: stats.delivered, pins };
+        let in_order = link.0.caps().in_order;
+        let arrival = Arrival { number, link, path, ends, rtt, delivered: stats.delivered, pins, in_order };
         let now = self.clock();
         self.session(peer, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
         self.follow(peer);
@@ -178,24 +183,23 @@ impl Worker {
     }
 
     /// Tells a peer what came by one of its lanes.
-    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: RailLink, received: u64) {
-        let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
-        if let Some(lane) = lanes.and_then(|lanes| lanes.session.number(link)) {
-            self.core.engine.say(peer, Frame::Got { lane, received });
+    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: RailLink, received: &Acked) {
+        self.session(peer, |session, traffic, _| session.tell_got(link, received, traffic));
+        if !received.is_in_order() {
+            self.follow(peer);
         }
     }
 
     /// What peers have had from their lanes, as they told.
     pub(super) fn hear_of_lanes(&mut self) {
         let now = self.clock();
-        for (peer, number, received, retired) in std::mem::take(&mut self.core.lane_news) {
-            let heard = self.session(peer, |session, traffic, outlet| {
-                session.handle_told(now, number, received, retired, traffic, outlet)
-            });
+        for (peer, told) in std::mem::take(&mut self.core.lane_news) {
+            let heard = self
+                .session(peer, |session, traffic, outlet| session.handle_told(now, &told, traffic, outlet));
             self.follow(peer);
             match heard {
                 Some(Err(why)) => self.gone(peer, format!("it broke the protocol: {why}")),
-                Some(Ok(())) if retired => self.pump(peer),
+                Some(Ok(())) if told.retired => self.pump(peer),
                 _ => {}
             }
         }
