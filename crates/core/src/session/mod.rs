@@ -77,7 +77,8 @@ pub type Time = u64;
 pub const MAX_LANES: usize = 16;
 /// Of so many ended lanes it is remembered how they did.
 const PAST_MAX: usize = 256;
-/// So many lanes may have ended without the peer's word of what it had: whoever opens more and never says so gets none.
+/// So many lanes may have ended without the peer's word of what it had, or without the peer's having taken this side's: whoever opens
+/// more gets none.
 const RETIRING_MAX: usize = 256;
 /// What interfaces are thought to do that do not say: 1 Gb/s, in Mb/s.
 const UNKNOWN_SPEED: u32 = 1000;
@@ -340,7 +341,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
 
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        let room = self.lanes.len() < MAX_LANES && self.retiring.len() < RETIRING_MAX;
+        let said = self.retiring.len() < RETIRING_MAX && self.words.0.len() < RETIRING_MAX;
+        let room = self.lanes.len() < MAX_LANES && said;
         let fresh = self.is_free(number) && room;
         self.id == session && self.planner.is_none() && !self.parting && fresh
     }

@@ -62,10 +62,12 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// Whether one more sequenced frame may go by the lane in use without coming too far ahead of its turn.
     fn in_order(&self, traffic: &impl Traffic) -> bool {
         let unseen = traffic.unseen();
-        // all that is not seen went by this lane, where nothing overtakes anything
+        if unseen < MAY_WAIT && traffic.unseen_bytes() < REORDER_BYTES {
+            return true;
+        }
+        // else all that is not seen must have gone by this lane, and nothing overtake anything there
         let overtakes = self.lanes.iter().any(|lane| Some(lane.link) == self.current && !lane.in_order);
-        let alone = !overtakes && traffic.next_seq().wrapping_sub(self.scattered) >= unseen;
-        unseen < MAY_WAIT && traffic.unseen_bytes() < REORDER_BYTES || alone
+        !overtakes && traffic.next_seq().wrapping_sub(self.scattered) >= unseen
     }
 
     /// Bytes that may go by the lane in use before that is thought over; `u32::MAX`: any number.
