@@ -1,7 +1,7 @@
 //! `polyrail top` as a whole, and the log, on a running pair of endpoints.
 
-use polyrail_rails::rail::Reach;
-use polyrail_rails::rail::set::RailSet;
+use polyrail_rails::list::RailSet;
+use polyrail_rails::list::Reach;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -5,7 +5,7 @@ use polyrail_core::proto::{self, Bounds, Engine};
 use polyrail_core::session::{
     Arrival, Config, Links, Loss, Partial, Pins, Retired, Seen, Session, ToPeer, Told, UnackedFrame,
 };
-use polyrail_core::wire::SessionId;
+use polyrail_core::wire::{SessionId, Transport};
 use std::collections::VecDeque;
 
 /// Links of which nothing is ever heard.
@@ -48,7 +48,9 @@ fn who_opens_lanes_and_never_says_what_it_had_gets_no_more_of_them() {
             break;
         }
         let (link, pins, in_order) = (u32::from(number), Pins::default(), true);
-        let arrival = Arrival { number, link, path: None, ends: None, rtt: 0, delivered: 0, pins, in_order };
+        let (transport, path) = (Transport::TCP, None);
+        let arrival =
+            Arrival { number, link, transport, path, ends: None, rtt: 0, delivered: 0, pins, in_order };
         let mut traffic = ToPeer { engine: &mut engine, peer };
         session.lane_up(0, arrival, &mut traffic, &mut Silent);
         session.handle_lost(0, link, Loss::Reset("cut".into()), &mut traffic, &mut Silent);
@@ -100,7 +102,9 @@ fn who_ends_lanes_and_does_not_listen_to_what_came_by_them_gets_no_more_of_them(
             break;
         }
         let (link, pins, in_order) = (u32::from(number), Pins::default(), false);
-        let arrival = Arrival { number, link, path: None, ends: None, rtt: 0, delivered: 0, pins, in_order };
+        let (transport, path) = (Transport::UDP, None);
+        let arrival =
+            Arrival { number, link, transport, path, ends: None, rtt: 0, delivered: 0, pins, in_order };
         let mut traffic = ToPeer { engine: &mut engine, peer };
         session.lane_up(0, arrival, &mut traffic, &mut Gaps);
         let told = Told { number, acked: Acked::default(), retired: true };

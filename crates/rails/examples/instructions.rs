@@ -4,8 +4,9 @@
 
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, Filter};
-use polyrail_rails::rail::set::RailSet;
-use polyrail_rails::rail::{RawIov, Reach};
+use polyrail_rails::list::RailSet;
+use polyrail_rails::list::Reach;
+use polyrail_rails::rail::RawIov;
 use polyrail_rails::{Config, User, Worker};
 
 fn main() {

@@ -1,15 +1,16 @@
 //! Settings, from the environment or from code. Nobody needs to set any.
 
+mod faults;
 mod file;
 mod pins;
 
+pub use faults::Faults;
 pub use file::File;
 pub use pins::{Caps, Names};
 
 use crate::error::Error;
 use crate::events::LogTo;
-use crate::rail::fault::Faults;
-use crate::rail::set::{RailId, RailSet};
+use crate::list::{RailId, RailSet};
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -208,8 +209,8 @@ impl Config {
         if let Some(rails) = lookup("RAILS") {
             c.rails = RailSet::NONE;
             for name in rails.split(',').map(str::trim) {
-                let Some(rail) = RailId::chosen().find(|rail| rail.caps().name == name) else {
-                    let there: Vec<_> = RailId::chosen().map(|rail| rail.caps().name).collect();
+                let Some(rail) = RailId::chosen().find(|rail| rail.name() == name) else {
+                    let there: Vec<_> = RailId::chosen().map(|rail| rail.name()).collect();
                     let why = format!("no rail is called {name:?}; there are {}", there.join(" and "));
                     return bad("POLYRAIL_RAILS", why);
                 };
@@ -301,7 +302,7 @@ fn number(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rail::Reach;
+    use crate::list::Reach;
 
     #[test]
     fn settings_are_read_and_bad_ones_named() {

@@ -1,21 +1,17 @@
-//! The rails of this machine: what there is, and what keeps the rest from being used.
+//! The devices of this machine that rails use, and what keeps the others from being used.
 //!
 //! Network interfaces are those of this network namespace. What the kernel tells of them in `/sys/class/net` counts only where
 //! it is about the same interfaces: a process that entered a namespace may still see the files of another one.
 
 use crate::config::Names;
 use crate::error::Error;
-use crate::shm::doorbell::Doorbell;
-use crate::shm::segment::Segment;
 use polyrail_core::wire::Ip;
 use polyrail_core::wire::offer::{self, InterfaceFlags, InterfaceName, Net};
 use std::fmt;
 use std::net::IpAddr;
 
-mod memory;
 mod sysfs;
 
-pub use memory::Attach;
 use sysfs::Sysfs;
 
 /// What keeps something from being used.
@@ -28,7 +24,7 @@ pub struct Obstacle {
 }
 
 impl Obstacle {
-    fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(crate) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { why: why.into(), remedy: remedy.into() }
     }
 }
@@ -39,23 +35,28 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// Shared memory between the processes of this host.
+/// Whether a process may reach another one's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shm {
-    /// What keeps it from being used; none: nothing.
-    pub obstacle: Option<Obstacle>,
-    /// Whether large messages may take one copy: cross-memory attach.
-    pub attach: Attach,
+pub enum Access {
+    /// A process has read its parent's memory.
+    Allowed,
+    /// It could not.
+    Refused(Obstacle),
+    /// It was not tried: no process could be started.
+    Untried(String),
 }
 
-/// Tries what the shared-memory rail needs, and gives it back. Starts a process for an instant.
-pub fn shm() -> Shm {
-    let made = Segment::create().map(drop).map_err(|error| error.to_string());
-    let made = made.and_then(|()| Doorbell::new().map(drop).map_err(|error| error.to_string()));
-    let obstacle = made
-        .err()
-        .map(|why| Obstacle::new(why, "allow memfd_create and eventfd, or do without: POLYRAIL_RAILS=tcp"));
-    Shm { obstacle, attach: memory::attach() }
+/// Something of this machine that a rail uses, or would use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// What more there is to say of it, where it is a network interface.
+    pub interface: Option<Interface>,
+    /// Whether it leads to this host only.
+    pub stays: bool,
+    /// What keeps it from being used; none: nothing.
+    pub obstacle: Option<Obstacle>,
 }
 
 /// What a network interface is.
@@ -232,6 +233,22 @@ impl Interface {
 /// When the kernel does not list them.
 pub fn interfaces(chosen: &Names) -> Result<Vec<Interface>, Error> {
     interfaces_in(&Sysfs::of_this_machine()?, chosen)
+}
+
+/// The same; one that is asked for by name has to be there.
+///
+/// # Errors
+/// [`Error::Setting`] for one that is not; when the kernel does not list them.
+pub(crate) fn wanted(chosen: &Names) -> Result<Vec<Interface>, Error> {
+    let all = interfaces(chosen)?;
+    match chosen.wanted().find(|name| all.iter().all(|interface| interface.name != **name)) {
+        Some(missing) => {
+            let there: Vec<&str> = all.iter().map(|interface| interface.name.as_str()).collect();
+            let why = format!("no interface is called {missing:?}; there are {}", there.join(", "));
+            Err(Error::Setting { name: "POLYRAIL_INTERFACES", why })
+        }
+        None => Ok(all),
+    }
 }
 
 fn interfaces_in(sysfs: &Sysfs, chosen: &Names) -> Result<Vec<Interface>, Error> {

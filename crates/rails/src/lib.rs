@@ -8,11 +8,14 @@
 //! | [`worker`] | one endpoint: users' operations, the engine, the control channel |
 //! | [`mailbox`] | tagged messages without unsafe code, on top of a worker |
 //! | [`config`], [`error`] | settings (`POLYRAIL_...`); failures, with advice |
-//! | [`rail`] | what a rail is to its worker |
+//! | `wireup` | connections until they are links: listeners, handshakes, strangers, attempts to reach peers |
+//! | [`rail`] | what a rail is to its worker, and to wire-up |
 //! | [`shm`], [`tcp`], [`loopback`] | the rails |
+//! | [`list`], [`set`] | which rails there are; one of each |
+//! | [`sockets`] | Unix and IP sockets, for the rails whose connections begin with one |
 //! | [`atomic`] | atomic operations on this process's memory, as peers ask for them |
-//! | [`discover`] | which rails this machine has, and what keeps the others from being used |
-//! | [`named`] | endpoints reached by IP and port |
+//! | [`discover`] | the devices that rails use, and what keeps others from being used |
+//! | [`host`], [`named`] | which host this is; endpoints reached by IP and port |
 //! | [`events`], [`top`] | what happened, for `POLYRAIL_LOG`; what is happening, for `polyrail top` |
 //! | [`report`](mod@report) | telling `polyrail run` that this process uses Polyrail |
 //! | `sys` | epoll and poll, wrapped once |
@@ -28,20 +31,26 @@
 //! - However a process ends, nothing of it stays: memory and sockets have no names in a file system.
 
 pub mod atomic;
+mod bounded;
 pub mod config;
 pub mod discover;
 pub mod error;
 pub mod events;
+pub mod host;
+pub mod list;
 pub mod loopback;
 pub mod mailbox;
 pub mod named;
 mod primitive;
 pub mod rail;
 pub mod report;
+pub mod set;
 pub mod shm;
+pub mod sockets;
 mod sys;
 pub mod tcp;
 pub mod top;
+mod wireup;
 pub mod worker;
 
 pub use config::Config;

@@ -30,7 +30,7 @@ pub fn named_address(at: SocketAddr) -> Result<Address, Error> {
     let scope = if let SocketAddr::V6(v6) = at { v6.scope_id() } else { 0 };
     let ip = Ip::new(at.ip(), scope)
         .ok_or_else(|| Error::Address(format!("nobody can connect to {}", at.ip())))?;
-    let host = if is_ours(at) { crate::worker::host_id()? } else { HostId(0) };
+    let host = if is_ours(at) { crate::host::host_id()? } else { HostId(0) };
     Address::new(&named_key(at.port())?, host, host.0 != 0, at.port(), [ip])
         .map(Address::needing_secret)
         .map_err(|why| Error::Address(why.to_string()))
@@ -171,7 +171,7 @@ mod tests {
                 assert_eq!(why.kind(), io::ErrorKind::PermissionDenied, "{why}");
                 assert!(why.to_string().contains("4321"), "{why}");
             }
-            Err(_) => println!("skipped: a secret of another user needs root"),
+            Err(_) => polyrail_skip::lacking("root, for a secret of another user"),
         }
         assert_eq!(fs::read_dir(&dir).unwrap().count(), 1, "nothing is left aside");
         fs::remove_dir_all(&dir).unwrap();

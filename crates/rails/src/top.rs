@@ -4,13 +4,11 @@
 //! its own user or root with one JSON document, a [`Snapshot`], when it next makes progress. All that is said here about other
 //! processes is what they say: documents have a bounded length, and names come without control characters.
 
+use crate::bounded::{FEW, bounded};
 use crate::events::{Protocol, Record, Side};
-use crate::shm::fdpass;
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use std::fmt;
+use crate::sockets::unix;
+use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read};
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -25,7 +23,6 @@ const ALL_MAX: usize = 64 << 20;
 const PEERS_MAX: usize = 256;
 const LANES_MAX: usize = 64;
 const EVENTS_MAX: usize = 64;
-const FEW: usize = 32;
 /// Most endpoints that are asked.
 const ENDPOINTS_MAX: usize = 1024;
 /// How long a document that has begun to come may take.
@@ -137,32 +134,6 @@ pub struct Snapshot {
     pub events: Vec<Record>,
 }
 
-/// Reads a list of at most `MOST`: a few bytes of a document could otherwise become very many in memory.
-fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
-    from: D,
-) -> Result<Vec<T>, D::Error> {
-    struct List<T, const MOST: usize>(PhantomData<T>);
-    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for List<T, MOST> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MOST}")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(one) = list.next_element()? {
-                if all.len() == MOST {
-                    return Err(serde::de::Error::invalid_length(MOST + 1, &self));
-                }
-                all.push(one);
-            }
-            Ok(all)
-        }
-    }
-    from.deserialize_seq(List::<T, MOST>(PhantomData))
-}
-
 impl Snapshot {
     /// Reads a document.
     ///
@@ -266,7 +237,7 @@ pub fn endpoints(everybody: bool) -> io::Result<Vec<String>> {
 
 /// Whose socket this is; none when that cannot be told, as when its queue is full.
 fn owner(name: &str) -> Option<u32> {
-    fdpass::peer_uid(fdpass::connect(name.as_bytes()).ok()?.as_fd()).ok()
+    unix::peer_uid(unix::connect(name.as_bytes()).ok()?.as_fd()).ok()
 }
 
 /// The listeners among the sockets in such a list: `address: count protocol flags type state inode path`.
@@ -340,20 +311,19 @@ impl Asked {
     /// None: nobody listens there, or another one than this user.
     fn new(name: &str, user: Option<u32>) -> Option<Self> {
         let endpoint = name.strip_prefix(PREFIX)?.get(..8)?.to_owned();
-        let socket = match fdpass::connect(name.as_bytes()) {
+        let socket = match unix::connect(name.as_bytes()) {
             Ok(socket) => Some(socket),
             // so many wait already
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
             Err(_) => return None,
         };
         if let Some(socket) = &socket {
-            let owner = fdpass::peer_uid(socket.as_fd()).ok()?;
+            let owner = unix::peer_uid(socket.as_fd()).ok()?;
             if user.is_some_and(|user| user != owner) {
                 return None;
             }
         }
-        let pid =
-            socket.as_ref().and_then(|socket| fdpass::peer_pid(socket.as_fd()).ok()).unwrap_or(0) as u32;
+        let pid = socket.as_ref().and_then(|socket| unix::peer_pid(socket.as_fd()).ok()).unwrap_or(0) as u32;
         Some(Self { endpoint, pid, socket, bytes: Vec::new(), over: false })
     }
 

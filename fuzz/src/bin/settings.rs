@@ -3,7 +3,7 @@
 use libfuzzer_sys::fuzz_target;
 use polyrail_rails::Config;
 use polyrail_rails::config::SETTINGS;
-use polyrail_rails::rail::set::RailSet;
+use polyrail_rails::list::RailSet;
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use polyrail_rails::Config;
-use polyrail_rails::discover::{self, Attach, Interface, Kind, Obstacle, Shm};
-use polyrail_rails::rail::Reach;
+use polyrail_rails::discover::{Access, Device, Interface, Obstacle};
+use polyrail_rails::list::RailId;
 use serde_json::{Value, json};
 
 use super::settings::{self, Setting};
@@ -15,8 +15,10 @@ use crate::table;
 
 /// All of it.
 pub struct Machine {
-    shm: Shm,
-    interfaces: Vec<Interface>,
+    /// The rails' devices.
+    devices: Vec<(RailId, Device)>,
+    /// Whether memory of this host's processes can be reached directly, by rails that would.
+    direct: Vec<Access>,
     /// Why the settings cannot be used, if so; then those without any are shown.
     bad_setting: Option<String>,
     config: Config,
@@ -37,9 +39,15 @@ impl Machine {
         };
         let environment = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
+        let (mut devices, mut direct) = (Vec::new(), Vec::new());
+        for rail in RailId::chosen() {
+            let found = rail.discover(&config)?;
+            devices.extend(found.devices.into_iter().map(|device| (rail, device)));
+            direct.extend(found.direct);
+        }
         Ok(Self {
-            shm: discover::shm(),
-            interfaces: discover::interfaces(&config.interfaces)?,
+            devices,
+            direct,
             bad_setting,
             config,
             settings: settings::made(environment),
@@ -50,61 +58,45 @@ impl Machine {
         })
     }
 
-    fn rows(&self) -> Vec<Row> {
-        let switched_off = |rail: &str| Obstacle {
-            why: "POLYRAIL_RAILS leaves it out".into(),
-            remedy: format!("add {rail} to it"),
-        };
-        let shm_off = (!self.config.rails.reaches(Reach::Host)).then(|| switched_off("shm"));
-        let mut rows = vec![Row {
-            cells: ["shm", "memory", "", "", "", "", ""].map(str::to_owned),
-            obstacle: shm_off.or_else(|| self.shm.obstacle.clone()),
-            reach: "this host",
-        }];
-        rows.extend(self.interfaces.iter().map(|interface| {
-            let nets: Vec<String> = interface.nets.iter().map(|net| format!("{net:?}")).collect();
-            let or_unknown = |number: u32| if number == 0 { "?".to_owned() } else { number.to_string() };
-            let off = (!self.config.rails.reaches(Reach::Network)).then(|| switched_off("tcp"));
-            Row {
-                cells: [
-                    "tcp".into(),
-                    interface.name.clone(),
-                    interface.kind.to_string(),
-                    interface.state.to_string(),
-                    or_unknown(interface.speed),
-                    or_unknown(interface.mtu),
-                    nets.join(" "),
-                ],
-                obstacle: off.or_else(|| interface.obstacle.clone()),
-                reach: if interface.kind == Kind::Loopback { "this host" } else { "any host" },
-            }
-        }));
-        rows
+    fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.devices.iter().map(|(rail, device)| {
+            let off = (!self.config.rails.has(*rail)).then(|| Obstacle {
+                why: "POLYRAIL_RAILS leaves it out".into(),
+                remedy: format!("add {} to it", rail.name()),
+            });
+            Row { rail: rail.name(), device, obstacle: off.or_else(|| device.obstacle.clone()) }
+        })
     }
 
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!("polyrail {}, wire protocol {}\n", env!("CARGO_PKG_VERSION"), super::wire());
         text.push_str("\nRails\n");
-        let rows = self.rows();
+        let rows: Vec<Row<'_>> = self.rows().collect();
         let heading =
             ["RAIL", "DEVICE", "KIND", "STATE", "Mb/s", "MTU", "ADDRESSES", "USED FOR"].map(str::to_owned);
         let lines = rows.iter().map(|row| {
-            let used = if row.obstacle.is_some() { "nothing" } else { row.reach };
-            row.cells.iter().cloned().chain([used.to_owned()]).collect()
+            let used = match (&row.obstacle, row.device.stays) {
+                (Some(_), _) => "nothing",
+                (None, true) => "this host",
+                (None, false) => "any host",
+            };
+            row.cells().into_iter().chain([used.to_owned()]).collect()
         });
         text.push_str(&table::aligned([heading.to_vec()].into_iter().chain(lines)));
         for row in &rows {
             if let Some(obstacle) = &row.obstacle {
-                let _ = writeln!(text, "  {} is not used: {obstacle}", row.cells[1]);
+                let _ = writeln!(text, "  {} is not used: {obstacle}", row.device.name);
             }
         }
-        let attach = match &self.shm.attach {
-            Attach::Allowed => "one copy, by cross-memory attach".into(),
-            Attach::Refused(why) => format!("two copies: no cross-memory attach, {why}"),
-            Attach::Untried(why) => format!("unknown whether by cross-memory attach: {why}"),
-        };
-        let _ = writeln!(text, "  Large messages within this host: {attach}");
+        for access in &self.direct {
+            let attach = match access {
+                Access::Allowed => "one copy, by cross-memory attach".into(),
+                Access::Refused(why) => format!("two copies: no cross-memory attach, {why}"),
+                Access::Untried(why) => format!("unknown whether by cross-memory attach: {why}"),
+            };
+            let _ = writeln!(text, "  Large messages within this host: {attach}");
+        }
 
         text.push_str("\nMPI\n");
         let provider = match &self.provider {
@@ -147,13 +139,11 @@ impl Machine {
         };
         let rails: Vec<Value> = self
             .rows()
-            .into_iter()
-            .enumerate()
-            .map(|(at, row)| {
+            .map(|row| {
                 let mut value = usable(&row.obstacle);
-                value["rail"] = row.cells[0].clone().into();
-                value["device"] = row.cells[1].clone().into();
-                if let Some(interface) = at.checked_sub(1).and_then(|at| self.interfaces.get(at)) {
+                value["rail"] = row.rail.into();
+                value["device"] = row.device.name.clone().into();
+                if let Some(interface) = &row.device.interface {
                     value["index"] = interface.index.into();
                     value["kind"] = interface.kind.name().into();
                     value["state"] = interface.state.to_string().into();
@@ -164,11 +154,11 @@ impl Machine {
                 value
             })
             .collect();
-        let attach = match &self.shm.attach {
-            Attach::Allowed => json!({ "usable": true }),
-            Attach::Refused(why) => usable(&Some(why.clone())),
-            Attach::Untried(why) => json!({ "usable": null, "why": why }),
-        };
+        let attach = self.direct.first().map(|access| match access {
+            Access::Allowed => json!({ "usable": true }),
+            Access::Refused(why) => usable(&Some(why.clone())),
+            Access::Untried(why) => json!({ "usable": null, "why": why }),
+        });
         let mpis: Vec<Value> = self
             .mpis
             .iter()
@@ -193,11 +183,33 @@ impl Machine {
     }
 }
 
-/// A line of the table of rails, without its last column.
-struct Row {
-    cells: [String; 7],
+/// A line of the table of rails.
+struct Row<'a> {
+    rail: &'static str,
+    device: &'a Device,
     obstacle: Option<Obstacle>,
-    reach: &'static str,
+}
+
+impl Row<'_> {
+    /// All columns but the last.
+    fn cells(&self) -> [String; 7] {
+        let (rail, name) = (self.rail.to_owned(), self.device.name.clone());
+        let Some(interface) = &self.device.interface else {
+            return [rail, name, String::new(), String::new(), String::new(), String::new(), String::new()];
+        };
+        let Interface { kind, state, speed, mtu, nets, .. } = interface;
+        let or_unknown = |number: u32| if number == 0 { "?".to_owned() } else { number.to_string() };
+        let nets: Vec<String> = nets.iter().map(|net| format!("{net:?}")).collect();
+        [
+            rail,
+            name,
+            kind.to_string(),
+            state.to_string(),
+            or_unknown(*speed),
+            or_unknown(*mtu),
+            nets.join(" "),
+        ]
+    }
 }
 
 fn known(number: u32) -> Value {

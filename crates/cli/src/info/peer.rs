@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use polyrail_rails::events::Side;
-use polyrail_rails::rail::Reach;
+use polyrail_rails::host::host_id;
+use polyrail_rails::list::Reach;
 use polyrail_rails::top::{self, Said};
-use polyrail_rails::worker::{PathReport, Paths, host_id};
+use polyrail_rails::worker::{PathReport, Paths};
 use polyrail_rails::{Address, Config, Route, Scheme, discover};
 use serde_json::{Value, json};
 

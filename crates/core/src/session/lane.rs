@@ -2,6 +2,7 @@
 
 use super::{SILENT, Time, Which};
 use crate::lanes::{Estimate, Load, Sample};
+use crate::wire::Transport;
 use core::net::SocketAddr;
 
 /// What the user wants to go by a lane: both, unless settings say otherwise.
@@ -39,6 +40,7 @@ pub struct Seen {
 pub struct Lane<L> {
     pub(super) number: u16,
     pub(super) link: L,
+    pub(super) transport: Transport,
     pub(super) path: Option<usize>,
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     pub(super) estimate: Estimate,
@@ -58,9 +60,11 @@ pub struct Lane<L> {
 }
 
 impl<L: Copy> Lane<L> {
+    #[expect(clippy::too_many_arguments, reason = "what a lane begins with")]
     pub(super) fn new(
         number: u16,
         link: L,
+        transport: Transport,
         path: Option<usize>,
         ends: Option<(SocketAddr, SocketAddr)>,
         estimate: Estimate,
@@ -72,6 +76,7 @@ impl<L: Copy> Lane<L> {
         Self {
             number,
             link,
+            transport,
             path,
             ends,
             estimate,

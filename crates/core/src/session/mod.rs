@@ -3,8 +3,8 @@
 //! in; frames to say, links to send by, paths to open and events come out.
 //!
 //! A **lane** is a link of any rail with a role in the session; `L` is the driver's handle for one, so that one session may mix
-//! rails. The lane that began the session is number 0. The side that opened it opens the others, one for each **path** (a pair of
-//! interfaces that reach each other), when there is something for them to do: a long message, many short ones, or a lane in doubt.
+//! rails. The lane that began the session is number 0. The side that opened it opens the others, one for each **path** (a transport, and
+//! two interfaces that reach each other or what else its rail goes by), when there is something for them to do: a long message, many short ones, or a lane in doubt.
 //!
 //! A lane is reliable while it lives. Most are in order, too, so that one number says all that arrived by them: how many whole frames;
 //! of one that is not, it is that and ranges ([`Acked`]). A sender's rail keeps what it sent until the peer says that it had it (GOT).
@@ -52,13 +52,13 @@ pub use lane::{Lane, Pins, Seen};
 pub use open::Planner;
 pub use outside::{Carrier, Links, Retired, Sent, ToPeer, Traffic};
 pub use partial::Partial;
-pub use path::Path;
+pub use path::{Over, Path, Way};
 pub use resend::UnackedFrame;
 pub use words::Told;
 
 use crate::frame::{Acked, Frame};
-use crate::lanes::{Estimate, MS, Pair, S};
-use crate::wire::SessionId;
+use crate::lanes::{Estimate, MS, S};
+use crate::wire::{SessionId, Transport};
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -109,6 +109,8 @@ pub struct Arrival<L> {
     pub number: u16,
     /// The driver's handle.
     pub link: L,
+    /// Whose link it is.
+    pub transport: Transport,
     /// Which path it takes, where this side opened it.
     pub path: Option<usize>,
     /// This side's address and the other's.
@@ -142,7 +144,7 @@ pub enum Which {
     /// A lane: its number, this side's address, the other side's.
     Lane(u16, Option<(SocketAddr, SocketAddr)>),
     /// A lane that has not come to be.
-    Path(Pair),
+    Path(Way),
 }
 
 /// Why short messages take another lane.
@@ -199,16 +201,16 @@ pub enum Action<L> {
     /// A link is no lane any more: nothing that came by it counts from now on. Of a payload of which only a part came the place is
     /// kept ([`Partial`]): its frame comes again.
     Forget(L),
-    /// Connect by this path, as the lane of this number; [`Session::lane_up`] or [`Session::open_failed`] follows.
+    /// Make a link by this path, as the lane of this number; [`Session::lane_up`] or [`Session::open_failed`] follows.
     Open {
         /// Which path.
         path: usize,
         /// The lane's number.
         number: u16,
-        /// The path's interfaces.
-        pair: Pair,
+        /// Between what, and by which transport.
+        way: Way,
     },
-    /// Drop the connection that is being made by this path, and say nothing more of it.
+    /// Drop what is being made by this path, and say nothing more of it.
     Abandon {
         /// Which path.
         path: usize,
@@ -244,7 +246,7 @@ pub struct Session<L> {
     lanes: Vec<Lane<L>>,
     retiring: Vec<Retiring<L>>,
     /// What was learnt of lanes that have ended, by both ends: what takes their place knows it.
-    past: BTreeMap<(Option<IpAddr>, Option<IpAddr>), Estimate>,
+    past: BTreeMap<Past, Estimate>,
     /// What ended lanes did not deliver: it leaves before anything else, sequenced frames in their order.
     resend: Resend,
     /// What is to be said of lanes and has a payload: it leaves before even that.
@@ -384,17 +386,18 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         traffic: &mut impl Traffic,
         links: &mut impl Links<L>,
     ) {
-        let Arrival { number, link, path, ends, rtt, delivered, pins, in_order } = arrival;
-        let claimed = path.and_then(|path| self.paths.get(path)).map_or(0, |path| path.pair().speed);
+        let Arrival { number, link, transport, path, ends, rtt, delivered, pins, in_order } = arrival;
+        let claimed = path.and_then(|path| self.paths.get(path)).map_or(0, |path| path.way().speed());
         let claimed = u64::from(if claimed == 0 { UNKNOWN_SPEED } else { claimed }) * 125_000;
         // what interfaces claim counts for less than what others of the same pair of hosts do
         let known = self.lanes.iter().map(|lane| &lane.estimate).filter(|one| one.is_measured());
-        let estimate = match (self.past.get(&past_key(ends)), known.max_by_key(|one| one.rate())) {
+        let estimate = match (self.past.get(&past_key(transport, ends)), known.max_by_key(|one| one.rate())) {
             (Some(past), _) => past.again(rtt),
             (None, Some(fastest)) => fastest.beside(claimed, rtt),
             (None, None) => Estimate::new(claimed, rtt),
         };
-        let mut lane = Lane::new(number, link, path, ends, estimate.from(now, delivered), delivered, pins);
+        let mut lane =
+            Lane::new(number, link, transport, path, ends, estimate.from(now, delivered), delivered, pins);
         lane.in_order = in_order;
         let which = lane.which();
         self.lanes.push(lane);
@@ -426,7 +429,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if self.past.len() >= PAST_MAX {
             self.past.clear();
         }
-        self.past.insert(past_key(lane.ends), lane.estimate);
+        self.past.insert(past_key(lane.transport, lane.ends), lane.estimate);
         self.retiring.push(Retiring { number, link, which, closed: false });
         if let Some(path) = lane.path.and_then(|path| self.paths.get_mut(path)) {
             path.ended(now);
@@ -583,9 +586,12 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     }
 }
 
-fn past_key(ends: Option<(SocketAddr, SocketAddr)>) -> (Option<IpAddr>, Option<IpAddr>) {
+/// What a lane and the one that takes its place have in common.
+type Past = (Transport, Option<IpAddr>, Option<IpAddr>);
+
+fn past_key(transport: Transport, ends: Option<(SocketAddr, SocketAddr)>) -> Past {
     let (near, far) = ends.unzip();
-    (near.map(|at| at.ip()), far.map(|at| at.ip()))
+    (transport, near.map(|at| at.ip()), far.map(|at| at.ip()))
 }
 
 /// A lane on which the peer's side owes an answer so long, and so many round trips, is of no use while another works.

@@ -1,8 +1,10 @@
 //! Where lanes may be, and how they are opened.
 
-use super::path::Path;
-use super::{Action, Session, Time, What, Which};
-use crate::lanes::{End, Pair, pairs};
+use super::path::{Over, Path, Way};
+use super::{Action, IMPOSSIBLE, Session, Time, Traffic, What, Which};
+use crate::frame::Frame;
+use crate::lanes::{End, pairs};
+use crate::wire::Transport;
 use crate::wire::offer::Interface;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -20,6 +22,10 @@ pub struct Planner {
     pub far: Arc<[Interface]>,
     /// How many lanes there may be.
     pub most: usize,
+    /// The transports that both sides have and that go between interfaces, the best first.
+    pub between: Vec<Transport>,
+    /// The others that both have: how many places each knows, and their speed in Mb/s (0: unknown).
+    pub places: Vec<(Transport, u16, u32)>,
 }
 
 fn end(interface: &Interface) -> End<'_> {
@@ -28,16 +34,27 @@ fn end(interface: &Interface) -> End<'_> {
 }
 
 impl Planner {
-    /// The pairs of interfaces between which there may be lanes, best first; `vain` are those that were tried in vain.
-    pub fn pairs(&self, vain: &[(u32, u32)]) -> Vec<Pair> {
+    /// Where there may be lanes, best first; `vain` are the ways that were tried in vain.
+    pub fn ways(&self, vain: &[Way]) -> Vec<Way> {
+        let mut ways: Vec<Way> = self.between.iter().flat_map(|one| self.pairs_of(*one, vain)).collect();
+        for (transport, count, speed) in &self.places {
+            let way = |n| Way { transport: *transport, over: Over::Place(n, *speed) };
+            // one that fails is tried again: there is no other to take its place
+            ways.extend((0..*count).map(way));
+        }
+        ways.truncate(self.most);
+        ways
+    }
+
+    /// The pairs of interfaces for one transport.
+    fn pairs_of(&self, transport: Transport, vain: &[Way]) -> impl Iterator<Item = Way> + use<> {
         let near: Vec<_> = self.near.iter().map(end).collect();
         let far: Vec<_> = self.far.iter().map(end).collect();
-        pairs(&near, &far, vain, self.most)
+        let its = vain.iter().filter(|way| way.transport == transport).filter_map(Way::pair);
+        let vain: Vec<_> = its.map(|pair| (pair.near.0, pair.far.0)).collect();
+        let found = pairs(&near, &far, &vain, self.most);
+        found.into_iter().map(move |pair| Way { transport, over: Over::Pair(pair) })
     }
-}
-
-fn key(pair: &Pair) -> (u32, u32) {
-    (pair.near.0, pair.far.0)
 }
 
 impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
@@ -47,12 +64,13 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if core::mem::replace(&mut self.planned, true) {
             return;
         }
-        self.paths = planner.pairs(&[]).into_iter().map(|pair| Path::new(pair, now)).collect();
+        self.paths = planner.ways(&[]).into_iter().map(|way| Path::new(way, now)).collect();
         // the lane that there is takes one of them
         for lane in &mut self.lanes {
+            let ends = lane.ends.map(|(near, far)| (near.ip(), far.ip()));
             let its = |path: &Path| {
-                let ends = (path.pair().near.1, path.pair().far.1);
-                path.is_idle() && lane.ends.map(|(near, far)| (near.ip(), far.ip())) == Some(ends)
+                let over = path.way().pair().map(|pair| (pair.near.1, pair.far.1));
+                path.is_idle() && path.way().transport == lane.transport && over == ends
             };
             lane.path = self.paths.iter().position(its);
             if let Some(path) = lane.path.and_then(|at| self.paths.get_mut(at)) {
@@ -64,12 +82,11 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// Finds other paths for interfaces that do not reach those they were to go with.
     fn plan_others(&mut self, now: Time) {
         let Some(planner) = &self.planner else { return };
-        let vain: Vec<_> =
-            self.paths.iter().filter(|path| path.is_vain()).map(|path| key(path.pair())).collect();
-        for pair in planner.pairs(&vain) {
-            let known = self.paths.iter().any(|path| key(path.pair()) == key(&pair));
+        let vain: Vec<_> = self.paths.iter().filter(|path| path.is_vain()).map(|path| *path.way()).collect();
+        for way in planner.ways(&vain) {
+            let known = self.paths.iter().any(|path| path.way().is(&way));
             if !known && self.paths.len() < MAX_PATHS {
-                self.paths.push(Path::new(pair, now));
+                self.paths.push(Path::new(way, now));
             }
         }
     }
@@ -85,8 +102,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
                 let number = self.numbers.next(|number| self.is_free(number));
                 self.numbers.spend(number, false);
                 self.paths[at].begin(number);
-                let pair = *self.paths[at].pair();
-                self.actions.push_back(Action::Open { path: at, number, pair });
+                let way = *self.paths[at].way();
+                self.actions.push_back(Action::Open { path: at, number, way });
             }
         }
     }
@@ -94,7 +111,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// An attempt to open a lane has come to nothing; `reached`: somebody was there.
     pub fn open_failed(&mut self, now: Time, path: usize, why: String, reached: bool) {
         let Some(one) = self.paths.get_mut(path) else { return };
-        let (number, which) = (one.opening(), Which::Path(*one.pair()));
+        let (number, which) = (one.opening(), Which::Path(*one.way()));
         let news = one.failed(now, why.clone(), reached);
         if let Some(number) = number.filter(|_| !reached) {
             // nobody has heard of it
@@ -106,6 +123,25 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if news {
             self.event(which, What::Refused(why));
         }
+    }
+
+    /// The peer answered to a lane whose opening came to nothing here. If it agreed (`has_it`), it hears of that.
+    ///
+    /// # Errors
+    /// It was never asked for such a lane.
+    pub fn decline(
+        &mut self,
+        number: u16,
+        has_it: bool,
+        traffic: &mut impl Traffic,
+    ) -> Result<(), &'static str> {
+        if self.planner.is_none() || self.numbers.came(number) != Some(false) {
+            return Err(IMPOSSIBLE);
+        }
+        if has_it {
+            traffic.say(Frame::Retire { lane: number, received: 0 });
+        }
+        Ok(())
     }
 
     /// A lane that is being opened is not to come about.

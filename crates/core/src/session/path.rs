@@ -1,8 +1,52 @@
-//! A pair of interfaces between which there may be a lane, and when it is worth another attempt.
+//! Where there may be a lane, and when it is worth another attempt.
 
 use super::Time;
 use crate::lanes::{MS, Pair, S};
+use crate::wire::Transport;
 use alloc::string::String;
+
+/// Between what a lane goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// Two interfaces.
+    Pair(Pair),
+    /// Whatever its transport's rail calls by this number, at a speed in Mb/s; 0: unknown.
+    Place(u16, u32),
+}
+
+/// Where a lane may be, and of which transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// Whose link it is.
+    pub transport: Transport,
+    /// Between what.
+    pub over: Over,
+}
+
+impl Way {
+    /// The interfaces, if it goes between two.
+    pub fn pair(&self) -> Option<&Pair> {
+        if let Over::Pair(pair) = &self.over { Some(pair) } else { None }
+    }
+
+    /// What it claims, in Mb/s; 0: unknown.
+    pub fn speed(&self) -> u32 {
+        match self.over {
+            Over::Pair(pair) => pair.speed,
+            Over::Place(_, speed) => speed,
+        }
+    }
+
+    /// Whether the other goes between the same, by the same transport.
+    pub fn is(&self, other: &Self) -> bool {
+        let same = match (&self.over, &other.over) {
+            (Over::Pair(a), Over::Pair(b)) => (a.near.0, a.far.0) == (b.near.0, b.far.0),
+            (Over::Place(a, _), Over::Place(b, _)) => a == b,
+            _ => false,
+        };
+        same && self.transport == other.transport
+    }
+}
 
 /// How long to wait before the next attempt where there was a lane before, at first and at most; and where there never was.
 const AGAIN: (Time, Time) = (100 * MS, 500 * MS);
@@ -18,10 +62,10 @@ enum State {
     Up(u16),
 }
 
-/// A pair of interfaces that has a lane, or may have one.
+/// Where there is a lane, or may be one.
 #[derive(Clone, Debug)]
 pub struct Path {
-    pair: Pair,
+    way: Way,
     state: State,
     /// There was a lane before.
     worked: bool,
@@ -33,14 +77,14 @@ pub struct Path {
 }
 
 impl Path {
-    pub(super) fn new(pair: Pair, now: Time) -> Self {
+    pub(super) fn new(way: Way, now: Time) -> Self {
         let (worked, vain, why) = (false, false, None);
-        Self { pair, state: State::Idle, worked, vain, retry: now, pause: NEVER.0, why }
+        Self { way, state: State::Idle, worked, vain, retry: now, pause: NEVER.0, why }
     }
 
-    /// Its interfaces.
-    pub fn pair(&self) -> &Pair {
-        &self.pair
+    /// Between what it goes, and by which transport.
+    pub fn way(&self) -> &Way {
+        &self.way
     }
 
     /// Why there is no lane, if one was tried in vain.
@@ -87,7 +131,7 @@ impl Path {
         self.retry = now + self.pause;
         self.pause = (2 * self.pause).min(match self.worked {
             true => AGAIN.1,
-            false if self.pair.down => ASLEEP,
+            false if self.way.pair().is_some_and(|pair| pair.down) => ASLEEP,
             false => NEVER.1,
         });
         self.vain = !reached && !self.worked;

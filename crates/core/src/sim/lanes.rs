@@ -9,13 +9,13 @@ use super::node::Node;
 use super::rail::{MS, RailSpec, S, Time};
 use super::world::{Happening, World, ends};
 use crate::frame::Frame;
-use crate::lanes::Pair;
 use crate::proto::PeerIdx;
 use crate::session::{
-    Action, Arrival, Carrier, Config, Links, Loss, Pins, Planner, Sent, Session, ToPeer, UnackedFrame,
+    Action, Arrival, Carrier, Config, Links, Loss, Over, Pins, Planner, Sent, Session, ToPeer, UnackedFrame,
+    Way,
 };
-use crate::wire::SessionId;
 use crate::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
+use crate::wire::{SessionId, Transport};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -35,7 +35,8 @@ const CONNECT: Time = S;
 /// The lanes of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LaneSpec {
-    /// Each path's connections; the session begins with one over the first.
+    /// Each path's connections; the session begins with one over the first. Every other path is of a second transport, whose lanes
+    /// go between no interfaces.
     pub paths: Vec<RailSpec>,
     /// A receiver tells what came by a lane when so many frames have gathered; at least 2, or each such word would be answered by
     /// another.
@@ -110,6 +111,20 @@ fn host(path: usize, side: usize) -> IpAddr {
     Ipv4Addr::new(10, 0, path as u8, side as u8 + 1).into()
 }
 
+/// The transport of a path.
+fn transport(path: usize) -> Transport {
+    if path.is_multiple_of(2) { Transport::TCP } else { Transport::TRIAL }
+}
+
+/// Which path a way is.
+fn path_of(way: &Way) -> usize {
+    match way.over {
+        Over::Pair(pair) => pair.near.0 as usize - 1,
+        Over::Place(number, _) => 2 * usize::from(number) + 1,
+    }
+}
+
+/// The interfaces of the paths that go between some.
 fn interfaces(paths: &[RailSpec], side: usize) -> Vec<Interface> {
     let interface = |(path, spec): (usize, &RailSpec)| Interface {
         index: path as u32 + 1,
@@ -118,13 +133,16 @@ fn interfaces(paths: &[RailSpec], side: usize) -> Vec<Interface> {
         name: InterfaceName::new(&format!("net{path}")).expect("a name"),
         nets: Net::new(host(path, side), 24).into_iter().collect(),
     };
-    paths.iter().enumerate().map(interface).collect()
+    paths.iter().enumerate().step_by(2).map(interface).collect()
 }
 
 impl LaneLink {
     fn new(spec: &LaneSpec, id: u64) -> Self {
         let [near, far] = [0, 1].map(|side| interfaces(&spec.paths, side).into());
-        let planner = Planner { near, far, most: spec.paths.len() };
+        let (most, places) = (spec.paths.len(), spec.paths.len() / 2);
+        let between = vec![Transport::TCP];
+        let places = vec![(Transport::TRIAL, places as u16, 0)];
+        let planner = Planner { near, far, most, between, places };
         let side = |planner| Side { session: Session::new(SessionId(id), CONFIG, planner), budget: u32::MAX };
         let paths = spec.paths.iter().map(|path| (*path, 0)).collect();
         let sides = [side(Some(planner)), side(None)];
@@ -306,7 +324,7 @@ impl World {
         while let Some(action) = self.ask(pair, side, |session, _, _| session.poll_action()).flatten() {
             match action {
                 Action::Forget(conn) => self.nodes[node].cut_short(PeerIdx(peer as u32), conn),
-                Action::Open { path, number, pair: over } => self.open(pair, path, number, &over),
+                Action::Open { path, number, way } => self.open(pair, path, number, path_of(&way)),
                 Action::Abandon { path } => self.abandon(pair, path),
                 Action::Event(..) => {}
                 Action::Gone { why, .. } => {
@@ -317,8 +335,7 @@ impl World {
         }
     }
 
-    fn open(&mut self, pair: (usize, usize), path: usize, number: u16, over: &Pair) {
-        let over = over.near.0 as usize - 1;
+    fn open(&mut self, pair: (usize, usize), path: usize, number: u16, over: usize) {
         let now = self.now();
         let Some(lanes) = self.links.get(&pair).and_then(|link| link.lanes.as_ref()) else { return };
         let (spec, stalled) = lanes.paths[over];
@@ -333,7 +350,7 @@ impl World {
     /// The side that opens drops a connection that it is making.
     fn abandon(&mut self, pair: (usize, usize), path: usize) {
         let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
-        let number = lanes.sides[0].session.paths()[path].pair().near.0 as usize - 1;
+        let number = path_of(lanes.sides[0].session.paths()[path].way());
         let making = |conn: &&mut Conn| conn.path == number && conn.ends[0] == EndState::Making;
         if let Some(conn) = lanes.conns.values_mut().find(making) {
             (conn.broken, conn.ends[0]) = (true, EndState::Closed);
@@ -348,9 +365,9 @@ impl World {
         let RailSpec { latency, overtaking, .. } = conn.ways[0].wire.spec;
         let (number, over, rtt, in_order) = (conn.number, conn.path, 2 * latency, overtaking.is_none());
         let end = |side| SocketAddr::new(host(over, side), 7000);
-        let ends = Some((end(side), end(1 - side)));
-        let pins = Pins::default();
-        let arrival = Arrival { number, link: id, path, ends, rtt, delivered: 0, pins, in_order };
+        let (transport, pins) = (transport(over), Pins::default());
+        let ends = (transport == Transport::TCP).then(|| (end(side), end(1 - side)));
+        let arrival = Arrival { number, link: id, transport, path, ends, rtt, delivered: 0, pins, in_order };
         let now = self.now();
         self.ask(pair, side, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
         self.after(pair, side);

@@ -10,8 +10,8 @@ use polyrail_core::session::{
     UnackedFrame, What, Which,
 };
 use polyrail_core::sim::{MS, S, Time};
-use polyrail_core::wire::SessionId;
 use polyrail_core::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
+use polyrail_core::wire::{SessionId, Transport};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -283,6 +283,8 @@ impl Sender {
             near: interfaces(claims, 1).into(),
             far: interfaces(claims, 2).into(),
             most: claims.len(),
+            between: vec![Transport::TCP],
+            places: Vec::new(),
         };
         let session = Session::new(SessionId(7), Config::default(), Some(planner));
         let mut sender = Self {
@@ -316,7 +318,9 @@ impl Sender {
         self.conns.0.push(Conn { path: over, tcp, flow, ended: false, fragments });
         let end = |side| SocketAddr::new(host(over, side), 7000);
         let (ends, pins) = (Some((end(1), end(2))), Pins::default());
-        let arrival = Arrival { number, link: flow, path, ends, rtt, delivered: 0, pins, in_order: true };
+        let (transport, in_order) = (Transport::TCP, true);
+        let arrival =
+            Arrival { number, link: flow, transport, path, ends, rtt, delivered: 0, pins, in_order };
         self.session.lane_up(now, arrival, &mut self.queue, &mut self.conns);
     }
 
@@ -418,8 +422,8 @@ impl Sender {
     fn carry_out(&mut self, now: Time, paths: &[Path]) {
         while let Some(action) = self.session.poll_action() {
             match action {
-                Action::Open { path, number, pair } => {
-                    let over = pair.near.0 as usize - 1;
+                Action::Open { path, number, way } => {
+                    let over = way.pair().expect("interfaces").near.0 as usize - 1;
                     let answered = paths[over].spec.up;
                     self.opening.push(Opening { since: now, path, over, number, answered });
                 }

@@ -1,13 +1,76 @@
-//! What wireup asks of a rail: what goes along with a handshake, and to make a link of a connection on which both sides agree.
-//! None of this is on the way of a frame.
+//! The cold path of a rail: what it finds on this machine, where it listens, where peers may be reached by it, and how a link comes
+//! of a connection on which both sides agree. None of this is on the way of a frame, so it is called by an address.
+//!
+//! A rail whose connections are streams gives [`Channel`]s to shake hands on: [`Connector::listen`], [`Connector::accept`],
+//! [`Connector::dial`], then [`Connector::adopt`]. One without streams (datagrams, queue pairs) can still carry further lanes of a
+//! session that another rail began: both sides agree by frames on a lane that there is, [`Connector::propose`],
+//! [`Connector::answer`], [`Connector::conclude`].
 
 use super::LinkId;
+use super::channel::{Channel, Place};
 use crate::config::Config;
+use crate::discover::{Access, Device, Interface};
+use crate::error::Error;
 use polyrail_core::cost::RailCosts;
-use polyrail_core::wire::Offer;
+use polyrail_core::proto::Route;
+use polyrail_core::session::Over;
+use polyrail_core::wire::offer::MemoryProbe;
+use polyrail_core::wire::{Address, HostId, Offer, PeerId};
 use std::any::Any;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
+
+/// What a rail would use on this machine.
+pub struct Discovered {
+    /// Its devices, the best first.
+    pub devices: Vec<Device>,
+    /// Whether peers' memory can be reached directly, where the rail would try to.
+    pub direct: Option<Access>,
+}
+
+/// An endpoint that is being opened.
+pub struct Opening<'a> {
+    /// Its identity.
+    pub id: PeerId,
+    /// The port that peers will know, if a rail before this one has it.
+    pub port: Option<u16>,
+    /// This host's network interfaces.
+    pub interfaces: &'a [Interface],
+    /// Its settings.
+    pub settings: &'a Config,
+}
+
+/// Where a rail listens.
+#[derive(Default)]
+pub struct Listening {
+    /// Become readable when [`Connector::accept`] has a connection.
+    pub descriptors: Vec<RawFd>,
+    /// The port to be told to peers.
+    pub port: Option<u16>,
+    /// Peers of this host find it by its identity.
+    pub local: bool,
+    /// Why peers of this host do not find it, where they would: a sentence.
+    pub hindered: Option<String>,
+}
+
+/// Whom to look for.
+pub struct Sought<'a> {
+    /// The peer's address.
+    pub address: &'a Address,
+    /// Where this process runs.
+    pub here: HostId,
+    /// This side's settings.
+    pub settings: &'a Config,
+}
+
+/// Where lanes of a rail may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ways {
+    /// Between any two interfaces of both sides.
+    Interfaces,
+    /// So many places that only the rail knows, at this speed in Mb/s (0: unknown).
+    Places(u16, u32),
+}
 
 /// What the side that accepts has made for a link, before it says so.
 #[derive(Default)]
@@ -30,6 +93,8 @@ pub struct Agreed<'a> {
     pub kept: Option<Box<dyn Any + Send>>,
     /// What the peer says of itself.
     pub offer: &'a Offer,
+    /// The peer opened it as one more lane of a session: it goes on by the interface by which it came.
+    pub let_in: bool,
     /// This side's settings.
     pub settings: &'a Config,
 }
@@ -48,8 +113,61 @@ pub struct Joined {
     pub direct_refused: Option<String>,
 }
 
-/// A rail's part in wireup.
+/// A rail's cold path. What is not said here of rails that do not have it is left out by defaults.
 pub trait Connector {
+    /// What it would use on this machine, and what keeps it from being used. Opens nothing.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    fn discover(settings: &Config) -> Result<Discovered, Error>
+    where
+        Self: Sized;
+
+    /// Listens for peers.
+    ///
+    /// # Errors
+    /// When it cannot, with advice.
+    fn listen(&mut self, _endpoint: &Opening<'_>) -> Result<Listening, Error> {
+        Ok(Listening::default())
+    }
+
+    /// The next connection; an error other than `EAGAIN` is of one connection, or of this process, and says nothing of the
+    /// listeners.
+    ///
+    /// # Errors
+    /// `EAGAIN` when none waits.
+    fn accept(&mut self) -> io::Result<Box<dyn Channel>> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Where peers may try whether they reach this process's memory directly.
+    fn probe(&self, _settings: &Config) -> Option<MemoryProbe> {
+        None
+    }
+
+    /// Where a peer may be reached, the best first.
+    fn places(&self, _peer: &Sought<'_>) -> Vec<Place> {
+        Vec::new()
+    }
+
+    /// Where further lanes may be, to a peer that says this of how it is reached.
+    fn ways(&self, _theirs: &[u8]) -> Ways {
+        Ways::Places(0, 0)
+    }
+
+    /// The place of a further lane.
+    fn place(&self, _over: &Over, _peer: &Sought<'_>, _theirs: &[u8]) -> Option<Place> {
+        None
+    }
+
+    /// Begins a connection; that it fails may only be known later.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn dial(&mut self, _place: &Place) -> io::Result<Box<dyn Channel>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// How this side is reached by this rail's transport, for the other side's rail: at most
     /// [`MAX_REACHED_BY`](polyrail_core::wire::offer::MAX_REACHED_BY) bytes of its offer.
     fn reached_by(&self) -> Vec<u8> {
@@ -85,4 +203,36 @@ pub trait Connector {
     /// # Errors
     /// Why none came of it; the connection is closed then.
     fn adopt(&mut self, agreed: Agreed<'_>) -> Result<Joined, String>;
+
+    /// Begins a lane without a stream: a number for it, and what the other side's rail has to know.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn propose(&mut self, _over: &Over, _theirs: &[u8]) -> Result<(u32, Vec<u8>), String> {
+        Err("it opens no lanes so".into())
+    }
+
+    /// Makes the link of what the other side's rail proposes; also what that has to know.
+    ///
+    /// # Errors
+    /// Why none came of it.
+    fn answer(&mut self, _word: &[u8]) -> Result<(Vec<u8>, LinkId), String> {
+        Err("it opens no lanes so".into())
+    }
+
+    /// Makes the link of what was proposed and answered.
+    ///
+    /// # Errors
+    /// Why none came of it; the proposal is forgotten.
+    fn conclude(&mut self, _proposal: u32, _word: &[u8]) -> Result<LinkId, String> {
+        Err("it opens no lanes so".into())
+    }
+
+    /// Forgets a proposal.
+    fn withdraw(&mut self, _proposal: u32) {}
+
+    /// The link of this process to itself, and how messages take it.
+    fn own(&self, _settings: &Config) -> Option<(LinkId, Route)> {
+        None
+    }
 }

@@ -8,7 +8,7 @@ mod hold;
 use self::hold::{Held, Holding};
 use super::direct::{Direct, DirectError, Transfer};
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame};
-use crate::config::Config;
+use crate::config::{Config, Faults};
 use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::sim::Rng;
 use std::collections::{HashMap, VecDeque};
@@ -16,52 +16,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Instant;
-
-/// Which faults are pretended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Faults {
-    /// Determines everything.
-    pub seed: u64,
-    /// Links have no room for a while.
-    pub full: bool,
-    /// Frames wait for some rounds of progress after they have come.
-    pub delay: bool,
-    /// Payloads come in parts.
-    pub parts: bool,
-    /// Links end, after any frame.
-    pub end: bool,
-}
-
-impl Faults {
-    /// All that loses nothing.
-    pub const fn harmless(seed: u64) -> Self {
-        Self { seed, full: true, delay: true, parts: true, end: false }
-    }
-
-    /// From `seed` or `seed:full,delay,parts,end`.
-    ///
-    /// # Errors
-    /// What is wrong with the text.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (seed, kinds) = text.split_once(':').unwrap_or((text, "full,delay,parts"));
-        let seed = seed.trim().parse().map_err(|_| format!("{seed:?} is no seed: a number is"))?;
-        let mut faults = Self { seed, full: false, delay: false, parts: false, end: false };
-        for kind in kinds.split(',').map(str::trim) {
-            match kind {
-                "full" => faults.full = true,
-                "delay" => faults.delay = true,
-                "parts" => faults.parts = true,
-                "end" => faults.end = true,
-                other => {
-                    return Err(format!(
-                        "no fault is called {other:?}; there are full, delay, parts and end"
-                    ));
-                }
-            }
-        }
-        Ok(faults)
-    }
-}
 
 /// Of so many frames to a link, one finds it full, and so do some after it.
 const FULL_ONE_IN: u64 = 6;
@@ -144,7 +98,7 @@ impl<R: Rail> Fault<R> {
     /// Wraps a rail; without faults it is as before.
     pub fn new(rail: R, faults: Option<Faults>) -> Self {
         let plan = |faults: Faults| {
-            let salt = R::CAPS.name.bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
+            let salt = R::CAPS.id.name().bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
             Box::new(Plan { faults, rng: Rng::new(faults.seed ^ salt), links: HashMap::new() })
         };
         Self { rail, plan: faults.map(plan) }

@@ -1,32 +1,32 @@
 //! What a rail is to its worker: a dozen operations and a record of what it is like.
 //!
 //! A **rail** is one transport opened on one device; a **link** is its connection to one peer. A rail moves frames
-//! ([`polyrail_core::frame`]); it decides nothing. Links are made by wireup (`crate::worker`) and given to the rail.
+//! ([`polyrail_core::frame`]); it decides nothing. Links are made by the rail of what wire-up (`crate::wireup`) agreed
+//! with the peer.
 //!
 //! | | is about |
 //! |---|---|
 //! | [`Rail`] | the data path: generic, so that no frame costs a virtual call |
 //! | [`LaneRail`] | links that fail alone: how they are, what they have not delivered; other rails leave all of it out |
-//! | [`connect`] | a rail's part in wireup |
+//! | [`connect`], [`channel`] | a rail's cold path: where it listens and connects, and what a handshake needs of its connections |
 //! | [`direct`] | access to peers' memory, for rails that have it |
 //! | [`fault`] | a rail that wraps any other, and pretends what goes wrong in networks |
-//! | [`set`] | the rails that there are: one line each, and nothing else names one |
 //! | [`journal`] | what a link was given and the peer may not have, for rails that are to give it back |
 //!
 //! Memory: a rail never keeps a pointer to a user's memory between two calls. It keeps a [`Span`], which names an operation's
 //! bytes, and asks [`Memory::resolve`] for the addresses each time it touches them. An operation that ended in the meantime
 //! resolves to nothing, and the rail then sends zeros or discards, so that the stream stays in step.
 
+pub mod channel;
 pub mod connect;
 pub mod direct;
 pub mod fault;
 pub mod journal;
-pub mod set;
 
 use crate::config::Config;
+use crate::list::RailId;
 use direct::Direct;
 use polyrail_core::frame::{Acked, Frame};
-use polyrail_core::wire::Transport;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -154,32 +154,35 @@ pub enum Look {
     SystemCall,
 }
 
-/// Whom a rail leads to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reach {
-    /// This process.
-    Process,
-    /// Processes of this host.
-    Host,
-    /// Whoever a network leads to.
-    Network,
-}
-
 /// What a rail is like; known when the program is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caps {
-    /// What it is called, as in `POLYRAIL_RAILS`.
-    pub name: &'static str,
-    /// Whom it leads to.
-    pub reach: Reach,
+    /// Which it is, in the list.
+    pub id: RailId,
     /// What a round of progress costs that finds nothing.
     pub look: Look,
-    /// Whether a peer may have several links, each of which may end alone ([`LaneRail`]).
-    pub lanes: bool,
+    /// Whether a peer may have several links, each of which may end alone ([`LaneRail`]), and how they are opened.
+    pub lanes: Lanes,
     /// Whether a link's frames come in the order in which they were given to it.
     pub in_order: bool,
-    /// Its number on the wire; none of what never leaves this process.
-    pub transport: Option<Transport>,
+}
+
+/// How a session gets one more link of a rail, as a lane.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lanes {
+    /// It does not: its links end with their peer.
+    None,
+    /// By a handshake on a stream of its own: [`connect::Connector::dial`].
+    ByStream,
+    /// By words on a lane that there is: [`connect::Connector::propose`].
+    ByWord,
+}
+
+impl Caps {
+    /// Whether a peer may have several links.
+    pub const fn has_lanes(&self) -> bool {
+        !matches!(self.lanes, Lanes::None)
+    }
 }
 
 /// A transport opened on a device. No method blocks. No method calls back except `progress`.

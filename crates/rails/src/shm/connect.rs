@@ -1,21 +1,78 @@
-//! From an agreed Unix socket to a link: who accepts makes the segment and sends it along, and each side sends its doorbell.
+//! Unix sockets named after endpoints' identities, and from an agreed one to a link: who accepts makes the segment and sends it
+//! along, and each side sends its doorbell.
 
 use super::ShmRail;
 use super::cma;
+use super::discover::discover;
 use super::doorbell::Bell;
-use super::fdpass;
 use super::segment::{LAYOUT, Segment};
 use crate::config::{Config, Rendezvous};
-use crate::rail::connect::{Agreed, Connector, Joined, Prepared};
+use crate::error::Error;
+use crate::list::Reach;
+use crate::rail::channel::{Channel, Place};
+use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Prepared, Sought};
+use crate::sockets::unix::{self, UnixChannel};
 use polyrail_core::cost::{DirectCosts, RailCosts};
-use polyrail_core::wire::Offer;
+use polyrail_core::wire::offer::MemoryProbe;
+use polyrail_core::wire::{Offer, PeerId};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Fragments: what one slot's bulk payload takes.
 pub const FRAGMENT: usize = 32 << 10;
 
+/// Where an endpoint listens for peers on its host.
+fn socket_name(id: PeerId) -> Vec<u8> {
+    let hex: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("polyrail-{hex}").into_bytes()
+}
+
 impl Connector for ShmRail {
+    fn discover(_settings: &Config) -> Result<Discovered, Error> {
+        Ok(discover())
+    }
+
+    /// A named endpoint's name can be known, and taken, by anybody: then what leads over the network is left.
+    fn listen(&mut self, endpoint: &Opening<'_>) -> Result<Listening, Error> {
+        match unix::listen(&socket_name(endpoint.id)) {
+            Ok(listener) => {
+                let descriptors = vec![listener.as_raw_fd()];
+                self.listener = Some(listener);
+                Ok(Listening { descriptors, local: true, ..Listening::default() })
+            }
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && endpoint.settings.rails.reaches(Reach::Network) =>
+            {
+                let why = "no shared memory: another process has taken this endpoint's Unix socket";
+                Ok(Listening { hindered: Some(why.into()), ..Listening::default() })
+            }
+            Err(error) => Err(Error::system("listening on a Unix socket", error)),
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<Box<dyn Channel>> {
+        let Some(listener) = &self.listener else { return Err(io::ErrorKind::WouldBlock.into()) };
+        Ok(Box::new(UnixChannel(unix::accept(listener.as_fd())?)))
+    }
+
+    fn probe(&self, settings: &Config) -> Option<MemoryProbe> {
+        let address = &raw const *self.probe as u64;
+        let probe = MemoryProbe { address, nonce: *self.probe };
+        (settings.rendezvous != Rendezvous::Fragments).then_some(probe)
+    }
+
+    fn places(&self, peer: &Sought<'_>) -> Vec<Place> {
+        let here = peer.address.is_local() && peer.address.host() == peer.here;
+        let place = || Place::Named { called: "Unix socket", name: socket_name(peer.address.id()) };
+        here.then(place).into_iter().collect()
+    }
+
+    fn dial(&mut self, place: &Place) -> io::Result<Box<dyn Channel>> {
+        let Place::Named { name, .. } = place else { return Err(io::ErrorKind::Unsupported.into()) };
+        Ok(Box::new(UnixChannel(unix::connect_to_own(name)?)))
+    }
+
     /// The layout of the segments that this side makes and maps.
     fn reached_by(&self) -> Vec<u8> {
         LAYOUT.to_le_bytes().into()
@@ -73,7 +130,7 @@ fn reach(settings: &Config, offer: &Offer, connection: BorrowedFd<'_>) -> Result
     let (Some(probe), Rendezvous::Auto | Rendezvous::Put) = (offer.probe, settings.rendezvous) else {
         return Err("switched off".into());
     };
-    let pid = fdpass::peer_pid(connection).map_err(text)?;
+    let pid = unix::peer_pid(connection).map_err(text)?;
     cma::probe(pid, probe.address, probe.nonce).map_err(text)?;
     Ok(pid)
 }

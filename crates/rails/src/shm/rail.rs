@@ -5,13 +5,13 @@ use super::attach::Attach;
 use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
 use crate::config::Config;
+use crate::list::RailId;
 use crate::rail::direct::{Direct, DirectError, Transfer};
 use crate::rail::{
-    Caps, Down, Full, LaneRail, LinkId, Look, Memory, Payload, Rail, RawIov, Reach, Sink, Span,
+    Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span,
 };
 use crate::sys::Epoll;
 use polyrail_core::frame::Frame;
-use polyrail_core::wire::Transport;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -53,6 +53,10 @@ pub struct ShmRail {
     events: Vec<libc::epoll_event>,
     armed: bool,
     empty_rounds: u32,
+    /// Where peers of this host connect.
+    pub(super) listener: Option<OwnedFd>,
+    /// The bytes that peers look for when they try to read this process's memory.
+    pub(super) probe: Box<u64>,
 }
 
 impl ShmRail {
@@ -62,6 +66,8 @@ impl ShmRail {
     /// When no descriptor is left.
     pub fn new() -> io::Result<Self> {
         let doorbell = Doorbell::new()?;
+        let mut probe = [0; 8];
+        getrandom::fill(&mut probe).map_err(io::Error::other)?;
         let rail = Self {
             links: Vec::new(),
             live: Vec::new(),
@@ -71,6 +77,8 @@ impl ShmRail {
             events: Vec::with_capacity(16),
             armed: false,
             empty_rounds: 0,
+            listener: None,
+            probe: Box::new(u64::from_le_bytes(probe)),
         };
         rail.epoll.add(rail.doorbell.as_raw_fd(), libc::EPOLLIN, u64::MAX)?;
         Ok(rail)
@@ -248,14 +256,7 @@ impl Direct for ShmRail {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps = Caps {
-        name: "shm",
-        reach: Reach::Host,
-        look: Look::Memory,
-        lanes: false,
-        in_order: true,
-        transport: Some(Transport::SHM),
-    };
+    const CAPS: Caps = Caps { id: RailId::Shm, look: Look::Memory, lanes: Lanes::None, in_order: true };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()

@@ -1,15 +1,92 @@
-//! From an agreed connection to a link: it is the link.
+//! Where TCP listens and connects; and from an agreed connection to a link: it is the link.
 
 use super::TcpRail;
-use crate::rail::connect::{Agreed, Connector, Joined};
+use crate::config::Config;
+use crate::discover::{self, Device, Interface, Kind};
+use crate::error::Error;
+use crate::rail::channel::{Channel, Place};
+use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
+use crate::sockets::ip;
+use crate::sockets::listen::Listeners;
 use polyrail_core::cost::RailCosts;
 use polyrail_core::frame::MAX_PAYLOAD;
+use polyrail_core::session::Over;
+use std::io;
+use std::net::{IpAddr, TcpStream};
+use std::os::fd::OwnedFd;
 
 impl Connector for TcpRail {
+    fn discover(settings: &Config) -> Result<Discovered, Error> {
+        let device = |interface: Interface| Device {
+            name: interface.name.clone(),
+            stays: interface.kind == Kind::Loopback,
+            obstacle: interface.obstacle.clone(),
+            interface: Some(interface),
+        };
+        let devices = discover::interfaces(&settings.interfaces)?.into_iter().map(device).collect();
+        Ok(Discovered { devices, direct: None })
+    }
+
+    fn listen(&mut self, endpoint: &Opening<'_>) -> Result<Listening, Error> {
+        let (listeners, port) = Listeners::open(endpoint)?;
+        let descriptors = listeners.descriptors();
+        let used = endpoint.interfaces.iter().filter(|one| one.obstacle.is_none() || one.dormant);
+        self.side = Side { listeners, interfaces: used.cloned().collect() };
+        Ok(Listening { descriptors, port: Some(port), ..Listening::default() })
+    }
+
+    fn accept(&mut self) -> io::Result<Box<dyn Channel>> {
+        Ok(Box::new(self.side.listeners.accept()?))
+    }
+
+    fn places(&self, peer: &Sought<'_>) -> Vec<Place> {
+        ip::places(peer)
+    }
+
+    fn ways(&self, _theirs: &[u8]) -> Ways {
+        Ways::Interfaces
+    }
+
+    fn place(&self, over: &Over, peer: &Sought<'_>, _theirs: &[u8]) -> Option<Place> {
+        let Over::Pair(pair) = over else { return None };
+        let device = self.side.interfaces.iter().find(|one| one.index == pair.near.0);
+        Some(ip::place_between(pair, device.map(|one| one.name.clone()), peer.address.port()))
+    }
+
+    fn dial(&mut self, place: &Place) -> io::Result<Box<dyn Channel>> {
+        Ok(Box::new(ip::connect(place)?))
+    }
+
     fn adopt(&mut self, agreed: Agreed<'_>) -> Result<Joined, String> {
+        if agreed.let_in {
+            self.side.keep_to_its_interface(&agreed.connection);
+        }
         let link = TcpRail::adopt(self, agreed.connection, agreed.leftover).map_err(|why| why.to_string())?;
         // fragments as long as a frame may be: 1.3 times the bandwidth of 256 KiB where the link is not the limit
         let (eager_max, fragment) = (agreed.settings.tcp_eager, MAX_PAYLOAD);
         Ok(Joined { link, costs: RailCosts::TCP, eager_max, fragment, direct_refused: None })
     }
+}
+
+/// What the rail is towards peers that connect.
+#[derive(Default)]
+pub(super) struct Side {
+    listeners: Listeners,
+    interfaces: Vec<Interface>,
+}
+
+impl Side {
+    /// A connection stays on the interface by which the peer called.
+    fn keep_to_its_interface(&self, connection: &OwnedFd) {
+        let Some(near) = local_ip(connection) else { return };
+        let its = |one: &&Interface| one.nets.iter().any(|net| net.ip() == near);
+        if let Some(one) = self.interfaces.iter().find(its) {
+            ip::keep_to(connection, &one.name);
+        }
+    }
+}
+
+fn local_ip(connection: &OwnedFd) -> Option<IpAddr> {
+    let stream = TcpStream::from(connection.try_clone().ok()?);
+    Some(stream.local_addr().ok()?.ip().to_canonical())
 }

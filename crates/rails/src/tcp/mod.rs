@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 use self::link::{Link, Remains, Shared, Slot};
 use self::rx::{Next, Turn};
 use self::tx::Outgoing;
+use crate::list::RailId;
 use crate::rail::direct::Direct;
 use crate::rail::journal::{MAX_IOV, Pool};
 use crate::rail::{
-    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Reach, Sink, Span, UnackedFrame,
+    Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
 };
 use crate::sys::Epoll;
 use polyrail_core::frame::{Acked, Frame};
-use polyrail_core::wire::Transport;
 
 /// How the rail's sockets are set up.
 #[derive(Clone, Debug)]
@@ -143,6 +143,8 @@ pub struct TcpRail {
     /// When it was last looked at which peers are silent.
     watched: Instant,
     shared: Shared,
+    /// Where peers connect.
+    side: connect::Side,
 }
 
 impl TcpRail {
@@ -171,6 +173,7 @@ impl TcpRail {
                 pool: Pool::default(),
                 stats: Stats::default(),
             },
+            side: connect::Side::default(),
         })
     }
 
@@ -461,14 +464,8 @@ impl LaneRail for TcpRail {
 }
 
 impl Rail for TcpRail {
-    const CAPS: Caps = Caps {
-        name: "tcp",
-        reach: Reach::Network,
-        look: Look::SystemCall,
-        lanes: true,
-        in_order: true,
-        transport: Some(Transport::TCP),
-    };
+    const CAPS: Caps =
+        Caps { id: RailId::Tcp, look: Look::SystemCall, lanes: Lanes::ByStream, in_order: true };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Self::new(Config::of(config))

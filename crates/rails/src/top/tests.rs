@@ -39,6 +39,14 @@ fn documents_are_read_and_others_refused() {
         assert!(Snapshot::parse(of(most).as_bytes()).is_ok());
         assert!(Snapshot::parse(of(most + 1).as_bytes()).unwrap_err().contains(&most.to_string()));
     }
+    for list in ["peer_addresses", "protocols"] {
+        let of = |n: usize, one: &str| {
+            format!(r#"{{"v":1,"events":[{{"{list}":[{}]}}]}}"#, vec![one; n].join(","))
+        };
+        let one = if list == "protocols" { "{}" } else { r#""""# };
+        assert!(Snapshot::parse(of(FEW, one).as_bytes()).is_ok());
+        assert!(Snapshot::parse(of(FEW + 1, one).as_bytes()).unwrap_err().contains(&FEW.to_string()));
+    }
     let later = Snapshot::parse(br#"{"v":1,"pid":7,"new":{"a":[]}}"#).unwrap();
     assert_eq!(later.pid, 7);
 }
@@ -69,25 +77,25 @@ fn every_field_is_on_the_page() {
 #[test]
 fn impostors_cost_no_more_than_a_moment() {
     let names = [1u8, 2, 3].map(|n| format!("{PREFIX}{:024x}{n:08x}", std::process::id()));
-    let listeners = names.each_ref().map(|name| fdpass::listen(name.as_bytes()).unwrap());
+    let listeners = names.each_ref().map(|name| unix::listen(name.as_bytes()).unwrap());
     let begun = Instant::now();
     let answers = std::thread::scope(|scope| {
         let asking = scope.spawn(|| ask(&names, Duration::from_millis(200), false));
         let accept = |at: usize| loop {
-            match fdpass::accept(listeners[at].as_fd()) {
+            match unix::accept(listeners[at].as_fd()) {
                 Ok(socket) => break socket,
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
         };
         let (endless, unending, nonsense) = (accept(0), accept(1), accept(2));
         for (socket, bytes) in [(&unending, "{"), (&nonsense, "hello")] {
-            assert_eq!(fdpass::send(socket.as_fd(), bytes.as_bytes(), &[]).unwrap(), bytes.len());
+            assert_eq!(unix::send(socket.as_fd(), bytes.as_bytes(), &[]).unwrap(), bytes.len());
         }
         drop(nonsense);
         // until it is turned away
         let mut sent = 0;
         loop {
-            match fdpass::send(endless.as_fd(), &[b' '; 4096], &[]) {
+            match unix::send(endless.as_fd(), &[b' '; 4096], &[]) {
                 Ok(n) => sent += n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
                 Err(_) => break,
@@ -141,15 +149,14 @@ fn sockets_of_another_user_hide_nobody() {
     // SAFETY: a plain call, and structures of our own.
     unsafe {
         if libc::geteuid() != 0 {
-            println!("skipped: sockets of another user need root");
-            return;
+            return polyrail_skip::lacking("root, for sockets of another user");
         }
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
         limit.rlim_cur = limit.rlim_max;
         assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
     }
-    let listen = |name: &String| fdpass::listen(name.as_bytes()).unwrap();
+    let listen = |name: &String| unix::listen(name.as_bytes()).unwrap();
     // other names than those of the test above, which may run at the same time
     let others: Vec<String> =
         (0x1000..0x1000 + 1100).map(|n| format!("{PREFIX}{:024x}{n:08x}", std::process::id())).collect();

@@ -1,8 +1,8 @@
 //! The users' memory: which operation owns which bytes. The engine knows operations by name; this is where the name becomes
 //! an address.
 
-use crate::rail::set::RailLink;
 use crate::rail::{Memory, Payload, Place, RawIov, Span};
+use crate::set::RailLink;
 use crate::worker::EventKind;
 use polyrail_core::frame::OpId;
 use std::collections::HashMap;

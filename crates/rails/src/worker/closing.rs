@@ -1,18 +1,12 @@
 //! The end of a peer, and of the endpoint.
 
 use super::events::What;
-use super::handshake::Half;
 use super::{PeerInfo, Worker};
 use crate::rail::Down;
-use crate::rail::set::RailLink;
+use crate::set::RailLink;
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::session::Partial;
-use polyrail_core::wireup::{PeerEvent, PeerState};
 use std::time::{Duration, Instant};
-
-/// Peers that called, went, and are still known by why they did.
-const CALLERS_KEPT: usize = 256;
 
 impl Worker {
     /// The peer is lost: every operation with it ends.
@@ -21,10 +15,11 @@ impl Worker {
         let named = describe(info);
         let told = why.clone();
         info.why = Some(format!("{named}: {why}"));
-        let unnamed = info.address.is_none();
+        let unnamed = !info.is_named();
         info.partial.clear();
-        if let Some(lanes) = info.lanes.take() {
+        if let Some(mut lanes) = info.lanes.take() {
             info.lane = None;
+            lanes.withdraw_all(&mut self.rails);
             for link in lanes.session.links() {
                 // whoever has its number next is another
                 self.core.cut.retain(|(cut, _)| *cut != link);
@@ -32,10 +27,8 @@ impl Worker {
                 self.core.forget_link(link);
                 self.rails.close(link);
             }
-            self.wireup.handshakes.retain(|_, h| !matches!(h.half, Half::Lane(_, of, _) if of == peer));
-            if let Some(state) = self.wireup.peers.get_mut(&peer) {
-                let _ = state.on(PeerEvent::Lost);
-            }
+            self.wireup.abandon_lanes(peer, None);
+            self.wireup.ended(peer, false);
         } else if let Some(link) = info.lane.take() {
             self.core.forget_link(link);
             self.rails.close(link);
@@ -50,30 +43,9 @@ impl Worker {
         if unnamed {
             self.forget(peer);
         } else {
-            self.wireup.failed(peer);
+            self.wireup.has_failed(peer);
         }
         self.settle();
-    }
-
-    /// A peer that only ever called, and that nobody here has an address of, is gone: of the last of them it is known why, of the
-    /// others their numbers alone, which users may still have.
-    fn forget(&mut self, peer: PeerIdx) {
-        self.wireup.callers_gone.push_back(peer);
-        if self.wireup.callers_gone.len() <= CALLERS_KEPT {
-            return;
-        }
-        let Some(oldest) = self.wireup.callers_gone.pop_front() else { return };
-        let info = &mut self.core.peers[oldest.0 as usize];
-        // it may have called again meanwhile, or been given an address
-        let state = self.wireup.peers.get(&oldest).map(|peer| peer.state());
-        let over = matches!(state, None | Some(PeerState::Closed | PeerState::Failed));
-        if !over || info.lane.is_some() || info.lanes.is_some() || info.address.is_some() {
-            return;
-        }
-        (info.why, info.direct_refused, info.explanation) = (None, None, None);
-        info.passed_over = Vec::new();
-        info.partial = Partial::default();
-        self.wireup.peers.remove(&oldest);
     }
 
     /// Links that ended, or are cut because their peer broke the protocol.
@@ -89,10 +61,7 @@ impl Worker {
                 self.settle();
                 continue;
             }
-            if let Some(state) = self.wireup.peers.get_mut(&peer) {
-                let orderly = matches!(why, Down::Orderly);
-                let _ = state.on(if orderly { PeerEvent::Bye } else { PeerEvent::Lost });
-            }
+            self.wireup.ended(peer, matches!(why, Down::Orderly));
             let why = match why {
                 Down::Orderly => "it has closed its endpoint".to_owned(),
                 Down::Lost(error) => format!("the connection was lost: {error}"),
@@ -159,8 +128,7 @@ impl Worker {
                     session.is_quiet() && session.lanes().iter().all(|lane| self.rails.idle(lane.link()))
                 });
                 let nowhere = info.lane.is_none() && info.lanes.is_none();
-                idle && (self.core.engine.is_quiet(peer)
-                    || nowhere && !self.wireup.attempts.contains_key(&peer))
+                idle && (self.core.engine.is_quiet(peer) || nowhere && !self.wireup.seeks(peer))
             })
     }
 }

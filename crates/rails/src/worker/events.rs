@@ -2,8 +2,7 @@
 
 use super::Worker;
 use crate::events::{self, Kind, Level, Log, LogTo, Protocol, Record, Side, rfc3339, shortened};
-use crate::rail::Reach;
-use crate::rail::set::RailId;
+use crate::list::{RailId, RailSet, Reach};
 use polyrail_core::cost::Explanation;
 use polyrail_core::proto::{PeerIdx, Route, Scheme};
 use polyrail_core::session::{self, Reason};
@@ -14,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 /// Events that are kept, and how many of them may be such as come by themselves all the time.
-const KEPT: usize = 64;
+pub(super) const KEPT: usize = 64;
 const KEPT_DEBUG: usize = 32;
 
 /// One end of a lane.
@@ -67,7 +66,7 @@ pub(super) enum What {
         route: Route,
         by: RailId,
         /// Why by this rail, what was tried before it, and why messages travel as they do.
-        rail: &'static str,
+        rail: String,
         passed_over: Vec<String>,
         protocols: Option<Box<Explanation>>,
     },
@@ -93,13 +92,13 @@ impl What {
     fn describe(&self, record: &mut Record) {
         let why = match self {
             Self::PeerUp { route, by, rail, passed_over, protocols: explanation } => {
-                record.rail = Some(by.caps().name.into());
+                record.rail = Some(by.name().into());
                 record.protocols = protocols(route);
                 let explained = explanation.as_ref().map(|found| found.to_string()).unwrap_or_default();
                 let passed_over = passed_over.iter().map(String::as_str);
                 // the first three lines say what and why; figures follow
                 let why: Vec<&str> =
-                    [*rail].into_iter().chain(passed_over).chain(explained.lines().take(3)).collect();
+                    [&**rail].into_iter().chain(passed_over).chain(explained.lines().take(3)).collect();
                 why.join("; ")
             }
             Self::PeerGone(why) => why.clone(),
@@ -206,11 +205,14 @@ impl Worker {
     /// Notes that a peer is connected, by which rail, and why so.
     pub(super) fn event_peer_up(&mut self, peer: PeerIdx, route: Route, by: RailId, host: HostId) {
         let info = &self.core.peers[peer.0 as usize];
-        let rail = match (by.caps().reach == Reach::Host, host == self.wireup.host) {
-            (true, _) => "it runs on this host",
-            (false, false) => "it runs on another host",
-            (false, true) if !self.config.rails.reaches(Reach::Host) => "POLYRAIL_RAILS leaves shm out",
-            (false, true) => "it runs on this host, but shared memory was not to be had",
+        let rail = match (by.reach() == Reach::Host, host == self.wireup.host) {
+            (true, _) => "it runs on this host".to_owned(),
+            (false, false) => "it runs on another host".into(),
+            (false, true) if !self.config.rails.reaches(Reach::Host) => {
+                let left_out: Vec<_> = RailSet::ALL.reaching(Reach::Host).map(RailId::name).collect();
+                format!("POLYRAIL_RAILS leaves {} out", left_out.join(" and "))
+            }
+            (false, true) => "it runs on this host, but shared memory was not to be had".into(),
         };
         let (protocols, passed_over) = (info.explanation.map(Box::new), info.passed_over.clone());
         self.event(peer, None, What::PeerUp { route, by, rail, passed_over, protocols });

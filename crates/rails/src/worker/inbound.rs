@@ -1,11 +1,13 @@
 //! From a rail to the engine: frames, and where their payloads go.
 
 use super::buffers::{Owned, User, scratch_place};
+use super::lanes::LaneNews;
 use super::ops::ATOMIC_MAX;
 use super::{Core, Event, EventKind};
 use crate::atomic;
-use crate::rail::set::{NO_LINK, RailId};
+use crate::list::RailId;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
+use crate::set::NO_LINK;
 use polyrail_core::frame::{AtomicKind, Frame, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
 use polyrail_core::session::Told;
@@ -105,11 +107,10 @@ impl Inbound<'_> {
     /// What a peer says of a lane.
     fn lane_word(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
         if let Frame::LaneOpen { .. } | Frame::LaneAnswer { .. } = frame {
-            // no rail here opens lanes by frames
-            return self.broken(link, "it asked for a lane of a transport that cannot be asked for so");
+            return self.core.lane_news.push((peer, LaneNews::Word(*frame, payload.to_vec())));
         }
         match Told::read(frame, &payload.to_vec()) {
-            Some(told) => self.core.lane_news.push((peer, told)),
+            Some(told) => self.core.lane_news.push((peer, LaneNews::Had(told))),
             None => self.broken(link, "a list of what a lane brought is malformed"),
         }
     }

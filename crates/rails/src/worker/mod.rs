@@ -5,16 +5,15 @@
 //! called; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
-//! from handshakes to links, on `wireup` (state of the control channel), `handshake` (one of them), `crowd` (those that prove nothing), `secret` (what they have to prove), `sockets` and `timer` (who
-//! sleeps is woken by deadlines); `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint; `idle` what polling in vain does; `turns` which rails are looked at.
+//! from what `crate::wireup` agreed with peers to links; `lanes` several of them to one peer; `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint, `forget` what is kept of those that went; `idle` what
+//! polling in vain does; `turns` which rails are looked at.
 
 mod buffers;
 mod closing;
 mod connect;
-mod crowd;
 mod direct;
 mod events;
-mod handshake;
+mod forget;
 mod idle;
 mod inbound;
 mod lanes;
@@ -22,31 +21,28 @@ mod ops;
 mod outbound;
 mod outcome;
 mod outlet;
-mod secret;
-mod sockets;
 mod state;
-mod timer;
 mod top;
 mod turns;
-mod wireup;
 
+pub use crate::wireup::Strangers;
 pub use buffers::User;
 pub use idle::{Idle, Rest};
 pub use lanes::{LaneReport, PathReport, Paths};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
 pub use outcome::{Counts, Event, EventKind, Issued, Refused};
-pub use wireup::{Strangers, host_id};
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::rail::set::{RailId, RailLink, Rails};
+use crate::list::RailId;
 use crate::rail::{Look, RawIov};
+use crate::set::{RailLink, Rails};
+use crate::wireup::{self, Wireup};
 use buffers::Buffers;
 use events::Notes;
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::{self, Engine, PeerIdx};
-use polyrail_core::session::Partial;
 use polyrail_core::wire::offer::Interface;
 use polyrail_core::wire::{Address, PeerId};
 use state::{Core, PeerInfo};
@@ -54,8 +50,8 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use top::{TOKEN_TOP, Top};
 use turns::{BySystemCall, InMemory, Turns};
-use wireup::Wireup;
 
 /// A function that active messages are given to: sender, header, payload. It runs during progress and to completion; it
 /// cannot call the worker.
@@ -74,6 +70,8 @@ pub struct Worker {
     /// Bytes that may still be moved directly in this round.
     direct_budget: usize,
     wireup: Wireup,
+    top: Top,
+    gone: forget::Gone,
     by_id: HashMap<PeerId, PeerIdx>,
     blocked: Vec<PeerIdx>,
     iov: Vec<RawIov>,
@@ -110,10 +108,14 @@ impl Worker {
         let bounds = proto::Bounds { announced: config.announced as u32, ..proto::Bounds::DEFAULT };
         let engine = Engine::new(proto::Config { window, hash_seed, bounds });
         let mut rails = Rails::open(&config)?;
-        let (mut wireup, address) = Wireup::open(&config)?;
-        wireup.offer_rails(&mut rails, config.rails);
+        let (mut wireup, address) = Wireup::open(&config, &mut rails)?;
         for fd in rails.wait_fds() {
-            wireup.watch(fd, wireup::TOKEN_RAIL)?;
+            // to be woken is all: rails are looked at anyway
+            wireup.watch(fd, wireup::TOKEN_OTHERS)?;
+        }
+        let top = Top::open(wireup.id);
+        if let Some(fd) = top.fd() {
+            wireup.watch_listener(fd, TOKEN_TOP)?;
         }
         let near = wireup.offer.interfaces().into();
         let mut worker = Self {
@@ -140,6 +142,8 @@ impl Worker {
             turns: Turns::default(),
             direct_budget: direct::ROUND,
             wireup,
+            top,
+            gone: forget::Gone::default(),
             by_id: HashMap::new(),
             blocked: Vec::new(),
             iov: Vec::new(),
@@ -178,7 +182,7 @@ impl Worker {
                 let why = "two endpoints have the same key; give named endpoints of different hosts different ports";
                 return Err(Error::Address(why.into()));
             }
-            _ => info.address = Some(address),
+            _ => (info.address, info.released) = (Some(address), false),
         }
         Ok(peer)
     }
@@ -186,6 +190,11 @@ impl Worker {
     /// The peer's address, if it is known (a peer that connected by itself may not be in any address vector).
     pub fn address_of(&self, peer: PeerIdx) -> Option<[u8; Address::LEN]> {
         self.core.peers.get(peer.0 as usize)?.address.as_ref().map(Address::to_bytes)
+    }
+
+    /// The peer with this identity, if it is known.
+    pub fn known(&self, id: PeerId) -> Option<PeerIdx> {
+        self.by_id.get(&id).copied()
     }
 
     /// The public identity of a peer: that of its address, also when the address itself is not known.
@@ -201,7 +210,7 @@ impl Worker {
     /// Which rail carries messages to this peer, and how large ones travel; none while not connected.
     pub fn route(&self, peer: PeerIdx) -> Option<(&'static str, proto::Route)> {
         let (rail, _) = self.core.lane(peer)?;
-        Some((rail.caps().name, self.core.engine.route(peer)))
+        Some((rail.name(), self.core.engine.route(peer)))
     }
 
     /// What was tried before the rail in use was found, and why it failed: a sentence each.
@@ -229,20 +238,10 @@ impl Worker {
             return *peer;
         }
         let peer = self.core.engine.add_peer();
-        self.core.peers.push(PeerInfo {
-            id,
-            address: None,
-            lane: None,
-            budget: u32::MAX,
-            lanes: None,
-            partial: Partial::default(),
-            direct_refused: None,
-            explanation: None,
-            passed_over: Vec::new(),
-            why: None,
-            held: 0,
-            direct: (0, 0),
-        });
+        match self.core.peers.get_mut(peer.0 as usize) {
+            Some(info) => *info = PeerInfo::new(id),
+            None => self.core.peers.push(PeerInfo::new(id)),
+        }
         self.by_id.insert(id, peer);
         peer
     }
@@ -512,12 +511,12 @@ impl Worker {
 
     /// Connections that came to nothing because the other side did not prove the key, or speaks another version.
     pub fn strangers(&self) -> &Strangers {
-        &self.wireup.strangers
+        self.wireup.strangers()
     }
 
     /// Counts of what was done.
     pub fn counts(&self) -> Counts {
-        self.core.counts
+        Counts { peers: self.core.peers.len(), ..self.core.counts }
     }
 
     /// Whether nothing waits to leave and nobody owes anybody an answer: [`Worker::close`] would not wait.

@@ -1,8 +1,8 @@
 //! What frames leave by: the rails, and the memory that payloads are in; how a peer's session sees its links.
 
 use super::buffers::Buffers;
-use crate::rail::set::{RailLink, Rails};
 use crate::rail::{Memory, Place, RawIov, Span};
+use crate::set::{RailLink, Rails};
 use polyrail_core::frame::Acked;
 use polyrail_core::proto::{Next, Out, Region};
 use polyrail_core::session::{Carrier, Links, Retired, Seen, Sent, UnackedFrame};

@@ -2,15 +2,16 @@
 
 use super::buffers::{Buffers, Owned, scratch_place};
 use super::inbound::{Incoming, LinkInfo};
-use super::lanes::Lanes;
+use super::lanes::{LaneNews, Lanes};
 use super::{Counts, Event, Handler};
+use crate::list::RailId;
 use crate::rail::direct::Transfer;
-use crate::rail::set::{RailId, RailLink};
 use crate::rail::{Down, Payload, Span};
+use crate::set::RailLink;
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::{Engine, PeerIdx, REORDER_BYTES};
-use polyrail_core::session::{Partial, Told};
+use polyrail_core::session::Partial;
 use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
 
@@ -18,6 +19,8 @@ use std::collections::{HashMap, VecDeque};
 pub(super) struct PeerInfo {
     pub(super) id: PeerId,
     pub(super) address: Option<Address>,
+    /// The user has no more use for the address.
+    pub(super) released: bool,
     /// The lane that short messages take.
     pub(super) lane: Option<RailLink>,
     /// Bytes that may take it before that is thought over.
@@ -38,6 +41,38 @@ pub(super) struct PeerInfo {
     pub(super) held: usize,
     /// Bytes that were read from its memory directly, and that were written to it.
     pub(super) direct: (u64, u64),
+    /// How often it is among the callers that went.
+    pub(super) went: u32,
+    /// It is among those whose numbers are to be freed.
+    pub(super) to_free: bool,
+}
+
+impl PeerInfo {
+    /// Whether the user can name it by its address.
+    pub(super) fn is_named(&self) -> bool {
+        self.address.is_some() && !self.released
+    }
+
+    /// Nothing but who it is.
+    pub(super) fn new(id: PeerId) -> Self {
+        Self {
+            id,
+            address: None,
+            released: false,
+            lane: None,
+            budget: u32::MAX,
+            lanes: None,
+            partial: Partial::default(),
+            direct_refused: None,
+            explanation: None,
+            passed_over: Vec::new(),
+            why: None,
+            held: 0,
+            direct: (0, 0),
+            went: 0,
+            to_free: false,
+        }
+    }
 }
 
 /// Most bytes of one peer's frames that are kept because they came before their turn.
@@ -56,8 +91,8 @@ pub(crate) struct Core {
     pub(super) redelivered: bool,
     pub(super) cut: Vec<(RailLink, &'static str)>,
     pub(super) downs: Vec<(RailLink, Down)>,
-    /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
-    pub(super) lane_news: Vec<(PeerIdx, Told)>,
+    /// What peers told of their lanes.
+    pub(super) lane_news: Vec<(PeerIdx, LaneNews)>,
     pub(super) handlers: HashMap<u16, Handler>,
     /// The user is told what peers have read.
     pub(super) reads_told: bool,

@@ -1,16 +1,19 @@
 //! Tells who asks what the worker is doing: see [`crate::top`].
 
 use super::events::{LaneName, protocols, short};
-use super::wireup::{Interest, TOKEN_WATCHER};
 use super::{PeerInfo, Worker};
 use crate::events::{host_name, rfc3339};
-use crate::shm::fdpass;
+use crate::sockets::unix;
 use crate::top::{Lane, PREFIX, Peer, Snapshot, VERSION, program_of};
+use crate::wireup::{Interest, TOKEN_OTHERS};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::PeerId;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant, SystemTime};
 
+/// Whoever asks, and those who are being answered, among what is watched along with wire-up.
+pub(super) const TOKEN_TOP: u64 = TOKEN_OTHERS + 1;
+pub(super) const TOKEN_WATCHER: u64 = TOKEN_OTHERS + 2;
 /// Most that are answered at the same time; the oldest gives way.
 const WATCHERS: usize = 4;
 /// How long one may take to read its answer.
@@ -34,7 +37,7 @@ impl Watcher {
             if left.is_empty() {
                 return true;
             }
-            match fdpass::send(self.socket.as_fd(), left, &[]) {
+            match unix::send(self.socket.as_fd(), left, &[]) {
                 Ok(n) => self.sent += n,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => return e.kind() != std::io::ErrorKind::WouldBlock,
@@ -52,7 +55,7 @@ pub(super) struct Top {
 impl Top {
     /// Listens, if that can be: nobody else depends on it.
     pub fn open(id: PeerId) -> Self {
-        Self { listener: fdpass::listen(format!("{PREFIX}{id}").as_bytes()).ok(), watchers: Vec::new() }
+        Self { listener: unix::listen(format!("{PREFIX}{id}").as_bytes()).ok(), watchers: Vec::new() }
     }
 
     pub fn fd(&self) -> Option<RawFd> {
@@ -60,16 +63,21 @@ impl Top {
     }
 
     /// When the first of those who do not read is dropped.
-    pub fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Instant> {
         self.watchers.first().map(|oldest| oldest.deadline)
     }
 
+    /// Whether somebody is being answered.
+    pub fn answers(&self) -> bool {
+        !self.watchers.is_empty()
+    }
+
     /// Goes on with the answers.
-    pub fn push(&mut self) {
+    fn push(&mut self) {
         self.watchers.retain_mut(|one| !one.push());
     }
 
-    pub fn expire(&mut self, now: Instant) {
+    fn expire(&mut self, now: Instant) {
         self.watchers.retain(|one| one.deadline > now);
     }
 }
@@ -81,19 +89,19 @@ impl Worker {
         // SAFETY: a plain call.
         let me = unsafe { libc::geteuid() };
         for _ in 0..16 {
-            let Some(listener) = &self.wireup.top.listener else { return };
-            let socket = match fdpass::accept(listener.as_fd()) {
+            let Some(listener) = &self.top.listener else { return };
+            let socket = match unix::accept(listener.as_fd()) {
                 Ok(socket) => socket,
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN) => return,
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                        return self.wireup.be_deaf();
+                        return self.wireup.pause_accept();
                     }
                     _ => continue,
                 },
             };
             // root's endpoints do not answer everybody, although they may be connected to
-            if fdpass::peer_uid(socket.as_fd()).is_ok_and(|uid| uid == me || uid == 0) {
+            if unix::peer_uid(socket.as_fd()).is_ok_and(|uid| uid == me || uid == 0) {
                 self.tell(socket);
             }
         }
@@ -106,16 +114,22 @@ impl Worker {
         if watcher.push() {
             return;
         }
-        self.wireup.begin();
         let fd = watcher.socket.as_raw_fd();
-        let watched = self.wireup.epoll.add(fd, Interest::Write as libc::c_int, TOKEN_WATCHER);
-        if watched.is_ok() {
-            let watchers = &mut self.wireup.top.watchers;
+        if self.wireup.watch_for(fd, TOKEN_WATCHER, Interest::Write).is_ok() {
+            let watchers = &mut self.top.watchers;
             if watchers.len() >= WATCHERS {
                 watchers.remove(0);
             }
             watchers.push(watcher);
         }
+        self.wireup.look_for(self.top.deadline());
+    }
+
+    /// Goes on with the answers, and drops those who do not read theirs.
+    pub(super) fn answer_watchers(&mut self) {
+        self.top.push();
+        self.top.expire(Instant::now());
+        self.wireup.look_for(self.top.deadline());
     }
 
     /// What the worker is doing, and with whom; what `polyrail top` shows.

@@ -3,8 +3,9 @@
 
 use super::Core;
 use super::inbound::Inbound;
-use crate::rail::set::{EachRail, RailId};
+use crate::list::RailId;
 use crate::rail::{Look, Rail};
+use crate::set::EachRail;
 
 /// Rounds with traffic in memory alone between two looks that cost a system call.
 const SELDOM: u32 = 64;
@@ -59,7 +60,7 @@ impl EachRail for InMemory<'_> {
     fn with<R: Rail>(&mut self, id: RailId, rail: &mut R) {
         if R::CAPS.look == Look::Memory {
             let moved = rail.progress(&mut Inbound { core: self.core, rail: id });
-            self.by_lanes |= R::CAPS.lanes && moved > 0;
+            self.by_lanes |= R::CAPS.has_lanes() && moved > 0;
             self.moved += moved;
         }
     }
@@ -80,7 +81,7 @@ impl EachRail for BySystemCall<'_> {
         if R::CAPS.look == Look::SystemCall && rail.links() > 0 && self.turns.is_due(id, self.in_memory) {
             let moved = rail.progress(&mut Inbound { core: self.core, rail: id });
             self.turns.looked(id, moved > 0);
-            self.by_lanes |= R::CAPS.lanes && moved > 0;
+            self.by_lanes |= R::CAPS.has_lanes() && moved > 0;
             self.moved += moved;
         }
     }

@@ -4,7 +4,7 @@ use crate::over;
 use crate::support::BOUND;
 use crate::support::node::{End, GONE, Node};
 use polyrail_rails::Config;
-use polyrail_rails::rail::fault::Faults;
+use polyrail_rails::config::Faults;
 use std::time::{Duration, Instant};
 
 /// Receives that wait at any time.

@@ -1,19 +1,19 @@
 //! Over what the tests run.
 
 use polyrail_rails::Config;
+use polyrail_rails::config::Faults;
 use polyrail_rails::config::Rendezvous;
-use polyrail_rails::rail::Reach;
-use polyrail_rails::rail::fault::Faults;
-use polyrail_rails::rail::set::RailId;
+use polyrail_rails::list::RailId;
+use polyrail_rails::list::Reach;
 
 /// Seeds by which faults are pretended.
 const SEEDS: std::ops::Range<u64> = 1..4;
 
 /// Settings by which two workers of this host use this rail and no other; none for one that leads to nobody else.
 pub fn only(rail: RailId) -> Option<Config> {
-    let name = rail.caps().name;
+    let name = rail.name();
     let settings = Config::from_lookup(|key| (key == "RAILS").then(|| name.to_owned()));
-    (rail.caps().reach != Reach::Process).then(|| settings.expect("a rail is chosen by its name"))
+    (rail.reach() != Reach::Process).then(|| settings.expect("a rail is chosen by its name"))
 }
 
 /// Each rail, without faults.
@@ -27,10 +27,10 @@ pub fn each(mut test: impl FnMut(Config)) {
 pub fn all(mut test: impl FnMut(Config)) {
     for rail in RailId::ALL {
         let Some(config) = only(rail) else { continue };
-        println!("over {}", rail.caps().name);
+        println!("over {}", rail.name());
         test(config.clone());
         for seed in SEEDS {
-            println!("over {}, faults of seed {seed}", rail.caps().name);
+            println!("over {}, faults of seed {seed}", rail.name());
             test(Config { faults: Some(Faults::harmless(seed)), ..config.clone() });
         }
     }

@@ -5,7 +5,7 @@ use crate::pair::{Pair, TIME, any_tag, iov, user};
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, Failure, Filter};
 use polyrail_rails::Worker;
-use polyrail_rails::rail::set::RailId;
+use polyrail_rails::list::RailId;
 use std::time::Instant;
 
 #[test]
@@ -93,6 +93,6 @@ fn a_rail_that_is_chosen_carries_what_is_sent() {
             p.b.progress();
             assert!(start.elapsed() < TIME);
         }
-        assert_eq!(p.a.route(p.to_b).map(|(name, _)| name), Some(rail.caps().name));
+        assert_eq!(p.a.route(p.to_b).map(|(name, _)| name), Some(rail.name()));
     }
 }

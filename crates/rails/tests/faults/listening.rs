@@ -5,7 +5,7 @@ use crate::support::net::host_with_rails;
 use crate::support::node::{End, Node};
 use crate::support::puppet::{Puppet, settings};
 use polyrail_core::wire::{Address, Key};
-use polyrail_rails::shm::fdpass;
+use polyrail_rails::sockets::unix;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -103,7 +103,7 @@ fn a_port_is_the_same_on_all_interfaces_and_said_to_be_in_use() {
 #[test]
 fn a_name_that_another_has_taken_leaves_tcp() {
     let id = Key::new([0x5a; 16]).expect("not zero").id();
-    let _impostor = fdpass::listen(format!("polyrail-{id}").as_bytes()).expect("a free name");
+    let _impostor = unix::listen(format!("polyrail-{id}").as_bytes()).expect("a free name");
     let mut node = Node::open(settings("KEY=90"));
     assert!(!Address::parse(&node.worker.address()).expect("an address").is_local());
     let mut puppet = Puppet::start("");

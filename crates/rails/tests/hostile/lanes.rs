@@ -25,12 +25,10 @@ fn lies_about_lanes_end_the_session() {
         Frame::Retire { lane: 7, received: 0 },
         Frame::Seen { seq: 77 },
     ];
-    let open = Frame::LaneOpen { lane: 1, transport: Transport::UDP };
     let answer = Frame::LaneAnswer { lane: 1, transport: Transport::TCP, verdict: Ok(()) };
     let gaps = acked([3, 5]).payload();
     let words = [
-        (open, vec![7; 10], "a lane of a transport that cannot be asked for so"),
-        (answer, vec![], "a lane of a transport that cannot be asked for so"),
+        (answer, vec![], "it spoke of a lane, or of frames, that never were"),
         (Frame::Got { lane: 0, received: 0 }, gaps.clone(), "of frames, that never were"),
         (Frame::Retire { lane: 0, received: 0 }, gaps.clone(), "of frames, that never were"),
         (Frame::Got { lane: 0, received: 5 }, gaps, "malformed"),
@@ -49,6 +47,45 @@ fn lies_about_lanes_end_the_session() {
         let why = victim.node.lost(peer, &hostile.address);
         assert!(why.contains("broke the protocol"), "{lie:?}: {why}");
     }
+    victim.node.converse(victim.to_good);
+}
+
+/// A lane may be asked for in words of rails that go without streams, and by who opened the session; all else is refused, and the
+/// session goes on. Who asks without end, and takes no answers, is cut off.
+#[test]
+fn lanes_that_cannot_be_are_refused_and_floods_of_words_end_the_session() {
+    let mut victim = Victim::new();
+    let mut hostile = victim.hostile();
+    let peer = victim.node.peer(&hostile.address);
+    let asked = [
+        (1, Transport::UDP, Reject::NoTransport),
+        (1, Transport::TCP, Reject::NoTransport),
+        (1, Transport::SHM, Reject::NoTransport),
+        (1, Transport::TRIAL, Reject::NoTransport),
+        (0, Transport::UDP, Reject::NoSession),
+    ];
+    for (lane, transport, reason) in asked {
+        let open = bytes(Frame::LaneOpen { lane, transport }, &[7; 512]);
+        beside(&mut victim.node, || {
+            assert!(offer_unread(&mut hostile.stream, &open));
+            let answer = loop {
+                match read_frame(&mut hostile.stream) {
+                    (Frame::Got { .. }, _) => {}
+                    other => break other,
+                }
+            };
+            let refused = Frame::LaneAnswer { lane, transport, verdict: Err(reason) };
+            assert_eq!(answer, (refused, Vec::new()));
+        });
+        assert!(victim.node.worker.is_connected(peer), "{}", victim.node.why(peer));
+    }
+    let flood = bytes(Frame::LaneOpen { lane: 1, transport: Transport::UDP }, &[7; 512]).repeat(1 << 16);
+    beside(&mut victim.node, || {
+        // nobody reads the answers: it ends
+        while offer_unread(&mut hostile.stream, &flood) {}
+    });
+    let why = victim.node.lost(peer, &hostile.address);
+    assert!(why.contains("took no answers"), "{why}");
     victim.node.converse(victim.to_good);
 }
 

@@ -9,8 +9,8 @@ use polyrail_core::proto::{Delivery, PeerIdx, Scheme};
 use polyrail_core::wire::offer::MemoryProbe;
 use polyrail_core::wire::{Offer, Transport};
 use polyrail_rails::shm::doorbell::Doorbell;
-use polyrail_rails::shm::fdpass;
 use polyrail_rails::shm::segment::{SEGMENT_SIZE, Segment};
+use polyrail_rails::sockets::unix;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -154,7 +154,7 @@ fn any_frames_in_a_segment_do_no_harm() {
                 let payload = &payload[..payload.len().min(32 << 10)];
                 while producer.try_send(header, &[payload]).is_err() {
                     // once it is cut off nobody makes room any more
-                    match fdpass::recv(hostile.control.as_fd(), &mut [0; 64], &mut Vec::new()) {
+                    match unix::recv(hostile.control.as_fd(), &mut [0; 64], &mut Vec::new()) {
                         Ok(1..) => {}
                         Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::yield_now(),
                         _ => return,

@@ -7,7 +7,7 @@ use polyrail_core::wire::{
     Versions,
 };
 use polyrail_core::wireup::{Initiate, Initiator, InitiatorEvent, Session};
-use polyrail_rails::shm::fdpass;
+use polyrail_rails::sockets::unix;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -179,7 +179,7 @@ pub fn shake_by_memory(address: &[u8], give: &[BorrowedFd<'_>]) -> ByMemory {
 
 pub fn shake_by_memory_offering(address: &[u8], give: &[BorrowedFd<'_>], offer: Offer) -> ByMemory {
     let there = Address::parse(address).expect("an address");
-    let control = fdpass::connect(&unix_name(address)).expect("the worker listens");
+    let control = unix::connect(&unix_name(address)).expect("the worker listens");
     let own = identity();
     let ip = Ip::new(Ipv4Addr::LOCALHOST.into(), 0);
     let address = Address::new(&own, HostId(2), false, 9, ip).expect("an address").to_bytes().to_vec();
@@ -197,10 +197,10 @@ pub fn shake_by_memory_offering(address: &[u8], give: &[BorrowedFd<'_>], offer: 
     loop {
         while let Some(bytes) = initiator.poll_transmit().map(<[u8]>::to_vec) {
             let with = if std::mem::take(&mut proving) { give } else { &[] };
-            let n = fdpass::send(control.as_fd(), &bytes, with).expect("room");
+            let n = unix::send(control.as_fd(), &bytes, with).expect("room");
             initiator.transmitted(n);
         }
-        let n = match fdpass::recv(control.as_fd(), &mut buffer, &mut fds) {
+        let n = match unix::recv(control.as_fd(), &mut buffer, &mut fds) {
             Ok(n) => n,
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 std::thread::yield_now();

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use polyrail_rails::rail::Reach;
+use polyrail_rails::list::Reach;
 use polyrail_rails::{Config, Error, Worker};
 
 use super::{Object, head, mr};

@@ -1,6 +1,7 @@
 //! A TCP link between two rails of this process, with everything that may go wrong.
 
-use super::{Fault, Faults};
+use super::Fault;
+use crate::config::Faults;
 use crate::rail::{Down, LaneRail, LinkId, Memory, Payload, Place, Rail, RawIov, Sink, Span};
 use crate::tcp::{Config, TcpRail};
 use polyrail_core::frame::{Acked, Frame, OpId};

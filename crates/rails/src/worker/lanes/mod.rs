@@ -1,28 +1,31 @@
 //! Several connections to one peer, used as one: what stands between the peer's session ([`polyrail_core::session`], which decides)
 //! and the rails, sockets and events of this worker.
 //!
-//! Files: here, how a session is asked and what it asks for is done; `open` how lanes are opened and let in; `told` what is said of
-//! them.
+//! Files: here, how a session is asked and what it asks for is done; `open` how lanes are opened and let in; `words` those of rails
+//! without streams; `told` what is said of them.
 
 mod open;
 mod told;
+mod words;
 
 use super::Worker;
 use super::events::What;
-use super::handshake::Half;
 use super::outlet::Outlet;
+use crate::list::RailId;
 use crate::rail::Down;
-use crate::rail::set::RailLink;
-use polyrail_core::frame::Acked;
+use crate::rail::connect::Ways;
+use crate::set::RailLink;
+use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::session::{Action, Arrival, Config, Loss, MAX_LANES, Pins, Planner, Session, ToPeer};
-use polyrail_core::wire::SessionId;
+use polyrail_core::session::{
+    Action, Arrival, Config, Loss, MAX_LANES, Pins, Planner, Session, ToPeer, Told,
+};
 use polyrail_core::wire::offer::Interface;
-use polyrail_core::wireup::PeerEvent;
+use polyrail_core::wire::{Offer, SessionId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use words::Words;
 
-pub(super) use open::ANSWER;
 pub use told::{LaneReport, PathReport, Paths};
 
 /// How often lanes are looked at, at least; and how much more seldom for each peer that has lanes, and at most.
@@ -37,6 +40,20 @@ pub(super) struct Lanes {
     pub session: Session<RailLink>,
     /// The other side's interfaces.
     theirs: Arc<[Interface]>,
+    /// Where there may be lanes.
+    planner: Planner,
+    /// The rails that both sides have whose links may be lanes, and what the other side says of how it is reached by each.
+    reached: Vec<(RailId, Vec<u8>)>,
+    /// What of the session is under way in words.
+    words: Words,
+}
+
+/// What a peer says of a lane.
+pub(super) enum LaneNews {
+    /// It had these frames from this one.
+    Had(Told),
+    /// It asks for one, or answers to that.
+    Word(Frame, Vec<u8>),
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -46,24 +63,51 @@ fn nanos(time: Duration) -> u64 {
 impl Worker {
     /// A session over a network begins, with a connection that this side has opened or the other.
     pub(super) fn new_lanes(
-        &self,
+        &mut self,
         peer: PeerIdx,
         id: SessionId,
         opened: bool,
-        theirs: &[Interface],
+        offer: &Offer,
     ) -> Box<Lanes> {
-        let theirs: Arc<[Interface]> = theirs.into();
+        let theirs: Arc<[Interface]> = offer.interfaces().into();
+        let reached = self.reached(offer);
         let elsewhere = self.core.peers[peer.0 as usize]
             .address
             .is_some_and(|address| address.host() != self.wireup.host);
         let most = if elsewhere { MAX_LANES.min(self.config.lanes) } else { 0 };
-        let planner = opened.then(|| Planner { near: self.near.clone(), far: theirs.clone(), most });
+        let planner = self.planner(theirs.clone(), &reached, most);
         let config = Config {
             grace: nanos(GRACE.min(self.config.peer_timeout)),
             patience: nanos(self.config.peer_timeout),
             stripe_min: self.config.stripe_min as u64,
         };
-        Box::new(Lanes { session: Session::new(id, config, planner), theirs })
+        let session = Session::new(id, config, opened.then(|| planner.clone()));
+        Box::new(Lanes { session, theirs, planner, reached, words: Words::default() })
+    }
+
+    /// The rails whose links may be lanes to a peer, and what it says of each.
+    fn reached(&mut self, offer: &Offer) -> Vec<(RailId, Vec<u8>)> {
+        let its = |(transport, theirs): (_, &[u8])| {
+            let rail = RailId::of_transport(transport)?;
+            let fits = self.config.rails.has(rail)
+                && rail.caps().has_lanes()
+                && self.rails.connector(rail).agrees(theirs).is_ok();
+            fits.then(|| (rail, theirs.to_vec()))
+        };
+        offer.transports().filter_map(its).collect()
+    }
+
+    /// Where there may be lanes.
+    fn planner(&mut self, far: Arc<[Interface]>, reached: &[(RailId, Vec<u8>)], most: usize) -> Planner {
+        let (mut between, mut places) = (Vec::new(), Vec::new());
+        for (rail, theirs) in reached {
+            let Some(transport) = rail.transport() else { continue };
+            match self.rails.connector(*rail).ways(theirs) {
+                Ways::Interfaces => between.push(transport),
+                Ways::Places(count, speed) => places.push((transport, count, speed)),
+            }
+        }
+        Planner { near: self.near.clone(), far, most, between, places }
     }
 
     /// Nanoseconds of the clock by which lanes are measured.
@@ -95,22 +139,20 @@ impl Worker {
         while let Some(action) = self.session(peer, |session, _, _| session.poll_action()).flatten() {
             match action {
                 Action::Forget(link) => self.forget_lane(peer, link),
-                Action::Open { path, number, pair } => {
-                    if let Err(why) = self.open_lane(peer, path, number, &pair) {
+                Action::Open { path, number, way } => {
+                    if let Err(why) = self.open_lane(peer, path, number, &way) {
                         let now = self.clock();
                         self.session(peer, |session, _, _| session.open_failed(now, path, why, false));
                     }
                 }
-                Action::Abandon { path } => self.wireup.handshakes.retain(
-                    |_, handshake| !matches!(handshake.half, Half::Lane(_, of, at) if of == peer && at == path),
-                ),
+                Action::Abandon { path } => self.abandon_lane(peer, path),
                 Action::Event(which, what) => {
                     let name = self.lane_name(peer, which);
                     self.event(peer, name, What::Lane(what));
                 }
                 Action::Gone { why, orderly } => {
-                    if orderly && let Some(state) = self.wireup.peers.get_mut(&peer) {
-                        let _ = state.on(PeerEvent::Bye);
+                    if orderly {
+                        self.wireup.ended(peer, true);
                     }
                     self.gone(peer, why);
                 }
@@ -160,8 +202,9 @@ impl Worker {
             self.rails.pace(link, rate);
         }
         let rtt = u64::from(stats.rtt) * 1000;
-        let in_order = link.0.caps().in_order;
-        let arrival = Arrival { number, link, path, ends, rtt, delivered: stats.delivered, pins, in_order };
+        let (Some(transport), in_order) = (link.0.transport(), link.0.caps().in_order) else { return };
+        let arrival =
+            Arrival { number, link, transport, path, ends, rtt, delivered: stats.delivered, pins, in_order };
         let now = self.clock();
         self.session(peer, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
         self.follow(peer);
@@ -193,7 +236,14 @@ impl Worker {
     /// What peers have had from their lanes, as they told.
     pub(super) fn hear_of_lanes(&mut self) {
         let now = self.clock();
-        for (peer, told) in std::mem::take(&mut self.core.lane_news) {
+        for (peer, news) in std::mem::take(&mut self.core.lane_news) {
+            let told = match news {
+                LaneNews::Had(told) => told,
+                LaneNews::Word(frame, word) => {
+                    self.hear_word(peer, &frame, &word);
+                    continue;
+                }
+            };
             let heard = self
                 .session(peer, |session, traffic, outlet| session.handle_told(now, &told, traffic, outlet));
             self.follow(peer);
@@ -244,6 +294,7 @@ impl Worker {
             let much = self.carries_much(peer);
             self.session(peer, |session, traffic, outlet| session.tick(clock, much, traffic, outlet));
             self.follow(peer);
+            self.look_at_words(peer, clock);
         }
         self.netted.retain(|peer| self.core.peers[peer.0 as usize].lanes.is_some());
         // rounds that move much are long: who connects, or asks, does not wait for many of them
@@ -267,7 +318,9 @@ impl Worker {
         for at in 0..self.netted.len() {
             let peer = self.netted[at];
             let due = self.session(peer, |session, _, outlet| session.due(outlet)).flatten();
-            first = [first, due].into_iter().flatten().min();
+            let words =
+                self.core.peers[peer.0 as usize].lanes.as_ref().and_then(|lanes| lanes.words.deadline());
+            first = [first, due, words].into_iter().flatten().min();
         }
         first.map(|due| (self.began + Duration::from_nanos(due)).max(self.next_look))
     }

@@ -1,22 +1,20 @@
 //! How lanes are opened, and let in.
 
-use super::super::connect::STRANGER_TIME;
-use super::super::events::interface_of;
-use super::super::handshake::{Half, Handshake, Stream};
-use super::super::sockets;
-use super::super::wireup::random;
-use super::Worker;
-use polyrail_core::lanes::Pair;
+use super::{Lanes, Worker, nanos};
+use crate::list::RailId;
+use crate::rail::connect::{Joined, Sought};
+use crate::rail::{self, RawIov};
+use crate::set::Rails;
+use crate::wireup::{Met, Token};
+use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::wire::{Features, Kind, Nonce, Reject, SessionId, Transport, Versions};
-use polyrail_core::wireup::{Initiate, Initiator, Session};
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::time::{Duration, Instant};
+use polyrail_core::session::Way;
+use polyrail_core::wire::{Kind, Reject, SessionId, Transport};
+use polyrail_core::wireup::Session;
+use std::time::Duration;
 
-/// How long the network may take to connect before another attempt is worth more.
-const CONNECT: Duration = Duration::from_secs(1);
-/// How long the peer's program may take to answer before another attempt is worth more.
-pub(in super::super) const ANSWER: Duration = Duration::from_secs(5);
+/// How long the peer's program may take to answer in words before another attempt is worth more.
+const ANSWER: Duration = Duration::from_secs(5);
 
 impl Worker {
     /// Begins to open a lane by a path.
@@ -25,36 +23,34 @@ impl Worker {
         peer: PeerIdx,
         path: usize,
         number: u16,
-        pair: &Pair,
+        way: &Way,
     ) -> Result<(), String> {
-        let info = &self.core.peers[peer.0 as usize];
-        let (Some(address), Some(lanes)) = (info.address, &info.lanes) else { return Ok(()) };
-        if self.wireup.closing {
-            return Err("this endpoint is being closed".into());
+        let deadline = self.clock() + nanos(ANSWER);
+        let info = &mut self.core.peers[peer.0 as usize];
+        let (Some(address), Some(lanes)) = (info.address, &mut info.lanes) else { return Ok(()) };
+        let its = |(rail, _): &&(RailId, _)| rail.transport() == Some(way.transport);
+        let Some((rail, theirs)) = lanes.reached.iter().find(its) else {
+            return Err("the other side has no such rail".into());
+        };
+        let connector = self.rails.connector(*rail);
+        if rail.caps().lanes == rail::Lanes::ByWord {
+            lanes.words.ask((path, number, *rail), connector, (&way.over, theirs), deadline)?;
+            self.say_words(peer);
+            return Ok(());
         }
-        let session = lanes.session.id();
-        let scoped = |ip: IpAddr, port: u16| match ip {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => {
-                SocketAddrV6::new(v6, port, 0, pair.near.0).into()
-            }
-            ip => SocketAddr::new(ip, port),
-        };
-        let (near, far) = (scoped(pair.near.1, 0), scoped(pair.far.1, address.port()));
-        let device = self.near.iter().find(|one| one.index == pair.near.0);
-        let stream = sockets::connect_from(near, device.map(|one| one.name.as_str()), far)
-            .map_err(|error| error.to_string())?;
-        let args = Initiate {
-            key: self.wireup.keys.of(&address)?,
-            from: self.wireup.id,
-            versions: Versions::OURS,
-            features: Features(0),
-            kind: Kind::Lane { session, lane: number },
-            transport: Transport::TCP,
-            nonce: Nonce(random().map_err(|error| error.to_string())?),
-        };
-        let half = Half::Lane(Box::new(Initiator::new(args, self.wireup.offer.clone())), peer, path);
-        let added = self.wireup.add(Stream::Tcp(stream), half, Instant::now() + CONNECT);
-        added.map(|_| ()).map_err(|error| error.to_string())
+        let sought = Sought { address: &address, here: self.wireup.host, settings: &self.config };
+        let place = connector.place(&way.over, &sought, theirs).ok_or("it leads nowhere")?;
+        let kind = Kind::Lane { session: lanes.session.id(), lane: number };
+        self.wireup.open_lane((peer, path), (*rail, place), &address, kind, &mut self.rails)
+    }
+
+    /// A lane that is being opened is not to come about.
+    pub(super) fn abandon_lane(&mut self, peer: PeerIdx, path: usize) {
+        self.wireup.abandon_lanes(peer, Some(path));
+        let lanes = self.core.peers[peer.0 as usize].lanes.as_mut();
+        if let Some(asked) = lanes.and_then(|lanes| lanes.words.take_path(path)) {
+            self.rails.connector(asked.rail).withdraw(asked.proposal);
+        }
     }
 
     /// An attempt to open a lane has come to nothing; `reached`: somebody was there.
@@ -65,64 +61,150 @@ impl Worker {
     }
 
     /// A peer has proved the key on a connection that is to be one more lane.
-    pub(in super::super) fn decide_lane(&mut self, token: u64, session: Session, id: SessionId, lane: u16) {
+    pub(in super::super) fn decide_lane(&mut self, token: Token, session: Session, id: SessionId, lane: u16) {
         let peer = self.by_id.get(&session.peer).copied();
-        let lanes = peer.and_then(|peer| self.core.peers[peer.0 as usize].lanes.as_ref());
-        let expected = lanes.is_some_and(|lanes| lanes.session.expects(id, lane));
-        let fits = self.fits(token, &session).is_ok();
-        let Some(handshake) = self.wireup.handshakes.get_mut(&token) else { return };
-        let Half::Theirs(responder, decided) = &mut handshake.half else { return };
-        let reason = match (self.wireup.closing, expected, fits) {
-            (true, ..) => Some(Reject::Closing),
-            (false, false, _) => Some(Reject::NoSession),
-            (false, true, false) => Some(Reject::NoTransport),
-            (false, true, true) => None,
-        };
-        if let Some(reason) = reason {
-            let _ = responder.reject(reason);
-            handshake.flush();
-            self.wireup.handshakes.remove(&token);
-            return;
+        let lanes = |peer: &PeerIdx| self.core.peers[peer.0 as usize].lanes.as_ref();
+        let expected = peer.filter(|peer| lanes(peer).is_some_and(|lanes| lanes.session.expects(id, lane)));
+        match (self.wireup.closing, expected) {
+            (true, _) => self.wireup.refuse(token, Reject::Closing),
+            (false, None) => self.wireup.refuse(token, Reject::NoSession),
+            (false, Some(peer)) => self.wireup.decide_lane(token, peer, session, &mut self.rails),
         }
-        *decided = peer.map(|peer| (peer, session));
-        let _ = responder.accept(&self.wireup.offer);
-        handshake.deadline = Instant::now() + STRANGER_TIME;
-        self.shake(token);
     }
 
-    /// A connection has become one more lane.
+    /// A connection has become one more lane, or could not.
     pub(in super::super) fn lane_established(
         &mut self,
-        handshake: Handshake,
-        session: &Session,
-        leftover: &[u8],
+        met: &Met,
+        id: SessionId,
+        lane: u16,
+        joined: Result<Joined, String>,
     ) {
-        let Kind::Lane { session: id, lane } = session.kind else { return };
-        let Some(&peer) = self.by_id.get(&session.peer) else { return };
-        let path = match handshake.half {
-            Half::Lane(_, _, path) => Some(path),
-            _ => None,
-        };
-        let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
-        if !lanes.is_some_and(|lanes| lanes.session.is(id)) {
-            return; // the session has ended in the meantime
-        }
-        if path.is_none()
-            && let Ok(near) = handshake.stream.local_ip()
-            && let Some(one) = interface_of(&self.near, near)
-        {
-            sockets::keep_to(&handshake.stream.fd(), one.name.as_str());
-        }
-        let rail = handshake.stream.rail();
-        match (self.join(handshake, session, leftover), path) {
-            (Ok(joined), path) => {
-                self.lane_up(peer, lane, (rail, joined.link), path);
+        let peer = self.by_id.get(&met.session.peer).copied();
+        let lanes = |peer: &PeerIdx| self.core.peers[peer.0 as usize].lanes.as_ref();
+        let stands = peer.filter(|peer| lanes(peer).is_some_and(|lanes| lanes.session.is(id)));
+        match (stands, joined, met.path) {
+            (Some(peer), Ok(joined), path) => {
+                self.lane_up(peer, lane, (met.rail, joined.link), path);
                 self.settle();
             }
-            (Err(why), Some(path)) => self.lane_refused(peer, path, why, true),
-            (Err(_), None) => {
+            (Some(peer), Err(why), Some(path)) => self.lane_refused(peer, path, why, true),
+            (Some(peer), Err(_), None) => {
                 self.session(peer, |session, _, _| session.accept_failed(lane));
             }
+            // the session has ended in the meantime
+            (None, Ok(joined), _) => self.rails.close((met.rail, joined.link)),
+            (None, Err(_), _) => {}
+        }
+    }
+
+    /// A peer asks for a lane, or answers to that.
+    pub(super) fn hear_word(&mut self, peer: PeerIdx, frame: &Frame, word: &[u8]) {
+        let heard = match *frame {
+            Frame::LaneOpen { lane, transport } => self.asked_for_lane(peer, lane, transport, word),
+            Frame::LaneAnswer { lane, transport, verdict } => {
+                self.lane_answered(peer, (lane, transport), verdict, word)
+            }
+            _ => Ok(()),
+        };
+        if let Err(why) = heard {
+            self.gone(peer, format!("it broke the protocol: {why}"));
+        }
+        self.say_words(peer);
+    }
+
+    fn asked_for_lane(
+        &mut self,
+        peer: PeerIdx,
+        lane: u16,
+        transport: Transport,
+        word: &[u8],
+    ) -> Result<(), &'static str> {
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return Ok(()) };
+        let its = |(rail, _): &&(RailId, _)| {
+            rail.transport() == Some(transport) && rail.caps().lanes == rail::Lanes::ByWord
+        };
+        let rail = lanes.reached.iter().find(its).map(|(rail, _)| *rail);
+        let by = match (self.wireup.closing, lanes.session.expects(lanes.session.id(), lane), rail) {
+            (true, ..) => Err(Reject::Closing),
+            (_, false, _) => Err(Reject::NoSession),
+            (_, _, None) => Err(Reject::NoTransport),
+            (false, true, Some(rail)) => Ok(self.rails.connector(rail)),
+        };
+        let link = lanes.words.answer((lane, transport), word, by)?;
+        if let (Some(rail), Some(link)) = (rail, link) {
+            self.lane_up(peer, lane, (rail, link), None);
+        }
+        Ok(())
+    }
+
+    fn lane_answered(
+        &mut self,
+        peer: PeerIdx,
+        (lane, transport): (u16, Transport),
+        verdict: Result<(), Reject>,
+        word: &[u8],
+    ) -> Result<(), &'static str> {
+        let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return Ok(()) };
+        let Some(asked) = lanes.words.take(lane, transport) else {
+            // it comes too late, or was never asked for
+            let agreed = verdict.is_ok();
+            return self.session(peer, |s, traffic, _| s.decline(lane, agreed, traffic)).unwrap_or(Ok(()));
+        };
+        let connector = self.rails.connector(asked.rail);
+        let made = match verdict {
+            Ok(()) => connector.conclude(asked.proposal, word),
+            Err(reason) => {
+                connector.withdraw(asked.proposal);
+                Err(format!("it refused: {reason}"))
+            }
+        };
+        match made {
+            Ok(link) => self.lane_up(peer, lane, (asked.rail, link), Some(asked.path)),
+            Err(why) => {
+                self.session(peer, |s, traffic, _| s.decline(lane, verdict.is_ok(), traffic));
+                self.lane_refused(peer, asked.path, why, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says again what found no room, and forgets what is not answered.
+    pub(super) fn look_at_words(&mut self, peer: PeerIdx, now: u64) {
+        loop {
+            let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes else { return };
+            if lanes.words.is_empty() {
+                return;
+            }
+            let Some(late) = lanes.words.take_late(now) else { break };
+            self.rails.connector(late.rail).withdraw(late.proposal);
+            // it may have heard of it, and have a link by now
+            self.lane_refused(peer, late.path, "the peer's program does not answer".into(), true);
+        }
+        self.say_words(peer);
+    }
+
+    /// Says what there is to say of lanes, by the lane that short messages take.
+    fn say_words(&mut self, peer: PeerIdx) {
+        while let Some(link) = self.core.lane(peer)
+            && let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes
+            && let Some((frame, word)) = lanes.words.first()
+        {
+            let iov = RawIov { base: word.as_ptr().cast_mut(), len: word.len() };
+            // SAFETY: the word lives through the call.
+            if unsafe { self.rails.send(link, &frame.encode(word.len()), &[iov], None) }.is_err() {
+                return;
+            }
+            lanes.words.said();
+        }
+    }
+}
+
+impl Lanes {
+    /// The session is over: nothing that was asked for is to come about.
+    pub(in super::super) fn withdraw_all(&mut self, rails: &mut Rails) {
+        for asked in self.words.take_all() {
+            rails.connector(asked.rail).withdraw(asked.proposal);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::top;
 use polyrail_core::lanes::Pair;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::session::MAX_LANES;
-use polyrail_core::session::{Lane, Planner, Which};
+use polyrail_core::session::{Lane, Way, Which};
 use polyrail_core::wire::offer::{Interface, InterfaceFlags};
 use std::net::{IpAddr, SocketAddr};
 
@@ -51,9 +51,13 @@ impl Lanes {
                 near: ends.map(|(near, _)| end_at(ours, near)),
                 far: ends.map(|(_, far)| end_at(&self.theirs, far)),
             },
-            Which::Path(pair) => {
-                let (near, far) = (numbered(ours, pair.near), numbered(&self.theirs, pair.far));
-                LaneName { number: None, near: Some(near), far: Some(far) }
+            Which::Path(way) => {
+                let pair = way.pair();
+                LaneName {
+                    number: None,
+                    near: pair.map(|pair| numbered(ours, pair.near)),
+                    far: pair.map(|pair| numbered(&self.theirs, pair.far)),
+                }
             }
         }
     }
@@ -65,12 +69,12 @@ impl Lanes {
 
     /// Where a lane was tried in vain, and has not come to be since.
     pub(in super::super) fn closed(&self, ours: &[Interface]) -> Vec<top::Closed> {
-        let closed = |(pair, why): (&Pair, &str)| {
-            let LaneName { near, far, .. } = self.name(Which::Path(*pair), ours);
+        let closed = |(way, why): (&Way, &str)| {
+            let LaneName { near, far, .. } = self.name(Which::Path(*way), ours);
             let side = |end: Option<super::super::events::End>| end.map(|end| end.side()).unwrap_or_default();
             top::Closed { near: side(near), far: side(far), why: why.to_owned() }
         };
-        let tried = self.session.paths().iter().filter_map(|path| Some((path.pair(), path.why()?)));
+        let tried = self.session.paths().iter().filter_map(|path| Some((path.way(), path.why()?)));
         tried.map(closed).collect()
     }
 }
@@ -130,7 +134,7 @@ impl Worker {
         let elsewhere = info.address.is_some_and(|address| address.host() != self.wireup.host);
         let Some(lanes) = info.lanes.as_ref().filter(|_| elsewhere) else { return Paths::default() };
         let (ours, theirs, most) = (&self.near, &lanes.theirs, MAX_LANES.min(self.config.lanes));
-        let found = Planner { near: ours.clone(), far: theirs.clone(), most }.pairs(&[]);
+        let found: Vec<Pair> = lanes.planner.ways(&[]).iter().filter_map(Way::pair).copied().collect();
         let (near, far): (Vec<u32>, Vec<u32>) = found.iter().map(|pair| (pair.near.0, pair.far.0)).unzip();
         let path = |pair: &Pair| PathReport {
             near: numbered(ours, pair.near).side(),
@@ -155,7 +159,7 @@ impl Worker {
     pub fn lanes(&self, peer: PeerIdx) -> Vec<LaneReport> {
         let lanes = self.core.peers.get(peer.0 as usize).and_then(|info| info.lanes.as_ref());
         let Some(session) = lanes.map(|lanes| &lanes.session) else { return Vec::new() };
-        let report = |lane: &Lane<crate::rail::set::RailLink>| {
+        let report = |lane: &Lane<crate::set::RailLink>| {
             let info = self.rails.sample(lane.link()).unwrap_or_default();
             let (near, far) = lane.ends().unzip();
             LaneReport {

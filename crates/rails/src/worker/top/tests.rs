@@ -1,7 +1,7 @@
 use super::*;
 use crate::config::Config;
-use crate::rail::Reach;
-use crate::rail::set::RailSet;
+use crate::list::RailSet;
+use crate::list::Reach;
 use crate::top::{self, Answer, Said};
 use polyrail_core::proto::PeerIdx;
 use std::io::Read;
@@ -143,16 +143,16 @@ fn who_reads_slowly_gets_it_all_and_who_does_not_read_is_dropped() {
 
     let deaf: Vec<OwnedFd> = (0..10)
         .map(|_| {
-            let socket = fdpass::connect(names[0].as_bytes()).expect("somebody listens");
+            let socket = unix::connect(names[0].as_bytes()).expect("somebody listens");
             worker.tell_watchers();
             socket
         })
         .collect();
-    assert_eq!(worker.wireup.top.watchers.len(), WATCHERS);
+    assert_eq!(worker.top.watchers.len(), WATCHERS);
     assert!(worker.wireup.busy(), "its deadline is looked at");
     // others are served all the same
     all(&asked(&mut [&mut worker], &names)[0]);
-    progress_until(&mut [&mut worker], "the end of patience", |all| all[0].wireup.top.watchers.is_empty());
+    progress_until(&mut [&mut worker], "the end of patience", |all| all[0].top.watchers.is_empty());
     assert!(!worker.wireup.busy(), "nothing is left to look at");
     for socket in deaf {
         let mut bytes = Vec::new();
@@ -168,21 +168,20 @@ fn who_reads_slowly_gets_it_all_and_who_does_not_read_is_dropped() {
 #[test]
 fn who_asks_and_goes_leaves_nothing_behind() {
     let mut worker = talkative();
-    drop(fdpass::connect(name(&worker).as_bytes()).expect("somebody listens"));
+    drop(unix::connect(name(&worker).as_bytes()).expect("somebody listens"));
     worker.tell_watchers();
-    let other = fdpass::connect(name(&worker).as_bytes()).expect("somebody listens");
+    let other = unix::connect(name(&worker).as_bytes()).expect("somebody listens");
     worker.tell_watchers();
-    assert_eq!(worker.wireup.top.watchers.len(), 1);
+    assert_eq!(worker.top.watchers.len(), 1);
     drop(other);
-    progress_until(&mut [&mut worker], "its end", |all| all[0].wireup.top.watchers.is_empty());
+    progress_until(&mut [&mut worker], "its end", |all| all[0].top.watchers.is_empty());
 }
 
 #[test]
 fn other_users_are_not_answered() {
     // SAFETY: a plain call without arguments.
     if unsafe { libc::geteuid() } != 0 {
-        println!("skipped: to be somebody else needs root");
-        return;
+        return polyrail_skip::lacking("root, to be somebody else");
     }
     let mut worker = worker();
     let name = name(&worker);
@@ -190,7 +189,7 @@ fn other_users_are_not_answered() {
     let (said, answers) = meanwhile(&mut [&mut worker], move || {
         // SAFETY: the system call, unlike the C library's function, is about this thread alone, which ends here.
         assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }, 0);
-        let socket = fdpass::connect(asked.as_bytes()).expect("somebody listens");
+        let socket = unix::connect(asked.as_bytes()).expect("somebody listens");
         let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry.
         assert_eq!(unsafe { libc::poll(&mut poll, 1, 10_000) }, 1, "it is told that nothing comes");

@@ -1,25 +1,27 @@
-//! Whether a process may reach another one's memory here, and if not, what forbids it.
+//! What this machine lets processes share, and whether one may reach another one's memory; if not, what forbids it.
 
-use super::Obstacle;
-use crate::shm::cma::{self, CmaError};
+use super::cma::{self, CmaError};
+use super::doorbell::Doorbell;
+use super::segment::Segment;
+use crate::discover::{Access, Device, Obstacle};
+use crate::rail::connect::Discovered;
 use std::fs;
 
-/// Cross-memory attach between two processes of one user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attach {
-    /// A process has read its parent's memory.
-    Allowed,
-    /// It could not.
-    Refused(Obstacle),
-    /// It was not tried: no process could be started.
-    Untried(String),
+/// Tries what the rail needs, and gives it back. Starts a process for an instant.
+pub(super) fn discover() -> Discovered {
+    let made = Segment::create().map(drop).map_err(|error| error.to_string());
+    let made = made.and_then(|()| Doorbell::new().map(drop).map_err(|error| error.to_string()));
+    let remedy = "allow memfd_create and eventfd, or do without: POLYRAIL_RAILS=tcp";
+    let obstacle = made.err().map(|why| Obstacle::new(why, remedy));
+    let memory = Device { name: "memory".into(), interface: None, stays: true, obstacle };
+    Discovered { devices: vec![memory], direct: Some(access()) }
 }
 
 const SETTING: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
 /// Has a child read this process's memory. A child, because the kernel's rules are about pairs of processes: between parent and
 /// child in this direction they are the same as between any two ranks of a job.
-pub(super) fn attach() -> Attach {
+fn access() -> Access {
     let nonce = Box::new(0x706f_6c79_7261_696c_u64);
     let (at, me) = (&raw const *nonce as u64, std::process::id() as i32);
     // SAFETY: the child makes system calls only, which is what a child of a process with threads may do, and ends.
@@ -34,20 +36,20 @@ pub(super) fn attach() -> Attach {
         unsafe { libc::_exit(status) };
     }
     if child < 0 {
-        return Attach::Untried(format!("no process could be started: {}", std::io::Error::last_os_error()));
+        return Access::Untried(format!("no process could be started: {}", std::io::Error::last_os_error()));
     }
     let mut status = 0;
     // SAFETY: waits for a child of ours, into an integer of ours.
     while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
         let error = std::io::Error::last_os_error();
         if error.kind() != std::io::ErrorKind::Interrupted {
-            return Attach::Untried(format!("the process that tried was lost: {error}"));
+            return Access::Untried(format!("the process that tried was lost: {error}"));
         }
     }
     match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
-        (true, 0) => Attach::Allowed,
-        (true, 1) => Attach::Refused(explain(fs::read_to_string(SETTING).ok().as_deref())),
-        _ => Attach::Untried("the process that tried did not find this one's memory".into()),
+        (true, 0) => Access::Allowed,
+        (true, 1) => Access::Refused(explain(fs::read_to_string(SETTING).ok().as_deref())),
+        _ => Access::Untried("the process that tried did not find this one's memory".into()),
     }
 }
 
@@ -81,10 +83,10 @@ mod tests {
         // whatever this machine allows, the same call of our own tells whether calls are filtered
         let one = 7u64;
         let own = cma::probe(std::process::id() as i32, &raw const one as u64, 7);
-        match attach() {
-            Attach::Allowed => assert_eq!(own, Ok(())),
-            Attach::Refused(why) => assert!(!why.why.is_empty() && !why.remedy.is_empty()),
-            Attach::Untried(why) => panic!("{why}"),
+        match access() {
+            Access::Allowed => assert_eq!(own, Ok(())),
+            Access::Refused(why) => assert!(!why.why.is_empty() && !why.remedy.is_empty()),
+            Access::Untried(why) => panic!("{why}"),
         }
     }
 

@@ -1,68 +1,22 @@
-//! The rails that there are, a line each: [`Rails`] has one of each, and nothing outside this file and a rail's own folder
-//! says which.
+//! One of each rail: [`Rails`]. Which there are is said by [`crate::list`].
 //!
 //! A worker names a link by rail and number, [`RailLink`], and calls [`Rails`] with it. Each operation is a match over the rails,
 //! compiled for each of them: nothing on the way of a frame is called by an address.
 
-use super::connect::Connector;
-use super::direct::{Direct, DirectError, Transfer};
-use super::fault::Fault;
-use super::{
-    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Reach, Span, UnackedFrame,
-};
 use crate::config::Config;
 use crate::error::Error;
+use crate::list::{RailId, rails};
+use crate::rail::connect::{Connector, Discovered};
+use crate::rail::direct::{Direct, DirectError, Transfer};
+use crate::rail::fault::Fault;
+use crate::rail::{
+    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame,
+};
 use polyrail_core::frame::Acked;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::time::Instant;
-
-/// Some of the rails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RailSet(u32);
-
-impl RailSet {
-    /// All of them.
-    pub const ALL: Self = Self(u32::MAX);
-    /// None.
-    pub const NONE: Self = Self(0);
-
-    /// These, and one more.
-    #[must_use]
-    pub const fn with(self, rail: RailId) -> Self {
-        Self(self.0 | 1 << rail as u32)
-    }
-
-    /// Those of them that do not lead there.
-    #[must_use]
-    pub fn without(self, reach: Reach) -> Self {
-        let kept = self.iter().filter(|rail| rail.caps().reach != reach);
-        kept.fold(Self::NONE, Self::with)
-    }
-
-    /// Those of them that lead there.
-    pub fn reaching(self, reach: Reach) -> impl DoubleEndedIterator<Item = RailId> {
-        self.iter().filter(move |rail| rail.caps().reach == reach)
-    }
-
-    /// Whether one of them leads there.
-    pub fn reaches(self, reach: Reach) -> bool {
-        self.reaching(reach).next().is_some()
-    }
-
-    /// Each of them.
-    pub fn iter(self) -> impl DoubleEndedIterator<Item = RailId> {
-        RailId::ALL.into_iter().filter(move |rail| self.0 & 1 << *rail as u32 != 0)
-    }
-}
-
-impl RailId {
-    /// Those that users choose between: all but the way to oneself.
-    pub fn chosen() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|rail| rail.caps().reach != Reach::Process)
-    }
-}
 
 /// A link of any rail.
 pub type RailLink = (RailId, LinkId);
@@ -76,32 +30,32 @@ pub trait EachRail {
     fn with<R: Rail>(&mut self, id: RailId, rail: &mut R);
 }
 
-/// Makes [`RailId`], [`Rails`] and its operations from the list of rails: for each its name, the field that it gets, and the
-/// type that implements [`Rail`]. What a rail is called by users, and what it is like, is its [`Rail::CAPS`].
-macro_rules! rails {
-    ($($(#[$doc:meta])* $name:ident, $field:ident: $rail:ty;)+) => {
-        /// Which rail.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-        pub enum RailId {
-            $($(#[$doc])* $name,)+
-        }
-
+/// Makes [`Rails`] and its operations from the list of rails.
+macro_rules! set {
+    ($($(#[$doc:meta])* $name:ident, $text:literal, $reach:ident, $wire:expr, $field:ident: $module:ident::$rail:ident;)+) => {
         impl RailId {
-            /// All of them, in the order in which they are looked at.
-            pub const ALL: [Self; [$(stringify!($name)),+].len()] = [$(Self::$name),+];
-
             /// What the rail is like.
             #[inline]
             pub const fn caps(self) -> &'static Caps {
                 match self {
-                    $(Self::$name => &<$rail as Rail>::CAPS,)+
+                    $(Self::$name => &<crate::$module::$rail as Rail>::CAPS,)+
+                }
+            }
+
+            /// What the rail would use on this machine, and what keeps it from being used.
+            ///
+            /// # Errors
+            /// When the system does not tell.
+            pub fn discover(self, settings: &Config) -> Result<Discovered, Error> {
+                match self {
+                    $(Self::$name => <crate::$module::$rail as Connector>::discover(settings),)+
                 }
             }
         }
 
         /// One of each rail.
         pub struct Rails {
-            $($(#[$doc])* pub $field: Fault<$rail>,)+
+            $($(#[$doc])* pub $field: Fault<crate::$module::$rail>,)+
         }
 
         impl Rails {
@@ -110,9 +64,9 @@ macro_rules! rails {
             /// # Errors
             /// When the system has no descriptor left, or a setting cannot be used.
             pub fn open(config: &Config) -> Result<Self, Error> {
-                let failed = |id: RailId, why| Error::system(format!("opening the {} rail", id.caps().name), why);
+                let failed = |id: RailId, why| Error::system(format!("opening the {} rail", id.name()), why);
                 Ok(Self {
-                    $($field: Fault::<$rail>::open(config).map_err(|why| failed(RailId::$name, why))?,)+
+                    $($field: Fault::<crate::$module::$rail>::open(config).map_err(|why| failed(RailId::$name, why))?,)+
                 })
             }
 
@@ -306,11 +260,4 @@ macro_rules! dispatch {
     };
 }
 
-rails! {
-    /// Shared memory between processes of one host.
-    Shm, shm: crate::shm::ShmRail;
-    /// A process's way to itself.
-    Loopback, loopback: crate::loopback::Loopback;
-    /// TCP, between any two.
-    Tcp, tcp: crate::tcp::TcpRail;
-}
+rails! { set }

@@ -1,5 +1,6 @@
 //! Unix sockets in the abstract namespace, and descriptors sent over them (`unix(7)`): nothing in a file system.
 
+use crate::rail::channel::{Channel, Source};
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -58,6 +59,23 @@ pub fn connect(name: &[u8]) -> io::Result<OwnedFd> {
     // SAFETY: the address is of the length given.
     unsafe { check(libc::connect(fd.as_raw_fd(), (&raw const at).cast(), len))? };
     Ok(fd)
+}
+
+/// The same, to a listener of this user's, root's, or whoever's when this is root: anybody can take a name.
+///
+/// # Errors
+/// EACCES when it is another user's.
+pub fn connect_to_own(name: &[u8]) -> io::Result<OwnedFd> {
+    let socket = connect(name)?;
+    // SAFETY: a plain call without arguments.
+    let me = unsafe { libc::geteuid() };
+    match peer_uid(socket.as_fd())? {
+        owner if owner == me || owner == 0 || me == 0 => Ok(socket),
+        owner => {
+            let why = format!("user {owner} has its name");
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+        }
+    }
 }
 
 /// The next connection of a listener, nonblocking, if its process runs under this user (or root).
@@ -194,6 +212,35 @@ pub fn recv(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) ->
         ));
     }
     Ok(n)
+}
+
+/// A connection within this host.
+pub(crate) struct UnixChannel(pub OwnedFd);
+
+impl Channel for UnixChannel {
+    fn write(&mut self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        send(self.0.as_fd(), bytes, descriptors)
+    }
+
+    fn read(&mut self, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        recv(self.0.as_fd(), bytes, descriptors)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn source(&self) -> Source {
+        peer_uid(self.0.as_fd()).map_or(Source::Unknown, Source::User)
+    }
+
+    fn name(&self) -> String {
+        "a Unix socket".into()
+    }
+
+    fn into_fd(self: Box<Self>) -> OwnedFd {
+        self.0
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,99 +1,32 @@
-//! One handshake on a real socket: bytes between the socket and [`polyrail_core::wireup`]'s machines.
+//! One handshake: bytes between a channel and [`polyrail_core::wireup`]'s machines.
 
-use super::crowd::Source;
+use crate::list::RailId;
+use crate::rail::channel::{Channel, Place, Source};
 use crate::rail::connect::Connector;
-use crate::rail::set::RailId;
-use crate::shm::fdpass;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{HandshakeError, Reject};
 use polyrail_core::wireup::{Initiator, InitiatorEvent, Responder, ResponderEvent, ResponderPhase, Session};
 use std::any::Any;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-/// A connection that is not a link yet.
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    /// By the listener of this rail.
-    Unix(OwnedFd, RailId),
-}
-
-impl Stream {
-    /// Whose links come of such connections.
-    pub fn rail(&self) -> RailId {
-        match self {
-            Self::Tcp(_) => RailId::Tcp,
-            Self::Unix(_, rail) => *rail,
-        }
-    }
-
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp(stream) => stream.as_fd(),
-            Self::Unix(fd, _) => fd.as_fd(),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(fd, _) => fdpass::send(fd.as_fd(), bytes, fds),
-        }
-    }
-
-    fn read(&mut self, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(bytes),
-            Self::Unix(fd, _) => fdpass::recv(fd.as_fd(), bytes, fds),
-        }
-    }
-
-    /// This side's address.
-    pub fn local_ip(&self) -> io::Result<IpAddr> {
-        match self {
-            Self::Tcp(stream) => stream.local_addr().map(|at| at.ip().to_canonical()),
-            Self::Unix(..) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    pub fn into_fd(self) -> OwnedFd {
-        match self {
-            Self::Tcp(stream) => stream.into(),
-            Self::Unix(fd, _) => fd,
-        }
-    }
-}
-
-/// Where a peer's listener may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    /// On this host, where this rail listens.
-    Unix(RailId),
-    Tcp(SocketAddr),
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unix(_) => f.write_str("Unix socket"),
-            Self::Tcp(at) => at.fmt(f),
-        }
-    }
-}
-
-pub(super) enum Half {
-    Ours(Box<Initiator>, PeerIdx, Place),
-    /// One more lane of a session, by one of the ways to the peer.
+/// What this side is on a connection, and to whom it leads.
+pub(super) enum Role {
+    /// It opened the connection, to begin a session with this peer, which may be at this place.
+    First(Box<Initiator>, PeerIdx, Place),
+    /// It opened the connection, as one more lane of a session, by one of the paths to the peer.
     Lane(Box<Initiator>, PeerIdx, usize),
-    Theirs(Box<Responder>, Option<(PeerIdx, Session)>),
+    /// The other side opened it.
+    Accepting(Box<Responder>, Option<(PeerIdx, Session)>),
 }
 
 /// One handshake.
 pub(super) struct Handshake {
-    pub stream: Stream,
-    pub half: Half,
+    /// Whose links come of such connections.
+    pub rail: RailId,
+    pub channel: Box<dyn Channel>,
+    pub role: Role,
     /// Where it comes from, when the other side opened it.
     pub source: Source,
     pub deadline: Instant,
@@ -124,13 +57,14 @@ pub(super) enum Turn {
 }
 
 impl Handshake {
-    pub fn new(stream: Stream, half: Half, deadline: Instant) -> Self {
-        let writing = !matches!(half, Half::Theirs(..));
-        let source = if writing { Source::Unknown } else { Source::of(&stream) };
+    pub fn new(rail: RailId, channel: Box<dyn Channel>, role: Role, deadline: Instant) -> Self {
+        let writing = !matches!(role, Role::Accepting(..));
+        let source = if writing { Source::Unknown } else { channel.source() };
         let (outgoing, incoming, kept) = (Vec::new(), Vec::new(), None);
         Self {
-            stream,
-            half,
+            rail,
+            channel,
+            role,
             source,
             deadline,
             outgoing,
@@ -143,17 +77,17 @@ impl Handshake {
     }
 
     /// Whose connection it is that this side opened.
-    pub fn ours(&self) -> Option<PeerIdx> {
-        match self.half {
-            Half::Ours(_, peer, _) => Some(peer),
-            Half::Theirs(..) | Half::Lane(..) => None,
+    pub fn first(&self) -> Option<PeerIdx> {
+        match self.role {
+            Role::First(_, peer, _) => Some(peer),
+            Role::Accepting(..) | Role::Lane(..) => None,
         }
     }
 
     /// What a stranger still owes, who has not proved the key.
     pub fn stranger(&self) -> Option<ResponderPhase> {
-        match &self.half {
-            Half::Theirs(responder, None) => Some(responder.phase()),
+        match &self.role {
+            Role::Accepting(responder, None) => Some(responder.phase()),
             _ => None,
         }
     }
@@ -165,7 +99,7 @@ impl Handshake {
             if let Some(wait) = self.flush() {
                 return wait;
             }
-            if let Half::Theirs(responder, decided) = &mut self.half {
+            if let Role::Accepting(responder, decided) = &mut self.role {
                 match responder.poll_event() {
                     Some(ResponderEvent::Authenticated(session)) => return Turn::Proven(session),
                     Some(ResponderEvent::Established) => {
@@ -177,16 +111,18 @@ impl Handshake {
                     None => {}
                 }
             }
-            let n = match self.stream.read(&mut buffer, &mut self.incoming) {
+            let n = match self.channel.read(&mut buffer, &mut self.incoming) {
                 Ok(0) => return Turn::Cut("it closed the connection before it answered".into()),
                 Ok(n) => n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Turn::Wait,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return failed(&e),
             };
-            let taken = match &mut self.half {
-                Half::Ours(initiator, ..) | Half::Lane(initiator, ..) => initiator.handle_bytes(&buffer[..n]),
-                Half::Theirs(responder, _) => responder.handle_bytes(&buffer[..n]),
+            let taken = match &mut self.role {
+                Role::First(initiator, ..) | Role::Lane(initiator, ..) => {
+                    initiator.handle_bytes(&buffer[..n])
+                }
+                Role::Accepting(responder, _) => responder.handle_bytes(&buffer[..n]),
             };
             let taken = match taken {
                 Ok(taken) => taken,
@@ -198,7 +134,7 @@ impl Handshake {
                     };
                 }
             };
-            if let Half::Ours(initiator, ..) | Half::Lane(initiator, ..) = &mut self.half {
+            if let Role::First(initiator, ..) | Role::Lane(initiator, ..) = &mut self.role {
                 while let Some(event) = initiator.poll_event() {
                     match event {
                         InitiatorEvent::Proving => {
@@ -223,19 +159,19 @@ impl Handshake {
     /// Writes what the machine has to say. Something is returned when it cannot all be written.
     pub fn flush(&mut self) -> Option<Turn> {
         loop {
-            let bytes = match &self.half {
-                Half::Ours(initiator, ..) | Half::Lane(initiator, ..) => initiator.poll_transmit(),
-                Half::Theirs(responder, _) => responder.poll_transmit(),
+            let bytes = match &self.role {
+                Role::First(initiator, ..) | Role::Lane(initiator, ..) => initiator.poll_transmit(),
+                Role::Accepting(responder, _) => responder.poll_transmit(),
             };
             let bytes = bytes?;
             let fds: Vec<BorrowedFd<'_>> = self.outgoing.iter().map(AsFd::as_fd).collect();
-            match self.stream.write(bytes, &fds) {
+            match self.channel.write(bytes, &fds) {
                 Ok(n) => {
                     self.reached = true;
                     self.outgoing.clear();
-                    match &mut self.half {
-                        Half::Ours(initiator, ..) | Half::Lane(initiator, ..) => initiator.transmitted(n),
-                        Half::Theirs(responder, _) => responder.transmitted(n),
+                    match &mut self.role {
+                        Role::First(initiator, ..) | Role::Lane(initiator, ..) => initiator.transmitted(n),
+                        Role::Accepting(responder, _) => responder.transmitted(n),
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -248,9 +184,9 @@ impl Handshake {
     }
 
     pub fn wants_write(&self) -> bool {
-        match &self.half {
-            Half::Ours(initiator, ..) | Half::Lane(initiator, ..) => initiator.poll_transmit().is_some(),
-            Half::Theirs(responder, _) => responder.poll_transmit().is_some(),
+        match &self.role {
+            Role::First(initiator, ..) | Role::Lane(initiator, ..) => initiator.poll_transmit().is_some(),
+            Role::Accepting(responder, _) => responder.poll_transmit().is_some(),
         }
     }
 }

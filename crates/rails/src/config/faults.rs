@@ -1,0 +1,47 @@
+//! Which faults rails are to pretend, for tests.
+
+/// Which faults are pretended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Faults {
+    /// Determines everything.
+    pub seed: u64,
+    /// Links have no room for a while.
+    pub full: bool,
+    /// Frames wait for some rounds of progress after they have come.
+    pub delay: bool,
+    /// Payloads come in parts.
+    pub parts: bool,
+    /// Links end, after any frame.
+    pub end: bool,
+}
+
+impl Faults {
+    /// All that loses nothing.
+    pub const fn harmless(seed: u64) -> Self {
+        Self { seed, full: true, delay: true, parts: true, end: false }
+    }
+
+    /// From `seed` or `seed:full,delay,parts,end`.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (seed, kinds) = text.split_once(':').unwrap_or((text, "full,delay,parts"));
+        let seed = seed.trim().parse().map_err(|_| format!("{seed:?} is no seed: a number is"))?;
+        let mut faults = Self { seed, full: false, delay: false, parts: false, end: false };
+        for kind in kinds.split(',').map(str::trim) {
+            match kind {
+                "full" => faults.full = true,
+                "delay" => faults.delay = true,
+                "parts" => faults.parts = true,
+                "end" => faults.end = true,
+                other => {
+                    return Err(format!(
+                        "no fault is called {other:?}; there are full, delay, parts and end"
+                    ));
+                }
+            }
+        }
+        Ok(faults)
+    }
+}

@@ -1,0 +1,309 @@
+//! Whom this side calls: the places where a peer may be, one after the other, until one of them answers.
+
+use super::handshake::Role;
+use super::{News, Wireup, random};
+use crate::config::Config;
+use crate::error::Error;
+use crate::list::{RailId, Reach};
+use crate::rail::channel::Place;
+use crate::rail::connect::Sought;
+use crate::set::Rails;
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::wire::{Address, Features, Kind, Nonce, PeerId, Versions};
+use polyrail_core::wireup::{Initiate, Initiator, Peer, PeerEvent, PeerState};
+use std::time::{Duration, Instant};
+
+/// How long to wait at first before a place is tried again that had no time or room; then twice as long each time, up to
+/// `AGAIN_MOST`. A place has at least so long to be reached.
+const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_MOST: Duration = Duration::from_secs(2);
+/// How long a peer that failed is not tried again.
+const RECENT: Duration = Duration::from_secs(1);
+/// How long the network may take to connect a further lane before another attempt is worth more.
+const LANE_CONNECT: Duration = Duration::from_secs(1);
+
+/// Where a peer is still to be tried.
+pub(super) struct Attempt {
+    address: Address,
+    /// The next one last, each with the rail that leads there.
+    places: Vec<(RailId, Place)>,
+    /// Where the peer seemed to be, but had no time or room.
+    again: Vec<(RailId, Place)>,
+    /// Until when it must be reached.
+    deadline: Instant,
+    /// Until when it must be reached if it is there, but has not seen yet that an earlier session is dead.
+    stale_deadline: Instant,
+    /// When to go on if no handshake is under way.
+    pub resume: Option<Instant>,
+    /// How long to wait before the next round of places.
+    pause: Duration,
+    failures: Vec<String>,
+}
+
+impl Attempt {
+    /// An attempt that begins now, at these places.
+    fn new(address: Address, places: Vec<(RailId, Place)>, config: &Config) -> Self {
+        let now = Instant::now();
+        let deadline = now + config.connect_timeout;
+        Self {
+            address,
+            places,
+            again: Vec::new(),
+            deadline,
+            // a dead link is seen after PEER_TIMEOUT, and by those who look at intervals a little later
+            stale_deadline: deadline.max(now + 2 * config.peer_timeout),
+            resume: None,
+            pause: AGAIN,
+            failures: Vec::new(),
+        }
+    }
+
+    /// The peer is at this place, and believes that a session with us lives. Another way would lead to the same answer.
+    pub fn exists(&mut self, rail: RailId, place: Place) {
+        self.deadline = self.stale_deadline;
+        self.again.append(&mut self.places);
+        self.again.push((rail, place));
+    }
+
+    /// This place is worth another try.
+    pub fn once_more(&mut self, rail: RailId, place: Place) {
+        self.again.push((rail, place));
+    }
+
+    /// Time passed that nobody is to answer for.
+    pub fn move_on(&mut self, unseen: Duration) {
+        self.deadline += unseen;
+        self.stale_deadline += unseen;
+        self.resume = self.resume.map(|at| at + unseen);
+    }
+
+    fn failed(&mut self, why: String) {
+        if !self.failures.contains(&why) {
+            self.failures.push(why);
+        }
+    }
+
+    /// How long the next place may take to be reached, so that all have their turn.
+    fn share(&self, now: Instant) -> Duration {
+        let left = self.deadline.saturating_duration_since(now) / (self.places.len() as u32 + 1);
+        left.max(AGAIN)
+    }
+}
+
+impl Wireup {
+    /// Whether a peer is being called.
+    pub fn seeks(&self, peer: PeerIdx) -> bool {
+        self.attempts.contains_key(&peer)
+    }
+
+    /// Sees to it that there is, or will be, a connection.
+    ///
+    /// # Errors
+    /// There cannot be one: why, unless that was said a moment ago (`told`: it was said of the last attempt).
+    pub fn connect(
+        &mut self,
+        peer: PeerIdx,
+        theirs: PeerId,
+        address: &Address,
+        told: bool,
+        rails: &mut Rails,
+    ) -> Result<(), Option<String>> {
+        let ours = self.id;
+        let state = self.peers.entry(peer).or_insert_with(|| Peer::new(ours, theirs));
+        let failed_before = state.state() == PeerState::Failed;
+        if !state.connect() {
+            return Ok(());
+        }
+        if failed_before && told && self.recently_failed(peer) {
+            self.peers.get_mut(&peer).into_iter().for_each(|p| p.must(PeerEvent::Refused));
+            return Err(None);
+        }
+        if let Err(why) = self.keys.of(address) {
+            return Err(Some(self.unreachable(peer, &[why])));
+        }
+        let places = self.places(address, rails);
+        self.begin();
+        self.attempts.insert(peer, Attempt::new(*address, places, &self.config));
+        self.dial(peer, rails).map_err(|failures| Some(self.unreachable(peer, &failures)))
+    }
+
+    /// Where a peer may be, the best last: what leads within this host goes before networks.
+    fn places(&self, address: &Address, rails: &mut Rails) -> Vec<(RailId, Place)> {
+        let peer = Sought { address, here: self.host, settings: &self.config };
+        let mut all = Vec::new();
+        for rail in [Reach::Host, Reach::Network].into_iter().flat_map(|to| self.config.rails.reaching(to)) {
+            all.extend(rails.connector(rail).places(&peer).into_iter().map(|place| (rail, place)));
+        }
+        all.reverse();
+        all
+    }
+
+    /// Connects to the next place where a peer may be, or waits before trying again where it seemed to be. `Err`: all have
+    /// been tried, and why they failed.
+    fn dial(&mut self, peer: PeerIdx, rails: &mut Rails) -> Result<(), Vec<String>> {
+        loop {
+            let now = Instant::now();
+            let Some(attempt) = self.attempts.get_mut(&peer) else { return Err(Vec::new()) };
+            let deadline = now + attempt.share(now);
+            let address = attempt.address;
+            attempt.resume = None;
+            let Some((rail, place)) = attempt.places.pop() else {
+                if attempt.again.is_empty() || attempt.deadline <= now {
+                    return Err(self.attempts.remove(&peer).map(|a| a.failures).unwrap_or_default());
+                }
+                attempt.places = std::mem::take(&mut attempt.again);
+                attempt.resume = Some(now + attempt.pause);
+                attempt.pause = AGAIN_MOST.min(2 * attempt.pause);
+                return Ok(());
+            };
+            let role = |initiator, place| Role::First(initiator, peer, place);
+            let begun = self.open_to(rail, place, &address, Kind::Session, deadline, role, rails);
+            let Err(why) = begun else { return Ok(()) };
+            if let Some(attempt) = self.attempts.get_mut(&peer) {
+                attempt.failed(why.to_string());
+            }
+        }
+    }
+
+    /// Begins a connection to a place, and a handshake on it.
+    #[expect(clippy::too_many_arguments, reason = "what a connection is for, where it goes, and until when")]
+    fn open_to(
+        &mut self,
+        rail: RailId,
+        place: Place,
+        address: &Address,
+        kind: Kind,
+        deadline: Instant,
+        role: impl FnOnce(Box<Initiator>, Place) -> Role,
+        rails: &mut Rails,
+    ) -> Result<(), Error> {
+        let called = place.to_string();
+        let failed = |error| Error::system(called.clone(), error);
+        let transport = rail.transport().ok_or_else(|| Error::Address("no rail leads there".into()))?;
+        let channel = rails.connector(rail).dial(&place).map_err(failed)?;
+        let args = Initiate {
+            key: self.keys.of(address).map_err(Error::Address)?,
+            from: self.id,
+            versions: Versions::OURS,
+            features: Features(0),
+            kind,
+            transport,
+            nonce: Nonce(random()?),
+        };
+        let initiator = Box::new(Initiator::new(args, self.offer.clone()));
+        self.add(rail, channel, role(initiator, place), deadline).map_err(failed)?;
+        Ok(())
+    }
+
+    /// Begins a connection that is to be one more lane of a session.
+    ///
+    /// # Errors
+    /// Why it cannot be begun.
+    pub fn open_lane(
+        &mut self,
+        (peer, path): (PeerIdx, usize),
+        (rail, place): (RailId, Place),
+        address: &Address,
+        kind: Kind,
+        rails: &mut Rails,
+    ) -> Result<(), String> {
+        if self.closing {
+            return Err("this endpoint is being closed".into());
+        }
+        let role = |initiator, _| Role::Lane(initiator, peer, path);
+        let deadline = Instant::now() + LANE_CONNECT;
+        self.open_to(rail, place, address, kind, deadline, role, rails).map_err(|error| match error {
+            // where it was to go is said by who tells of it
+            Error::System { error, .. } => error.to_string(),
+            Error::Address(why) => why,
+            other => other.to_string(),
+        })
+    }
+
+    /// A link to a peer stands. What was tried before it, and why that failed; `here`: the peer is of this host.
+    pub fn established(&mut self, peer: PeerIdx, here: bool) -> Vec<String> {
+        if let Some(state) = self.peers.get_mut(&peer) {
+            state.must(PeerEvent::Established);
+        }
+        let mut failures = self.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
+        if here {
+            failures.extend(self.hindered.iter().cloned());
+        }
+        failures
+    }
+
+    /// One way to a peer has failed: the next.
+    pub fn try_next(&mut self, peer: PeerIdx, why: String, rails: &mut Rails) {
+        let state = self.peers.get_mut(&peer);
+        let Some(attempt) = self.attempts.get_mut(&peer) else {
+            state.into_iter().for_each(|state| state.must(PeerEvent::Lost));
+            return self.news.push_back(News::Lost(peer, why));
+        };
+        attempt.failed(why);
+        // back to the state in which a connection is being opened
+        if let Some(state) = state
+            && state.state() != PeerState::Connecting
+        {
+            state.must(PeerEvent::Lost);
+            state.connect();
+        }
+        self.go_on(peer, rails);
+    }
+
+    fn go_on(&mut self, peer: PeerIdx, rails: &mut Rails) {
+        if let Err(failures) = self.dial(peer, rails) {
+            let why = self.unreachable(peer, &failures);
+            self.news.push_back(News::Lost(peer, why));
+        }
+    }
+
+    /// All ways to a peer have failed; in a sentence.
+    fn unreachable(&mut self, peer: PeerIdx, failures: &[String]) -> String {
+        if let Some(state) = self.peers.get_mut(&peer) {
+            state.must(PeerEvent::Refused);
+        }
+        let why = match failures {
+            [] => {
+                "there is no way to it: no rail that both have is switched on, or its addresses lead nowhere from this host"
+                    .to_owned()
+            },
+            some => some.join("; "),
+        };
+        format!("cannot connect: {why}")
+    }
+
+    pub(super) fn resume_attempts(&mut self, now: Instant, rails: &mut Rails) {
+        let due = |attempt: &Attempt| attempt.resume.is_some_and(|at| at <= now);
+        let due: Vec<_> = self.attempts.iter().filter(|(_, a)| due(a)).map(|(peer, _)| *peer).collect();
+        for peer in due {
+            let Some(state) = self.peers.get_mut(&peer) else { continue };
+            if state.state() != PeerState::Awaiting {
+                self.go_on(peer, rails);
+                continue;
+            }
+            state.must(PeerEvent::Deadline);
+            self.give_up(peer);
+            let why = "cannot connect: it connected at the same time, and then did not".into();
+            self.news.push_back(News::Lost(peer, why));
+        }
+    }
+
+    /// Drops the connection that this side has begun to a peer, if any, and all plans for others.
+    pub(super) fn give_up(&mut self, peer: PeerIdx) {
+        self.attempts.remove(&peer);
+        self.handshakes.retain(|_, h| h.first() != Some(peer));
+    }
+
+    fn recently_failed(&self, peer: PeerIdx) -> bool {
+        self.failed_at.get(&peer).is_some_and(|at| at.elapsed() < RECENT)
+    }
+
+    /// A peer has failed now. Those that did long ago are forgotten.
+    pub fn has_failed(&mut self, peer: PeerIdx) {
+        let now = Instant::now();
+        if self.failed_at.len() == self.failed_at.capacity() {
+            self.failed_at.retain(|_, at| now.duration_since(*at) < RECENT);
+        }
+        self.failed_at.insert(peer, now);
+    }
+}
