@@ -256,7 +256,8 @@ impl Direct for ShmRail {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps = Caps { id: RailId::Shm, look: Look::Memory, lanes: Lanes::None, seals: false };
+    const CAPS: Caps =
+        Caps { id: RailId::Shm, look: Look::Memory, lanes: Lanes::None, seals: false, in_order: true };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()

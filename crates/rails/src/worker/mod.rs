@@ -441,7 +441,7 @@ impl Worker {
             let Some(info) = self.core.link(link) else { continue };
             info.much |= ack.bulk;
             let peer = info.peer;
-            self.tell_got(peer, link, ack.received);
+            self.tell_got(peer, link, &ack.received);
         }
         self.tell_seen();
     }

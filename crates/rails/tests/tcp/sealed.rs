@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Acked, Frame};
 use polyrail_rails::keys::{Chain, LinkKeys};
 use polyrail_rails::rail::{Down, LaneRail, LinkId, Rail};
 use polyrail_rails::tcp::Config;
@@ -65,7 +65,7 @@ fn ends(stream: &[u8]) -> (String, Vec<Vec<u8>>) {
     raw.shutdown(Shutdown::Write).expect("connected");
     settle(&mut b, "down", |b| !b.mock.down.is_empty());
     let frames = b.mock.frames.iter().map(|(.., bytes)| bytes.clone()).collect();
-    assert_eq!(b.rail.retire(link), b.mock.frames.len() as u64, "what came counts");
+    assert_eq!(b.rail.retire(link), Acked::before(b.mock.frames.len() as u64), "what came counts");
     match &b.mock.down[..] {
         // the session goes on by other lanes: who is in between can do no more than cut the connection
         [(_, Down::Lost(why))] => (why.to_string(), frames),
