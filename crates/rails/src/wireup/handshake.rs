@@ -1,7 +1,7 @@
 //! One handshake: bytes between a channel and [`polyrail_core::wireup`]'s machines.
 
 use crate::list::RailId;
-use crate::rail::channel::{Channel, Place, Source};
+use crate::rail::channel::{Channel, Destination, Source};
 use crate::rail::connect::Connector;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{HandshakeError, Reject};
@@ -14,7 +14,7 @@ use std::time::Instant;
 /// What this side is on a connection, and to whom it leads.
 pub(super) enum Role {
     /// It opened the connection, to begin a session with this peer, which may be at this place.
-    First(Box<Initiator>, PeerIdx, Place),
+    First(Box<Initiator>, PeerIdx, Destination),
     /// It opened the connection, as one more lane of a session, by one of the paths to the peer.
     Lane(Box<Initiator>, PeerIdx, usize),
     /// The other side opened it.
