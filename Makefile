@@ -46,7 +46,7 @@ demo: build examples ## unmodified MPI and OpenMP programs over Polyrail: one ho
 	scripts/demo
 
 test: build examples for-test ## everything that can fail: unit, integration, and the demo's programs
-	scripts/cargo test --workspace
+	scripts/test --workspace
 	scripts/demo --check
 
 bench: build ## the measurements of bench/

@@ -1,6 +1,6 @@
 //! Lanes of several transports in one session: where they may be, how they are asked for, and what answers mean that come too late.
 
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::{self, Bounds, Engine, PeerIdx, Route, Scheme};
 use polyrail_core::session::{
     Action, Arrival, Config, Links, Over, Pins, Planner, Retired, Seen, Session, ToPeer, UnackedFrame, Way,
@@ -25,13 +25,13 @@ impl Links<u32> for Idle {
     fn wants_more(&self, _: u32) -> bool {
         false
     }
-    fn confirm(&mut self, _: u32, _: u64) -> bool {
+    fn confirm(&mut self, _: u32, _: &Acked) -> bool {
         true
     }
     fn retire(&mut self, _: u32) -> Retired {
         Retired::default()
     }
-    fn reclaim(&mut self, _: u32, _: u64) -> Option<VecDeque<UnackedFrame>> {
+    fn reclaim(&mut self, _: u32, _: &Acked) -> Option<VecDeque<UnackedFrame>> {
         Some(VecDeque::new())
     }
     fn close(&mut self, _: u32) {}
@@ -95,6 +95,7 @@ fn asking() -> (Session<u32>, Engine, PeerIdx, Vec<(usize, u16, Way)>) {
         rtt: 0,
         delivered: 0,
         pins: Pins::default(),
+        in_order: true,
     };
     session.lane_up(0, first, &mut ToPeer { engine: &mut engine, peer }, &mut Idle);
     session.tick(0, true, &mut ToPeer { engine: &mut engine, peer }, &mut Idle);
@@ -132,6 +133,7 @@ fn the_lane_that_there_is_takes_the_way_of_its_transport_and_the_others_are_aske
         rtt: 0,
         delivered: 0,
         pins: Pins::default(),
+        in_order: true,
     };
     session.lane_up(1, arrival, &mut ToPeer { engine: &mut engine, peer }, &mut Idle);
     assert_eq!(session.lanes().len(), 2);

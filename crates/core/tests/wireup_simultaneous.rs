@@ -426,3 +426,10 @@ fn waiting_for_the_other_ends_at_the_deadline() {
     assert_eq!(peer.on(PeerEvent::Deadline), Ok(PeerState::Failed));
     assert_eq!(peer.incoming(), Incoming::Accept, "better late than never");
 }
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic = "a peer that is Idle cannot have Bye"]
+fn what_cannot_happen_is_no_secret() {
+    peer(false).must(PeerEvent::Bye);
+}

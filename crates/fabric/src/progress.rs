@@ -37,7 +37,21 @@ impl State {
         if self.awaited.any() {
             self.rearm(number);
         }
+        // not where something was moved: what a reader was just given names senders until it is translated
+        if !moved && self.endpoints[number].worker.as_ref().is_some_and(Worker::has_numbers_to_free) {
+            self.forget_gone(number);
+        }
         moved
+    }
+
+    /// Peers that the application has no address of went long ago: nothing here names them either, but completions that wait.
+    #[cold]
+    fn forget_gone(&mut self, number: usize) {
+        let (endpoint, sinks) = self.split(number);
+        endpoint.forget_gone(|peer| {
+            let source = Entry::source(number, peer);
+            sinks.cqs.values_mut().any(|cq| cq.names(source))
+        });
     }
 
     #[inline(never)]

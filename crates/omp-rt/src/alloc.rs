@@ -464,8 +464,9 @@ unsafe fn reallocate(block: usize, align: usize, bytes: usize, caller: usize) ->
             return block;
         }
         let old = if owner(block) == 0 { 0 } else { heap::usable(block) };
-        // What the C library made for itself stays its own; what it made for the program is the program's from here on.
-        let systems = owner(block) == PRIVATE_HEAP && (within(&LIBC, caller) || within(&LOADER, caller));
+        // What the C or the Fortran library made for itself stays its own; what it made for the program is the program's from here on.
+        let systems = owner(block) == PRIVATE_HEAP
+            && (within(&LIBC, caller) || within(&LOADER, caller) || is_fortran(caller));
         let base = if systems { PRIVATE_HEAP } else { choose(caller) };
         let (new, _) = allocate_in(base, align, bytes);
         if new != 0 {

@@ -5,13 +5,12 @@
 
 use core::ffi::c_int;
 use core::slice;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::Mutex;
 
 use libc::FILE;
 use polyrail_omp::area::SLOT_DATA;
 
-use crate::library::real;
 use crate::{alloc, calls, remote, serial, sys};
 
 unsafe extern "C" {
@@ -151,25 +150,8 @@ pub fn end() {
     }
 }
 
-/// The Fortran library's begin of a `read` statement: on other ranks, it would read ahead by its own.
-///
-/// # Safety
-/// The compiler's description, whose second number is the unit's.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-unsafe extern "C" fn _gfortran_st_read(statement: *const [c_int; 2]) {
-    const STANDARD: c_int = 5;
-    // SAFETY: the caller's
-    let unit = unsafe { (*statement)[1] };
-    if unit == STANDARD && remote::rank() > 0 && remote::is_inside() {
-        sys::stop("read of standard input", WHY);
-    }
-    static REAL: AtomicUsize = AtomicUsize::new(0);
-    type Real = unsafe extern "C" fn(*const [c_int; 2]);
-    // SAFETY: the caller's
-    unsafe { real::<Real>(c"_gfortran_st_read", &REAL)(statement) }
-}
-
-const WHY: &str = "in a parallel region on another rank than 0, by the Fortran library, or by std::cin after sync_with_stdio(false), which read ahead for their own rank: \
+/// Why what reads ahead is refused.
+pub const WHY: &str = "in a parallel region on another rank than 0, by the Fortran library, or by std::cin after sync_with_stdio(false), which read ahead for their own rank: \
                    read it in serial code, or in a `master` construct";
 
 /// Rank 0: who is lent something. The stream is locked by the server thread as long as that is somebody.

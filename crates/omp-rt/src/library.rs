@@ -1,11 +1,15 @@
 //! What serial code has told the C and C++ libraries, whose data are each process's: other ranks are told when a region begins.
 //!
-//! The environment is in memory that ranks share, but for where it begins; a locale has a name. Random numbers and the process's own number are rank 0's (`random`, `process`).
+//! The environment is in memory that ranks share, but for where it begins; a locale has a name. Random numbers and the process's own number are rank 0's (`random`, `process`);
+//! threads' rows of the Fortran library begin with rank 0's seed (`fortran`), whose units are each rank's (`units`). What the C library gives pointers to is shared memory (`statics`).
 //! What serial code runs on every rank, each rank's library knows by itself.
 
+mod fortran;
 mod locale;
 mod process;
 mod random;
+mod statics;
+mod units;
 
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -31,10 +35,15 @@ const NAME: usize = 2048;
 /// Serial code has taken away all of the environment.
 const NONE: usize = 1;
 
-/// As rank 0 has it, in the runtime's shared memory, which begins as zeros.
+/// Where what this module and those below keep is in the runtime's shared memory, which begins as zeros.
+const PLACE: usize = 40 << 10;
+const FORTRAN_SEED: usize = 48 << 10;
+const STATICS: usize = 49 << 10;
+const UNITS: usize = 50 << 10;
+
+/// As rank 0 has it.
 fn told() -> *mut Told {
-    const PLACE: usize = 40 << 10;
-    const { assert!(PLACE + size_of::<Told>() <= 64 << 10, "inside the shared page") };
+    const { assert!(PLACE + size_of::<Told>() <= FORTRAN_SEED, "its place") };
     // SAFETY: inside the page
     unsafe { alloc::shared_page().add(PLACE).cast() }
 }

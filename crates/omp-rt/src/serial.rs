@@ -189,6 +189,8 @@ pub fn fork(region: &Region<'_>, sp: usize) {
             _ => {}
         }
         if !spread {
+            // what rank 0's libraries have been given and not handed on, others' know nothing of
+            output::flush_all();
             remote::end((region.function as u64) << 16 | 0xfffe);
         }
         OPEN.store(true, Relaxed);

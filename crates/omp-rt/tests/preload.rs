@@ -65,8 +65,7 @@ fn programs_run_as_without() {
 #[test]
 fn a_program_with_threads_runs_as_without() {
     if !has("g++") {
-        eprintln!("skipped: no g++");
-        return;
+        return polyrail_skip::lacking("g++");
     }
     let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, program) = (place.join("threads.cc"), place.join("threads"));

@@ -224,6 +224,38 @@ mod tests {
         assert_eq!((find(b""), find(&file[..64])), (None, Some(Code::default())));
     }
 
+    /// Files below a directory, each once however many names it has.
+    fn files(directory: &std::path::Path, found: &mut BTreeSet<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                files(&path, found);
+            } else if path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so")) {
+                found.extend(path.canonicalize().ok().filter(|path| path.is_file()));
+            }
+        }
+    }
+
+    /// `cargo test --release -p polyrail-omp -- --ignored --nocapture libraries_of_this_system`
+    #[test]
+    #[ignore = "reads all libraries of this system"]
+    fn libraries_of_this_system() {
+        let mut paths = BTreeSet::new();
+        for place in ["/lib", "/usr/lib", "/usr/local/lib"] {
+            files(place.as_ref(), &mut paths);
+        }
+        let (mut libraries, mut refused) = (0, Vec::new());
+        for path in paths {
+            if let Some(code) = std::fs::read(&path).ok().and_then(|file| find(&file)) {
+                libraries += 1;
+                refused.extend(code.refusal().map(|why| format!("{}: {why}", path.display())));
+            }
+        }
+        println!("{libraries} libraries, of which {} are refused", refused.len());
+        refused.iter().for_each(|why| println!("{why}"));
+        assert!(libraries > 0);
+    }
+
     #[test]
     fn files_that_are_broken_do_no_harm() {
         let file = std::fs::read("/proc/self/exe").unwrap();

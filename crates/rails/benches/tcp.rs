@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use polyrail_core::frame::{Frame, MAX_HEADER, OpId};
+use polyrail_core::frame::{Acked, Frame, MAX_HEADER, OpId};
 use polyrail_rails::rail::{Down, LaneRail, LinkId, Memory, Payload, Place, Rail, RawIov, Sink, Span};
 use polyrail_rails::tcp::{Config, TcpRail};
 use tcp_bed::{Bed, connect, median, pin, timed};
@@ -98,7 +98,7 @@ impl End {
         let iov = [RawIov { base: self.worker.place.as_mut_ptr(), len }];
         // the other side would say what came; so many frames no link holds back
         if self.sent.is_multiple_of(1024) {
-            assert!(self.rail.acked(self.link, self.sent.saturating_sub(8192)));
+            assert!(self.rail.acked(self.link, &Acked::before(self.sent.saturating_sub(8192))));
         }
         // SAFETY: the worker's own memory.
         unsafe { self.rail.send(self.link, &FRAME.encode(len), &iov, span).ok()? }

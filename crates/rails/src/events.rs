@@ -4,6 +4,7 @@
 //! put into words before somebody wants them. A log that fails is switched off, said so once, and disturbs nobody: a line is one
 //! `write` that does not wait, so that processes can share a file, a pipe or a terminal.
 
+use crate::bounded::{FEW, bounded};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -129,6 +130,7 @@ pub struct Record {
     /// The peer: the first eight digits of its identity.
     pub peer: String,
     /// Where the peer listens, as its address says; empty while its address is not known.
+    #[serde(deserialize_with = "bounded::<_, _, FEW>")]
     pub peer_addresses: Vec<String>,
     /// The rail: shm or tcp.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +148,7 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_lane: Option<u16>,
     /// Protocol per size.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::<_, _, FEW>")]
     pub protocols: Vec<Protocol>,
     /// Frames that travel again.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -31,6 +31,7 @@
 //! - However a process ends, nothing of it stays: memory and sockets have no names in a file system.
 
 pub mod atomic;
+mod bounded;
 pub mod config;
 pub mod discover;
 pub mod error;

@@ -107,7 +107,7 @@ impl Direct for Loopback {
 impl LaneRail for Loopback {}
 
 impl Rail for Loopback {
-    const CAPS: Caps = Caps { id: RailId::Loopback, look: Look::Memory, lanes: Lanes::None };
+    const CAPS: Caps = Caps { id: RailId::Loopback, look: Look::Memory, lanes: Lanes::None, in_order: true };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Ok(Self::default())

@@ -108,9 +108,13 @@ impl Mailbox {
         self.worker.send_active(to, id, &[], bytes)
     }
 
-    /// Moves what can be moved; how much that was.
+    /// Moves what can be moved; how much that was. The number of a peer that went is another's once 256 others went after it, if
+    /// its address was never given to [`Mailbox::peer`].
     #[inline]
     pub fn progress(&mut self) -> usize {
+        if self.worker.has_numbers_to_free() {
+            self.worker.free_numbers(|_| false);
+        }
         self.worker.progress()
     }
 

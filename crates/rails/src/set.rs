@@ -12,7 +12,7 @@ use crate::rail::fault::Fault;
 use crate::rail::{
     Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame,
 };
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::Acked;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -233,22 +233,22 @@ macro_rules! dispatch {
             }
 
             /// [`LaneRail::acked`].
-            pub fn acked(&mut self, (rail, link): RailLink, frames: u64) -> bool {
+            pub fn acked(&mut self, (rail, link): RailLink, frames: &Acked) -> bool {
                 match rail { $(RailId::$name => self.$field.acked(link, frames),)+ }
             }
 
             /// [`LaneRail::retire`].
-            pub fn retire(&mut self, (rail, link): RailLink) -> u64 {
+            pub fn retire(&mut self, (rail, link): RailLink) -> Acked {
                 match rail { $(RailId::$name => self.$field.retire(link),)+ }
             }
 
             /// [`LaneRail::kept`].
-            pub fn kept(&self, (rail, link): RailLink) -> Vec<Frame> {
+            pub fn kept(&self, (rail, link): RailLink) -> Vec<UnackedFrame> {
                 match rail { $(RailId::$name => self.$field.kept(link),)+ }
             }
 
             /// [`LaneRail::reclaim`].
-            pub fn reclaim(&mut self, (rail, link): RailLink, frames: u64) -> Option<VecDeque<UnackedFrame>> {
+            pub fn reclaim(&mut self, (rail, link): RailLink, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
                 match rail { $(RailId::$name => self.$field.reclaim(link, frames),)+ }
             }
 

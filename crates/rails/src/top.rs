@@ -4,13 +4,11 @@
 //! its own user or root with one JSON document, a [`Snapshot`], when it next makes progress. All that is said here about other
 //! processes is what they say: documents have a bounded length, and names come without control characters.
 
+use crate::bounded::{FEW, bounded};
 use crate::events::{Protocol, Record, Side};
 use crate::sockets::unix;
-use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
-use std::fmt;
+use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read};
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -25,7 +23,6 @@ const ALL_MAX: usize = 64 << 20;
 const PEERS_MAX: usize = 256;
 const LANES_MAX: usize = 64;
 const EVENTS_MAX: usize = 64;
-const FEW: usize = 32;
 /// Most endpoints that are asked.
 const ENDPOINTS_MAX: usize = 1024;
 /// How long a document that has begun to come may take.
@@ -135,32 +132,6 @@ pub struct Snapshot {
     /// The last events, oldest first.
     #[serde(deserialize_with = "bounded::<_, _, EVENTS_MAX>")]
     pub events: Vec<Record>,
-}
-
-/// Reads a list of at most `MOST`: a few bytes of a document could otherwise become very many in memory.
-fn bounded<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MOST: usize>(
-    from: D,
-) -> Result<Vec<T>, D::Error> {
-    struct List<T, const MOST: usize>(PhantomData<T>);
-    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for List<T, MOST> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MOST}")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(one) = list.next_element()? {
-                if all.len() == MOST {
-                    return Err(serde::de::Error::invalid_length(MOST + 1, &self));
-                }
-                all.push(one);
-            }
-            Ok(all)
-        }
-    }
-    from.deserialize_seq(List::<T, MOST>(PhantomData))
 }
 
 impl Snapshot {

@@ -71,9 +71,10 @@ fn browser() -> Option<PathBuf> {
 }
 
 /// What the probe saw in a report of a run; `None` where there is no browser.
+#[track_caller]
 fn open(events: &dyn Events, size: &str, dark: bool) -> Option<serde_json::Value> {
     let Some(browser) = browser() else {
-        println!("SKIPPED: no browser found ({})", NAMES.join(", "));
+        polyrail_skip::lacking(format_args!("a browser ({})", NAMES.join(", ")));
         return None;
     };
     let dir = tempfile::tempdir().unwrap();

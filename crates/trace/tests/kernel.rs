@@ -19,20 +19,28 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[track_caller]
 fn root() -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0);
     if !root {
-        eprintln!("SKIPPED: kernel events need root");
+        polyrail_skip::lacking("root, for the kernel's events");
     }
     root
 }
 
 /// The kernel's events; `None` after saying why not.
+#[track_caller]
 fn open() -> Option<Kernel> {
     if !root() {
         return None;
     }
-    Kernel::open().inspect_err(|why| eprintln!("SKIPPED: {why}")).ok()
+    match Kernel::open() {
+        Ok(kernel) => Some(kernel),
+        Err(why) => {
+            polyrail_skip::lacking(format_args!("the kernel's events: {why}"));
+            None
+        }
+    }
 }
 
 fn wanted(stream: &TcpStream) -> Wanted {
@@ -201,8 +209,7 @@ fn the_busiest_connection_of_others_is_kept_out_until_it_is_wanted() {
         kernel.drain(&mut |record| records.push(record)).unwrap();
         if begin.elapsed() > Duration::from_secs(20) {
             assert!(pings < 20 * 4000, "{pings} and no filter: {}", filtered());
-            eprintln!("SKIPPED: the machine is too busy for a connection that is");
-            return;
+            return polyrail_skip::by_chance("the machine is too busy for a connection that is");
         }
     }
     assert!(!filtered().contains(&ours_end.cookie.to_string()));
@@ -346,8 +353,8 @@ fn retransmissions_are_as_many_as_the_kernel_counts() {
         return;
     }
     if !relay.exists() {
-        eprintln!("SKIPPED: no {} (cargo build --release -p polyrail-lab)", relay.display());
-        return;
+        let relay = relay.display();
+        return polyrail_skip::lacking(format_args!("{relay} (cargo build --release -p polyrail-lab)"));
     }
     let host = |name| format!("POLYRAIL_TEST_ROLE={name} nsenter -t $(<$POLYRAIL_LAB/{name}/pid) -n \"$@\"");
     // Ordinary loss, and a while in which nothing arrives, for the timer.

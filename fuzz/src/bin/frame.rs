@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     {
         assert_eq!(acked.payload(), payload);
         let (before, end) = (acked.clone(), acked.end());
-        assert_eq!(acked.ranges().iter().all(|range| acked.has(range.start)), true);
+        assert!(acked.ranges().iter().all(|range| acked.has(range.start)));
         assert!(!acked.has(acked.upto()) && !acked.has(end));
         let _ = acked.add(acked.upto());
         assert!(acked.covers(&before) && !before.covers(&acked) || before == acked);

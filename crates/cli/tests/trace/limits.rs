@@ -16,11 +16,12 @@ fn run(words: &[&str]) -> Traced {
 }
 
 /// Runs a command traced in a mount namespace of its own, after `prepare` (shell; `$M` is a directory to mount on, `$RUN` the run's).
+#[track_caller]
 fn in_namespace(prepare: &str, words: &[&str]) -> Option<Traced> {
     if !is_root()
         || !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success())
     {
-        eprintln!("SKIPPED: only root may mount");
+        polyrail_skip::lacking("root, who may mount");
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -115,7 +116,7 @@ fn filters_of_system_calls() {
 #[test]
 fn another_root_directory() {
     if !is_root() {
-        return eprintln!("SKIPPED: only root may chroot");
+        return polyrail_skip::lacking("root, who may chroot");
     }
     let place = tempfile::tempdir().unwrap();
     let traced = run(&["chroot", place.path().join("root").to_str().unwrap()]);
@@ -127,7 +128,7 @@ fn another_root_directory() {
 #[test]
 fn another_user() {
     if !is_root() {
-        return eprintln!("SKIPPED: only root may become another user");
+        return polyrail_skip::lacking("root, who may become another user");
     }
     let traced = run(&["nobody"]);
     assert!(traced.warnings().contains("1 threads could not record for some time"), "{}", traced.warnings());

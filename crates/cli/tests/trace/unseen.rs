@@ -13,7 +13,7 @@ use super::support::{Traced, build, is_root, program, trace, trace_with, tracing
 #[test]
 fn static_programs() {
     let Some(program) = build("processes", &["-static"]) else {
-        return eprintln!("SKIPPED: no static C library");
+        return polyrail_skip::lacking("a static C library");
     };
     let program = program.to_str().unwrap();
     let told = |traced: &Traced, times: &str| {
@@ -42,7 +42,7 @@ fn programs_of_another_kind() {
     build.args(["-m32", "-nostdlib", "-static", "-o"]).arg(&foreign).arg(place.path().join("foreign.s"));
     if !build.output().is_ok_and(|output| output.status.success()) || Command::new(&foreign).status().is_err()
     {
-        return eprintln!("SKIPPED: no 32-bit programs here");
+        return polyrail_skip::lacking("a system that runs 32-bit programs");
     }
     let traced = trace(&["sh", "-c", &format!("{}; exit $?", foreign.display())]);
     assert_eq!(traced.status, Some(7));
@@ -58,7 +58,7 @@ fn programs_with_more_rights() {
     if !is_root()
         || !Command::new("setpriv").arg("--version").output().is_ok_and(|output| output.status.success())
     {
-        return eprintln!("SKIPPED: only root can make setuid programs");
+        return polyrail_skip::lacking("root, who can make setuid programs");
     }
     let place = tempfile::tempdir().unwrap();
     let open =
@@ -104,7 +104,7 @@ fn go_programs() {
         .env("GO111MODULE", "off");
     go.env("GOCACHE", concat!(env!("CARGO_TARGET_TMPDIR"), "/go")).env("GOFLAGS", "-p=2");
     if !go.output().is_ok_and(|output| output.status.success()) {
-        return eprintln!("SKIPPED: no Go compiler");
+        return polyrail_skip::lacking("a Go compiler");
     }
     let program = place.path().join("program");
     for words in [vec![program.to_str().unwrap()], vec!["sh", "-c", &format!("{}; true", program.display())]]
@@ -121,16 +121,18 @@ fn go_programs() {
 }
 
 /// Whether `unshare` works with these flags; says so if not.
+#[track_caller]
 pub fn may_unshare(flags: &[&str]) -> bool {
     let may = is_root()
         && Command::new("unshare").args(flags).arg("true").status().is_ok_and(|status| status.success());
     if !may {
-        eprintln!("SKIPPED: only root may make namespaces");
+        polyrail_skip::lacking("root, who may make namespaces");
     }
     may
 }
 
 /// Runs it by `unshare` with these flags; `None`: not allowed.
+#[track_caller]
 fn unshared(flags: &[&str], words: &[&str]) -> Option<Traced> {
     let mut all = vec!["unshare"];
     all.extend(flags);

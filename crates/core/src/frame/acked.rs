@@ -64,6 +64,13 @@ impl Acked {
         other.upto <= self.upto && other.ranges.iter().all(within)
     }
 
+    /// Without the last `frames` of a lane that delivers in order.
+    #[must_use]
+    pub fn without_last(&self, frames: u64) -> Self {
+        debug_assert!(self.is_in_order(), "out of order, the last are not those with the highest numbers");
+        Self::before(self.upto.saturating_sub(frames))
+    }
+
     /// A frame is there. False when it was already, and when that would take more than [`MAX_ACKED`] ranges: whoever takes
     /// frames out of order bounds how far they may be ahead, so that it never does.
     #[must_use]

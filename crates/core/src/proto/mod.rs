@@ -76,6 +76,8 @@ struct Match {
 pub struct Engine {
     config: Config,
     peers: Vec<Peer>,
+    /// Numbers of peers that were removed.
+    free: Vec<PeerIdx>,
     tagged: Match,
     messages: Match,
     sends: Slab<send::SendOp>,
@@ -97,6 +99,7 @@ impl Engine {
         Self {
             config,
             peers: Vec::new(),
+            free: Vec::new(),
             tagged: pair(config.hash_seed),
             messages: pair(!config.hash_seed),
             sends: Slab::default(),
@@ -116,10 +119,25 @@ impl Engine {
         self.config.bounds = bounds;
     }
 
-    /// Makes room for a peer, not yet connected. What is sent to it waits.
+    /// Makes room for a peer, not yet connected. What is sent to it waits. Its number may be one that [`Engine::remove_peer`] freed.
     pub fn add_peer(&mut self) -> PeerIdx {
-        self.peers.push(Peer::default());
-        PeerIdx(self.peers.len() as u32 - 1)
+        self.free.pop().unwrap_or_else(|| {
+            self.peers.push(Peer::default());
+            PeerIdx(self.peers.len() as u32 - 1)
+        })
+    }
+
+    /// Frees the number of a peer that is down. False, and nothing is done, while it is not, or while an operation, a message that
+    /// waits to be received, or an action names it.
+    pub fn remove_peer(&mut self, peer: PeerIdx) -> bool {
+        let p = &self.peers[peer.0 as usize];
+        let unused = !p.connected && !p.named && self.is_quiet(peer) && self.actions.is_empty();
+        let removed = unused && !self.is_named_by_receives(peer);
+        if removed {
+            debug_assert!(!self.free.contains(&peer), "{peer} was removed before");
+            self.free.push(peer);
+        }
+        removed
     }
 
     /// Wireup with a peer is done; what waited may leave.

@@ -56,6 +56,10 @@ impl RecvOp {
             sender: None,
         }
     }
+
+    fn is_of(&self, peer: PeerIdx) -> bool {
+        self.source == Some(peer) || self.envelope.is_some_and(|e| e.from == peer)
+    }
 }
 
 /// A buffer that takes several messages, one behind the other.
@@ -468,8 +472,7 @@ impl Engine {
     }
 
     pub(super) fn fail_recvs(&mut self, peer: PeerIdx) {
-        let of_peer = |r: &RecvOp| r.source == Some(peer) || r.envelope.is_some_and(|e| e.from == peer);
-        let gone: Vec<_> = self.recvs.iter().filter(|(_, r)| of_peer(r)).map(|(op, _)| op).collect();
+        let gone: Vec<_> = self.recvs.iter().filter(|(_, r)| r.is_of(peer)).map(|(op, _)| op).collect();
         for op in gone {
             match self.recvs.get(op) {
                 Some(r) if r.envelope.is_some() => self.end_recv(op, Err(Failure::PeerGone)),
@@ -487,6 +490,12 @@ impl Engine {
             self.actions.push_back(Action::DropStash(stash));
         }
     }
+
+    /// Whether a receive, or a message that waits for one, has to do with this peer.
+    pub(super) fn is_named_by_receives(&self, peer: PeerIdx) -> bool {
+        self.recvs.iter().any(|(_, r)| r.is_of(peer)) || self.stashes.iter().any(|(_, s)| s.from == peer)
+    }
+
     /// What is dropped with its peer: all that is no whole message, and of the others what exceeds one window, the youngest
     /// first. So a peer that comes and goes fills no more memory than two that stay.
     fn lost_stashes(&self, peer: PeerIdx) -> Vec<OpId> {

@@ -45,6 +45,7 @@ pub struct Lane<L> {
     pub(super) ends: Option<(SocketAddr, SocketAddr)>,
     pub(super) estimate: Estimate,
     pub(super) pins: Pins,
+    pub(super) in_order: bool,
     /// Bytes that the peer's side had acknowledged, and those that it had not, at the last look.
     delivered: u64,
     pub(super) queued: u64,
@@ -71,7 +72,7 @@ impl<L: Copy> Lane<L> {
         pins: Pins,
     ) -> Self {
         let told = estimate.rate();
-        let (queued, shut, stalled, late) = (0, false, None, None);
+        let (queued, shut, stalled, late, in_order) = (0, false, None, None, true);
         Self {
             number,
             link,
@@ -80,6 +81,7 @@ impl<L: Copy> Lane<L> {
             ends,
             estimate,
             pins,
+            in_order,
             delivered,
             queued,
             shut,

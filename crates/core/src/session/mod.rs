@@ -6,9 +6,10 @@
 //! rails. The lane that began the session is number 0. The side that opened it opens the others, one for each **path** (a transport, and
 //! two interfaces that reach each other or what else its rail goes by), when there is something for them to do: a long message, many short ones, or a lane in doubt.
 //!
-//! A lane is reliable and in order while it lives, so one number says all that arrived by it: how many whole frames. A sender's
-//! rail keeps what it sent until the peer says that number (GOT). When a lane ends, both sides tell each other their numbers
-//! (RETIRE), and what the peer has not had travels again, as it was, by the others (`docs/wire-frames.md`).
+//! A lane is reliable while it lives. Most are in order, too, so that one number says all that arrived by them: how many whole frames;
+//! of one that is not, it is that and ranges ([`Acked`]). A sender's rail keeps what it sent until the peer says that it had it (GOT).
+//! When a lane ends, both sides tell each other what they had (RETIRE), and what the peer has not had travels again, as it was, by the
+//! others (`docs/wire-frames.md`).
 //!
 //! The driver gives each call what it needs of the outside: [`Traffic`], what waits to be sent to this peer and what is known of
 //! its order (the protocol engine), and [`Links`], the duties of the links that the lanes stand on (the rails). Neither may
@@ -23,6 +24,7 @@
 //! | `schedule.rs` | what travels by which lane |
 //! | `watch.rs` | the look every few milliseconds: estimates, lanes that fail, sessions that have none left |
 //! | `resend.rs` | frames that ended lanes did not deliver |
+//! | `words.rs` | what the two ends tell each other of their lanes |
 //! | `numbers.rs` | which lane numbers are taken |
 //! | `partial.rs` | payloads of which only a part came before their lane ended |
 //! | `outside.rs` | what a session asks of engine and rails |
@@ -44,6 +46,7 @@ mod path;
 mod resend;
 mod schedule;
 mod watch;
+mod words;
 
 pub use lane::{Lane, Pins, Seen};
 pub use open::Planner;
@@ -51,8 +54,9 @@ pub use outside::{Carrier, Links, Retired, Sent, ToPeer, Traffic};
 pub use partial::Partial;
 pub use path::{Over, Path, Way};
 pub use resend::UnackedFrame;
+pub use words::Told;
 
-use crate::frame::Frame;
+use crate::frame::{Acked, Frame};
 use crate::lanes::{Estimate, MS, S};
 use crate::wire::{SessionId, Transport};
 use alloc::borrow::Cow;
@@ -64,6 +68,7 @@ use core::net::{IpAddr, SocketAddr};
 use numbers::Numbers;
 use resend::Resend;
 use schedule::Fill;
+use words::Words;
 
 /// Nanoseconds of any clock that does not jump.
 pub type Time = u64;
@@ -72,7 +77,8 @@ pub type Time = u64;
 pub const MAX_LANES: usize = 16;
 /// Of so many ended lanes it is remembered how they did.
 const PAST_MAX: usize = 256;
-/// So many lanes may have ended without the peer's word of what it had: whoever opens more and never says so gets none.
+/// So many lanes may have ended without the peer's word of what it had, or without the peer's having taken this side's: whoever opens
+/// more gets none.
 const RETIRING_MAX: usize = 256;
 /// What interfaces are thought to do that do not say: 1 Gb/s, in Mb/s.
 const UNKNOWN_SPEED: u32 = 1000;
@@ -115,6 +121,8 @@ pub struct Arrival<L> {
     pub delivered: u64,
     /// What the user wants to go by it.
     pub pins: Pins,
+    /// Its rail delivers frames in the order in which they were given to it.
+    pub in_order: bool,
 }
 
 /// How a lane's connection ended.
@@ -241,6 +249,8 @@ pub struct Session<L> {
     past: BTreeMap<Past, Estimate>,
     /// What ended lanes did not deliver: it leaves before anything else, sequenced frames in their order.
     resend: Resend,
+    /// What is to be said of lanes and has a payload: it leaves before even that.
+    words: Words,
     paths: Vec<Path>,
     planned: bool,
     numbers: Numbers,
@@ -272,6 +282,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             retiring: Vec::new(),
             past: BTreeMap::new(),
             resend: Resend::default(),
+            words: Words::default(),
             paths: Vec::new(),
             planned: false,
             numbers: Numbers::default(),
@@ -312,12 +323,15 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         self.index(link).map(|at| self.lanes[at].number)
     }
 
-    /// Whether more than the plainest case is at hand: frames go where the figures say ([`Session::schedule`]).
+    /// Whether more than the plainest case is at hand, which is one lane that is in order: frames go where the figures say, and as
+    /// many as the peer holds back that come before their turn ([`Session::schedule`]).
     pub fn is_wide(&self) -> bool {
-        self.lanes.len() > 1 || !self.is_quiet()
+        let plain = matches!(&self.lanes[..], [] | [Lane { in_order: true, .. }]);
+        !plain || !self.is_quiet() || self.has_words()
     }
 
-    /// Whether there has been more than the lane that began the session, or is to be another in its place.
+    /// Whether frames may come before their turn: there has been more than the lane that began the session, or is to be another in its
+    /// place, or one is not in order.
     pub fn had_several(&self) -> bool {
         self.numbers.several() || self.is_wide()
     }
@@ -329,7 +343,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
 
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        let room = self.lanes.len() < MAX_LANES && self.retiring.len() < RETIRING_MAX;
+        let said = self.retiring.len() < RETIRING_MAX && self.words.0.len() < RETIRING_MAX;
+        let room = self.lanes.len() < MAX_LANES && said;
         let fresh = self.is_free(number) && room;
         self.id == session && self.planner.is_none() && !self.parting && fresh
     }
@@ -371,7 +386,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         traffic: &mut impl Traffic,
         links: &mut impl Links<L>,
     ) {
-        let Arrival { number, link, transport, path, ends, rtt, delivered, pins } = arrival;
+        let Arrival { number, link, transport, path, ends, rtt, delivered, pins, in_order } = arrival;
         let claimed = path.and_then(|path| self.paths.get(path)).map_or(0, |path| path.way().speed());
         let claimed = u64::from(if claimed == 0 { UNKNOWN_SPEED } else { claimed }) * 125_000;
         // what interfaces claim counts for less than what others of the same pair of hosts do
@@ -381,8 +396,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             (None, Some(fastest)) => fastest.beside(claimed, rtt),
             (None, None) => Estimate::new(claimed, rtt),
         };
-        let lane =
+        let mut lane =
             Lane::new(number, link, transport, path, ends, estimate.from(now, delivered), delivered, pins);
+        lane.in_order = in_order;
         let which = lane.which();
         self.lanes.push(lane);
         self.numbers.spend(number, true);
@@ -423,36 +439,61 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         }
         let Retired { received, said } = links.retire(link);
         // the peer sends nothing again that it lost until it hears of that loss from us: it has to hear it by another lane
-        said.into_iter()
-            .filter(|frame| matches!(frame, Frame::Retire { .. }))
-            .for_each(|frame| traffic.say(frame));
+        said.iter().for_each(|word| self.say_again(word, traffic));
         self.actions.push_back(Action::Forget(link));
         self.event(which, What::Down(why.into_owned()));
-        traffic.say(Frame::Retire { lane: number, received });
+        self.say_acked(Frame::Retire { lane: number, received: received.upto() }, &received, traffic);
         // what is to come again may have to wait until the peer knows this
         traffic.tell_seen(true);
         self.choose(traffic, links);
     }
 
-    /// The peer said how many frames it had from a lane (GOT), or that it takes nothing more from it (RETIRE). There may be
-    /// something to send.
+    /// Tells the peer what came by a lane. What came by one that has ended it hears by RETIRE.
+    pub fn tell_got(&mut self, link: L, acked: &Acked, traffic: &mut impl Traffic) {
+        if let Some(lane) = self.number(link) {
+            self.words.forget_got(lane);
+            self.say_acked(Frame::Got { lane, received: acked.upto() }, acked, traffic);
+        }
+    }
+
+    /// Whether something is to be said of lanes that only [`Session::schedule`] says.
+    pub fn has_words(&self) -> bool {
+        !self.words.is_empty()
+    }
+
+    /// Says GOT or RETIRE, with the ranges that there are.
+    fn say_acked(&mut self, frame: Frame, acked: &Acked, traffic: &mut impl Traffic) {
+        match acked.is_in_order() {
+            true => traffic.say(frame),
+            false => self.words.push(&frame, &acked.payload()),
+        }
+    }
+
+    /// Says RETIRE once more, of which it is not known whether it was heard.
+    fn say_again(&mut self, word: &UnackedFrame, traffic: &mut impl Traffic) {
+        match word.frame() {
+            Some(frame) if word.bytes.len() == word.header => traffic.say(frame),
+            _ => self.words.0.push_back(word.clone()),
+        }
+    }
+
+    /// The peer said what it had from a lane (GOT), or that it takes nothing more from it (RETIRE). There may be something to send.
     ///
     /// # Errors
     /// What of it cannot be: the peer broke the protocol.
     pub fn handle_told(
         &mut self,
         now: Time,
-        number: u16,
-        received: u64,
-        retired: bool,
+        told: &Told,
         traffic: &mut impl Traffic,
         links: &mut impl Links<L>,
     ) -> Result<(), &'static str> {
+        let Told { number, ref acked, retired } = *told;
         let up = self.lanes.iter().position(|lane| lane.number == number);
         if !retired {
             // of a lane that ended in the meantime the last word is still to come
             return match up {
-                Some(at) if !links.confirm(self.lanes[at].link, received) => Err(IMPOSSIBLE),
+                Some(at) if !links.confirm(self.lanes[at].link, acked) => Err(IMPOSSIBLE),
                 None if !self.numbers.is_spent(number) => Err(IMPOSSIBLE),
                 _ => Ok(()),
             };
@@ -465,7 +506,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
                 // said again
                 Some(true) => return Ok(()),
                 // the other side took a lane for open whose opening came to nothing here
-                Some(false) if received == 0 => {}
+                Some(false) if acked.end() == 0 => {}
                 _ => return Err(IMPOSSIBLE),
             }
             self.abandon(now, number);
@@ -473,7 +514,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             return Ok(());
         };
         let Retiring { link, which, .. } = self.retiring.remove(at);
-        let frames = links.reclaim(link, received);
+        let frames = links.reclaim(link, acked);
         links.close(link);
         let frames = frames.ok_or(IMPOSSIBLE)?;
         let (count, bytes) = (frames.len(), frames.iter().map(UnackedFrame::len).sum());

@@ -1,7 +1,7 @@
 //! What a session asks of the engine, and of the rails that its lanes are links of.
 
 use super::{Seen, UnackedFrame};
-use crate::frame::Frame;
+use crate::frame::{Acked, Frame};
 use crate::proto::{Engine, Next, PeerIdx};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -103,10 +103,10 @@ impl Traffic for ToPeer<'_> {
 /// What an ended link brought, and what of its last words may be lost.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Retired {
-    /// Whole frames that came by it.
-    pub received: u64,
-    /// The frames that it may not have delivered, oldest first.
-    pub said: Vec<Frame>,
+    /// Which whole frames came by it.
+    pub received: Acked,
+    /// The words that other lanes have ended (RETIRE) which it may not have delivered, oldest first.
+    pub said: Vec<UnackedFrame>,
 }
 
 /// The links that lanes stand on, as their rails see them. A link stays known from the time it is a lane until
@@ -120,12 +120,12 @@ pub trait Links<L> {
     fn given(&self, link: L) -> u64;
     /// Whether a large frame would be taken now without queueing much behind what waits.
     fn wants_more(&self, link: L) -> bool;
-    /// The peer has had so many frames by a link: what is kept of them is forgotten. False: that cannot be.
-    fn confirm(&mut self, link: L, frames: u64) -> bool;
+    /// The peer has had these frames by a link: what is kept of them may be forgotten. False: that cannot be.
+    fn confirm(&mut self, link: L, acked: &Acked) -> bool;
     /// Ends a link, if it has not ended, so that the other side can tell this from the end of a process: by a reset.
     fn retire(&mut self, link: L) -> Retired;
-    /// What an ended link did not deliver, oldest first, if the peer had so many frames; none when that cannot be.
-    fn reclaim(&mut self, link: L, frames: u64) -> Option<VecDeque<UnackedFrame>>;
+    /// What an ended link did not deliver, oldest first, if the peer had these frames; none when that cannot be.
+    fn reclaim(&mut self, link: L, acked: &Acked) -> Option<VecDeque<UnackedFrame>>;
     /// Forgets a link.
     fn close(&mut self, link: L);
 }

@@ -22,6 +22,11 @@ impl UnackedFrame {
         self.bytes.len() + self.span.map_or(0, |span| span.len)
     }
 
+    /// Its header, read.
+    pub fn frame(&self) -> Option<Frame> {
+        Frame::parse(&self.bytes[..self.header]).ok().map(|(frame, _)| frame)
+    }
+
     /// Never: a frame has a header.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -51,7 +56,7 @@ impl Resend {
     /// Adds what a lane did not deliver; the peer has seen all before `seen`.
     pub fn add(&mut self, frames: VecDeque<UnackedFrame>, seen: u32) {
         for unacked in frames {
-            let frame = Frame::parse(&unacked.bytes[..unacked.header]).map(|(frame, _)| frame).ok();
+            let frame = unacked.frame();
             match frame.and_then(|frame| frame.order()) {
                 Some(order) => self.sequenced.push_back((order.seq, unacked)),
                 // said again when the lane that carried it ended

@@ -62,9 +62,12 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// Whether one more sequenced frame may go by the lane in use without coming too far ahead of its turn.
     fn in_order(&self, traffic: &impl Traffic) -> bool {
         let unseen = traffic.unseen();
-        // all that is not seen went by this lane
-        let alone = traffic.next_seq().wrapping_sub(self.scattered) >= unseen;
-        unseen < MAY_WAIT && traffic.unseen_bytes() < REORDER_BYTES || alone
+        if unseen < MAY_WAIT && traffic.unseen_bytes() < REORDER_BYTES {
+            return true;
+        }
+        // else all that is not seen must have gone by this lane, and nothing overtake anything there
+        let overtakes = self.lanes.iter().any(|lane| Some(lane.link) == self.current && !lane.in_order);
+        !overtakes && traffic.next_seq().wrapping_sub(self.scattered) >= unseen
     }
 
     /// Bytes that may go by the lane in use before that is thought over; `u32::MAX`: any number.
@@ -162,19 +165,33 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         traffic: &mut T,
         carrier: &mut impl Carrier<L, T::Next>,
     ) -> bool {
-        if self.resend.is_empty() && traffic.waiting() == 0 {
+        if self.resend.is_empty() && self.words.is_empty() && traffic.waiting() == 0 {
             return false;
         }
         if now >= self.sampled + SAMPLE {
             self.sample(now, carrier);
         }
         let mut fill = self.take_fill(carrier);
+        let said = self.send_words(carrier, &mut fill);
         // answers go past what has to wait for its turn: it may be one of them that the peer waits for
         let turn = self.send_again(traffic, carrier, &mut fill);
         let waits = !self.send_frames(traffic, carrier, &mut fill, turn)
             || !self.send_bulk(traffic, carrier, &mut fill);
         self.fill = fill;
-        waits
+        waits || !said
+    }
+
+    /// Words about lanes. False: some of it waits.
+    fn send_words<N>(&mut self, carrier: &mut impl Carrier<L, N>, fill: &mut Fill) -> bool {
+        while let Some(word) = self.words.0.front() {
+            let Some(at) = fastest(&fill.loads, 0) else { return false };
+            if !carrier.send_again(self.lanes[at].link, word) {
+                return false;
+            }
+            fill.sent(at, word.len());
+            self.words.0.pop_front();
+        }
+        true
     }
 
     /// What lanes that ended did not deliver. False: some of it waits.

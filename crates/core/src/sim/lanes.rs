@@ -193,7 +193,7 @@ impl World {
                     let Direction { had, sent, given, acked, received, told, .. } = way;
                     let (flies, waits) = (way.flights.len(), way.wire.waiting);
                     text += &format!(
-                        "\n  {flies} fly, {waits} wait; had {had} sent {sent} given {given} acked {acked} received {received} told {told}"
+                        "\n  {flies} fly, {waits} wait; had {had:?} sent {sent} given {given} acked {acked} received {received:?} told {told}"
                     );
                 }
             }
@@ -362,11 +362,12 @@ impl World {
         let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
         let Some(conn) = lanes.conns.get_mut(&id) else { return };
         conn.ends[side] = EndState::Lane;
-        let (number, over, rtt) = (conn.number, conn.path, 2 * conn.ways[0].wire.spec.latency);
+        let RailSpec { latency, overtaking, .. } = conn.ways[0].wire.spec;
+        let (number, over, rtt, in_order) = (conn.number, conn.path, 2 * latency, overtaking.is_none());
         let end = |side| SocketAddr::new(host(over, side), 7000);
         let (transport, pins) = (transport(over), Pins::default());
         let ends = (transport == Transport::TCP).then(|| (end(side), end(1 - side)));
-        let arrival = Arrival { number, link: id, transport, path, ends, rtt, delivered: 0, pins };
+        let arrival = Arrival { number, link: id, transport, path, ends, rtt, delivered: 0, pins, in_order };
         let now = self.now();
         self.ask(pair, side, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
         self.after(pair, side);
@@ -548,7 +549,6 @@ impl World {
                 return;
             }
             let stalled = lanes.paths[conn.path].1;
-            let number = conn.number;
             let way = &mut conn.ways[1 - side];
             let Some(flight) = way.flights.front_mut() else { return };
             let due = if flight.long && !flight.begun { flight.begins } else { flight.ends };
@@ -566,20 +566,15 @@ impl World {
                 continue;
             }
             let Some(flight) = way.flights.pop_front() else { return };
-            way.received += 1;
-            way.acked += flight.header.len() as u64 + flight.payload.len();
-            let tells = way.received - way.told >= got;
-            let received = way.received;
-            if tells {
-                way.told = received;
-            }
+            let tells = way.arrived(&flight, got);
             match flight.long {
                 true => self.nodes[node].end(from, id, flight.payload),
                 false => self.nodes[node].frame_by(from, &frame, flight.payload),
             }
             let several = self.ask(pair, side, |session, _, _| session.had_several()) == Some(true);
-            if tells {
-                self.nodes[node].engine.say(from, Frame::Got { lane: number, received });
+            if let Some(acked) = tells {
+                self.ask(pair, side, |session, traffic, _| session.tell_got(id, &acked, traffic));
+                self.pump_lanes(node, peer);
             }
             self.settle(node);
             if several {
@@ -592,12 +587,11 @@ impl World {
 
     /// What peers said of their lanes.
     pub(super) fn hear_of_lanes(&mut self, node: usize) {
-        for (peer, number, received, retired) in core::mem::take(&mut self.nodes[node].lane_news) {
+        for (peer, told) in core::mem::take(&mut self.nodes[node].lane_news) {
             let (peer_at, now) = (peer.0 as usize, self.now());
             let (pair, side) = (ends(node, peer_at), usize::from(node > peer_at));
-            let heard = self.ask(pair, side, |session, traffic, outlet| {
-                session.handle_told(now, number, received, retired, traffic, outlet)
-            });
+            let heard = self
+                .ask(pair, side, |session, traffic, outlet| session.handle_told(now, &told, traffic, outlet));
             match heard {
                 None => self.nodes[node].broken.push((peer, "no lane has a number here")),
                 Some(Err(why)) => self.nodes[node].broken.push((peer, why)),

@@ -43,6 +43,6 @@ mod world;
 pub use lanes::{LaneFault, LaneSpec};
 pub use memory::{Bytes, Memory};
 pub use node::{Event, Node, Trace, What};
-pub use rail::{MS, RailSpec, S, Time, US, duration};
+pub use rail::{MS, Overtaking, RailSpec, S, Time, US, duration};
 pub use rng::Rng;
 pub use world::{Direct, Join, Spread, World};

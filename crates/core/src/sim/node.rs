@@ -2,12 +2,13 @@
 
 use super::memory::{Bytes, Memory};
 use super::rail::Time;
-use crate::frame::{Acked, AtomicKind, Frame, OpId, Status};
+use crate::frame::{AtomicKind, Frame, OpId, Status};
 use crate::proto::{
     Access, Action, After, Completion, Config, Delivered, Directive, Engine, Envelope, Failure, Filter, Next,
     Operation, Out, PeerIdx, Place, Region, Registered, Span,
 };
 use crate::session::Partial;
+use crate::session::Told;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -136,7 +137,7 @@ pub struct Node {
     /// Payloads of which only a part came, by whom.
     partial: BTreeMap<PeerIdx, Partial<Incoming>>,
     /// What peers told of their lanes: which lane, frames had from it, whether it has ended.
-    pub(super) lane_news: Vec<(PeerIdx, u16, u64, bool)>,
+    pub(super) lane_news: Vec<(PeerIdx, Told)>,
     due: Vec<(PeerIdx, u32)>,
     counted: bool,
 }
@@ -253,14 +254,9 @@ impl Node {
 
     /// What a peer says of a lane.
     fn lane_word(&mut self, peer: PeerIdx, frame: &Frame, payload: &Bytes) {
-        let (lane, received, retired) = match *frame {
-            Frame::Got { lane, received } => (lane, received, false),
-            Frame::Retire { lane, received } => (lane, received, true),
-            _ => return self.broken.push((peer, "no lane is opened by frames here")),
-        };
-        match Acked::parse(received, payload.real()) {
-            Some(acked) if acked.is_in_order() => self.lane_news.push((peer, lane, received, retired)),
-            _ => self.broken.push((peer, "a lane in order brought frames out of order")),
+        match Told::read(frame, payload.real()) {
+            Some(told) => self.lane_news.push((peer, told)),
+            None => self.broken.push((peer, "no word about a lane that is understood here")),
         }
     }
 

@@ -1,4 +1,5 @@
-//! What a simulated rail does with frames: they queue, they take time, and they never overtake each other.
+//! What a simulated rail does with frames: they queue, they take time, and they overtake each other only where the rail is told to let
+//! them.
 
 use super::rng::Rng;
 
@@ -32,6 +33,18 @@ pub struct RailSpec {
     pub keeps: bool,
     /// A payload of at least so many bytes is announced by its header before it is all there.
     pub split: usize,
+    /// Where the rail carries lanes ([`LaneSpec`](super::LaneSpec)): frames overtake each other, and are then whole. None: they keep their
+    /// order.
+    pub overtaking: Option<Overtaking>,
+}
+
+/// How frames come out of order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Overtaking {
+    /// Of a hundred frames so many are lost on their way, and arrive when they have been sent again.
+    pub lost: u8,
+    /// How long that takes.
+    pub again: Time,
 }
 
 impl RailSpec {
@@ -43,6 +56,7 @@ impl RailSpec {
         queue: 1 << 20,
         keeps: true,
         split: 1 << 14,
+        overtaking: None,
     };
     /// Shared memory, roughly: 200 ns, 8 GB/s, a ring of 256 KiB that what is sent is copied into.
     pub const SHM: Self = Self {
@@ -52,6 +66,7 @@ impl RailSpec {
         queue: 256 << 10,
         keeps: false,
         split: usize::MAX,
+        overtaking: None,
     };
 }
 
@@ -95,6 +110,14 @@ impl Wire {
         let departs = self.free_at.max(now);
         let left = departs + duration(size as u64, self.spec.bandwidth);
         let flight = self.spec.latency + rng.below(self.spec.jitter + 1);
+        if let Some(overtaking) = self.spec.overtaking {
+            self.free_at = left;
+            let mut ends = left + flight;
+            while rng.chance(overtaking.lost) {
+                ends += overtaking.again;
+            }
+            return Some(Times { left, begins: ends, ends });
+        }
         let begins = (departs + flight).max(self.last_arrival);
         let ends = (left + flight).max(begins);
         (self.free_at, self.last_arrival) = (left, ends);

@@ -148,6 +148,13 @@ impl Peer {
         self.on(if reason == Reject::Simultaneous { PeerEvent::Simultaneous } else { PeerEvent::Refused })
     }
 
+    /// What can only happen in a state that expects it happened. Anything else is a mistake of the driver's, which debug builds
+    /// end at; in others it changes nothing.
+    pub fn must(&mut self, event: PeerEvent) {
+        let outcome = self.on(event);
+        debug_assert!(outcome.is_ok(), "a peer that is {:?} cannot have {event:?}", self.state);
+    }
+
     /// Anything else happened. An event that is not expected changes nothing.
     pub fn on(&mut self, event: PeerEvent) -> Result<PeerState, Unexpected<PeerState, PeerEvent>> {
         PEER.step(&mut self.state, event)

@@ -23,8 +23,15 @@ pub const ROUTE: Route =
     Route { eager_max: 100, fragment: 64, scheme: Scheme::Fragments, window: 64, immediate: false };
 
 /// A rail on which lengths matter: 1 us, 1 byte per nanosecond.
-pub const RAIL: RailSpec =
-    RailSpec { latency: 1000, jitter: 0, bandwidth: 1_000_000_000, queue: 1000, keeps: true, split: 16 };
+pub const RAIL: RailSpec = RailSpec {
+    latency: 1000,
+    jitter: 0,
+    bandwidth: 1_000_000_000,
+    queue: 1000,
+    keeps: true,
+    split: 16,
+    overtaking: None,
+};
 
 pub fn join(scheme: Scheme) -> Join {
     Join { route: Route { scheme, ..ROUTE }, rails: vec![RAIL], ..Join::default() }

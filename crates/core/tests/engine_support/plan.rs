@@ -7,7 +7,7 @@ use polyrail_core::proto::{
     Access, Bounds, Delivery, Failure, Filter, Message, PartSpec, PeerIdx, RmaKind, Route, Scheme,
 };
 use polyrail_core::sim::{
-    Bytes, Direct, Join, LaneFault, LaneSpec, MS, RailSpec, S, Spread, Time, US, What, World,
+    Bytes, Direct, Join, LaneFault, LaneSpec, MS, Overtaking, RailSpec, S, Spread, Time, US, What, World,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -186,6 +186,7 @@ fn rail() -> impl Strategy<Value = RailSpec> {
             queue,
             keeps,
             split,
+            overtaking: None,
         },
     )
 }
@@ -231,14 +232,18 @@ pub fn plan() -> impl Strategy<Value = Plan> {
 fn path() -> impl Strategy<Value = RailSpec> {
     let bandwidth = prop::sample::select(vec![1_000_000, 125_000_000, 1_250_000_000]);
     let latency = prop_oneof![3 => US..200 * US, 1 => MS..20 * MS];
-    (latency, prop_oneof![Just(0), 0..100 * US], bandwidth, 200..4000usize, 1..300usize).prop_map(
-        |(latency, jitter, bandwidth, queue, split)| RailSpec {
+    let again = prop_oneof![US..MS, MS..50 * MS];
+    let overtaking = (0..40u8, again).prop_map(|(lost, again)| Overtaking { lost, again });
+    let overtaking = prop_oneof![2 => Just(None), 1 => overtaking.prop_map(Some)];
+    (latency, prop_oneof![Just(0), 0..100 * US], bandwidth, 200..4000usize, 1..300usize, overtaking).prop_map(
+        |(latency, jitter, bandwidth, queue, split, overtaking)| RailSpec {
             latency,
             jitter,
             bandwidth,
             queue,
             keeps: false,
             split,
+            overtaking,
         },
     )
 }

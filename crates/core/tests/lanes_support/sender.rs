@@ -3,10 +3,10 @@
 
 use super::path::Path;
 use super::tcp::Tcp;
-use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::frame::{Acked, Frame, OpId};
 use polyrail_core::proto::{Place, Span};
 use polyrail_core::session::{
-    Action, Arrival, Carrier, Config, Links, Pins, Planner, Retired, Seen, Sent, Session, Traffic,
+    Action, Arrival, Carrier, Config, Links, Pins, Planner, Retired, Seen, Sent, Session, Told, Traffic,
     UnackedFrame, What, Which,
 };
 use polyrail_core::sim::{MS, S, Time};
@@ -103,7 +103,7 @@ impl Links<usize> for Conns {
     fn wants_more(&self, _: usize) -> bool {
         true
     }
-    fn confirm(&mut self, _: usize, _: u64) -> bool {
+    fn confirm(&mut self, _: usize, _: &Acked) -> bool {
         true
     }
     fn retire(&mut self, flow: usize) -> Retired {
@@ -112,7 +112,7 @@ impl Links<usize> for Conns {
         }
         Retired::default()
     }
-    fn reclaim(&mut self, flow: usize, _: u64) -> Option<VecDeque<UnackedFrame>> {
+    fn reclaim(&mut self, flow: usize, _: &Acked) -> Option<VecDeque<UnackedFrame>> {
         Some(self.of_mut(flow)?.fragments.drain(..).map(unacked).collect())
     }
     fn close(&mut self, flow: usize) {
@@ -318,8 +318,9 @@ impl Sender {
         self.conns.0.push(Conn { path: over, tcp, flow, ended: false, fragments });
         let end = |side| SocketAddr::new(host(over, side), 7000);
         let (ends, pins) = (Some((end(1), end(2))), Pins::default());
+        let (transport, in_order) = (Transport::TCP, true);
         let arrival =
-            Arrival { number, link: flow, transport: Transport::TCP, path, ends, rtt, delivered: 0, pins };
+            Arrival { number, link: flow, transport, path, ends, rtt, delivered: 0, pins, in_order };
         self.session.lane_up(now, arrival, &mut self.queue, &mut self.conns);
     }
 
@@ -394,8 +395,9 @@ impl Sender {
         }
         while let Some((_, lane)) = self.answers.front().copied().filter(|(at, _)| *at <= now) {
             self.answers.pop_front();
-            let told = self.session.handle_told(now, lane, 0, true, &mut self.queue, &mut self.conns);
-            assert_eq!(told, Ok(()));
+            let told = Told { number: lane, acked: Acked::default(), retired: true };
+            let heard = self.session.handle_told(now, &told, &mut self.queue, &mut self.conns);
+            assert_eq!(heard, Ok(()));
         }
     }
 

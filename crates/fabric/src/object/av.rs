@@ -287,9 +287,14 @@ unsafe extern "C" fn remove(av: *mut fid_av, fi_addr: *mut fi_addr_t, count: usi
     let mut state = member.lock();
     let state = &mut *state;
     let av = &mut state.avs[member.number];
+    let ids: Vec<_> =
+        numbers.iter().filter_map(|&number| av.get(number)).map(|address| address.id()).collect();
     let all = numbers.iter().all(|&number| usize::try_from(number).is_ok_and(|number| av.remove(number)));
     for &user in &av.users {
         state.endpoints[user].forget_peers();
+        ids.iter()
+            .filter(|id| av.number_of(**id).is_none())
+            .for_each(|id| state.endpoints[user].release(*id));
     }
     if all { FI_SUCCESS } else { -FI_EINVAL }
 }

@@ -113,6 +113,12 @@ impl Cq {
         Some(count)
     }
 
+    /// Whether something that waits came from this sender.
+    pub fn names(&self, source: u64) -> bool {
+        let faults = self.faults.iter().map(|fault| &fault.entry);
+        self.entries[self.taken..].iter().chain(faults).any(|entry| entry.source == source)
+    }
+
     /// Takes the first error.
     pub fn take_fault(&mut self) -> Option<Fault> {
         self.faults.pop_front()

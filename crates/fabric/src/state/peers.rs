@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::c_int;
 
 use polyrail_core::proto::PeerIdx;
+use polyrail_core::wire::PeerId;
 
 use super::endpoint::Endpoint;
 use crate::ffi::*;
@@ -108,6 +109,28 @@ impl Endpoint {
             tell(format_args!("{line}"));
         }
         Some(why)
+    }
+
+    /// Has the worker free the numbers of peers that went long ago, but those that are `kept`.
+    pub fn forget_gone(&mut self, mut kept: impl FnMut(PeerIdx) -> bool) {
+        let Self { worker: Some(worker), numbers, told, .. } = self else { return };
+        worker.free_numbers(|peer| {
+            let kept = kept(peer);
+            if !kept {
+                numbers.get_mut(peer.0 as usize).into_iter().for_each(|number| *number = FI_ADDR_NOTAVAIL);
+                told.peers.remove(&peer.0);
+            }
+            kept
+        });
+    }
+
+    /// No number in the address vector is this peer's any more.
+    pub fn release(&mut self, id: PeerId) {
+        if let Some(worker) = &mut self.worker
+            && let Some(peer) = worker.known(id)
+        {
+            worker.release(peer);
+        }
     }
 
     /// Addresses were removed: what is known of them is asked for again.

@@ -3,9 +3,11 @@
 use std::ptr;
 
 use polyrail_fi::ffi::*;
+use polyrail_rails::mailbox::Mailbox;
+use polyrail_rails::{Config, PeerIdx};
 
 use crate::host::host;
-use crate::node::{Pair, Want, context, ok, pair, pattern, piece};
+use crate::node::{Node, Pair, Want, context, ok, pair, pattern, piece};
 
 const SIZES: [usize; 8] = [0, 1, 64, 4096, 16384, 16385, 300_000, 3_000_000];
 
@@ -172,6 +174,43 @@ fn senders_are_known_by_their_address() {
         assert!(start.elapsed() < crate::node::TIME);
     };
     assert_eq!(from, FI_ADDR_NOTAVAIL);
+}
+
+/// A client of another process would do the same: it connects, says something, and goes. Its address.
+fn call_and_go(server: &Node<'_>, name: &[u8], say: impl FnOnce(&mut Mailbox, PeerIdx)) -> Vec<u8> {
+    let mut client = Mailbox::open(Config::default()).expect("an endpoint");
+    let to = client.peer(name).expect("an address");
+    let start = std::time::Instant::now();
+    while client.send_active(to, 77, b"").is_err() {
+        client.progress();
+        server.count(server.wrote);
+        assert!(start.elapsed() < crate::node::TIME);
+    }
+    say(&mut client, to);
+    while !client.worker().is_quiet() {
+        client.progress();
+        server.count(server.wrote);
+    }
+    client.worker().address().to_vec()
+}
+
+/// The numbers of those that went are others' after a while, but not while a completion that nobody has read names one.
+#[test]
+fn a_sender_that_went_is_not_taken_for_another_that_came_later() {
+    let Some(host) = host() else { return };
+    let server = Node::new(host, Want { hints: |h| h.caps = FI_TAGGED | FI_SOURCE, ..Want::default() });
+    let (name, mut got) = (server.name(), [0; 1]);
+    server.trecv(&mut got, FI_ADDR_UNSPEC, 1, 0, 1);
+    let first = call_and_go(&server, &name, |client, to| {
+        let bytes: std::sync::Arc<[u8]> = [9].into();
+        client.send(to, 1, &bytes).expect("a connection");
+    });
+    for _ in 0..600 {
+        call_and_go(&server, &name, |_, _| ());
+    }
+    let number = server.insert(&first);
+    let (entry, from) = server.read_from().expect("it came long ago");
+    assert_eq!((entry.tag, got[0], from), (1, 9, number));
 }
 
 #[test]

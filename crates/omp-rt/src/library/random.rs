@@ -1,9 +1,9 @@
 //! Random numbers of the C library: one row of them, which is rank 0's. A region's threads on other ranks have rank 0 draw for them.
 
-use core::ffi::{CStr, c_int, c_long, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint};
 use core::sync::atomic::AtomicUsize;
 
-use super::{is_spread, real};
+use super::{fortran, is_spread, real};
 use crate::{calls, remote, sys};
 
 /// Functions without parameters that give a word, and those that are given a seed: in the order of the numbers that questions bear.
@@ -29,7 +29,7 @@ fn seed(which: usize, value: usize) {
 }
 
 /// Rank 0 draws or seeds.
-fn ask(which: usize, value: usize) -> u64 {
+pub fn ask(which: usize, value: usize) -> u64 {
     let question: Vec<u8> = [which, value].iter().flat_map(|word| word.to_ne_bytes()).collect();
     let answer = calls::ask_rank_0(calls::REMOTE_RANDOM, &question);
     answer
@@ -47,12 +47,13 @@ pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
             seed(which - 5, value);
             0
         }
-        _ => return None,
+        _ => fortran::draw(which, value as c_int)?,
     };
     Some(drawn.to_ne_bytes().to_vec())
 }
 
-fn is_elsewhere() -> bool {
+/// Whether the caller is a region's thread on a rank above 0.
+pub fn is_elsewhere() -> bool {
     remote::rank() > 0 && is_spread()
 }
 
@@ -89,4 +90,28 @@ seeds! {
     srand 0 c_uint;
     srandom 1 c_uint;
     srand48 2 c_long;
+}
+
+/// What changes how numbers are made, and where their state is, without drawing any.
+macro_rules! settings {
+    ($($name:ident($($arg:ident: $t:ty),*) -> $result:ty = $text:literal;)*) => {$(
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        unsafe extern "C" fn $name($($arg: $t),*) -> $result {
+            if is_elsewhere() {
+                sys::stop(
+                    stringify!($name),
+                    "in a parallel region on another rank than 0, which draws all numbers: call it before the region",
+                );
+            }
+            static REAL: AtomicUsize = AtomicUsize::new(0);
+            // SAFETY: the caller's arguments, to the function of that name
+            unsafe { real::<unsafe extern "C" fn($($t),*) -> $result>($text, &REAL)($($arg),*) }
+        }
+    )*};
+}
+settings! {
+    initstate(seed: c_uint, state: *mut c_char, bytes: usize) -> *mut c_char = c"initstate";
+    setstate(state: *mut c_char) -> *mut c_char = c"setstate";
+    seed48(seed: *mut u16) -> *mut u16 = c"seed48";
+    lcong48(words: *mut u16) -> () = c"lcong48";
 }

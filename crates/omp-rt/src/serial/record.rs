@@ -366,8 +366,7 @@ fn take(number: i64, args: &[usize; 6]) -> isize {
     let own = Call::of(number, args);
     let (result, data) = match next() {
         Some((theirs, result, data)) if theirs == own => (result, data),
-        Some((theirs, ..)) => differs(&own.name(), &theirs.name()),
-        None => differs(&own.name(), "the begin of a parallel region"),
+        theirs => leave(theirs.map(|(call, ..)| call), &own),
     };
     match number {
         libc::SYS_exit_group => wait_for_the_end(),
@@ -437,7 +436,28 @@ fn map(args: &[usize; 6], there: isize, data: &[u8]) -> isize {
 }
 
 fn refuse(call: &Call) -> ! {
+    until_region();
     sys::fail(format_args!("{} in serial code cannot be had on several ranks; {HINT}", call.name()))
+}
+
+/// This rank's serial code went another way: it comes to `own` instead of `theirs` (none: a region).
+fn leave(theirs: Option<Call>, own: &Call) -> ! {
+    let name = theirs.as_ref().map_or("the begin of a parallel region".into(), Call::name);
+    if theirs.is_some_and(|call| call.number == libc::SYS_exit_group) {
+        wait_for_the_end();
+    }
+    until_region();
+    differs(&own.name(), &name)
+}
+
+/// This rank's serial code cannot go on, which matters if rank 0 comes to another region: comes back only then. If it ends without, whether other ranks find that they
+/// are elsewhere before it has ended would be chance.
+fn until_region() {
+    while let Some((call, ..)) = next() {
+        if call.number == libc::SYS_exit_group {
+            wait_for_the_end();
+        }
+    }
 }
 
 fn differs(own: &str, theirs: &str) -> ! {

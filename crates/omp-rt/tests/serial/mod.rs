@@ -4,22 +4,24 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use super::{directory, mpiexec, over_all};
+use super::{directory, installed, mpiexec, over_all};
 
 /// Builds a program of this directory.
 fn program(name: &str) -> PathBuf {
     let out = directory().join(name).with_extension("serial");
     std::fs::create_dir_all(directory()).unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/serial").join(name);
-    let built = Command::new("gcc").args(["-O1", "-fopenmp", "-w", "-o"]).args([&out, &source]).status();
-    assert!(built.expect("gcc").success());
+    let compiler = if name.ends_with(".c") { "gcc" } else { "gfortran" };
+    let built = Command::new(compiler).args(["-O1", "-fopenmp", "-w", "-o"]).args([&out, &source]).status();
+    assert!(built.expect(compiler).success());
     out
 }
 
 /// Runs it over so many ranks; `words` are the program's, `input` is what it reads.
+#[track_caller]
 fn run(ranks: usize, name: &str, options: &[&str], words: &[&str], input: &str) -> Option<Output> {
     if !mpiexec(ranks).exists() {
-        eprintln!("SKIPPED: for want of an MPI in .venv (make setup)");
+        polyrail_skip::lacking("an MPI in .venv (make setup)");
         return None;
     }
     let mut command = over_all(ranks, &program(name), ranks, options);
@@ -77,6 +79,31 @@ fn what_differs_is_rank_0s() {
 }
 
 #[test]
+fn regions_of_few_threads_leave_nothing_in_buffers() {
+    let file = directory().join("few");
+    let words = [file.to_str().unwrap()];
+    let Some(output) = run(4, "few.c", &[], &words, "") else { return };
+    let errors = text(&output.stderr);
+    let said = "serial\nfew\nall, 1\nfew again\nserial again\nthe last\n";
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), (said, Some(0)), "{errors}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "serial\nfew\nfew again\n");
+}
+
+/// Whether rank 0 ends before others find that they are elsewhere is chance.
+#[test]
+fn who_goes_another_way_to_no_region_is_let_go() {
+    for ranks in [2, 4] {
+        let Some(output) = run(ranks, "last.c", &[], &[], "") else { return };
+        let errors = text(&output.stderr);
+        assert_eq!(
+            (text(&output.stdout), output.status.code()),
+            (format!("{ranks} -60\n"), Some(3)),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
 fn who_goes_another_way_is_told() {
     for (words, way) in [(&[][..], "differs from rank 0's"), (&["regions"], "another parallel region")] {
         let Some(output) = run(2, "apart.c", &[], words, "") else { return };
@@ -103,4 +130,21 @@ fn what_serial_code_wrote_does_not_travel() {
     };
     let (Some(master), Some(replicated)) = (sent("master"), sent("replicated")) else { return };
     assert!(master > 8 << 20 && replicated < 1 << 20, "{master} {replicated}");
+}
+
+/// As with one process: what a seed is for.
+#[test]
+fn seeded_threads_draw_the_same_in_each_run() {
+    if !installed("gfortran") {
+        return polyrail_skip::lacking("gfortran");
+    }
+    for mode in ["master", "replicated"] {
+        let drawn = || {
+            let output = run(4, "seeded.f90", &["--serial", mode], &[], "")?;
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            Some(text(&output.stdout))
+        };
+        let (Some(first), Some(second)) = (drawn(), drawn()) else { return };
+        assert_eq!((first.lines().count(), &first), (4, &second));
+    }
 }

@@ -50,7 +50,16 @@ impl File {
             return Err(bad(format!("it has {len} bytes; a configuration has at most {MAX_LEN}")));
         }
         let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
-        Ok(Self { values: parse(&text).map_err(bad)?, path: Some(path.to_owned()) })
+        let file = Self::parse(&text).map_err(bad)?;
+        Ok(Self { path: Some(path.to_owned()), ..file })
+    }
+
+    /// What a text says that stands in no file.
+    ///
+    /// # Errors
+    /// A sentence or several.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self { values: values(text)?, path: None })
     }
 
     /// A setting's value.
@@ -60,7 +69,7 @@ impl File {
 }
 
 /// The settings in a text, by their names as in [`SETTINGS`].
-fn parse(text: &str) -> Result<HashMap<String, String>, String> {
+fn values(text: &str) -> Result<HashMap<String, String>, String> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
     let mut values = HashMap::new();
     for (key, value) in table {
@@ -95,11 +104,11 @@ mod tests {
 
     #[test]
     fn settings_are_read_and_what_is_wrong_is_said() {
-        let values = parse("interfaces = [\"eth0\", \"eth1\"]\npeer_timeout = 10\nyield = false\n").unwrap();
+        let values = values("interfaces = [\"eth0\", \"eth1\"]\npeer_timeout = 10\nyield = false\n").unwrap();
         assert_eq!(values["INTERFACES"], "eth0,eth1");
         assert_eq!((&*values["PEER_TIMEOUT"], &*values["YIELD"]), ("10", "0"));
-        assert!(parse("interface = 1").unwrap_err().contains("interfaces"));
-        assert!(parse("interfaces = {}").unwrap_err().contains("list"));
-        assert!(parse("port = ").unwrap_err().contains("line 1"));
+        assert!(File::parse("interface = 1").unwrap_err().contains("interfaces"));
+        assert!(File::parse("interfaces = {}").unwrap_err().contains("list"));
+        assert!(File::parse("port = ").unwrap_err().contains("line 1"));
     }
 }

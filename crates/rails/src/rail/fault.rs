@@ -9,7 +9,7 @@ use self::hold::{Held, Holding};
 use super::direct::{Direct, DirectError, Transfer};
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame};
 use crate::config::{Config, Faults};
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::sim::Rng;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -122,7 +122,7 @@ impl<R: Rail> Fault<R> {
     #[inline(never)]
     fn progress_late<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         let Some(plan) = &mut self.plan else { return 0 };
-        let came = self.rail.progress(&mut Holding { sink: &mut *sink, plan });
+        let came = self.rail.progress(&mut Holding { sink: &mut *sink, plan, passes: !R::CAPS.in_order });
         let told = plan.tell(sink);
         // who waits for what is held is to come again
         came.max(told).max(usize::from(plan.holds()))
@@ -145,6 +145,11 @@ impl<R: Rail> Direct for Fault<R> {
     fn transfers(&self) -> usize {
         self.rail.transfers()
     }
+}
+
+/// What came, but for the last frames, which are held: of a rail that is not in order none are.
+fn but_for(received: Acked, held: u64) -> Acked {
+    if held == 0 { received } else { received.without_last(held) }
 }
 
 impl<R: Rail> LaneRail for Fault<R> {
@@ -172,27 +177,27 @@ impl<R: Rail> LaneRail for Fault<R> {
     fn take_ack(&mut self) -> Option<Ack> {
         let ack = self.rail.take_ack()?;
         let held = self.plan.as_ref().map_or(0, |plan| plan.untold(ack.link));
-        Some(Ack { received: ack.received - held, ..ack })
+        Some(Ack { received: but_for(ack.received, held), ..ack })
     }
 
-    fn acked(&mut self, link: LinkId, frames: u64) -> bool {
+    fn acked(&mut self, link: LinkId, frames: &Acked) -> bool {
         self.rail.acked(link, frames)
     }
 
     /// What is held has not come, and will not.
-    fn retire(&mut self, link: LinkId) -> u64 {
+    fn retire(&mut self, link: LinkId) -> Acked {
         let held = self.plan.as_ref().map_or(0, |plan| plan.untold(link));
         if let Some(plan) = &mut self.plan {
             plan.links.remove(&link);
         }
-        self.rail.retire(link).saturating_sub(held)
+        but_for(self.rail.retire(link), held)
     }
 
-    fn kept(&self, link: LinkId) -> Vec<Frame> {
+    fn kept(&self, link: LinkId) -> Vec<UnackedFrame> {
         self.rail.kept(link)
     }
 
-    fn reclaim(&mut self, link: LinkId, frames: u64) -> Option<VecDeque<UnackedFrame>> {
+    fn reclaim(&mut self, link: LinkId, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
         self.rail.reclaim(link, frames)
     }
 

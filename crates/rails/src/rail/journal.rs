@@ -3,9 +3,12 @@
 //!
 //! Positions count the stream's bytes since the link began. The frames between them need no table: their headers are here.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
-use polyrail_core::frame::{PREFIX, peek_lengths};
+use polyrail_core::frame::{Acked, PREFIX, peek_lengths};
 
 use crate::rail::{Memory, RawIov, Span, UnackedFrame};
 
@@ -61,9 +64,11 @@ pub(crate) struct RetransmitBuffer {
     /// The place of `written` in `bytes` (from `head`) and in `lasting`.
     at: usize,
     next: usize,
-    /// How many frames the peer is known to have, and how many were given.
+    /// How many frames are gone from here, and how many were given.
     had: u64,
     frames: u64,
+    /// What the peer is known to have: all that are gone, and perhaps ranges of those that are here.
+    said: Acked,
 }
 
 impl RetransmitBuffer {
@@ -214,27 +219,32 @@ impl RetransmitBuffer {
         Some((from..from + stored, header, span))
     }
 
-    /// The headers of the frames kept, oldest first.
-    pub(crate) fn headers(&self) -> impl Iterator<Item = &[u8]> {
+    /// The frames kept, oldest first: their headers, and with them their payloads where those were copied.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (mut from, mut place) = (self.head, self.kept);
         let mut lasting = self.lasting.iter().peekable();
         std::iter::from_fn(move || {
             let prefix: &[u8; PREFIX] = self.bytes[from..].first_chunk()?;
             let (header, payload) = peek_lengths(prefix).ok()?;
-            let found = &self.bytes[from..from + header];
             let copied = lasting.next_if(|lasting| lasting.at == place + header as u64).is_none();
-            from += if copied { header + payload } else { header };
+            let stored = if copied { header + payload } else { header };
+            let found = self.bytes[from..from + stored].split_at(header);
+            from += stored;
             place += (header + payload) as u64;
             Some(found)
         })
     }
 
-    /// The peer has had so many frames, if not more; false when so many were not written.
-    pub(crate) fn acked(&mut self, frames: u64, pool: &mut Pool) -> bool {
-        if frames > self.frames {
+    /// The peer has had these frames, if not more; false when some of them were not written, or it contradicts itself.
+    pub(crate) fn acked(&mut self, acked: &Acked, pool: &mut Pool) -> bool {
+        if self.said.covers(acked) {
+            return true;
+        }
+        if acked.end() > self.frames || !acked.covers(&self.said) {
             return false;
         }
-        while self.had < frames {
+        self.said.clone_from(acked);
+        while self.had < acked.upto() {
             self.pop();
             if self.kept > self.written {
                 return false;
@@ -250,17 +260,22 @@ impl RetransmitBuffer {
         true
     }
 
-    /// What the peer, which has had so many frames, has not had; None when that cannot be.
-    pub(crate) fn reclaim(mut self, frames: u64, pool: &mut Pool) -> Option<VecDeque<UnackedFrame>> {
-        if frames < self.had || !self.acked(frames, pool) {
+    /// What the peer, which has had these frames, has not had; None when that cannot be.
+    pub(crate) fn reclaim(mut self, acked: &Acked, pool: &mut Pool) -> Option<VecDeque<UnackedFrame>> {
+        if !acked.covers(&self.said) || !self.acked(acked, pool) {
             return None;
         }
         let mut unacked = VecDeque::new();
-        while let Some((stored, header, span)) = self.pop() {
-            let bytes = self.bytes[stored].to_vec();
-            unacked.push_back(UnackedFrame { bytes, header, span });
+        loop {
+            let number = self.had;
+            let Some((stored, header, span)) = self.pop() else { return Some(unacked) };
+            match acked.has(number) {
+                // it cannot have come before it was written
+                true if self.kept > self.written => return None,
+                true => {}
+                false => unacked.push_back(UnackedFrame { bytes: self.bytes[stored].to_vec(), header, span }),
+            }
         }
-        Some(unacked)
     }
 }
 

@@ -26,7 +26,7 @@ pub mod journal;
 use crate::config::Config;
 use crate::list::RailId;
 use direct::Direct;
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Acked, Frame};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -163,6 +163,8 @@ pub struct Caps {
     pub look: Look,
     /// Whether a peer may have several links, each of which may end alone ([`LaneRail`]), and how they are opened.
     pub lanes: Lanes,
+    /// Whether a link's frames come in the order in which they were given to it.
+    pub in_order: bool,
 }
 
 /// How a session gets one more link of a rail, as a lane.
@@ -296,18 +298,22 @@ pub struct LinkStats {
 }
 
 /// What a peer is to be told of a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ack {
     /// By which link.
     pub link: LinkId,
-    /// So many whole frames have come by it.
-    pub received: u64,
+    /// These whole frames have come by it.
+    pub received: Acked,
     /// They were many, or long.
     pub bulk: bool,
 }
 
 /// The duties of links that fail alone: the frames of one that ended are given back, to leave by another. A rail whose links end
 /// with their peer ([`Caps::lanes`] says no) implements none of these.
+///
+/// The frames of a link are counted from 0 as they were given to it. A rail that delivers in order ([`Caps::in_order`]) never says, and
+/// refuses to hear, that some came beyond one that is missing. Another bounds how far it lets them be ahead, so that
+/// [`MAX_ACKED`](polyrail_core::frame::MAX_ACKED) ranges say all of it.
 pub trait LaneRail {
     /// How a link is; none once it has ended.
     fn sample(&self, _link: LinkId) -> Option<LinkStats> {
@@ -339,23 +345,24 @@ pub trait LaneRail {
         None
     }
 
-    /// The peer has had so many frames by a link: what is kept of them is forgotten. False: that cannot be.
-    fn acked(&mut self, _link: LinkId, _frames: u64) -> bool {
+    /// The peer has had these frames by a link: what is kept of them may be forgotten. False: that cannot be. A word that an earlier
+    /// one has overtaken means nothing.
+    fn acked(&mut self, _link: LinkId, _frames: &Acked) -> bool {
         true
     }
 
-    /// Ends a link, if it has not ended: how many whole frames came by it.
-    fn retire(&mut self, _link: LinkId) -> u64 {
-        0
+    /// Ends a link, if it has not ended: which whole frames came by it.
+    fn retire(&mut self, _link: LinkId) -> Acked {
+        Acked::default()
     }
 
-    /// The frames that an ended link may not have delivered, oldest first.
-    fn kept(&self, _link: LinkId) -> Vec<Frame> {
+    /// The words that other links have ended ([`Frame::Retire`]) which an ended link may not have delivered, oldest first.
+    fn kept(&self, _link: LinkId) -> Vec<UnackedFrame> {
         Vec::new()
     }
 
-    /// What a link that ended did not deliver, if the peer had so many frames; None when that cannot be.
-    fn reclaim(&mut self, _link: LinkId, _frames: u64) -> Option<VecDeque<UnackedFrame>> {
+    /// What a link that ended did not deliver, oldest first, if the peer had these frames; None when that cannot be.
+    fn reclaim(&mut self, _link: LinkId, _frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
         None
     }
 

@@ -256,7 +256,7 @@ impl Direct for ShmRail {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps = Caps { id: RailId::Shm, look: Look::Memory, lanes: Lanes::None };
+    const CAPS: Caps = Caps { id: RailId::Shm, look: Look::Memory, lanes: Lanes::None, in_order: true };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()

@@ -33,7 +33,7 @@ use crate::rail::{
     Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
 };
 use crate::sys::Epoll;
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Acked, Frame};
 
 /// How the rail's sockets are set up.
 #[derive(Clone, Debug)]
@@ -410,33 +410,40 @@ impl LaneRail for TcpRail {
             if let Some(link) = self.link(id) {
                 link.ack_pending = false;
                 let bulk = link.rx.ack_is_due();
-                return Some(Ack { link: LinkId(id), received: link.rx.take_ack(), bulk });
+                let received = Acked::before(link.rx.take_ack());
+                return Some(Ack { link: LinkId(id), received, bulk });
             }
         }
         None
     }
 
-    fn acked(&mut self, link: LinkId, frames: u64) -> bool {
+    fn acked(&mut self, link: LinkId, frames: &Acked) -> bool {
         let Some(up) = self.slots.get_mut(link.0 as usize).and_then(Slot::up) else { return true };
-        up.tx.unacked.acked(frames, &mut self.shared.pool)
+        frames.is_in_order() && up.tx.unacked.acked(frames, &mut self.shared.pool)
     }
 
-    fn retire(&mut self, link: LinkId) -> u64 {
+    fn retire(&mut self, link: LinkId) -> Acked {
         if let Some(up) = self.link(link.0) {
             sys::reset(up.fd());
         }
         self.end(link.0);
-        self.remains(link).map_or(0, |remains| remains.received)
+        Acked::before(self.remains(link).map_or(0, |remains| remains.received))
     }
 
-    fn kept(&self, link: LinkId) -> Vec<Frame> {
-        let headers = self.remains(link).into_iter().flat_map(|remains| remains.unacked.headers());
-        headers.filter_map(|header| Frame::parse(header).ok()).map(|(frame, _)| frame).collect()
+    fn kept(&self, link: LinkId) -> Vec<UnackedFrame> {
+        let frames = self.remains(link).into_iter().flat_map(|remains| remains.unacked.frames());
+        let word = |header: &[u8]| matches!(Frame::parse(header), Ok((Frame::Retire { .. }, _)));
+        let unacked = |(header, payload): (&[u8], &[u8])| UnackedFrame {
+            bytes: [header, payload].concat(),
+            header: header.len(),
+            span: None,
+        };
+        frames.filter(|(header, _)| word(header)).map(unacked).collect()
     }
 
-    fn reclaim(&mut self, link: LinkId, frames: u64) -> Option<VecDeque<UnackedFrame>> {
+    fn reclaim(&mut self, link: LinkId, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
         match self.slots.get_mut(link.0 as usize) {
-            Some(Slot::Down(remains)) => {
+            Some(Slot::Down(remains)) if frames.is_in_order() => {
                 std::mem::take(&mut remains.unacked).reclaim(frames, &mut self.shared.pool)
             }
             _ => None,
@@ -457,7 +464,8 @@ impl LaneRail for TcpRail {
 }
 
 impl Rail for TcpRail {
-    const CAPS: Caps = Caps { id: RailId::Tcp, look: Look::SystemCall, lanes: Lanes::ByStream };
+    const CAPS: Caps =
+        Caps { id: RailId::Tcp, look: Look::SystemCall, lanes: Lanes::ByStream, in_order: true };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Self::new(Config::of(config))

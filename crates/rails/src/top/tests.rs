@@ -39,6 +39,14 @@ fn documents_are_read_and_others_refused() {
         assert!(Snapshot::parse(of(most).as_bytes()).is_ok());
         assert!(Snapshot::parse(of(most + 1).as_bytes()).unwrap_err().contains(&most.to_string()));
     }
+    for list in ["peer_addresses", "protocols"] {
+        let of = |n: usize, one: &str| {
+            format!(r#"{{"v":1,"events":[{{"{list}":[{}]}}]}}"#, vec![one; n].join(","))
+        };
+        let one = if list == "protocols" { "{}" } else { r#""""# };
+        assert!(Snapshot::parse(of(FEW, one).as_bytes()).is_ok());
+        assert!(Snapshot::parse(of(FEW + 1, one).as_bytes()).unwrap_err().contains(&FEW.to_string()));
+    }
     let later = Snapshot::parse(br#"{"v":1,"pid":7,"new":{"a":[]}}"#).unwrap();
     assert_eq!(later.pid, 7);
 }
@@ -141,8 +149,7 @@ fn sockets_of_another_user_hide_nobody() {
     // SAFETY: a plain call, and structures of our own.
     unsafe {
         if libc::geteuid() != 0 {
-            println!("skipped: sockets of another user need root");
-            return;
+            return polyrail_skip::lacking("root, for sockets of another user");
         }
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);

@@ -44,7 +44,7 @@ use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::offer::{Limits, Process};
 use polyrail_core::wire::{Address, HostId, Ip, Key, Offer, PeerId};
-use polyrail_core::wireup::{Peer, PeerEvent};
+use polyrail_core::wireup::{Peer, PeerEvent, PeerState};
 use reach::Attempt;
 use secret::Keyring;
 use std::collections::{HashMap, VecDeque};
@@ -306,19 +306,21 @@ impl Wireup {
     /// A session with a peer, or the attempt at one, has ended; in good order or not.
     pub fn ended(&mut self, peer: PeerIdx, orderly: bool) {
         if let Some(state) = self.peers.get_mut(&peer) {
-            // who is not connected has nothing to lose
-            let _ = state.on(if orderly { PeerEvent::Bye } else { PeerEvent::Lost });
+            // it may have said goodbye before
+            if state.state() != PeerState::Closed {
+                state.must(if orderly { PeerEvent::Bye } else { PeerEvent::Lost });
+            }
         }
     }
 
-    /// Forgets a peer, unless there is something between it and this side.
-    pub fn forget(&mut self, peer: PeerIdx) -> bool {
-        use polyrail_core::wireup::PeerState::{Closed, Failed};
+    /// Whether there is nothing between a peer and this side.
+    pub fn is_over(&self, peer: PeerIdx) -> bool {
         let state = self.peers.get(&peer).map(Peer::state);
-        let over = matches!(state, None | Some(Closed | Failed));
-        if over {
-            self.peers.remove(&peer);
-        }
-        over
+        matches!(state, None | Some(PeerState::Idle | PeerState::Closed | PeerState::Failed))
+    }
+
+    /// Forgets a peer that [is over](Self::is_over).
+    pub fn forget(&mut self, peer: PeerIdx) {
+        self.peers.remove(&peer);
     }
 }

@@ -115,7 +115,7 @@ impl Wireup {
             return Ok(());
         }
         if failed_before && told && self.recently_failed(peer) {
-            let _ = self.peers.get_mut(&peer).map(|p| p.on(PeerEvent::Refused));
+            self.peers.get_mut(&peer).into_iter().for_each(|p| p.must(PeerEvent::Refused));
             return Err(None);
         }
         if let Err(why) = self.keys.of(address) {
@@ -222,8 +222,7 @@ impl Wireup {
     /// A link to a peer stands. What was tried before it, and why that failed; `here`: the peer is of this host.
     pub fn established(&mut self, peer: PeerIdx, here: bool) -> Vec<String> {
         if let Some(state) = self.peers.get_mut(&peer) {
-            let moved = state.on(PeerEvent::Established);
-            debug_assert!(moved.is_ok(), "{moved:?}");
+            state.must(PeerEvent::Established);
         }
         let mut failures = self.attempts.remove(&peer).map(|attempt| attempt.failures).unwrap_or_default();
         if here {
@@ -236,7 +235,7 @@ impl Wireup {
     pub fn try_next(&mut self, peer: PeerIdx, why: String, rails: &mut Rails) {
         let state = self.peers.get_mut(&peer);
         let Some(attempt) = self.attempts.get_mut(&peer) else {
-            let _ = state.map(|state| state.on(PeerEvent::Lost));
+            state.into_iter().for_each(|state| state.must(PeerEvent::Lost));
             return self.news.push_back(News::Lost(peer, why));
         };
         attempt.failed(why);
@@ -244,7 +243,7 @@ impl Wireup {
         if let Some(state) = state
             && state.state() != PeerState::Connecting
         {
-            let _ = state.on(PeerEvent::Lost);
+            state.must(PeerEvent::Lost);
             state.connect();
         }
         self.go_on(peer, rails);
@@ -260,7 +259,7 @@ impl Wireup {
     /// All ways to a peer have failed; in a sentence.
     fn unreachable(&mut self, peer: PeerIdx, failures: &[String]) -> String {
         if let Some(state) = self.peers.get_mut(&peer) {
-            let _ = state.on(PeerEvent::Refused);
+            state.must(PeerEvent::Refused);
         }
         let why = match failures {
             [] => {
@@ -281,9 +280,9 @@ impl Wireup {
                 self.go_on(peer, rails);
                 continue;
             }
-            let _ = state.on(PeerEvent::Deadline);
+            state.must(PeerEvent::Deadline);
             self.give_up(peer);
-            let why = self.unreachable(peer, &["it connected at the same time, and then did not".into()]);
+            let why = "cannot connect: it connected at the same time, and then did not".into();
             self.news.push_back(News::Lost(peer, why));
         }
     }

@@ -29,7 +29,7 @@ impl Wireup {
             && let Some(state) = self.peers.get_mut(&peer)
             && state.state() == PeerState::Connecting
         {
-            let _ = state.on(PeerEvent::Proving);
+            state.must(PeerEvent::Proving);
         }
         match turn {
             Turn::Wait => {
@@ -77,7 +77,7 @@ impl Wireup {
         match reason {
             Reject::Simultaneous => {
                 if let Some(state) = self.peers.get_mut(&peer) {
-                    let _ = state.rejected(reason);
+                    state.must(PeerEvent::Simultaneous);
                 }
                 // the peer's own connection comes, or we do not wait for it for ever
                 if let Some(attempt) = attempt {

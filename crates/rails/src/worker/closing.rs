@@ -6,11 +6,7 @@ use crate::rail::Down;
 use crate::set::RailLink;
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::session::Partial;
 use std::time::{Duration, Instant};
-
-/// Peers that called, went, and are still known by why they did.
-const CALLERS_KEPT: usize = 256;
 
 impl Worker {
     /// The peer is lost: every operation with it ends.
@@ -19,7 +15,7 @@ impl Worker {
         let named = describe(info);
         let told = why.clone();
         info.why = Some(format!("{named}: {why}"));
-        let unnamed = info.address.is_none();
+        let unnamed = !info.is_named();
         info.partial.clear();
         if let Some(mut lanes) = info.lanes.take() {
             info.lane = None;
@@ -50,25 +46,6 @@ impl Worker {
             self.wireup.has_failed(peer);
         }
         self.settle();
-    }
-
-    /// A peer that only ever called, and that nobody here has an address of, is gone: of the last of them it is known why, of the
-    /// others their numbers alone, which users may still have.
-    fn forget(&mut self, peer: PeerIdx) {
-        self.callers_gone.push_back(peer);
-        if self.callers_gone.len() <= CALLERS_KEPT {
-            return;
-        }
-        let Some(oldest) = self.callers_gone.pop_front() else { return };
-        let info = &mut self.core.peers[oldest.0 as usize];
-        // it may have called again meanwhile, or been given an address
-        let known = info.lane.is_some() || info.lanes.is_some() || info.address.is_some();
-        if known || !self.wireup.forget(oldest) {
-            return;
-        }
-        (info.why, info.direct_refused, info.explanation) = (None, None, None);
-        info.passed_over = Vec::new();
-        info.partial = Partial::default();
     }
 
     /// Links that ended, or are cut because their peer broke the protocol.

@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 /// Events that are kept, and how many of them may be such as come by themselves all the time.
-const KEPT: usize = 64;
+pub(super) const KEPT: usize = 64;
 const KEPT_DEBUG: usize = 32;
 
 /// One end of a lane.

@@ -8,8 +8,9 @@ use crate::atomic;
 use crate::list::RailId;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use crate::set::NO_LINK;
-use polyrail_core::frame::{Acked, AtomicKind, Frame, Status};
+use polyrail_core::frame::{AtomicKind, Frame, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
+use polyrail_core::session::Told;
 
 /// A payload that is on its way in pieces.
 #[derive(Debug)]
@@ -105,16 +106,11 @@ impl Inbound<'_> {
 
     /// What a peer says of a lane.
     fn lane_word(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
-        let (lane, received, retired) = match *frame {
-            Frame::Got { lane, received } => (lane, received, false),
-            Frame::Retire { lane, received } => (lane, received, true),
-            word => return self.core.lane_news.push((peer, LaneNews::Word(word, payload.to_vec()))),
-        };
-        match Acked::parse(received, &payload.to_vec()) {
-            Some(acked) if acked.is_in_order() => {
-                self.core.lane_news.push((peer, LaneNews::Had(lane, received, retired)));
-            }
-            Some(_) => self.broken(link, "it spoke of gaps in what a lane brought that has none"),
+        if let Frame::LaneOpen { .. } | Frame::LaneAnswer { .. } = frame {
+            return self.core.lane_news.push((peer, LaneNews::Word(*frame, payload.to_vec())));
+        }
+        match Told::read(frame, &payload.to_vec()) {
+            Some(told) => self.core.lane_news.push((peer, LaneNews::Had(told))),
             None => self.broken(link, "a list of what a lane brought is malformed"),
         }
     }

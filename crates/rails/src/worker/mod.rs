@@ -5,7 +5,7 @@
 //! called; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
-//! from what `crate::wireup` agreed with peers to links; `lanes` several of them to one peer; `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint; `idle` what
+//! from what `crate::wireup` agreed with peers to links; `lanes` several of them to one peer; `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint, `forget` what is kept of those that went; `idle` what
 //! polling in vain does; `turns` which rails are looked at.
 
 mod buffers;
@@ -13,6 +13,7 @@ mod closing;
 mod connect;
 mod direct;
 mod events;
+mod forget;
 mod idle;
 mod inbound;
 mod lanes;
@@ -42,7 +43,6 @@ use events::Notes;
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::proto::{self, Engine, PeerIdx};
-use polyrail_core::session::Partial;
 use polyrail_core::wire::offer::Interface;
 use polyrail_core::wire::{Address, PeerId};
 use state::{Core, PeerInfo};
@@ -71,8 +71,7 @@ pub struct Worker {
     direct_budget: usize,
     wireup: Wireup,
     top: Top,
-    /// Peers that nobody here has an address of, since they went; the oldest first.
-    callers_gone: VecDeque<PeerIdx>,
+    gone: forget::Gone,
     by_id: HashMap<PeerId, PeerIdx>,
     blocked: Vec<PeerIdx>,
     iov: Vec<RawIov>,
@@ -144,7 +143,7 @@ impl Worker {
             direct_budget: direct::ROUND,
             wireup,
             top,
-            callers_gone: VecDeque::new(),
+            gone: forget::Gone::default(),
             by_id: HashMap::new(),
             blocked: Vec::new(),
             iov: Vec::new(),
@@ -183,7 +182,7 @@ impl Worker {
                 let why = "two endpoints have the same key; give named endpoints of different hosts different ports";
                 return Err(Error::Address(why.into()));
             }
-            _ => info.address = Some(address),
+            _ => (info.address, info.released) = (Some(address), false),
         }
         Ok(peer)
     }
@@ -191,6 +190,11 @@ impl Worker {
     /// The peer's address, if it is known (a peer that connected by itself may not be in any address vector).
     pub fn address_of(&self, peer: PeerIdx) -> Option<[u8; Address::LEN]> {
         self.core.peers.get(peer.0 as usize)?.address.as_ref().map(Address::to_bytes)
+    }
+
+    /// The peer with this identity, if it is known.
+    pub fn known(&self, id: PeerId) -> Option<PeerIdx> {
+        self.by_id.get(&id).copied()
     }
 
     /// The public identity of a peer: that of its address, also when the address itself is not known.
@@ -234,20 +238,10 @@ impl Worker {
             return *peer;
         }
         let peer = self.core.engine.add_peer();
-        self.core.peers.push(PeerInfo {
-            id,
-            address: None,
-            lane: None,
-            budget: u32::MAX,
-            lanes: None,
-            partial: Partial::default(),
-            direct_refused: None,
-            explanation: None,
-            passed_over: Vec::new(),
-            why: None,
-            held: 0,
-            direct: (0, 0),
-        });
+        match self.core.peers.get_mut(peer.0 as usize) {
+            Some(info) => *info = PeerInfo::new(id),
+            None => self.core.peers.push(PeerInfo::new(id)),
+        }
         self.by_id.insert(id, peer);
         peer
     }
@@ -447,7 +441,7 @@ impl Worker {
             let Some(info) = self.core.link(link) else { continue };
             info.much |= ack.bulk;
             let peer = info.peer;
-            self.tell_got(peer, link, ack.received);
+            self.tell_got(peer, link, &ack.received);
         }
         self.tell_seen();
     }
@@ -522,7 +516,7 @@ impl Worker {
 
     /// Counts of what was done.
     pub fn counts(&self) -> Counts {
-        self.core.counts
+        Counts { peers: self.core.peers.len(), ..self.core.counts }
     }
 
     /// Whether nothing waits to leave and nobody owes anybody an answer: [`Worker::close`] would not wait.

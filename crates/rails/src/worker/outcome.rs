@@ -92,4 +92,6 @@ impl Event {
 pub struct Counts {
     /// Looks at the control channel, each a system call.
     pub looks: u64,
+    /// Room in the table of peers: for those that are known, and those whose numbers are free.
+    pub peers: usize,
 }

@@ -3,6 +3,7 @@
 use super::buffers::Buffers;
 use crate::rail::{Memory, Place, RawIov, Span};
 use crate::set::{RailLink, Rails};
+use polyrail_core::frame::Acked;
 use polyrail_core::proto::{Next, Out, Region};
 use polyrail_core::session::{Carrier, Links, Retired, Seen, Sent, UnackedFrame};
 use std::collections::VecDeque;
@@ -40,15 +41,15 @@ impl Links<RailLink> for Outlet<'_> {
     fn wants_more(&self, link: RailLink) -> bool {
         self.rails.wants_more(link)
     }
-    fn confirm(&mut self, link: RailLink, frames: u64) -> bool {
-        self.rails.acked(link, frames)
+    fn confirm(&mut self, link: RailLink, acked: &Acked) -> bool {
+        self.rails.acked(link, acked)
     }
     fn retire(&mut self, link: RailLink) -> Retired {
         let received = self.rails.retire(link);
         Retired { received, said: self.rails.kept(link) }
     }
-    fn reclaim(&mut self, link: RailLink, frames: u64) -> Option<VecDeque<UnackedFrame>> {
-        self.rails.reclaim(link, frames)
+    fn reclaim(&mut self, link: RailLink, acked: &Acked) -> Option<VecDeque<UnackedFrame>> {
+        self.rails.reclaim(link, acked)
     }
     fn close(&mut self, link: RailLink) {
         self.rails.close(link);

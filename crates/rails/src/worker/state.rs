@@ -19,6 +19,8 @@ use std::collections::{HashMap, VecDeque};
 pub(super) struct PeerInfo {
     pub(super) id: PeerId,
     pub(super) address: Option<Address>,
+    /// The user has no more use for the address.
+    pub(super) released: bool,
     /// The lane that short messages take.
     pub(super) lane: Option<RailLink>,
     /// Bytes that may take it before that is thought over.
@@ -39,6 +41,38 @@ pub(super) struct PeerInfo {
     pub(super) held: usize,
     /// Bytes that were read from its memory directly, and that were written to it.
     pub(super) direct: (u64, u64),
+    /// How often it is among the callers that went.
+    pub(super) went: u32,
+    /// It is among those whose numbers are to be freed.
+    pub(super) to_free: bool,
+}
+
+impl PeerInfo {
+    /// Whether the user can name it by its address.
+    pub(super) fn is_named(&self) -> bool {
+        self.address.is_some() && !self.released
+    }
+
+    /// Nothing but who it is.
+    pub(super) fn new(id: PeerId) -> Self {
+        Self {
+            id,
+            address: None,
+            released: false,
+            lane: None,
+            budget: u32::MAX,
+            lanes: None,
+            partial: Partial::default(),
+            direct_refused: None,
+            explanation: None,
+            passed_over: Vec::new(),
+            why: None,
+            held: 0,
+            direct: (0, 0),
+            went: 0,
+            to_free: false,
+        }
+    }
 }
 
 /// Most bytes of one peer's frames that are kept because they came before their turn.

@@ -29,8 +29,8 @@ fn lies_about_lanes_end_the_session() {
     let gaps = acked([3, 5]).payload();
     let words = [
         (answer, vec![], "it spoke of a lane, or of frames, that never were"),
-        (Frame::Got { lane: 0, received: 0 }, gaps.clone(), "gaps in what a lane brought that has none"),
-        (Frame::Retire { lane: 0, received: 0 }, gaps.clone(), "gaps in what a lane brought that has none"),
+        (Frame::Got { lane: 0, received: 0 }, gaps.clone(), "of frames, that never were"),
+        (Frame::Retire { lane: 0, received: 0 }, gaps.clone(), "of frames, that never were"),
         (Frame::Got { lane: 0, received: 5 }, gaps, "malformed"),
     ];
     for (lie, payload, text) in words {

@@ -5,6 +5,7 @@ use crate::support::node::{GONE, Node};
 use crate::support::puppet::{Puppet, settings};
 use crate::support::stranger::{Noise, beside, connect, hello, is_ended, offer, shake, shake_for, unix_name};
 use crate::support::{descriptors, limit_descriptors, resident};
+use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{
     Address, Features, HandshakeError, Ip, Key, Nonce, Offer, Reject, Transport, Versions,
@@ -12,7 +13,7 @@ use polyrail_core::wire::{
 use polyrail_core::wireup::{Respond, Responder};
 use polyrail_rails::sockets::unix;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 fn victim() -> (Node, Vec<u8>) {
@@ -305,20 +306,73 @@ fn an_unanswered_call_is_looked_at_by_the_clock() {
 #[test]
 fn callers_that_came_and_went_are_forgotten() {
     let (mut node, address) = victim();
-    let peer = |n: u32| PeerIdx(1 + n);
-    let gone = |node: &Node, n| node.worker.why(peer(n)).is_some() && !node.worker.is_connected(peer(n));
-    for n in 0..300 {
+    let all = |node: &Node| (0..node.worker.counts().peers as u32).map(PeerIdx);
+    let gone = |node: &Node| all(node).filter(|peer| node.worker.why(*peer).is_some()).count();
+    for n in 1..=300 {
         let shaken = beside(&mut node, || shake(&address, Versions::OURS));
         assert!(shaken.outcome.is_ok());
         drop(shaken);
         // a connection that just ends may come back for two seconds
-        if n % 50 == 49 {
-            node.until("the ends of some", |node| (n - 49..=n).all(|n| gone(node, n) || n < 44));
+        if n % 50 == 0 {
+            node.until("the ends of some", |node| {
+                gone(node) == n.min(256) && all(node).skip(1).all(|peer| !node.worker.is_connected(peer))
+            });
         }
     }
-    node.until("the last end", |node| gone(node, 299));
-    let known = (0..300).filter(|n| node.worker.why(peer(*n)).is_some()).count();
-    assert_eq!(known, 256);
-    assert!(node.worker.why(peer(0)).is_none() && node.worker.id_of(peer(0)).is_some());
     serves(&mut node);
+}
+
+/// A server that answers its clients by their addresses, and then has no more use for them.
+#[test]
+fn clients_whose_addresses_were_released_are_forgotten() {
+    let (mut node, address) = victim();
+    let mut last = Vec::new();
+    for n in 0..600 {
+        let mut shaken = beside(&mut node, || shake(&address, Versions::OURS));
+        let peer = node.peer(&shaken.address);
+        // before it goes, or after that
+        if n % 3 == 0 {
+            node.worker.release(peer);
+        }
+        shaken.stream.write_all(&Frame::Bye.encode(0)).expect("the worker reads");
+        shaken.stream.shutdown(Shutdown::Write).expect("it is connected");
+        node.until("its end", |node| !node.worker.is_connected(peer));
+        node.worker.release(peer);
+        last = shaken.address;
+    }
+    let peers = node.worker.counts().peers;
+    assert!(peers <= 260, "room for {peers} peers, of 600 that came and went");
+    let known = node.worker.known(Address::parse(&last).expect("an address").id());
+    assert_eq!(
+        known.and_then(|peer| node.worker.address_of(peer)),
+        Some(last[..].try_into().expect("64 bytes"))
+    );
+    serves(&mut node);
+}
+
+/// A server's table of peers has room for those that are there and those that went lately, not for all that ever called.
+#[test]
+fn a_server_of_very_many_clients_keeps_no_room_for_those_that_went() {
+    const CLIENTS: usize = 20_000;
+    let come_and_go = |node: &mut Node, address: &[u8], clients: usize| {
+        beside(node, || {
+            for _ in 0..clients {
+                let mut shaken = shake(address, Versions::OURS);
+                assert!(shaken.outcome.is_ok());
+                shaken.stream.write_all(&Frame::Bye.encode(0)).expect("the worker reads");
+                shaken.stream.shutdown(Shutdown::Write).expect("it is connected");
+                assert!(is_ended(&mut shaken.stream));
+            }
+        });
+    };
+    alone(|| {
+        let (mut node, address) = victim();
+        come_and_go(&mut node, &address, 1000);
+        let before = resident();
+        (0..CLIENTS / 1000).for_each(|_| come_and_go(&mut node, &address, 1000));
+        let (peers, grown) = (node.worker.counts().peers, resident().saturating_sub(before));
+        println!("{CLIENTS} clients: a table of {peers}, {} bytes of memory each", grown / CLIENTS);
+        assert!(peers <= 300, "room for {peers} peers, of {CLIENTS} that came and went");
+        serves(&mut node);
+    });
 }

@@ -16,6 +16,7 @@ pub fn alone<F: FnOnce()>(body: F) {
 }
 
 /// The same, in a network namespace of its own, which has nothing but a loopback interface that is down. Needs root.
+#[track_caller]
 pub fn alone_in_net<F: FnOnce()>(body: F) {
     if super::root("a network namespace") {
         alone_after::<F>(|| unshare(libc::CLONE_NEWNET), body);
@@ -23,6 +24,7 @@ pub fn alone_in_net<F: FnOnce()>(body: F) {
 }
 
 /// The same, in a mount namespace of its own, where [`mount`] does what nobody else sees. Needs root.
+#[track_caller]
 pub fn alone_in_mounts<F: FnOnce()>(body: F) {
     if super::root("a mount namespace") {
         alone_after::<F>(

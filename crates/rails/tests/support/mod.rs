@@ -33,11 +33,12 @@ pub fn limit_descriptors(most: usize) -> usize {
 }
 
 /// Whether this process may do what only root may. If not, says that the test is skipped.
+#[track_caller]
 pub fn root(what_for: &str) -> bool {
     // SAFETY: a plain call without arguments.
     let root = unsafe { libc::geteuid() } == 0;
     if !root {
-        println!("skipped: {what_for} needs root");
+        polyrail_skip::lacking(format_args!("root, for {what_for}"));
     }
     root
 }

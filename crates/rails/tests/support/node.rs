@@ -185,6 +185,9 @@ impl Node {
 
     /// One round. Sleeps a little if there is nothing to do and that was asked for.
     pub fn progress(&mut self) {
+        if self.worker.has_numbers_to_free() {
+            self.worker.free_numbers(|_| false);
+        }
         if self.worker.progress() == 0 && self.sleeps && self.worker.arm() {
             let mut poll = libc::pollfd { fd: self.worker.wait_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one entry.

@@ -64,8 +64,8 @@ fn the_kernel_finds_a_peer_that_has_vanished() {
     std::thread::spawn(|| {
         // SAFETY: this thread alone moves, and it ends with the test.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-            eprintln!("skipped: {} (a network namespace takes root)", std::io::Error::last_os_error());
-            return;
+            let error = std::io::Error::last_os_error();
+            return polyrail_skip::lacking(format_args!("root, for a network namespace: {error}"));
         }
         loopback(true);
         let config = Config {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// Functions, and what becomes of them.
-const ALL: [(&[&str], &str); 9] = [
+const ALL: [(&[&str], &str); 11] = [
     (
         &[
             "pthread_cond_wait",
@@ -51,12 +51,29 @@ const ALL: [(&[&str], &str); 9] = [
         "in a parallel region on another rank than 0, the run ends there",
     ),
     (
-        &["rand", "random", "drand48", "lrand48", "mrand48"],
+        &["rand", "random", "drand48", "lrand48", "mrand48", "_gfortran_rand", "_gfortran_irand"],
         "in a parallel region on another rank than 0, each number costs a message",
     ),
     (
-        &["localtime", "gmtime", "ctime", "asctime", "strtok", "localeconv", "strerror"],
-        "what serial code gets by them, regions on other ranks must not use: it is rank 0's (localtime_r and its like can be used)",
+        &["initstate", "setstate", "seed48", "lcong48"],
+        "in a parallel region on another rank than 0, the run ends there",
+    ),
+    (
+        &["_gfortran_st_open"],
+        "units that serial code opens are rank 0's: in a parallel region on another rank the run ends there, but with --serial replicated",
+    ),
+    (
+        &[
+            "localeconv",
+            "getpwnam",
+            "getpwuid",
+            "getgrnam",
+            "getgrgid",
+            "hsearch",
+            "getservbyname",
+            "gethostbyname",
+        ],
+        "what serial code gets by them, regions on other ranks must not use: it is rank 0's (those whose names end with _r can be used)",
     ),
     (
         &["shm_open", "shmat", "sem_open"],

@@ -85,6 +85,7 @@ impl Files {
     }
 
     /// Compiles a program with `compiler`; `None`, with a word why, if that is not installed.
+    #[track_caller]
     fn compile(&self, compiler: &Path, name: &str, options: &[&str]) -> Option<PathBuf> {
         let source = self.put("program.c", "#ifdef MPI\n#include <mpi.h>\nint main(void) { return MPI_Init(0, 0); }\n#else\nint main(void) { return 0; }\n#endif\n");
         let program = self.0.path().join(name);
@@ -93,7 +94,7 @@ impl Files {
             Ok(output) if output.status.success() => Some(program),
             Ok(output) => panic!("{}: {}", compiler.display(), String::from_utf8_lossy(&output.stderr)),
             Err(error) => {
-                println!("skipped: {}: {error}", compiler.display());
+                polyrail_skip::lacking(format_args!("{}: {error}", compiler.display()));
                 None
             }
         }
@@ -173,7 +174,7 @@ fn python_shows_the_mpi_of_its_mpi4py() {
     for (name, abi) in [("mpich", Abi::Mpich), ("openmpi", Abi::OpenMpi)] {
         let python = set_up(&format!("{name}/bin/python"));
         if !python.exists() {
-            println!("skipped: {} is not installed", python.display());
+            polyrail_skip::lacking(python.display());
             continue;
         }
         let found = detect(python.as_os_str(), &["script.py".into()]).unwrap();

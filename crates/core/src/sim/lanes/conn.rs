@@ -4,15 +4,21 @@ use super::super::memory::{Bytes, Memory};
 use super::super::rail::{RailSpec, Time, Wire};
 use super::super::rng::Rng;
 use super::LaneHappening;
-use crate::frame::Frame;
+use crate::frame::{Acked, Frame, MAX_ACKED};
 use crate::proto::{Next, Out, Region};
 use crate::session::{Carrier, Links, Retired, Seen, Sent, UnackedFrame};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// So many frames a lane on which they overtake each other lets be on their way or unconfirmed: of these every second one may be
+/// missing.
+const WINDOW: u64 = 2 * MAX_ACKED as u64;
+
 /// A frame on its way.
 pub(super) struct Flight {
+    /// Which of the connection's frames.
+    pub number: u64,
     pub header: Vec<u8>,
     pub payload: Bytes,
     pub begins: Time,
@@ -25,15 +31,17 @@ pub(super) struct Flight {
 /// One direction of a connection, and what its sender keeps.
 pub(super) struct Direction {
     pub wire: Wire,
+    /// What is on its way, what arrives first at the front.
     pub flights: VecDeque<Flight>,
-    /// Frames that the peer is not known to have had, and how many it is known to have had.
+    /// Frames that the peer is not known to have had, but for ranges, and those that it is known to have had.
     pub kept: VecDeque<UnackedFrame>,
-    pub had: u64,
+    pub had: Acked,
     pub sent: u64,
     pub given: u64,
     pub acked: u64,
-    /// At the receiver: whole frames, and how many of those it has told of.
-    pub received: u64,
+    /// At the receiver: whole frames, how many came since it told of them, and up to which it told that all did.
+    pub received: Acked,
+    pub untold: u64,
     pub told: u64,
 }
 
@@ -41,16 +49,50 @@ impl Direction {
     pub fn new(spec: RailSpec) -> Self {
         let (flights, kept) = (VecDeque::new(), VecDeque::new());
         let wire = Wire::new(spec);
-        Self { wire, flights, kept, had: 0, sent: 0, given: 0, acked: 0, received: 0, told: 0 }
+        let (had, received) = (Acked::default(), Acked::default());
+        Self { wire, flights, kept, had, sent: 0, given: 0, acked: 0, received, untold: 0, told: 0 }
     }
 
-    /// Forgets the first so many frames; false when that cannot be.
-    pub fn confirm(&mut self, frames: u64) -> bool {
-        while self.had < frames.min(self.sent) {
-            self.had += 1;
-            self.kept.pop_front();
+    /// Forgets the first frames, up to one that is missing; false when that cannot be. A word that was overtaken means nothing.
+    pub fn confirm(&mut self, acked: &Acked) -> bool {
+        if self.had.covers(acked) {
+            return true;
         }
-        frames <= self.sent
+        let in_order = self.wire.spec.overtaking.is_none();
+        let other = !acked.covers(&self.had) || acked.end() > self.sent;
+        if other || in_order && !acked.is_in_order() {
+            return false;
+        }
+        self.kept.drain(..(acked.upto() - self.had.upto()) as usize);
+        self.had = acked.clone();
+        true
+    }
+
+    /// What the peer has not had that had these; none when that cannot be.
+    pub fn reclaim(&mut self, acked: &Acked) -> Option<VecDeque<UnackedFrame>> {
+        if !acked.covers(&self.had) || !self.confirm(acked) {
+            return None;
+        }
+        let numbers = acked.upto()..;
+        let kept = core::mem::take(&mut self.kept).into_iter().zip(numbers);
+        Some(kept.filter(|(_, number)| !acked.has(*number)).map(|(unacked, _)| unacked).collect())
+    }
+
+    /// A frame has arrived. What the sender is to be told now, if a word about `got` frames, or of so many without a gap, is due.
+    pub fn arrived(&mut self, flight: &Flight, got: u64) -> Option<Acked> {
+        assert!(self.received.add(flight.number), "a frame comes once by a lane, and not too far ahead");
+        self.untold += 1;
+        self.acked += flight.header.len() as u64 + flight.payload.len();
+        let tells = self.untold >= got || self.received.upto() - self.told >= got;
+        tells.then(|| {
+            (self.untold, self.told) = (0, self.received.upto());
+            self.received.clone()
+        })
+    }
+
+    /// Whether all frames that have not been confirmed can be spoken of.
+    fn is_too_far(&self) -> bool {
+        self.wire.spec.overtaking.is_some() && self.sent - self.had.upto() >= WINDOW
     }
 }
 
@@ -102,21 +144,23 @@ impl Outlet<'_> {
         }
         let size = header.len() + payload.len() as usize;
         let way = &mut conn.ways[self.side];
+        if way.is_too_far() {
+            return false;
+        }
         let Some(times) = way.wire.accept(self.now, size, self.rng) else { return false };
+        let number = way.sent;
         way.kept.push_back(unacked);
         way.sent += 1;
         way.given += size as u64;
-        let long = payload.len() as usize >= way.wire.spec.split.max(1);
+        let whole = way.wire.spec.overtaking.is_some();
+        let long = !whole && payload.len() as usize >= way.wire.spec.split.max(1);
         let (begins, ends) = (times.begins, times.ends);
         if !conn.broken && conn.ends[1 - self.side] < EndState::Ended {
-            way.flights.push_back(Flight {
-                header: header.to_vec(),
-                payload,
-                begins,
-                ends,
-                long,
-                begun: false,
-            });
+            let flight =
+                Flight { number, header: header.to_vec(), payload, begins, ends, long, begun: false };
+            // in the order in which they arrive
+            let at = way.flights.partition_point(|other| other.ends <= ends);
+            way.flights.insert(at, flight);
         }
         self.plans.push((times.left, LaneHappening::Departs(id, self.side, size)));
         self.plans.push((if long { begins } else { ends }, LaneHappening::Arrives(id, 1 - self.side)));
@@ -146,8 +190,8 @@ impl Links<usize> for Outlet<'_> {
     fn wants_more(&self, conn: usize) -> bool {
         self.way(conn).is_some_and(|way| way.wire.wants_more())
     }
-    fn confirm(&mut self, conn: usize, frames: u64) -> bool {
-        self.conns.get_mut(&conn).is_none_or(|conn| conn.ways[self.side].confirm(frames))
+    fn confirm(&mut self, conn: usize, acked: &Acked) -> bool {
+        self.conns.get_mut(&conn).is_none_or(|conn| conn.ways[self.side].confirm(acked))
     }
     fn retire(&mut self, id: usize) -> Retired {
         let Some(conn) = self.conns.get_mut(&id) else { return Retired::default() };
@@ -157,14 +201,12 @@ impl Links<usize> for Outlet<'_> {
             conn.ways[1 - self.side].flights.clear();
             self.ended.push((id, true));
         }
-        let header = |unacked: &UnackedFrame| Frame::parse(&unacked.bytes).ok().map(|(frame, _)| frame);
-        let said = conn.ways[self.side].kept.iter().filter_map(header).collect();
-        Retired { received: conn.ways[1 - self.side].received, said }
+        let word = |unacked: &&UnackedFrame| matches!(unacked.frame(), Some(Frame::Retire { .. }));
+        let said = conn.ways[self.side].kept.iter().filter(word).cloned().collect();
+        Retired { received: conn.ways[1 - self.side].received.clone(), said }
     }
-    fn reclaim(&mut self, conn: usize, frames: u64) -> Option<VecDeque<UnackedFrame>> {
-        let way = &mut self.conns.get_mut(&conn)?.ways[self.side];
-        let can = frames >= way.had && way.confirm(frames);
-        can.then(|| core::mem::take(&mut way.kept))
+    fn reclaim(&mut self, conn: usize, acked: &Acked) -> Option<VecDeque<UnackedFrame>> {
+        self.conns.get_mut(&conn)?.ways[self.side].reclaim(acked)
     }
     fn close(&mut self, id: usize) {
         if let Some(conn) = self.conns.get_mut(&id) {

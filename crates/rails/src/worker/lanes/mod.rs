@@ -15,9 +15,11 @@ use crate::list::RailId;
 use crate::rail::Down;
 use crate::rail::connect::Ways;
 use crate::set::RailLink;
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::PeerIdx;
-use polyrail_core::session::{Action, Arrival, Config, Loss, MAX_LANES, Pins, Planner, Session, ToPeer};
+use polyrail_core::session::{
+    Action, Arrival, Config, Loss, MAX_LANES, Pins, Planner, Session, ToPeer, Told,
+};
 use polyrail_core::wire::offer::Interface;
 use polyrail_core::wire::{Offer, SessionId};
 use std::sync::Arc;
@@ -48,8 +50,8 @@ pub(super) struct Lanes {
 
 /// What a peer says of a lane.
 pub(super) enum LaneNews {
-    /// So many frames it had from this one; whether it has ended there.
-    Had(u16, u64, bool),
+    /// It had these frames from this one.
+    Had(Told),
     /// It asks for one, or answers to that.
     Word(Frame, Vec<u8>),
 }
@@ -156,11 +158,15 @@ impl Worker {
                 }
             }
         }
-        let Some((current, budget)) =
-            self.session(peer, |session, traffic, _| (session.current(), session.budget(traffic)))
-        else {
+        let Some((current, budget, speaks)) = self.session(peer, |session, traffic, _| {
+            (session.current(), session.budget(traffic), session.has_words())
+        }) else {
             return;
         };
+        if speaks {
+            // the engine does not know, and so does not name the peer
+            self.wait_for_room(peer);
+        }
         let info = &mut self.core.peers[peer.0 as usize];
         if budget != u32::MAX && info.budget == u32::MAX && !self.wide.contains(&peer) {
             self.wide.push(peer);
@@ -196,8 +202,9 @@ impl Worker {
             self.rails.pace(link, rate);
         }
         let rtt = u64::from(stats.rtt) * 1000;
-        let Some(transport) = link.0.transport() else { return };
-        let arrival = Arrival { number, link, transport, path, ends, rtt, delivered: stats.delivered, pins };
+        let (Some(transport), in_order) = (link.0.transport(), link.0.caps().in_order) else { return };
+        let arrival =
+            Arrival { number, link, transport, path, ends, rtt, delivered: stats.delivered, pins, in_order };
         let now = self.clock();
         self.session(peer, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
         self.follow(peer);
@@ -219,10 +226,10 @@ impl Worker {
     }
 
     /// Tells a peer what came by one of its lanes.
-    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: RailLink, received: u64) {
-        let lanes = self.core.peers[peer.0 as usize].lanes.as_ref();
-        if let Some(lane) = lanes.and_then(|lanes| lanes.session.number(link)) {
-            self.core.engine.say(peer, Frame::Got { lane, received });
+    pub(super) fn tell_got(&mut self, peer: PeerIdx, link: RailLink, received: &Acked) {
+        self.session(peer, |session, traffic, _| session.tell_got(link, received, traffic));
+        if !received.is_in_order() {
+            self.follow(peer);
         }
     }
 
@@ -230,20 +237,19 @@ impl Worker {
     pub(super) fn hear_of_lanes(&mut self) {
         let now = self.clock();
         for (peer, news) in std::mem::take(&mut self.core.lane_news) {
-            let (number, received, retired) = match news {
-                LaneNews::Had(number, received, retired) => (number, received, retired),
+            let told = match news {
+                LaneNews::Had(told) => told,
                 LaneNews::Word(frame, word) => {
                     self.hear_word(peer, &frame, &word);
                     continue;
                 }
             };
-            let heard = self.session(peer, |session, traffic, outlet| {
-                session.handle_told(now, number, received, retired, traffic, outlet)
-            });
+            let heard = self
+                .session(peer, |session, traffic, outlet| session.handle_told(now, &told, traffic, outlet));
             self.follow(peer);
             match heard {
                 Some(Err(why)) => self.gone(peer, format!("it broke the protocol: {why}")),
-                Some(Ok(())) if retired => self.pump(peer),
+                Some(Ok(())) if told.retired => self.pump(peer),
                 _ => {}
             }
         }

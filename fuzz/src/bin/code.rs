@@ -1,0 +1,11 @@
+//! Programs' files: where they have code, whatever they say of themselves. Nothing in them is believed.
+#![no_main]
+use libfuzzer_sys::fuzz_target;
+use polyrail_omp::code::find;
+
+fuzz_target!(|data: &[u8]| {
+    let Some(code) = find(data) else { return };
+    assert!(code.known.iter().all(|range| range.start <= range.end));
+    assert_eq!(code.refusal().is_some(), !code.unknown.is_empty());
+    assert_eq!(find(data).as_ref(), Some(&code));
+});
