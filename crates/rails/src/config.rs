@@ -132,7 +132,7 @@ impl Default for Config {
 
 /// A setting's name in the environment, and what it means; for those who list them (`fi_info -e`, `polyrail run --help`).
 pub const SETTINGS: &[(&str, &str)] = &[
-    ("RAILS", "transports to use: a comma list of shm, tcp (default: all)"),
+    ("RAILS", "rails to use: a comma list of their names, as `polyrail info` lists them (default: all)"),
     (
         "INTERFACES",
         "network interfaces to use and to listen on: a comma list of names, which may end in *; with ^ before each: all but these (default: all that are up)",

@@ -58,7 +58,7 @@ impl Source {
 
 /// Where a peer may be reached by a rail, as the rail itself says it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Destination {
     /// A socket's address; from one of this side's addresses, where that matters.
     Socket {
         /// Where to.
@@ -75,7 +75,7 @@ pub enum Place {
     },
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Destination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Socket { to, .. } => to.fmt(f),

@@ -7,7 +7,7 @@
 //! [`Connector::answer`], [`Connector::conclude`].
 
 use super::LinkId;
-use super::channel::{Channel, Place};
+use super::channel::{Channel, Destination};
 use crate::config::Config;
 use crate::discover::{Access, Device, Interface};
 use crate::error::Error;
@@ -149,7 +149,7 @@ pub trait Connector {
     }
 
     /// Where a peer may be reached, the best first.
-    fn places(&self, _peer: &Sought<'_>) -> Vec<Place> {
+    fn destinations(&self, _peer: &Sought<'_>) -> Vec<Destination> {
         Vec::new()
     }
 
@@ -158,8 +158,8 @@ pub trait Connector {
         Ways::Places(0, 0)
     }
 
-    /// The place of a further lane.
-    fn place(&self, _over: &Over, _peer: &Sought<'_>, _theirs: &[u8]) -> Option<Place> {
+    /// Where a further lane leads to.
+    fn destination(&self, _over: &Over, _peer: &Sought<'_>, _theirs: &[u8]) -> Option<Destination> {
         None
     }
 
@@ -167,7 +167,7 @@ pub trait Connector {
     ///
     /// # Errors
     /// What the system says.
-    fn dial(&mut self, _place: &Place) -> io::Result<Box<dyn Channel>> {
+    fn dial(&mut self, _destination: &Destination) -> io::Result<Box<dyn Channel>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

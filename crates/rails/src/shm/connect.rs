@@ -9,7 +9,7 @@ use super::segment::{LAYOUT, Segment};
 use crate::config::{Config, Rendezvous};
 use crate::error::Error;
 use crate::list::Reach;
-use crate::rail::channel::{Channel, Place};
+use crate::rail::channel::{Channel, Destination};
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Prepared, Sought};
 use crate::sockets::unix::{self, UnixChannel};
 use polyrail_core::cost::{DirectCosts, RailCosts};
@@ -62,14 +62,17 @@ impl Connector for ShmRail {
         (settings.rendezvous != Rendezvous::Fragments).then_some(probe)
     }
 
-    fn places(&self, peer: &Sought<'_>) -> Vec<Place> {
+    fn destinations(&self, peer: &Sought<'_>) -> Vec<Destination> {
         let here = peer.address.is_local() && peer.address.host() == peer.here;
-        let place = || Place::Named { called: "Unix socket", name: socket_name(peer.address.id()) };
-        here.then(place).into_iter().collect()
+        let destination =
+            || Destination::Named { called: "Unix socket", name: socket_name(peer.address.id()) };
+        here.then(destination).into_iter().collect()
     }
 
-    fn dial(&mut self, place: &Place) -> io::Result<Box<dyn Channel>> {
-        let Place::Named { name, .. } = place else { return Err(io::ErrorKind::Unsupported.into()) };
+    fn dial(&mut self, destination: &Destination) -> io::Result<Box<dyn Channel>> {
+        let Destination::Named { name, .. } = destination else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         Ok(Box::new(UnixChannel(unix::connect_to_own(name)?)))
     }
 

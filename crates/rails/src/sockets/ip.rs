@@ -1,7 +1,7 @@
 //! Connections over IP: where a peer's listener may be, connecting without waiting, and what of that is a [`Channel`].
 
 use crate::discover;
-use crate::rail::channel::{Channel, Place, Source};
+use crate::rail::channel::{Channel, Destination, Source};
 use crate::rail::connect::Sought;
 use polyrail_core::lanes::Pair;
 use std::io::{self, Read, Write};
@@ -14,8 +14,8 @@ pub(super) fn is_link_local(ip: IpAddr) -> bool {
 
 /// Where a peer's listener may be reached from here, best first. On another host, its loopback addresses would lead back to
 /// this one, and its link-local addresses have to be tried on each of our own links.
-pub(crate) fn places(peer: &Sought<'_>) -> Vec<Place> {
-    sockets(peer).into_iter().map(|to| Place::Socket { to, from: None }).collect()
+pub(crate) fn destinations(peer: &Sought<'_>) -> Vec<Destination> {
+    sockets(peer).into_iter().map(|to| Destination::Socket { to, from: None }).collect()
 }
 
 fn sockets(peer: &Sought<'_>) -> Vec<SocketAddr> {
@@ -46,12 +46,12 @@ fn sockets(peer: &Sought<'_>) -> Vec<SocketAddr> {
 }
 
 /// The place of a connection between two interfaces: from this side's, which has this name, to a port of the other's.
-pub(crate) fn place_between(pair: &Pair, device: Option<String>, port: u16) -> Place {
+pub(crate) fn destination_between(pair: &Pair, device: Option<String>, port: u16) -> Destination {
     let scoped = |ip: IpAddr, port: u16| match ip {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => SocketAddrV6::new(v6, port, 0, pair.near.0).into(),
         ip => SocketAddr::new(ip, port),
     };
-    Place::Socket { to: scoped(pair.far.1, port), from: Some((scoped(pair.near.1, 0), device)) }
+    Destination::Socket { to: scoped(pair.far.1, port), from: Some((scoped(pair.near.1, 0), device)) }
 }
 
 /// An address as the system calls take it.
@@ -125,8 +125,8 @@ fn is_bound(fd: &impl AsRawFd) -> bool {
 }
 
 /// Begins a connection to a place; that it fails may only be known later.
-pub(crate) fn connect(place: &Place) -> io::Result<TcpStream> {
-    let Place::Socket { to, from } = place else { return Err(io::ErrorKind::Unsupported.into()) };
+pub(crate) fn connect(destination: &Destination) -> io::Result<TcpStream> {
+    let Destination::Socket { to, from } = destination else { return Err(io::ErrorKind::Unsupported.into()) };
     let fd = socket(*to)?;
     if let Some((from, device)) = from {
         if let Some(device) = device {

@@ -4,7 +4,7 @@ use super::TcpRail;
 use crate::config::Config;
 use crate::discover::{self, Device, Interface, Kind};
 use crate::error::Error;
-use crate::rail::channel::{Channel, Place};
+use crate::rail::channel::{Channel, Destination};
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
 use crate::sockets::ip;
 use crate::sockets::listen::Listeners;
@@ -39,22 +39,22 @@ impl Connector for TcpRail {
         Ok(Box::new(self.side.listeners.accept()?))
     }
 
-    fn places(&self, peer: &Sought<'_>) -> Vec<Place> {
-        ip::places(peer)
+    fn destinations(&self, peer: &Sought<'_>) -> Vec<Destination> {
+        ip::destinations(peer)
     }
 
     fn ways(&self, _theirs: &[u8]) -> Ways {
         Ways::Interfaces
     }
 
-    fn place(&self, over: &Over, peer: &Sought<'_>, _theirs: &[u8]) -> Option<Place> {
+    fn destination(&self, over: &Over, peer: &Sought<'_>, _theirs: &[u8]) -> Option<Destination> {
         let Over::Pair(pair) = over else { return None };
         let device = self.side.interfaces.iter().find(|one| one.index == pair.near.0);
-        Some(ip::place_between(pair, device.map(|one| one.name.clone()), peer.address.port()))
+        Some(ip::destination_between(pair, device.map(|one| one.name.clone()), peer.address.port()))
     }
 
-    fn dial(&mut self, place: &Place) -> io::Result<Box<dyn Channel>> {
-        Ok(Box::new(ip::connect(place)?))
+    fn dial(&mut self, destination: &Destination) -> io::Result<Box<dyn Channel>> {
+        Ok(Box::new(ip::connect(destination)?))
     }
 
     fn adopt(&mut self, agreed: Agreed<'_>) -> Result<Joined, String> {

@@ -2,7 +2,7 @@
 
 use crate::keys::{KeyPair, LinkKeys};
 use crate::list::RailId;
-use crate::rail::channel::{Channel, Place, Source};
+use crate::rail::channel::{Channel, Destination, Source};
 use crate::rail::connect::Connector;
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{Features, HandshakeError, Reject};
@@ -19,7 +19,7 @@ pub(super) const UNSEALED: &str =
 /// What this side is on a connection, and to whom it leads.
 pub(super) enum Role {
     /// It opened the connection, to begin a session with this peer, which may be at this place.
-    First(Box<Initiator>, PeerIdx, Place),
+    First(Box<Initiator>, PeerIdx, Destination),
     /// It opened the connection, as one more lane of a session, by one of the paths to the peer.
     Lane(Box<Initiator>, PeerIdx, usize),
     /// The other side opened it.

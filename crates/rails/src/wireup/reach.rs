@@ -5,7 +5,7 @@ use super::{News, Wireup, random};
 use crate::config::Config;
 use crate::error::Error;
 use crate::list::{RailId, Reach};
-use crate::rail::channel::Place;
+use crate::rail::channel::Destination;
 use crate::rail::connect::Sought;
 use crate::set::Rails;
 use polyrail_core::proto::PeerIdx;
@@ -26,9 +26,9 @@ const LANE_CONNECT: Duration = Duration::from_secs(1);
 pub(super) struct Attempt {
     address: Address,
     /// The next one last, each with the rail that leads there.
-    places: Vec<(RailId, Place)>,
+    places: Vec<(RailId, Destination)>,
     /// Where the peer seemed to be, but had no time or room.
-    again: Vec<(RailId, Place)>,
+    again: Vec<(RailId, Destination)>,
     /// Until when it must be reached.
     deadline: Instant,
     /// Until when it must be reached if it is there, but has not seen yet that an earlier session is dead.
@@ -42,7 +42,7 @@ pub(super) struct Attempt {
 
 impl Attempt {
     /// An attempt that begins now, at these places.
-    fn new(address: Address, places: Vec<(RailId, Place)>, config: &Config) -> Self {
+    fn new(address: Address, places: Vec<(RailId, Destination)>, config: &Config) -> Self {
         let now = Instant::now();
         let deadline = now + config.connect_timeout;
         Self {
@@ -59,15 +59,15 @@ impl Attempt {
     }
 
     /// The peer is at this place, and believes that a session with us lives. Another way would lead to the same answer.
-    pub fn exists(&mut self, rail: RailId, place: Place) {
+    pub fn exists(&mut self, rail: RailId, destination: Destination) {
         self.deadline = self.stale_deadline;
         self.again.append(&mut self.places);
-        self.again.push((rail, place));
+        self.again.push((rail, destination));
     }
 
     /// This place is worth another try.
-    pub fn once_more(&mut self, rail: RailId, place: Place) {
-        self.again.push((rail, place));
+    pub fn once_more(&mut self, rail: RailId, destination: Destination) {
+        self.again.push((rail, destination));
     }
 
     /// Time passed that nobody is to answer for.
@@ -121,18 +121,20 @@ impl Wireup {
         if let Err(why) = self.keys.of(address) {
             return Err(Some(self.unreachable(peer, &[why])));
         }
-        let places = self.places(address, rails);
+        let places = self.destinations(address, rails);
         self.begin();
         self.attempts.insert(peer, Attempt::new(*address, places, &self.config));
         self.dial(peer, rails).map_err(|failures| Some(self.unreachable(peer, &failures)))
     }
 
     /// Where a peer may be, the best last: what leads within this host goes before networks.
-    fn places(&self, address: &Address, rails: &mut Rails) -> Vec<(RailId, Place)> {
+    fn destinations(&self, address: &Address, rails: &mut Rails) -> Vec<(RailId, Destination)> {
         let peer = Sought { address, here: self.host, settings: &self.config };
         let mut all = Vec::new();
         for rail in [Reach::Host, Reach::Network].into_iter().flat_map(|to| self.config.rails.reaching(to)) {
-            all.extend(rails.connector(rail).places(&peer).into_iter().map(|place| (rail, place)));
+            all.extend(
+                rails.connector(rail).destinations(&peer).into_iter().map(|destination| (rail, destination)),
+            );
         }
         all.reverse();
         all
@@ -147,7 +149,7 @@ impl Wireup {
             let deadline = now + attempt.share(now);
             let address = attempt.address;
             attempt.resume = None;
-            let Some((rail, place)) = attempt.places.pop() else {
+            let Some((rail, destination)) = attempt.places.pop() else {
                 if attempt.again.is_empty() || attempt.deadline <= now {
                     return Err(self.attempts.remove(&peer).map(|a| a.failures).unwrap_or_default());
                 }
@@ -156,8 +158,8 @@ impl Wireup {
                 attempt.pause = AGAIN_MOST.min(2 * attempt.pause);
                 return Ok(());
             };
-            let role = |initiator, place| Role::First(initiator, peer, place);
-            let begun = self.open_to(rail, place, &address, Kind::Session, deadline, role, rails);
+            let role = |initiator, destination| Role::First(initiator, peer, destination);
+            let begun = self.open_to(rail, destination, &address, Kind::Session, deadline, role, rails);
             let Err(why) = begun else { return Ok(()) };
             if let Some(attempt) = self.attempts.get_mut(&peer) {
                 attempt.failed(why.to_string());
@@ -170,17 +172,17 @@ impl Wireup {
     fn open_to(
         &mut self,
         rail: RailId,
-        place: Place,
+        destination: Destination,
         address: &Address,
         kind: Kind,
         deadline: Instant,
-        role: impl FnOnce(Box<Initiator>, Place) -> Role,
+        role: impl FnOnce(Box<Initiator>, Destination) -> Role,
         rails: &mut Rails,
     ) -> Result<(), Error> {
-        let called = place.to_string();
+        let called = destination.to_string();
         let failed = |error| Error::system(called.clone(), error);
         let transport = rail.transport().ok_or_else(|| Error::Address("no rail leads there".into()))?;
-        let channel = rails.connector(rail).dial(&place).map_err(failed)?;
+        let channel = rails.connector(rail).dial(&destination).map_err(failed)?;
         let args = Initiate {
             key: self.keys.of(address).map_err(Error::Address)?,
             from: self.id,
@@ -192,7 +194,7 @@ impl Wireup {
         };
         let (pair, offer) = self.offer_for(args.features)?;
         let initiator = Box::new(Initiator::new(args, offer));
-        self.add(rail, channel, role(initiator, place), pair, deadline).map_err(failed)?;
+        self.add(rail, channel, role(initiator, destination), pair, deadline).map_err(failed)?;
         Ok(())
     }
 
@@ -203,17 +205,14 @@ impl Wireup {
     pub fn open_lane(
         &mut self,
         (peer, path): (PeerIdx, usize),
-        (rail, place): (RailId, Place),
+        (rail, destination): (RailId, Destination),
         address: &Address,
         kind: Kind,
         rails: &mut Rails,
     ) -> Result<(), String> {
-        if self.closing {
-            return Err("this endpoint is being closed".into());
-        }
         let role = |initiator, _| Role::Lane(initiator, peer, path);
         let deadline = Instant::now() + LANE_CONNECT;
-        self.open_to(rail, place, address, kind, deadline, role, rails).map_err(|error| match error {
+        self.open_to(rail, destination, address, kind, deadline, role, rails).map_err(|error| match error {
             // where it was to go is said by who tells of it
             Error::System { error, .. } => error.to_string(),
             Error::Address(why) => why,

@@ -64,15 +64,15 @@ impl Wireup {
 
     fn rejected(&mut self, token: Token, reason: Reject, rails: &mut Rails) {
         let Some(Handshake { rail, role, .. }) = self.handshakes.remove(&token) else { return };
-        let (peer, place) = match role {
-            Role::First(_, peer, place) => (peer, place),
+        let (peer, destination) = match role {
+            Role::First(_, peer, destination) => (peer, destination),
             Role::Lane(_, peer, path) => {
                 let (why, forgotten) = (format!("it refused: {reason}"), reason == Reject::NoSession);
                 return self.news.push_back(News::LaneRefused { peer, path, why, reached: true, forgotten });
             }
             Role::Accepting(..) => return,
         };
-        let why = format!("{place}: it refused: {reason}");
+        let why = format!("{destination}: it refused: {reason}");
         let attempt = self.attempts.get_mut(&peer);
         match reason {
             Reject::Simultaneous => {
@@ -88,7 +88,7 @@ impl Wireup {
             // the end of the earlier session is news that it has not heard yet
             Reject::Exists => {
                 if let Some(attempt) = attempt {
-                    attempt.exists(rail, place);
+                    attempt.exists(rail, destination);
                 }
             }
             Reject::Unsealed => return self.try_next(peer, format!("{place}: {reason}: {UNSEALED}"), rails),
@@ -102,12 +102,12 @@ impl Wireup {
         let Some(handshake) = self.handshakes.remove(&token) else { return };
         let Handshake { rail, role, channel, reached, .. } = handshake;
         match role {
-            Role::First(_, peer, place) => {
-                let told = format!("{place}: {why}");
+            Role::First(_, peer, destination) => {
+                let told = format!("{destination}: {why}");
                 if let Some(attempt) = self.attempts.get_mut(&peer)
                     && again
                 {
-                    attempt.once_more(rail, place);
+                    attempt.once_more(rail, destination);
                 }
                 self.try_next(peer, told, rails);
             }

@@ -1,7 +1,7 @@
 //! From what wire-up agreed with peers to links: whom to call, whom to let in, and what is known of a peer once it is connected.
 
 use super::inbound::LinkInfo;
-use super::top::{TOKEN_TOP, TOKEN_WATCHER};
+use super::top::TOKEN_TOP;
 use super::{Refused, Worker};
 use crate::config::Rendezvous;
 use crate::list::{RailSet, Reach};
@@ -64,8 +64,7 @@ impl Worker {
                 }
             }
             News::Ready(TOKEN_TOP) => self.tell_watchers(),
-            // it is gone on with at the end of each look
-            News::Ready(TOKEN_WATCHER) => {}
+            // rails are looked at anyway, and those who are being answered at the end of each look
             News::Ready(_) => {}
         }
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Whoever asks, and those who are being answered, among what is watched along with wire-up.
 pub(super) const TOKEN_TOP: u64 = TOKEN_OTHERS + 1;
-pub(super) const TOKEN_WATCHER: u64 = TOKEN_OTHERS + 2;
+const TOKEN_WATCHER: u64 = TOKEN_OTHERS + 2;
 /// Most that are answered at the same time; the oldest gives way.
 const WATCHERS: usize = 4;
 /// How long one may take to read its answer.

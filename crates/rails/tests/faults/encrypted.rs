@@ -10,7 +10,7 @@ use crate::support::stranger::{beside, identity, offer, shake_as};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::{Address, Features, Ip, Key, Nonce, Reject, Versions};
 use polyrail_core::wireup::{Respond, Responder, ResponderEvent};
-use polyrail_rails::worker::host_id;
+use polyrail_rails::host::host_id;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 

@@ -25,6 +25,9 @@ impl Worker {
         number: u16,
         way: &Way,
     ) -> Result<(), String> {
+        if self.wireup.closing {
+            return Err("this endpoint is being closed".into());
+        }
         let deadline = self.clock() + nanos(ANSWER);
         let info = &mut self.core.peers[peer.0 as usize];
         let (Some(address), Some(lanes)) = (info.address, &mut info.lanes) else { return Ok(()) };
@@ -39,9 +42,9 @@ impl Worker {
             return Ok(());
         }
         let sought = Sought { address: &address, here: self.wireup.host, settings: &self.config };
-        let place = connector.place(&way.over, &sought, theirs).ok_or("it leads nowhere")?;
+        let destination = connector.destination(&way.over, &sought, theirs).ok_or("it leads nowhere")?;
         let kind = Kind::Lane { session: lanes.session.id(), lane: number };
-        self.wireup.open_lane((peer, path), (*rail, place), &address, kind, &mut self.rails)
+        self.wireup.open_lane((peer, path), (*rail, destination), &address, kind, &mut self.rails)
     }
 
     /// A lane that is being opened is not to come about.
