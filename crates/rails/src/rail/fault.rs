@@ -30,31 +30,34 @@ pub struct Faults {
     pub parts: bool,
     /// Links end, after any frame.
     pub end: bool,
+    /// The first link of a rail whose links fail alone ends, after any frame, and no other.
+    pub lane: bool,
 }
 
 impl Faults {
     /// All that loses nothing.
     pub const fn harmless(seed: u64) -> Self {
-        Self { seed, full: true, delay: true, parts: true, end: false }
+        Self { seed, full: true, delay: true, parts: true, end: false, lane: false }
     }
 
-    /// From `seed` or `seed:full,delay,parts,end`.
+    /// From `seed` or `seed:full,delay,parts,lane,end`.
     ///
     /// # Errors
     /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (seed, kinds) = text.split_once(':').unwrap_or((text, "full,delay,parts"));
         let seed = seed.trim().parse().map_err(|_| format!("{seed:?} is no seed: a number is"))?;
-        let mut faults = Self { seed, full: false, delay: false, parts: false, end: false };
+        let mut faults = Self { seed, full: false, delay: false, parts: false, end: false, lane: false };
         for kind in kinds.split(',').map(str::trim) {
             match kind {
                 "full" => faults.full = true,
                 "delay" => faults.delay = true,
                 "parts" => faults.parts = true,
                 "end" => faults.end = true,
+                "lane" => faults.lane = true,
                 other => {
                     return Err(format!(
-                        "no fault is called {other:?}; there are full, delay, parts and end"
+                        "no fault is called {other:?}; there are full, delay, parts, lane and end"
                     ));
                 }
             }
@@ -89,14 +92,16 @@ struct Pretended {
 struct Plan {
     faults: Faults,
     rng: Rng,
+    /// A link that is to end is still to come.
+    lane: bool,
     links: HashMap<LinkId, Pretended>,
 }
 
 impl Plan {
     fn link(&mut self, link: LinkId) -> &mut Pretended {
-        let (rng, end) = (&mut self.rng, self.faults.end);
+        let (rng, end, lane) = (&mut self.rng, self.faults.end, &mut self.lane);
         self.links.entry(link).or_insert_with(|| {
-            let last = if end { 1 + rng.below(LAST) } else { u64::MAX };
+            let last = if std::mem::take(lane) || end { 1 + rng.below(LAST) } else { u64::MAX };
             Pretended { last, ..Pretended::default() }
         })
     }
@@ -145,7 +150,8 @@ impl<R: Rail> Fault<R> {
     pub fn new(rail: R, faults: Option<Faults>) -> Self {
         let plan = |faults: Faults| {
             let salt = R::CAPS.name.bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
-            Box::new(Plan { faults, rng: Rng::new(faults.seed ^ salt), links: HashMap::new() })
+            let (rng, lane) = (Rng::new(faults.seed ^ salt), faults.lane && R::CAPS.lanes);
+            Box::new(Plan { faults, rng, lane, links: HashMap::new() })
         };
         Self { rail, plan: faults.map(plan) }
     }
