@@ -186,7 +186,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "FAULTS",
-        "for tests: what rails pretend to go wrong, by a seed: 7 or 7:full,delay,parts,end; only end loses peers (default: nothing)",
+        "for tests: what rails pretend to go wrong, by a seed: 7 or 7:full,delay,parts,lane,end; only end loses peers (default: nothing)",
     ),
 ];
 

@@ -7,8 +7,9 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::rail::RawIov;
 use crate::worker::{Event, EventKind, Handler, Issued, Refused, User, Worker};
-use polyrail_core::frame::Matching;
+use polyrail_core::frame::{Matching, OpId};
 use polyrail_core::proto::{Delivery, Failure, Filter, PeerIdx};
+use polyrail_core::slab::Slab;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub enum Done {
 }
 
 enum Buffer {
+    /// Of an operation that is about to begin.
+    None,
     Sent(#[expect(dead_code, reason = "kept alive, not looked at")] Arc<[u8]>),
     Received(Vec<u8>),
 }
@@ -40,8 +43,7 @@ enum Buffer {
 pub struct Mailbox {
     // dropped before the buffers that it works on
     worker: Worker,
-    buffers: Vec<Option<Buffer>>,
-    free: Vec<usize>,
+    buffers: Slab<Buffer>,
 }
 
 impl Mailbox {
@@ -50,7 +52,7 @@ impl Mailbox {
     /// # Errors
     /// As [`Worker::open`].
     pub fn open(config: Config) -> Result<Self, Error> {
-        Ok(Self { worker: Worker::open(config)?, buffers: Vec::new(), free: Vec::new() })
+        Ok(Self { worker: Worker::open(config)?, buffers: Slab::default() })
     }
 
     /// What can be asked of the worker without changing it: addresses, routes, reasons.
@@ -72,14 +74,16 @@ impl Mailbox {
     /// As [`Worker::send`].
     pub fn send(&mut self, to: PeerIdx, tag: u64, bytes: &Arc<[u8]>) -> Result<Issued, Refused> {
         let iov = RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
-        let slot = self.slot();
+        let name = self.buffers.insert(Buffer::None);
         // SAFETY: the bytes are shared, so nobody changes them, and when the operation is pending a share of them is kept
         // until its event.
         let issued =
-            unsafe { self.worker.send(to, Matching::Tag(tag), None, Delivery::Sent, &[iov], user(slot)) };
+            unsafe { self.worker.send(to, Matching::Tag(tag), None, Delivery::Sent, &[iov], user(name)) };
         match issued {
-            Ok(Issued::Pending(_)) => self.buffers[slot] = Some(Buffer::Sent(bytes.clone())),
-            Ok(Issued::Done) | Err(_) => self.free.push(slot),
+            Ok(Issued::Pending(_)) => {
+                self.buffers.get_mut(name).into_iter().for_each(|kept| *kept = Buffer::Sent(bytes.clone()));
+            }
+            Ok(Issued::Done) | Err(_) => _ = self.buffers.remove(name),
         }
         issued
     }
@@ -88,11 +92,10 @@ impl Mailbox {
     /// than the buffer is cut to its length.
     pub fn recv(&mut self, from: Option<PeerIdx>, tag: u64, mut buffer: Vec<u8>) {
         let iov = RawIov { base: buffer.as_mut_ptr(), len: buffer.len() };
-        let slot = self.slot();
         let filter = Filter { source: from, matching: Matching::Tag(tag), ignore: 0 };
-        self.buffers[slot] = Some(Buffer::Received(buffer));
+        let name = self.buffers.insert(Buffer::Received(buffer));
         // SAFETY: the vector's memory stays where it is, and nobody else's, until the event gives it back.
-        unsafe { self.worker.recv(filter, &[iov], user(slot)) };
+        unsafe { self.worker.recv(filter, &[iov], user(name)) };
     }
 
     /// As [`Worker::on_active`].
@@ -130,9 +133,8 @@ impl Mailbox {
     }
 
     fn end(&mut self, event: &Event) -> Option<Done> {
-        let slot = usize::try_from(event.user.context).ok()?;
-        let buffer = self.buffers.get_mut(slot)?.take()?;
-        self.free.push(slot);
+        let (slot, generation) = (event.user.context as u32, (event.user.context >> 32) as u32);
+        let buffer = self.buffers.remove(OpId { slot, generation })?;
         Some(match (event.kind, buffer) {
             (EventKind::Recv, Buffer::Received(buffer)) => {
                 let outcome = match event.error {
@@ -154,17 +156,10 @@ impl Mailbox {
         // that the wait is cut short by a signal is as good as its end
         crate::sys::wait_for(self.worker.wait_fd(), libc::POLLIN, most);
     }
-
-    fn slot(&mut self) -> usize {
-        self.free.pop().unwrap_or_else(|| {
-            self.buffers.push(None);
-            self.buffers.len() - 1
-        })
-    }
 }
 
-fn user(slot: usize) -> User {
-    User { context: slot as u64, flags: 0 }
+fn user(name: OpId) -> User {
+    User { context: u64::from(name.generation) << 32 | u64::from(name.slot), flags: 0 }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -209,7 +204,7 @@ mod tests {
             }
             assert_eq!(Arc::strong_count(&bytes), 1, "nothing is kept of a message that has left");
         }
-        assert_eq!(a.buffers.len(), 1, "places are used again");
+        assert!(a.buffers.is_empty() && b.buffers.is_empty(), "no place is kept");
     }
 
     #[test]

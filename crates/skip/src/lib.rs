@@ -57,8 +57,8 @@ impl Rules {
     }
 
     fn tell(&self, line: &str) {
-        // by itself, for what `eprintln` says is captured
-        let _ = writeln!(io::stderr(), "SKIPPED {line}");
+        // by itself, for what `eprintln` says is captured; and whole, for others write, too
+        let _ = io::stderr().write_all(format!("SKIPPED {line}\n").as_bytes());
         if let Some(list) = &self.list {
             append(list, line).unwrap_or_else(|why| panic!("POLYRAIL_TEST_SKIPS={}: {why}", list.display()));
         }

@@ -13,31 +13,34 @@ pub struct Faults {
     pub parts: bool,
     /// Links end, after any frame.
     pub end: bool,
+    /// The first link of a rail whose links fail alone ends, after any frame, and no other.
+    pub lane: bool,
 }
 
 impl Faults {
     /// All that loses nothing.
     pub const fn harmless(seed: u64) -> Self {
-        Self { seed, full: true, delay: true, parts: true, end: false }
+        Self { seed, full: true, delay: true, parts: true, end: false, lane: false }
     }
 
-    /// From `seed` or `seed:full,delay,parts,end`.
+    /// From `seed` or `seed:full,delay,parts,lane,end`.
     ///
     /// # Errors
     /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (seed, kinds) = text.split_once(':').unwrap_or((text, "full,delay,parts"));
         let seed = seed.trim().parse().map_err(|_| format!("{seed:?} is no seed: a number is"))?;
-        let mut faults = Self { seed, full: false, delay: false, parts: false, end: false };
+        let mut faults = Self { seed, full: false, delay: false, parts: false, end: false, lane: false };
         for kind in kinds.split(',').map(str::trim) {
             match kind {
                 "full" => faults.full = true,
                 "delay" => faults.delay = true,
                 "parts" => faults.parts = true,
                 "end" => faults.end = true,
+                "lane" => faults.lane = true,
                 other => {
                     return Err(format!(
-                        "no fault is called {other:?}; there are full, delay, parts and end"
+                        "no fault is called {other:?}; there are full, delay, parts, lane and end"
                     ));
                 }
             }

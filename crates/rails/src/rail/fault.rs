@@ -43,14 +43,16 @@ struct Pretended {
 struct Plan {
     faults: Faults,
     rng: Rng,
+    /// A link that is to end is still to come.
+    lane: bool,
     links: HashMap<LinkId, Pretended>,
 }
 
 impl Plan {
     fn link(&mut self, link: LinkId) -> &mut Pretended {
-        let (rng, end) = (&mut self.rng, self.faults.end);
+        let (rng, end, lane) = (&mut self.rng, self.faults.end, &mut self.lane);
         self.links.entry(link).or_insert_with(|| {
-            let last = if end { 1 + rng.below(LAST) } else { u64::MAX };
+            let last = if std::mem::take(lane) || end { 1 + rng.below(LAST) } else { u64::MAX };
             Pretended { last, ..Pretended::default() }
         })
     }
@@ -99,7 +101,8 @@ impl<R: Rail> Fault<R> {
     pub fn new(rail: R, faults: Option<Faults>) -> Self {
         let plan = |faults: Faults| {
             let salt = R::CAPS.id.name().bytes().fold(0, |sum: u64, byte| sum * 31 + u64::from(byte));
-            Box::new(Plan { faults, rng: Rng::new(faults.seed ^ salt), links: HashMap::new() })
+            let (rng, lane) = (Rng::new(faults.seed ^ salt), faults.lane && R::CAPS.has_lanes());
+            Box::new(Plan { faults, rng, lane, links: HashMap::new() })
         };
         Self { rail, plan: faults.map(plan) }
     }

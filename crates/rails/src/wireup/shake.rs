@@ -91,7 +91,9 @@ impl Wireup {
                     attempt.exists(rail, destination);
                 }
             }
-            Reject::Unsealed => return self.try_next(peer, format!("{place}: {reason}: {UNSEALED}"), rails),
+            Reject::Unsealed => {
+                return self.try_next(peer, format!("{destination}: {reason}: {UNSEALED}"), rails);
+            }
             _ => {}
         }
         self.try_next(peer, why, rails);

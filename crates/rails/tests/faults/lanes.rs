@@ -16,14 +16,20 @@ const CONSTANT: u64 = 9;
 
 /// A node and a puppet on two hosts that so many rails join; and the peers' numbers on either side.
 fn met(rails: usize, more: &str) -> (Node, Puppet, PeerIdx, u64) {
-    let line = format!("RAILS=tcp {more}");
     let mut puppet = host_with_rails(rails);
+    let (node, peer, back) = meet(&mut puppet, more);
+    (node, puppet, peer, back)
+}
+
+/// A node and a worker of this puppet's, which are new.
+fn meet(puppet: &mut Puppet, more: &str) -> (Node, PeerIdx, u64) {
+    let line = format!("RAILS=tcp {more}");
     puppet.open(&line);
     let mut node = Node::open(settings(&line));
     let back = puppet.introduce(&mut node);
     let peer = node.peer(&puppet.address);
     node.meet(peer);
-    (node, puppet, peer, back)
+    (node, peer, back)
 }
 
 /// The same, with all rails in use and some regions there.
@@ -294,6 +300,31 @@ fn a_flood_of_short_messages_goes_on_by_the_only_rail() {
             }
         }
         node.until("all have come", |node| puppet.ask_beside(node, "drained") == "all");
+    });
+}
+
+/// The first lane ends by itself, whatever is on its way by it: what it had not delivered travels by the other.
+#[test]
+fn a_lane_that_ends_under_traffic_loses_nothing() {
+    alone_in_net(|| {
+        let mut puppet = host_with_rails(2);
+        for seed in 1..4 {
+            let (mut node, peer, back) = meet(&mut puppet, &format!("FAULTS={seed}:lane"));
+            let (mut here, mut there) = (Vec::new(), Vec::new());
+            for tag in 10..130 {
+                let len = [8, 5000, 100_000, 500_000][tag as usize % 4];
+                here.push(node.recv(Some(peer), Some(tag), len));
+                there.push(puppet.number_beside(&mut node, &format!("recv {back} {tag} {len}")));
+                here.push(node.send(peer, tag, len));
+                there.push(puppet.number_beside(&mut node, &format!("send {back} {tag} {len}")));
+            }
+            assert!(here.into_iter().all(|id| node.wait(id) == End::Right), "{}", node.why(peer));
+            for id in there {
+                assert_eq!(puppet.ask_beside(&mut node, &format!("wait {id}")), "Right");
+            }
+            let numbers: Vec<u16> = node.worker.lanes(peer).iter().map(|lane| lane.number).collect();
+            assert!(!numbers.is_empty() && !numbers.contains(&0), "the first lane did not end: {numbers:?}");
+        }
     });
 }
 

@@ -2,6 +2,7 @@
 //! put it into other namespaces.
 
 use super::BOUND;
+use std::ffi::CStr;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -15,26 +16,64 @@ pub fn alone<F: FnOnce()>(body: F) {
     alone_after::<F>(|| Ok(()), body);
 }
 
-/// The same, in a network namespace of its own, which has nothing but a loopback interface that is down. Needs root.
+/// The same, in a network namespace of its own, which has nothing but a loopback interface that is down.
 #[track_caller]
 pub fn alone_in_net<F: FnOnce()>(body: F) {
-    if super::root("a network namespace") {
-        alone_after::<F>(|| unshare(libc::CLONE_NEWNET), body);
+    if let Some(enter) = entering(libc::CLONE_NEWNET, "a network namespace") {
+        alone_after::<F>(enter, body);
     }
 }
 
-/// The same, in a mount namespace of its own, where [`mount`] does what nobody else sees. Needs root.
+/// The same, in a mount namespace of its own, where [`mount`] does what nobody else sees.
 #[track_caller]
 pub fn alone_in_mounts<F: FnOnce()>(body: F) {
-    if super::root("a mount namespace") {
-        alone_after::<F>(
-            || unshare(libc::CLONE_NEWNS),
-            || {
-                run("mount --make-rprivate /");
-                body();
-            },
-        );
+    if let Some(enter) = entering(libc::CLONE_NEWNS, "a mount namespace") {
+        alone_after::<F>(enter, || {
+            run("mount --make-rprivate /");
+            body();
+        });
     }
+}
+
+/// How a process gets a namespace of its own: root as it is, others as root of a user namespace, which many kernels let everybody
+/// make. None, after saying so, where this one does not.
+#[track_caller]
+fn entering(what: libc::c_int, name: &str) -> Option<impl Fn() -> io::Result<()> + Send + Sync + 'static> {
+    // SAFETY: plain calls without arguments.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let maps = [
+        (c"/proc/self/setgroups", "deny".to_owned()),
+        (c"/proc/self/uid_map", format!("0 {user} 1")),
+        (c"/proc/self/gid_map", format!("0 {group} 1")),
+    ];
+    let enter = move || {
+        if user == 0 {
+            return unshare(what);
+        }
+        unshare(what | libc::CLONE_NEWUSER)?;
+        maps.iter().try_for_each(|(path, text)| write_once(path, text))
+    };
+    let mut probe = Command::new("true");
+    let first = enter.clone();
+    // SAFETY: only system calls that are safe between fork and exec.
+    unsafe { probe.pre_exec(first) };
+    match probe.status() {
+        Ok(_) => Some(enter),
+        Err(error) => {
+            polyrail_skip::lacking(format_args!("root, or user namespaces, for {name}: {error}"));
+            None
+        }
+    }
+}
+
+/// Writes a file by system calls alone.
+fn write_once(path: &CStr, text: &str) -> io::Result<()> {
+    // SAFETY: a path that ends in zero, and bytes of the length given.
+    let written = unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        libc::write(fd, text.as_ptr().cast(), text.len())
+    };
+    if written == text.len() as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Runs a command that must succeed.
@@ -60,7 +99,7 @@ pub fn die_with_parent() -> io::Result<()> {
 }
 
 /// `Named` is the type of a closure that is written in the test: it is named after it.
-fn alone_after<Named>(first: fn() -> io::Result<()>, body: impl FnOnce()) {
+fn alone_after<Named>(first: impl Fn() -> io::Result<()> + Send + Sync + 'static, body: impl FnOnce()) {
     let path = std::any::type_name::<Named>();
     let name = path.split_once("::").map_or(path, |(_, rest)| rest).trim_end_matches("::{{closure}}");
     if std::env::var(VARIABLE).is_ok_and(|asked| asked == name) {
