@@ -197,6 +197,11 @@ pub fn privately<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Whether this is inside [`privately`].
+pub fn is_privately() -> bool {
+    current::get() == PRIVATE_HEAP
+}
+
 /// Runs `f`, telling it whether the process starts yet; then what the C library allocates meanwhile is serial code's.
 pub fn shared_at_start<T>(f: impl FnOnce(bool) -> T) -> T {
     let starting = !STARTED.load(Ordering::Relaxed);

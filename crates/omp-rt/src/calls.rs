@@ -30,6 +30,10 @@ pub const REMOTE_LEND: u32 = 8;
 pub const REMOTE_RETURN: u32 = 9;
 /// That what a stream has could not be written.
 pub const REMOTE_FAILED: u32 = 10;
+/// Whether a rank is about to tell of stores that belong to what it publishes.
+pub const REMOTE_TELLS: u32 = 11;
+/// Whether a mutex is the team's, and no thread's of the program's own.
+pub const REMOTE_MUTEX: u32 = 12;
 /// Its answer if that cannot be done now, as the thread waits for nobody: others may be what it would wait for. To be asked again.
 pub const NOT_YET: &[u8] = &[0];
 
@@ -376,6 +380,8 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
         Some(REMOTE_LEND) => input::lend(question.get(8..).unwrap_or_default()),
         Some(REMOTE_RETURN) => input::take_back(question.get(8..).unwrap_or_default()),
         Some(REMOTE_FAILED) => output::fail(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_MUTEX) => pthread::serve(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_TELLS) => trap::awaits(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
         _ => None,
     };

@@ -9,14 +9,14 @@ mod refused;
 mod regexec;
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 pub use once::register as register_exit;
 
 use crate::alloc::exports::knowing_the_caller;
 use crate::library::real;
 use crate::team::{innermost, locks};
-use crate::{alloc, remote, sys, track};
+use crate::{alloc, calls, remote, sys, track};
 
 /// Whether the calling thread is one of several ranks', and `object` in memory that they share.
 fn concerns(object: usize) -> bool {
@@ -30,13 +30,37 @@ fn is_shared(object: usize, caller: usize) -> bool {
         return false;
     }
     let spread = innermost().spread();
-    if !locks::is_one_kinds(object as u64, !spread) {
+    let key = object as u64;
+    let is_right = match spread && remote::rank() > 0 {
+        true => !has_own_threads().load(Relaxed) || !locks::is_first_use(key) || is_teams(key),
+        false => locks::is_one_kinds(key, !spread),
+    };
+    if !is_right {
         sys::stop(
             "a mutex",
-            "that threads of a parallel region and a thread of the program's own use at the same time: only OpenMP's threads are on several ranks; run with -n 1",
+            "that threads of a parallel region and a thread of the program's own use in the same region: only OpenMP's threads are on several ranks; run with -n 1",
         );
     }
     spread
+}
+
+/// Whether the program has started threads of its own, which are rank 0's; in the runtime's shared memory.
+fn has_own_threads() -> &'static AtomicBool {
+    const PLACE: usize = 60 << 10;
+    // SAFETY: inside the shared page, which begins as zeros
+    unsafe { &*alloc::shared_page().add(PLACE).cast() }
+}
+
+/// Ranks above 0: whether none of those threads has used the mutex in this region; from here on none may.
+fn is_teams(key: u64) -> bool {
+    calls::ask_rank_0(calls::REMOTE_MUTEX, &key.to_ne_bytes()) == IS_RIGHT
+}
+const IS_RIGHT: &[u8] = &[1];
+
+/// Rank 0's server thread: a thread of the team, on another rank, uses a mutex.
+pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
+    let key = u64::from_ne_bytes(*question.first_chunk()?);
+    Some(if locks::is_one_kinds(key, false) { IS_RIGHT.to_vec() } else { Vec::new() })
 }
 
 /// Mutexes that threads of this process have in a region.

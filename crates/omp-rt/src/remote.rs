@@ -460,6 +460,9 @@ fn publish(log: &mut Log) {
         let encoded = track::publish(&mut part, &mut |at, page, twin| held.mask(at, page, twin));
         let last = encoded.frontier == u64::MAX;
         if encoded.bytes > 0 || last && !parts.is_empty() {
+            if last && FLUSHES.load(Ordering::Relaxed) {
+                held.announce();
+            }
             LOGGED.store(true, Ordering::Relaxed);
             let bytes = &part[..encoded.bytes];
             let end = agent::ask(Kind::Publish, [u64::from(last), 0, 0, 0, 0, 0], &[bytes]).result[0];

@@ -3,32 +3,40 @@
 //!
 //! What such an operation leaves in this rank's memory is a copy (`home`), which is not told to others. Those that a program may order other memory by (`order`: it
 //! takes a lock, or learns that it is the last to arrive) come behind all that their thread wrote before, and what they have seen the rank sees behind them, too.
+//!
+//! Loops that wait for flags that others store plainly (`waits`) have breakpoints, too, where they go around and end.
 
 mod code;
 mod copies;
 mod home;
 mod operation;
 mod order;
+mod waits;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use self::code::{Operand, Site};
+use self::code::{Found, Operand, Site};
+pub use self::home::{awaits, hold, is_to_tell, is_to_tell_of, without_copies, without_copies_of};
 use self::home::{carry_out, pair};
-pub use self::home::{hold, is_to_tell, is_to_tell_of, without_copies, without_copies_of};
 use self::operation::Done;
 pub use self::operation::{Operation, What, Width};
 pub use self::order::Order;
+use self::waits::Wait;
 use crate::calls::NOT_YET;
 use crate::{icv, modules, remote, serial, signals, sys, team, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
 static SITES: AtomicPtr<Vec<Site>> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Puts the breakpoints: on rank 0 at fences only, which say that what was written is to be seen by others.
+/// As well, where loops wait.
+static WAITS: AtomicPtr<Vec<Wait>> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Puts the breakpoints: on rank 0 at fences only, which say that what was written is to be seen by others, and where loops wait.
 pub fn start(fences_only: bool) {
-    let (mut sites, loaded) = code::find();
-    let flushes =
-        sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
+    let Found { mut sites, loaded, waits } = code::find();
+    let flushes = sites.iter().any(|site| site.fence)
+        || !waits.is_empty()
+        || modules::shared().any(|module| module.names("__kmpc_flush"));
     order::what_is_observed(&mut sites, &loaded, flushes);
     remote::flushes(flushes);
     if flushes {
@@ -36,21 +44,23 @@ pub fn start(fences_only: bool) {
         icv::lower_limit(remote::size());
         if remote::rank() == 0 && remote::threads() > 1 {
             sys::say(
-                "one thread on each rank, as the program orders memory by flush or fences, which is right between ranks only: for more threads, more ranks (-n)",
+                "one thread on each rank, as the program orders memory by flush, fences or flags that it waits for, which is right between ranks only: for more threads, more ranks (-n)",
             );
         }
     }
     sites.retain(|site| site.fence || !fences_only);
-    if sites.is_empty() {
+    if sites.is_empty() && waits.is_empty() {
         return;
     }
     let sites: &'static Vec<Site> = Box::leak(Box::new(sites));
     SITES.store(std::ptr::from_ref(sites).cast_mut(), Ordering::Release);
+    let waits: &'static Vec<Wait> = Box::leak(Box::new(waits));
+    WAITS.store(std::ptr::from_ref(waits).cast_mut(), Ordering::Release);
     // SAFETY: a handler of the right kind; it runs where a signal may come: at our breakpoints, which are in program code only
     unsafe {
         signals::keep(libc::SIGTRAP, trapped, libc::SA_RESTART | serial::signal_flags());
-        for site in sites {
-            code::put(site.address);
+        for address in sites.iter().map(|site| site.address).chain(waits.iter().map(|wait| wait.address)) {
+            code::put(address);
         }
     }
 }
@@ -59,6 +69,12 @@ fn site(address: usize) -> Option<&'static Site> {
     // SAFETY: null or leaked
     let sites = unsafe { SITES.load(Ordering::Acquire).as_ref()? };
     sites.binary_search_by_key(&address, |site| site.address).ok().map(|at| &sites[at])
+}
+
+fn wait_at(address: usize) -> Option<&'static Wait> {
+    // SAFETY: null or leaked
+    let waits = unsafe { WAITS.load(Ordering::Acquire).as_ref()? };
+    waits.binary_search_by_key(&address, |wait| wait.address).ok().map(|at| &waits[at])
 }
 
 /// Does what the program asks for: in rank 0's memory, if other ranks have threads in the same region (`spread`). What was there.
@@ -74,6 +90,14 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
     // SAFETY: the kernel's context of this signal
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let address = registers[libc::REG_RIP as usize] as usize - 1;
+    if let Some(wait) = wait_at(address) {
+        let (goes, goes_on) = wait.goes(registers[libc::REG_EFL as usize] as u64);
+        registers[libc::REG_RIP as usize] = goes as i64;
+        if team::innermost().spread() {
+            waits::look(goes_on);
+        }
+        return;
+    }
     let Some(site) = site(address) else {
         sys::fail(format_args!("a breakpoint at {address:#x}, which is not ours"));
     };
@@ -111,7 +135,7 @@ pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
     let (when, question) = remote::Point::from_bytes(question)?;
     let (between, question) = remote::Between::from_bytes(question)?;
     let (operation, place, own) = Operation::from_bytes(question)?;
-    if !when.is_come() {
+    if !when.is_come() || !between.tells && home::is_awaited() {
         return Some(NOT_YET.to_vec());
     }
     remote::see(between.behind);

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::concerns;
+use super::{concerns, has_own_threads};
 use crate::library::real;
 use crate::team::innermost;
 use crate::{alloc, remote, sys};
@@ -68,6 +68,10 @@ macro_rules! starts {
                     stringify!($name),
                     "in a parallel region, on another rank than 0: start threads in serial code, or run with -n 1",
                 );
+            }
+            // the runtime's own are none of the program's
+            if !alloc::is_privately() && remote::rank() == 0 {
+                has_own_threads().store(true, Relaxed);
             }
             static REAL: AtomicUsize = AtomicUsize::new(0);
             type Real = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;

@@ -12,6 +12,8 @@ pub struct Between {
     pub behind: u64,
     /// What rank 0 knew is to be told.
     pub asks: bool,
+    /// It is a store that others may rely on already, who know what was published with it.
+    pub tells: bool,
 }
 
 impl Between {
@@ -20,6 +22,7 @@ impl Between {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.behind.to_ne_bytes());
         bytes[8] = self.asks.into();
+        bytes[9] = self.tells.into();
         bytes
     }
 
@@ -27,7 +30,7 @@ impl Between {
     pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (own, rest) = bytes.split_first_chunk::<16>()?;
         let behind = u64::from_ne_bytes(*own.first_chunk()?);
-        Some((Self { behind, asks: own[8] != 0 }, rest))
+        Some((Self { behind, asks: own[8] != 0, tells: own[9] != 0 }, rest))
     }
 }
 

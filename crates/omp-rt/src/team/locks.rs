@@ -186,6 +186,12 @@ pub fn is_one_kinds(key: u64, own: bool) -> bool {
     lock.used[usize::from(!own)].load(SeqCst) != region
 }
 
+/// Ranks above 0, as one of the team: whether no other thread of this rank's has used the lock at `key` in this region yet.
+pub fn is_first_use(key: u64) -> bool {
+    let region = remote::numbered(1);
+    find(key).used[0].swap(region, SeqCst) != region
+}
+
 /// Whether the calling thread has the nested lock at `key`.
 pub fn is_mine(key: u64) -> bool {
     find(key).owner.load(Acquire) == caller()

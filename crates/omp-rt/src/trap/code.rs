@@ -8,6 +8,7 @@ use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Reg
 
 use super::operation::{What, Width};
 use super::order::{self, Order};
+use super::waits::{self, Wait};
 use crate::modules::{self, Module, Segment};
 use crate::sys;
 
@@ -207,21 +208,34 @@ pub fn thread_pointer() -> u64 {
     pointer
 }
 
-/// All atomic instructions of the program and of its own libraries, in order of addresses; and which variables their functions load and store plainly.
-pub fn find() -> (Vec<Site>, BTreeSet<usize>) {
-    let (mut sites, mut loaded) = (Vec::new(), BTreeSet::new());
+/// What there is in the program and in its own libraries, in order of addresses.
+#[derive(Default)]
+pub struct Found {
+    /// All atomic instructions.
+    pub sites: Vec<Site>,
+    /// Which variables their functions load and store plainly.
+    pub loaded: BTreeSet<usize>,
+    /// Jumps of loops that wait.
+    pub waits: Vec<Wait>,
+}
+
+/// Looks for them.
+pub fn find() -> Found {
+    let Found { mut sites, mut loaded, mut waits } = Found::default();
     for module in modules::shared() {
         let mut updates = Vec::new();
         for Range { start, end } in code_of(&module) {
             // SAFETY: inside an executable segment
             let code = unsafe { std::slice::from_raw_parts(start as *const u8, end - start) };
             // most code has none
-            if !code.contains(&0xf0) && !code.iter().any(|byte| matches!(byte, 0x86 | 0x87)) {
+            let is_atomic = code.contains(&0xf0) || code.iter().any(|byte| matches!(byte, 0x86 | 0x87));
+            if !is_atomic && !waits::may_be_in(code) {
                 continue;
             }
             let decoder = Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE);
             let instructions: Vec<_> =
                 decoder.into_iter().filter(|one| one.code() != Code::INVALID).collect();
+            waits.extend(waits::of(&module, &instructions));
             let first = sites.len();
             sites.extend(instructions.iter().filter_map(Site::of));
             updates.extend(order::updates(&module, &instructions, &sites[first..]));
@@ -236,7 +250,10 @@ pub fn find() -> (Vec<Site>, BTreeSet<usize>) {
     }
     sites.sort_by_key(|site| site.address);
     sites.dedup_by_key(|site| site.address);
-    (sites, loaded)
+    waits.sort_by_key(|wait| wait.address);
+    // a loop in a loop: the outer one's, which goes on wherever the inner one does
+    waits.dedup_by_key(|wait| wait.address);
+    Found { sites, loaded, waits }
 }
 
 /// The code of a module, in memory. Ends the run if that cannot be told.

@@ -5,6 +5,7 @@
 //! still has what was copied ([`tell`]): behind all that was stored before.
 
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use polyrail_omp::area::{Count, Kind};
@@ -16,7 +17,7 @@ use super::operation::{Done, Operation, Own, Width};
 use super::order::Order;
 use crate::calls::{self, NOT_YET, REMOTE_ATOMIC};
 use crate::stats::{self, Clock};
-use crate::{agent, remote, sys, track};
+use crate::{agent, alloc, remote, sys, track};
 
 /// Locks are taken in this order: the log's, this one, that of copies, that of what is tracked. Had alone from when a store over a copy counts as a copy until rank 0 has
 /// it, shared by operations. It and that of copies are held across questions that are answered at once.
@@ -42,7 +43,7 @@ pub fn carry_out(operation: &Operation, place: usize, order: Order) -> Done {
     let mut tries = 0;
     let ((done, told), now, held) = loop {
         let behind = if order == Order::None { 0 } else { remote::publish_all() };
-        let between = remote::Between { behind, asks: order == Order::Full };
+        let between = remote::Between { behind, asks: order == Order::Full, tells: false };
         let telling = nobody_tells();
         let held = copies();
         let (known, now) = (known(&held, place, bytes), load(place, bytes));
@@ -78,6 +79,22 @@ pub fn carry_out(operation: &Operation, place: usize, order: Order) -> Done {
     remote::see(told);
     clock.lap(Count::AtomicTime);
     done
+}
+
+/// Has rank 0 tell what it has changed, behind all that this rank has told; takes it over.
+pub fn see_rank_0() {
+    let between = remote::Between { behind: remote::publish_all(), asks: true, tells: false };
+    let operation = Operation::none(Width::Byte);
+    // any place will do
+    let place = alloc::shared_page() as usize;
+    let told = (0..).find_map(|tries| {
+        let answer = ask(&remote::Point::any(), &between, &operation, place, None);
+        if answer.is_none() {
+            calls::pause(tries, PAUSE);
+        }
+        answer
+    });
+    remote::see(told.map_or(0, |(_, told)| told));
 }
 
 /// Asks rank 0: what was done, and up to where the log then has what rank 0 knew. None if that is too early.
@@ -154,7 +171,7 @@ pub struct Held {
 /// No atomic operation of this rank is under way from here on.
 pub fn hold() -> Held {
     let telling = TELLING.write().unwrap_or_else(|broken| broken.into_inner());
-    Held { copies: copies(), told: Telling { stored: Vec::new(), _alone: telling } }
+    Held { copies: copies(), told: Telling { stored: Vec::new(), announced: false, _alone: telling } }
 }
 
 impl Held {
@@ -187,16 +204,54 @@ impl Held {
     }
 }
 
+/// On rank 0: how many ranks have published what stores over copies belong to that they are about to tell.
+static AWAITED: AtomicUsize = AtomicUsize::new(0);
+
+/// Rank 0: whether some have. Who knows what they published may rely on those stores, too.
+pub fn is_awaited() -> bool {
+    AWAITED.load(Ordering::SeqCst) > 0
+}
+
+/// Rank 0: waits until none has.
+pub fn all_is_told() {
+    for tries in 0.. {
+        if !is_awaited() {
+            return;
+        }
+        calls::pause(tries, PAUSE);
+    }
+}
+
+/// Rank 0's server thread: another rank begins to tell, or is through.
+pub fn awaits(question: &[u8]) -> Option<Vec<u8>> {
+    match question.first()? {
+        0 => AWAITED.fetch_sub(1, Ordering::SeqCst),
+        _ => AWAITED.fetch_add(1, Ordering::SeqCst),
+    };
+    Some(Vec::new())
+}
+
+impl Held {
+    /// Before what was looked at is published, where others may wait for flags in it: they are to find the stores over copies, too.
+    pub fn announce(&mut self) {
+        if remote::rank() > 0 && !self.told.stored.is_empty() {
+            calls::ask_rank_0(calls::REMOTE_TELLS, &[1]);
+            self.told.announced = true;
+        }
+    }
+}
+
 /// Stores over copies that count as copies already, and are to be told before another operation.
 pub struct Telling {
     stored: Vec<Stored>,
+    announced: bool,
     _alone: RwLockWriteGuard<'static, ()>,
 }
 
 impl Telling {
     /// Has rank 0 know them, behind what the log has up to there. No answer of the agent's may be in use.
     pub fn tell(self, behind: u64) {
-        let between = remote::Between { behind, asks: false };
+        let between = remote::Between { behind, asks: false, tells: true };
         for Stored { place, bytes, known, now } in self.stored {
             let Some(width) = Width::of(bytes) else { continue };
             let operation = Operation::none(width);
@@ -205,6 +260,9 @@ impl Telling {
                 calls::pause(tries, PAUSE);
                 tries += 1;
             }
+        }
+        if self.announced {
+            calls::ask_rank_0(calls::REMOTE_TELLS, &[0]);
         }
     }
 }

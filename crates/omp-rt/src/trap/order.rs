@@ -76,6 +76,11 @@ pub fn what_is_observed(sites: &mut [Site], loaded: &BTreeSet<usize>, flushes: b
 type Set = u64;
 const VECTORS: u32 = 16;
 
+/// The bit of a register in such a set.
+pub fn register_bit(name: Name) -> u64 {
+    bit(name)
+}
+
 fn bit(name: Name) -> Set {
     if name.is_gpr() {
         1 << name.full_register().number()
@@ -304,40 +309,40 @@ impl Code<'_> {
         result
     }
 
-    /// Whether an instruction calls a function of an OpenMP runtime, by the loader's table of pointers: none of them is given what an operation leaves by accident.
+    /// Whether an instruction calls a function of an OpenMP runtime: none of them is given what an operation leaves by accident.
     fn is_runtime(&self, one: &Instruction) -> bool {
-        let slot = match one.op0_kind() {
-            OpKind::Memory if one.is_ip_rel_memory_operand() => one.memory_displacement64() as usize,
-            OpKind::NearBranch64 => match self.slot(one.near_branch_target() as usize) {
-                Some(slot) => slot,
-                None => return false,
-            },
-            _ => return false,
-        };
         let runtimes = ["GOMP_", "__kmpc_", "omp_"];
-        self.module
-            .called_by(slot)
-            .is_some_and(|name| runtimes.iter().any(|runtime| name.starts_with(runtime)))
+        called(self.module, one).is_some_and(|name| runtimes.iter().any(|runtime| name.starts_with(runtime)))
     }
+}
 
-    /// The pointer that a stub of the linker's jumps by.
-    fn slot(&self, stub: usize) -> Option<usize> {
-        /// Of a stub: where calls may go to, the jump.
-        const BYTES: usize = 16;
-        let is_inside = |one: &crate::modules::Segment| {
-            one.executable && (one.start..one.end).contains(&stub) && stub + BYTES <= one.end
-        };
-        self.module.segments.iter().find(|one| is_inside(one))?;
-        // SAFETY: inside an executable segment
-        let code = unsafe { core::slice::from_raw_parts(stub as *const u8, BYTES) };
-        let mut decoder = Decoder::with_ip(64, code, stub as u64, DecoderOptions::NONE);
-        let mut one = decoder.decode();
-        if one.mnemonic() == Mnemonic::Endbr64 {
-            one = decoder.decode();
-        }
-        (one.flow_control() == FlowControl::IndirectBranch && one.is_ip_rel_memory_operand())
-            .then(|| one.memory_displacement64() as usize)
+/// The function of another library that an instruction calls, by the loader's table of pointers.
+pub fn called<'a>(module: &'a Module, one: &Instruction) -> Option<&'a str> {
+    let slot = match one.op0_kind() {
+        OpKind::Memory if one.is_ip_rel_memory_operand() => one.memory_displacement64() as usize,
+        OpKind::NearBranch64 => slot(module, one.near_branch_target() as usize)?,
+        _ => return None,
+    };
+    module.called_by(slot)
+}
+
+/// The pointer that a stub of the linker's jumps by.
+fn slot(module: &Module, stub: usize) -> Option<usize> {
+    /// Of a stub: where calls may go to, the jump.
+    const BYTES: usize = 16;
+    let is_inside = |one: &crate::modules::Segment| {
+        one.executable && (one.start..one.end).contains(&stub) && stub + BYTES <= one.end
+    };
+    module.segments.iter().find(|one| is_inside(one))?;
+    // SAFETY: inside an executable segment
+    let code = unsafe { core::slice::from_raw_parts(stub as *const u8, BYTES) };
+    let mut decoder = Decoder::with_ip(64, code, stub as u64, DecoderOptions::NONE);
+    let mut one = decoder.decode();
+    if one.mnemonic() == Mnemonic::Endbr64 {
+        one = decoder.decode();
     }
+    (one.flow_control() == FlowControl::IndirectBranch && one.is_ip_rel_memory_operand())
+        .then(|| one.memory_displacement64() as usize)
 }
 
 /// Those of `functions` that are given to others as what a region, or a task, is made of, and called by nobody: they return nothing.

@@ -30,7 +30,7 @@ const ALL: [(&[&str], &str); 11] = [
             "thrd_create",
             "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
         ],
-        "in a parallel region on another rank than 0, the run ends there; mutexes that such threads and a region use at the same time end it, too",
+        "in a parallel region on another rank than 0, the run ends there; mutexes that such threads use in the same region as the team end it, too",
     ),
     (&["setenv", "unsetenv", "putenv", "clearenv", "setlocale"], "in a parallel region, the run ends there"),
     (
