@@ -78,7 +78,7 @@ fn requests(n: u32) -> [(Frame, Bytes); 6] {
     let code = AtomicCode { datatype: 7, op: 2, kind: AtomicKind::Fetch, count: 1 };
     let update = AtomicCode { kind: AtomicKind::Update, ..code };
     let bytes = |len| Bytes::Real(vec![1; len]);
-    let list = Bytes::Real([1u64 << 44, 100].iter().flat_map(|word| word.to_le_bytes()).collect());
+    let list = Bytes::Real([1, 1u64 << 44, 100].iter().flat_map(|word| word.to_le_bytes()).collect());
     let matching = Matching::Message;
     [
         (Frame::Put { order, op, to: at, data: None, last: true }, bytes(8)),

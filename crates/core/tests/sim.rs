@@ -143,6 +143,6 @@ fn direct_access_takes_its_time_and_may_be_refused() {
         world.now()
     };
     // GET with its list of one range, the access, ACK: each frame 1 us on its way
-    assert_eq!(timed(Direct::Granted), (1000 + 48 + 16) + (500 + 900) + (1000 + 24));
+    assert_eq!(timed(Direct::Granted), (1000 + 48 + 24) + (500 + 900) + (1000 + 24));
     assert!(timed(Direct::Refused) > timed(Direct::Granted) + 2000);
 }

@@ -247,7 +247,7 @@ fn no_bit_can_be_flipped() {
 fn a_version_that_was_not_offered_is_refused_even_from_who_knows_the_key() {
     let mut initiator = Initiator::new(initiate(), offer(1));
     let hello: [u8; HELLO_LEN] = sent_by_initiator(&mut initiator).try_into().unwrap();
-    for (version, features) in [(1, 0), (2, 2)] {
+    for (version, features) in [(3, 0), (1, 0), (2, 2)] {
         let mut initiator = Initiator::new(initiate(), offer(1));
         let challenge = Challenge { version, features: Features(features), nonce: Nonce([4; 16]) };
         let error = initiator.handle_bytes(&challenge.seal(&key(1), &hello));
@@ -258,7 +258,7 @@ fn a_version_that_was_not_offered_is_refused_even_from_who_knows_the_key() {
 #[test]
 fn a_server_cannot_claim_to_speak_nothing_of_what_it_speaks() {
     let mut initiator = Initiator::new(initiate(), offer(1));
-    let error = initiator.handle_bytes(&handshake::versions(versions(1, 2)));
+    let error = initiator.handle_bytes(&handshake::versions(versions(1, 3)));
     assert_eq!(error, Err(HandshakeError::Malformed(Record::Versions)));
 }
 

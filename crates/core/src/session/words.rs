@@ -51,3 +51,28 @@ impl Words {
         self.0.retain(|word| !about(word));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn a_later_word_about_what_came_takes_the_place_of_the_earlier_and_of_nothing_else() {
+        let range = [9u64.to_le_bytes(), 1u64.to_le_bytes()].concat();
+        let mut words = Words::default();
+        let said = [
+            Frame::Got { lane: 1, received: 5 },
+            Frame::Got { lane: 2, received: 5 },
+            Frame::Retire { lane: 1, received: 5 },
+        ];
+        said.iter().for_each(|frame| words.push(frame, &range));
+        words.forget_got(1);
+        let left: Vec<_> = words.0.iter().filter_map(UnackedFrame::frame).collect();
+        assert_eq!(left, said[1..]);
+        let word = &words.0[0];
+        let (header, payload) = word.bytes.split_at(word.header);
+        assert_eq!(Frame::parse(header), Ok((said[1], payload.len())));
+        assert_eq!(Told::read(&said[1], payload).map(|told| told.acked.ranges().to_vec()), Some(vec![9..10]));
+    }
+}
