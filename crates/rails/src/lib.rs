@@ -13,6 +13,7 @@
 //! | [`atomic`] | atomic operations on this process's memory, as peers ask for them |
 //! | [`discover`] | which rails this machine has, and what keeps the others from being used |
 //! | [`named`] | endpoints reached by IP and port |
+//! | [`keys`] | keys of encrypted connections |
 //! | [`events`], [`top`] | what happened, for `POLYRAIL_LOG`; what is happening, for `polyrail top` |
 //! | [`report`](mod@report) | telling `polyrail run` that this process uses Polyrail |
 //! | `sys` | epoll and poll, wrapped once |
