@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use polyrail_core::frame::{Acked, Frame, MAX_HEADER, OpId};
+use polyrail_rails::keys::{Chain, LinkKeys};
 use polyrail_rails::rail::{Down, LaneRail, LinkId, Memory, Payload, Place, Rail, RawIov, Sink, Span};
 use polyrail_rails::tcp::{Config, TcpRail};
 use tcp_bed::{Bed, connect, median, pin, timed};
@@ -90,8 +91,11 @@ impl End {
         Self::with(socket, Config::default())
     }
     fn with(socket: TcpStream, config: Config) -> Self {
+        Self::by(socket, config, None)
+    }
+    fn by(socket: TcpStream, config: Config, keys: Option<LinkKeys>) -> Self {
         let mut rail = TcpRail::new(config).expect("an epoll set");
-        let link = rail.adopt(OwnedFd::from(socket), &[]).expect("connected");
+        let link = rail.adopt_sealed(OwnedFd::from(socket), &[], keys).expect("connected");
         Self { sent: 0, rail, link, worker: Worker { place: Aligned::new(1 << 20), frames: 0 } }
     }
     fn send(&mut self, len: usize, span: Option<Span>) -> Option<()> {
@@ -161,7 +165,13 @@ fn header() -> usize {
 }
 
 /// Compares two bodies, each of which does the same work: processor time of each, nanoseconds, and the median ratio.
-fn compare(
+fn compare(what: &str, units: f64, unit: &str, slices: usize, bare: impl FnMut(), rail: impl FnMut()) {
+    compare_as(["bare", "rail"], what, units, unit, slices, bare, rail);
+}
+
+/// The same, of two that are called so.
+fn compare_as(
+    [one, other]: [&str; 2],
     what: &str,
     units: f64,
     unit: &str,
@@ -178,7 +188,8 @@ fn compare(
         ratio.push(y / x);
     }
     let per = |v: Vec<f64>| median(v) / units * 1e9;
-    println!("  {what:44} bare {:9.0} rail {:9.0} ns/{unit}  ratio {:5.2}", per(a), per(b), median(ratio));
+    let (a, b, ratio) = (per(a), per(b), median(ratio));
+    println!("  {what:44} {one} {a:9.0} {other} {b:9.0} ns/{unit}  ratio {ratio:5.2}");
 }
 
 fn ping_pong(slices: usize) {
@@ -486,6 +497,62 @@ fn streams(bed: Bed, slices: usize) {
     }
 }
 
+/// The two ends of a link, encrypted or not.
+fn ends(encrypted: bool) -> (End, End) {
+    let (a, b) = connect(Bed::Loopback).expect("loopback");
+    let chain = |n| Chain([n; 32]);
+    let keys = |send, receive| encrypted.then(|| LinkKeys { send: chain(send), receive: chain(receive) });
+    (End::by(a, Config::default(), keys(1, 2)), End::by(b, Config::default(), keys(2, 1)))
+}
+
+fn encrypted(slices: usize) {
+    const ROUNDS: usize = 500;
+    const BYTES: usize = 32 << 20;
+    let [mut plain, mut sealed] = [false, true].map(ends);
+    let round = |(a, b): &mut (End, End)| {
+        for _ in 0..ROUNDS {
+            a.send(8, None).expect("room");
+            b.expect(1);
+            b.send(8, None).expect("room");
+            a.expect(1);
+        }
+    };
+    let names = ["plain", "encrypted"];
+    compare_as(
+        names,
+        "ping-pong 8 B",
+        ROUNDS as f64,
+        "round trip",
+        slices,
+        || round(&mut plain),
+        || round(&mut sealed),
+    );
+    for len in [1 << 10, 64 << 10, 1 << 20] {
+        let [mut plain, mut sealed] = [false, true].map(ends);
+        let span = Span { place: Place::Send(OpId::default()), offset: 0, len };
+        let stream = |(a, b): &mut (End, End)| {
+            let mut left = BYTES / len;
+            while left > 0 || b.worker.frames < BYTES / len {
+                while left > 0 && a.rail.wants_more(a.link) && a.send(len, Some(span)).is_some() {
+                    left -= 1;
+                }
+                a.progress();
+                b.progress();
+            }
+            b.worker.frames = 0;
+        };
+        compare_as(
+            names,
+            &format!("stream of {len} B"),
+            BYTES as f64 / 1e9,
+            "GB",
+            slices.min(21),
+            || stream(&mut plain),
+            || stream(&mut sealed),
+        );
+    }
+}
+
 fn main() {
     // `cargo test --benches` only sees whether it runs.
     let slices = if std::env::args().any(|a| a == "--bench") { 101 } else { 1 };
@@ -498,6 +565,7 @@ fn main() {
     for len in [8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20] {
         bulk(len, slices.min(41));
     }
+    encrypted(slices);
     for bed in [Bed::Loopback, Bed::Veth] {
         if let Err(e) = connect(bed) {
             println!("skipped: {bed:?} ({e})");

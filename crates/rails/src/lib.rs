@@ -16,6 +16,7 @@
 //! | [`atomic`] | atomic operations on this process's memory, as peers ask for them |
 //! | [`discover`] | the devices that rails use, and what keeps others from being used |
 //! | [`host`], [`named`] | which host this is; endpoints reached by IP and port |
+//! | [`keys`] | keys of encrypted connections |
 //! | [`events`], [`top`] | what happened, for `POLYRAIL_LOG`; what is happening, for `polyrail top` |
 //! | [`report`](mod@report) | telling `polyrail run` that this process uses Polyrail |
 //! | `sys` | epoll and poll, wrapped once |

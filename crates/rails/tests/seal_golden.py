@@ -123,7 +123,7 @@ def record(chain, count, plain):
 base = b"\x09".ljust(32, b"\0")
 private = {"client": bytes(range(32)), "server": bytes(range(32, 64))}
 public = {side: x25519(key, base) for side, key in private.items()}
-secret = bytes.fromhex("2a91f7007c1c2aff48e456c5391e7061032015dbe0f680c0f3ce1411fbd4c94e")
+secret = bytes(range(64, 96))
 root = mac(secret, x25519(private["client"], public["server"]))
 assert root == mac(secret, x25519(private["server"], public["client"]))
 client, server = expand(root, b"polyrail from client"), expand(root, b"polyrail from server")

@@ -4,12 +4,14 @@
 //! short one waits in the link's own memory (`partial`); a long one is begun: the sink says where its payload goes, and it
 //! is received straight to there, with the staging buffer behind it so that the next headers come by the same call.
 
+mod sealed;
+
 use std::io;
 
 use polyrail_core::frame::{Frame, PREFIX, peek_lengths};
 
 use super::link::{Link, Shared};
-use super::seal::{Broken, Opener, PLAIN, RECORD};
+use super::seal::{Broken, Opener, RECORD};
 use crate::rail::journal::MAX_IOV;
 use crate::rail::{Down, LinkId, Payload, Place, RawIov, Sink, Span};
 
@@ -127,7 +129,7 @@ fn calls<S: Sink + ?Sized>(
 ) -> Next {
     for _ in 0..TURN_CALLS {
         let step = match link.rx.body {
-            _ if link.rx.opener.is_some() => sealed(id, link, sh, sink, turn),
+            _ if link.rx.opener.is_some() => sealed::receive(id, link, sh, sink, turn),
             None => head(id, link, sh, sink, turn),
             Some(rest) => body(id, rest, link, sh, sink, turn),
         };
@@ -273,117 +275,6 @@ fn body<S: Sink + ?Sized>(
     advance(id, &mut link.rx, rest, here, sink, turn);
     parse(id, &mut link.rx, &sh.staging[..n - here], &mut sh.iov, sink, turn)?;
     Ok(if here < rest.len { Step::Unsure } else { Step::new(n, asked) })
-}
-
-/// Receives sealed records, and gives on what was in them.
-fn sealed<S: Sink + ?Sized>(
-    id: LinkId,
-    link: &mut Link,
-    sh: &mut Shared,
-    sink: &mut S,
-    turn: &mut Turn,
-) -> Result<Step, Stop> {
-    let fd = link.fd();
-    let Link { rx, .. } = link;
-    // put back below, unless the link ends
-    let Some(mut opener) = rx.opener.take() else { return Ok(Step::Short) };
-    let have = opener.partial.len();
-    sh.sealed[..have].copy_from_slice(&opener.partial);
-    let (mut end, mut step) = (have, Step::Whole);
-    if !std::mem::take(&mut rx.leftover) {
-        sh.stats.recvs += 1;
-        match super::sys::recv(fd, &mut sh.sealed[have..]) {
-            Ok(n) => {
-                count(n, turn)?;
-                end += n;
-                step = Step::new(end, SEALED);
-            }
-            Err(e) => {
-                rx.opener = Some(opener);
-                return Err(e.into());
-            }
-        }
-    }
-    let records = std::mem::take(&mut sh.sealed);
-    let opened = open(id, rx, &mut opener, &records[..end], sh, sink, turn);
-    sh.sealed = records;
-    let rest = &sh.sealed[opened?..end];
-    if rest.is_empty() {
-        opener.partial = Vec::new();
-    } else {
-        opener.partial.clear();
-        opener.partial.extend_from_slice(rest);
-    }
-    rx.opener = Some(opener);
-    Ok(step)
-}
-
-/// Opens the records that are whole, each to where it belongs: how many bytes they had.
-fn open<S: Sink + ?Sized>(
-    id: LinkId,
-    rx: &mut Rx,
-    opener: &mut Opener,
-    bytes: &[u8],
-    sh: &mut Shared,
-    sink: &mut S,
-    turn: &mut Turn,
-) -> Result<usize, Stop> {
-    let mut at = 0;
-    while let Some((len, plain)) = Opener::peek(&bytes[at..])? {
-        if let Some(rest) = rx.body.filter(|rest| rest.len >= plain)
-            && open_in_place(opener, &bytes[at..at + len], Span { len: plain, ..rest }, &mut sh.iov, sink)?
-        {
-            advance(id, rx, rest, plain, sink, turn);
-            at += len;
-            continue;
-        }
-        // what is there of a frame, and as many records as there is room for behind it
-        let have = rx.partial.len();
-        sh.staging[..have].copy_from_slice(&rx.partial);
-        let (mut end, mut opened) = (have, Ok(None));
-        while end + PLAIN <= STAGING && (end == have || rx.body.is_none()) {
-            opened = opener.open_first(&bytes[at..], &mut sh.staging[end..]);
-            let Ok(Some((len, plain))) = opened else { break };
-            (at, end) = (at + len, end + plain);
-        }
-        let here = rx.body.map_or(0, |rest| rest.len.min(end));
-        if let Some(rest) = rx.body {
-            let place = copy(Span { len: here, ..rest }, &sh.staging[..here], &mut sh.iov, sink);
-            advance(id, rx, Span { place, ..rest }, here, sink, turn);
-        }
-        parse(id, rx, &sh.staging[here..end], &mut sh.iov, sink, turn)?;
-        // what came before a record that does not open is as good as ever
-        opened?;
-    }
-    Ok(at)
-}
-
-/// Opens a record to the memory of a span of exactly its length, if that is in one piece.
-fn open_in_place<S: Sink + ?Sized>(
-    opener: &mut Opener,
-    record: &[u8],
-    span: Span,
-    iov: &mut Vec<RawIov>,
-    sink: &mut S,
-) -> Result<bool, Broken> {
-    iov.clear();
-    if !sink.resolve(span, iov) {
-        return Ok(false);
-    }
-    let &[RawIov { base, len }] = &iov[..] else { return Ok(false) };
-    // SAFETY: the sink just named the address as the span's memory, writable for `len` bytes; nobody here refers to it meanwhile.
-    let to = unsafe { std::slice::from_raw_parts_mut(base, len) };
-    opener.open(record, to).map(|()| true)
-}
-
-/// Copies bytes to a span's memory: its place, or nowhere.
-fn copy<S: Sink + ?Sized>(span: Span, from: &[u8], iov: &mut Vec<RawIov>, sink: &mut S) -> Place {
-    iov.clear();
-    if !sink.resolve(span, iov) {
-        return Place::Discard;
-    }
-    scatter(from, iov);
-    span.place
 }
 
 /// Copies bytes to where a sink says, as many as there are.
