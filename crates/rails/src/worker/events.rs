@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 /// Events that are kept, and how many of them may be such as come by themselves all the time.
-pub(super) const KEPT: usize = 64;
+const KEPT: usize = 64;
 const KEPT_DEBUG: usize = 32;
 
 /// One end of a lane.
@@ -175,6 +175,11 @@ impl Notes {
         };
         out.map(|at| self.last.remove(at));
         self.last.push_back(note);
+    }
+
+    /// Whether one of them names this peer.
+    pub fn name_peer(&self, peer: PeerIdx) -> bool {
+        self.last.iter().any(|note| note.peer == peer)
     }
 }
 

@@ -4,15 +4,12 @@
 //!
 //! A peer's number is freed when nothing names it any more: no operation and no message here, and nobody at the user's, who is asked.
 
-use super::events::KEPT;
 use super::{PeerInfo, Worker};
 use polyrail_core::proto::PeerIdx;
 use std::collections::VecDeque;
 
 /// Peers that went, and are still known by why they did.
 const CALLERS_KEPT: usize = 256;
-// events, which name peers by their numbers, are put into words when they are asked for: with so many ends after them they are gone
-const _: () = assert!(CALLERS_KEPT > KEPT);
 /// How many are looked at when one has gone: those that are in use wait without end, and there may be many.
 const LOOKED_AT: usize = 4;
 
@@ -90,6 +87,7 @@ impl Worker {
                 // it will go again
                 self.core.peers[peer.0 as usize].to_free = false;
             } else if self.core.events.iter().any(|event| event.peer == Some(peer))
+                || self.notes.name_peer(peer)
                 || kept(peer)
                 || !self.core.engine.remove_peer(peer)
             {
