@@ -50,6 +50,8 @@ pub mod sockets;
 mod sys;
 pub mod tcp;
 pub mod top;
+#[cfg(test)]
+mod trial;
 mod wireup;
 pub mod worker;
 
