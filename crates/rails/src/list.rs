@@ -42,7 +42,7 @@ macro_rules! rails {
     ($then:ident) => {
         listed! { $then,
             /// Lanes agreed on by words.
-            Trial, "trial", Network, Some(Transport::TRIAL), trial: trial::Trial;
+            Trial, "trial", Network, Transport::from_wire(255), trial: trial::Trial;
         }
     };
 }
