@@ -78,8 +78,11 @@ fn each_transport_has_its_ways_and_those_tried_in_vain_count_for_it_alone() {
     assert!(ways[0].is(&ways[0]) && !ways[0].is(&ways[2]) && !ways[4].is(&ways[5]));
 }
 
+/// A path, the number of the lane that is to take it, and where it goes.
+type Asked = (usize, u16, Way);
+
 /// A session that has begun by TCP, between the first interfaces, and asks for all other lanes.
-fn asking() -> (Session<u32>, Engine, PeerIdx, Vec<(usize, u16, Way)>) {
+fn asking() -> (Session<u32>, Engine, PeerIdx, Vec<Asked>) {
     let mut session = Session::new(SessionId(1), Config::default(), Some(planner(16)));
     let mut engine = Engine::new(proto::Config { window: 64, hash_seed: 1, bounds: Bounds::DEFAULT });
     let peer = engine.add_peer();

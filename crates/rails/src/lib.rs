@@ -5,7 +5,7 @@
 //!
 //! | module | is about |
 //! |---|---|
-//! | [`worker`] | one endpoint: users' operations, the engine, the control channel |
+//! | [`worker`] | one endpoint: users' operations, the engine, what was agreed with peers |
 //! | [`mailbox`] | tagged messages without unsafe code, on top of a worker |
 //! | [`config`], [`error`] | settings (`POLYRAIL_...`); failures, with advice |
 //! | `wireup` | connections until they are links: listeners, handshakes, strangers, attempts to reach peers |
@@ -52,6 +52,8 @@ pub mod sockets;
 mod sys;
 pub mod tcp;
 pub mod top;
+#[cfg(test)]
+mod trial;
 mod wireup;
 pub mod worker;
 

@@ -17,8 +17,8 @@ pub enum Reach {
 /// Gives the list to another macro. A line: the rail's name in this crate and for users (`POLYRAIL_RAILS`), whom it leads to, the
 /// number of its transport on the wire (docs/wire.md; none of what never leaves this process), the field that the set has for
 /// it, and its module and type.
-macro_rules! rails {
-    ($then:ident) => {
+macro_rules! listed {
+    ($then:ident, $($trial:tt)*) => {
         $then! {
             /// Shared memory between processes of one host.
             Shm, "shm", Host, Some(Transport::SHM), shm: shm::ShmRail;
@@ -26,9 +26,27 @@ macro_rules! rails {
             Loopback, "loopback", Process, None, loopback: loopback::Loopback;
             /// TCP, between any two.
             Tcp, "tcp", Network, Some(Transport::TCP), tcp: tcp::TcpRail;
+            $($trial)*
         }
     };
 }
+#[cfg(not(test))]
+macro_rules! rails {
+    ($then:ident) => {
+        listed! { $then, }
+    };
+}
+/// Unit tests have one more.
+#[cfg(test)]
+macro_rules! rails {
+    ($then:ident) => {
+        listed! { $then,
+            /// Lanes agreed on by words.
+            Trial, "trial", Network, Transport::from_wire(255), trial: trial::Trial;
+        }
+    };
+}
+pub(crate) use listed;
 pub(crate) use rails;
 
 macro_rules! ids {

@@ -5,7 +5,7 @@
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::list::{RailId, rails};
+use crate::list::{RailId, listed, rails};
 use crate::rail::connect::{Connector, Discovered};
 use crate::rail::direct::{Direct, DirectError, Transfer};
 use crate::rail::fault::Fault;

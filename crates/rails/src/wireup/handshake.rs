@@ -222,3 +222,6 @@ fn failed(error: &io::Error) -> Turn {
         _ => Turn::Failed(error.to_string()),
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

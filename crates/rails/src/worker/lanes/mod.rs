@@ -325,3 +325,6 @@ impl Worker {
         first.map(|due| (self.began + Duration::from_nanos(due)).max(self.next_look))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

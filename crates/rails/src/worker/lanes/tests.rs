@@ -1,0 +1,144 @@
+//! A session whose second lane is agreed on by words, between two workers that take each other for other hosts'.
+
+use super::*;
+use crate::config;
+use crate::list::RailSet;
+use crate::rail::{LinkId, Rail, RawIov};
+use crate::worker::{EventKind, User, Worker};
+use polyrail_core::frame::Matching;
+use polyrail_core::proto::{Delivery, Filter};
+use polyrail_core::wire::HostId;
+
+/// How long anything may take before it counts as a hang.
+const BOUND: Duration = Duration::from_secs(60);
+const LEN: usize = 4 << 20;
+
+/// Two workers with a session, begun by `a` over TCP.
+struct Pair {
+    a: Worker,
+    b: Worker,
+    to_b: PeerIdx,
+    to_a: PeerIdx,
+}
+
+fn both(a: &mut Worker, b: &mut Worker, what: &str, mut holds: impl FnMut(&mut Worker, &mut Worker) -> bool) {
+    let start = Instant::now();
+    while !holds(a, b) {
+        a.progress();
+        b.progress();
+        assert!(start.elapsed() < BOUND, "never happens: {what}");
+    }
+}
+
+impl Pair {
+    fn new() -> Self {
+        let rails = RailSet::NONE.with(RailId::Tcp).with(RailId::Trial);
+        let config = || config::Config { rails, linger: Duration::ZERO, ..config::Config::default() };
+        let [mut a, mut b] = [(); 2].map(|()| Worker::open(config()).expect("a worker"));
+        let to_b = a.peer(&b.address()).expect("an address");
+        let to_a = b.peer(&a.address()).expect("an address");
+        a.connect(to_b).expect("it calls");
+        // from here on it takes the other for another host's: there may be lanes
+        a.wireup.host = HostId(1);
+        both(&mut a, &mut b, "a session", |a, b| a.is_connected(to_b) && b.is_connected(to_a));
+        Self { a, b, to_b, to_a }
+    }
+
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&Worker, &Worker) -> bool) {
+        both(&mut self.a, &mut self.b, what, |a, b| holds(a, b));
+    }
+
+    /// Sends a long message, which is to arrive as it was.
+    fn send(&mut self, seed: u8) {
+        let mut sent: Vec<u8> = (0..LEN).map(|at| (at / 1000) as u8 ^ seed).collect();
+        let mut got = vec![0; LEN];
+        let iov = |bytes: &mut [u8]| RawIov { base: bytes.as_mut_ptr(), len: bytes.len() };
+        let any = Filter { source: None, matching: Matching::Tag(0), ignore: u64::MAX };
+        // SAFETY: both buffers outlive the events, which are waited for.
+        unsafe {
+            self.b.recv(any, &[iov(&mut got)], User::default());
+            let (tag, how) = (Matching::Tag(1), Delivery::Delivered);
+            self.a.send(self.to_b, tag, None, how, &[iov(&mut sent)], User::default()).expect("a peer");
+        }
+        let mut left = 2;
+        both(&mut self.a, &mut self.b, "a message", |a, b| {
+            for event in [a.next_event(), b.next_event()].into_iter().flatten() {
+                assert!(event.error.is_none(), "{event:?}");
+                left -= usize::from(matches!(event.kind, EventKind::Send | EventKind::Recv));
+            }
+            left == 0
+        });
+        assert!(sent == got);
+    }
+
+    /// Both have so many lanes.
+    fn have(&mut self, lanes: usize) {
+        let (to_a, to_b) = (self.to_a, self.to_b);
+        let what = format!("{lanes} lanes");
+        self.until(&what, |a, b| a.lanes(to_b).len() == lanes && b.lanes(to_a).len() == lanes);
+    }
+
+    /// Sends until a lane has been asked for and the word has left; the other side has not looked since.
+    fn ask(&mut self) {
+        let to_b = self.to_b;
+        let start = Instant::now();
+        let lanes =
+            |a: &Worker| a.core.peers[to_b.0 as usize].lanes.as_ref().map(|lanes| lanes.words.deadline());
+        self.a.session(to_b, |session, traffic, outlet| session.tick(0, true, traffic, outlet));
+        self.a.follow(to_b);
+        while lanes(&self.a).flatten().is_none() {
+            self.a.progress();
+            assert!(start.elapsed() < BOUND, "no lane is asked for");
+        }
+        self.a.push();
+        assert_eq!(self.a.rails.trial.rail.proposed.len(), 1);
+    }
+}
+
+#[test]
+fn a_lane_agreed_on_by_words_carries_its_part_and_goes_on_alone() {
+    let mut pair = Pair::new();
+    pair.send(1);
+    pair.have(2);
+    assert!(pair.a.rails.trial.rail.proposed.is_empty(), "it has come about");
+    let numbers: Vec<u16> = pair.a.lanes(pair.to_b).iter().map(|lane| lane.number).collect();
+    assert_eq!((numbers[0], pair.b.lanes(pair.to_a)[1].number), (0, numbers[1]));
+    let before = pair.a.lanes(pair.to_b)[1].delivered;
+    (2..12).for_each(|seed| pair.send(seed));
+    assert!(pair.a.lanes(pair.to_b)[1].delivered > before + (1 << 20), "it carried next to nothing");
+    pair.a.rails.tcp.cut(LinkId(0));
+    pair.have(1);
+    (12..15).for_each(|seed| pair.send(seed));
+    assert_eq!(pair.a.lanes(pair.to_b)[0].number, numbers[1]);
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_taken_back_and_the_next_attempt_holds() {
+    let mut pair = Pair::new();
+    pair.ask();
+    let (to_a, start) = (pair.to_a, Instant::now());
+    while pair.b.lanes(to_a).len() < 2 {
+        pair.b.progress();
+        assert!(start.elapsed() < BOUND, "it lets the lane in");
+    }
+    // the one that asked has given up in the meantime
+    pair.a.look_at_words(pair.to_b, u64::MAX);
+    assert!(pair.a.rails.trial.rail.proposed.is_empty());
+    let number = pair.b.lanes(to_a)[1].number;
+    pair.until("the end of that lane", |_, b| b.lanes(to_a).iter().all(|lane| lane.number != number));
+    assert!(pair.a.is_connected(pair.to_b) && pair.b.is_connected(to_a));
+    pair.send(1);
+    pair.have(2);
+    pair.send(2);
+}
+
+#[test]
+fn nothing_stays_of_what_was_asked_for_when_the_session_ends() {
+    let mut pair = Pair::new();
+    pair.ask();
+    pair.a.gone(pair.to_b, "enough of it".into());
+    assert!(pair.a.rails.trial.rail.proposed.is_empty());
+    let to_a = pair.to_a;
+    pair.until("the end on the other side", |_, b| !b.is_connected(to_a));
+    assert!(pair.b.lanes(to_a).is_empty());
+}
