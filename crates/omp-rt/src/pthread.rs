@@ -26,7 +26,13 @@ fn concerns(object: usize) -> bool {
 /// As [`concerns`], asked by the function at `caller`.
 fn is_shared(object: usize, caller: usize) -> bool {
     // its library locks what other ranks' know nothing of
-    if !remote::is_inside() || alloc::is_fortran(caller) || !track::is_shared(object) {
+    if !remote::is_inside() {
+        if remote::is_beginning() && track::is_shared(object) {
+            locks::used_as_it_begins(object as u64);
+        }
+        return false;
+    }
+    if alloc::is_fortran(caller) || !track::is_shared(object) {
         return false;
     }
     let spread = innermost().spread();

@@ -67,6 +67,8 @@ pub fn threads() -> usize {
 static REGION: AtomicU64 = AtomicU64::new(0);
 /// Whether one is being run.
 static INSIDE: AtomicBool = AtomicBool::new(false);
+/// Rank 0: what serial code changed is being told, for one.
+static BEGINS: AtomicBool = AtomicBool::new(false);
 /// Since when.
 static BEGUN: Mutex<Option<Clock>> = Mutex::new(None);
 
@@ -76,6 +78,7 @@ pub fn begin(region: &Region<'_>, sp: usize) {
     if size() == 1 {
         return;
     }
+    BEGINS.store(true, Ordering::SeqCst);
     output::flush_all();
     track::stack_floor(sp);
     library::tell();
@@ -113,7 +116,13 @@ pub fn inside(first: usize) {
     order::region_begins();
     stats::add(Count::Regions, 1);
     *BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()) = Some(Clock::start());
-    INSIDE.store(true, Ordering::Relaxed);
+    INSIDE.store(true, Ordering::SeqCst);
+    BEGINS.store(false, Ordering::SeqCst);
+}
+
+/// Rank 0: whether a region of several ranks begins, so that what other threads write may not be told with it.
+pub fn is_beginning() -> bool {
+    BEGINS.load(Ordering::SeqCst)
 }
 
 /// Whether a region of several ranks is being run.

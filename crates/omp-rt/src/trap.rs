@@ -34,9 +34,11 @@ static WAITS: AtomicPtr<Vec<Wait>> = AtomicPtr::new(std::ptr::null_mut());
 /// Puts the breakpoints: on rank 0 at fences only, which say that what was written is to be seen by others, and where loops wait.
 pub fn start(fences_only: bool) {
     let Found { mut sites, loaded, waits } = code::find();
-    let flushes = sites.iter().any(|site| site.fence)
-        || !waits.is_empty()
-        || modules::shared().any(|module| module.names("__kmpc_flush"));
+    let fences =
+        sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
+    // large programs have loops that look so and that no region comes to: these are not to cost threads
+    let waits = if fences || remote::threads() == 1 { waits } else { Vec::new() };
+    let flushes = fences || !waits.is_empty();
     order::what_is_observed(&mut sites, &loaded, flushes);
     remote::flushes(flushes);
     if flushes {
@@ -44,7 +46,7 @@ pub fn start(fences_only: bool) {
         icv::lower_limit(remote::size());
         if remote::rank() == 0 && remote::threads() > 1 {
             sys::say(
-                "one thread on each rank, as the program orders memory by flush, fences or flags that it waits for, which is right between ranks only: for more threads, more ranks (-n)",
+                "one thread on each rank, as the program orders memory by flush or fences, which is right between ranks only: for more threads, more ranks (-n)",
             );
         }
     }

@@ -186,6 +186,14 @@ pub fn is_one_kinds(key: u64, own: bool) -> bool {
     lock.used[usize::from(!own)].load(SeqCst) != region
 }
 
+/// The calling thread uses the lock at `key` while a region begins: if it is one of the program's own, that is as if in the region.
+pub fn used_as_it_begins(key: u64) {
+    if !is_main() {
+        let next = remote::numbered(1) + (1 << 32);
+        find(key).used[1].store(next, SeqCst);
+    }
+}
+
 /// Ranks above 0, as one of the team: whether no other thread of this rank's has used the lock at `key` in this region yet.
 pub fn is_first_use(key: u64) -> bool {
     let region = remote::numbered(1);

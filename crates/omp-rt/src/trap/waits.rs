@@ -5,7 +5,7 @@
 //! end, or it would go on with what was there before what the flag stands for.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use iced_x86::{
     ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -101,10 +101,18 @@ pub fn may_be_in(code: &[u8]) -> bool {
 
 /// The jumps of all waiting loops of a function.
 pub fn of(module: &Module, function: &[Instruction]) -> Vec<Wait> {
+    let start = function.first().map_or(0, Instruction::ip);
+    let goes_back = |one: &Instruction| {
+        one.op0_kind() == OpKind::NearBranch64 && (start..=one.ip()).contains(&one.near_branch_target())
+    };
+    let backs: Vec<usize> = (0..function.len()).filter(|at| goes_back(&function[*at])).collect();
+    if backs.is_empty() {
+        return Vec::new();
+    }
     let mut code = Code::of(module, function);
     let mut all = Vec::new();
-    for last in 0..function.len() {
-        let Some(first) = code.target(last).filter(|first| *first <= last) else { continue };
+    for last in backs {
+        let Some(first) = code.target(last) else { continue };
         let between = code.between(first, last).filter(|nodes| code.waits(nodes, first));
         let nodes = between.or_else(|| code.natural(first, last).filter(|nodes| code.waits(nodes, first)));
         if let Some(nodes) = nodes {
@@ -134,19 +142,19 @@ const CLOBBERED: Set = 0xfc7 | 0xffff_ffff << 16 | FLAGS;
 struct Code<'a> {
     module: &'a Module,
     function: &'a [Instruction],
-    /// Of jumps within the function, by where they go.
-    sources: BTreeMap<u64, Vec<usize>>,
+    /// Jumps, by where they go.
+    sources: Vec<(u64, usize)>,
     information: InstructionInfoFactory,
 }
 
 impl<'a> Code<'a> {
     fn of(module: &'a Module, function: &'a [Instruction]) -> Self {
-        let mut sources = BTreeMap::<u64, Vec<usize>>::new();
-        for (at, one) in function.iter().enumerate() {
-            if one.op0_kind() == OpKind::NearBranch64 && one.flow_control() != FlowControl::Call {
-                sources.entry(one.near_branch_target()).or_default().push(at);
-            }
-        }
+        let leads = |one: &Instruction| {
+            one.op0_kind() == OpKind::NearBranch64 && one.flow_control() != FlowControl::Call
+        };
+        let jumps = function.iter().enumerate().filter(|(_, one)| leads(one));
+        let mut sources: Vec<_> = jumps.map(|(at, one)| (one.near_branch_target(), at)).collect();
+        sources.sort_unstable();
         Self { module, function, sources, information: InstructionInfoFactory::new() }
     }
 
@@ -173,7 +181,24 @@ impl<'a> Code<'a> {
 
     /// A loop as compilers write it down when they optimize: what stands between.
     fn between(&self, first: usize, last: usize) -> Option<Vec<usize>> {
-        (last - first < LOOP).then(|| (first..=last).collect())
+        if last - first >= LOOP {
+            return None;
+        }
+        self.round(first, last, |at| (first..=last).contains(&at))
+    }
+
+    /// Of instructions that are `inside`, those that `first` leads to without leaving them. None if `last` is none of them: then what is a jump back is not one of a loop, or the loop goes
+    /// around by what stands elsewhere.
+    fn round(&self, first: usize, last: usize, inside: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
+        let mut nodes = BTreeSet::new();
+        let mut to_do = vec![first];
+        while let Some(at) = to_do.pop() {
+            if inside(at) && nodes.insert(at) {
+                to_do.extend(self.falls(at).then_some(at + 1));
+                to_do.extend(self.target(at));
+            }
+        }
+        nodes.contains(&last).then(|| nodes.into_iter().collect())
     }
 
     /// A loop wherever its parts stand: all from where `last` is come to without passing `first`.
@@ -191,9 +216,13 @@ impl<'a> Code<'a> {
                 return None;
             }
             to_do.extend(at.checked_sub(1).filter(|before| self.falls(*before)));
-            to_do.extend(self.sources.get(&self.function[at].ip()).into_iter().flatten());
+            let here = self.function[at].ip();
+            let from = self.sources.partition_point(|source| source.0 < here);
+            to_do.extend(
+                self.sources[from..].iter().take_while(|source| source.0 == here).map(|source| source.1),
+            );
         }
-        Some(nodes.into_iter().collect())
+        self.round(first, last, |at| nodes.contains(&at))
     }
 
     /// Jumps by which the loop goes around (`last`) or ends, and those of a first turn before it.
@@ -472,6 +501,11 @@ mod tests {
         assert_eq!(waits(&[0xeb, 0xfe]), []);
         // again: lock inc dword [rdi]; cmp dword [rsi], 0; je again; ret
         assert_eq!(waits(&[0xf0, 0xff, 0x07, 0x83, 0x3e, 0x00, 0x74, 0xf8, 0xc3]), []);
+        // out: mov eax, [rdi]; ret; cmp dword [rdi], 0; je out; ret: a jump back that is no loop's
+        assert_eq!(waits(&[0x8b, 0x07, 0xc3, 0x83, 0x3f, 0x00, 0x74, 0xf8, 0xc3]), []);
+        // again: mov eax, [rdi]; test eax, eax; jne far; pause; jmp again; ret; far: inc edx; jmp again: of which a part counts is a wait
+        let part = [0x8b, 0x07, 0x85, 0xc0, 0x75, 0x05, 0xf3, 0x90, 0xeb, 0xf6, 0xc3, 0xff, 0xc2, 0xeb, 0xf1];
+        assert_eq!(waits(&part), [4, 8]);
         // again: mov eax, [rdi]; call rbx; je again; ret
         assert_eq!(waits(&[0x8b, 0x07, 0xff, 0xd3, 0x74, 0xfa, 0xc3]), []);
     }

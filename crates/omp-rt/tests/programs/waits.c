@@ -1,4 +1,5 @@
-// Flags that are only stored and loaded: messages forth and back, a lock by tickets, a barrier whose sense changes, counters that are added to. No flush, no fence.
+// Flags that are only stored and loaded: messages forth and back, a lock by tickets, a barrier whose sense changes, counters that are added to. Nobody calls the function that
+// has a fence: it is for each rank to have one thread.
 // each: one
 #include <omp.h>
 #include <sched.h>
@@ -10,6 +11,9 @@ static int data[5000], flag, back, arrived;
 static volatile int old;
 static atomic_int next, serving, count, sense, taken;
 static int x, y, far[4000], seen[64];
+void fence(void) {
+#pragma omp flush
+}
 static void wait_for(int *flag, int value) {
     while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) != value) {}
 }
