@@ -77,8 +77,10 @@ pub struct Config {
     pub answer_timeout: Duration,
     /// How long an orderly close waits for what is still to be sent.
     pub linger: Duration,
-    /// Most connections to one peer over a network, each between other interfaces.
+    /// Most connections to one peer over a network.
     pub lanes: usize,
+    /// Most of them between the same two interfaces.
+    pub connections: usize,
     /// How long a silent network is believed before the peer counts as gone.
     pub peer_timeout: Duration,
     /// Congestion control of TCP links; none: the system's.
@@ -116,6 +118,7 @@ impl Default for Config {
             answer_timeout: Duration::from_secs(600),
             linger: Duration::from_secs(5),
             lanes: 16,
+            connections: 16,
             peer_timeout: Duration::from_secs(30),
             congestion: None,
             yielding: true,
@@ -143,7 +146,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "CAPS",
-        "most to be sent by an interface, in bits per second, for each connection: eth0=500M,wlan*=20M (default: none)",
+        "most to be sent by an interface, in bits per second, to each interface of a peer: eth0=500M,wlan*=20M (default: none)",
     ),
     (
         "STRIPE_MIN",
@@ -164,7 +167,11 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("CONNECT_TIMEOUT", "seconds that it may take to reach a peer's host and port (default 10)"),
     ("ANSWER_TIMEOUT", "seconds that a peer that was reached may compute before it answers (default 600)"),
     ("LINGER", "seconds that an orderly close waits for what is still to be sent (default 5)"),
-    ("LANES", "most network connections to one peer, each between other interfaces (default 16)"),
+    ("LANES", "most network connections to one peer (default 16)"),
+    (
+        "CONNECTIONS",
+        "most of them between the same two interfaces; as many are opened as get more through (default 16; 1: never another)",
+    ),
     ("PEER_TIMEOUT", "seconds of network silence after which a peer counts as gone (default 30)"),
     ("CONGESTION", "TCP congestion control (default: the system's)"),
     ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
@@ -254,6 +261,7 @@ impl Config {
         number(&lookup, "LINGER", "POLYRAIL_LINGER", 0, day, |n| c.linger = seconds(n))?;
         number(&lookup, "PEER_TIMEOUT", "POLYRAIL_PEER_TIMEOUT", 1, day, |n| c.peer_timeout = seconds(n))?;
         number(&lookup, "LANES", "POLYRAIL_LANES", 1, 16, |n| c.lanes = n)?;
+        number(&lookup, "CONNECTIONS", "POLYRAIL_CONNECTIONS", 1, 16, |n| c.connections = n)?;
         number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;
         let micros = |n| Some(Duration::from_micros(n as u64));
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;

@@ -23,6 +23,8 @@ enum State {
 pub struct Path {
     pair: Pair,
     state: State,
+    /// It is one more between interfaces that have another, opened where that may get more through, and never for its own sake.
+    further: bool,
     /// There was a lane before.
     worked: bool,
     /// Nobody was reached: the interfaces may not be of one network after all.
@@ -35,7 +37,31 @@ pub struct Path {
 impl Path {
     pub(super) fn new(pair: Pair, now: Time) -> Self {
         let (worked, vain, why) = (false, false, None);
-        Self { pair, state: State::Idle, worked, vain, retry: now, pause: NEVER.0, why }
+        Self { pair, state: State::Idle, further: false, worked, vain, retry: now, pause: NEVER.0, why }
+    }
+
+    /// One more between the same interfaces.
+    pub(super) fn further(pair: Pair, now: Time) -> Self {
+        Self { further: true, worked: true, ..Self::new(pair, now) }
+    }
+
+    /// Whether it is one more between interfaces that have another.
+    pub fn is_further(&self) -> bool {
+        self.further
+    }
+
+    pub(super) fn set_further(&mut self, further: bool) {
+        self.further = further;
+    }
+
+    /// Whether it is of these interfaces.
+    pub(super) fn is_of(&self, pair: &Pair) -> bool {
+        (self.pair.near.0, self.pair.far.0) == (pair.near.0, pair.far.0)
+    }
+
+    /// Whether it has a lane.
+    pub fn is_up(&self) -> bool {
+        matches!(self.state, State::Up(_))
     }
 
     /// Its interfaces.
@@ -92,12 +118,13 @@ impl Path {
         });
         self.vain = !reached && !self.worked;
         let news = self.why.as_ref() != Some(&why);
-        self.why = Some(why);
+        // where there is another lane, nobody misses this one
+        self.why = (!self.further).then_some(why);
         news
     }
 
     /// When it is worth another attempt.
     pub(super) fn retry(&self) -> Option<Time> {
-        self.is_idle().then_some(self.retry)
+        (self.is_idle() && !self.further).then_some(self.retry)
     }
 }

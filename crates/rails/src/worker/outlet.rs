@@ -2,7 +2,7 @@
 
 use super::buffers::Buffers;
 use crate::rail::set::{RailLink, Rails};
-use crate::rail::{Memory, Place, RawIov, Span};
+use crate::rail::{LinkStats, Memory, Place, RawIov, Span};
 use polyrail_core::proto::{Next, Out, Region};
 use polyrail_core::session::{Carrier, Links, Retired, Seen, Sent, UnackedFrame};
 use std::collections::VecDeque;
@@ -29,7 +29,8 @@ impl Links<RailLink> for Outlet<'_> {
         let takes = stats.unacked > 0 || stats.peer_window > 0 && stats.peer_window >= stats.packet;
         let (rtt, min_rtt) = (u64::from(stats.rtt) * 1000, u64::from(stats.min_rtt) * 1000);
         let shut = stats.queued > 0 && !takes;
-        Some(Seen { delivered: stats.delivered, queued: stats.queued, rtt, min_rtt, shut })
+        let LinkStats { delivered, received, queued, .. } = stats;
+        Some(Seen { delivered, received, queued, rtt, min_rtt, shut })
     }
     fn queued(&self, link: RailLink) -> u64 {
         self.rails.queued(link) as u64
