@@ -5,37 +5,13 @@ mod snapshot;
 
 use lanes_support::path::Spec;
 use lanes_support::sender::Work::{Messages, Stream};
+use lanes_support::table::Table;
 use lanes_support::{Bed, CLAIM, GIGABIT, RAIL, rail};
 use polyrail_core::lanes::{Load, finish};
 use polyrail_core::sim::{MS, S, Time, US};
-use std::fmt::Write;
 
 /// What becomes of a path.
 type Change = fn(&mut Spec);
-
-/// A table, and what in it is not as it has to be.
-#[derive(Default)]
-struct Table {
-    text: String,
-    broken: String,
-}
-
-impl Table {
-    fn new(title: &str, columns: &str) -> Self {
-        let line = columns.replace(|c| c != '|', "-");
-        Self { text: format!("## {title}\n\n{columns}\n{line}\n"), broken: String::new() }
-    }
-
-    /// A row of figures, and the bounds that it has to keep: what, how much, at least, at most.
-    fn row(&mut self, name: &str, figures: &str, bounds: &[(&str, f64, f64, f64)]) {
-        writeln!(self.text, "| {name} | {figures} |").unwrap();
-        for (what, value, least, most) in bounds {
-            if !(least..=most).contains(&value) {
-                writeln!(self.broken, "{name}: {what} is {value:.3}, not in {least}..={most}").unwrap();
-            }
-        }
-    }
-}
 
 fn ms(time: Time) -> f64 {
     time as f64 / MS as f64

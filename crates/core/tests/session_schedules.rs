@@ -24,7 +24,7 @@ fn one_lane_that_is_not_in_order_does_not_run_too_far_ahead() {
     const MESSAGES: u64 = 6000;
     let overtaking = Some(Overtaking { lost: 5, again: 100 * MS });
     let path = RailSpec { queue: 1 << 24, overtaking, ..RAIL };
-    let lanes = Some(LaneSpec { paths: vec![path], got: 16, stillborn: 0 });
+    let lanes = Some(LaneSpec { paths: vec![path], connections: 1, got: 16, stillborn: 0 });
     let route = Route { window: 1 << 20, ..Join::default().route };
     let mut world = World::new(1, 2, route.window);
     world.join(0, 1, &Join { route, lanes, ..Join::default() });

@@ -131,6 +131,61 @@ fn inside_delay() {
 }
 
 #[test]
+fn ways_of_equal_cost_are_chosen_by_ports() {
+    inside("paths:0,0,100/30%", "inside_paths");
+}
+
+/// Packets that went from a host by each way of rail 0.
+fn by_ways(host: &str) -> Vec<u64> {
+    let text = command("stats 0");
+    let of_it = text.lines().filter(|line| line.starts_with(&format!("{host}> way ")));
+    of_it.map(|line| line.split(' ').nth(4).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+#[ignore = "runs inside a lab"]
+fn inside_paths() {
+    const EACH: u64 = 1000;
+    let b = on("b", || UdpSocket::bind("10.77.0.2:7000").unwrap());
+    b.set_nonblocking(true).unwrap();
+    // sends packets from a port of its own, and answers those that come; how many did
+    let send = |packets: u64| -> u64 {
+        let a = on("a", || UdpSocket::bind("10.77.0.1:0").unwrap());
+        a.connect(b.local_addr().unwrap()).unwrap();
+        let mut came = 0;
+        for last in 0..packets {
+            assert_eq!(a.send(b"there").unwrap(), 5);
+            thread::sleep(if last + 1 == packets { ms(20) } else { Duration::from_micros(100) });
+            while let Ok((_, from)) = b.recv_from(&mut [0; 100]) {
+                came += 1;
+                b.send_to(b"back", from).unwrap();
+            }
+        }
+        came
+    };
+    // neighbours have to be found first, and some of their questions and answers by the last way are lost, too
+    let warm = (0..60).any(|_| {
+        (0..10).for_each(|_| {
+            send(10);
+        });
+        by_ways("a").iter().chain(&by_ways("b")).all(|packets| *packets >= 40)
+    });
+    assert!(warm, "all ways are used: {:?}, {:?}", by_ways("a"), by_ways("b"));
+    let before = by_ways("a");
+    let came: u64 = (0..40).map(|_| send(25)).sum();
+    let used: Vec<u64> = by_ways("a").iter().zip(&before).map(|(now, then)| now - then).collect();
+    // of what goes by the last, three of ten are lost; what neighbours ask each other counts, too
+    let lost = (40 * 25u64).saturating_sub(came);
+    assert!(lost > used[2] / 8 && lost < used[2] / 2, "{came} came of {used:?}");
+    let before = by_ways("a");
+    send(EACH);
+    let used: Vec<u64> = by_ways("a").iter().zip(&before).map(|(now, then)| now - then).collect();
+    let ways = used.iter().filter(|packets| **packets >= EACH).count();
+    assert!(ways == 1 && used.iter().sum::<u64>() < EACH + EACH / 10, "one port takes one way: {used:?}");
+    command("path 0 2 50");
+}
+
+#[test]
 fn loss_is_what_was_asked_and_counted() {
     inside("relay:0,a.loss=5%", "inside_loss");
 }

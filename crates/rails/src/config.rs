@@ -80,8 +80,10 @@ pub struct Config {
     pub linger: Duration,
     /// Connections over a network are to be encrypted. It suffices that one of the two sides wants that.
     pub encrypt: bool,
-    /// Most connections to one peer over a network, each between other interfaces.
+    /// Most connections to one peer over a network.
     pub lanes: usize,
+    /// Most of them between the same two interfaces.
+    pub connections: usize,
     /// How long a silent network is believed before the peer counts as gone.
     pub peer_timeout: Duration,
     /// Congestion control of TCP links; none: the system's.
@@ -120,6 +122,7 @@ impl Default for Config {
             linger: Duration::from_secs(5),
             encrypt: false,
             lanes: 16,
+            connections: 16,
             peer_timeout: Duration::from_secs(30),
             congestion: None,
             yielding: true,
@@ -147,7 +150,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "CAPS",
-        "most to be sent by an interface, in bits per second, for each connection: eth0=500M,wlan*=20M (default: none)",
+        "most to be sent by an interface, in bits per second, to each interface of a peer: eth0=500M,wlan*=20M (default: none)",
     ),
     (
         "STRIPE_MIN",
@@ -168,7 +171,11 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("CONNECT_TIMEOUT", "seconds that it may take to reach a peer's host and port (default 10)"),
     ("ANSWER_TIMEOUT", "seconds that a peer that was reached may compute before it answers (default 600)"),
     ("LINGER", "seconds that an orderly close waits for what is still to be sent (default 5)"),
-    ("LANES", "most network connections to one peer, each between other interfaces (default 16)"),
+    ("LANES", "most network connections to one peer (default 16)"),
+    (
+        "CONNECTIONS",
+        "most of them between the same two interfaces; as many are opened as get more through (default 16; 1: never another)",
+    ),
     ("PEER_TIMEOUT", "seconds of network silence after which a peer counts as gone (default 30)"),
     ("CONGESTION", "TCP congestion control (default: the system's)"),
     ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
@@ -262,6 +269,7 @@ impl Config {
         number(&lookup, "LINGER", "POLYRAIL_LINGER", 0, day, |n| c.linger = seconds(n))?;
         number(&lookup, "PEER_TIMEOUT", "POLYRAIL_PEER_TIMEOUT", 1, day, |n| c.peer_timeout = seconds(n))?;
         number(&lookup, "LANES", "POLYRAIL_LANES", 1, 16, |n| c.lanes = n)?;
+        number(&lookup, "CONNECTIONS", "POLYRAIL_CONNECTIONS", 1, 16, |n| c.connections = n)?;
         number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;
         if let Some(encrypt) = lookup("ENCRYPT") {
             c.encrypt = match encrypt.trim() {

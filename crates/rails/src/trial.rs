@@ -105,8 +105,13 @@ impl LaneRail for Trial {
 }
 
 impl Rail for Trial {
-    const CAPS: Caps =
-        Caps { id: RailId::Trial, look: Look::SystemCall, lanes: Lanes::ByWord, in_order: true };
+    const CAPS: Caps = Caps {
+        id: RailId::Trial,
+        look: Look::SystemCall,
+        lanes: Lanes::ByWord,
+        seals: false,
+        in_order: true,
+    };
 
     fn open(config: &Config) -> io::Result<Self> {
         Ok(Self { tcp: TcpRail::open(config)?, proposed: HashMap::new(), next: 0 })

@@ -25,6 +25,8 @@ impl Default for Pins {
 pub struct Seen {
     /// Bytes that the peer's side has acknowledged, altogether.
     pub delivered: u64,
+    /// Bytes that came, altogether.
+    pub received: u64,
     /// Bytes that were given to the link and have not been acknowledged.
     pub queued: u64,
     /// Round trip, smoothed, in nanoseconds; 0: unknown.
@@ -33,6 +35,21 @@ pub struct Seen {
     pub min_rtt: u64,
     /// What waits is not taken by the peer's program, and so owed by nobody else.
     pub shut: bool,
+}
+
+/// What is known of whether a lane is needed beside others of its pair of interfaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stand {
+    /// Nothing yet.
+    Unproven,
+    /// Less gets through without it.
+    Proven,
+    /// It was opened to find that out.
+    Trial,
+    /// It is given nothing, to find that out.
+    Resting,
+    /// It is not, and ends when what it holds is through; since when.
+    Leaving(Time),
 }
 
 /// A link with a role in a session.
@@ -57,6 +74,11 @@ pub struct Lane<L> {
     pub(super) late: Option<Time>,
     /// The rate that was told last, in bytes per second.
     pub(super) told: u64,
+    pub(super) stand: Stand,
+    /// Bytes that it had delivered, received and been given when that was counted last.
+    pub(super) counted: (u64, u64, u64),
+    /// When that was more than before, last.
+    pub(super) moved: Time,
 }
 
 impl<L: Copy> Lane<L> {
@@ -73,6 +95,7 @@ impl<L: Copy> Lane<L> {
     ) -> Self {
         let told = estimate.rate();
         let (queued, shut, stalled, late, in_order) = (0, false, None, None, true);
+        let (stand, counted, moved) = (Stand::Unproven, (delivered, 0, 0), 0);
         Self {
             number,
             link,
@@ -88,7 +111,27 @@ impl<L: Copy> Lane<L> {
             stalled,
             late,
             told,
+            stand,
+            counted,
+            moved,
         }
+    }
+
+    /// Whether nothing is to be given to it while there is another.
+    fn rests(&self) -> bool {
+        matches!(self.stand, Stand::Resting | Stand::Leaving(_))
+    }
+
+    pub(super) fn takes_short(&self) -> bool {
+        self.pins.short && !self.rests()
+    }
+
+    pub(super) fn takes_long(&self) -> bool {
+        self.pins.long && !self.rests()
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.stand, Stand::Leaving(_))
     }
 
     /// Its number in the session.

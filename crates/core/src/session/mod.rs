@@ -22,6 +22,8 @@
 //! | `path.rs` | where a lane may be, and when opening one is worth an attempt |
 //! | `open.rs` | planning paths, opening them, and what came of that |
 //! | `schedule.rs` | what travels by which lane |
+//! | `spread.rs` | several lanes over one pair of interfaces: how many help, and which |
+//! | `gauge.rs` | what all lanes get through, by which that is judged |
 //! | `watch.rs` | the look every few milliseconds: estimates, lanes that fail, sessions that have none left |
 //! | `resend.rs` | frames that ended lanes did not deliver |
 //! | `words.rs` | what the two ends tell each other of their lanes |
@@ -37,6 +39,7 @@
 //! - Whatever the peer says or leaves unsaid, tables stay bounded: lanes by [`MAX_LANES`], ended ones, numbers and what is remembered
 //!   by bounds of their own.
 
+mod gauge;
 mod lane;
 mod numbers;
 mod open;
@@ -45,6 +48,7 @@ mod partial;
 mod path;
 mod resend;
 mod schedule;
+mod spread;
 mod watch;
 mod words;
 
@@ -68,6 +72,7 @@ use core::net::{IpAddr, SocketAddr};
 use numbers::Numbers;
 use resend::Resend;
 use schedule::Fill;
+use spread::Spread;
 use words::Words;
 
 /// Nanoseconds of any clock that does not jump.
@@ -94,11 +99,24 @@ pub struct Config {
     pub patience: Time,
     /// Messages shorter than this are not divided, in bytes.
     pub stripe_min: u64,
+    /// Most lanes between two interfaces; 1: never another beside one.
+    pub connections: usize,
+    /// How long is measured at least before the next look at what gets through, in nanoseconds.
+    pub slice: Time,
+    /// All lanes together hold at least so much while there is more to send than they take, in bytes.
+    pub fed: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { grace: 2 * S, patience: 30 * S, stripe_min: 0 }
+        Self {
+            grace: 2 * S,
+            patience: 30 * S,
+            stripe_min: 0,
+            connections: MAX_LANES,
+            slice: 20 * MS,
+            fed: 16 << 10,
+        }
     }
 }
 
@@ -166,8 +184,11 @@ pub enum Reason {
 /// What has happened to a lane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
-    /// It can be used.
-    Up,
+    /// It can be used. Whether it is one more between interfaces that have another.
+    Up {
+        /// It is.
+        further: bool,
+    },
     /// It has ended, and why.
     Down(String),
     /// It did not come to be, and why.
@@ -269,6 +290,7 @@ pub struct Session<L> {
     actions: VecDeque<Action<L>>,
     /// Room for figures, kept between calls.
     fill: Fill,
+    spread: Spread,
 }
 
 impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
@@ -295,6 +317,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             reason: Reason::Ended,
             actions: VecDeque::new(),
             fill: Fill::default(),
+            spread: Spread::default(),
         }
     }
 
@@ -391,7 +414,11 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         let claimed = u64::from(if claimed == 0 { UNKNOWN_SPEED } else { claimed }) * 125_000;
         // what interfaces claim counts for less than what others of the same pair of hosts do
         let known = self.lanes.iter().map(|lane| &lane.estimate).filter(|one| one.is_measured());
-        let estimate = match (self.past.get(&past_key(transport, ends)), known.max_by_key(|one| one.rate())) {
+        // what is learnt of one lane between two interfaces says nothing of the next beside it
+        let alone =
+            !self.lanes.iter().any(|lane| past_key(lane.transport, lane.ends) == past_key(transport, ends));
+        let past = self.past.get(&past_key(transport, ends)).filter(|_| alone);
+        let estimate = match (past, known.max_by_key(|one| one.rate())) {
             (Some(past), _) => past.again(rtt),
             (None, Some(fastest)) => fastest.beside(claimed, rtt),
             (None, None) => Estimate::new(claimed, rtt),
@@ -399,6 +426,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         let mut lane =
             Lane::new(number, link, transport, path, ends, estimate.from(now, delivered), delivered, pins);
         lane.in_order = in_order;
+        (lane.stand, lane.moved) = (self.stand_of_new(now, path), now);
+        lane.counted.1 = links.look(link).map_or(0, |seen| seen.received);
         let which = lane.which();
         self.lanes.push(lane);
         self.numbers.spend(number, true);
@@ -406,7 +435,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
             path.opened(number);
         }
-        self.event(which, What::Up);
+        self.lanes_changed(now);
+        self.event(which, What::Up { further: !alone });
         self.choose(traffic, links);
         if number > 0 {
             traffic.tell_seen(true);
@@ -429,11 +459,16 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if self.past.len() >= PAST_MAX {
             self.past.clear();
         }
-        self.past.insert(past_key(lane.transport, lane.ends), lane.estimate);
-        self.retiring.push(Retiring { number, link, which, closed: false });
-        if let Some(path) = lane.path.and_then(|path| self.paths.get_mut(path)) {
-            path.ended(now);
+        let its = |other: &Lane<L>| past_key(other.transport, other.ends);
+        if !self.lanes.iter().any(|other| its(other) == its(&lane)) {
+            self.past.insert(its(&lane), lane.estimate);
         }
+        self.retiring.push(Retiring { number, link, which, closed: false });
+        if let Some(path) = lane.path {
+            self.path_ended(now, path);
+        }
+        self.lane_missed(now, lane.stand);
+        self.lanes_changed(now);
         if self.lanes.is_empty() {
             self.lost = Some((now + self.config.grace.min(self.config.patience), why.clone().into_owned()));
         }
@@ -499,6 +534,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             };
         }
         if let Some(at) = up {
+            self.lane_refuted(now, at);
             self.retire(now, at, "the peer gave it up".into(), traffic, links);
         }
         let Some(at) = self.retiring.iter().position(|lane| lane.number == number) else {

@@ -99,13 +99,43 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         }
         for at in 0..self.paths.len() {
             if self.paths[at].retry().is_some_and(|retry| retry <= now) {
-                let number = self.numbers.next(|number| self.is_free(number));
-                self.numbers.spend(number, false);
-                self.paths[at].begin(number);
-                let way = *self.paths[at].way();
-                self.actions.push_back(Action::Open { path: at, number, way });
+                self.open_path(at);
             }
         }
+    }
+
+    fn open_path(&mut self, path: usize) {
+        let number = self.numbers.next(|number| self.is_free(number));
+        self.numbers.spend(number, false);
+        self.paths[path].begin(number);
+        let way = *self.paths[path].way();
+        self.actions.push_back(Action::Open { path, number, way });
+    }
+
+    /// Opens one more lane between interfaces that have one.
+    pub(super) fn open_further(&mut self, now: Time, way: Way) {
+        let free = |path: &Path| path.is_further() && path.is_idle() && path.way().is(&way);
+        let path = self.paths.iter().position(free).unwrap_or(self.paths.len());
+        if path == MAX_PATHS {
+            return;
+        }
+        if path == self.paths.len() {
+            self.paths.push(Path::further(way, now));
+        }
+        self.open_path(path);
+    }
+
+    /// The lane of a path has ended. Its interfaces are without one only if it was the last between them.
+    pub(super) fn path_ended(&mut self, now: Time, path: usize) {
+        let Some(one) = self.paths.get(path) else { return };
+        let (way, further) = (*one.way(), one.is_further());
+        let other =
+            self.paths.iter().position(|other| other.is_further() && other.is_up() && other.way().is(&way));
+        if let Some(other) = other.filter(|_| !further) {
+            self.paths[other].set_further(false);
+            self.paths[path].set_further(true);
+        }
+        self.paths[path].ended(now);
     }
 
     /// An attempt to open a lane has come to nothing; `reached`: somebody was there.

@@ -67,6 +67,8 @@ enum State {
 pub struct Path {
     way: Way,
     state: State,
+    /// It is one more between interfaces that have another, opened where that may get more through, and never for its own sake.
+    further: bool,
     /// There was a lane before.
     worked: bool,
     /// Nobody was reached: the interfaces may not be of one network after all.
@@ -79,7 +81,26 @@ pub struct Path {
 impl Path {
     pub(super) fn new(way: Way, now: Time) -> Self {
         let (worked, vain, why) = (false, false, None);
-        Self { way, state: State::Idle, worked, vain, retry: now, pause: NEVER.0, why }
+        Self { way, state: State::Idle, further: false, worked, vain, retry: now, pause: NEVER.0, why }
+    }
+
+    /// One more between the same interfaces.
+    pub(super) fn further(way: Way, now: Time) -> Self {
+        Self { further: true, worked: true, ..Self::new(way, now) }
+    }
+
+    /// Whether it is one more between interfaces that have another.
+    pub fn is_further(&self) -> bool {
+        self.further
+    }
+
+    pub(super) fn set_further(&mut self, further: bool) {
+        self.further = further;
+    }
+
+    /// Whether it has a lane.
+    pub fn is_up(&self) -> bool {
+        matches!(self.state, State::Up(_))
     }
 
     /// Between what it goes, and by which transport.
@@ -136,12 +157,13 @@ impl Path {
         });
         self.vain = !reached && !self.worked;
         let news = self.why.as_ref() != Some(&why);
-        self.why = Some(why);
+        // where there is another lane, nobody misses this one
+        self.why = (!self.further).then_some(why);
         news
     }
 
     /// When it is worth another attempt.
     pub(super) fn retry(&self) -> Option<Time> {
-        self.is_idle().then_some(self.retry)
+        (self.is_idle() && !self.further).then_some(self.retry)
     }
 }

@@ -88,13 +88,14 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         fill
     }
 
-    /// The lanes as short messages see them: those that the user does not mean for them get nothing through, unless no other is up.
+    /// The lanes as short messages see them: those that rest, or that the user does not mean for them, get nothing through, unless no
+    /// other is up.
     fn for_short(&self, fill: &mut Fill) {
-        let pinned = self.lanes.iter().any(|lane| lane.pins.short);
+        let pinned = self.lanes.iter().any(|lane| lane.takes_short());
         fill.part.clear();
         fill.part.extend_from_slice(&fill.loads);
         for (load, lane) in fill.part.iter_mut().zip(&self.lanes) {
-            if pinned && !lane.pins.short {
+            if pinned && !lane.takes_short() {
                 load.rate = 0;
             }
         }
@@ -103,11 +104,11 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// The lanes as the parts of long messages see them, of which `left` bytes are to be sent. Who is not asked has no part: the
     /// others would wait for it.
     fn for_long(&self, fill: &mut Fill, left: u64) {
-        let pinned = self.lanes.iter().any(|lane| lane.pins.long);
+        let pinned = self.lanes.iter().any(|lane| lane.takes_long());
         fill.part.clear();
         fill.part.extend_from_slice(&fill.loads);
         for (load, lane) in fill.part.iter_mut().zip(&self.lanes) {
-            if pinned && !lane.pins.long {
+            if pinned && !lane.takes_long() {
                 load.rate = 0;
             }
         }

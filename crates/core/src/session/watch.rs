@@ -51,18 +51,20 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
                 && let Some(path) = self.lanes[at].path.take().and_then(|path| self.paths.get_mut(path))
             {
                 // a fresh connection goes on earlier than one that backs off
+                path.set_further(false);
                 path.ended(now);
             }
         }
         if opens {
             self.open_paths(now);
         }
+        self.spread_out(now, traffic, links);
     }
 
     /// When a look is due even if nothing happens; none while there is nothing to see.
     pub fn due(&self, links: &impl Links<L>) -> Option<Time> {
         let busy = |lane: &Lane<L>| lane.stalled.is_some() || lane.moves(links.given(lane.link));
-        if self.lost.is_some() || self.lanes.iter().any(busy) {
+        if self.lost.is_some() || self.is_trying() || self.lanes.iter().any(busy) {
             return Some(0);
         }
         self.planner.as_ref()?;

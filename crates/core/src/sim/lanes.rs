@@ -26,7 +26,11 @@ use conn::{Conn, Direction, EndState, Outlet};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// A session waits so long for a lane that any of the faults is over by then.
-const CONFIG: Config = Config { grace: 15 * S, patience: 30 * S, stripe_min: 0 };
+fn config(spec: &LaneSpec) -> Config {
+    // measured so shortly that it is chance what helps: lanes are tried, rest and end at any time
+    let (connections, slice, fed) = (spec.connections, 1, 1);
+    Config { grace: 15 * S, patience: 30 * S, stripe_min: 0, connections, slice, fed }
+}
 /// How often a driver looks at its lanes.
 const TICK: Time = 2 * MS;
 /// How long a driver lets the network take to connect.
@@ -38,6 +42,8 @@ pub struct LaneSpec {
     /// Each path's connections; the session begins with one over the first. Every other path is of a second transport, whose lanes
     /// go between no interfaces.
     pub paths: Vec<RailSpec>,
+    /// Most connections over one path at a time.
+    pub connections: usize,
     /// A receiver tells what came by a lane when so many frames have gathered; at least 2, or each such word would be answered by
     /// another.
     pub got: u64,
@@ -52,6 +58,10 @@ pub enum LaneFault {
     Cut(Time, Time),
     /// Nothing arrives by a path for so long, nor is anybody told; no connection is made.
     Stall(Time),
+    /// The session tries whether one more connection gets more through.
+    Another,
+    /// A side lets one of its lanes rest to see whether it is needed, or gives it up: the side, and which of them.
+    Without(usize, usize, bool),
     /// A path moves so many bytes per second from now on.
     Slow(u64),
     /// Nothing arrives by a path ever again, and nobody is told; by the first path, which is the last resort, for a while.
@@ -139,11 +149,12 @@ fn interfaces(paths: &[RailSpec], side: usize) -> Vec<Interface> {
 impl LaneLink {
     fn new(spec: &LaneSpec, id: u64) -> Self {
         let [near, far] = [0, 1].map(|side| interfaces(&spec.paths, side).into());
-        let (most, places) = (spec.paths.len(), spec.paths.len() / 2);
+        let (most, places) = (spec.paths.len() + spec.connections - 1, spec.paths.len() / 2);
         let between = vec![Transport::TCP];
         let places = vec![(Transport::TRIAL, places as u16, 0)];
         let planner = Planner { near, far, most, between, places };
-        let side = |planner| Side { session: Session::new(SessionId(id), CONFIG, planner), budget: u32::MAX };
+        let session = |planner| Session::new(SessionId(id), config(spec), planner);
+        let side = |planner| Side { session: session(planner), budget: u32::MAX };
         let paths = spec.paths.iter().map(|path| (*path, 0)).collect();
         let sides = [side(Some(planner)), side(None)];
         Self { spec: spec.clone(), sides, conns: BTreeMap::new(), paths, ticking: false }
@@ -159,7 +170,7 @@ impl World {
 
     /// The first lane of a session.
     pub(super) fn first_lane(&mut self, pair: (usize, usize)) {
-        let conn = self.new_conn(pair, 0, 0);
+        let conn = self.new_conn(pair, None, 0, 0);
         for side in [0, 1] {
             self.lane_up(pair, side, conn, None);
         }
@@ -208,6 +219,19 @@ impl World {
         let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
         let path = path % lanes.paths.len();
         match fault {
+            LaneFault::Another => {
+                self.ask(pair, 0, |session, _, _| session.try_another(now));
+                self.follow(pair, 0);
+            }
+            LaneFault::Without(side, which, for_good) => {
+                let side = side % 2;
+                self.ask(pair, side, |session, _, _| {
+                    let lanes = session.lanes();
+                    let number = lanes.get(which % lanes.len().max(1)).map(|lane| lane.number());
+                    number.into_iter().for_each(|number| session.try_without(now, number, for_good));
+                });
+                self.after(pair, side);
+            }
             LaneFault::Stall(time) => lanes.paths[path].1 = lanes.paths[path].1.max(now + time),
             LaneFault::Silence if path > 0 => lanes.paths[path].1 = NEVER,
             LaneFault::Silence => lanes.paths[path].1 = lanes.paths[path].1.max(now + WHILE),
@@ -249,14 +273,15 @@ impl World {
         self.wake(pair);
     }
 
-    fn new_conn(&mut self, pair: (usize, usize), path: usize, number: u16) -> usize {
+    /// A connection `over` a path, which the session that opens it knows as `slot`.
+    fn new_conn(&mut self, pair: (usize, usize), slot: Option<usize>, path: usize, number: u16) -> usize {
         self.count += 1;
         let id = self.count as usize;
         if let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) {
             let spec = lanes.paths[path].0;
             let ways = [Direction::new(spec), Direction::new(spec)];
             let ends = [EndState::Making; 2];
-            lanes.conns.insert(id, Conn { path, number, ways, ends, broken: false });
+            lanes.conns.insert(id, Conn { slot, path, number, ways, ends, broken: false });
         }
         id
     }
@@ -350,8 +375,7 @@ impl World {
     /// The side that opens drops a connection that it is making.
     fn abandon(&mut self, pair: (usize, usize), path: usize) {
         let Some(lanes) = self.links.get_mut(&pair).and_then(|link| link.lanes.as_mut()) else { return };
-        let number = path_of(lanes.sides[0].session.paths()[path].way());
-        let making = |conn: &&mut Conn| conn.path == number && conn.ends[0] == EndState::Making;
+        let making = |conn: &&mut Conn| conn.slot == Some(path) && conn.ends[0] == EndState::Making;
         if let Some(conn) = lanes.conns.values_mut().find(making) {
             (conn.broken, conn.ends[0]) = (true, EndState::Closed);
             conn.ways.iter_mut().for_each(|way| way.flights.clear());
@@ -512,7 +536,7 @@ impl World {
         if !lanes.sides[1].session.expects(id, number) {
             return self.refused(pair, path, "it refused", true);
         }
-        let conn = self.new_conn(pair, over, number);
+        let conn = self.new_conn(pair, Some(path), over, number);
         self.plan_lane(pair, now + spec.latency, LaneHappening::Established { path, conn });
         self.lane_up(pair, 1, conn, None);
     }

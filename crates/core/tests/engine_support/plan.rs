@@ -255,13 +255,15 @@ fn lane_fault() -> impl Strategy<Value = LaneFault> {
         3 => prop_oneof![MS..30 * MS, 100 * MS..400 * MS].prop_map(LaneFault::Stall),
         1 => prop::sample::select(vec![100_000, 10_000_000, 1_250_000_000]).prop_map(LaneFault::Slow),
         1 => Just(LaneFault::Silence),
+        6 => Just(LaneFault::Another),
+        2 => (0..2usize, 0..4usize, any::<bool>()).prop_map(|(a, b, c)| LaneFault::Without(a, b, c)),
     ]
 }
 
 /// A plan over sessions of lanes, that fail and come back while it is carried out. Nothing of that may be noticed.
 pub fn lanes_plan() -> impl Strategy<Value = Plan> {
-    let spec = (vec(path(), 1..4), 2..20u64, prop::sample::select(vec![0u8, 0, 30]))
-        .prop_map(|(paths, got, stillborn)| LaneSpec { paths, got, stillborn });
+    let spec = (vec(path(), 1..4), 1..6usize, 2..20u64, prop::sample::select(vec![0u8, 0, 30]))
+        .prop_map(|(paths, connections, got, stillborn)| LaneSpec { paths, connections, got, stillborn });
     let befall = (node(), node(), 0..4usize, lane_fault())
         .prop_map(|(a, b, path, fault)| Step::Befall(a, b, path, fault));
     let wait = prop_oneof![0..MS, 0..30 * MS].prop_map(Step::Wait);

@@ -1,10 +1,14 @@
 //! Several lanes to one peer as a control system, with a clock of its own: paths, connections, and senders whose sessions decide.
 
+#![allow(dead_code, reason = "each test file takes what it needs")]
+
 pub mod path;
 pub mod sender;
+pub mod table;
 pub mod tcp;
 
 use path::{Path, Spec};
+use polyrail_core::session::Config;
 use polyrail_core::sim::{MS, S, Time, US};
 use sender::{Message, Sender, Work};
 
@@ -48,9 +52,28 @@ impl Bed {
 
     /// One sender; the interfaces claim something else.
     pub fn claiming(seed: u64, specs: &[Spec], work: Work, claims: &[u64]) -> Self {
+        let mut bed = Self::empty(seed, specs);
+        bed.add(work, claims);
+        bed
+    }
+
+    /// One sender; between two interfaces a connection takes any of these paths, by chance.
+    pub fn fabric(seed: u64, specs: &[Spec], ways: &[&[usize]], work: Work, config: Config) -> Self {
+        let mut bed = Self::empty(seed, specs);
+        bed.add_fabric(ways, work, config);
+        bed
+    }
+
+    /// One sender more that has these ways.
+    pub fn add_fabric(&mut self, ways: &[&[usize]], work: Work, config: Config) {
+        let ways: Vec<_> = ways.iter().map(|of| of.to_vec()).collect();
+        self.add_with(work, &vec![CLAIM; ways.len()], ways, config);
+    }
+
+    fn empty(seed: u64, specs: &[Spec]) -> Self {
         let path = |(at, spec): (usize, &Spec)| Path::new(*spec, seed * 1000 + at as u64);
         let paths: Vec<Path> = specs.iter().enumerate().map(path).collect();
-        let mut bed = Self {
+        Self {
             paths,
             senders: Vec::new(),
             now: 0,
@@ -58,14 +81,17 @@ impl Bed {
             bins: Vec::new(),
             stall: Vec::new(),
             quiet: Vec::new(),
-        };
-        bed.add(work, claims);
-        bed
+        }
     }
 
     /// One sender more, on the first paths.
     pub fn add(&mut self, work: Work, claims: &[u64]) {
-        self.senders.push(Sender::new(work, claims, &self.paths, self.flows));
+        let ways = (0..claims.len()).map(|path| vec![path]).collect();
+        self.add_with(work, claims, ways, Config { connections: 1, ..Config::default() });
+    }
+
+    fn add_with(&mut self, work: Work, claims: &[u64], ways: Vec<Vec<usize>>, config: Config) {
+        self.senders.push(Sender::new(work, claims, ways, config, &self.paths, self.flows));
         self.flows += 1;
         self.bins.push(vec![Vec::new(); self.paths.len()]);
         self.stall.push(0);

@@ -42,6 +42,7 @@ pub struct Path {
     credit: f64,
     flies: VecDeque<(Time, Segment)>,
     rng: Rng,
+    pub seed: u64,
 }
 
 impl Path {
@@ -53,6 +54,7 @@ impl Path {
             credit: 0.0,
             flies: VecDeque::new(),
             rng: Rng::new(seed),
+            seed,
         }
     }
 

@@ -6,10 +6,10 @@ use super::tcp::Tcp;
 use polyrail_core::frame::{Acked, Frame, OpId};
 use polyrail_core::proto::{Place, Span};
 use polyrail_core::session::{
-    Action, Arrival, Carrier, Config, Links, Pins, Planner, Retired, Seen, Sent, Session, Told, Traffic,
-    UnackedFrame, What, Which,
+    Action, Arrival, Carrier, Config, Links, MAX_LANES, Pins, Planner, Retired, Seen, Sent, Session, Told,
+    Traffic, UnackedFrame, What, Which,
 };
-use polyrail_core::sim::{MS, S, Time};
+use polyrail_core::sim::{MS, Rng, S, Time};
 use polyrail_core::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
 use polyrail_core::wire::{SessionId, Transport};
 use std::collections::{BTreeSet, VecDeque};
@@ -92,7 +92,7 @@ impl Conns {
 impl Links<usize> for Conns {
     fn look(&self, flow: usize) -> Option<Seen> {
         let Tcp { acked, rtt, min_rtt, .. } = self.of(flow)?.tcp;
-        Some(Seen { delivered: acked, queued: self.queued(flow), rtt, min_rtt, shut: false })
+        Some(Seen { delivered: acked, received: 0, queued: self.queued(flow), rtt, min_rtt, shut: false })
     }
     fn queued(&self, flow: usize) -> u64 {
         self.of(flow).map_or(0, |conn| conn.tcp.queued())
@@ -257,7 +257,11 @@ pub struct Sender {
     /// Paths given up, and those opened again: when, and which.
     pub retired: Vec<(Time, usize)>,
     pub opened: Vec<(Time, usize)>,
+    /// When connections were begun.
+    pub attempts: Vec<Time>,
     lost: BTreeSet<usize>,
+    ways: Vec<Vec<usize>>,
+    draws: Rng,
 }
 
 fn host(path: usize, side: u8) -> IpAddr {
@@ -276,17 +280,24 @@ fn interfaces(claims: &[u64], side: u8) -> Vec<Interface> {
 }
 
 impl Sender {
-    /// `claims` are what the interfaces of each path claim, in bytes per second. The first path has a lane, as a session has that
-    /// has just begun.
-    pub fn new(work: Work, claims: &[u64], paths: &[Path], flow: usize) -> Self {
+    /// `claims` are what the interfaces claim, in bytes per second, and `ways` the paths that a connection between two of them may
+    /// take. There is a lane between the first, as a session has that has just begun.
+    pub fn new(
+        work: Work,
+        claims: &[u64],
+        ways: Vec<Vec<usize>>,
+        config: Config,
+        paths: &[Path],
+        flow: usize,
+    ) -> Self {
         let planner = Planner {
             near: interfaces(claims, 1).into(),
             far: interfaces(claims, 2).into(),
-            most: claims.len(),
+            most: if config.connections > 1 { MAX_LANES } else { claims.len() },
             between: vec![Transport::TCP],
             places: Vec::new(),
         };
-        let session = Session::new(SessionId(7), Config::default(), Some(planner));
+        let session = Session::new(SessionId(7), config, Some(planner));
         let mut sender = Self {
             session,
             conns: Conns::default(),
@@ -302,9 +313,12 @@ impl Sender {
             begins: 0,
             retired: Vec::new(),
             opened: Vec::new(),
+            attempts: Vec::new(),
             lost: BTreeSet::new(),
+            ways,
+            draws: Rng::new(flow as u64 + paths[0].seed),
         };
-        sender.connect(0, 0, None, 0, 2 * paths[0].spec.delay, flow);
+        sender.connect(0, 0, None, 0, paths, flow);
         sender
     }
 
@@ -313,9 +327,20 @@ impl Sender {
     }
 
     /// A connection stands.
-    fn connect(&mut self, now: Time, over: usize, path: Option<usize>, number: u16, rtt: Time, flow: usize) {
+    fn connect(
+        &mut self,
+        now: Time,
+        over: usize,
+        path: Option<usize>,
+        number: u16,
+        paths: &[Path],
+        flow: usize,
+    ) {
+        let ways = &self.ways[over];
+        let way = ways[self.draws.below(ways.len() as u64) as usize];
+        let rtt = 2 * paths[way].spec.delay;
         let (tcp, fragments) = (Tcp::new(now, rtt), VecDeque::new());
-        self.conns.0.push(Conn { path: over, tcp, flow, ended: false, fragments });
+        self.conns.0.push(Conn { path: way, tcp, flow, ended: false, fragments });
         let end = |side| SocketAddr::new(host(over, side), 7000);
         let (ends, pins) = (Some((end(1), end(2))), Pins::default());
         let (transport, in_order) = (Transport::TCP, true);
@@ -403,10 +428,9 @@ impl Sender {
 
     fn open(&mut self, now: Time, paths: &[Path], flows: &mut usize) {
         for Opening { since, path, over, number, answered } in std::mem::take(&mut self.opening) {
-            let spec = paths[over].spec;
-            let rtt = 2 * spec.delay;
-            if now >= since + 3 * rtt && answered && spec.up {
-                self.connect(now, over, Some(path), number, rtt, *flows);
+            let spec = paths[self.ways[over][0]].spec;
+            if now >= since + 6 * spec.delay && answered && spec.up {
+                self.connect(now, over, Some(path), number, paths, *flows);
                 *flows += 1;
                 if self.lost.contains(&over) {
                     self.opened.push((now, over));
@@ -424,7 +448,8 @@ impl Sender {
             match action {
                 Action::Open { path, number, way } => {
                     let over = way.pair().expect("interfaces").near.0 as usize - 1;
-                    let answered = paths[over].spec.up;
+                    let answered = paths[self.ways[over][0]].spec.up;
+                    self.attempts.push(now);
                     self.opening.push(Opening { since: now, path, over, number, answered });
                 }
                 Action::Abandon { path } => self.opening.retain(|one| one.path != path),

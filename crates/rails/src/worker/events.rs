@@ -81,7 +81,7 @@ impl What {
         match self {
             Self::PeerUp { .. } => Kind::PeerUp,
             Self::PeerGone(_) => Kind::PeerGone,
-            Self::Lane(session::What::Up) => Kind::LaneUp,
+            Self::Lane(session::What::Up { .. }) => Kind::LaneUp,
             Self::Lane(session::What::Down(_)) => Kind::LaneDown,
             Self::Lane(session::What::Refused(_)) => Kind::LaneRefused,
             Self::Lane(session::What::Resend { .. }) => Kind::LaneResend,
@@ -114,11 +114,12 @@ fn describe_lane(what: &session::What, record: &mut Record) -> String {
     let megabytes = |rate: u64| rate as f64 / 1e6;
     match *what {
         session::What::Down(ref why) | session::What::Refused(ref why) => why.clone(),
-        session::What::Up => {
+        session::What::Up { further } => {
             let encrypted = if record.encrypted == Some(true) { "; it is encrypted" } else { "" };
-            let why = match record.lane {
-                Some(0) => "it began the session",
-                _ => "one more pair of interfaces reaches the peer",
+            let why = match (record.lane, further) {
+                (Some(0), _) => "it began the session",
+                (_, true) => "one more connection between the same interfaces",
+                (_, false) => "one more pair of interfaces reaches the peer",
             };
             format!("{why}{encrypted}")
         }
@@ -279,7 +280,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         for at in 0..1000 {
-            notes.keep(note(at, What::Lane(session::What::Up)));
+            notes.keep(note(at, What::Lane(session::What::Up { further: false })));
             for _ in 0..10 {
                 notes.keep(note(at, What::Lane(session::What::Rate { from: 1, to: 2 })));
             }
@@ -298,7 +299,8 @@ mod tests {
         let ended = session::What::Chosen { from: 2, why: Reason::Ended };
         let earlier = Reason::Earlier { now: 90_000, lane: 2, before: 2_000_100 };
         for (what, why) in [
-            (session::What::Up, "one more pair of interfaces reaches the peer"),
+            (session::What::Up { further: false }, "one more pair of interfaces reaches the peer"),
+            (session::What::Up { further: true }, "one more connection between the same interfaces"),
             (session::What::Down("it was cut".into()), "it was cut"),
             (
                 session::What::Resend { frames: 2, bytes: 100 },
@@ -319,7 +321,7 @@ mod tests {
             assert_eq!(record.why, why);
         }
         let mut record = Record { lane: Some(0), encrypted: Some(true), ..Record::default() };
-        What::Lane(session::What::Up).describe(&mut record);
+        What::Lane(session::What::Up { further: false }).describe(&mut record);
         assert_eq!(record.why, "it began the session; it is encrypted");
     }
 }

@@ -85,6 +85,8 @@ pub struct Worker {
     began: Instant,
     /// Peers that a network leads to, and when their lanes are looked at next.
     netted: Vec<PeerIdx>,
+    /// Of those, how many are sent or send much just now.
+    busy_peers: usize,
     /// Those of them that several lanes lead to, or have led to in this session.
     wide: Vec<PeerIdx>,
     next_look: Instant,
@@ -152,6 +154,7 @@ impl Worker {
             began: Instant::now(),
             near,
             netted: Vec::new(),
+            busy_peers: 0,
             wide: Vec::new(),
             next_look: Instant::now(),
             slept: false,

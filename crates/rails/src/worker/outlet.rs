@@ -1,7 +1,7 @@
 //! What frames leave by: the rails, and the memory that payloads are in; how a peer's session sees its links.
 
 use super::buffers::Buffers;
-use crate::rail::{Memory, Place, RawIov, Span};
+use crate::rail::{LinkStats, Memory, Place, RawIov, Span};
 use crate::set::{RailLink, Rails};
 use polyrail_core::frame::Acked;
 use polyrail_core::proto::{Next, Out, Region};
@@ -30,7 +30,8 @@ impl Links<RailLink> for Outlet<'_> {
         let takes = stats.unacked > 0 || stats.peer_window > 0 && stats.peer_window >= stats.packet;
         let (rtt, min_rtt) = (u64::from(stats.rtt) * 1000, u64::from(stats.min_rtt) * 1000);
         let shut = stats.queued > 0 && !takes;
-        Some(Seen { delivered: stats.delivered, queued: stats.queued, rtt, min_rtt, shut })
+        let LinkStats { delivered, received, queued, .. } = stats;
+        Some(Seen { delivered, received, queued, rtt, min_rtt, shut })
     }
     fn queued(&self, link: RailLink) -> u64 {
         self.rails.queued(link) as u64

@@ -109,6 +109,8 @@ pub(super) enum EndState {
 }
 
 pub(super) struct Conn {
+    /// How the session that opened it calls its path; none of the first.
+    pub slot: Option<usize>,
     pub path: usize,
     pub number: u16,
     /// From the lower node, and to it.
@@ -179,7 +181,9 @@ impl Links<usize> for Outlet<'_> {
     fn look(&self, conn: usize) -> Option<Seen> {
         let way = self.way(conn).filter(|_| self.conns[&conn].ends[self.side] == EndState::Lane)?;
         let rtt = 2 * way.wire.spec.latency;
-        Some(Seen { delivered: way.acked, queued: way.given - way.acked, rtt, min_rtt: rtt, shut: false })
+        let (delivered, queued) = (way.acked, way.given - way.acked);
+        let received = self.conns[&conn].ways[1 - self.side].acked;
+        Some(Seen { delivered, received, queued, rtt, min_rtt: rtt, shut: false })
     }
     fn queued(&self, conn: usize) -> u64 {
         self.way(conn).map_or(0, |way| way.given - way.acked)

@@ -18,7 +18,7 @@ use crate::set::RailLink;
 use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::session::{
-    Action, Arrival, Config, Loss, MAX_LANES, Pins, Planner, Session, ToPeer, Told,
+    Action, Arrival, Config, Lane, Loss, MAX_LANES, Pins, Planner, Session, ToPeer, Told,
 };
 use polyrail_core::wire::offer::Interface;
 use polyrail_core::wire::{Offer, SessionId};
@@ -80,6 +80,8 @@ impl Worker {
             grace: nanos(GRACE.min(self.config.peer_timeout)),
             patience: nanos(self.config.peer_timeout),
             stripe_min: self.config.stripe_min as u64,
+            connections: self.config.connections,
+            ..Config::default()
         };
         let session = Session::new(id, config, opened.then(|| planner.clone()));
         Box::new(Lanes { session, theirs, planner, reached, words: Words::default() })
@@ -198,21 +200,33 @@ impl Worker {
         let interface = ends.and_then(|(near, _)| super::events::interface_of(&self.near, near.ip()));
         let name = interface.map_or("", |one| one.name.as_str());
         let pins = Pins { short: self.config.short_over.has(name), long: self.config.long_over.has(name) };
-        if let Some(rate) = self.config.caps.of(name) {
-            self.rails.pace(link, rate);
-        }
         let rtt = u64::from(stats.rtt) * 1000;
         let (Some(transport), in_order) = (link.0.transport(), link.0.caps().in_order) else { return };
         let arrival =
             Arrival { number, link, transport, path, ends, rtt, delivered: stats.delivered, pins, in_order };
         let now = self.clock();
         self.session(peer, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
+        self.pace_lanes(peer);
         self.follow(peer);
         self.pump(peer);
     }
 
+    /// Has the lanes between two interfaces share what the nearer one may send.
+    fn pace_lanes(&mut self, peer: PeerIdx) {
+        let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { return };
+        let ips = |lane: &Lane<RailLink>| lane.ends().map(|(near, far)| (near.ip(), far.ip()));
+        for lane in lanes.session.lanes() {
+            let interface = ips(lane).and_then(|(near, _)| super::events::interface_of(&self.near, near));
+            if let Some(rate) = interface.and_then(|one| self.config.caps.of(one.name.as_str())) {
+                let beside = lanes.session.lanes().iter().filter(|other| ips(other) == ips(lane)).count();
+                self.rails.pace(lane.link(), rate / beside.max(1) as u64);
+            }
+        }
+    }
+
     /// A link is no lane any more; of a payload that had come in part, the place is kept for the frame that will bring it again.
     fn forget_lane(&mut self, peer: PeerIdx, link: RailLink) {
+        self.pace_lanes(peer);
         let Some(mut info) = self.core.forget_link(link) else { return };
         if let Some((incoming, frame, len, span)) = info.incoming.take() {
             let partial = &mut self.core.peers[peer.0 as usize].partial;
@@ -289,13 +303,19 @@ impl Worker {
         }
         self.next_look = now + (TICK + TICK_PEER * self.netted.len() as u32).min(TICK_MOST);
         let clock = self.clock();
+        let (others, mut busy) = (self.busy_peers.saturating_sub(1), 0);
         for at in 0..self.netted.len() {
             let Some(&peer) = self.netted.get(at) else { break };
             let much = self.carries_much(peer);
-            self.session(peer, |session, traffic, outlet| session.tick(clock, much, traffic, outlet));
+            self.session(peer, |session, traffic, outlet| {
+                session.set_others(others);
+                session.tick(clock, much, traffic, outlet);
+                busy += usize::from(session.moves_much());
+            });
             self.follow(peer);
             self.look_at_words(peer, clock);
         }
+        self.busy_peers = busy;
         self.netted.retain(|peer| self.core.peers[peer.0 as usize].lanes.is_some());
         // rounds that move much are long: who connects, or asks, does not wait for many of them
         self.wire_up();
