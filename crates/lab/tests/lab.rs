@@ -21,15 +21,16 @@ fn ms(time: u64) -> Duration {
 }
 
 /// Whether a lab with relayed rails can be made here; says why not.
+#[track_caller]
 fn possible() -> bool {
-    let obstacle = if fs::metadata("/proc/self").unwrap().uid() != 0 {
-        "takes root"
+    let lacking = if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        "root"
     } else if File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-        "/dev/net/tun cannot be opened"
+        "/dev/net/tun"
     } else {
         return true;
     };
-    eprintln!("skipped: {obstacle}");
+    polyrail_skip::lacking(lacking);
     false
 }
 
@@ -40,6 +41,7 @@ fn lab(directory: &Path, rails: &str) -> Command {
 }
 
 /// Runs the ignored test `part` as the command of a lab with `rails`.
+#[track_caller]
 fn inside(rails: &str, part: &str) {
     if !possible() {
         return;
