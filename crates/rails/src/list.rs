@@ -113,8 +113,13 @@ impl RailSet {
     /// Those of them that do not lead there.
     #[must_use]
     pub fn without(self, reach: Reach) -> Self {
-        let kept = self.iter().filter(|rail| rail.reach() != reach);
-        kept.fold(Self::NONE, Self::with)
+        self.that(|rail| rail.reach() != reach)
+    }
+
+    /// Those of them of which this holds.
+    #[must_use]
+    pub fn that(self, holds: impl Fn(RailId) -> bool) -> Self {
+        self.iter().filter(|rail| holds(*rail)).fold(Self::NONE, Self::with)
     }
 
     /// Whether this is one of them.

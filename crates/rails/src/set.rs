@@ -5,12 +5,12 @@
 
 use crate::config::Config;
 use crate::error::Error;
-use crate::list::{RailId, listed, rails};
+use crate::list::{RailId, Reach, listed, rails};
 use crate::rail::connect::{Connector, Discovered};
 use crate::rail::direct::{Direct, DirectError, Transfer};
 use crate::rail::fault::Fault;
 use crate::rail::{
-    Ack, Caps, Full, LaneRail, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame,
+    Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame,
 };
 use polyrail_core::frame::Acked;
 use std::collections::VecDeque;
@@ -40,6 +40,13 @@ macro_rules! set {
                 match self {
                     $(Self::$name => &<crate::$module::$rail as Rail>::CAPS,)+
                 }
+            }
+
+            /// Whether nothing that leaves this host by it does so in the clear where connections are to be encrypted: lanes that are
+            /// agreed by words have no keys.
+            pub const fn seals_all(self) -> bool {
+                let Caps { seals, lanes, .. } = self.caps();
+                !matches!(self.reach(), Reach::Network) || (*seals && !matches!(lanes, Lanes::ByWord))
             }
 
             /// What the rail would use on this machine, and what keeps it from being used.

@@ -102,7 +102,10 @@ impl Worker {
     ///
     /// # Errors
     /// When a setting cannot be used, or descriptors, ports or addresses are not to be had; each with advice.
-    pub fn open(config: Config) -> Result<Self, Error> {
+    pub fn open(mut config: Config) -> Result<Self, Error> {
+        if config.encrypt {
+            config.rails = config.rails.that(RailId::seals_all);
+        }
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(|e| Error::system("random numbers", std::io::Error::other(e)))?;
         let window = (config.window as u64 / proto::CREDIT_UNIT) as u32;

@@ -32,9 +32,14 @@ fn both(a: &mut Worker, b: &mut Worker, what: &str, mut holds: impl FnMut(&mut W
 
 impl Pair {
     fn new() -> Self {
+        Self::where_encrypts([false; 2])
+    }
+
+    fn where_encrypts(encrypt: [bool; 2]) -> Self {
         let rails = RailSet::NONE.with(RailId::Tcp).with(RailId::Trial);
-        let config = || config::Config { rails, linger: Duration::ZERO, ..config::Config::default() };
-        let [mut a, mut b] = [(); 2].map(|()| Worker::open(config()).expect("a worker"));
+        let config =
+            |encrypt| config::Config { rails, encrypt, linger: Duration::ZERO, ..config::Config::default() };
+        let [mut a, mut b] = encrypt.map(|encrypt| Worker::open(config(encrypt)).expect("a worker"));
         let to_b = a.peer(&b.address()).expect("an address");
         let to_a = b.peer(&a.address()).expect("an address");
         a.connect(to_b).expect("it calls");
@@ -92,6 +97,19 @@ impl Pair {
         }
         self.a.push();
         assert_eq!(self.a.rails.trial.rail.proposed.len(), 1);
+    }
+}
+
+#[test]
+fn where_one_side_wants_encryption_no_lane_goes_without() {
+    for encrypt in [[true, false], [false, true]] {
+        let mut pair = Pair::where_encrypts(encrypt);
+        let refused = pair.b.strangers().clone();
+        (1..8).for_each(|seed| pair.send(seed));
+        pair.have(1);
+        assert!(pair.a.lanes(pair.to_b)[0].encrypted && pair.b.lanes(pair.to_a)[0].encrypted);
+        assert!(pair.a.rails.trial.rail.proposed.is_empty(), "{encrypt:?}: nothing is asked for");
+        assert_eq!(*pair.b.strangers(), refused);
     }
 }
 
