@@ -57,11 +57,6 @@ fn is_as_it_was(unit: c_int) -> bool {
     is_standard(unit) && !is_changed(unit).load(Relaxed)
 }
 
-/// Whether this is a region on a rank above 0 whose library does not know serial code's units.
-fn is_apart() -> bool {
-    is_elsewhere() && !serial::on()
-}
-
 /// Whether a statement is on a unit that each rank's library has for itself, though all run serial code. What that keeps of it, such as formats, is not alike on all ranks, so it must
 /// not be in memory that they share.
 fn is_each_ranks(statement: &Statement, data: bool) -> bool {
@@ -82,7 +77,18 @@ fn check(what: &str, statement: &Statement, data: bool) {
     if unit == INPUT && what == "read" {
         sys::stop("read of standard input", input::WHY);
     }
-    if serial::on() || is_as_it_was(unit) || opened().contains(&unit) {
+    if is_as_it_was(unit) || opened().contains(&unit) {
+        return;
+    }
+    if serial::on() {
+        // what one rank's thread reads ahead is not where another's reads on
+        if what == "read" {
+            sys::fail(format_args!(
+                "read of Fortran's unit {unit} in a parallel region on rank {}: that was not opened there, and ranks read ahead of each other. Read in serial code, or open and close units in \
+                 the region",
+                remote::rank()
+            ));
+        }
         return;
     }
     sys::fail(format_args!(
@@ -144,10 +150,10 @@ unsafe extern "C" fn _gfortran_st_open(statement: *mut Statement) {
         call(c"_gfortran_st_open", &REAL, statement);
         let unit = (*statement).unit;
         note(unit, true);
-        if !is_apart() {
+        if !is_elsewhere() {
             return;
         }
-        if is_new(unit).is_some_and(|new| new.load(Relaxed)) {
+        if !serial::on() && is_new(unit).is_some_and(|new| new.load(Relaxed)) {
             sys::stop(
                 "open with newunit=",
                 "in a parallel region on another rank than 0, which gives the number of a unit that serial code has open: run it with --serial replicated, or give numbers by unit=",

@@ -13,7 +13,7 @@ static void *own(void *unused) {
     if (read(pipes[0], &byte, 1) != 1) return NULL;
     for (int is_over = 0; !is_over; usleep(100)) {
         pthread_mutex_lock(&mutex);
-        is_over = ++count >= 1000;
+        is_over = ++count >= 1000000;
         pthread_mutex_unlock(&mutex);
     }
     return NULL;
@@ -34,9 +34,9 @@ int main(void) {
             }
     }
     pthread_mutex_lock(&mutex);
-    count = 1000;
+    count = 1000000;
     pthread_mutex_unlock(&mutex);
     pthread_join(thread, NULL);
-    printf("%d\n", count >= 1000);
+    printf("%d\n", count >= 1000000);
     return 0;
 }

@@ -1,6 +1,6 @@
 ! As units_of_serial, read by turns, by the number that the library gave.
 ! ranks: refused
-! serial: right
+! serial: refused
 ! expect: refused: read of Fortran's unit -10 in a parallel region
 program units_read
    implicit none
