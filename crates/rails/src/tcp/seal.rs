@@ -13,6 +13,7 @@ use crate::keys::Chain;
 use crate::rail::RawIov;
 use crate::rail::journal::Pool;
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
@@ -24,7 +25,7 @@ pub(super) const RECORD: usize = 16 << 10;
 pub(super) const PLAIN: usize = RECORD - HEAD - TAG;
 /// Records that are sealed before they are written.
 const BATCH: usize = 4 * PLAIN;
-/// Records under one key: a thirtieth of what TLS allows with AES-GCM, and often enough that it is exercised.
+/// Records under one key: a twentieth of what TLS allows with AES-GCM, and often enough that it is exercised.
 const REKEY: u64 = 1 << 20;
 
 /// One direction's keys, and how many records there were under the present one.
@@ -200,6 +201,8 @@ struct Progress {
     marks: VecDeque<(u64, u64)>,
     /// Sealed bytes that were written.
     written: u64,
+    /// What was asked last, and answered: the answer is another only when more is acknowledged.
+    told: Cell<(u64, u64)>,
 }
 
 /// A stretch grows to so many bytes before another begins, and so many stretches are there before it is asked which are acknowledged.
@@ -220,8 +223,18 @@ impl Progress {
         }
     }
 
-    /// Bytes of the stream in the first so many sealed ones. It stays as long as `acked` does, but for what a stretch still grows.
+    /// Bytes of the stream in the first so many sealed ones. It stays as long as `acked` does, and is never less than before.
     fn plain(&self, acked: u64) -> u64 {
+        let (asked, told) = self.told.get();
+        if acked != asked {
+            let least = if acked > asked { told } else { 0 };
+            self.told.set((acked, self.divided(acked).max(least)));
+        }
+        self.told.get().1
+    }
+
+    /// Of the stretch that is acknowledged in part, as much as of its sealed bytes.
+    fn divided(&self, acked: u64) -> u64 {
         let next = self.marks.partition_point(|&(_, sealed)| sealed <= acked);
         let (p, s) = next.checked_sub(1).map_or((0, 0), |at| self.marks[at]);
         self.marks.get(next).map_or(p, |&(plain, sealed)| p + (acked - s) * (plain - p) / (sealed - s))
