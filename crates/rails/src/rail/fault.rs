@@ -115,8 +115,10 @@ impl<R: Rail> Fault<R> {
         if plan.is_full(link, header) {
             return true;
         }
-        if plan.ends(link) {
-            self.rail.cut(link);
+        match (plan.ends(link), plan.faults.end) {
+            (true, true) => self.rail.cut(link),
+            (true, false) => self.rail.reset(link),
+            (false, _) => {}
         }
         false
     }
@@ -156,6 +158,10 @@ fn but_for(received: Acked, held: u64) -> Acked {
 }
 
 impl<R: Rail> LaneRail for Fault<R> {
+    fn reset(&mut self, link: LinkId) {
+        self.rail.reset(link);
+    }
+
     fn sample(&self, link: LinkId) -> Option<LinkStats> {
         self.rail.sample(link)
     }

@@ -355,6 +355,10 @@ pub trait LaneRail {
         true
     }
 
+    /// Ends a link as a network does where one of several fails: both ends hear of it by [`Sink::down`], and that no process closed it.
+    /// For [`fault`].
+    fn reset(&mut self, _link: LinkId) {}
+
     /// Ends a link, if it has not ended: which whole frames came by it.
     fn retire(&mut self, _link: LinkId) -> Acked {
         Acked::default()

@@ -463,6 +463,14 @@ impl LaneRail for TcpRail {
         frames.filter(|(header, _)| word(header)).map(unacked).collect()
     }
 
+    fn reset(&mut self, link: LinkId) {
+        if let Some(up) = self.link(link.0) {
+            sys::reset(up.fd());
+            up.error.get_or_insert(libc::ECONNRESET);
+            self.list(link.0, true);
+        }
+    }
+
     fn reclaim(&mut self, link: LinkId, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
         match self.slots.get_mut(link.0 as usize) {
             Some(Slot::Down(remains)) if frames.is_in_order() => {
