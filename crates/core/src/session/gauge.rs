@@ -18,8 +18,9 @@ const IDLE: Time = 2 * S;
 pub(super) struct Slice {
     pub sent: u64,
     pub received: u64,
-    /// Of both, what went by lanes on trial.
+    /// Of both, what went by lanes on trial; and of what was sent.
     pub on_trial: u64,
+    pub sent_on_trial: u64,
     /// There was always more to send.
     pub fed: bool,
 }
@@ -99,6 +100,10 @@ impl Gauge {
         Mean::of(self.window.iter().map(|one| one.on_trial))
     }
 
+    pub fn sent_on_trial(&self) -> Mean {
+        Mean::of(self.window.iter().map(|one| one.sent_on_trial))
+    }
+
     /// What the lanes got through that are not on trial.
     pub fn others(&self) -> Mean {
         Mean::of(self.window.iter().map(|one| (one.sent + one.received).saturating_sub(one.on_trial)))
@@ -123,7 +128,7 @@ impl Gauge {
         lanes: &mut [Lane<L>],
         links: &impl Links<L>,
     ) -> Slice {
-        let (mut sent, mut received, mut on_trial) = (0, 0, 0);
+        let (mut sent, mut received, mut on_trial, mut sent_on_trial) = (0, 0, 0, 0);
         for lane in lanes {
             // to look at all connections of a process that stand still would be a waste; who receives much says something at least
             // at its beginning
@@ -143,12 +148,19 @@ impl Gauge {
             received += gained.1;
             if lane.stand == Stand::Trial {
                 on_trial += gained.0 + gained.1;
+                sent_on_trial += gained.0;
             }
         }
         let rate = |bytes: u64| (u128::from(bytes) * u128::from(S) / u128::from(took.max(1))) as u64;
         let fed = 2 * self.hungry <= self.looks;
         (self.began, self.looks, self.hungry) = (now, 0, 0);
-        Slice { sent: rate(sent), received: rate(received), on_trial: rate(on_trial), fed }
+        Slice {
+            sent: rate(sent),
+            received: rate(received),
+            on_trial: rate(on_trial),
+            sent_on_trial: rate(sent_on_trial),
+            fed,
+        }
     }
 
     /// Takes a slice in which much was moved. True: that completes a window.

@@ -69,7 +69,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use numbers::Numbers;
+use numbers::{Fate, Numbers};
 use resend::Resend;
 use schedule::Fill;
 use spread::Spread;
@@ -366,10 +366,14 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
 
     /// Whether the peer may open a lane of this number.
     pub fn expects(&self, session: SessionId, number: u16) -> bool {
-        let said = self.retiring.len() < RETIRING_MAX && self.words.0.len() < RETIRING_MAX;
-        let room = self.lanes.len() < MAX_LANES && said;
-        let fresh = self.is_free(number) && room;
+        let fresh = self.is_free(number) && !self.has_no_room(session);
         self.id == session && self.planner.is_none() && !self.parting && fresh
+    }
+
+    /// Whether this is the session of this name, and has no room for one more lane.
+    pub fn has_no_room(&self, session: SessionId) -> bool {
+        let waits = self.retiring.len() >= RETIRING_MAX || self.words.0.len() >= RETIRING_MAX;
+        self.id == session && (waits || self.lanes.len() >= MAX_LANES)
     }
 
     /// Whether this is the session of this name.
@@ -464,8 +468,16 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             self.past.insert(its(&lane), lane.estimate);
         }
         self.retiring.push(Retiring { number, link, which, closed: false });
-        if let Some(path) = lane.path {
-            self.path_ended(now, path);
+        // one that lost its path to another, and recovered, has it again
+        let heir =
+            |other: &&mut Lane<L>| other.path.is_none() && other.ends.is_some() && its(other) == its(&lane);
+        match (lane.path, self.lanes.iter_mut().find(heir)) {
+            (Some(path), Some(heir)) => {
+                heir.path = Some(path);
+                self.paths[path].opened(heir.number);
+            }
+            (Some(path), None) => self.path_ended(now, path),
+            (None, _) => {}
         }
         self.lane_missed(now, lane.stand);
         self.lanes_changed(now);
@@ -538,14 +550,15 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             self.retire(now, at, "the peer gave it up".into(), traffic, links);
         }
         let Some(at) = self.retiring.iter().position(|lane| lane.number == number) else {
-            match self.numbers.came(number) {
+            match self.numbers.fate(number) {
                 // said again
-                Some(true) => return Ok(()),
+                Some(Fate::Came | Fate::Settled) => return Ok(()),
                 // the other side took a lane for open whose opening came to nothing here
-                Some(false) if acked.end() == 0 => {}
+                Some(Fate::Tried) if acked.end() == 0 => {}
                 _ => return Err(IMPOSSIBLE),
             }
             self.abandon(now, number);
+            self.numbers.settle(number);
             traffic.say(Frame::Retire { lane: number, received: 0 });
             return Ok(());
         };

@@ -3,10 +3,21 @@
 
 use alloc::collections::BTreeMap;
 
-/// Numbers that were given, and whether a lane came of it.
+/// What became of a number that was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// A lane of it was tried.
+    Tried,
+    /// There was one.
+    Came,
+    /// Both sides have said that none is to be: what is said of it from now on is said again.
+    Settled,
+}
+
+/// Numbers that were given.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    spent: BTreeMap<u16, bool>,
+    spent: BTreeMap<u16, Fate>,
     next: u16,
 }
 
@@ -14,8 +25,13 @@ impl Numbers {
     /// A number is used up: it is not used again before half of all have been.
     pub fn spend(&mut self, number: u16, came: bool) {
         self.spent.remove(&number.wrapping_add(1 << 15));
-        self.spent.insert(number, came);
+        self.spent.insert(number, if came { Fate::Came } else { Fate::Tried });
         self.next = number.wrapping_add(1);
+    }
+
+    /// No lane of this number is to be, and the peer is told so now.
+    pub fn settle(&mut self, number: u16) {
+        self.spent.insert(number, Fate::Settled);
     }
 
     /// Nobody has heard of this number after all.
@@ -27,8 +43,8 @@ impl Numbers {
         self.spent.contains_key(&number)
     }
 
-    /// Whether a lane of this number has come to be; None: nobody tried.
-    pub fn came(&self, number: u16) -> Option<bool> {
+    /// What became of this number; None: nobody tried.
+    pub fn fate(&self, number: u16) -> Option<Fate> {
         self.spent.get(&number).copied()
     }
 

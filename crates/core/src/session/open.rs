@@ -1,5 +1,6 @@
 //! Where lanes may be, and how they are opened.
 
+use super::numbers::Fate;
 use super::path::{Over, Path, Way};
 use super::{Action, IMPOSSIBLE, Session, Time, Traffic, What, Which};
 use crate::frame::Frame;
@@ -125,15 +126,23 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         self.open_path(path);
     }
 
+    /// Of all paths that go the same way, this one is the way's own from now on.
+    pub(super) fn make_own(&mut self, path: usize) {
+        let way = *self.paths[path].way();
+        for (at, other) in self.paths.iter_mut().enumerate() {
+            if other.way().is(&way) {
+                other.set_further(at != path);
+            }
+        }
+    }
+
     /// The lane of a path has ended. Its interfaces are without one only if it was the last between them.
     pub(super) fn path_ended(&mut self, now: Time, path: usize) {
         let Some(one) = self.paths.get(path) else { return };
         let (way, further) = (*one.way(), one.is_further());
-        let other =
-            self.paths.iter().position(|other| other.is_further() && other.is_up() && other.way().is(&way));
-        if let Some(other) = other.filter(|_| !further) {
-            self.paths[other].set_further(false);
-            self.paths[path].set_further(true);
+        let its = |(at, other): (usize, &Path)| at != path && other.is_up() && other.way().is(&way);
+        if let Some(other) = self.paths.iter().enumerate().position(its).filter(|_| !further) {
+            self.make_own(other);
         }
         self.paths[path].ended(now);
     }
@@ -165,11 +174,14 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         has_it: bool,
         traffic: &mut impl Traffic,
     ) -> Result<(), &'static str> {
-        if self.planner.is_none() || self.numbers.came(number) != Some(false) {
-            return Err(IMPOSSIBLE);
-        }
-        if has_it {
-            traffic.say(Frame::Retire { lane: number, received: 0 });
+        match self.numbers.fate(number).filter(|_| self.planner.is_some()) {
+            Some(Fate::Tried) if has_it => {
+                self.numbers.settle(number);
+                traffic.say(Frame::Retire { lane: number, received: 0 });
+            }
+            // or it has heard so
+            Some(Fate::Tried | Fate::Settled) => {}
+            Some(Fate::Came) | None => return Err(IMPOSSIBLE),
         }
         Ok(())
     }

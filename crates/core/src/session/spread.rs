@@ -208,7 +208,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
                 // where others share a way, one more connection gets more through at their cost, and at that of those beside it
                 let taken = self.spread.gauge.others().rate + before.rate / LOSS < before.rate;
                 match grew && !taken {
-                    true => self.confirm(now, sent, part),
+                    true => self.confirm(now, sent, self.spread.gauge.sent_on_trial().rate),
                     false => self.end_trial(now, false),
                 }
             }
@@ -253,7 +253,10 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
 
     /// How many lanes go between the same addresses as this one.
     fn beside(&self, lane: &Lane<L>) -> usize {
-        let like = |other: &&Lane<L>| ips(other) == ips(lane) && !other.is_leaving();
+        let like = |other: &&Lane<L>| {
+            other.transport == lane.transport && ips(other).is_some_and(|its| Some(its) == ips(lane))
+        };
+        let like = |other: &&Lane<L>| like(other) && !other.is_leaving();
         self.lanes.iter().filter(like).count()
     }
 
@@ -306,7 +309,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// Whether there may be one more lane.
     fn has_room(&self, pairs: usize) -> bool {
         // a path of its own comes before one more lane of another
-        let missing = self.paths.iter().filter(|path| !path.is_up() && !path.is_further()).count();
+        let missing = |path: &&Path| !path.is_up() && !path.is_further() && !path.is_vain();
+        let missing = self.paths.iter().filter(missing).count();
         let most = self.planner.as_ref().map_or(0, |planner| planner.most);
         pairs > 0 && !self.parting && self.lanes.len() + missing < most
     }

@@ -47,12 +47,10 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             let answers = |(i, lane): (usize, &Lane<L>)| i != at && lane.stalls_less(now, SILENT.0 / 2);
             if self.lanes.iter().enumerate().any(answers) {
                 self.retire(now, at, why.into(), traffic, links);
-            } else if opens
-                && let Some(path) = self.lanes[at].path.take().and_then(|path| self.paths.get_mut(path))
-            {
+            } else if opens && let Some(path) = self.lanes[at].path.take() {
                 // a fresh connection goes on earlier than one that backs off
-                path.set_further(false);
-                path.ended(now);
+                self.make_own(path);
+                self.paths[path].ended(now);
             }
         }
         if opens {
