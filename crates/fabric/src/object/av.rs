@@ -279,7 +279,10 @@ unsafe extern "C" fn remove(av: *mut fid_av, fi_addr: *mut fi_addr_t, count: usi
     if flags != 0 {
         return -FI_EBADFLAGS;
     }
-    if fi_addr.is_null() && count > 0 {
+    if count == 0 {
+        return FI_SUCCESS;
+    }
+    if fi_addr.is_null() {
         return -FI_EINVAL;
     }
     // SAFETY: C's address vector, and `count` numbers.

@@ -5,6 +5,7 @@ use super::handshake::{Handshake, Role};
 use super::{Interest, Token, Wireup, random};
 use crate::keys::KeyPair;
 use crate::list::RailId;
+use crate::rail::Lanes;
 use crate::rail::channel::Channel;
 use crate::rail::connect::{Connector, Prepared};
 use crate::set::Rails;
@@ -200,10 +201,12 @@ impl Wireup {
     /// why not.
     pub fn decide_lane(&mut self, token: Token, peer: PeerIdx, session: Session, rails: &mut Rails) {
         let Some(rail) = self.handshakes.get(&token).map(|handshake| handshake.rail) else { return };
-        match (agree(rails.connector(rail), rail, &session), self.offer_for(session.features)) {
-            (Ok(()), Ok(said)) => self.let_in(token, peer, session, said),
-            (Err(_), _) => self.refuse(token, Reject::NoTransport),
-            (_, Err(_)) => self.refuse(token, Reject::NoResources),
+        let fits =
+            agree(rails.connector(rail), rail, &session).is_ok() && rail.caps().lanes == Lanes::ByStream;
+        match (fits, self.offer_for(session.features)) {
+            (true, Ok(said)) => self.let_in(token, peer, session, said),
+            (false, _) => self.refuse(token, Reject::NoTransport),
+            (true, Err(_)) => self.refuse(token, Reject::NoResources),
         }
     }
 

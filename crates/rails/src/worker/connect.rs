@@ -80,6 +80,9 @@ impl Worker {
         if let (Err(Reject::Exists), Some(link)) = (verdict, self.core.lane(peer)) {
             self.rails.probe(link);
         }
+        if verdict.is_err() && self.is_over(peer) {
+            self.forget(peer);
+        }
     }
 
     /// Both sides agree: the connection becomes a link.

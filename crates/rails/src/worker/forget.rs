@@ -60,7 +60,7 @@ impl Worker {
     }
 
     /// Whether a peer that went has neither come again meanwhile, nor been given an address.
-    fn is_over(&self, peer: PeerIdx) -> bool {
+    pub(super) fn is_over(&self, peer: PeerIdx) -> bool {
         let info = &self.core.peers[peer.0 as usize];
         info.went == 0
             && self.wireup.is_over(peer)
@@ -95,6 +95,7 @@ impl Worker {
             } else {
                 self.core.peers[peer.0 as usize].to_free = false;
                 self.by_id.remove(&self.core.peers[peer.0 as usize].id);
+                self.wireup.forget(peer);
             }
         }
     }

@@ -182,8 +182,10 @@ impl Worker {
         let address = Address::parse(address).map_err(|why| Error::Address(why.to_string()))?;
         let id = address.id();
         let peer = self.peer_of(id);
+        let over = self.is_over(peer);
         let info = &mut self.core.peers[peer.0 as usize];
         match &info.address {
+            Some(_) if over && info.released => (info.address, info.released) = (Some(address), false),
             Some(known) if known.to_bytes() != address.to_bytes() && id != self.address.id() => {
                 let why = "two endpoints have the same key; give named endpoints of different hosts different ports";
                 return Err(Error::Address(why.into()));

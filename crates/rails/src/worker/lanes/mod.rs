@@ -302,6 +302,8 @@ impl Worker {
             return;
         }
         self.next_look = now + (TICK + TICK_PEER * self.netted.len() as u32).min(TICK_MOST);
+        // what came in time is not late because it is looked at now
+        self.hear_of_lanes();
         let clock = self.clock();
         let (others, mut busy) = (self.busy_peers.saturating_sub(1), 0);
         for at in 0..self.netted.len() {

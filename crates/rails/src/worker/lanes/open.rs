@@ -4,7 +4,7 @@ use super::{Lanes, Worker, nanos};
 use crate::list::RailId;
 use crate::rail::connect::{Joined, Sought};
 use crate::rail::{self, RawIov};
-use crate::set::Rails;
+use crate::set::{RailLink, Rails};
 use crate::wireup::{Met, Token};
 use polyrail_core::frame::Frame;
 use polyrail_core::proto::PeerIdx;
@@ -70,7 +70,11 @@ impl Worker {
         let expected = peer.filter(|peer| lanes(peer).is_some_and(|lanes| lanes.session.expects(id, lane)));
         match (self.wireup.closing, expected) {
             (true, _) => self.wireup.refuse(token, Reject::Closing),
-            (false, None) => self.wireup.refuse(token, Reject::NoSession),
+            (false, None) => {
+                let full =
+                    peer.is_some_and(|peer| lanes(&peer).is_some_and(|lanes| lanes.session.has_no_room(id)));
+                self.wireup.refuse(token, if full { Reject::NoResources } else { Reject::NoSession });
+            }
             (false, Some(peer)) => self.wireup.decide_lane(token, peer, session, &mut self.rails),
         }
     }
@@ -135,6 +139,8 @@ impl Worker {
             (false, true, Some(rail)) => Ok(self.rails.connector(rail)),
         };
         let link = lanes.words.answer((lane, transport), word, by)?;
+        // the asker has the lane once it has heard so
+        self.say_words(peer);
         if let (Some(rail), Some(link)) = (rail, link) {
             self.lane_up(peer, lane, (rail, link), None);
         }
@@ -189,10 +195,17 @@ impl Worker {
 
     /// Says what there is to say of lanes, by the lane that short messages take.
     fn say_words(&mut self, peer: PeerIdx) {
-        while let Some(link) = self.core.lane(peer)
+        while let Some(current) = self.core.lane(peer)
             && let Some(lanes) = &mut self.core.peers[peer.0 as usize].lanes
             && let Some((frame, word)) = lanes.words.first()
         {
+            let answered = match frame {
+                Frame::LaneAnswer { lane, verdict: Ok(()), .. } => Some(*lane),
+                _ => None,
+            };
+            let its = |link: RailLink| answered.is_some() && lanes.session.number(link) == answered;
+            let other = || lanes.session.lanes().iter().map(|lane| lane.link()).find(|link| !its(*link));
+            let Some(link) = Some(current).filter(|link| !its(*link)).or_else(other) else { return };
             let iov = RawIov { base: word.as_ptr().cast_mut(), len: word.len() };
             // SAFETY: the word lives through the call.
             if unsafe { self.rails.send(link, &frame.encode(word.len()), &[iov], None) }.is_err() {
