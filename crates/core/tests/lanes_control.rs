@@ -5,7 +5,7 @@ mod snapshot;
 
 use lanes_support::path::Spec;
 use lanes_support::sender::Work::{Messages, Stream};
-use lanes_support::table::Table;
+use lanes_support::table::{Table, fill};
 use lanes_support::{Bed, CLAIM, GIGABIT, RAIL, rail};
 use polyrail_core::lanes::{Load, finish};
 use polyrail_core::sim::{MS, S, Time, US};
@@ -393,13 +393,7 @@ fn small_messages() -> Table {
 fn control_is_as_pinned() {
     let parts: [fn() -> Table; 8] =
         [streams, messages, changes, changes_under_messages, faults, blackholes, competition, small_messages];
-    let tables: Vec<Table> = std::thread::scope(|scope| {
-        let running: Vec<_> = parts.iter().map(|part| scope.spawn(part)).collect();
-        running.into_iter().map(|one| one.join().unwrap()).collect()
-    });
-    let broken: String = tables.iter().map(|table| table.broken.as_str()).collect();
-    let text: Vec<&str> = tables.iter().map(|table| table.text.as_str()).collect();
-    let text = text.join("\n");
+    let (broken, text) = fill(&parts);
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         snapshot::check("control.md", &text);
     }

@@ -6,7 +6,7 @@ mod snapshot;
 
 use lanes_support::path::Spec;
 use lanes_support::sender::Work::{self, Messages, Stream};
-use lanes_support::table::Table;
+use lanes_support::table::{Table, fill};
 use lanes_support::{Bed, GIGABIT, RAIL, rail};
 use polyrail_core::session::Config;
 use polyrail_core::sim::{MS, S, Time, US};
@@ -213,13 +213,7 @@ fn sharing() -> Table {
 #[test]
 fn as_many_lanes_as_help() {
     let parts: [fn() -> Table; 4] = [several, single, changes, sharing];
-    let tables: Vec<Table> = std::thread::scope(|scope| {
-        let running: Vec<_> = parts.iter().map(|part| scope.spawn(part)).collect();
-        running.into_iter().map(|one| one.join().unwrap()).collect()
-    });
-    let broken: String = tables.iter().map(|table| table.broken.as_str()).collect();
-    let text: Vec<&str> = tables.iter().map(|table| table.text.as_str()).collect();
-    let text = text.join("\n");
+    let (broken, text) = fill(&parts);
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         snapshot::check("paths.md", &text);
     }

@@ -1,41 +1,13 @@
 //! Lanes of several transports in one session: where they may be, how they are asked for, and what answers mean that come too late.
 
-use polyrail_core::frame::{Acked, Frame};
+mod session_support;
+
+use polyrail_core::frame::Frame;
 use polyrail_core::proto::{self, Bounds, Engine, PeerIdx, Route, Scheme};
-use polyrail_core::session::{
-    Action, Arrival, Config, Links, Over, Pins, Planner, Retired, Seen, Session, ToPeer, UnackedFrame, Way,
-};
+use polyrail_core::session::{Action, Arrival, Config, Over, Pins, Planner, Session, ToPeer, Way};
 use polyrail_core::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
 use polyrail_core::wire::{SessionId, Transport};
-use std::collections::VecDeque;
-
-/// Links that carry nothing.
-struct Idle;
-
-impl Links<u32> for Idle {
-    fn look(&self, _: u32) -> Option<Seen> {
-        None
-    }
-    fn queued(&self, _: u32) -> u64 {
-        0
-    }
-    fn given(&self, _: u32) -> u64 {
-        0
-    }
-    fn wants_more(&self, _: u32) -> bool {
-        false
-    }
-    fn confirm(&mut self, _: u32, _: &Acked) -> bool {
-        true
-    }
-    fn retire(&mut self, _: u32) -> Retired {
-        Retired::default()
-    }
-    fn reclaim(&mut self, _: u32, _: &Acked) -> Option<VecDeque<UnackedFrame>> {
-        Some(VecDeque::new())
-    }
-    fn close(&mut self, _: u32) {}
-}
+use session_support::Idle;
 
 fn interface(index: u32, ip: &str) -> Interface {
     Interface {
@@ -100,8 +72,8 @@ fn asking() -> (Session<u32>, Engine, PeerIdx, Vec<Asked>) {
         pins: Pins::default(),
         in_order: true,
     };
-    session.lane_up(0, first, &mut ToPeer { engine: &mut engine, peer }, &mut Idle);
-    session.tick(0, true, &mut ToPeer { engine: &mut engine, peer }, &mut Idle);
+    session.lane_up(0, first, &mut ToPeer { engine: &mut engine, peer }, &mut Idle::default());
+    session.tick(0, true, &mut ToPeer { engine: &mut engine, peer }, &mut Idle::default());
     let actions = std::iter::from_fn(|| session.poll_action());
     let opens = actions.filter_map(|action| match action {
         Action::Open { path, number, way } => Some((path, number, way)),
@@ -138,7 +110,7 @@ fn the_lane_that_there_is_takes_the_way_of_its_transport_and_the_others_are_aske
         pins: Pins::default(),
         in_order: true,
     };
-    session.lane_up(1, arrival, &mut ToPeer { engine: &mut engine, peer }, &mut Idle);
+    session.lane_up(1, arrival, &mut ToPeer { engine: &mut engine, peer }, &mut Idle::default());
     assert_eq!(session.lanes().len(), 2);
     let lane = &session.lanes()[1];
     assert_eq!((lane.number(), lane.ends(), lane.estimate().rate()), (number, None, 400 * 125_000));

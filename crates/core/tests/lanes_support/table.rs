@@ -26,3 +26,14 @@ impl Table {
         }
     }
 }
+
+/// Fills the parts of a table, beside each other: which bounds do not hold, and the text.
+pub fn fill(parts: &[fn() -> Table]) -> (String, String) {
+    let tables: Vec<Table> = std::thread::scope(|scope| {
+        let running: Vec<_> = parts.iter().map(|part| scope.spawn(part)).collect();
+        running.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let broken = tables.iter().map(|table| table.broken.as_str()).collect();
+    let text: Vec<&str> = tables.iter().map(|table| table.text.as_str()).collect();
+    (broken, text.join("\n"))
+}
