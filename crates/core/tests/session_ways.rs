@@ -2,9 +2,9 @@
 
 mod session_support;
 
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::{self, Bounds, Engine, PeerIdx, Route, Scheme};
-use polyrail_core::session::{Action, Arrival, Config, Over, Pins, Planner, Session, ToPeer, Way};
+use polyrail_core::session::{Action, Arrival, Config, Over, Pins, Planner, Session, ToPeer, Told, Way};
 use polyrail_core::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
 use polyrail_core::wire::{SessionId, Transport};
 use session_support::Idle;
@@ -134,4 +134,32 @@ fn an_answer_that_comes_too_late_is_taken_back_and_one_to_nothing_is_a_lie() {
     let mut other: Session<u32> = Session::new(SessionId(1), Config::default(), None);
     let heard = other.decline(number, true, &mut ToPeer { engine: &mut engine, peer });
     assert!(heard.is_err(), "this side opens no lanes");
+}
+
+#[test]
+fn that_a_lane_is_not_to_be_is_said_once() {
+    let (mut session, mut engine, peer, opens) = asking();
+    said(&mut engine, peer);
+    let [(_, opening, _), (path, failed, _)] = [opens[3], opens[4]];
+    session.open_failed(1, path, "the peer's program does not answer".into(), true);
+    let mut told = |number, frames: u64| {
+        let mut acked = Acked::default();
+        (0..frames).for_each(|frame| assert!(acked.add(frame)));
+        let told = Told { number, acked, retired: true };
+        let mut traffic = ToPeer { engine: &mut engine, peer };
+        let heard = session.handle_told(2, &told, &mut traffic, &mut Idle::default());
+        let actions = std::iter::from_fn(|| session.poll_action());
+        let given_up = actions.filter(|action| matches!(action, Action::Abandon { .. })).count();
+        (heard.is_ok(), given_up, said(&mut engine, peer))
+    };
+    let retire = |lane| vec![Frame::Retire { lane, received: 0 }];
+    assert_eq!(told(failed, 0), (true, 0, retire(failed)));
+    assert_eq!(told(failed, 0), (true, 0, vec![]), "both sides have said it");
+    assert_eq!(told(opening, 0), (true, 1, retire(opening)), "the opening ends, too");
+    assert_eq!(told(opening, 0), (true, 0, vec![]), "both sides have said it");
+    assert_eq!(told(opens[2].1, 1), (false, 0, vec![]), "nothing was ever sent by it");
+    assert_eq!(told(1000, 0), (false, 0, vec![]), "never asked for");
+    // an answer that crossed it finds it settled
+    let heard = session.decline(failed, true, &mut ToPeer { engine: &mut engine, peer });
+    assert_eq!((heard, said(&mut engine, peer)), (Ok(()), vec![]));
 }

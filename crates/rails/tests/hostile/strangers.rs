@@ -322,6 +322,20 @@ fn callers_that_came_and_went_are_forgotten() {
     serves(&mut node);
 }
 
+/// The same of callers that have the key and are refused: nothing of theirs ever ends, so that they go at once.
+#[test]
+fn callers_that_were_refused_are_forgotten() {
+    let (mut node, address) = victim();
+    for _ in 0..600 {
+        let refused = beside(&mut node, || {
+            shake_for(&address, Versions::OURS, Transport::UDP, offer()).map(|_| ()).expect_err("refused")
+        });
+        assert_eq!(refused, Reject::NoTransport);
+    }
+    node.until("room is made", |node| node.worker.counts().peers <= 260);
+    serves(&mut node);
+}
+
 /// A server that answers its clients by their addresses, and then has no more use for them.
 #[test]
 fn clients_whose_addresses_were_released_are_forgotten() {
