@@ -13,8 +13,8 @@ from pathlib import Path
 
 from . import mpi
 from .figures import RESULTS, Column, Failed, Figure, Sample, Table, alternate
-from .programs import ROOT, Process
-from .rails import Contender, open_mpi, ours, ucx
+from .programs import BEFORE, OURS, ROOT, Process
+from .rails import Contender, contenders, open_mpi, ours, ucx
 
 RAILS, RAIL, LINE_RATE = 4, 1, 118.6e6
 SPEC = " ".join(["1000"] * RAILS)
@@ -165,9 +165,9 @@ def tables(rounds: int, rails: str) -> list[Table]:
             print(f"\nNot measured: {scenario.title}: {why}")
             continue
         columns = []
-        for each in (ours(RAILS), ucx(RAILS), open_mpi(RAILS)):
+        for each in contenders(RAILS) if BEFORE else (ours(RAILS), ucx(RAILS), open_mpi(RAILS)):
             does: dict[str, Callable[[], Sample]] = {"stream": lambda each=each, scenario=scenario: stream(each, scenario)}
-            columns.append(Column(each.name, does, each.missing(), each.ours))
+            columns.append(Column(each.name, does, each.missing(), each.ours and each.build is OURS))
         alternate(columns, rounds)
         found.append(Table(f"Four rails of 1000 Mbit/s, {scenario.title}", columns))
         found[-1].show()

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from .figures import BANDWIDTH, CPU, LATENCY, RATE, Column, Failed, Figure, Parts, Sample, Table, alternate
-from .programs import HERE, POLYRAIL, PROVIDER_DIR, Place, alone, find, fresh_port, pair, provider_missing
+from .programs import BEFORE, HERE, OURS, Build, Place, alone, find, fresh_port, pair, provider_missing
 
 SIZES = [1, 8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 LATENCY_SIZES = [8, 1 << 10, 64 << 10]
@@ -127,7 +127,7 @@ def api(env: dict[str, str]) -> Parts:
     def measure(name: str, figure: Figure, sizes: list[int]) -> Sample:
         with tempfile.NamedTemporaryFile(suffix=".csv") as file:
             listed = ",".join(map(str, sizes))
-            alone([POLYRAIL, "bench", name, "--size", listed, "--repetitions", 1, "--csv", file.name], env)
+            alone([OURS.command, "bench", name, "--size", listed, "--repetitions", 1, "--csv", file.name], env)
             rows = [line.split(",") for line in Path(file.name).read_text().splitlines()[1:]]
         return {(figure, int(row[2])): float(row[3]) for row in rows}
 
@@ -146,14 +146,14 @@ def ucx_missing() -> str:
     return "" if find("ucx_perftest", "UCX_BIN") else UCX
 
 
-def ours_env(**more: str) -> dict[str, str]:
-    return {"FI_PROVIDER_PATH": str(PROVIDER_DIR), **more}
+def ours_env(build: Build = OURS, **more: str) -> dict[str, str]:
+    return {"FI_PROVIDER_PATH": str(build.provider), **more}
 
 
 def same_host(rounds: int) -> list[Table]:
     """Two processes of this host, by shared memory and by TCP."""
     ours_missing = fabtests_missing() or provider_missing()
-    api_missing = "" if os.access(POLYRAIL, os.X_OK) else f"{POLYRAIL} is not there (make build)"
+    api_missing = "" if os.access(OURS.command, os.X_OK) else f"{OURS.command} is not there (make build)"
     ucx = {"shm": {"UCX_TLS": "sm,self", "UCX_NET_DEVICES": "lo"}, "tcp": {"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}}
     tables = []
     for path, title in (("shm", "Same host, shared memory"), ("tcp", "Same host, TCP")):
@@ -165,6 +165,8 @@ def same_host(rounds: int) -> list[Table]:
             Column(f"libfabric {path}", Fabtests(path, own).parts(), fabtests_missing()),
             Column("UCX", Ucx(ucx[path]).parts(), ucx_missing()),
         ]
+        if BEFORE:
+            columns[1:] = [Column("before", Fabtests("polyrail", ours_env(BEFORE, **rails)).parts(), ours_missing)]
         alternate(columns, rounds)
         tables.append(Table(title, columns))
         tables[-1].show()
@@ -181,6 +183,9 @@ def two_hosts(rounds: int) -> list[Table]:
         "libfabric tcp;ofi_rxm": Fabtests("tcp;ofi_rxm", {"FI_TCP_IFACE": "r0"}, places, address),
         "UCX tcp": Ucx({"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "r0"}, places, address),
     }
+    if BEFORE:
+        env = ours_env(BEFORE, POLYRAIL_INTERFACES="r0")
+        sides = {"polyrail": sides["polyrail"], "before": Fabtests("polyrail", env, places, address)}
     missing = {"polyrail": ours_missing, "UCX tcp": ucx_missing()}
     columns = [
         Column(name, {**side.parts(), "CPU": side.cpu}, missing.get(name, fabtests_missing()), name == "polyrail")

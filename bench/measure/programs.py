@@ -21,6 +21,20 @@ POLYRAIL = Path(os.environ.get("POLYRAIL", TARGET / "polyrail"))
 # libfabric loads the provider from there.
 PROVIDER_DIR = Path(os.environ.get("POLYRAIL_PROVIDER_DIR", TARGET))
 
+
+@dataclass(frozen=True)
+class Build:
+    """A build of Polyrail: its command, and the directory of its provider."""
+
+    command: Path
+    provider: Path
+
+
+OURS = Build(POLYRAIL, PROVIDER_DIR)
+# Another build (its target/release), which the peers give way to: what a change made of the figures.
+AGAINST = "POLYRAIL_AGAINST"
+BEFORE = Build(Path(os.environ[AGAINST]) / "polyrail", Path(os.environ[AGAINST])) if os.environ.get(AGAINST) else None
+
 HOW_TO_BUILD = "make build"
 
 

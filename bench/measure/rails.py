@@ -13,7 +13,7 @@ from pathlib import Path
 
 from . import mpi
 from .figures import CPU, Column, Failed, Figure, Parts, Sample, Table, alternate, size_name
-from .programs import POLYRAIL, ROOT, Output, Place, alone, fresh_port, pair, provider_missing
+from .programs import BEFORE, OURS, ROOT, Build, Output, Place, alone, fresh_port, pair, provider_missing
 
 ONE_WAY, BOTH_WAYS, PUT, GET = (Figure(f"osu_{name}", "MB/s", False) for name in ("bw", "bibw", "put_bw", "get_bw"))
 LATENCY, STREAM = Figure("osu_latency", "us", True), Figure("a stream", "MB/s", False)
@@ -85,10 +85,11 @@ class Contender:
     arguments: list[str] = field(default_factory=list)
     ours: bool = False
     ranks: int = 2
+    build: Build = OURS
 
     def command(self, program: Path, *words: object) -> list[str]:
         launch = [*mpi.launch(self.family, self.ranks, "two"), *self.arguments]
-        before = [str(POLYRAIL), "run", *launch, "--"] if self.ours else [mpi.mpiexec(program), *launch]
+        before = [str(self.build.command), "run", *launch, "--"] if self.ours else [mpi.mpiexec(program), *launch]
         environment = (f"{name}={value}" for name, value in {**mpi.OPEN_MPI_ROOT, **self.env}.items())
         return ["env", *environment, *before, str(program), *map(str, words)]
 
@@ -114,8 +115,8 @@ def names(rails: int) -> str:
     return ",".join(f"r{rail}" for rail in range(rails))
 
 
-def ours(rails: int, name: str = "polyrail") -> Contender:
-    return Contender(name, "mpich", {"POLYRAIL_INTERFACES": names(rails)}, ours=True)
+def ours(rails: int, name: str = "polyrail", build: Build = OURS) -> Contender:
+    return Contender(name, "mpich", {"POLYRAIL_INTERFACES": names(rails)}, ours=True, build=build)
 
 
 def ucx(rails: int, told: bool = True, name: str = "MPICH, UCX") -> Contender:
@@ -136,6 +137,8 @@ def libfabric(name: str = "MPICH, libfabric tcp") -> Contender:
 
 
 def contenders(rails: int) -> list[Contender]:
+    if BEFORE:
+        return [ours(rails), ours(rails, "before", BEFORE)]
     found = [ours(rails), ucx(rails), open_mpi(rails)]
     if rails == 1:
         found.append(libfabric())
@@ -241,20 +244,22 @@ def tables(rounds: int, rails: str, only: list[str]) -> list[Table]:
     if setting.latency or any(sizes for _, sizes in setting.sizes()):
         columns = [Column("line rate", line_rate(setting), iperf_missing(), limit=True)]
         for each in contenders(setting.count()):
-            columns.append(Column(each.name, parts(each, setting), each.missing(), each.ours))
-        if setting.count() > 1:
+            columns.append(Column(each.name, parts(each, setting), each.missing(), each.ours and each.build is OURS))
+        if setting.count() > 1 and not BEFORE:
             columns.append(Column("kernel MPTCP", {"a stream": mptcp(setting)}, mptcp_missing()))
         found.append(measured(setting.title(), columns, rounds))
     if setting.against_one:
         columns = []
         for each in against_one(setting.count()):
             does: Parts = {"osu_latency": lambda each=each: latency(each, 8, 8 * K), "CPU": lambda each=each: processors(each)}
-            columns.append(Column(each.name, does, each.missing(), each.ours))
+            columns.append(Column(each.name, does, each.missing(), each.ours and each.build is OURS))
         found.append(measured(f"{setting.title()}, all against r0 alone", columns, rounds))
     return found
 
 
 def against_one(rails: int) -> list[Contender]:
+    if BEFORE:
+        return contenders(rails)
     return [
         ours(rails, f"polyrail, {rails}"),
         ours(1, "polyrail, 1"),

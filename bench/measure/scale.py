@@ -9,7 +9,7 @@ import subprocess
 
 from .figures import Column, Failed, Figure, Sample, Table, alternate
 from .msg import ours_env
-from .programs import ROOT, alone, provider_missing
+from .programs import BEFORE, ROOT, alone, provider_missing
 
 PEERS, PROCESSES, UNEXPECTED = 1000, 4, 10_000
 LIBFABRIC = "install libfabric's headers (Debian: libfabric-dev), or set PKG_CONFIG_PATH to where libfabric.pc is"
@@ -90,6 +90,9 @@ def tables(rounds: int) -> list[Table]:
             Column("polyrail, rails' API", {"peers": lambda rail=rail: ours(rail)}, no_ours, True),
             Column(f"libfabric {rail}", {"peers": lambda rail=rail: libfabric(rail, theirs)}, no_fi),
         ]
+        if BEFORE:
+            env = ours_env(BEFORE, POLYRAIL_RAILS=rail)
+            columns[1:] = [Column("before", {"peers": lambda env=env: libfabric("polyrail", env)}, no_provider)]
         alternate(columns, rounds)
         path = "TCP" if rail == "tcp" else "shared memory"
         found.append(Table(f"One process, {PEERS} peers of this host, {path}; {UNEXPECTED} unexpected messages", columns))
