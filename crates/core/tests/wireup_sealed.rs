@@ -1,9 +1,10 @@
 //! Which connections are encrypted: as many as either side wants and both can, and none that one side wants otherwise.
 mod wireup_support;
 
+use polyrail_core::wire::handshake::Record;
 use polyrail_core::wire::{Features, HandshakeError, Nonce, Offer, OfferError, Reject};
-use polyrail_core::wireup::{Initiate, Respond};
-use wireup_support::{Outcome, initiate, offer, respond, run_with};
+use polyrail_core::wireup::{Initiate, Initiator, InitiatorEvent, Respond, Responder};
+use wireup_support::{Outcome, initiate, offer, respond, run_with, sent_by_initiator, sent_by_responder};
 
 const CAN: Features = Features::CAN_SEAL;
 const WANTS: Features = Features::CAN_SEAL.with(Features::WANTS_SEAL);
@@ -72,6 +73,20 @@ fn a_side_that_keeps_its_key_to_itself_is_refused() {
 fn a_key_that_nobody_asked_for_is_refused() {
     let outcome = shake(CAN, CAN, [with_key(1), with_key(2)]);
     assert_eq!(outcome.initiator, Some(Err(HandshakeError::Offer(OfferError::Malformed(7)))));
+}
+
+#[test]
+fn a_server_that_goes_on_before_it_is_answered_gets_no_proof() {
+    let mut initiator = Initiator::new(Initiate { features: WANTS, ..initiate() }, offer(1));
+    let mut responder = Responder::new(Respond { features: CAN, ..respond() });
+    responder.handle_bytes(&sent_by_initiator(&mut initiator)).unwrap();
+    let challenge = sent_by_responder(&mut responder);
+    assert_eq!(initiator.handle_bytes(&challenge), Ok(challenge.len()));
+    assert_eq!(initiator.poll_event(), Some(InitiatorEvent::NeedsKey));
+    let again = HandshakeError::Malformed(Record::Challenge);
+    assert_eq!(initiator.handle_bytes(&challenge), Err(again));
+    initiator.seal(Some([1; 32]));
+    assert_eq!((initiator.poll_event(), initiator.poll_transmit()), (None, None));
 }
 
 /// Neither a bit less in HELLO, nor one less in CHALLENGE, makes a connection that is not encrypted.

@@ -151,6 +151,7 @@ impl World {
         loop {
             let Some(Conn { client, .. }) = &mut self.conns[side] else { return };
             match client.machine.as_mut().and_then(Initiator::poll_event) {
+                Some(InitiatorEvent::NeedsKey) => panic!("nobody can encrypt anything here"),
                 Some(InitiatorEvent::Proving) => self.peers[side].on(PeerEvent::Proving).unwrap(),
                 Some(InitiatorEvent::Established(session)) => {
                     self.sessions[side] = Some((side, session.id));

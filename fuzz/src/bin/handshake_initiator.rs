@@ -36,9 +36,18 @@ fuzz_target!(|data: &[u8]| {
         let (version, features) = (u16::from(input.byte()), Features(u64::from_le_bytes(input.array())));
         let challenge = Challenge { version, features, nonce: Nonce(input.array()) }.seal(&key(1), &hello);
         feed(&challenge, size, |bytes| initiator.handle_bytes(bytes));
+        if mode & 8 == 8 {
+            // more before it is answered
+            feed(&challenge, size, |bytes| initiator.handle_bytes(bytes));
+        }
+        let mut event = initiator.poll_event();
+        if event == Some(InitiatorEvent::NeedsKey) {
+            initiator.seal((mode & 16 == 16).then_some([7; 32]));
+            event = initiator.poll_event();
+        }
         let proof = sent(&mut initiator);
         if let Some(proof) = proof.first_chunk::<SEALED_LEN>() {
-            assert_eq!(initiator.poll_event(), Some(InitiatorEvent::Proving));
+            assert_eq!(event, Some(InitiatorEvent::Proving));
             let verdict = if mode & 2 == 2 { Ok(()) } else { Err(Reject::Closing) };
             let offer = if verdict.is_ok() || mode & 4 == 4 { input.bytes(MAX_OFFER) } else { b"" };
             let mut record = Transcript { hello, challenge }.verdict(&key(1), proof, verdict, offer).to_vec();

@@ -12,6 +12,7 @@ use crate::{
     wire::{
         Features, Key, Kind, Nonce, Offer, PeerId, Reject, Transport, Versions,
         handshake::{self, Challenge, HandshakeError, Hello, Record, SEALED_LEN, Secret, Transcript},
+        offer::SEAL_LEN,
     },
 };
 
@@ -82,6 +83,8 @@ pub struct Initiate {
 /// What an initiator has to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InitiatorEvent {
+    /// The server proved the key, and the connection is to be encrypted: [`Initiator::seal`] goes on with a fresh key of this side's.
+    NeedsKey,
     /// The server proved the key, and PROOF is on its way: from now on the server may count on this connection.
     Proving,
     /// Both proved the key, and the server accepted.
@@ -96,10 +99,13 @@ pub struct Initiator {
     hello: Hello,
     phase: InitiatorPhase,
     offer: Offer,
+    /// What the server proved the key by, while a fresh key of this side's is waited for.
+    unanswered: Option<(Transcript, Challenge)>,
     said: Option<Said>,
     secret: Option<Secret>,
     inbox: Inbox,
     outbox: Outbox,
+    needs_key: bool,
     proving: bool,
     outcome: Option<InitiatorEvent>,
 }
@@ -112,16 +118,29 @@ struct Said {
 }
 
 impl Initiator {
-    /// Begins; HELLO is ready to be sent. `offer` is what the server is told once it has proved the key; a fresh key in it is told only
-    /// if the connection is to be encrypted.
+    /// Begins; HELLO is ready to be sent. `offer` is what the server is told once it has proved the key, together with a fresh key, which
+    /// is asked for then, if the connection is to be encrypted.
     pub fn new(args: Initiate, offer: Offer) -> Self {
         let Initiate { key, from, versions, features, kind, transport, nonce } = args;
         let hello = Hello { versions, features, kind, transport, nonce, from, to: key.id() };
         let (mut outbox, inbox) = (Outbox::new(), Inbox::new());
         outbox.put(&hello.to_bytes(), Vec::new());
         let phase = InitiatorPhase::AwaitChallenge;
-        let (said, secret) = (None, None);
-        Self { key, hello, phase, offer, said, secret, inbox, outbox, proving: false, outcome: None }
+        let (unanswered, said, secret, needs_key, proving, outcome) = (None, None, None, false, false, None);
+        Self {
+            key,
+            hello,
+            phase,
+            offer,
+            unanswered,
+            said,
+            secret,
+            inbox,
+            outbox,
+            needs_key,
+            proving,
+            outcome,
+        }
     }
 
     /// What is waited for.
@@ -155,6 +174,7 @@ impl Initiator {
             }
         };
         if result.is_err() {
+            (self.unanswered, self.needs_key) = (None, false);
             self.step(InitiatorStep::Fault);
         }
         result.map(|()| bytes.len() - rest.len())
@@ -176,22 +196,36 @@ impl Initiator {
         if !self.hello.versions.has(challenge.version)
             || !ours.has(agreed)
             || agreed.has(Features::WANTS_SEAL)
+            || self.unanswered.is_some()
         {
             return Err(HandshakeError::Malformed(Record::Challenge));
         }
-        if !agreed.has(Features::CAN_SEAL) {
-            if ours.has(Features::WANTS_SEAL) {
-                return Err(HandshakeError::Unsealed);
-            }
-            self.offer.seal = None;
+        if agreed.has(Features::CAN_SEAL) {
+            (self.unanswered, self.needs_key) = (Some((transcript, challenge)), true);
+            return Ok(());
         }
+        if ours.has(Features::WANTS_SEAL) {
+            return Err(HandshakeError::Unsealed);
+        }
+        self.prove(transcript, challenge, None);
+        Ok(())
+    }
+
+    /// Answers [`InitiatorEvent::NeedsKey`]: PROOF is ready to be sent. Without a key the server will refuse it.
+    pub fn seal(&mut self, public: Option<[u8; SEAL_LEN]>) {
+        if let Some((transcript, challenge)) = self.unanswered.take() {
+            self.prove(transcript, challenge, public);
+        }
+    }
+
+    fn prove(&mut self, transcript: Transcript, challenge: Challenge, public: Option<[u8; SEAL_LEN]>) {
+        self.offer.seal = public;
         let offer = self.offer.to_bytes();
         let proof = transcript.proof(&self.key, &offer);
         self.outbox.put(&proof, offer);
         self.said = Some(Said { transcript, challenge, proof });
         self.proving = true;
         self.step(InitiatorStep::Challenge);
-        Ok(())
     }
 
     fn handle_verdict(&mut self) -> Result<(), HandshakeError> {
@@ -254,6 +288,9 @@ impl Initiator {
 
     /// What happened, once each.
     pub fn poll_event(&mut self) -> Option<InitiatorEvent> {
+        if core::mem::take(&mut self.needs_key) {
+            return Some(InitiatorEvent::NeedsKey);
+        }
         if core::mem::take(&mut self.proving) { Some(InitiatorEvent::Proving) } else { self.outcome.take() }
     }
 }

@@ -77,6 +77,7 @@ pub fn run_with(
     respond: Respond,
     mut tamper: impl FnMut(usize, &mut Vec<u8>),
 ) -> Outcome {
+    let key = client.seal;
     let (mut initiator, mut responder) = (Initiator::new(initiate, client), Responder::new(respond));
     let mut outcome = Outcome::default();
     for turn in 0..2 {
@@ -104,6 +105,7 @@ pub fn run_with(
             match event {
                 InitiatorEvent::Established(session) => outcome.initiator = Some(Ok(session)),
                 InitiatorEvent::Rejected(reason) => outcome.rejected = Some(reason),
+                InitiatorEvent::NeedsKey => initiator.seal(key),
                 InitiatorEvent::Proving => {}
             }
         }

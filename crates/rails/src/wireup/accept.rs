@@ -82,7 +82,7 @@ impl Wireup {
         let args = Respond { key: self.key, versions: Versions::OURS, features: self.features(rail), nonce };
         let role = Role::Accepting(Box::new(Responder::new(args)), None);
         let deadline = Instant::now() + STRANGER_TIME;
-        if let Ok(token) = self.add(rail, channel, role, None, deadline) {
+        if let Ok(token) = self.add(rail, channel, role, deadline) {
             self.turns.push_back(token);
         }
     }
@@ -92,13 +92,12 @@ impl Wireup {
         rail: RailId,
         channel: Box<dyn Channel>,
         role: Role,
-        pair: Option<KeyPair>,
         deadline: Instant,
     ) -> io::Result<Token> {
         self.begin();
         let token = Token(self.next);
         self.next += 1;
-        let handshake = Handshake { pair, ..Handshake::new(rail, channel, role, deadline) };
+        let handshake = Handshake::new(rail, channel, role, deadline);
         let interest = if handshake.writing { Interest::Write } else { Interest::Read };
         self.watch_for(handshake.channel.fd().as_raw_fd(), token.0, interest)?;
         self.handshakes.insert(token, handshake);

@@ -161,6 +161,13 @@ impl Handshake {
             if let Role::First(initiator, ..) | Role::Lane(initiator, ..) = &mut self.role {
                 while let Some(event) = initiator.poll_event() {
                     match event {
+                        InitiatorEvent::NeedsKey => match KeyPair::new() {
+                            Ok(pair) => {
+                                initiator.seal(Some(pair.public()));
+                                self.pair = Some(pair);
+                            }
+                            Err(why) => return Turn::Failed(why.to_string()),
+                        },
                         InitiatorEvent::Proving => {
                             self.proving = true;
                             match rail.introduce() {

@@ -313,7 +313,7 @@ impl Wireup {
         }
     }
 
-    /// This side's offer, with a fresh key in it for a connection that may be encrypted.
+    /// This side's offer to who connected, with a fresh key in it where the two agreed to encrypt the connection.
     fn offer_for(&self, features: Features) -> Result<(Option<KeyPair>, Offer), Error> {
         let pair = features.has(Features::CAN_SEAL).then(KeyPair::new).transpose()?;
         let mut offer = self.offer.clone();

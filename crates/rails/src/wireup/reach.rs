@@ -192,9 +192,8 @@ impl Wireup {
             transport,
             nonce: Nonce(random()?),
         };
-        let (pair, offer) = self.offer_for(args.features)?;
-        let initiator = Box::new(Initiator::new(args, offer));
-        self.add(rail, channel, role(initiator, destination), pair, deadline).map_err(failed)?;
+        let initiator = Box::new(Initiator::new(args, self.offer.clone()));
+        self.add(rail, channel, role(initiator, destination), deadline).map_err(failed)?;
         Ok(())
     }
 

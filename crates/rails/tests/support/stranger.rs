@@ -167,6 +167,7 @@ fn drive(
         };
         while let Some(event) = initiator.poll_event() {
             match event {
+                InitiatorEvent::NeedsKey => initiator.seal(None),
                 InitiatorEvent::Proving => {}
                 InitiatorEvent::Established(session) => {
                     let leftover = buffer[taken..n].to_vec();
@@ -229,6 +230,7 @@ pub fn shake_by_memory_offering(address: &[u8], give: &[BorrowedFd<'_>], offer: 
         initiator.handle_bytes(&buffer[..n]).expect("the worker's records");
         while let Some(event) = initiator.poll_event() {
             match event {
+                InitiatorEvent::NeedsKey => initiator.seal(None),
                 InitiatorEvent::Proving => proving = true,
                 InitiatorEvent::Established(session) => {
                     return ByMemory { control, fds, address, outcome: Ok(session) };
