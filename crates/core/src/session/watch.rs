@@ -32,7 +32,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     pub fn tick(&mut self, now: Time, much: bool, traffic: &mut impl Traffic, links: &mut impl Links<L>) {
         // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
         let wanted = self.planned || much || self.lanes.iter().any(|lane| lane.queued >= MANY);
-        if self.lanes.iter().any(|lane| lane.moves(links.given(lane.link))) {
+        let moves = self.lanes.iter().any(|lane| lane.moves(links.given(lane.link)));
+        if moves {
             self.sample(now, links);
         }
         self.tell_changes(now);
@@ -56,7 +57,10 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if opens {
             self.open_paths(now);
         }
-        self.spread_out(now, traffic, links);
+        // of a thousand peers that say little now and then, each look counts
+        if wanted || moves {
+            self.spread_out(now, traffic, links);
+        }
     }
 
     /// When a look is due even if nothing happens; none while there is nothing to see.
