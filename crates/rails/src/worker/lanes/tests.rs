@@ -122,8 +122,12 @@ fn a_lane_agreed_on_by_words_carries_its_part_and_goes_on_alone() {
     let numbers: Vec<u16> = pair.a.lanes(pair.to_b).iter().map(|lane| lane.number).collect();
     assert_eq!((numbers[0], pair.b.lanes(pair.to_a)[1].number), (0, numbers[1]));
     let before = pair.a.lanes(pair.to_b)[1].delivered;
-    (2..12).for_each(|seed| pair.send(seed));
-    assert!(pair.a.lanes(pair.to_b)[1].delivered > before + (1 << 20), "it carried next to nothing");
+    // how fast a lane is found to be is a matter of whose turn the processors are
+    let start = Instant::now();
+    while pair.a.lanes(pair.to_b)[1].delivered <= before + (1 << 20) {
+        pair.send(2);
+        assert!(start.elapsed() < BOUND, "it carries next to nothing");
+    }
     pair.a.rails.tcp.cut(LinkId(0));
     pair.have(1);
     (12..15).for_each(|seed| pair.send(seed));
