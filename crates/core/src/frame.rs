@@ -18,7 +18,7 @@ mod codec;
 mod region;
 
 pub use acked::Acked;
-pub use codec::{Encoded, peek_lengths};
+pub use codec::{Encoded, PlainEager, peek_lengths};
 pub use region::{Column, Region};
 
 use crate::wire::{Reject, Transport};

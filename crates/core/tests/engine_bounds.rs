@@ -191,8 +191,8 @@ fn totals_do_not_gather() {
     }
     let (order, matching) = (|seq| Order { seq, credit: 0 }, Matching::Tag(1));
     for seq in 0..1000 {
-        let op = node.engine.post(100, any_tag());
-        node.memory.put(polyrail_core::proto::Place::Recv(op), Bytes::Real(vec![0; 100]), 0, 1);
+        let ticket = node.ticket(100, 1);
+        node.engine.post(any_tag(), ticket);
         let eager = Frame::Eager { order: order(seq), matching, data: None, ack: None };
         node.frame(peer, &eager, Bytes::Real(vec![1; 100]));
         node.settle();

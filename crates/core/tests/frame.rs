@@ -405,7 +405,7 @@ fn what_is_copied_for_each_message_stays_small() {
     assert!(size_of::<Next>() <= 128, "Next: {}", size_of::<Next>());
     assert!(size_of::<Directive>() <= 128, "Directive: {}", size_of::<Directive>());
     assert!(size_of::<Region>() <= 32, "Region: {}", size_of::<Region>());
-    assert!(size_of::<Action>() <= 256, "Action: {}", size_of::<Action>());
+    assert!(size_of::<Action<u128>>() <= 256, "Action: {}", size_of::<Action<u128>>());
 }
 
 proptest! {

@@ -31,7 +31,7 @@ fn the_earliest_posted_wins_whatever_its_mask() {
         for &which in &order {
             queue.post(receives[which], which);
         }
-        let taken: Vec<usize> = std::iter::from_fn(|| queue.take_match(Source(1), 7)).collect();
+        let taken: Vec<usize> = std::iter::from_fn(|| queue.end_match(Source(1), 7, |it| *it)).collect();
         assert_eq!(taken, order);
     }
 }
@@ -41,12 +41,12 @@ fn a_message_takes_only_what_matches() {
     let mut queue = PostedQueue::new(1);
     queue.post(from(1, 7), "directed");
     queue.post(masked(0xab00, 0xff), "masked");
-    assert_eq!(queue.take_match(Source(2), 7), None);
-    assert_eq!(queue.take_match(Source(1), 8), None);
-    assert_eq!(queue.take_match(Source(1), 0xac00), None);
-    assert_eq!(queue.take_match(Source(9), 0xab42), Some("masked"));
-    assert_eq!(queue.take_match(Source(9), 0xab42), None);
-    assert_eq!(queue.take_match(Source(1), 7), Some("directed"));
+    assert_eq!(queue.end_match(Source(2), 7, |it| *it), None);
+    assert_eq!(queue.end_match(Source(1), 8, |it| *it), None);
+    assert_eq!(queue.end_match(Source(1), 0xac00, |it| *it), None);
+    assert_eq!(queue.end_match(Source(9), 0xab42, |it| *it), Some("masked"));
+    assert_eq!(queue.end_match(Source(9), 0xab42, |it| *it), None);
+    assert_eq!(queue.end_match(Source(1), 7, |it| *it), Some("directed"));
     assert!(queue.is_empty());
 }
 
@@ -55,8 +55,8 @@ fn ignored_bits_of_the_receives_own_tag_do_not_matter() {
     let mut queue = PostedQueue::new(1);
     queue.post(masked(0xabff, 0xff), 1);
     queue.post(masked(0xab00, 0xff), 2);
-    assert_eq!(queue.take_match(Source(0), 0xab77), Some(1));
-    assert_eq!(queue.take_match(Source(0), 0xab77), Some(2));
+    assert_eq!(queue.end_match(Source(0), 0xab77, |it| *it), Some(1));
+    assert_eq!(queue.end_match(Source(0), 0xab77, |it| *it), Some(2));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn every_source_number_and_tag_is_usable() {
     }
     for tag in [u64::MAX, 0, u64::MAX - 1] {
         for source in [u32::MAX, 0, u32::MAX - 1] {
-            assert_eq!(queue.take_match(Source(source), tag), Some((source, tag)));
+            assert_eq!(queue.end_match(Source(source), tag, |it| *it), Some((source, tag)));
         }
     }
 }
@@ -81,17 +81,49 @@ fn cancelling_keeps_the_order_of_the_others() {
         let handles: Vec<_> = (0..5).map(|i| queue.post(any_source(7), i)).collect();
         assert_eq!(queue.cancel(handles[cancelled]), Some(cancelled));
         queue.post(any_source(7), 5);
-        let taken: Vec<usize> = std::iter::from_fn(|| queue.take_match(Source(0), 7)).collect();
+        let taken: Vec<usize> = std::iter::from_fn(|| queue.end_match(Source(0), 7, |it| *it)).collect();
         let left: Vec<usize> = (0..6).filter(|&i| i != cancelled).collect();
         assert_eq!(taken, left);
     }
 }
 
 #[test]
+fn receives_are_found_by_what_they_are_and_from_whom_they_are_to_come() {
+    let mut queue = PostedQueue::new(1);
+    let receives = [from(3, 1), any_source(7), from(3, 2), from(4, 1), masked(0, 0xff), from(3, 1)]
+        .into_iter()
+        .enumerate();
+    let handles: Vec<_> = receives.map(|(i, receive)| queue.post(receive, i)).collect();
+    assert_eq!(queue.directed(Source(3)), [handles[0], handles[2], handles[5]]);
+    assert_eq!(queue.directed(Source(0)), []);
+    assert_eq!(queue.find_where(|i| i % 2 == 1), Some(handles[1]), "the earliest");
+    // the slots of those that went are others' now, and the order is that of posting
+    assert_eq!(queue.cancel(handles[0]), Some(0));
+    let last = queue.post(from(3, 9), 6);
+    assert_eq!(queue.directed(Source(3)), [handles[2], handles[5], last]);
+    assert_eq!(queue.find_where(|i| i % 2 == 0), Some(handles[2]));
+    assert_eq!(queue.find_where(|i| *i > 6), None);
+}
+
+#[test]
+fn a_receive_is_ended_where_it_is() {
+    let mut queue = PostedQueue::new(1);
+    for i in 0..3 {
+        queue.post(any_source(7), vec![i]);
+    }
+    assert_eq!(queue.end_match(Source(1), 8, |_| panic!("nothing matches")), None::<()>);
+    assert_eq!(queue.end_match(Source(1), 7, |vec| vec[0]), Some(0));
+    assert_eq!(queue.len(), 2);
+    queue.post(any_source(7), vec![3]);
+    let order: Vec<i32> = std::iter::from_fn(|| queue.end_match(Source(1), 7, |vec| vec[0])).collect();
+    assert_eq!((order, queue.is_empty()), (vec![1, 2, 3], true));
+}
+
+#[test]
 fn a_handle_goes_stale_with_its_entry_though_the_slot_is_used_again() {
     let mut posted = PostedQueue::new(1);
     let first = posted.post(any_source(7), 1);
-    assert_eq!(posted.take_match(Source(0), 7), Some(1));
+    assert_eq!(posted.end_match(Source(0), 7, |it| *it), Some(1));
     assert_eq!(posted.cancel(first), None);
     let second = posted.post(any_source(7), 2);
     assert!(first < second, "handles are ordered as posted");
@@ -119,10 +151,10 @@ fn more_masks_than_any_program_has() {
             queue.post(masked(0, 1 << shift), shift);
         }
         for shift in 0..40 {
-            assert_eq!(queue.take_match(Source(0), 0), Some(shift));
+            assert_eq!(queue.end_match(Source(0), 0, |it| *it), Some(shift));
         }
         queue.post(any_source(0), 99);
-        assert_eq!(queue.take_match(Source(0), 0), Some(99));
+        assert_eq!(queue.end_match(Source(0), 0, |it| *it), Some(99));
     }
 }
 
@@ -138,7 +170,7 @@ fn a_found_receive_stays_until_cancelled() {
     }
     let (handle, _) = queue.find_match(Source(3), 4).unwrap();
     assert_eq!(queue.cancel(handle), Some(8));
-    assert_eq!(queue.take_match(Source(3), 4), Some(20));
+    assert_eq!(queue.end_match(Source(3), 4, |it| *it), Some(20));
     assert!(queue.find_match(Source(3), 4).is_none());
 }
 

@@ -3,8 +3,9 @@
 mod session_support;
 
 use polyrail_core::frame::{Acked, Frame, OpId};
-use polyrail_core::proto::{self, Bounds, Engine};
+use polyrail_core::proto::{self, Bounds};
 use polyrail_core::session::{Arrival, Config, Loss, Partial, Pins, Session, ToPeer, Told};
+use polyrail_core::sim::Engine;
 use polyrail_core::wire::{SessionId, Transport};
 use session_support::Idle;
 

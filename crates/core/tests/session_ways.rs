@@ -3,8 +3,9 @@
 mod session_support;
 
 use polyrail_core::frame::{Acked, Frame};
-use polyrail_core::proto::{self, Bounds, Engine, PeerIdx, Route, Scheme};
+use polyrail_core::proto::{self, Bounds, PeerIdx, Route, Scheme};
 use polyrail_core::session::{Action, Arrival, Config, Over, Pins, Planner, Session, ToPeer, Told, Way};
+use polyrail_core::sim::Engine;
 use polyrail_core::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
 use polyrail_core::wire::{SessionId, Transport};
 use session_support::Idle;

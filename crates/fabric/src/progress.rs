@@ -1,13 +1,15 @@
 //! From a worker's events to completion queues and counters.
 
 use polyrail_core::frame::Matching;
-use polyrail_core::proto::{Failure, PeerIdx};
+use polyrail_core::proto::{Envelope, Failure, PeerIdx};
 use polyrail_core::wire::Address;
-use polyrail_rails::{Event, EventKind, Worker};
+use polyrail_rails::{Event, EventKind, Listener, Nobody, User, Worker};
 
 use crate::error;
 use crate::ffi::*;
+use crate::state::cntr::Cntr;
 use crate::state::completion::{Class, Entry, Fault, mark};
+use crate::state::cq::Cq;
 use crate::state::endpoint::{Endpoint, Extra};
 use crate::state::{Sinks, State};
 
@@ -18,21 +20,19 @@ impl State {
         let number = endpoint;
         let (endpoint, sinks) = self.split(number);
         let Some(worker) = &mut endpoint.worker else { return false };
-        let mut moved = worker.progress() > 0;
-        while let Some(event) = worker.peek_event() {
+        let moved = if endpoint.source_err {
+            worker.progress_telling(&mut Nobody)
+        } else {
+            worker.progress_telling(&mut Reader {
+                endpoint: number,
+                cq: endpoint.rx_cq.map(|cq| &mut sinks.cqs[cq]),
+                cntr: endpoint.counter[Class::Recv as usize].map(|cntr| &mut sinks.cntrs[cntr]),
+            })
+        };
+        let mut moved = moved > 0;
+        if worker.peek_event().is_some() {
             moved = true;
-            if !is_plain(event) || endpoint.source_err {
-                self.handle_all(number);
-                break;
-            }
-            let (entry, wanted) = (entry_of(number, event), event.user.flags & mark::WANTED != 0);
-            worker.next_event();
-            if let Some(cntr) = endpoint.counter[Class::Recv as usize] {
-                sinks.cntrs[cntr].add(1);
-            }
-            if let (true, Some(cq)) = (wanted, endpoint.rx_cq) {
-                sinks.cqs[cq].push(entry);
-            }
+            self.handle_all(number);
         }
         if self.awaited.any() {
             self.rearm(number);
@@ -81,27 +81,42 @@ impl State {
     }
 }
 
-/// Whether a message was received whole into a buffer of its own, as nearly all are.
-#[inline(always)]
-fn is_plain(event: &Event) -> bool {
-    event.kind == EventKind::Recv
-        && event.error.is_none()
-        && event.got == event.len
-        && event.user.flags & mark::EXTRA == 0
+/// Who reads an endpoint's completions: what comes goes straight there.
+struct Reader<'a> {
+    endpoint: usize,
+    cq: Option<&'a mut Cq>,
+    cntr: Option<&'a mut Cntr>,
 }
 
-/// The entry of a message that was received.
+impl Listener for Reader<'_> {
+    #[inline(always)]
+    fn received(&mut self, user: User, envelope: &Envelope) -> bool {
+        if user.flags & mark::EXTRA != 0 {
+            return false;
+        }
+        if let Some(cntr) = &mut self.cntr {
+            cntr.add(1);
+        }
+        if let (true, Some(cq)) = (user.flags & mark::WANTED != 0, &mut self.cq) {
+            let Envelope { from, matching, data, len } = *envelope;
+            cq.push(entry_of(user, matching, data, len, Entry::source(self.endpoint, from)));
+        }
+        true
+    }
+}
+
+/// The entry of a message of which so many bytes were received.
 #[inline(always)]
-fn entry_of(endpoint: usize, event: &Event) -> Entry {
-    let marks = event.user.flags & mark::SHOWN;
+fn entry_of(user: User, matching: Matching, data: Option<u64>, len: u64, source: u64) -> Entry {
+    let marks = user.flags & mark::SHOWN;
     Entry {
-        context: event.user.context,
-        flags: if event.data.is_some() { marks | FI_REMOTE_CQ_DATA } else { marks },
-        len: event.got,
+        context: user.context,
+        flags: if data.is_some() { marks | FI_REMOTE_CQ_DATA } else { marks },
+        len,
         buf: 0,
-        data: event.data.unwrap_or_default(),
-        tag: if let Matching::Tag(tag) = event.matching { tag } else { 0 },
-        source: event.peer.map_or(Entry::NO_SOURCE, |peer| Entry::source(endpoint, peer)),
+        data: data.unwrap_or_default(),
+        tag: if let Matching::Tag(tag) = matching { tag } else { 0 },
+        source,
     }
 }
 
@@ -201,7 +216,8 @@ impl Endpoint {
 
     fn received(&mut self, number: usize, event: Event, sinks: &mut Sinks<'_>) {
         let marks = event.user.flags;
-        let mut entry = entry_of(number, &event);
+        let source = event.peer.map_or(Entry::NO_SOURCE, |peer| Entry::source(number, peer));
+        let mut entry = entry_of(event.user, event.matching, event.data, event.got, source);
         let mut wanted = marks & mark::WANTED != 0;
         if marks & mark::EXTRA != 0 {
             self.place_in_multi(&mut entry, &event);

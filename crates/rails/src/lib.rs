@@ -65,4 +65,6 @@ pub use polyrail_core::{
     wire::{Address, AddressError, Versions},
 };
 pub use report::report;
-pub use worker::{ATOMIC_MAX, Event, EventKind, INJECT_MAX, Idle, Issued, Refused, Rest, User, Worker};
+pub use worker::{
+    ATOMIC_MAX, Event, EventKind, INJECT_MAX, Idle, Issued, Listener, Nobody, Refused, Rest, User, Worker,
+};

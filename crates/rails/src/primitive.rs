@@ -9,6 +9,42 @@ pub use imp::{
     membarrier_registered,
 };
 
+/// Most bytes that [`copy_short`] copies.
+pub const SHORT: usize = 64;
+
+/// Copies at most [`SHORT`] bytes by a few moves, which overlap where they must: a copy of any length is a call, which costs more than
+/// that.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `len` bytes, and they do not overlap.
+#[inline(always)]
+pub unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
+    /// The first and the last bytes, so many each.
+    #[inline(always)]
+    unsafe fn ends<T>(src: *const u8, dst: *mut u8, len: usize) {
+        let last = len - size_of::<T>();
+        // SAFETY: `len` is at least a T's size, and both are valid for `len` bytes, by the caller's promise.
+        unsafe {
+            let (head, tail) = (src.cast::<T>().read_unaligned(), src.add(last).cast::<T>().read_unaligned());
+            dst.cast::<T>().write_unaligned(head);
+            dst.add(last).cast::<T>().write_unaligned(tail);
+        }
+    }
+    debug_assert!(len <= SHORT);
+    // SAFETY: each case is of no fewer bytes than it moves.
+    unsafe {
+        match len {
+            0 => {}
+            1 => *dst = *src,
+            2..=3 => ends::<u16>(src, dst, len),
+            4..=7 => ends::<u32>(src, dst, len),
+            8..=16 => ends::<u64>(src, dst, len),
+            17..=32 => ends::<u128>(src, dst, len),
+            _ => ends::<[u128; 2]>(src, dst, len),
+        }
+    }
+}
+
 #[cfg(not(loom))]
 mod imp {
     pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -31,6 +67,16 @@ mod imp {
         pub unsafe fn copy_in(dst: *const ByteCell, src: *const u8, len: usize) {
             // SAFETY: passed on to the caller; ByteCell is transparent over an UnsafeCell, so writing through it is allowed.
             unsafe { src.copy_to_nonoverlapping(dst.cast::<u8>().cast_mut(), len) }
+        }
+
+        /// The same of at most [`SHORT`](super::SHORT) bytes.
+        ///
+        /// # Safety
+        /// As there.
+        #[inline(always)]
+        pub unsafe fn copy_in_short(dst: *const ByteCell, src: *const u8, len: usize) {
+            // SAFETY: as above.
+            unsafe { super::copy_short(src, dst.cast::<u8>().cast_mut(), len) }
         }
 
         /// Copies `len` bytes from shared memory at `src` to private memory at `dst`.
@@ -133,6 +179,11 @@ mod imp {
                 // SAFETY: passed on to the caller.
                 unsafe { (*dst.add(i)).0.with_mut(|p| *p = *src.add(i)) }
             }
+        }
+
+        pub unsafe fn copy_in_short(dst: *const ByteCell, src: *const u8, len: usize) {
+            // SAFETY: passed on to the caller.
+            unsafe { Self::copy_in(dst, src, len) }
         }
 
         pub unsafe fn copy_out(src: *const ByteCell, dst: *mut u8, len: usize) {

@@ -12,7 +12,7 @@ use crate::rail::fault::Fault;
 use crate::rail::{
     Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame,
 };
-use polyrail_core::frame::Acked;
+use polyrail_core::frame::{Acked, PlainEager};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -115,6 +115,26 @@ macro_rules! dispatch {
                 match rail {
                     // SAFETY: our caller's word.
                     $(RailId::$name => unsafe { self.$field.send(link, header, iov, span) },)+
+                }
+            }
+
+            /// [`Rail::send_eager`].
+            ///
+            /// # Errors
+            /// [`Full`].
+            ///
+            /// # Safety
+            /// The memory of `piece` is readable during the call.
+            #[inline]
+            pub unsafe fn send_eager(
+                &mut self,
+                (rail, link): RailLink,
+                eager: PlainEager,
+                piece: RawIov,
+            ) -> Result<(), Full> {
+                match rail {
+                    // SAFETY: our caller's word.
+                    $(RailId::$name => unsafe { self.$field.send_eager(link, eager, piece) },)+
                 }
             }
 

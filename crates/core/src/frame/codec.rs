@@ -50,6 +50,67 @@ pub fn peek_lengths(prefix: &[u8; PREFIX]) -> Result<(usize, usize), FrameError>
     Ok((header as usize, payload as usize))
 }
 
+/// The commonest frame: an eager message with a tag that wants no acknowledgement. It is what [`Frame::Eager`] is too, without being
+/// put into words in between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlainEager {
+    /// Its place.
+    pub order: Order,
+    /// Its tag.
+    pub tag: u64,
+    /// Immediate data.
+    pub data: Option<u64>,
+}
+
+impl PlainEager {
+    /// Most words of its header.
+    pub const WORDS: usize = 4;
+    // its first four bytes, without immediate data and with
+    const PLAIN: u32 = u32::from_le_bytes([EAGER, F_TAGGED, 24, 0]);
+    const WITH_DATA: u32 = u32::from_le_bytes([EAGER, F_TAGGED | F_DATA, 32, 0]);
+
+    /// The header in words of little endian, for a frame with `payload` bytes after it (at most [`MAX_PAYLOAD`]), and how many bytes of
+    /// them it has.
+    #[inline(always)]
+    pub fn encode(&self, payload: usize) -> ([u64; Self::WORDS], usize) {
+        debug_assert!(payload <= MAX_PAYLOAD);
+        let (first, len) = match self.data {
+            None => (Self::PLAIN, 24),
+            Some(_) => (Self::WITH_DATA, 32),
+        };
+        let prefix = u64::from(first) | (payload as u64) << 32;
+        let order = u64::from(self.order.seq) | u64::from(self.order.credit) << 32;
+        ([prefix, order, self.tag, self.data.unwrap_or_default()].map(u64::to_le), len)
+    }
+
+    /// The frame whose header these bytes are, if it is such a one, and its payload's length.
+    #[inline(always)]
+    pub fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
+        let (head, rest) = bytes.split_first_chunk::<24>()?;
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&head[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        let (prefix, order) = (word(0), word(8));
+        let data = match (prefix as u32, <[u8; 8]>::try_from(rest)) {
+            (Self::PLAIN, Err(_)) if rest.is_empty() => None,
+            (Self::WITH_DATA, Ok(data)) => Some(u64::from_le_bytes(data)),
+            _ => return None,
+        };
+        let payload = (prefix >> 32) as usize;
+        let order = Order { seq: order as u32, credit: (order >> 32) as u32 };
+        (payload <= MAX_PAYLOAD).then_some((Self { order, tag: word(16), data }, payload))
+    }
+}
+
+impl From<PlainEager> for Frame {
+    #[inline]
+    fn from(PlainEager { order, tag, data }: PlainEager) -> Self {
+        Self::Eager { order, matching: Matching::Tag(tag), data, ack: None }
+    }
+}
+
 /// An encoded header.
 #[derive(Clone, Copy)]
 pub struct Encoded {
@@ -274,33 +335,10 @@ impl Frame {
     /// When the bytes are not exactly one valid header, or announce a payload that such a frame cannot have.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize), FrameError> {
-        match Self::tagged_eager(bytes) {
-            Some(eager) => Ok(eager),
+        match PlainEager::parse(bytes) {
+            Some((eager, payload)) => Ok((eager.into(), payload)),
             None => Self::any(bytes),
         }
-    }
-
-    /// The commonest frame, an eager tagged message that wants no acknowledgement: a few comparisons.
-    #[inline]
-    fn tagged_eager(bytes: &[u8]) -> Option<(Self, usize)> {
-        const PLAIN: u32 = u32::from_le_bytes([EAGER, F_TAGGED, 24, 0]);
-        const WITH_DATA: u32 = u32::from_le_bytes([EAGER, F_TAGGED | F_DATA, 32, 0]);
-        let (head, rest) = bytes.split_first_chunk::<24>()?;
-        let word = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&head[at..at + 8]);
-            u64::from_le_bytes(word)
-        };
-        let (prefix, order) = (word(0), word(8));
-        let data = match (prefix as u32, <[u8; 8]>::try_from(rest)) {
-            (PLAIN, Err(_)) if rest.is_empty() => None,
-            (WITH_DATA, Ok(data)) => Some(u64::from_le_bytes(data)),
-            _ => return None,
-        };
-        let payload = (prefix >> 32) as usize;
-        let order = Order { seq: order as u32, credit: (order >> 32) as u32 };
-        let frame = Self::Eager { order, matching: Matching::Tag(word(16)), data, ack: None };
-        (payload <= MAX_PAYLOAD).then_some((frame, payload))
     }
 
     #[inline(never)]

@@ -38,6 +38,11 @@ impl Link {
     pub const fn new(key: Key) -> Self {
         Link { key, chain: NIL, prev: NIL, next: NIL }
     }
+
+    /// What the entry is looked up by.
+    pub const fn key(&self) -> Key {
+        self.key
+    }
 }
 
 /// Where a table's links are, by slot number.

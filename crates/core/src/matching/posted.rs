@@ -28,8 +28,8 @@ struct Place {
     class: u32,
 }
 
-// Posting and matching touch one entry; with an owner's word in it, it should not spread over more than a cache line.
-const _: () = assert!(size_of::<Slot<Place, u64>>() <= 64);
+// Posting and matching touch one entry: what the owner keeps begins in the cache line of what it is found by.
+const _: () = assert!(size_of::<Slot<Place, ()>>() <= 56);
 
 /// The receives of one mask.
 struct Class {
@@ -85,15 +85,16 @@ impl<T> PostedQueue<T> {
         handle
     }
 
-    /// Takes the earliest posted receive that a message from `source` with `tag` satisfies.
+    /// Ends the earliest posted receive that a message from `source` with `tag` satisfies, after a last look at it where it is:
+    /// cheaper than taking it out.
     #[inline]
-    pub fn take_match(&mut self, source: Source, tag: u64) -> Option<T> {
+    pub fn end_match<U>(&mut self, source: Source, tag: u64, look: impl FnOnce(&T) -> U) -> Option<U> {
         let (class, spot) = self.find(source, tag)?;
         self.classes[class as usize].bins.remove_leader(&mut self.slab, spot);
-        self.slab.remove(spot.slot)
+        self.slab.end(spot.slot, look)
     }
 
-    /// Finds what [`take_match`](Self::take_match) would take, and leaves it posted: for a receive that serves
+    /// Finds what [`end_match`](Self::end_match) would end, and leaves it posted: for a receive that serves
     /// several messages, until its owner cancels it.
     #[inline]
     pub fn find_match(&mut self, source: Source, tag: u64) -> Option<(Handle, &mut T)> {
@@ -107,9 +108,28 @@ impl<T> PostedQueue<T> {
         self.slab.resolve(handle).and_then(|slot| self.remove(slot))
     }
 
+    /// The earliest receive of which `is` says so. Looks at every slot.
+    pub fn find_where(&self, is: impl Fn(&T) -> bool) -> Option<Handle> {
+        let found = self.slab.taken().filter(|&slot| self.slab.value(slot).is_some_and(&is));
+        found.map(|slot| self.slab.handle(slot)).min()
+    }
+
+    /// The receives from this source only, in posting order. Looks at every slot.
+    pub fn directed(&self, source: Source) -> Vec<Handle> {
+        let is = |slot: &u32| {
+            let place = self.slab.place(*slot);
+            self.classes[place.class as usize].mask.directed && place.link.key().source == source.0
+        };
+        self.slab
+            .in_order(self.slab.taken().filter(is))
+            .into_iter()
+            .map(|slot| self.slab.handle(slot))
+            .collect()
+    }
+
     /// Takes every receive, in posting order.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = T> + use<T> {
-        let slots = self.slab.in_order();
+        let slots = self.slab.in_order(self.slab.taken());
         slots.into_iter().filter_map(|slot| self.remove(slot)).collect::<Vec<T>>().into_iter()
     }
 

@@ -74,6 +74,18 @@ impl<P, T> Slab<P, T> {
         entry.value.take()
     }
 
+    /// Frees a slot that is taken, after a last look at its value where it is.
+    #[inline]
+    pub fn end<U>(&mut self, slot: u32, look: impl FnOnce(&T) -> U) -> Option<U> {
+        let entry = &mut self.slots[slot as usize];
+        entry.seq = FREE | u64::from(self.free);
+        self.free = slot;
+        self.len -= 1;
+        let seen = entry.value.as_ref().map(look);
+        entry.value = None;
+        seen
+    }
+
     /// The handle's slot, while the handle's entry is in it.
     #[inline]
     pub fn resolve(&self, handle: Handle) -> Option<u32> {
@@ -105,10 +117,14 @@ impl<P, T> Slab<P, T> {
         self.slots[slot as usize].value.as_mut()
     }
 
-    /// The taken slots in order of their sequence numbers. Looks at every slot.
-    pub fn in_order(&self) -> Vec<u32> {
-        let mut slots: Vec<u32> =
-            (0..).zip(&self.slots).filter(|(_, entry)| entry.seq & FREE == 0).map(|(slot, _)| slot).collect();
+    /// The taken slots, in no order. Looks at every slot.
+    pub fn taken(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.slots).filter(|(_, entry)| entry.seq & FREE == 0).map(|(slot, _)| slot)
+    }
+
+    /// Slots in order of their sequence numbers.
+    pub fn in_order(&self, slots: impl Iterator<Item = u32>) -> Vec<u32> {
+        let mut slots: Vec<u32> = slots.collect();
         slots.sort_unstable_by_key(|&slot| self.handle(slot));
         slots
     }

@@ -133,7 +133,7 @@ impl<T> UnexpectedQueue<T> {
 
     /// Takes every message, in order of arrival.
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = (Arrival, T)> + use<T> {
-        let slots = self.slab.in_order();
+        let slots = self.slab.in_order(self.slab.taken());
         let mut taken = Vec::with_capacity(slots.len());
         for slot in slots {
             let arrival = self.arrival(slot);

@@ -67,32 +67,32 @@ pub struct Config {
 }
 
 /// One side's matching: receives posted, messages that came too early.
-struct Match {
-    posted: PostedQueue<OpId>,
+struct Match<R> {
+    posted: PostedQueue<recv::Waiting<R>>,
     unexpected: UnexpectedQueue<OpId>,
 }
 
-/// The protocol of one worker.
-pub struct Engine {
+/// The protocol of one worker, whose receives come with an `R` each.
+pub struct Engine<R: Receiver> {
     config: Config,
     peers: Vec<Peer>,
     /// Numbers of peers that were removed.
     free: Vec<PeerIdx>,
-    tagged: Match,
-    messages: Match,
+    tagged: Match<R>,
+    messages: Match<R>,
     sends: Slab<send::SendOp>,
-    recvs: Slab<recv::RecvOp>,
+    recvs: Slab<recv::RecvOp<R>>,
     stashes: Slab<recv::Stash>,
     rmas: Slab<rma::RmaOp>,
     parts: Slab<rma::Part>,
     puts: Slab<target::PutIn>,
     /// Memory that peers may reach.
     pub regions: Regions,
-    actions: VecDeque<Action>,
+    actions: VecDeque<Action<R::User>>,
     ready: VecDeque<PeerIdx>,
 }
 
-impl Engine {
+impl<R: Receiver> Engine<R> {
     /// An engine without peers.
     pub fn new(config: Config) -> Self {
         let pair = |seed| Match { posted: PostedQueue::new(seed), unexpected: UnexpectedQueue::new(seed) };
@@ -261,7 +261,7 @@ impl Engine {
 
     /// What the driver is to do next.
     #[inline]
-    pub fn poll_action(&mut self) -> Option<Action> {
+    pub fn poll_action(&mut self) -> Option<Action<R::User>> {
         self.actions.pop_front()
     }
 
@@ -273,7 +273,7 @@ impl Engine {
 
     /// The operations alive: sends, receives, stashed messages, one-sided operations, puts of peers.
     pub fn in_flight(&self) -> [usize; 5] {
-        [self.sends.len(), self.recvs.len(), self.stashes.len(), self.rmas.len(), self.puts.len()]
+        [self.sends.len(), self.receives(), self.stashes.len(), self.rmas.len(), self.puts.len()]
     }
 
     /// A frame that need not wait for its turn. To a peer that is gone there is none.

@@ -1,20 +1,35 @@
 //! Receives: matching, eager messages, and those that came too early.
+//!
+//! A receive that is posted is one record in its queue, with what the driver gave along. A whole eager message ends it there
+//! ([`Engine::try_deliver`]). Whatever else a message needs (a rendezvous, an acknowledgement, bytes that are still to come) makes an
+//! operation of it, which lasts as long as that.
 
 use super::bounds::Settles;
 use super::peer::units;
 use super::phase::{RECV, RecvEvent, RecvPhase};
 use super::types::{
-    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Region,
-    Span,
+    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place,
+    Receiver, Region, Span,
 };
 use super::{Engine, Match};
-use crate::frame::{Frame, Matching, OpId, Status};
+use crate::frame::{Frame, Matching, OpId, PlainEager, Status};
 use crate::matching::{Handle, Receive, Source};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+/// A receive that is posted.
 #[derive(Debug)]
-pub(super) struct RecvOp {
+pub(super) enum Waiting<R> {
+    /// For one message.
+    One(R),
+    /// For several: an operation of its own as long as it takes any.
+    Several(OpId),
+}
+
+#[derive(Debug)]
+pub(super) struct RecvOp<R> {
+    /// What the driver gave along; of a message in a multi-receive buffer that buffer has it, and of one that is thrown away nobody.
+    receiver: Option<R>,
     /// The receive whose buffer is filled: itself, or the multi-receive buffer that this message lies in.
     pub(super) buffer: OpId,
     /// Where in that buffer this message begins.
@@ -28,47 +43,50 @@ pub(super) struct RecvOp {
     /// Bytes placed.
     pub(super) got: u64,
     pub(super) phase: RecvPhase,
-    /// Where it waits in a posted queue; whether that is the tagged one.
-    pub(super) posted: Option<(Handle, bool)>,
-    /// The only peer that it receives from.
-    pub(super) source: Option<PeerIdx>,
-    pub(super) multi: Option<Box<Multi>>,
+    multi: Option<Box<Multi>>,
     pub(super) envelope: Option<Envelope>,
     /// The sender's operation: of a rendezvous, or of an eager send that waits for delivery.
     pub(super) sender: Option<OpId>,
+    /// All has come, and is being copied from its stash: whatever becomes of the sender.
+    landing: bool,
 }
 
-impl RecvOp {
+impl<R: Receiver> RecvOp<R> {
     #[inline]
-    fn new(room: u64) -> Self {
+    fn new(receiver: Option<R>) -> Self {
         Self {
             buffer: OpId::default(),
             base: 0,
-            room,
+            room: receiver.as_ref().map_or(0, R::room),
+            receiver,
             want: 0,
             coming: 0,
             got: 0,
             phase: RecvPhase::Posted,
-            posted: None,
-            source: None,
             multi: None,
             envelope: None,
             sender: None,
+            landing: false,
         }
     }
 
     fn is_of(&self, peer: PeerIdx) -> bool {
-        self.source == Some(peer) || self.envelope.is_some_and(|e| e.from == peer)
+        let directed = self.multi.as_ref().is_some_and(|multi| multi.source == Some(peer));
+        directed || self.envelope.is_some_and(|e| e.from == peer)
     }
 }
 
 /// A buffer that takes several messages, one behind the other.
 #[derive(Debug)]
-pub(super) struct Multi {
+struct Multi {
     /// It takes no more when less room than this is left.
     least: u64,
     used: u64,
     under_way: u32,
+    /// Where it waits in the queue of untagged receives.
+    posted: Option<Handle>,
+    /// The only peer that it receives from.
+    source: Option<PeerIdx>,
 }
 
 /// An unexpected message, or the result of an atomic on its way.
@@ -107,52 +125,57 @@ fn receive_of(filter: &Filter) -> Receive {
     }
 }
 
-impl Engine {
-    fn queues(&mut self, tagged: bool) -> &mut Match {
+impl<R: Receiver> Engine<R> {
+    fn queues(&mut self, tagged: bool) -> &mut Match<R> {
         if tagged { &mut self.tagged } else { &mut self.messages }
     }
 
-    /// A receive for a buffer of `room` bytes that is posted by [`Engine::post_multi`] or [`Engine::recv_claimed`].
-    pub fn new_recv(&mut self, room: u64) -> OpId {
-        let op = self.recvs.insert(RecvOp::new(room));
+    /// A receive that is an operation from its beginning.
+    fn new_recv(&mut self, receiver: Option<R>) -> OpId {
+        let op = self.recvs.insert(RecvOp::new(receiver));
         if let Some(r) = self.recvs.get_mut(op) {
             r.buffer = op;
         }
         op
     }
 
-    /// Posts a receive for a buffer of `room` bytes: it takes the first unexpected message that fits, or waits. The driver
-    /// stores the buffer under the name returned before it asks for actions.
+    /// What the driver gave along with the receive that a [`Place::Recv`] names.
     #[inline]
-    pub fn post(&mut self, room: u64, filter: Filter) -> OpId {
+    pub fn receiver(&self, op: OpId) -> Option<&R> {
+        self.recvs.get(op)?.receiver.as_ref()
+    }
+
+    /// How many receives are posted or under way.
+    pub(super) fn receives(&self) -> usize {
+        let also_posted = |r: &RecvOp<R>| r.multi.as_ref().is_some_and(|multi| multi.posted.is_some());
+        let under_way = self.recvs.iter().filter(|(_, r)| !also_posted(r)).count();
+        under_way + self.tagged.posted.len() + self.messages.posted.len()
+    }
+
+    /// Posts a receive: it takes the first unexpected message that fits, or waits.
+    #[inline]
+    pub fn post(&mut self, filter: Filter, receiver: R) {
         let receive = receive_of(&filter);
         let tagged = matches!(filter.matching, Matching::Tag(_));
         let queue = if tagged { &mut self.tagged } else { &mut self.messages };
         if let Some((_, stash)) = queue.unexpected.take_match(&receive) {
-            let op = self.new_recv(room);
-            self.take_stash(op, stash);
-            return op;
+            let op = self.new_recv(Some(receiver));
+            return self.take_stash(op, stash);
         }
-        let op = self.recvs.insert(RecvOp::new(room));
-        let handle = queue.posted.post(receive, op);
-        if let Some(r) = self.recvs.get_mut(op) {
-            (r.buffer, r.posted, r.source) = (op, Some((handle, tagged)), filter.source);
-        }
-        op
+        queue.posted.post(receive, Waiting::One(receiver));
     }
 
     /// Posts a buffer for any number of untagged messages, one behind the other, until less than `least` bytes are free.
-    pub fn post_multi(&mut self, op: OpId, source: Option<PeerIdx>, least: u64) {
+    pub fn post_multi(&mut self, source: Option<PeerIdx>, least: u64, receiver: R) {
         let receive = receive_of(&Filter { source, matching: Matching::Message, ignore: 0 });
+        let op = self.new_recv(Some(receiver));
+        let posted = Some(self.messages.posted.post(receive, Waiting::Several(op)));
         if let Some(r) = self.recvs.get_mut(op) {
-            r.multi = Some(Box::new(Multi { least: least.max(1), used: 0, under_way: 0 }));
-            r.source = source;
+            let least = least.max(1);
+            r.multi = Some(Box::new(Multi { least, used: 0, under_way: 0, posted, source }));
         }
-        let handle = self.messages.posted.post(receive, op);
-        if let Some(r) = self.recvs.get_mut(op) {
-            r.posted = Some((handle, false));
-        }
-        while self.recvs.get(op).is_some_and(|r| r.posted.is_some()) {
+        let waits = |r: &RecvOp<R>| r.multi.as_ref().is_some_and(|multi| multi.posted.is_some());
+        while self.recvs.get(op).is_some_and(waits) {
             let Some((_, stash)) = self.messages.unexpected.take_match(&receive) else { return };
             self.take_stash(op, stash);
         }
@@ -181,53 +204,70 @@ impl Engine {
     }
 
     /// Receives a claimed message. False when it is no longer there: its sender died meanwhile.
-    pub fn recv_claimed(&mut self, op: OpId, stash: OpId) -> bool {
+    pub fn recv_claimed(&mut self, stash: OpId, receiver: R) -> bool {
         let there = self.stashes.get(stash).is_some();
         if there {
+            let op = self.new_recv(Some(receiver));
             self.take_stash(op, stash);
         } else {
-            self.end_unmatched(op, Failure::PeerGone);
+            self.end_unmatched(receiver.user(), None, Failure::PeerGone);
         }
         there
     }
 
     /// Throws a claimed message away.
     pub fn discard(&mut self, stash: OpId) {
-        let op = self.new_recv(0);
-        self.recv_claimed(op, stash);
-    }
-
-    /// Takes a posted receive back: it ends with [`Failure::Cancelled`]. False when a message has matched it already.
-    pub fn cancel(&mut self, op: OpId) -> bool {
-        let Some((handle, tagged)) = self.recvs.get(op).and_then(|r| r.posted) else { return false };
-        self.queues(tagged).posted.cancel(handle);
-        self.end_unmatched(op, Failure::Cancelled);
-        true
-    }
-
-    /// Ends a receive that is no longer in a posted queue. A multi-receive buffer with messages under way is released by the
-    /// last of them.
-    fn end_unmatched(&mut self, op: OpId, failure: Failure) {
-        let Some(r) = self.recvs.get_mut(op) else { return };
-        r.posted = None;
-        if r.multi.as_ref().is_none_or(|m| m.under_way == 0) {
-            let peer = r.source;
-            self.recvs.remove(op);
-            let result = Err(failure);
-            self.complete(Completion::Recv {
-                op,
-                peer,
-                envelope: None,
-                got: 0,
-                offset: 0,
-                released: true,
-                result,
-            });
+        if self.stashes.get(stash).is_some() {
+            let op = self.new_recv(None);
+            self.take_stash(op, stash);
         }
     }
 
+    /// Takes the earliest posted receive back of which `is` says so, of tagged ones before untagged: it ends with [`Failure::Cancelled`]. False when there is none, or a
+    /// message has matched it already.
+    pub fn cancel(&mut self, is: impl Fn(&R) -> bool) -> bool {
+        for tagged in [true, false] {
+            let recvs = &self.recvs;
+            let is = |waiting: &Waiting<R>| match waiting {
+                Waiting::One(receiver) => is(receiver),
+                Waiting::Several(op) => recvs.get(*op).and_then(|r| r.receiver.as_ref()).is_some_and(&is),
+            };
+            let queue = if tagged { &self.tagged } else { &self.messages };
+            if let Some(handle) = queue.posted.find_where(is) {
+                self.withdraw(tagged, handle, None, Failure::Cancelled);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes a posted receive back.
+    fn withdraw(&mut self, tagged: bool, handle: Handle, peer: Option<PeerIdx>, failure: Failure) {
+        match self.queues(tagged).posted.cancel(handle) {
+            Some(Waiting::One(receiver)) => self.end_unmatched(receiver.user(), peer, failure),
+            Some(Waiting::Several(op)) => self.end_multi(op, failure),
+            None => {}
+        }
+    }
+
+    /// Ends a multi-receive buffer that is no longer posted. One with messages under way is released by the last of them.
+    fn end_multi(&mut self, op: OpId, failure: Failure) {
+        let Some(multi) = self.recvs.get_mut(op).and_then(|r| r.multi.as_mut()) else { return };
+        multi.posted = None;
+        let (idle, peer) = (multi.under_way == 0, multi.source);
+        if idle && let Some(receiver) = self.recvs.remove(op).and_then(|r| r.receiver) {
+            self.end_unmatched(receiver.user(), peer, failure);
+        }
+    }
+
+    /// A receive ends without a message.
+    fn end_unmatched(&mut self, user: R::User, peer: Option<PeerIdx>, failure: Failure) {
+        let (envelope, got, offset, released, result) = (None, 0, 0, true, Err(failure));
+        self.complete(Completion::Recv { user, peer, envelope, got, offset, released, result });
+    }
+
     #[inline]
-    pub(super) fn complete(&mut self, completion: Completion) {
+    pub(super) fn complete(&mut self, completion: Completion<R::User>) {
         self.actions.push_back(Action::Complete(completion));
     }
 
@@ -235,14 +275,16 @@ impl Engine {
     #[inline]
     pub(super) fn take_posted(&mut self, envelope: Envelope) -> Option<OpId> {
         let source = Source(envelope.from.0);
-        let op = match envelope.matching {
-            Matching::Tag(tag) => self.tagged.posted.take_match(source, tag)?,
-            Matching::Message => {
-                let (handle, &mut op) = self.messages.posted.find_match(source, 0)?;
-                if self.recvs.get(op).is_none_or(|r| r.multi.is_none()) {
-                    self.messages.posted.cancel(handle);
-                }
-                op
+        let (queue, tag) = match envelope.matching {
+            Matching::Tag(tag) => (&mut self.tagged, tag),
+            Matching::Message => (&mut self.messages, 0),
+        };
+        let (handle, waiting) = queue.posted.find_match(source, tag)?;
+        let op = match waiting {
+            Waiting::Several(op) => *op,
+            Waiting::One(_) => {
+                let Some(Waiting::One(receiver)) = queue.posted.cancel(handle) else { return None };
+                self.new_recv(Some(receiver))
             }
         };
         Some(self.match_with(op, envelope))
@@ -253,7 +295,6 @@ impl Engine {
     fn match_with(&mut self, op: OpId, envelope: Envelope) -> OpId {
         let Some(r) = self.recvs.get_mut(op) else { return op };
         let Some(multi) = &mut r.multi else {
-            r.posted = None;
             r.want = envelope.len.min(r.room);
             r.envelope = Some(envelope);
             return op;
@@ -263,11 +304,12 @@ impl Engine {
         multi.used += want;
         multi.under_way += 1;
         if r.room - multi.used < multi.least
-            && let Some((handle, _)) = r.posted.take()
+            && let Some(handle) = multi.posted.take()
         {
             self.messages.posted.cancel(handle);
         }
-        self.recvs.insert(RecvOp { buffer: op, base, want, envelope: Some(envelope), ..RecvOp::new(want) })
+        let message = RecvOp::new(None);
+        self.recvs.insert(RecvOp { buffer: op, base, want, room: want, envelope: Some(envelope), ..message })
     }
 
     /// Where the first `len` bytes from `offset` of the message that `op` receives go.
@@ -279,27 +321,32 @@ impl Engine {
         }
     }
 
-    /// The shortest way of the commonest frame: a whole tagged eager message, in its turn, whose receive is posted. The receive
-    /// has ended with that: the driver copies the bytes and tells the user. Nothing has happened otherwise, and
-    /// [`Engine::on_frame`] decides.
+    /// The shortest way of the commonest frame: a whole tagged eager message, in its turn, whose receive is posted. `take` copies the
+    /// bytes and tells the user: the receive has ended with that. Nothing has happened otherwise, and [`Engine::on_frame`] decides.
     #[inline]
-    pub fn try_deliver(&mut self, peer: PeerIdx, frame: &Frame, payload: usize) -> Option<Delivered> {
-        let Frame::Eager { order, matching: matching @ Matching::Tag(tag), data, ack: None } = *frame else {
-            return None;
-        };
+    pub fn try_deliver<T>(
+        &mut self,
+        peer: PeerIdx,
+        PlainEager { order, tag, data }: PlainEager,
+        payload: usize,
+        take: impl FnOnce(&R, Delivered) -> T,
+    ) -> Option<T> {
         let len = payload as u64;
         let p = &mut self.peers[peer.0 as usize];
         if order.seq != p.expect_seq || !p.held.is_empty() || !p.take_credit(order.credit) {
             return None;
         }
-        let op = self.tagged.posted.take_match(Source(peer.0), tag)?;
+        let envelope = Envelope { from: peer, matching: Matching::Tag(tag), data, len };
+        let taken = self.tagged.posted.end_match(Source(peer.0), tag, |waiting| {
+            let Waiting::One(receiver) = waiting else { return None };
+            Some(take(receiver, Delivered { envelope, got: receiver.room().min(len) }))
+        })?;
         p.expect_seq = order.seq.wrapping_add(1);
         p.take(len, self.config.window);
         if let Some(credit) = p.consume(len, self.config.window) {
             self.say(peer, Frame::Credit { credit });
         }
-        let got = self.recvs.end(op, |r| r.room.min(len)).unwrap_or(0);
-        Some(Delivered { op, envelope: Envelope { from: peer, matching, data, len }, got })
+        taken
     }
 
     #[inline]
@@ -393,8 +440,14 @@ impl Engine {
 
     fn unstash(&mut self, op: OpId, stash: OpId) {
         self.stashes.remove(stash);
-        let want = self.recvs.get(op).map_or(0, |r| r.want);
-        self.actions.push_back(Action::Unstash { stash, to: self.span(op, 0, want) });
+        let Some(r) = self.recvs.get_mut(op) else { return };
+        r.landing = true;
+        let want = r.want;
+        self.actions.push_back(Action::Unstash { stash, to: self.span(op, 0, want), op });
+    }
+
+    /// What [`Action::Unstash`] asked for is done.
+    pub fn unstashed(&mut self, op: OpId) {
         self.received(op);
     }
 
@@ -445,18 +498,22 @@ impl Engine {
     pub(super) fn end_recv(&mut self, op: OpId, result: Result<(), Failure>) {
         let Some(r) = self.recvs.remove(op) else { return };
         let mut released = true;
-        if r.buffer != op
-            && let Some(parent) = self.recvs.get_mut(r.buffer)
-            && let Some(multi) = &mut parent.multi
-        {
-            multi.under_way -= 1;
-            released = multi.under_way == 0 && parent.posted.is_none();
-            if released {
-                self.recvs.remove(r.buffer);
-            }
+        let user = if r.buffer == op {
+            r.receiver.as_ref().map(R::user)
+        } else {
+            self.recvs.get_mut(r.buffer).and_then(|parent| {
+                let multi = parent.multi.as_mut()?;
+                multi.under_way -= 1;
+                released = multi.under_way == 0 && multi.posted.is_none();
+                parent.receiver.as_ref().map(R::user)
+            })
+        };
+        if released && r.buffer != op {
+            self.recvs.remove(r.buffer);
         }
+        let Some(user) = user else { return };
         self.complete(Completion::Recv {
-            op: r.buffer,
+            user,
             peer: r.envelope.map(|e| e.from),
             envelope: r.envelope,
             got: r.got,
@@ -472,17 +529,15 @@ impl Engine {
     }
 
     pub(super) fn fail_recvs(&mut self, peer: PeerIdx) {
-        let gone: Vec<_> = self.recvs.iter().filter(|(_, r)| r.is_of(peer)).map(|(op, _)| op).collect();
-        for op in gone {
-            match self.recvs.get(op) {
-                Some(r) if r.envelope.is_some() => self.end_recv(op, Err(Failure::PeerGone)),
-                Some(RecvOp { posted: Some((handle, tagged)), .. }) => {
-                    let (handle, tagged) = (*handle, *tagged);
-                    self.queues(tagged).posted.cancel(handle);
-                    self.end_unmatched(op, Failure::PeerGone);
-                }
-                _ => {}
+        for tagged in [true, false] {
+            for handle in self.queues(tagged).posted.directed(Source(peer.0)) {
+                self.withdraw(tagged, handle, Some(peer), Failure::PeerGone);
             }
+        }
+        let of_it = |r: &RecvOp<R>| r.envelope.is_some_and(|e| e.from == peer) && !r.landing;
+        let gone: Vec<_> = self.recvs.iter().filter(|(_, r)| of_it(r)).map(|(op, _)| op).collect();
+        for op in gone {
+            self.end_recv(op, Err(Failure::PeerGone));
         }
         for stash in self.lost_stashes(peer) {
             self.claim(stash);
@@ -493,7 +548,11 @@ impl Engine {
 
     /// Whether a receive, or a message that waits for one, has to do with this peer.
     pub(super) fn is_named_by_receives(&self, peer: PeerIdx) -> bool {
-        self.recvs.iter().any(|(_, r)| r.is_of(peer)) || self.stashes.iter().any(|(_, s)| s.from == peer)
+        let directed = |queue: &Match<R>| !queue.posted.directed(Source(peer.0)).is_empty();
+        self.recvs.iter().any(|(_, r)| r.is_of(peer))
+            || directed(&self.tagged)
+            || directed(&self.messages)
+            || self.stashes.iter().any(|(_, s)| s.from == peer)
     }
 
     /// What is dropped with its peer: all that is no whole message, and of the others what exceeds one window, the youngest

@@ -3,11 +3,13 @@
 use super::bounds::Settles;
 use super::phase::{RECV, RecvEvent};
 use super::recv::StashKind;
-use super::types::{Action, After, Directive, Envelope, Failure, Job, Out, PeerIdx, Place, Region, Span};
+use super::types::{
+    Action, After, Directive, Envelope, Failure, Job, Out, PeerIdx, Place, Receiver, Region, Span,
+};
 use super::{Engine, Scheme};
 use crate::frame::{Frame, OpId, Status};
 
-impl Engine {
+impl<R: Receiver> Engine<R> {
     pub(super) fn on_rts(&mut self, envelope: Envelope, sender: OpId, region: Option<Region>) -> Directive {
         if region.as_ref().is_some_and(|r| r.len().is_none_or(|have| have < envelope.len)) {
             return Directive::Broken("it announced more bytes than it showed");

@@ -5,7 +5,7 @@
 
 use super::bounds::values;
 use super::peer::Item;
-use super::types::{After, Completion, Directive, Failure, Next, Out, PeerIdx, Place, Queue, Span};
+use super::types::{After, Completion, Directive, Failure, Next, Out, PeerIdx, Place, Queue, Receiver, Span};
 use super::{Engine, Scheme};
 use crate::frame::{AtomicCode, AtomicKind, Frame, OpId, RemoteAddr, Status};
 use alloc::vec::Vec;
@@ -81,7 +81,7 @@ enum Stage {
     Carried,
 }
 
-impl Engine {
+impl<R: Receiver> Engine<R> {
     /// Starts an operation over the given remote ranges, in order. The driver keeps the local bytes under the name returned.
     pub fn rma(&mut self, peer: PeerIdx, kind: RmaKind, specs: &[PartSpec]) -> OpId {
         let pending = specs.len() as u32;

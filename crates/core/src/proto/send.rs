@@ -4,11 +4,11 @@ use super::bounds::Settles;
 use super::peer::{Answer, Item, Peer, Stream, StreamKind, units};
 use super::phase::{SEND, SendEvent, SendPhase};
 use super::types::{
-    Action, Completion, Delivery, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue, Region,
-    Span,
+    Action, Completion, Delivery, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue,
+    Receiver, Region, Span,
 };
 use super::{Engine, Scheme};
-use crate::frame::{Frame, OpId, Status};
+use crate::frame::{Frame, OpId, Order, Status};
 
 #[derive(Debug)]
 pub(super) struct SendOp {
@@ -28,24 +28,28 @@ impl Peer {
         m.delivery == Delivery::Delivered && !self.route.immediate
     }
 
-    /// The eager frame for a message, if that is how it may go now.
+    /// Whether a message may go eagerly now.
     #[inline]
-    fn eager(&self, m: &Message, ack: Option<OpId>) -> Option<Frame> {
-        if m.len <= self.route.eager_max as u64 && m.delivery != Delivery::Matched && self.has_credit(m.len) {
-            Some(Frame::Eager { order: self.order(), matching: m.matching, data: m.data, ack })
-        } else {
-            None
-        }
+    fn may_go_eagerly(&self, m: &Message) -> bool {
+        m.len <= self.route.eager_max as u64 && m.delivery != Delivery::Matched && self.has_credit(m.len)
     }
 }
 
-impl Engine {
-    /// The shortest way: the frame of a message that may leave at once, with nothing waiting before it and no operation to
-    /// remember. When a rail has taken it, [`Engine::eager_sent`] follows; otherwise nothing has happened.
+impl<R: Receiver> Engine<R> {
+    /// The shortest way: whether a message may leave at once, with nothing waiting before it and no operation to remember; the order of
+    /// its EAGER, which wants no acknowledgement. When a rail has taken that, [`Engine::eager_sent`] follows; otherwise nothing has
+    /// happened.
     #[inline]
-    pub fn try_eager(&self, peer: PeerIdx, m: &Message) -> Option<Frame> {
+    pub fn try_eager(&self, peer: PeerIdx, m: &Message) -> Option<Order> {
         let p = &self.peers[peer.0 as usize];
-        if p.connected && p.ordered.is_empty() && !p.acknowledged(m) { p.eager(m, None) } else { None }
+        let first = p.connected && p.ordered.is_empty();
+        (first && !p.acknowledged(m) && p.may_go_eagerly(m)).then(|| p.order())
+    }
+
+    /// Whether a message of so many bytes might go eagerly, if there were credit.
+    pub fn lacks_credit(&self, peer: PeerIdx, len: u64) -> bool {
+        let p = &self.peers[peer.0 as usize];
+        p.connected && len <= p.route.eager_max as u64 && !p.has_credit(len)
     }
 
     /// A rail has taken the frame of [`Engine::try_eager`], with `len` bytes.
@@ -147,13 +151,14 @@ impl Engine {
         let p = &mut self.peers[peer.0 as usize];
         let SendOp { message: m, unlisted, .. } = *self.sends.get(op)?;
         let span = Span { place: Place::Send(op), offset: 0, len: m.len as usize };
-        let (frame, payload) = match p.eager(&m, p.acknowledged(&m).then_some(op)) {
-            Some(Frame::Eager { ack: Some(_), .. }) if !p.asked.has_room(0, &self.config.bounds) => {
-                return None;
+        let ack = p.acknowledged(&m).then_some(op);
+        let (frame, payload) = match p.may_go_eagerly(&m) {
+            true if ack.is_some() && !p.asked.has_room(0, &self.config.bounds) => return None,
+            true => {
+                let frame = Frame::Eager { order: p.order(), matching: m.matching, data: m.data, ack };
+                (frame, if m.len == 0 { Out::Nothing } else { Out::Bytes(span) })
             }
-            Some(frame) if m.len == 0 => (frame, Out::Nothing),
-            Some(frame) => (frame, Out::Bytes(span)),
-            None => {
+            false => {
                 let readable = p.route.scheme == Scheme::Get && m.len > 0 && !unlisted;
                 let (order, len) = (p.order(), m.len);
                 let frame = Frame::Rts { order, matching: m.matching, data: m.data, len, op, readable };

@@ -4,7 +4,9 @@ use super::Engine;
 use super::bounds::Settles;
 use super::peer::{Stream, StreamKind};
 use super::region::{Access, Regions};
-use super::types::{Action, After, Completion, Directive, Job, Operation, Out, PeerIdx, Place, Region, Span};
+use super::types::{
+    Action, After, Completion, Directive, Job, Operation, Out, PeerIdx, Place, Receiver, Region, Span,
+};
 use crate::frame::{AtomicKind, Frame, MAX_PAYLOAD, OpId, RemoteAddr, Status};
 
 /// A put on its way in. Its bytes may come by several rails at once, or be fetched.
@@ -52,7 +54,7 @@ impl PutIn {
 const READ: Access = Access { read: true, write: false };
 const WRITE: Access = Access { read: false, write: true };
 
-impl Engine {
+impl<R: Receiver> Engine<R> {
     fn ack(&mut self, peer: PeerIdx, op: OpId, status: Status) {
         self.answer(peer, Frame::Ack { op, status }, Out::Nothing, Settles::Request);
     }

@@ -8,12 +8,24 @@ pub use crate::frame::Region;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct PeerIdx(pub u32);
 
+/// What a driver gives along with a receive: where its bytes go, and what its user is told by.
+pub trait Receiver {
+    /// What the user is told by.
+    type User: Copy + PartialEq + Eq + core::fmt::Debug;
+
+    /// That of this receive.
+    fn user(&self) -> Self::User;
+
+    /// Bytes of its buffer.
+    fn room(&self) -> u64;
+}
+
 /// Whose bytes a [`Span`] means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// A send's buffer.
     Send(OpId),
-    /// A receive's buffer.
+    /// A receive's buffer: that of [`Engine::receiver`](crate::proto::Engine::receiver).
     Recv(OpId),
     /// The local side of a put, get or atomic.
     Rma(OpId),
@@ -148,13 +160,15 @@ pub enum After {
 
 /// What the driver is asked to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Copy what is stashed to its receive buffer; the stash ends with that.
+pub enum Action<U> {
+    /// Copy what is stashed to its receive buffer, then call [`crate::proto::Engine::unstashed`]; the stash ends with that.
     Unstash {
         /// Which stash.
         stash: OpId,
         /// Where to (may be shorter than the stash).
         to: Span,
+        /// The receive.
+        op: OpId,
     },
     /// Forget a stash.
     DropStash(OpId),
@@ -185,7 +199,7 @@ pub enum Action {
         job: Job,
     },
     /// Tell the user.
-    Complete(Completion),
+    Complete(Completion<U>),
 }
 
 /// A direct read or write under way.
@@ -235,8 +249,6 @@ pub struct Envelope {
 /// A message that met its receive, and ended it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivered {
-    /// The receive.
-    pub op: OpId,
     /// What came.
     pub envelope: Envelope,
     /// Bytes that fit into its buffer.
@@ -245,11 +257,11 @@ pub struct Delivered {
 
 /// An operation's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Completion {
+pub enum Completion<U> {
     /// A receive.
     Recv {
-        /// The receive (for a multi-receive buffer: the buffer).
-        op: OpId,
+        /// What the driver gave along with it (for a multi-receive buffer: with the buffer).
+        user: U,
         /// Who sent it; of a failure, whose fault it is, if anyone's.
         peer: Option<PeerIdx>,
         /// What was received; nothing when the receive ended without a message.

@@ -2,7 +2,7 @@
 
 use super::{Seen, UnackedFrame};
 use crate::frame::{Acked, Frame};
-use crate::proto::{Engine, Next, PeerIdx};
+use crate::proto::{Engine, Next, PeerIdx, Receiver};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -43,14 +43,14 @@ pub trait Traffic {
 }
 
 /// An engine's traffic with one peer.
-pub struct ToPeer<'a> {
+pub struct ToPeer<'a, R: Receiver> {
     /// The engine.
-    pub engine: &'a mut Engine,
+    pub engine: &'a mut Engine<R>,
     /// The peer.
     pub peer: PeerIdx,
 }
 
-impl Traffic for ToPeer<'_> {
+impl<R: Receiver> Traffic for ToPeer<'_, R> {
     type Next = Next;
 
     #[inline]
@@ -142,9 +142,9 @@ pub enum Sent {
 }
 
 /// Links that frames can be given to.
-pub trait Carrier<L, N>: Links<L> {
-    /// Gives a frame to a link.
-    fn send(&mut self, link: L, next: &N) -> Sent;
+pub trait Carrier<L, T: Traffic>: Links<L> {
+    /// Gives a frame of this traffic to a link.
+    fn send(&mut self, link: L, next: &T::Next, traffic: &T) -> Sent;
     /// Gives a frame to a link again, as it was; false when that is full.
     fn send_again(&mut self, link: L, frame: &UnackedFrame) -> bool;
 }

@@ -164,7 +164,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         &mut self,
         now: Time,
         traffic: &mut T,
-        carrier: &mut impl Carrier<L, T::Next>,
+        carrier: &mut impl Carrier<L, T>,
     ) -> bool {
         if self.resend.is_empty() && self.words.is_empty() && traffic.waiting() == 0 {
             return false;
@@ -183,7 +183,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     }
 
     /// Words about lanes. False: some of it waits.
-    fn send_words<N>(&mut self, carrier: &mut impl Carrier<L, N>, fill: &mut Fill) -> bool {
+    fn send_words<T: Traffic>(&mut self, carrier: &mut impl Carrier<L, T>, fill: &mut Fill) -> bool {
         while let Some(word) = self.words.0.front() {
             let Some(at) = fastest(&fill.loads, 0) else { return false };
             if !carrier.send_again(self.lanes[at].link, word) {
@@ -199,7 +199,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     fn send_again<T: Traffic>(
         &mut self,
         traffic: &T,
-        carrier: &mut impl Carrier<L, T::Next>,
+        carrier: &mut impl Carrier<L, T>,
         fill: &mut Fill,
     ) -> bool {
         while let Some(unacked) = self.resend.free.front() {
@@ -234,14 +234,14 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         at: usize,
         next: &T::Next,
         traffic: &mut T,
-        carrier: &mut impl Carrier<L, T::Next>,
+        carrier: &mut impl Carrier<L, T>,
     ) -> Given {
         let sequenced = T::is_sequenced(next);
         if sequenced && !self.in_order(traffic) {
             return Given::TooEarly;
         }
         let link = self.lanes[at].link;
-        match carrier.send(link, next) {
+        match carrier.send(link, next, traffic) {
             Sent::Away => {
                 traffic.transmitted(next);
                 if sequenced && self.current != Some(link) {
@@ -261,7 +261,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     fn send_frames<T: Traffic>(
         &mut self,
         traffic: &mut T,
-        carrier: &mut impl Carrier<L, T::Next>,
+        carrier: &mut impl Carrier<L, T>,
         fill: &mut Fill,
         turn: bool,
     ) -> bool {
@@ -293,7 +293,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     fn send_bulk<T: Traffic>(
         &mut self,
         traffic: &mut T,
-        carrier: &mut impl Carrier<L, T::Next>,
+        carrier: &mut impl Carrier<L, T>,
         fill: &mut Fill,
     ) -> bool {
         while traffic.waiting() > 0 {

@@ -5,7 +5,7 @@
 mod conn;
 
 use super::memory::Bytes;
-use super::node::Node;
+use super::node::{Node, Ticket};
 use super::rail::{MS, RailSpec, S, Time};
 use super::world::{Happening, World, ends};
 use crate::frame::Frame;
@@ -296,7 +296,7 @@ impl World {
         &mut self,
         pair: (usize, usize),
         side: usize,
-        ask: impl FnOnce(&mut Session<usize>, &mut ToPeer<'_>, &mut Outlet<'_>) -> R,
+        ask: impl FnOnce(&mut Session<usize>, &mut ToPeer<'_, Ticket>, &mut Outlet<'_>) -> R,
     ) -> Option<R> {
         let (node, peer) = if side == 0 { pair } else { (pair.1, pair.0) };
         let now = self.now();
@@ -629,11 +629,11 @@ impl World {
 }
 
 /// With one lane, and nothing left of others, frames leave in the order in which they wait.
-fn plainly(link: usize, traffic: &mut ToPeer<'_>, outlet: &mut Outlet<'_>) {
+fn plainly(link: usize, traffic: &mut ToPeer<'_, Ticket>, outlet: &mut Outlet<'_>) {
     loop {
         let bulk = if outlet.wants_more(link) { usize::MAX } else { 0 };
         let Some(next) = crate::session::Traffic::poll_transmit(traffic, bulk) else { return };
-        match outlet.send(link, &next) {
+        match outlet.send(link, &next, traffic) {
             Sent::Away => crate::session::Traffic::transmitted(traffic, &next),
             Sent::Full => return,
             Sent::Unlisted => crate::session::Traffic::unlisted(traffic, &next),

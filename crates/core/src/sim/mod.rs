@@ -42,7 +42,7 @@ mod world;
 
 pub use lanes::{LaneFault, LaneSpec};
 pub use memory::{Bytes, Memory};
-pub use node::{Event, Node, Trace, What};
+pub use node::{Engine, Event, Node, Ticket, Trace, What};
 pub use rail::{MS, Overtaking, RailSpec, S, Time, US, duration};
 pub use rng::Rng;
 pub use world::{Direct, Join, Spread, World};

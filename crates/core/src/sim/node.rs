@@ -2,16 +2,54 @@
 
 use super::memory::{Bytes, Memory};
 use super::rail::Time;
-use crate::frame::{AtomicKind, Frame, OpId, Status};
+use crate::frame::{AtomicKind, Frame, Matching, OpId, PlainEager, Status};
 use crate::proto::{
-    Access, Action, After, Completion, Config, Delivered, Directive, Engine, Envelope, Failure, Filter, Next,
-    Operation, Out, PeerIdx, Place, Region, Registered, Span,
+    self, Access, After, Config, Delivered, Directive, Envelope, Failure, Filter, Next, Operation, Out,
+    PeerIdx, Place, Receiver, Region, Registered, Span,
 };
 use crate::session::Partial;
 use crate::session::Told;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// What goes along with a simulated receive: its number, under which its buffer is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// The receive's number.
+    pub op: OpId,
+    /// Bytes of its buffer.
+    pub room: u64,
+}
+
+impl Receiver for Ticket {
+    type User = OpId;
+
+    fn user(&self) -> OpId {
+        self.op
+    }
+    fn room(&self) -> u64 {
+        self.room
+    }
+}
+
+/// A simulated process's engine.
+pub type Engine = proto::Engine<Ticket>;
+pub(super) type Action = proto::Action<OpId>;
+type Completion = proto::Completion<OpId>;
+
+impl Engine {
+    /// Where the bytes of a span are: a receive's under its own number.
+    pub(super) fn at(&self, span: Span) -> Span {
+        match span.place {
+            Place::Recv(op) => {
+                let place = self.receiver(op).map_or(Place::Discard, |ticket| Place::Recv(ticket.op));
+                Span { place, ..span }
+            }
+            _ => span,
+        }
+    }
+}
 
 /// What the user of a process is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -140,6 +178,7 @@ pub struct Node {
     pub(super) lane_news: Vec<(PeerIdx, Told)>,
     due: Vec<(PeerIdx, u32)>,
     counted: bool,
+    tickets: u32,
 }
 
 impl Node {
@@ -168,7 +207,17 @@ impl Node {
             lane_news: vec![],
             due: vec![],
             counted,
+            tickets: 0,
         }
+    }
+
+    /// A new receive's buffer of `room` bytes, in so many pieces of memory.
+    pub fn ticket(&mut self, room: u64, pieces: u64) -> Ticket {
+        let op = OpId { slot: self.tickets, generation: 0 };
+        self.tickets += 1;
+        let bytes = self.room(room);
+        self.memory.put(Place::Recv(op), bytes, 0, pieces);
+        Ticket { op, room }
     }
 
     /// Room for `len` bytes.
@@ -225,14 +274,29 @@ impl Node {
         let Ok(region) = region_of(frame, &payload) else {
             return self.broken.push((peer, "a list of memory is malformed"));
         };
-        if let Some(Delivered { op, envelope, got }) =
-            self.engine.try_deliver(peer, frame, payload.len() as usize)
-        {
+        let len = payload.len() as usize;
+        let plain = match *frame {
+            Frame::Eager { order, matching: Matching::Tag(tag), data, ack: None } => {
+                Some(PlainEager { order, tag, data })
+            }
+            _ => None,
+        };
+        if let Some((op, Delivered { envelope, got })) = plain.and_then(|plain| {
+            self.engine.try_deliver(peer, plain, len, |ticket, delivered| (ticket.op, delivered))
+        }) {
             self.trace(Trace::Handled(peer, *frame));
             self.memory.write(Span { place: Place::Recv(op), offset: 0, len: got as usize }, &payload);
             let (offset, released, result) = (0, true, Ok(()));
             let (peer, envelope) = (Some(peer), Some(envelope));
-            return self.complete(Completion::Recv { op, peer, envelope, got, offset, released, result });
+            return self.complete(Completion::Recv {
+                user: op,
+                peer,
+                envelope,
+                got,
+                offset,
+                released,
+                result,
+            });
         }
         match self.on_frame(peer, frame, payload.len() as usize, region) {
             Directive::Done => {}
@@ -279,6 +343,7 @@ impl Node {
             Frame::Eager { .. } | Frame::Frag { .. } | Frame::Put { .. } | Frame::GetData { .. } => {
                 match self.on_frame(peer, &frame, len, None) {
                     Directive::Place(span, after) => {
+                        let span = self.engine.at(span);
                         self.make_stash(peer, span);
                         Incoming::Direct(span, after)
                     }
@@ -339,6 +404,7 @@ impl Node {
     }
 
     fn place(&mut self, peer: PeerIdx, span: Span, after: After, payload: &Bytes) {
+        let span = self.engine.at(span);
         self.make_stash(peer, span);
         self.memory.write(span, payload);
         self.engine.placed(peer, after);
@@ -427,10 +493,11 @@ impl Node {
     fn act(&mut self, action: Action) {
         match action {
             Action::Complete(completion) => self.complete(completion),
-            Action::Unstash { stash, to } => {
+            Action::Unstash { stash, to, op } => {
                 self.stashed.remove(&stash);
                 let bytes = self.memory.take(Place::Stash(stash)).unwrap_or(Bytes::Real(vec![]));
-                self.memory.write(to, &bytes);
+                self.memory.write(self.engine.at(to), &bytes);
+                self.engine.unstashed(op);
             }
             Action::DropStash(stash) => {
                 self.stashed.remove(&stash);
@@ -440,7 +507,11 @@ impl Node {
             Action::DropHeld(peer, seq) => {
                 self.held.remove(&(peer, seq));
             }
-            job @ (Action::Read { .. } | Action::Write { .. }) => self.jobs.push(job),
+            Action::Read { peer, from, to, job } => {
+                let to = self.engine.at(to);
+                self.jobs.push(Action::Read { peer, from, to, job });
+            }
+            job @ Action::Write { .. } => self.jobs.push(job),
         }
     }
 
@@ -457,7 +528,7 @@ impl Node {
             Completion::Remote { from, key, data, len, write } => {
                 What::Remote { from, key, data, len, write }
             }
-            Completion::Recv { op, envelope, got, offset, released, result, .. } => {
+            Completion::Recv { user: op, envelope, got, offset, released, result, .. } => {
                 let place = Place::Recv(op);
                 let whole = self.memory.is_written(place, offset, offset + got);
                 let bytes = self.memory.read(Span { place, offset, len: got as usize });
@@ -477,7 +548,7 @@ impl Node {
         match next.payload {
             Out::Nothing => Some(Bytes::Real(vec![])),
             Out::Bytes(span) => Some(self.read_or_tear(span)),
-            Out::Addresses(span) => match self.memory.list(span) {
+            Out::Addresses(span) => match self.memory.list(self.engine.at(span)) {
                 Some(region) => {
                     let mut bytes = [0; Region::MAX_BYTES];
                     let len = region.encode(&mut bytes);

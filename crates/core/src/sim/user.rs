@@ -3,7 +3,7 @@
 use super::memory::Bytes;
 use super::node::{Trace, What};
 use super::world::World;
-use crate::frame::{AtomicCode, AtomicKind, OpId, RemoteAddr};
+use crate::frame::{AtomicCode, AtomicKind, Frame, OpId, RemoteAddr};
 use crate::proto::{Access, Envelope, Filter, Message, PartSpec, PeerIdx, Place, RmaKind};
 use alloc::vec::Vec;
 
@@ -33,7 +33,8 @@ impl World {
     pub fn send_now(&mut self, from: usize, to: usize, message: Message, bytes: &Bytes) -> bool {
         let message = Message { len: bytes.len(), ..message };
         let peer = PeerIdx(to as u32);
-        let Some(frame) = self.nodes[from].engine.try_eager(peer, &message) else { return false };
+        let Some(order) = self.nodes[from].engine.try_eager(peer, &message) else { return false };
+        let frame = Frame::Eager { order, matching: message.matching, data: message.data, ack: None };
         let taken = self.inject(from, to, &frame, bytes.clone());
         if taken {
             self.nodes[from].engine.eager_sent(peer, message.len);
@@ -54,14 +55,6 @@ impl World {
         taken
     }
 
-    fn new_recv(&mut self, at: usize, room: u64) -> OpId {
-        let node = &mut self.nodes[at];
-        let op = node.engine.new_recv(room);
-        let bytes = node.room(room);
-        node.memory.put(Place::Recv(op), bytes, 0, 1);
-        op
-    }
-
     /// Posts a receive for `room` bytes.
     pub fn recv(&mut self, node: usize, filter: Filter, room: u64) -> OpId {
         self.recv_in_pieces(node, filter, room, 1)
@@ -70,29 +63,28 @@ impl World {
     /// As [`World::recv`], into memory in so many pieces.
     pub fn recv_in_pieces(&mut self, at: usize, filter: Filter, room: u64, pieces: u64) -> OpId {
         let node = &mut self.nodes[at];
-        let op = node.engine.post(room, filter);
-        node.trace(Trace::Posted(op, filter));
-        let bytes = node.room(room);
-        node.memory.put(Place::Recv(op), bytes, 0, pieces);
+        let ticket = node.ticket(room, pieces);
+        node.engine.post(filter, ticket);
+        node.trace(Trace::Posted(ticket.op, filter));
         self.settle(at);
-        op
+        ticket.op
     }
 
     /// Posts a buffer for any number of untagged messages, until less than `least` bytes are left.
     pub fn recv_multi(&mut self, at: usize, source: Option<usize>, room: u64, least: u64) -> OpId {
         let source = source.map(|peer| PeerIdx(peer as u32));
-        let op = self.new_recv(at, room);
         let node = &mut self.nodes[at];
-        node.trace(Trace::PostedMulti(op, source, room, least));
-        node.engine.post_multi(op, source, least);
+        let ticket = node.ticket(room, 1);
+        node.trace(Trace::PostedMulti(ticket.op, source, room, least));
+        node.engine.post_multi(source, least, ticket);
         self.settle(at);
-        op
+        ticket.op
     }
 
     /// Takes a receive back; whether it had no message yet.
     pub fn cancel(&mut self, at: usize, op: OpId) -> bool {
         let node = &mut self.nodes[at];
-        let cancelled = node.engine.cancel(op);
+        let cancelled = node.engine.cancel(|ticket| ticket.op == op);
         if cancelled {
             node.trace(Trace::Cancelled(op));
         }
@@ -116,10 +108,11 @@ impl World {
 
     /// Receives a claimed message.
     pub fn recv_claimed(&mut self, at: usize, stash: OpId, room: u64) -> OpId {
-        let op = self.new_recv(at, room);
-        self.nodes[at].engine.recv_claimed(op, stash);
+        let node = &mut self.nodes[at];
+        let ticket = node.ticket(room, 1);
+        node.engine.recv_claimed(stash, ticket);
         self.settle(at);
-        op
+        ticket.op
     }
 
     /// Throws a claimed message away.

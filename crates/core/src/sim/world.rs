@@ -2,11 +2,11 @@
 
 use super::lanes::{LaneHappening, LaneLink, LaneSpec};
 use super::memory::Bytes;
-use super::node::Node;
+use super::node::{Action, Engine, Node};
 use super::rail::{RailSpec, Time, Wire, duration};
 use super::rng::Rng;
 use crate::frame::Frame;
-use crate::proto::{Action, Bounds, Config, Engine, Next, PeerIdx, Route, Scheme, Span};
+use crate::proto::{Bounds, Config, Next, PeerIdx, Route, Scheme, Span};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -16,11 +16,14 @@ fn reluctant() -> (Node, [OpId; 4]) {
     let peer = PeerIdx(1);
     node.engine.connected(peer, Route { scheme: Scheme::Get, window: WINDOW, ..Route::default() });
     let send = node.engine.send(peer, Message { len: 10, ..message(1) });
-    let recv = node.engine.post(10, any_tag());
+    // one for a single message has no name before it is matched
+    let ticket = node.ticket(10, 1);
+    node.engine.post_multi(None, 1, ticket);
     // parts have names of their own; the first of each table is called the same
     node.engine.rma(peer, RmaKind::Put(None), &[PartSpec { at: AT, len: 10 }]);
     node.engine.rma(peer, RmaKind::Atomic { code: FETCH, operands: 8 }, &[PartSpec { at: AT, len: 8 }]);
-    (node, [send, OpId { slot: 0, generation: 0 }, OpId { slot: 1, generation: 0 }, recv])
+    let first = OpId { slot: 0, generation: 0 };
+    (node, [send, first, OpId { slot: 1, generation: 0 }, first])
 }
 
 const AT: RemoteAddr = RemoteAddr { key: KEY, addr: 0 };
@@ -99,8 +102,8 @@ fn waiting(scheme: Scheme) -> (Node, Names) {
     node.register(KEY, 0, pattern(1, 4096), Access { read: true, write: true });
     let rts = node.engine.send(peer, Message { len: 100, ..message(1) });
     node.memory.put(Place::Send(rts), pattern(1, 100), 0, 1);
-    let recv = node.engine.post(10, any_tag());
-    node.memory.put(Place::Recv(recv), Bytes::Real(vec![0; 10]), 0, 1);
+    let ticket = node.ticket(10, 1);
+    node.engine.post(any_tag(), ticket);
     let update = AtomicCode { kind: AtomicKind::Update, ..FETCH };
     let kinds = [
         (RmaKind::Put(None), 10),

@@ -32,13 +32,12 @@ pub fn victim(liar: PeerIdx, scheme: Scheme) -> Node {
     node.register(KEY, 0, pattern(1, 4096), Access { read: true, write: true });
     for room in [0, 10, 1000] {
         for matching in [Matching::Message, Matching::Tag(0)] {
-            let op = node.engine.post(room, Filter { source: None, matching, ignore: u64::MAX });
-            node.memory.put(Place::Recv(op), Bytes::Real(vec![0; room as usize]), 0, 1);
+            let ticket = node.ticket(room, 1);
+            node.engine.post(Filter { source: None, matching, ignore: u64::MAX }, ticket);
         }
     }
-    let op = node.engine.new_recv(3000);
-    node.memory.put(Place::Recv(op), Bytes::Real(vec![0; 3000]), 0, 1);
-    node.engine.post_multi(op, None, 100);
+    let ticket = node.ticket(3000, 1);
+    node.engine.post_multi(None, 100, ticket);
     for (id, delivery) in [Delivery::Sent, Delivery::Delivered, Delivery::Matched].into_iter().enumerate() {
         for len in [0, 50, 500] {
             let op = node.engine.send(liar, Message { len, delivery, ..message(id as u64) });

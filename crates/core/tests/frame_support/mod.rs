@@ -3,7 +3,7 @@
 
 use polyrail_core::frame::{
     ACKED_RANGE, Acked, AtomicCode, AtomicKind, Frame, MAX_ACKED, MAX_LANE_WORD, MAX_PAYLOAD, MAX_REGION,
-    Matching, OpId, Order, RANGE, REGION_HEAD, Region, RemoteAddr, Status,
+    Matching, OpId, Order, PlainEager, RANGE, REGION_HEAD, Region, RemoteAddr, Status,
 };
 use polyrail_core::wire::{Reject, Transport};
 use proptest::prelude::*;
@@ -26,8 +26,26 @@ pub fn any_bytes(bytes: &[u8]) {
             let encoded = frame.encode(payload);
             assert_eq!(&bytes[..encoded.len()], &*encoded, "a frame has one encoding: {frame:?}");
             assert!(!format!("{frame:?}").is_empty());
+            let plain = PlainEager::parse(&encoded);
+            assert_eq!(
+                plain.map(|(eager, len)| (Frame::from(eager), len)),
+                is_plain(&frame).then_some((frame, payload))
+            );
+            if let Some((eager, _)) = plain {
+                let (words, len) = eager.encode(payload);
+                assert_eq!(
+                    &words.map(u64::to_ne_bytes).concat()[..len],
+                    &*encoded,
+                    "the shortest way writes the same"
+                );
+            }
         }
     }
+}
+
+/// Whether it is the commonest frame, which has a way of its own.
+fn is_plain(frame: &Frame) -> bool {
+    matches!(frame, Frame::Eager { matching: Matching::Tag(_), ack: None, .. })
 }
 
 pub fn op() -> impl Strategy<Value = OpId> {

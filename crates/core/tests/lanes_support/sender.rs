@@ -120,15 +120,22 @@ impl Links<usize> for Conns {
     }
 }
 
-impl Carrier<usize, Fragment> for Conns {
-    fn send(&mut self, flow: usize, fragment: &Fragment) -> Sent {
-        let Some(conn) = self.of_mut(flow).filter(|conn| !conn.ended) else { return Sent::Full };
+impl Conns {
+    /// Whether the connection took it.
+    fn give(&mut self, flow: usize, fragment: &Fragment) -> bool {
+        let Some(conn) = self.of_mut(flow).filter(|conn| !conn.ended) else { return false };
         conn.tcp.given += fragment.len;
         conn.fragments.push_back(Fragment { end: conn.tcp.given, ..*fragment });
-        Sent::Away
+        true
+    }
+}
+
+impl Carrier<usize, Queue> for Conns {
+    fn send(&mut self, flow: usize, fragment: &Fragment, _: &Queue) -> Sent {
+        if self.give(flow, fragment) { Sent::Away } else { Sent::Full }
     }
     fn send_again(&mut self, flow: usize, frame: &UnackedFrame) -> bool {
-        self.send(flow, &fragment(frame)) == Sent::Away
+        self.give(flow, &fragment(frame))
     }
 }
 

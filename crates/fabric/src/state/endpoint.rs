@@ -12,6 +12,7 @@ use crate::address::{Format, Source};
 use crate::ffi::*;
 use crate::limits::{MSG_MAX, QUEUE};
 use crate::state::Sinks;
+use crate::state::completion::mark;
 use crate::state::peers::Told;
 use crate::state::slab::Slab;
 
@@ -94,8 +95,6 @@ pub struct Endpoint {
     pub least_multi: u64,
     pub shared_memory: bool,
     pub limits: Limits,
-    /// Contexts of receives by their operation's slot, for cancelling; an entry may be out of date.
-    posted: Vec<(u64, u32)>,
     /// Messages claimed, by context.
     pub claims: HashMap<u64, (OpId, Envelope)>,
     /// The endpoint's own context.
@@ -131,7 +130,6 @@ impl Endpoint {
             least_multi: 64,
             shared_memory: true,
             limits: Limits::MOST,
-            posted: Vec::new(),
             claims: HashMap::new(),
             context,
             caps: wanted,
@@ -331,21 +329,13 @@ impl Endpoint {
 
 /// Receives under way.
 impl Endpoint {
-    /// Notes under which context an operation can be cancelled.
-    #[inline]
-    pub fn remember(&mut self, op: OpId, context: u64) {
-        let slot = op.slot as usize;
-        if slot >= self.posted.len() {
-            self.posted.resize(slot + 1, (0, 0));
-        }
-        self.posted[slot] = (context, op.generation);
-    }
-
-    /// Takes a receive back. The note may be out of date, which the worker knows.
+    /// Takes the earliest receive with this context back, unless a message has matched it.
     pub fn cancel(&mut self, context: u64) -> bool {
-        let Some(worker) = self.worker.as_mut() else { return false };
-        self.posted.iter().enumerate().any(|(slot, &(posted, generation))| {
-            posted == context && worker.cancel(OpId { slot: slot as u32, generation })
+        let (Some(worker), extras) = (&mut self.worker, &self.extras) else { return false };
+        worker.cancel(|user| {
+            let of_extra = || extras.get(user.context as usize).map(|extra| extra.context);
+            let its = if user.flags & mark::EXTRA == 0 { Some(user.context) } else { of_extra() };
+            its == Some(context)
         })
     }
 }

@@ -9,7 +9,7 @@ use self::hold::{Held, Holding};
 use super::direct::{Direct, DirectError, Transfer};
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame};
 use crate::config::{Config, Faults};
-use polyrail_core::frame::{Acked, Frame};
+use polyrail_core::frame::{Acked, Frame, PlainEager};
 use polyrail_core::sim::Rng;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -235,6 +235,17 @@ impl<R: Rail> Rail for Fault<R> {
         }
         // SAFETY: our caller's word.
         unsafe { self.rail.send(link, header, iov, span) }
+    }
+
+    #[inline]
+    unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
+        if self.plan.is_some() {
+            let header = Frame::from(eager).encode(piece.len);
+            // SAFETY: our caller's word.
+            return unsafe { self.send(link, &header, &[piece], None) };
+        }
+        // SAFETY: our caller's word.
+        unsafe { self.rail.send_eager(link, eager, piece) }
     }
 
     #[inline]

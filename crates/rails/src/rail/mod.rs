@@ -25,8 +25,9 @@ pub mod journal;
 
 use crate::config::Config;
 use crate::list::RailId;
+use crate::primitive;
 use direct::Direct;
-use polyrail_core::frame::{Acked, Frame};
+use polyrail_core::frame::{Acked, Frame, PlainEager};
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -110,9 +111,13 @@ impl Payload {
     #[inline]
     pub unsafe fn copy_to(&self, offset: usize, to: *mut u8, len: usize) -> usize {
         let len = len.min(self.len.saturating_sub(offset));
-        if len > 0 {
-            // SAFETY: offset + len <= self.len, readable by `new`'s contract; `to` by ours.
-            unsafe { std::ptr::copy_nonoverlapping(self.base.add(offset), to, len) };
+        // SAFETY: offset + len <= self.len, readable by `new`'s contract; `to` by ours.
+        unsafe {
+            if len > primitive::SHORT {
+                std::ptr::copy_nonoverlapping(self.base.add(offset), to, len);
+            } else if len > 0 {
+                primitive::copy_short(self.base.add(offset), to, len);
+            }
         }
         len
     }
@@ -132,6 +137,11 @@ impl Payload {
 pub trait Sink: Memory {
     /// A whole frame. The payload is valid during the call only.
     fn frame(&mut self, link: LinkId, frame: Frame, payload: Payload);
+    /// The commonest whole frame: the same as [`Sink::frame`], for rails that see at once that it is one.
+    #[inline]
+    fn eager(&mut self, link: LinkId, eager: PlainEager, payload: Payload) {
+        self.frame(link, eager.into(), payload);
+    }
     /// A frame with a long payload has begun: says where its `len` bytes go. The span has exactly `len` bytes. The rail
     /// calls [`Sink::end`] for this link when they are all there; no other frame of the link comes in between.
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span;
@@ -216,6 +226,20 @@ pub trait Rail: LaneRail + Direct + Send {
         iov: &[RawIov],
         span: Option<Span>,
     ) -> Result<(), Full>;
+
+    /// The same for the commonest frame, from memory in one piece, where the rail keeps no address.
+    ///
+    /// # Errors
+    /// [`Full`].
+    ///
+    /// # Safety
+    /// The memory of `piece` is readable during the call.
+    #[inline]
+    unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
+        let header = Frame::from(eager).encode(piece.len);
+        // SAFETY: our caller's word.
+        unsafe { self.send(link, &header, &[piece], None) }
+    }
 
     /// Whether a large frame would be taken now without queueing much behind what is already waiting: who stripes or
     /// fragments asks this before each fragment, so that fragments are pulled by the rail, not dealt to it.

@@ -11,7 +11,7 @@ use crate::rail::{
     Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span,
 };
 use crate::sys::Epoll;
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Frame, PlainEager};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -27,6 +27,8 @@ struct Link {
     control: OwnedFd,
     state: State,
     bye: bool,
+    /// There may be more to do than to take frames: something was taken lately, or the link ends.
+    restless: bool,
     /// The ring was full when a frame was last tried.
     full: bool,
     /// Its process, where its memory can be reached.
@@ -107,6 +109,7 @@ impl ShmRail {
             control,
             state: State::Up,
             bye: false,
+            restless: true,
             full: false,
             pid: None,
             damage: None,
@@ -137,6 +140,7 @@ impl ShmRail {
                 if link.state == State::Up {
                     link.state = State::Ending;
                 }
+                link.restless = true;
                 self.epoll.remove(link.control.as_raw_fd());
             }
         }
@@ -153,6 +157,9 @@ impl ShmRail {
         for i in 0..self.live.len() {
             let id = LinkId(self.live[i]);
             let Some(link) = &mut self.links[id.0 as usize] else { continue };
+            if !link.restless && !link.consumer.has_frame() {
+                continue;
+            }
             let (taken, down) = link.take(id, sink);
             total += taken;
             let over = match (&link.state, down) {
@@ -209,25 +216,37 @@ impl Link {
                 Some(Err(why)) => return (taken, Some(Down::Protocol(why.to_string()))),
                 Some(Ok(frame)) => frame,
             };
-            let (header, announced) = match Frame::parse(frame.header) {
-                Ok(parsed) => parsed,
-                Err(why) => return (taken, Some(Down::Protocol(why.to_string()))),
-            };
-            if announced != frame.payload.len() {
-                return (taken, Some(Down::Protocol("a frame's length is not that of its slot".into())));
-            }
             // SAFETY: the bytes stay mapped, and are not reused before `release` below.
-            let payload = unsafe { Payload::new(frame.payload.as_ptr(), announced) };
-            self.bye |= matches!(header, Frame::Bye);
-            sink.frame(id, header, payload);
+            let payload = unsafe { Payload::new(frame.payload.as_ptr(), frame.payload.len()) };
+            match PlainEager::parse(frame.header) {
+                Some((eager, announced)) if announced == payload.len() => sink.eager(id, eager, payload),
+                _ => match any(frame.header, payload.len()) {
+                    Ok(header) => {
+                        self.bye |= matches!(header, Frame::Bye);
+                        sink.frame(id, header, payload);
+                    }
+                    Err(why) => return (taken, Some(Down::Protocol(why))),
+                },
+            }
             self.consumer.release();
             taken += 1;
         }
         if taken < BURST && self.consumer.peer_waits() {
             self.bell.ring();
         }
+        self.restless = taken > 0 || self.damage.is_some() || self.state != State::Up;
         (taken, self.damage.map(|why| Down::Protocol(why.to_string())))
     }
+}
+
+/// A header, of a frame with a payload of so many bytes.
+#[inline(never)]
+fn any(header: &[u8], payload: usize) -> Result<Frame, String> {
+    let (header, announced) = Frame::parse(header).map_err(|why| why.to_string())?;
+    if announced != payload {
+        return Err("a frame's length is not that of its slot".into());
+    }
+    Ok(header)
 }
 
 impl Direct for ShmRail {
@@ -300,11 +319,30 @@ impl Rail for ShmRail {
             Err(why) => {
                 link.full = true;
                 if let SendError::Corrupt(damage) = why {
-                    link.damage = Some(damage);
+                    (link.damage, link.restless) = (Some(damage), true);
                 }
                 Err(Full)
             }
         }
+    }
+
+    #[inline]
+    unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
+        if let Some(Some(link)) = self.links.get_mut(link.0 as usize)
+            && link.state == State::Up
+        {
+            let (words, len) = eager.encode(piece.len);
+            // SAFETY: readable, by our caller's word.
+            if unsafe { link.producer.try_send_short(words, len, piece.base, piece.len) } {
+                if link.producer.peer_sleeps() {
+                    link.bell.ring();
+                }
+                return Ok(());
+            }
+        }
+        let header = Frame::from(eager).encode(piece.len);
+        // SAFETY: our caller's word.
+        unsafe { self.send(link, &header, &[piece], None) }
     }
 
     #[inline]
@@ -349,6 +387,7 @@ impl Rail for ShmRail {
                 let room = link.producer.has_room(0, MAX_PAYLOAD);
                 link.full = room == Ok(false);
                 link.damage = room.err();
+                link.restless |= link.damage.is_some();
                 nothing &= link.full;
             }
         }

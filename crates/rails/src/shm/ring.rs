@@ -97,10 +97,15 @@ impl Producer {
         // SAFETY: the slot and the span are within the ring, and free: the consumer released what was there before. The
         // lengths were checked against both. The caller's slices cannot overlap memory that only this ring hands out.
         unsafe {
-            ByteCell::copy_in(body, header.as_ptr(), header.len());
+            ByteCell::copy_in_short(body, header.as_ptr(), header.len());
             let mut at = 0;
             for piece in payload {
-                ByteCell::copy_in(rest.wrapping_add(at), piece.as_ptr(), piece.len());
+                let to = rest.wrapping_add(at);
+                if inline {
+                    ByteCell::copy_in_short(to, piece.as_ptr(), piece.len());
+                } else {
+                    ByteCell::copy_in(to, piece.as_ptr(), piece.len());
+                }
                 at += piece.len();
             }
         }
@@ -110,6 +115,40 @@ impl Producer {
             self.bulk_tail = span.end;
         }
         Ok(())
+    }
+
+    /// Sends a frame that fits into its slot, whose header's `len` bytes come as words and whose payload is in one piece. False, and
+    /// nothing was sent: it does not fit, or there is no room at first sight; [`try_send`](Self::try_send) knows.
+    ///
+    /// # Safety
+    /// `payload` is readable for `size` bytes.
+    ///
+    /// # Panics
+    /// If the words are fewer than `len` bytes.
+    #[inline]
+    pub unsafe fn try_send_short<const N: usize>(
+        &mut self,
+        words: [u64; N],
+        len: usize,
+        payload: *const u8,
+        size: usize,
+    ) -> bool {
+        const { assert!(cfg!(loom) || 8 * N <= INLINE) };
+        assert!(len <= 8 * N, "a header of {len} bytes");
+        if cfg!(loom) || self.tail == self.tail_limit || size > INLINE - len {
+            return false;
+        }
+        let slot = self.memory.slot(self.tail);
+        let body = slot.body.as_ptr();
+        // SAFETY: within the slot, which is free: the consumer released what was there before. Words beyond the header are where the
+        // payload goes, or nobody looks.
+        unsafe {
+            ByteCell::copy_in(body, words.as_ptr().cast(), 8 * N);
+            ByteCell::copy_in_short(body.add(len), payload, size);
+        }
+        slot.word.store(word(lap(self.tail), len, size), Release);
+        self.tail += 1;
+        true
     }
 
     /// Whether the consumer must be woken by its doorbell for what was sent up to now: true once per sleep.

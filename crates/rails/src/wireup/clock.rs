@@ -76,6 +76,11 @@ impl Wireup {
         (idle || round.is_multiple_of(CLOCK_ROUNDS)) && self.waits() && self.clock.next_look <= Instant::now()
     }
 
+    /// The next round to look in while nothing is under way.
+    pub fn next_round(&self, round: u64) -> u64 {
+        (round / ROUNDS + 1) * ROUNDS
+    }
+
     /// Whether there is something to look at by the clock.
     pub fn busy(&self) -> bool {
         self.clock.dozed || self.waits()

@@ -1,10 +1,11 @@
 //! The users' memory: which operation owns which bytes. The engine knows operations by name; this is where the name becomes
-//! an address.
+//! an address. What belongs to a receive the engine keeps with it ([`Posted`]).
 
 use crate::rail::{Memory, Payload, Place, RawIov, Span};
 use crate::set::RailLink;
 use crate::worker::EventKind;
 use polyrail_core::frame::OpId;
+use polyrail_core::proto::{self, Receiver};
 use std::collections::HashMap;
 
 /// What the user gave along with an operation; it comes back untouched in the event that ends it.
@@ -14,6 +15,16 @@ pub struct User {
     pub context: u64,
     /// The caller's flags.
     pub flags: u64,
+}
+
+/// Bytes in all pieces.
+#[inline]
+pub(super) fn total(iov: &[RawIov]) -> u64 {
+    match iov {
+        // by far the commonest, and a loop would be made for many
+        [one] => one.len as u64,
+        many => many.iter().map(|piece| piece.len as u64).sum(),
+    }
 }
 
 /// Memory in pieces.
@@ -33,6 +44,12 @@ impl IoVec {
             [one] => Self::One(*one),
             many => Self::Many(many.into()),
         }
+    }
+
+    /// Bytes in all pieces.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        total(self.pieces())
     }
 
     #[inline]
@@ -113,13 +130,80 @@ impl Drop for Owned {
     }
 }
 
+/// A receive's memory.
+#[derive(Debug)]
+pub(crate) struct Posted {
+    pub iov: IoVec,
+    pub user: User,
+}
+
+/// The protocol engine of a worker.
+pub(crate) type Engine = proto::Engine<Posted>;
+
+impl Receiver for Posted {
+    type User = User;
+
+    #[inline]
+    fn user(&self) -> User {
+        self.user
+    }
+
+    #[inline]
+    fn room(&self) -> u64 {
+        self.iov.len()
+    }
+}
+
+// SAFETY: as for `Buffers`, below.
+unsafe impl Send for Posted {}
+
+impl Posted {
+    /// Copies the first `len` bytes of a payload, for which there is room, to the memory.
+    #[inline]
+    pub fn take(&self, len: usize, payload: Payload) {
+        match &self.iov {
+            IoVec::One(one) => {
+                // SAFETY: inside the user's buffer, which is valid until the receive ends; a payload never lies in it.
+                unsafe { payload.copy_to(0, one.base, len.min(one.len)) };
+            }
+            IoVec::Many(_) => self.fill(0, len, payload),
+        }
+    }
+
+    /// Copies the first `len` bytes of a payload to the memory from `offset` on; nothing if that has not so much room.
+    #[inline]
+    pub fn fill(&self, offset: u64, len: usize, payload: Payload) {
+        let offset = offset as usize;
+        if let IoVec::One(one) = &self.iov {
+            if offset <= one.len && len <= one.len - offset {
+                // SAFETY: inside the user's buffer, which is valid until the receive ends; a payload never lies in it.
+                unsafe { payload.copy_to(0, one.base.add(offset), len) };
+            }
+            return;
+        }
+        let mut pieces = Vec::new();
+        if self.iov.slice(offset as u64, len, &mut pieces) {
+            scatter(&pieces, payload);
+        }
+    }
+}
+
+/// Copies a payload to pieces of users' memory, as much as they take.
+fn scatter(pieces: &[RawIov], payload: Payload) {
+    let mut at = 0;
+    for piece in pieces {
+        // SAFETY: users' buffers, which are valid until their operations end; a payload never lies in one.
+        at += unsafe { payload.copy_to(at, piece.base, piece.len) };
+    }
+}
+
 /// One operation's memory.
 #[derive(Debug)]
 pub(crate) struct Buf {
     pub iov: IoVec,
     pub user: User,
     /// Bytes copied from the user at once; `iov` points into them.
-    pub owned: Option<Owned>,
+    pub _owned: Option<Owned>,
 }
 
 /// What belongs to operations that the engine has named: by slot, as its own tables.
@@ -166,24 +250,6 @@ impl<T> Table<T> {
     }
 }
 
-impl Table {
-    /// Copies the first `len` bytes of a payload, which a receive ends with, to its memory; what the user gave along. None when
-    /// its memory is in pieces.
-    #[inline]
-    pub fn finish(&mut self, op: OpId, payload: Payload, len: usize) -> Option<User> {
-        let (generation, slot) = self.slots.get_mut(op.slot as usize)?;
-        let Some(Buf { iov: IoVec::One(one), user, owned: None }) = slot else { return None };
-        if *generation != op.generation || len > one.len {
-            return None;
-        }
-        // SAFETY: inside the user's buffer, which is valid until the receive ends; a payload never lies in it.
-        unsafe { payload.copy_to(0, one.base, len) };
-        let user = *user;
-        *slot = None;
-        Some(user)
-    }
-}
-
 /// A registered region.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegionMemory {
@@ -197,7 +263,6 @@ pub(crate) struct RegionMemory {
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     pub sends: Table,
-    pub recvs: Table,
     /// With what ends them.
     pub rmas: Table<(Buf, EventKind)>,
     pub stashes: Table<Owned>,
@@ -219,7 +284,6 @@ impl Memory for Buffers {
     fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
         let table = match span.place {
             Place::Send(op) => self.sends.get(op),
-            Place::Recv(op) => self.recvs.get(op),
             Place::Rma(op) => self.rmas.get(op).map(|(buf, _)| buf),
             Place::Region(key, generation) => {
                 let Some(region) = self.regions.get(&key) else { return false };
@@ -235,37 +299,41 @@ impl Memory for Buffers {
                 };
                 return IoVec::One(bytes.memory()).slice(span.offset, span.len, out);
             }
-            Place::Discard => None,
+            // of a receive the engine knows
+            Place::Recv(_) | Place::Discard => None,
         };
         table.is_some_and(|buf| buf.iov.slice(span.offset, span.len, out))
     }
 }
 
 impl Buffers {
-    /// Copies the first `span.len` bytes of a payload to their place.
-    #[inline]
+    /// Copies the first `span.len` bytes of a payload to their place, which is no receive's.
     pub fn fill(&mut self, span: Span, payload: Payload) {
         if let Place::Stash(op) = span.place {
             // a new stash: it gets exactly what came
             self.stashes.put(op, payload.to_vec().into());
             return;
         }
-        if let Place::Recv(op) = span.place
-            && let Some(Buf { iov: IoVec::One(one), .. }) = self.recvs.get(op)
-            && span.offset as usize + span.len <= one.len
-        {
-            // SAFETY: inside the user's buffer, which is valid until the receive ends; a payload never lies in it.
-            unsafe { payload.copy_to(0, one.base.add(span.offset as usize), span.len) };
-            return;
-        }
         let mut pieces = Vec::new();
-        if !self.resolve(span, &mut pieces) {
-            return;
+        if self.resolve(span, &mut pieces) {
+            scatter(&pieces, payload);
         }
-        let mut at = 0;
-        for piece in pieces {
-            // SAFETY: as above.
-            at += unsafe { payload.copy_to(at, piece.base, piece.len) };
+    }
+}
+
+/// All memory that the engine has names for.
+pub(crate) struct Named<'a> {
+    pub engine: &'a Engine,
+    pub bufs: &'a Buffers,
+}
+
+impl Memory for Named<'_> {
+    fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
+        match span.place {
+            Place::Recv(op) => {
+                self.engine.receiver(op).is_some_and(|posted| posted.iov.slice(span.offset, span.len, out))
+            }
+            _ => self.bufs.resolve(span, out),
         }
     }
 }

@@ -28,6 +28,7 @@ impl Worker {
 
     /// Sees to it that there is, or will be, a connection.
     pub(super) fn connect(&mut self, peer: PeerIdx) -> Result<(), Refused> {
+        self.stir();
         let info = &self.core.peers[peer.0 as usize];
         let Some(address) = info.address else { return Err(Refused::Gone) };
         let (id, told) = (info.id, info.why.is_some());

@@ -21,7 +21,8 @@ impl Worker {
     /// Moves transfers on; how many slices' worth of bytes, or ends, that was.
     pub(super) fn move_transfers(&mut self) -> usize {
         let before = self.direct_budget;
-        while let Some((transfer, result)) = self.rails.poll_direct(&self.core.bufs, &mut self.direct_budget)
+        while let Some((transfer, result)) =
+            self.rails.poll_direct(&self.core.memory(), &mut self.direct_budget)
         {
             self.transfer_ended(&transfer, result);
         }

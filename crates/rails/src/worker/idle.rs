@@ -66,6 +66,9 @@ impl Idle {
     /// A round was empty.
     #[inline]
     pub fn rest(&mut self) -> Rest {
+        if !self.yielding {
+            return Rest::Spin;
+        }
         if self.empty < SPIN_CROWDED && (self.empty > 0 || self.crowded == 0) {
             self.empty += 1;
             return Rest::Spin;
@@ -79,7 +82,7 @@ impl Idle {
             (self.since, self.naps) = (Some(now_twice()), 0);
             return Rest::Spin;
         }
-        if !self.yielding || self.crowded == 0 && self.empty < SPIN {
+        if self.crowded == 0 && self.empty < SPIN {
             return Rest::Spin;
         }
         let Some(sleep_after) = self.sleep_after else { return Rest::Yield };

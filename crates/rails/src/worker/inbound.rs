@@ -3,13 +3,13 @@
 use super::buffers::{Owned, User, scratch_place};
 use super::lanes::LaneNews;
 use super::ops::ATOMIC_MAX;
-use super::{Core, Event, EventKind};
+use super::{Core, Event, EventKind, Listener, Nobody};
 use crate::atomic;
 use crate::list::RailId;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use crate::set::NO_LINK;
-use polyrail_core::frame::{AtomicKind, Frame, Status};
-use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
+use polyrail_core::frame::{AtomicKind, Frame, Matching, PlainEager, Status};
+use polyrail_core::proto::{Access, After, Delivered, Directive, Operation, PeerIdx, Region};
 use polyrail_core::session::Told;
 
 /// A payload that is on its way in pieces.
@@ -36,14 +36,15 @@ pub(crate) struct LinkInfo {
 }
 
 /// A [`Sink`] for one rail.
-pub(crate) struct Inbound<'a> {
+pub(crate) struct Inbound<'a, L> {
     pub core: &'a mut Core,
     pub rail: RailId,
+    pub listener: &'a mut L,
 }
 
-impl Memory for Inbound<'_> {
+impl<L> Memory for Inbound<'_, L> {
     fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
-        self.core.bufs.resolve(span, out)
+        self.core.memory().resolve(span, out)
     }
 }
 
@@ -69,7 +70,7 @@ fn region_of(frame: &Frame, payload: Payload) -> Result<Option<Region>, ()> {
     Region::parse(&bytes[..len]).map(Some).ok_or(())
 }
 
-impl Inbound<'_> {
+impl<L: Listener> Inbound<'_, L> {
     #[inline]
     fn peer(&mut self, link: LinkId) -> Option<PeerIdx> {
         self.core.link((self.rail, link)).map(|info| info.peer)
@@ -93,7 +94,7 @@ impl Inbound<'_> {
         match self.core.engine.on_frame(peer, frame, payload.len(), region) {
             Directive::Done => {}
             Directive::Place(span, after) => {
-                self.core.bufs.fill(span, payload);
+                self.core.fill(span, payload);
                 self.core.engine.placed(peer, after);
             }
             Directive::Hold(seq) => self.hold(peer, link, seq, *frame, payload.to_vec().into()),
@@ -115,12 +116,40 @@ impl Inbound<'_> {
         }
     }
 
-    /// A frame of a peer's, by whichever link it came.
+    /// Gives a message to a receive that waits for it; false, and nothing happened, where there is none.
     #[inline]
+    fn deliver(&mut self, peer: PeerIdx, eager: PlainEager, payload: Payload) -> bool {
+        let Core { engine, events, .. } = &mut *self.core;
+        let delivered =
+            engine.try_deliver(peer, eager, payload.len(), |posted, Delivered { envelope, got }| {
+                posted.take(got as usize, payload);
+                // not past an event that waits to be told
+                if got == envelope.len && events.is_empty() && self.listener.received(posted.user, &envelope)
+                {
+                    return;
+                }
+                events.push_back(Event {
+                    peer: Some(envelope.from),
+                    matching: envelope.matching,
+                    data: envelope.data,
+                    len: envelope.len,
+                    got,
+                    ..Event::of(EventKind::Recv, posted.user)
+                });
+            });
+        delivered.is_some()
+    }
+
+    /// A frame of a peer's, by whichever link it came.
     pub(super) fn accept(&mut self, peer: PeerIdx, link: LinkId, frame: Frame, payload: Payload) {
-        match self.core.engine.try_deliver(peer, &frame, payload.len()) {
-            Some(delivered) => self.core.deliver(&delivered, payload),
-            None => self.direct(peer, link, &frame, payload),
+        let delivered = match frame {
+            Frame::Eager { order, matching: Matching::Tag(tag), data, ack: None } => {
+                self.deliver(peer, PlainEager { order, tag, data }, payload)
+            }
+            _ => false,
+        };
+        if !delivered {
+            self.direct(peer, link, &frame, payload);
         }
     }
 
@@ -146,7 +175,7 @@ impl Inbound<'_> {
             Incoming::Direct(_) => {}
             Incoming::Whole(frame) => self.direct(peer, link, &frame, payload),
             Incoming::Cut(span, after) => {
-                self.core.bufs.fill(span, payload);
+                self.core.fill(span, payload);
                 self.core.engine.placed(peer, after);
             }
             Incoming::Held(seq, frame) => {
@@ -208,7 +237,7 @@ impl Inbound<'_> {
     }
 }
 
-impl Sink for Inbound<'_> {
+impl<L: Listener> Sink for Inbound<'_, L> {
     #[inline]
     fn frame(&mut self, link: LinkId, frame: Frame, payload: Payload) {
         let Some(peer) = self.peer(link) else { return };
@@ -216,13 +245,25 @@ impl Sink for Inbound<'_> {
             && let Some((incoming, span)) = self.resumed(peer, &frame, payload.len())
         {
             if let Incoming::Direct(after) = incoming {
-                self.core.bufs.fill(span, payload);
+                self.core.fill(span, payload);
                 self.core.engine.placed(peer, after);
                 return self.core.carry_out();
             }
             return self.finish(peer, link, incoming, payload.to_vec().into());
         }
         self.accept(peer, link, frame, payload);
+        self.catch_up();
+    }
+
+    #[inline]
+    fn eager(&mut self, link: LinkId, eager: PlainEager, payload: Payload) {
+        let Some(peer) = self.peer(link) else { return };
+        if !self.core.peers[peer.0 as usize].partial.is_empty() {
+            return self.frame(link, eager.into(), payload);
+        }
+        if !self.deliver(peer, eager, payload) {
+            self.direct(peer, link, &eager.into(), payload);
+        }
         self.catch_up();
     }
 
@@ -284,7 +325,7 @@ impl Core {
                 let payload = unsafe { bytes.payload() };
                 // by whichever link it came, that may be gone
                 let (rail, link) = self.lane(peer).unwrap_or(NO_LINK);
-                Inbound { core: self, rail }.accept(peer, link, frame, payload);
+                Inbound { core: self, rail, listener: &mut Nobody }.accept(peer, link, frame, payload);
                 self.redelivered = true;
             }
         }

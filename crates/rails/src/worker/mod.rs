@@ -2,7 +2,7 @@
 //!
 //! Single-threaded: all methods take `&mut self`. None blocks but [`Worker::close`], which is bounded, and [`Worker::progress`]
 //! where the settings let it sleep. Who has several threads puts a lock around it. Nothing moves unless [`Worker::progress`] is
-//! called; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
+//! called, but that a message without credit looks whether memory has some; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
 //! from what `crate::wireup` agreed with peers to links; `lanes` several of them to one peer; `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint, `forget` what is kept of those that went; `idle` what
@@ -30,7 +30,7 @@ pub use buffers::User;
 pub use idle::{Idle, Rest};
 pub use lanes::{LaneReport, PathReport, Paths};
 pub use ops::{ATOMIC_MAX, INJECT_MAX};
-pub use outcome::{Counts, Event, EventKind, Issued, Refused};
+pub use outcome::{Counts, Event, EventKind, Issued, Listener, Nobody, Refused};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -38,11 +38,11 @@ use crate::list::RailId;
 use crate::rail::{Look, RawIov};
 use crate::set::{RailLink, Rails};
 use crate::wireup::{self, Wireup};
-use buffers::Buffers;
+use buffers::{Buffers, Engine};
 use events::Notes;
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::MAX_PAYLOAD;
-use polyrail_core::proto::{self, Engine, PeerIdx};
+use polyrail_core::proto::{self, PeerIdx};
 use polyrail_core::wire::offer::Interface;
 use polyrail_core::wire::{Address, PeerId};
 use state::{Core, PeerInfo};
@@ -53,8 +53,8 @@ use std::time::{Duration, Instant};
 use top::{TOKEN_TOP, Top};
 use turns::{BySystemCall, InMemory, Turns};
 
-/// A function that active messages are given to: sender, header, payload. It runs during progress and to completion; it
-/// cannot call the worker.
+/// A function that active messages are given to: sender, header, payload. It runs during progress, or while a message is sent, and to
+/// completion; it cannot call the worker.
 pub type Handler = Box<dyn FnMut(PeerIdx, &[u8], &[u8]) + Send>;
 
 /// Rounds of progress between two looks at the clock for the lanes' sake.
@@ -77,6 +77,8 @@ pub struct Worker {
     iov: Vec<RawIov>,
     zeros: Box<[u8]>,
     rounds: u64,
+    /// The round that is to do more than look at memory.
+    chores_at: u64,
     idle: Idle,
     notes: Notes,
     /// This side's network interfaces, as peers know them.
@@ -154,6 +156,7 @@ impl Worker {
             iov: Vec::new(),
             zeros: vec![0; MAX_PAYLOAD].into(),
             rounds: 0,
+            chores_at: 0,
             began: Instant::now(),
             near,
             netted: Vec::new(),
@@ -321,27 +324,26 @@ impl Worker {
 
     /// Moves what can be moved. Returns how many frames arrived and connections changed; 0 means that there was nothing to
     /// do.
+    #[inline]
     pub fn progress(&mut self) -> usize {
+        self.progress_telling(&mut Nobody)
+    }
+
+    /// The same, where somebody hears of messages as they come. What is still to be told by [`Worker::next_event`] comes first: while
+    /// there is any, events tell.
+    #[inline]
+    pub fn progress_telling<L: Listener>(&mut self, listener: &mut L) -> usize {
         self.rounds += 1;
         self.direct_budget = direct::ROUND;
-        let mut round = InMemory { core: &mut self.core, moved: 0, by_lanes: false };
-        self.rails.each(&mut round);
-        let (mut moved, by_lanes) = (round.moved, round.by_lanes);
-        if by_lanes {
-            self.acknowledge();
-        }
-        if self.rails.links(Look::SystemCall) > 0 {
-            moved += self.look_by_system_call();
-        }
-        if !self.netted.is_empty() && (self.slept || self.rounds.is_multiple_of(LOOK_ROUNDS)) {
-            self.slept = false;
-            self.watch_lanes();
-        }
-        if self.wireup.due(self.rounds, moved == 0) {
-            moved += self.wire_up();
+        let mut moved = self.look_in_memory(listener);
+        let chores = self.rounds >= self.chores_at;
+        if chores {
+            moved += self.do_chores(moved == 0, listener);
         }
         moved += self.after_arrivals();
-        self.rails.flush(&self.core.bufs);
+        if chores {
+            self.rails.flush(&self.core.bufs);
+        }
         if moved > 0 {
             self.idle.busy();
         } else {
@@ -350,12 +352,54 @@ impl Worker {
         moved
     }
 
+    /// Takes what came by the rails that it costs nothing to look at; how many frames.
+    #[inline(always)]
+    fn look_in_memory<L: Listener>(&mut self, listener: &mut L) -> usize {
+        let mut round = InMemory { core: &mut self.core, listener, moved: 0, by_lanes: false };
+        self.rails.each(&mut round);
+        let (moved, by_lanes) = (round.moved, round.by_lanes);
+        if by_lanes {
+            self.acknowledge();
+        }
+        moved
+    }
+
+    /// What a round does besides looking at memory: the other rails, lanes, the control channel. Where there is none of all that only the
+    /// control channel is looked at, in every so many rounds.
+    #[inline(never)]
+    fn do_chores<L: Listener>(&mut self, idle: bool, listener: &mut L) -> usize {
+        let mut moved = 0;
+        let by_system_call = self.rails.links(Look::SystemCall) > 0;
+        if by_system_call {
+            moved += self.look_by_system_call(listener);
+        }
+        if !self.netted.is_empty() && (self.slept || self.rounds.is_multiple_of(LOOK_ROUNDS)) {
+            self.slept = false;
+            self.watch_lanes();
+        }
+        if self.wireup.due(self.rounds, idle && moved == 0) {
+            moved += self.wire_up();
+        }
+        let calm = !by_system_call && self.netted.is_empty() && !self.wireup.busy();
+        if calm && moved == 0 {
+            self.chores_at = self.wireup.next_round(self.rounds);
+        } else {
+            self.stir();
+        }
+        moved
+    }
+
+    /// The next round has chores: something has begun that it is to look at.
+    fn stir(&mut self) {
+        self.chores_at = 0;
+    }
+
     /// A round of the rails that it costs a system call to look at.
     #[inline(never)]
-    fn look_by_system_call(&mut self) -> usize {
+    fn look_by_system_call<L: Listener>(&mut self, listener: &mut L) -> usize {
         let in_memory = self.rails.links(Look::Memory);
         let (core, turns) = (&mut self.core, &mut self.turns);
-        let mut round = BySystemCall { core, turns, in_memory, moved: 0, by_lanes: false };
+        let mut round = BySystemCall { core, listener, turns, in_memory, moved: 0, by_lanes: false };
         self.rails.each(&mut round);
         let (moved, by_lanes) = (round.moved, round.by_lanes);
         if by_lanes {
@@ -414,6 +458,7 @@ impl Worker {
 
     #[inline(never)]
     fn act_on_arrivals(&mut self) -> usize {
+        self.stir();
         self.settle();
         let mut moved = 0;
         if self.core.transfers > 0 {
@@ -499,6 +544,7 @@ impl Worker {
         let nothing = self.core.events.is_empty() && self.core.transfers == 0 && !self.core.engine.has_work();
         let sleeps = nothing && self.rails.arm();
         if sleeps {
+            self.stir();
             self.slept = true;
             self.turns.sleeps();
             let lanes = self.lanes_due();

@@ -1,10 +1,10 @@
 //! What users ask of a worker.
 
-use super::buffers::{RegionMemory, User};
-use super::outbound::{copied, kept};
-use super::{EventKind, Issued, Refused, Worker};
+use super::buffers::{RegionMemory, User, total};
+use super::outbound::{copied, kept, posted};
+use super::{EventKind, Issued, Nobody, Refused, Worker};
 use crate::rail::RawIov;
-use polyrail_core::frame::{AtomicCode, AtomicKind, Matching, OpId, RemoteAddr};
+use polyrail_core::frame::{AtomicCode, AtomicKind, Frame, Matching, OpId, PlainEager, RemoteAddr};
 use polyrail_core::proto::{
     Access, Delivery, Envelope, Filter, KeyTaken, Message, PartSpec, PeerIdx, Registered, RmaKind,
 };
@@ -18,27 +18,28 @@ pub const ATOMIC_MAX: usize = 16 << 10;
 /// How many operations may wait for one peer before the caller is told to come again.
 const QUEUE_MAX: usize = 4096;
 
-#[inline]
-fn total(iov: &[RawIov]) -> u64 {
-    match iov {
-        // by far the commonest, and a loop would be made for many
-        [one] => one.len as u64,
-        many => many.iter().map(|piece| piece.len as u64).sum(),
-    }
-}
-
 impl Worker {
     /// Sends a message if it can leave at once, leaving nothing to remember.
     ///
     /// # Safety
     /// As [`Worker::send`].
-    #[inline]
+    #[inline(always)]
     unsafe fn send_now(&mut self, to: PeerIdx, message: &Message, iov: &[RawIov]) -> bool {
-        let Some(frame) = self.core.engine.try_eager(to, message) else { return false };
+        let Some(order) = self.core.engine.try_eager(to, message) else { return false };
         let Some(lane) = self.lane_for(to, message.len) else { return false };
-        let header = frame.encode(message.len as usize);
+        let &Message { matching, data, .. } = message;
         // SAFETY: readable, by our caller's word; without a span the rail keeps no address.
-        let sent = unsafe { self.rails.send(lane, &header, iov, None) };
+        let sent = unsafe {
+            match (matching, iov) {
+                (Matching::Tag(tag), [one]) => {
+                    self.rails.send_eager(lane, PlainEager { order, tag, data }, *one)
+                }
+                _ => {
+                    let frame = Frame::Eager { order, matching, data, ack: None };
+                    self.rails.send(lane, &frame.encode(message.len as usize), iov, None)
+                }
+            }
+        };
         if sent.is_ok() {
             self.core.engine.eager_sent(to, message.len);
         }
@@ -52,7 +53,7 @@ impl Worker {
     ///
     /// # Safety
     /// The memory at `iov` stays readable and unchanged until the event.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn send(
         &mut self,
         to: PeerIdx,
@@ -65,6 +66,25 @@ impl Worker {
         let message = Message { matching, data, len: total(iov), delivery };
         // SAFETY: our caller's word.
         if message.len <= SHORT && unsafe { self.send_now(to, &message, iov) } {
+            return Ok(Issued::Done);
+        }
+        // SAFETY: our caller's word.
+        unsafe { self.send_later(to, message, iov, user) }
+    }
+
+    /// # Safety
+    /// As [`Worker::send`].
+    #[inline(never)]
+    unsafe fn send_later(
+        &mut self,
+        to: PeerIdx,
+        message: Message,
+        iov: &[RawIov],
+        user: User,
+    ) -> Result<Issued, Refused> {
+        let heard = message.len <= SHORT && self.hears_of_credit(to, message.len);
+        // SAFETY: our caller's word.
+        if heard && unsafe { self.send_now(to, &message, iov) } {
             return Ok(Issued::Done);
         }
         self.room_for(to)?;
@@ -82,7 +102,7 @@ impl Worker {
     ///
     /// # Safety
     /// The memory at `iov` is readable.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn inject(
         &mut self,
         to: PeerIdx,
@@ -95,9 +115,21 @@ impl Worker {
         if unsafe { self.send_now(to, &message, iov) } {
             return Ok(());
         }
+        // SAFETY: the same.
+        unsafe { self.inject_later(to, message, iov) }
+    }
+
+    /// # Safety
+    /// The memory at `iov` is readable.
+    #[inline(never)]
+    unsafe fn inject_later(&mut self, to: PeerIdx, message: Message, iov: &[RawIov]) -> Result<(), Refused> {
         if !self.core.engine.is_connected(to) {
             self.connect(to)?;
             return Err(Refused::Again);
+        }
+        // SAFETY: our caller's word.
+        if self.hears_of_credit(to, message.len) && unsafe { self.send_now(to, &message, iov) } {
+            return Ok(());
         }
         if self.core.engine.queued(to) >= QUEUE_MAX {
             return Err(Refused::Again);
@@ -116,13 +148,11 @@ impl Worker {
     /// # Safety
     /// The memory at `iov` stays writable, and nobody else's, until the event.
     #[inline]
-    pub unsafe fn recv(&mut self, filter: Filter, iov: &[RawIov], user: User) -> OpId {
-        let op = self.core.engine.post(total(iov), filter);
-        self.core.bufs.recvs.put(op, kept(iov, user));
+    pub unsafe fn recv(&mut self, filter: Filter, iov: &[RawIov], user: User) {
+        self.core.engine.post(filter, posted(iov, user));
         if self.core.engine.has_work() {
             self.settle();
         }
-        op
     }
 
     /// Posts a buffer for any number of untagged messages; each gives an event with its offset, the last of them is marked
@@ -130,23 +160,15 @@ impl Worker {
     ///
     /// # Safety
     /// As [`Worker::recv`].
-    pub unsafe fn recv_multi(
-        &mut self,
-        source: Option<PeerIdx>,
-        buffer: RawIov,
-        least: u64,
-        user: User,
-    ) -> OpId {
-        let op = self.core.engine.new_recv(buffer.len as u64);
-        self.core.bufs.recvs.put(op, kept(&[buffer], user));
-        self.core.engine.post_multi(op, source, least);
+    pub unsafe fn recv_multi(&mut self, source: Option<PeerIdx>, buffer: RawIov, least: u64, user: User) {
+        self.core.engine.post_multi(source, least, posted(&[buffer], user));
         self.settle();
-        op
     }
 
-    /// Takes a posted receive back; true: an event with [`Failure::Cancelled`](polyrail_core::proto::Failure) follows.
-    pub fn cancel(&mut self, op: OpId) -> bool {
-        let cancelled = self.core.engine.cancel(op);
+    /// Takes the earliest posted receive back of which `is` says so, of tagged ones before untagged; true: an event with
+    /// [`Failure::Cancelled`](polyrail_core::proto::Failure) follows. Looks at every receive that is posted.
+    pub fn cancel(&mut self, is: impl Fn(&User) -> bool) -> bool {
+        let cancelled = self.core.engine.cancel(|posted| is(&posted.user));
         self.settle();
         cancelled
     }
@@ -165,12 +187,9 @@ impl Worker {
     ///
     /// # Safety
     /// As [`Worker::recv`].
-    pub unsafe fn recv_claimed(&mut self, message: OpId, iov: &[RawIov], user: User) -> OpId {
-        let op = self.core.engine.new_recv(total(iov));
-        self.core.bufs.recvs.put(op, kept(iov, user));
-        self.core.engine.recv_claimed(op, message);
+    pub unsafe fn recv_claimed(&mut self, message: OpId, iov: &[RawIov], user: User) {
+        self.core.engine.recv_claimed(message, posted(iov, user));
         self.settle();
-        op
     }
 
     /// Throws a claimed message away.
@@ -290,6 +309,15 @@ impl Worker {
     pub fn deregister(&mut self, key: u64) {
         self.core.engine.regions.remove(key);
         self.core.bufs.regions.remove(&key);
+    }
+
+    /// Looks whether memory has word of credit, where that is what a message lacks; whether anything came. Who only sends would never hear
+    /// of any, and send all else the long way. While messages wait, most do not look: the peer is slow.
+    fn hears_of_credit(&mut self, to: PeerIdx, len: u64) -> bool {
+        const SELDOM: usize = 64;
+        let engine = &self.core.engine;
+        let looks = engine.queued(to).is_multiple_of(SELDOM) && engine.lacks_credit(to, len);
+        looks && self.look_in_memory(&mut Nobody) > 0
     }
 
     fn room_for(&mut self, to: PeerIdx) -> Result<(), Refused> {

@@ -1,14 +1,14 @@
 //! From the engine to the rails: frames that leave, memory that is read and written directly, events for the user.
 
-use super::buffers::{Buf, IoVec, Owned, User};
+use super::buffers::{Buf, IoVec, Owned, Posted, User};
 use super::outlet::Outlet;
 use super::{Core, Event, EventKind, Worker};
 use crate::rail::direct::Transfer;
-use crate::rail::{Payload, Place, RawIov, Span};
+use crate::rail::{RawIov, Span};
 use crate::set::{NO_LINK, RailLink};
 use polyrail_core::frame::Matching;
-use polyrail_core::proto::{Action, Completion, Delivered, Job, Next, Out, PeerIdx, Region};
-use polyrail_core::session::{Carrier, Sent};
+use polyrail_core::proto::{Action, Completion, Job, Next, Out, PeerIdx, Region};
+use polyrail_core::session::Sent;
 
 impl Worker {
     /// Does all that the engine asks for until it asks for nothing more.
@@ -82,7 +82,7 @@ impl Worker {
             iov: &mut self.iov,
             zeros: &self.zeros,
         };
-        outlet.send(lane, next)
+        outlet.give(lane, next, &self.core.engine)
     }
 }
 
@@ -96,13 +96,14 @@ impl Core {
         }
     }
 
-    pub(super) fn act(&mut self, action: Action) {
+    pub(super) fn act(&mut self, action: Action<User>) {
         match action {
             Action::Complete(completion) => self.complete(completion),
-            Action::Unstash { stash, to } => {
+            Action::Unstash { stash, to, op } => {
                 let bytes = self.bufs.stashes.take(stash).unwrap_or_default();
                 // SAFETY: `bytes` lives to the end of this block.
-                self.bufs.fill(to, unsafe { bytes.payload() });
+                self.fill(to, unsafe { bytes.payload() });
+                self.engine.unstashed(op);
             }
             Action::DropStash(stash) => {
                 self.bufs.stashes.take(stash);
@@ -122,30 +123,7 @@ impl Core {
         self.starting.push((rail, Transfer { link, write, ours, theirs, peer, job }));
     }
 
-    /// A whole message for a posted receive: copies its bytes and tells the user.
-    #[inline]
-    pub(super) fn deliver(&mut self, delivered: &Delivered, payload: Payload) {
-        let &Delivered { op, envelope, got } = delivered;
-        let user = match self.bufs.recvs.finish(op, payload, got as usize) {
-            Some(user) => user,
-            None => {
-                let span = Span { place: Place::Recv(op), offset: 0, len: got as usize };
-                self.bufs.fill(span, payload);
-                let Some(buf) = self.bufs.recvs.take(op) else { return };
-                buf.user
-            }
-        };
-        self.events.push_back(Event {
-            peer: Some(envelope.from),
-            matching: envelope.matching,
-            data: envelope.data,
-            len: envelope.len,
-            got,
-            ..Event::of(EventKind::Recv, user)
-        });
-    }
-
-    fn complete(&mut self, completion: Completion) {
+    fn complete(&mut self, completion: Completion<User>) {
         match completion {
             Completion::Send { op, peer, result } => {
                 let Some(buf) = self.bufs.sends.take(op) else { return };
@@ -170,12 +148,7 @@ impl Core {
                     ..Event::of(kind, user)
                 });
             }
-            Completion::Recv { op, peer, envelope, got, offset, released, result } => {
-                let taken = if released { self.bufs.recvs.take(op) } else { None };
-                let user = match (&taken, self.bufs.recvs.get(op)) {
-                    (Some(buf), _) | (None, Some(buf)) => buf.user,
-                    _ => return,
-                };
+            Completion::Recv { user, peer, envelope, got, offset, released, result } => {
                 self.events.push_back(Event {
                     kind: EventKind::Recv,
                     user,
@@ -194,10 +167,16 @@ impl Core {
     }
 }
 
+/// Memory of a receive.
+#[inline]
+pub(super) fn posted(iov: &[RawIov], user: User) -> Posted {
+    Posted { iov: IoVec::new(iov), user }
+}
+
 /// Memory of an operation that the caller keeps until the event.
 #[inline]
 pub(super) fn kept(iov: &[RawIov], user: User) -> Buf {
-    Buf { iov: IoVec::new(iov), user, owned: None }
+    Buf { iov: IoVec::new(iov), user, _owned: None }
 }
 
 /// A copy of the caller's bytes, followed by memory of the caller's (of an atomic: where results go).
@@ -214,5 +193,5 @@ pub(super) unsafe fn copied(bytes: &[RawIov], behind: &[RawIov], user: User) -> 
     let owned = Owned::from(owned);
     let mut pieces = vec![owned.memory()];
     pieces.extend_from_slice(behind);
-    Buf { iov: IoVec::new(&pieces), user, owned: Some(owned) }
+    Buf { iov: IoVec::new(&pieces), user, _owned: Some(owned) }
 }

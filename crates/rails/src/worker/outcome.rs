@@ -2,7 +2,7 @@
 
 use super::User;
 use polyrail_core::frame::{Matching, OpId};
-use polyrail_core::proto::{Failure, PeerIdx};
+use polyrail_core::proto::{Envelope, Failure, PeerIdx};
 
 /// How an operation was begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +84,22 @@ impl Event {
             error: None,
             key: 0,
         }
+    }
+}
+
+/// Who hears of messages while they come, instead of by [`Event`]s afterwards.
+pub trait Listener {
+    /// A message has come, all of it, into a buffer of its own. False: an event is to tell.
+    fn received(&mut self, user: User, envelope: &Envelope) -> bool;
+}
+
+/// Nobody: events tell.
+pub struct Nobody;
+
+impl Listener for Nobody {
+    #[inline]
+    fn received(&mut self, _: User, _: &Envelope) -> bool {
+        false
     }
 }
 

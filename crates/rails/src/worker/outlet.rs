@@ -1,11 +1,11 @@
 //! What frames leave by: the rails, and the memory that payloads are in; how a peer's session sees its links.
 
-use super::buffers::Buffers;
+use super::buffers::{Buffers, Engine, Named, Posted};
 use crate::rail::{LinkStats, Memory, Place, RawIov, Span};
 use crate::set::{RailLink, Rails};
 use polyrail_core::frame::Acked;
 use polyrail_core::proto::{Next, Out, Region};
-use polyrail_core::session::{Carrier, Links, Retired, Seen, Sent, UnackedFrame};
+use polyrail_core::session::{Carrier, Links, Retired, Seen, Sent, ToPeer, UnackedFrame};
 use std::collections::VecDeque;
 
 /// So many copied bytes a peer may have without saying so: what both kernels may hold, and what it says nothing of yet, is less.
@@ -57,8 +57,9 @@ impl Links<RailLink> for Outlet<'_> {
     }
 }
 
-impl Carrier<RailLink, Next> for Outlet<'_> {
-    fn send(&mut self, link: RailLink, next: &Next) -> Sent {
+impl Outlet<'_> {
+    /// Gives a frame of this engine to a link.
+    pub fn give(&mut self, link: RailLink, next: &Next, engine: &Engine) -> Sent {
         let mut iov = std::mem::take(self.iov);
         iov.clear();
         // written only where memory is listed
@@ -74,7 +75,8 @@ impl Carrier<RailLink, Next> for Outlet<'_> {
             }
             Out::Addresses(memory) => {
                 listed = [0; Region::MAX_BYTES];
-                let Some(len) = list(self.bufs, memory, &mut iov, &mut listed) else {
+                let named = Named { engine, bufs: self.bufs };
+                let Some(len) = list(&named, memory, &mut iov, &mut listed) else {
                     *self.iov = iov;
                     return Sent::Unlisted;
                 };
@@ -92,6 +94,12 @@ impl Carrier<RailLink, Next> for Outlet<'_> {
             self.cut.push((link, "it does not say what it has had"));
         }
         if sent.is_ok() { Sent::Away } else { Sent::Full }
+    }
+}
+
+impl Carrier<RailLink, ToPeer<'_, Posted>> for Outlet<'_> {
+    fn send(&mut self, link: RailLink, next: &Next, traffic: &ToPeer<'_, Posted>) -> Sent {
+        self.give(link, next, traffic.engine)
     }
 
     fn send_again(&mut self, link: RailLink, frame: &UnackedFrame) -> bool {
@@ -115,12 +123,12 @@ impl Carrier<RailLink, Next> for Outlet<'_> {
 
 /// Lists the addresses of a span as bytes for the peer; how many. None when they are too many, or gone.
 fn list(
-    bufs: &Buffers,
+    memory: &Named<'_>,
     span: Span,
     iov: &mut Vec<RawIov>,
     out: &mut [u8; Region::MAX_BYTES],
 ) -> Option<usize> {
     let mut region = Region::default();
-    let all = bufs.resolve(span, iov) && iov.iter().all(|p| region.push(p.base as u64, p.len as u64));
+    let all = memory.resolve(span, iov) && iov.iter().all(|p| region.push(p.base as u64, p.len as u64));
     (all && !region.is_empty()).then(|| region.encode(out))
 }

@@ -1,16 +1,16 @@
 //! What frames act on.
 
-use super::buffers::{Buffers, Owned, scratch_place};
+use super::buffers::{Buffers, Engine, Named, Owned, scratch_place};
 use super::inbound::{Incoming, LinkInfo};
 use super::lanes::{LaneNews, Lanes};
 use super::{Counts, Event, Handler};
 use crate::list::RailId;
 use crate::rail::direct::Transfer;
-use crate::rail::{Down, Payload, Span};
+use crate::rail::{Down, Payload, Place, Span};
 use crate::set::RailLink;
 use polyrail_core::cost::Explanation;
 use polyrail_core::frame::Frame;
-use polyrail_core::proto::{Engine, PeerIdx, REORDER_BYTES};
+use polyrail_core::proto::{PeerIdx, REORDER_BYTES};
 use polyrail_core::session::Partial;
 use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
@@ -103,6 +103,20 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// The users' memory, by the engine's names.
+    pub(super) fn memory(&self) -> Named<'_> {
+        Named { engine: &self.engine, bufs: &self.bufs }
+    }
+
+    /// Copies the first `span.len` bytes of a payload to their place.
+    #[inline]
+    pub(super) fn fill(&mut self, span: Span, payload: Payload) {
+        let Place::Recv(op) = span.place else { return self.bufs.fill(span, payload) };
+        if let Some(posted) = self.engine.receiver(op) {
+            posted.fill(span.offset, span.len, payload);
+        }
+    }
+
     #[inline]
     pub(super) fn link(&mut self, (rail, link): RailLink) -> Option<&mut LinkInfo> {
         self.links[rail as usize].get_mut(link.0 as usize)?.as_mut()

@@ -1,8 +1,8 @@
 //! Which rails have their turn in a round of progress: always those that cost nothing to look at; the others whenever they are all
 //! there is, or something came by them lately.
 
-use super::Core;
 use super::inbound::Inbound;
+use super::{Core, Listener};
 use crate::list::RailId;
 use crate::rail::{Look, Rail};
 use crate::set::EachRail;
@@ -47,19 +47,20 @@ impl Turns {
 }
 
 /// A round of progress of the rails that cost no system call to look at.
-pub(super) struct InMemory<'a> {
+pub(super) struct InMemory<'a, L> {
     pub(super) core: &'a mut Core,
+    pub(super) listener: &'a mut L,
     /// Frames that came, and sends that ended.
     pub(super) moved: usize,
     /// Some of them by a rail whose peers wait to hear what came.
     pub(super) by_lanes: bool,
 }
 
-impl EachRail for InMemory<'_> {
+impl<L: Listener> EachRail for InMemory<'_, L> {
     #[inline]
     fn with<R: Rail>(&mut self, id: RailId, rail: &mut R) {
         if R::CAPS.look == Look::Memory {
-            let moved = rail.progress(&mut Inbound { core: self.core, rail: id });
+            let moved = rail.progress(&mut Inbound { core: self.core, rail: id, listener: self.listener });
             self.by_lanes |= R::CAPS.has_lanes() && moved > 0;
             self.moved += moved;
         }
@@ -67,8 +68,9 @@ impl EachRail for InMemory<'_> {
 }
 
 /// A round of progress of the others, if they have their turn.
-pub(super) struct BySystemCall<'a> {
+pub(super) struct BySystemCall<'a, L> {
     pub(super) core: &'a mut Core,
+    pub(super) listener: &'a mut L,
     pub(super) turns: &'a mut Turns,
     /// Links that are looked at anyway.
     pub(super) in_memory: usize,
@@ -76,10 +78,10 @@ pub(super) struct BySystemCall<'a> {
     pub(super) by_lanes: bool,
 }
 
-impl EachRail for BySystemCall<'_> {
+impl<L: Listener> EachRail for BySystemCall<'_, L> {
     fn with<R: Rail>(&mut self, id: RailId, rail: &mut R) {
         if R::CAPS.look == Look::SystemCall && rail.links() > 0 && self.turns.is_due(id, self.in_memory) {
-            let moved = rail.progress(&mut Inbound { core: self.core, rail: id });
+            let moved = rail.progress(&mut Inbound { core: self.core, rail: id, listener: self.listener });
             self.turns.looked(id, moved > 0);
             self.by_lanes |= R::CAPS.has_lanes() && moved > 0;
             self.moved += moved;

@@ -4,6 +4,7 @@ use crate::over;
 use crate::pair::{Pair, SIZES, TIME, any_tag, iov, pattern, user};
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, Failure};
+use polyrail_rails::list::{RailSet, Reach};
 use polyrail_rails::{Config, EventKind, Issued, Refused, Worker};
 use std::time::Instant;
 
@@ -153,14 +154,42 @@ fn multi_receive_buffers_fill_up() {
     });
 }
 
+/// More messages than a peer's credit is for, one after the other, from a side that makes no progress: it hears of more credit when it
+/// needs some, so that nothing takes the long way, which would be left unfinished here.
+#[test]
+fn who_only_sends_hears_of_credit() {
+    let rails = RailSet::ALL.without(Reach::Network);
+    let config = Config { rails, ..Config::default() };
+    let mut p = Pair::new(Config { window: config.window / 16, ..config });
+    // SAFETY: the bytes are copied.
+    let inject = |a: &mut Worker, to| unsafe { a.inject(to, Matching::Tag(1), None, &[iov(&mut [7; 8])]) };
+    let (mut got, start) = ([0; 8], Instant::now());
+    for n in 0..20_000 {
+        // SAFETY: the buffer outlives the event.
+        unsafe { p.b.recv(any_tag(), &[iov(&mut got)], user(n)) };
+        while inject(&mut p.a, p.to_b).is_err() {
+            // only until there is a connection
+            p.a.progress();
+            p.b.progress();
+            assert!(start.elapsed() < TIME);
+        }
+        while p.b.next_event().is_none() {
+            p.b.progress();
+            assert!(start.elapsed() < TIME, "message {n} waits for the sender");
+        }
+        assert!(p.a.is_quiet(), "message {n} took the long way");
+    }
+}
+
 #[test]
 fn a_cancelled_receive_says_so() {
     let mut p = Pair::new(Config::default());
     let mut got = [0; 8];
     // SAFETY: the buffer outlives the event.
-    let op = unsafe { p.b.recv(any_tag(), &[iov(&mut got)], user(1)) };
-    assert!(p.b.cancel(op));
-    assert!(!p.b.cancel(op));
+    unsafe { p.b.recv(any_tag(), &[iov(&mut got)], user(1)) };
+    assert!(!p.b.cancel(|posted| *posted == user(2)));
+    assert!(p.b.cancel(|posted| *posted == user(1)));
+    assert!(!p.b.cancel(|posted| *posted == user(1)));
     let (_, b) = p.events(0, 1);
     assert_eq!(b[0].error, Some(Failure::Cancelled));
 }

@@ -1,12 +1,13 @@
 //! One connection of a lane, what of it is on its way, and how an end's session sees all of them.
 
 use super::super::memory::{Bytes, Memory};
+use super::super::node::Ticket;
 use super::super::rail::{RailSpec, Time, Wire};
 use super::super::rng::Rng;
 use super::LaneHappening;
 use crate::frame::{Acked, Frame, MAX_ACKED};
 use crate::proto::{Next, Out, Region};
-use crate::session::{Carrier, Links, Retired, Seen, Sent, UnackedFrame};
+use crate::session::{Carrier, Links, Retired, Seen, Sent, ToPeer, UnackedFrame};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -222,13 +223,13 @@ impl Links<usize> for Outlet<'_> {
     }
 }
 
-impl Carrier<usize, Next> for Outlet<'_> {
-    fn send(&mut self, conn: usize, next: &Next) -> Sent {
+impl Carrier<usize, ToPeer<'_, Ticket>> for Outlet<'_> {
+    fn send(&mut self, conn: usize, next: &Next, traffic: &ToPeer<'_, Ticket>) -> Sent {
         let payload = match next.payload {
             Out::Nothing => Bytes::Real(vec![]),
             Out::Bytes(span) => self.read_or_tear(span),
             Out::Addresses(span) => {
-                let Some(region) = self.memory.list(span) else { return Sent::Unlisted };
+                let Some(region) = self.memory.list(traffic.engine.at(span)) else { return Sent::Unlisted };
                 let mut bytes = [0; Region::MAX_BYTES];
                 let len = region.encode(&mut bytes);
                 Bytes::from(&bytes[..len])

@@ -237,7 +237,7 @@ impl Endpoint {
             false => None,
         };
         let mut user = User { context: number(r.context), flags: kind | r.flags & mark::WANTED };
-        let op = if r.flags & FI_MULTI_RECV != 0 {
+        if r.flags & FI_MULTI_RECV != 0 {
             let (Matching::Message, [buffer]) = (r.matching, r.iov) else { return Err(-FI_EINVAL) };
             let base = buffer.base.expose_provenance() as u64;
             let extra = self.extras.insert(Extra { context: user.context, base, _copy: None });
@@ -249,8 +249,7 @@ impl Endpoint {
             let filter = Filter { source, matching: r.matching, ignore: r.ignore };
             // SAFETY: by the caller's promise.
             unsafe { self.worker()?.recv(filter, r.iov, user) }
-        };
-        self.remember(op, number(r.context));
+        }
         Ok(())
     }
 
@@ -306,8 +305,7 @@ impl Endpoint {
         }
         let user = User { context, flags: FI_RECV | kind | r.flags & mark::WANTED };
         // SAFETY: by the caller's promise.
-        let op = unsafe { self.worker()?.recv_claimed(message, r.iov, user) };
-        self.remember(op, context);
+        unsafe { self.worker()?.recv_claimed(message, r.iov, user) };
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod told;
 mod words;
 
 use super::Worker;
+use super::buffers::Posted;
 use super::events::What;
 use super::outlet::Outlet;
 use crate::list::RailId;
@@ -121,7 +122,7 @@ impl Worker {
     fn session<R>(
         &mut self,
         peer: PeerIdx,
-        ask: impl FnOnce(&mut Session<RailLink>, &mut ToPeer<'_>, &mut Outlet<'_>) -> R,
+        ask: impl FnOnce(&mut Session<RailLink>, &mut ToPeer<'_, Posted>, &mut Outlet<'_>) -> R,
     ) -> Option<R> {
         let lanes = self.core.peers[peer.0 as usize].lanes.as_mut()?;
         let mut outlet = Outlet {
