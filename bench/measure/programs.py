@@ -205,3 +205,21 @@ def pair(
         first.stop()
         if second is not None:
             second.stop()
+
+
+LIBFABRIC = "install libfabric's headers (Debian: libfabric-dev), or set PKG_CONFIG_PATH to where libfabric.pc is"
+
+
+def libfabric_program(name: str) -> tuple[str, str]:
+    """A C program of bench that calls libfabric, built; or what is missing for that."""
+    file = ROOT / "build" / name
+    if not (shutil.which("cc") and shutil.which("pkg-config")):
+        return "", "install a C compiler and pkg-config"
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libfabric"], capture_output=True, text=True)
+    if flags.returncode != 0:
+        return "", LIBFABRIC
+    library = subprocess.run(["pkg-config", "--variable=libdir", "libfabric"], capture_output=True, text=True).stdout.strip()
+    file.parent.mkdir(exist_ok=True)
+    words = ["cc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", file, ROOT / f"bench/{name}.c", *flags.stdout.split(), f"-Wl,-rpath,{library}"]
+    alone(words)
+    return str(file), ""

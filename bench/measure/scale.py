@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
-import subprocess
 
 from .figures import Column, Failed, Figure, Sample, Table, alternate
 from .msg import ours_env
-from .programs import BEFORE, ROOT, alone, provider_missing
+from .programs import BEFORE, ROOT, alone, libfabric_program, provider_missing
 
 PEERS, PROCESSES, UNEXPECTED = 1000, 4, 10_000
-LIBFABRIC = "install libfabric's headers (Debian: libfabric-dev), or set PKG_CONFIG_PATH to where libfabric.pc is"
 
 # The names that both programs print.
 FIGURES = {
@@ -52,29 +49,11 @@ def build_ours() -> str:
     return ""
 
 
-def build_fi_peers() -> tuple[str, str]:
-    """The program for libfabric, or why it is not there."""
-    file = ROOT / "build/fi_peers"
-    if not (shutil.which("cc") and shutil.which("pkg-config")):
-        return "", "install a C compiler and pkg-config"
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "libfabric"], capture_output=True, text=True)
-    if flags.returncode != 0:
-        return "", LIBFABRIC
-    library = subprocess.run(["pkg-config", "--variable=libdir", "libfabric"], capture_output=True, text=True).stdout.strip()
-    file.parent.mkdir(exist_ok=True)
-    words = ["cc", "-std=gnu11", "-O2", "-o", file, ROOT / "bench/fi_peers.c", *flags.stdout.split(), f"-Wl,-rpath,{library}"]
-    try:
-        alone(words)
-    except Failed as why:
-        return "", str(why)
-    return str(file), ""
-
-
 def tables(rounds: int) -> list[Table]:
     # a connection takes a descriptor or more at both ends
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    fi_peers, no_fi = build_fi_peers()
+    fi_peers, no_fi = libfabric_program("fi_peers")
     no_ours = build_ours()
 
     def libfabric(provider: str, env: dict[str, str]) -> Sample:
