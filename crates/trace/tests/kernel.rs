@@ -340,11 +340,12 @@ fn retransmissions_are_as_many_as_the_kernel_counts() {
         "a" => return lossy_client(server),
         _ => {}
     }
-    let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let scripts = root.join("scripts/lab");
     let relay = std::env::var_os("POLYRAIL_LAB_RELAY").map_or_else(
         || {
-            let target = std::env::var_os("CARGO_TARGET_DIR")
-                .map_or_else(|| scripts.join("../../target"), PathBuf::from);
+            let target =
+                std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
             target.join("release/polyrail-lab-relay")
         },
         PathBuf::from,
