@@ -94,6 +94,7 @@ impl Victim {
                 match event {
                     InitiatorEvent::Established(agreed) => session = Some(agreed.id),
                     InitiatorEvent::Rejected(_) => return true,
+                    InitiatorEvent::NeedsKey => panic!("this side cannot encrypt"),
                     InitiatorEvent::Proving => {}
                 }
             }
