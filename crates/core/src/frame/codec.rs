@@ -104,6 +104,19 @@ impl PlainEager {
     }
 }
 
+impl Frame {
+    /// This frame, if it is of the commonest.
+    #[inline]
+    pub fn plain(&self) -> Option<PlainEager> {
+        match *self {
+            Self::Eager { order, matching: Matching::Tag(tag), data, ack: None } => {
+                Some(PlainEager { order, tag, data })
+            }
+            _ => None,
+        }
+    }
+}
+
 impl From<PlainEager> for Frame {
     #[inline]
     fn from(PlainEager { order, tag, data }: PlainEager) -> Self {

@@ -2,7 +2,7 @@
 
 use super::memory::{Bytes, Memory};
 use super::rail::Time;
-use crate::frame::{AtomicKind, Frame, Matching, OpId, PlainEager, Status};
+use crate::frame::{AtomicKind, Frame, OpId, Status};
 use crate::proto::{
     self, Access, After, Config, Delivered, Directive, Envelope, Failure, Filter, Next, Operation, Out,
     PeerIdx, Place, Receiver, Region, Registered, Span,
@@ -275,13 +275,7 @@ impl Node {
             return self.broken.push((peer, "a list of memory is malformed"));
         };
         let len = payload.len() as usize;
-        let plain = match *frame {
-            Frame::Eager { order, matching: Matching::Tag(tag), data, ack: None } => {
-                Some(PlainEager { order, tag, data })
-            }
-            _ => None,
-        };
-        if let Some((op, Delivered { envelope, got })) = plain.and_then(|plain| {
+        if let Some((op, Delivered { envelope, got })) = frame.plain().and_then(|plain| {
             self.engine.try_deliver(peer, plain, len, |ticket, delivered| (ticket.op, delivered))
         }) {
             self.trace(Trace::Handled(peer, *frame));

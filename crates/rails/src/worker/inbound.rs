@@ -8,7 +8,7 @@ use crate::atomic;
 use crate::list::RailId;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use crate::set::NO_LINK;
-use polyrail_core::frame::{AtomicKind, Frame, Matching, PlainEager, Status};
+use polyrail_core::frame::{AtomicKind, Frame, PlainEager, Status};
 use polyrail_core::proto::{Access, After, Delivered, Directive, Operation, PeerIdx, Region};
 use polyrail_core::session::Told;
 
@@ -142,12 +142,7 @@ impl<L: Listener> Inbound<'_, L> {
 
     /// A frame of a peer's, by whichever link it came.
     pub(super) fn accept(&mut self, peer: PeerIdx, link: LinkId, frame: Frame, payload: Payload) {
-        let delivered = match frame {
-            Frame::Eager { order, matching: Matching::Tag(tag), data, ack: None } => {
-                self.deliver(peer, PlainEager { order, tag, data }, payload)
-            }
-            _ => false,
-        };
+        let delivered = frame.plain().is_some_and(|eager| self.deliver(peer, eager, payload));
         if !delivered {
             self.direct(peer, link, &frame, payload);
         }

@@ -440,17 +440,7 @@ impl Worker {
     /// Acts on what came, if anything asks for it; how many times memory was moved.
     #[inline]
     fn after_arrivals(&mut self) -> usize {
-        let core = &self.core;
-        // one branch for all of them
-        let waiting = core.due.len()
-            | core.cut.len()
-            | core.downs.len()
-            | core.lane_news.len()
-            | core.starting.len()
-            | core.transfers
-            | self.blocked.len()
-            | usize::from(core.redelivered);
-        if waiting > 0 || core.engine.has_work() {
+        if self.core.has_news() || self.core.transfers | self.blocked.len() > 0 {
             return self.act_on_arrivals();
         }
         0
@@ -541,7 +531,7 @@ impl Worker {
     /// Prepares to sleep on [`Worker::wait_fd`]. False: there is something to do already; call [`Worker::progress`].
     pub fn arm(&mut self) -> bool {
         self.rails.flush(&self.core.bufs);
-        let nothing = self.core.events.is_empty() && self.core.transfers == 0 && !self.core.engine.has_work();
+        let nothing = self.core.events.is_empty() && self.core.transfers == 0 && !self.core.has_news();
         let sleeps = nothing && self.rails.arm();
         if sleeps {
             self.stir();

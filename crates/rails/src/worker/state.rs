@@ -103,6 +103,19 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// Whether something came that asks to be acted on.
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        // one branch for all of them
+        let waiting = self.due.len()
+            | self.cut.len()
+            | self.downs.len()
+            | self.lane_news.len()
+            | self.starting.len()
+            | usize::from(self.redelivered);
+        waiting > 0 || self.engine.has_work()
+    }
+
     /// The users' memory, by the engine's names.
     pub(super) fn memory(&self) -> Named<'_> {
         Named { engine: &self.engine, bufs: &self.bufs }
