@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-enum { PING = 1, ASK = 2, FIRST = 1000, ROUNDS = 20, EMPTY = 10000, LIMIT_S = 60, NAME_MAX_BYTES = 256 };
+enum { PING = 1, ASK = 2, FIRST = 1000, ROUNDS = 20, EMPTY = 10000, TRIPS = 1000, CHUNKS = 20, LIMIT_S = 60, NAME_MAX_BYTES = 256 };
 static const uint64_t PING_BYTES = 0x0101010101010101;
 
 /* A receive: libfabric may use the context while it is posted. */
@@ -251,6 +252,7 @@ static void ping(struct slot *slots, fi_addr_t *peers, int count)
 struct process {
     FILE *out, *in;
     int count;
+    pid_t pid;
 };
 
 static struct process start(const char *self, const char *provider, int count, struct fid_ep *ep)
@@ -272,9 +274,23 @@ static struct process start(const char *self, const char *provider, int count, s
     }
     close(to[0]);
     close(from[1]);
-    struct process process = {fdopen(from[0], "r"), fdopen(to[1], "w"), count};
+    struct process process = {fdopen(from[0], "r"), fdopen(to[1], "w"), count, child};
     print_name(process.in, ep);
     return process;
+}
+
+/* Microseconds to one peer and back, in the best of some chunks: who else runs shall not count. */
+static double round_trip(struct slot *slots, fi_addr_t peer)
+{
+    double best = 1e9;
+    for (int chunk = 0; chunk < CHUNKS; chunk++) {
+        double begun = now();
+        for (int i = 0; i < TRIPS; i++)
+            ping(slots, &peer, 1);
+        double each = (now() - begun) * 1e6 / TRIPS;
+        best = each < best ? each : best;
+    }
+    return best;
 }
 
 static void ask_for(struct slot *slots, fi_addr_t peer, int count, struct process *process)
@@ -313,6 +329,10 @@ static void hub(const char *self, const char *provider, int count, int processes
     struct fid_ep *ep = open_endpoint();
     for (int i = 0; i < slots_needed; i++)
         slots[i].ep = ep;
+    struct process near = start(self, provider, 1, ep);
+    fi_addr_t near_peer = read_name(near.out);
+    printf("round_trip_alone_us %g\n", round_trip(slots, near_peer));
+    kill(near.pid, SIGSTOP);
     for (int i = 0; i < processes; i++)
         started[i] = start(self, provider, count / processes + (i < count % processes), ep);
 
@@ -337,6 +357,12 @@ static void hub(const char *self, const char *provider, int count, int processes
         if (progress())
             fail("a message came that nobody sent");
     printf("progress_without_work_cpu_us %g\n", (processor_time() - begun) * 1e6 / EMPTY);
+    for (int i = 0; i < processes; i++)
+        kill(started[i].pid, SIGSTOP);
+    kill(near.pid, SIGCONT);
+    printf("round_trip_with_one_us %g\n", round_trip(slots, near_peer));
+    for (int i = 0; i < processes; i++)
+        kill(started[i].pid, SIGCONT);
     fflush(stdout);
 
     for (int order = 0; order < 2; order++) {
@@ -361,7 +387,7 @@ int main(int argc, char **argv)
     int unexpected = argc > 4 ? atoi(argv[4]) : 10000;
     if (count < processes || processes < 1 || unexpected < 1)
         fail("at least one process, one peer in each, and one message");
-    open_domain(argv[1], peer ? 1 : count);
+    open_domain(argv[1], peer ? 1 : count + 1);
     if (peer)
         be_peers(atoi(argv[3]));
     else

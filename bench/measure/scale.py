@@ -20,6 +20,8 @@ FIGURES = {
         ("memory_per_connected_peer_bytes", "memory per connected peer", "bytes"),
         ("round_trip_with_all_us", "round trip, all at once", "us/peer"),
         ("progress_without_work_cpu_us", "CPU of idle progress", "us"),
+        ("round_trip_alone_us", "round trip with the only peer", "us"),
+        ("round_trip_with_one_us", "round trip with one of them, the others silent", "us"),
         ("memory_per_unexpected_message_bytes", "memory per unexpected 8 B", "bytes"),
         ("receive_unexpected_as_sent_us", "receive them as sent", "us"),
         ("receive_unexpected_last_first_us", "receive them last first", "us"),

@@ -81,7 +81,7 @@ fn send(p: &mut Producer, payload: &[u8]) {
     while p.try_send(&HEADER, &[payload]).is_err() {
         std::hint::spin_loop();
     }
-    assert!(!p.peer_sleeps());
+    assert_eq!(p.peer_sleeps(), None);
 }
 
 fn receive(c: &mut Consumer, into: &mut [u8]) {

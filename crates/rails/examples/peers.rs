@@ -19,6 +19,8 @@ const ASK: u64 = 2;
 const FIRST: u64 = 1000;
 const ROUNDS: u32 = 20;
 const EMPTY: u32 = 10_000;
+const TRIPS: u32 = 1000;
+const CHUNKS: u32 = 20;
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn main() {
@@ -97,6 +99,13 @@ impl Peers {
         Self { child, out }
     }
 
+    /// Has the process stand still, or go on.
+    fn run(&self, on: bool) {
+        let signal = if on { libc::SIGCONT } else { libc::SIGSTOP };
+        // SAFETY: a child that was not waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).expect("a line");
@@ -107,6 +116,7 @@ impl Peers {
 
 impl Drop for Peers {
     fn drop(&mut self) {
+        self.run(true);
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -156,6 +166,19 @@ fn ping(mailbox: &mut Mailbox, peers: &[PeerIdx], buffers: Vec<Vec<u8>>) -> Vec<
     await_received(mailbox, peers.len())
 }
 
+/// Microseconds to one peer and back, in the best of some chunks: who else runs shall not count.
+fn round_trip(mailbox: &mut Mailbox, peer: PeerIdx) -> f64 {
+    let mut buffers = vec![vec![0; 8]];
+    let mut chunk = || {
+        let begun = Instant::now();
+        for _ in 0..TRIPS {
+            buffers = ping(mailbox, &[peer], std::mem::take(&mut buffers));
+        }
+        begun.elapsed().as_secs_f64() * 1e6 / f64::from(TRIPS)
+    };
+    (0..CHUNKS).map(|_| chunk()).fold(f64::MAX, f64::min)
+}
+
 fn hub(count: usize, processes: usize, unexpected: usize) {
     let mut started: Vec<(Peers, usize)> = (0..processes)
         .map(|n| count / processes + usize::from(n < count % processes))
@@ -163,6 +186,13 @@ fn hub(count: usize, processes: usize, unexpected: usize) {
         .map(|share| (Peers::start(share), share))
         .collect();
     let mut mailbox = open();
+    started.iter().for_each(|(others, _)| others.run(false));
+    let mut near = Peers::start(1);
+    let near_address = near.line().parse::<Address>().expect("an address").to_bytes();
+    let near_peer = mailbox.peer(&near_address).expect("an address");
+    println!("round_trip_alone_us {}", round_trip(&mut mailbox, near_peer));
+    near.run(false);
+    started.iter().for_each(|(others, _)| others.run(true));
     let mut addresses: Vec<Address> = Vec::new();
     for (process, share) in &mut started {
         addresses.extend((0..*share).map(|_| process.line().parse::<Address>().expect("an address")));
@@ -193,6 +223,10 @@ fn hub(count: usize, processes: usize, unexpected: usize) {
         mailbox.progress();
     }
     println!("progress_without_work_cpu_us {}", (processor_time() - begun) * 1e6 / f64::from(EMPTY));
+    started.iter().for_each(|(others, _)| others.run(false));
+    near.run(true);
+    println!("round_trip_with_one_us {}", round_trip(&mut mailbox, near_peer));
+    started.iter().for_each(|(others, _)| others.run(true));
 
     for (order, name) in [(false, "as_sent"), (true, "last_first")] {
         let before = resident();

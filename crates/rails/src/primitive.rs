@@ -5,7 +5,7 @@
 //! every access; code that imports them from here alone can be checked unchanged.
 
 pub use imp::{
-    AtomicU32, AtomicU64, ByteCell, Ordering, evict, evicting_pays, heavy_barrier, light_barrier,
+    AtomicU32, AtomicU64, ByteCell, Ordering, evict, evicting_pays, fence, heavy_barrier, light_barrier,
     membarrier_registered,
 };
 
@@ -47,7 +47,7 @@ pub unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
 
 #[cfg(not(loom))]
 mod imp {
-    pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
     use core::{cell::UnsafeCell, sync::atomic};
     use std::sync::OnceLock;
 
@@ -164,8 +164,8 @@ mod imp {
 #[cfg(loom)]
 #[allow(missing_docs, dead_code)]
 mod imp {
-    pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-    use loom::{cell::UnsafeCell, sync::atomic::fence};
+    use loom::cell::UnsafeCell;
+    pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
     pub struct ByteCell(UnsafeCell<u8>);
 

@@ -91,11 +91,13 @@ fn say(stream: &OwnedFd, bytes: &[u8]) {
 /// Hands the peer our doorbell, and the memory if it is we who made it; takes the same from the peer.
 fn exchange(stream: &OwnedFd, memory: Option<&OwnedFd>) -> (Doorbell, Bell, Option<OwnedFd>) {
     let ours = Doorbell::new().unwrap();
-    let mut fds = vec![ours.as_fd()];
+    let introduced = ours.introduce().unwrap();
+    let mut fds: Vec<_> = introduced.iter().map(AsFd::as_fd).collect();
     fds.extend(memory.map(AsFd::as_fd));
     unix::send(stream.as_fd(), b"x", &fds).unwrap();
     let mut theirs = recv(stream, &mut [0]).1.into_iter();
-    (ours, Bell::new(theirs.next().unwrap()).unwrap(), theirs.next())
+    let mut next = || theirs.next().unwrap();
+    (ours, Bell::new([next(), next()]).unwrap(), theirs.next())
 }
 
 fn offer(stream: &OwnedFd) -> Ends {
@@ -178,15 +180,17 @@ fn sleep_for(ends: &mut Ends) {
             return ends.back.release();
         }
         ends.back.arm();
+        ends.ours.board().sleeps(true);
         sleep_barrier();
-        if !ends.back.has_frame() {
-            let mut poll =
-                libc::pollfd { fd: ends.ours.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        if !ends.back.has_frame() && !ends.ours.board().is_marked() {
+            let mut poll = libc::pollfd { fd: ends.ours.as_raw_fd(), events: libc::POLLIN, revents: 0 };
             // SAFETY: one entry.
             let woken = unsafe { libc::poll(&mut poll, 1, LIMIT.as_millis() as i32) };
             assert_eq!(woken, 1, "a wake-up was lost");
         }
         ends.back.disarm();
+        ends.ours.board().sleeps(false);
+        ends.ours.board().take(|_| {});
         ends.ours.drain();
     }
 }
@@ -196,8 +200,8 @@ fn sleepers_are_woken() {
     const TURNS: u32 = 20_000;
     let send = |ends: &mut Ends| {
         ends.out.try_send(b"turn", &[]).unwrap();
-        if ends.out.peer_sleeps() {
-            ends.theirs.ring();
+        if let Some(place) = ends.out.peer_sleeps() {
+            ends.theirs.ring(place);
         }
     };
     if let Some(stream) = called() {

@@ -1,5 +1,5 @@
 //! Unix sockets named after endpoints' identities, and from an agreed one to a link: who accepts makes the segment and sends it
-//! along, and each side sends its doorbell.
+//! along, and each side sends its doorbell and its board.
 
 use super::ShmRail;
 use super::cma;
@@ -99,7 +99,7 @@ impl Connector for ShmRail {
     }
 
     fn introduce(&self) -> io::Result<Vec<OwnedFd>> {
-        Ok(vec![self.doorbell().as_fd().try_clone_to_owned()?])
+        Ok(self.doorbell().introduce()?.into())
     }
 
     fn adopt(&mut self, agreed: Agreed<'_>) -> Result<Joined, String> {
@@ -109,7 +109,9 @@ impl Connector for ShmRail {
             Some(made_here) => *made_here,
             None => Segment::open(descriptors.next().ok_or_else(missing)?.as_fd()).map_err(text)?,
         };
-        let bell = Bell::new(descriptors.next().ok_or_else(missing)?).map_err(text)?;
+        let bell = [descriptors.next(), descriptors.next()];
+        let [Some(event), Some(board)] = bell else { return Err(missing()) };
+        let bell = Bell::new([event, board]).map_err(text)?;
         let reached = reach(agreed.settings, agreed.offer, agreed.connection.as_fd());
         let link = ShmRail::adopt(self, segment.split(), bell, agreed.connection).map_err(text)?;
         let costs = match reached {

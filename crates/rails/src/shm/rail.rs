@@ -2,6 +2,7 @@
 //! that the peer has died.
 
 use super::attach::Attach;
+use super::board::PLACES;
 use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
 use crate::config::Config;
@@ -17,8 +18,11 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Frames taken from one link before the next has its turn.
 const BURST: usize = 64;
-/// Empty rounds between two looks at whether peers live.
-const LOOK: u32 = 4096;
+/// So many rings are looked at whether or not anything comes by them.
+const FEW: usize = 4;
+/// Looks at rings, each round counted as a few at least, between two looks at whether peers live and which rings are looked at in
+/// vain: about the same time for many as for few.
+const LOOKS: usize = 4096 * FEW;
 
 struct Link {
     producer: Producer,
@@ -29,6 +33,10 @@ struct Link {
     bye: bool,
     /// There may be more to do than to take frames: something was taken lately, or the link ends.
     restless: bool,
+    /// It is not looked at: its peer marks the board.
+    away: bool,
+    /// Something came since it was last asked whether it is looked at in vain.
+    busy: bool,
     /// The ring was full when a frame was last tried.
     full: bool,
     /// Its process, where its memory can be reached.
@@ -48,13 +56,17 @@ enum State {
 /// Shared memory.
 pub struct ShmRail {
     links: Vec<Option<Link>>,
-    live: Vec<u32>,
+    up: usize,
+    /// Those that are looked at.
+    watched: Vec<u32>,
+    /// Those that were full when a frame was last tried.
+    full: Vec<u32>,
     attach: Attach,
     doorbell: Doorbell,
     epoll: Epoll,
     events: Vec<libc::epoll_event>,
     armed: bool,
-    empty_rounds: u32,
+    looks: usize,
     /// Where peers of this host connect.
     pub(super) listener: Option<OwnedFd>,
     /// The bytes that peers look for when they try to read this process's memory.
@@ -72,13 +84,15 @@ impl ShmRail {
         getrandom::fill(&mut probe).map_err(io::Error::other)?;
         let rail = Self {
             links: Vec::new(),
-            live: Vec::new(),
+            up: 0,
+            watched: Vec::new(),
+            full: Vec::new(),
             attach: Attach::default(),
             doorbell,
             epoll: Epoll::new()?,
             events: Vec::with_capacity(16),
             armed: false,
-            empty_rounds: 0,
+            looks: 0,
             listener: None,
             probe: Box::new(u64::from_le_bytes(probe)),
         };
@@ -101,7 +115,9 @@ impl ShmRail {
             self.links.len() - 1
         });
         self.epoll.add(control.as_raw_fd(), libc::EPOLLIN | libc::EPOLLRDHUP, id as u64)?;
-        let (producer, consumer) = ends;
+        let (mut producer, mut consumer) = ends;
+        producer.stand_at(id as u32);
+        consumer.stand_at(id as u32);
         let link = Link {
             producer,
             consumer,
@@ -110,12 +126,15 @@ impl ShmRail {
             state: State::Up,
             bye: false,
             restless: true,
+            away: false,
+            busy: true,
             full: false,
             pid: None,
             damage: None,
         };
         self.links[id] = Some(link);
-        self.live.push(id as u32);
+        self.watched.push(id as u32);
+        self.up += 1;
         Ok(LinkId(id as u32))
     }
 
@@ -126,9 +145,10 @@ impl ShmRail {
         }
     }
 
-    /// Looks whether peers have gone.
+    /// Looks whether peers have gone, and which links are looked at in vain.
+    #[cold]
     fn look(&mut self) {
-        self.empty_rounds = 0;
+        self.looks = 0;
         self.epoll.take(&mut self.events);
         for event in &self.events {
             let token = event.u64;
@@ -141,9 +161,83 @@ impl ShmRail {
                     link.state = State::Ending;
                 }
                 link.restless = true;
+                link.watch(token as u32, &mut self.watched);
                 self.epoll.remove(link.control.as_raw_fd());
             }
         }
+        if self.watched.len() > FEW {
+            self.look_away();
+        }
+    }
+
+    /// Looks at all that is not looked at: a mark that a peer took off the board must not cost more than time.
+    fn look_at_all(&mut self) {
+        for (id, link) in (0..).zip(&mut self.links) {
+            if let Some(link) = link.as_mut().filter(|link| link.away && link.consumer.has_frame()) {
+                link.watch(id, &mut self.watched);
+            }
+        }
+    }
+
+    /// Leaves the links alone by which nothing came since this was last called.
+    fn look_away(&mut self) {
+        let mut any = false;
+        for id in &self.watched {
+            let Some(link) = &mut self.links[*id as usize] else { continue };
+            if !std::mem::take(&mut link.busy) && link.is_calm() {
+                link.leave();
+                any = true;
+            }
+        }
+        if any {
+            ring::sleep_barrier();
+            self.watch_what_is_left();
+        }
+    }
+
+    /// After links were left, and the barrier: those by which something came meanwhile are looked at again.
+    fn watch_what_is_left(&mut self) {
+        let links = &mut self.links;
+        self.watched.retain(|id| {
+            let Some(link) = &mut links[*id as usize] else { return false };
+            if link.away && link.consumer.has_frame() {
+                link.come_back();
+            }
+            !link.away
+        });
+    }
+
+    /// Whether all links that were full still are. Of a damaged one its next turn tells.
+    fn none_has_room(&mut self) -> bool {
+        let before = self.full.len();
+        let (links, watched) = (&mut self.links, &mut self.watched);
+        self.full.retain(|id| {
+            let Some(link) = &mut links[*id as usize] else { return false };
+            let room = link.producer.has_room(0, MAX_PAYLOAD);
+            link.full = room == Ok(false);
+            if !link.full {
+                link.producer.disarm();
+            }
+            if let Err(damage) = room {
+                (link.damage, link.restless) = (Some(damage), true);
+                link.watch(*id, watched);
+            }
+            link.full
+        });
+        self.full.len() == before
+    }
+
+    /// Looks again at what is marked on the board.
+    #[cold]
+    fn hear(&mut self) {
+        let (links, watched) = (&mut self.links, &mut self.watched);
+        self.doorbell.board().take(|place| {
+            for id in (place..links.len()).step_by(PLACES) {
+                if let Some(link) = &mut links[id] {
+                    link.watch(id as u32, watched);
+                }
+            }
+        });
     }
 
     /// One turn of each link.
@@ -152,10 +246,13 @@ impl ShmRail {
         if self.armed {
             self.disarm();
         }
+        if self.doorbell.board().is_marked() {
+            self.hear();
+        }
         let mut total = 0;
         let mut ended = false;
-        for i in 0..self.live.len() {
-            let id = LinkId(self.live[i]);
+        for i in 0..self.watched.len() {
+            let id = LinkId(self.watched[i]);
             let Some(link) = &mut self.links[id.0 as usize] else { continue };
             if !link.restless && !link.consumer.has_frame() {
                 continue;
@@ -180,23 +277,33 @@ impl ShmRail {
             }
         }
         if ended {
-            self.live
-                .retain(|id| matches!(&self.links[*id as usize], Some(link) if link.state != State::Down));
+            self.forget_ended();
         }
-        if total == 0 {
-            self.empty_rounds += 1;
-            if self.empty_rounds >= LOOK {
-                self.look();
-            }
+        self.looks += self.watched.len().max(FEW);
+        if self.looks >= LOOKS {
+            self.look();
+            self.look_at_all();
         }
         total
     }
 
+    #[cold]
+    fn forget_ended(&mut self) {
+        let (links, up) = (&self.links, &mut self.up);
+        self.watched.retain(|id| {
+            let Some(link) = &links[*id as usize] else { return false };
+            let ended = link.state == State::Down;
+            *up -= usize::from(ended);
+            !ended
+        });
+    }
+
+    #[cold]
     fn disarm(&mut self) {
         self.armed = false;
-        for id in &self.live {
+        self.doorbell.board().sleeps(false);
+        for id in &self.full {
             if let Some(link) = &mut self.links[*id as usize] {
-                link.consumer.disarm();
                 link.producer.disarm();
             }
         }
@@ -206,6 +313,30 @@ impl ShmRail {
 }
 
 impl Link {
+    /// Whether there is nothing to do but to take frames.
+    fn is_calm(&self) -> bool {
+        !self.restless && self.state == State::Up
+    }
+
+    /// Looks at it no more, once the barrier has been made and nothing was there.
+    fn leave(&mut self) {
+        self.consumer.arm();
+        self.away = true;
+    }
+
+    fn come_back(&mut self) {
+        self.consumer.disarm();
+        (self.away, self.busy) = (false, true);
+    }
+
+    /// Enters it among those that are looked at.
+    fn watch(&mut self, id: u32, watched: &mut Vec<u32>) {
+        if self.away && self.state != State::Down {
+            self.come_back();
+            watched.push(id);
+        }
+    }
+
     /// Takes frames; returns how many, and why the link ended if it did.
     #[inline]
     fn take<S: Sink + ?Sized>(&mut self, id: LinkId, sink: &mut S) -> (usize, Option<Down>) {
@@ -231,9 +362,12 @@ impl Link {
             self.consumer.release();
             taken += 1;
         }
-        if taken < BURST && self.consumer.peer_waits() {
-            self.bell.ring();
+        if taken < BURST
+            && let Some(place) = self.consumer.peer_waits()
+        {
+            self.bell.ring(place);
         }
+        self.busy |= taken > 0;
         self.restless = taken > 0 || self.damage.is_some() || self.state != State::Up;
         (taken, self.damage.map(|why| Down::Protocol(why.to_string())))
     }
@@ -290,7 +424,8 @@ impl Rail for ShmRail {
         iov: &[RawIov],
         _span: Option<Span>,
     ) -> Result<(), Full> {
-        let Some(Some(link)) = self.links.get_mut(link.0 as usize) else { return Err(Full) };
+        let id = link.0;
+        let Some(Some(link)) = self.links.get_mut(id as usize) else { return Err(Full) };
         if link.state != State::Up {
             return Err(Full);
         }
@@ -311,22 +446,25 @@ impl Rail for ShmRail {
         };
         match sent {
             Ok(()) => {
-                if link.producer.peer_sleeps() {
-                    link.bell.ring();
+                if let Some(place) = link.producer.peer_sleeps() {
+                    link.bell.ring(place);
                 }
                 Ok(())
             }
             Err(why) => {
-                link.full = true;
+                if !std::mem::replace(&mut link.full, true) {
+                    self.full.push(id);
+                }
                 if let SendError::Corrupt(damage) = why {
                     (link.damage, link.restless) = (Some(damage), true);
+                    link.watch(id, &mut self.watched);
                 }
                 Err(Full)
             }
         }
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
         if let Some(Some(link)) = self.links.get_mut(link.0 as usize)
             && link.state == State::Up
@@ -334,15 +472,14 @@ impl Rail for ShmRail {
             let (words, len) = eager.encode(piece.len);
             // SAFETY: readable, by our caller's word.
             if unsafe { link.producer.try_send_short(words, len, piece.base, piece.len) } {
-                if link.producer.peer_sleeps() {
-                    link.bell.ring();
+                if let Some(place) = link.producer.peer_sleeps() {
+                    link.bell.ring(place);
                 }
                 return Ok(());
             }
         }
-        let header = Frame::from(eager).encode(piece.len);
         // SAFETY: our caller's word.
-        unsafe { self.send(link, &header, &[piece], None) }
+        unsafe { crate::rail::send_as_any(self, link, eager, piece) }
     }
 
     #[inline]
@@ -352,7 +489,7 @@ impl Rail for ShmRail {
 
     #[inline]
     fn links(&self) -> usize {
-        self.live.len()
+        self.up
     }
 
     #[inline]
@@ -370,36 +507,34 @@ impl Rail for ShmRail {
 
     fn arm(&mut self) -> bool {
         self.armed = true;
-        for id in &self.live {
-            if let Some(link) = &mut self.links[*id as usize] {
-                link.consumer.arm();
-                if link.full {
-                    link.producer.arm();
-                }
-            }
-        }
-        ring::sleep_barrier();
         let mut nothing = true;
-        for id in &self.live {
+        for id in &self.watched {
             let Some(link) = &mut self.links[*id as usize] else { continue };
-            nothing &= !link.consumer.has_frame() && link.state == State::Up;
-            if link.full {
-                let room = link.producer.has_room(0, MAX_PAYLOAD);
-                link.full = room == Ok(false);
-                link.damage = room.err();
-                link.restless |= link.damage.is_some();
-                nothing &= link.full;
+            if link.is_calm() { link.leave() } else { nothing = false }
+        }
+        for id in &self.full {
+            if let Some(link) = &mut self.links[*id as usize] {
+                link.producer.arm();
             }
         }
-        nothing
+        let fresh = !self.watched.is_empty() || !self.full.is_empty();
+        self.doorbell.board().sleeps(true);
+        if fresh {
+            ring::sleep_barrier();
+            self.watch_what_is_left();
+            nothing &= self.watched.is_empty() && self.none_has_room();
+        }
+        nothing && !self.doorbell.board().is_marked()
     }
 
     fn close(&mut self, link: LinkId) {
-        if let Some(slot) = self.links.get_mut(link.0 as usize) {
-            *slot = None;
+        let Some(slot) = self.links.get_mut(link.0 as usize) else { return };
+        if let Some(closed) = slot.take() {
+            self.up -= usize::from(closed.state != State::Down);
+            self.watched.retain(|id| *id != link.0);
+            self.full.retain(|id| *id != link.0);
+            self.attach.close(link);
         }
-        self.live.retain(|id| *id != link.0);
-        self.attach.close(link);
     }
 
     /// What is in the ring is the peer's.
@@ -420,3 +555,6 @@ impl Rail for ShmRail {
         Some((link.producer.sent(), link.consumer.received()))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -13,11 +13,11 @@
 //! Where it pays, the consumer drops the bulk it returns from the caches; only its memory then knows it, and the producer's
 //! next write need not take it away from anybody.
 //!
-//! **Sleep.** A side that wants to sleep arms its word, calls [`sleep_barrier`], looks once more, and only then sleeps; the
-//! other side looks at the word after it published ([`Producer::peer_sleeps`], [`Consumer::peer_waits`]) and rings the
-//! sleeper's doorbell. This needs a full barrier on both sides. The sleeper makes it for both where membarrier(2) is to be
-//! had; each side says so in its word, so that nothing has to be negotiated. The word counts the sleeps, so
-//! that one sleep is rung for once, however many frames follow before the sleeper wakes.
+//! **Sleep.** A side that looks at this ring no more, be it that it sleeps or that it has others to look at, arms its word, calls
+//! [`sleep_barrier`], and looks once more; the other side looks at the word after it published ([`Producer::peer_sleeps`],
+//! [`Consumer::peer_waits`]) and marks the ring's place on the sleeper's [board](super::board). This needs a full barrier on both
+//! sides. The sleeper makes it for both where membarrier(2) is to be had; each side says so in its word, so that nothing has to be
+//! negotiated. The word counts the sleeps, so that one sleep is rung for once, however many frames follow before the sleeper wakes.
 //!
 //! **Trust.** The peer may write anything at any time. What is read from it is copied before it is looked at and checked
 //! once; positions are our own counters; each place is computed modulo its area.
@@ -125,7 +125,7 @@ impl Producer {
     ///
     /// # Panics
     /// If the words are fewer than `len` bytes.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn try_send_short<const N: usize>(
         &mut self,
         words: [u64; N],
@@ -151,9 +151,10 @@ impl Producer {
         true
     }
 
-    /// Whether the consumer must be woken by its doorbell for what was sent up to now: true once per sleep.
+    /// The place on the consumer's board that is to be marked for what was sent up to now, if the consumer does not look at this
+    /// ring: once per sleep.
     #[inline]
-    pub fn peer_sleeps(&mut self) -> bool {
+    pub fn peer_sleeps(&mut self) -> Option<u32> {
         self.consumer.must_ring(&self.memory.consumer.0)
     }
 
@@ -174,6 +175,11 @@ impl Producer {
         self.reload()?;
         let fits = !bulk || Span::after(self.bulk_tail, payload).end <= self.bulk_limit;
         Ok(fits && self.tail < self.tail_limit)
+    }
+
+    /// Where this side is to be told, on its board.
+    pub fn stand_at(&mut self, place: u32) {
+        self.memory.producer.0.place.store(place, Relaxed);
     }
 
     /// Says that this side is about to sleep until there is room. Call [`sleep_barrier`], then try once more.
@@ -391,15 +397,20 @@ impl Consumer {
         found != lap(self.head).wrapping_sub(1)
     }
 
-    /// Whether the producer must be woken by its doorbell for what was published up to now: true once per sleep. Ask when
-    /// [`peek`](Self::peek) found nothing and after [`flush`](Self::flush); it costs nothing if nothing was published.
+    /// The place on the producer's board that is to be marked for what was published up to now, if the producer waits: once per sleep.
+    /// Ask when [`peek`](Self::peek) found nothing and after [`flush`](Self::flush); it costs nothing if nothing was published.
     #[inline]
-    pub fn peer_waits(&mut self) -> bool {
-        std::mem::take(&mut self.news) && self.producer.must_ring(&self.memory.producer.0)
+    pub fn peer_waits(&mut self) -> Option<u32> {
+        if std::mem::take(&mut self.news) { self.producer.must_ring(&self.memory.producer.0) } else { None }
     }
 
-    /// Says that this side is about to sleep. Call [`sleep_barrier`], once for any number of rings, then ask
-    /// [`has_frame`](Self::has_frame) once more before sleeping. Drain the doorbell before, not after.
+    /// Where this side is to be told, on its board.
+    pub fn stand_at(&mut self, place: u32) {
+        self.memory.consumer.0.place.store(place, Relaxed);
+    }
+
+    /// Says that this side looks at this ring no more. Call [`sleep_barrier`], once for any number of rings, then ask
+    /// [`has_frame`](Self::has_frame) once more.
     pub fn arm(&mut self) {
         self.sleeper.set(&self.memory.consumer.0, true);
     }

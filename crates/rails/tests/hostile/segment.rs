@@ -13,6 +13,12 @@ use polyrail_rails::shm::segment::{SEGMENT_SIZE, Segment};
 use polyrail_rails::sockets::unix;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a peer gives of its doorbell.
+fn bell() -> [OwnedFd; 2] {
+    Doorbell::new().and_then(|bell| bell.introduce()).expect("descriptors")
+}
 
 struct Victim {
     node: Node,
@@ -34,32 +40,32 @@ impl Victim {
     }
 
     fn hostile(&mut self) -> (ByMemory, PeerIdx) {
-        let bell = Doorbell::new().expect("a descriptor");
-        let peer = beside(&mut self.node, || shake_by_memory(&self.address, &[bell.as_fd()]));
+        let bell = bell();
+        let peer =
+            beside(&mut self.node, || shake_by_memory(&self.address, &bell.each_ref().map(AsFd::as_fd)));
         assert!(peer.outcome.is_ok(), "{:?}", peer.outcome);
         let number = self.node.peer(&peer.address);
         (peer, number)
     }
 }
 
-/// A segment as bytes.
-struct Bytes(*mut u8);
+/// A segment, or a board, as bytes.
+struct Bytes(*mut u8, usize);
 
 // SAFETY: an address of shared memory that this process never refers to by a Rust reference.
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
-    fn map(memory: &OwnedFd) -> Self {
+    fn map(memory: &OwnedFd, size: usize) -> Self {
         let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping at a place of the kernel's choice.
-        let at =
-            unsafe { libc::mmap(std::ptr::null_mut(), SEGMENT_SIZE, access, shared, memory.as_raw_fd(), 0) };
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), size, access, shared, memory.as_raw_fd(), 0) };
         assert_ne!(at, libc::MAP_FAILED);
-        Self(at.cast())
+        Self(at.cast(), size)
     }
 
     fn write(&self, at: usize, byte: u8) {
-        assert!(at < SEGMENT_SIZE);
+        assert!(at < self.1);
         // SAFETY: within the mapping.
         unsafe { self.0.add(at).write_volatile(byte) };
     }
@@ -68,7 +74,7 @@ impl Bytes {
 impl Drop for Bytes {
     fn drop(&mut self) {
         // SAFETY: mapped by `map`.
-        unsafe { libc::munmap(self.0.cast(), SEGMENT_SIZE) };
+        unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
 
@@ -79,7 +85,7 @@ fn garbage_in_a_segment_does_no_harm() {
     for seed in 1..=60 {
         let (hostile, peer) = victim.hostile();
         let node = &mut victim.node;
-        let bytes = Bytes::map(&hostile.fds[0]);
+        let bytes = Bytes::map(&hostile.fds[0], SEGMENT_SIZE);
         let mut ids = vec![node.recv(Some(peer), Some(1), 100_000)];
         // both ways are in use while the memory changes under them
         ids.extend((0..200).map(|tag| node.send_until(peer, tag, 30_000, Delivery::Delivered)));
@@ -114,7 +120,7 @@ fn garbage_in_a_segment_does_no_harm() {
 fn progress_that_cannot_be_ends_the_link() {
     let mut victim = Victim::new();
     let (hostile, peer) = victim.hostile();
-    let bytes = Bytes::map(&hostile.fds[0]);
+    let bytes = Bytes::map(&hostile.fds[0], SEGMENT_SIZE);
     // the first ring's progress, which this side writes as the receiver: frames that were never sent are consumed
     for at in 0..8 {
         bytes.write(4096 + at, 0x77);
@@ -184,27 +190,55 @@ fn what_is_no_doorbell_is_not_rung() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     // SAFETY: a plain call; the descriptor is new and ours.
     let blocking = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, 0)) };
-    for wrong in [Some(file.as_fd()), Some(writer.as_fd()), Some(blocking.as_fd()), None] {
-        let peer = beside(&mut victim.node, || shake_by_memory(&victim.address, wrong.as_slice()));
+    let right = bell();
+    let [event, board] = right.each_ref().map(AsFd::as_fd);
+    let no_event = [file.as_fd(), writer.as_fd(), blocking.as_fd(), board].map(|wrong| vec![wrong, board]);
+    let no_board = [file.as_fd(), event].map(|wrong| vec![event, wrong]);
+    for wrong in no_event.into_iter().chain(no_board).chain([vec![], vec![event]]) {
+        let peer = beside(&mut victim.node, || shake_by_memory(&victim.address, &wrong));
         let number = victim.node.peer(&peer.address);
         let why = victim.node.lost(number, &peer.address);
-        assert!(why.contains("doorbell") || why.contains("descriptors"), "{why}");
+        assert!(["doorbell", "descriptors", "F_GET_SEALS"].iter().any(|word| why.contains(word)), "{why}");
     }
     drop(reader);
     victim.node.converse(victim.to_good);
+}
+
+/// All peers of a host write to a worker's board.
+#[test]
+fn garbage_on_a_board_does_no_harm() {
+    let mut victim = Victim::new();
+    let (hostile, peer) = victim.hostile();
+    let board = Bytes::map(&hostile.fds[2], 4096);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut noise = Noise(1);
+            while !over.load(Ordering::Relaxed) {
+                // also zeros, which take the marks of others away
+                let byte = if noise.below(2) == 0 { 0 } else { noise.below(256) as u8 };
+                board.write(noise.below(1024) as usize, byte);
+            }
+        });
+        for _ in 0..50 {
+            victim.node.converse(victim.to_good);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(victim.node.worker.is_connected(peer), "nothing is known against it");
 }
 
 /// The layout is told before anything is mapped: who has another uses another transport.
 #[test]
 fn memory_of_another_layout_is_not_shared() {
     let mut victim = Victim::new();
-    let bell = Doorbell::new().expect("a descriptor");
-    for layout in [&[2, 0][..], &[1], &[1, 0, 0], &[]] {
+    let bell = bell();
+    let bell = bell.each_ref().map(AsFd::as_fd);
+    for layout in [&[1, 0][..], &[3, 0], &[2], &[2, 0, 0], &[]] {
         let bare = offer();
         let mut offer = Offer::new(bare.process, bare.limits);
         assert!(offer.push_transport(Transport::SHM, layout));
-        let peer =
-            beside(&mut victim.node, || shake_by_memory_offering(&victim.address, &[bell.as_fd()], offer));
+        let peer = beside(&mut victim.node, || shake_by_memory_offering(&victim.address, &bell, offer));
         let why = peer.outcome.expect_err("not accepted");
         assert!(why.contains("no such transport, or only another version"), "{layout:?}: {why}");
     }
@@ -214,15 +248,14 @@ fn memory_of_another_layout_is_not_shared() {
 #[test]
 fn whose_memory_is_reached_is_the_kernels_word() {
     let mut victim = Victim::new();
-    let bell = Doorbell::new().expect("a descriptor");
+    let bell = bell();
+    let bell = bell.each_ref().map(AsFd::as_fd);
     let nonce = Box::new(0x1357_9bdf_u64);
     let mut offer = offer();
     // the number of a process that is not the peer, but a place where the peer's nonce is
     offer.process.pid = 1;
     offer.probe = Some(MemoryProbe { address: &raw const *nonce as u64, nonce: *nonce });
-    let peer = beside(&mut victim.node, || {
-        shake_by_memory_offering(&victim.address, &[bell.as_fd()], offer.clone())
-    });
+    let peer = beside(&mut victim.node, || shake_by_memory_offering(&victim.address, &bell, offer.clone()));
     let number = victim.node.peer(&peer.address);
     assert!(peer.outcome.is_ok());
     victim.node.until("the link", |node| node.worker.is_connected(number));

@@ -54,7 +54,7 @@ pub fn identity() -> Key {
 pub fn offer() -> Offer {
     let process = Process { pid: std::process::id(), uid: 0, host: HostId(2) };
     let mut offer = Offer::new(process, Limits::new(1 << 20, 1 << 20).expect("enough"));
-    let layout = [1, 0];
+    let layout = polyrail_rails::shm::segment::LAYOUT.to_le_bytes();
     assert!(offer.push_transport(Transport::SHM, &layout) && offer.push_transport(Transport::TCP, &[]));
     offer
 }

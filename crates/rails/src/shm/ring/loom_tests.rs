@@ -3,10 +3,11 @@
 use loom::{sync::Notify, thread};
 
 use super::{
-    memory::{Line, Slot},
+    memory::{Line, Sleep, Slot},
     *,
 };
 use crate::primitive::{AtomicU32, AtomicU64};
+use crate::shm::board::Board;
 
 // The ring is freed once both ends are dropped, as the mapping is.
 struct Heap(NonNull<RingMemory>);
@@ -29,10 +30,11 @@ fn cells<const N: usize>() -> [ByteCell; N] {
 
 fn ring() -> (Producer, Consumer) {
     let slot = |_| Slot { word: AtomicU64::new(0), body: cells() };
+    let awake = || Line(Sleep { state: AtomicU32::new(0), place: AtomicU32::new(0) });
     let ring = Box::new(RingMemory {
         progress: Line(AtomicU64::new(0)),
-        consumer: Line(AtomicU32::new(0)),
-        producer: Line(AtomicU32::new(0)),
+        consumer: awake(),
+        producer: awake(),
         slots: std::array::from_fn(slot),
         bulk: cells(),
     });
@@ -90,27 +92,36 @@ fn loom_long_frames_wrap() {
     streams((BULK / MAX_PAYLOAD) as u8 + 2, MAX_PAYLOAD);
 }
 
-/// The consumer sleeps only when nothing is left, and no frame finds it asleep without ringing.
+/// A consumer that does not look at the ring is told by its board of what comes, and sleeps only when nothing is left: no frame finds
+/// it asleep without ringing.
 #[test]
 fn loom_sleeping_consumer_is_woken() {
     check(|| {
         let (mut p, mut c) = ring();
-        let bell = Arc::new(Notify::new());
-        let ringer = bell.clone();
+        c.stand_at(1);
+        let at = Arc::new((Notify::new(), Board::empty()));
+        let owner = at.clone();
         let sender = thread::spawn(move || {
             for _ in 0..2 {
                 p.try_send(&[0], &[]).unwrap();
-                if p.peer_sleeps() {
-                    ringer.notify();
+                if p.peer_sleeps().is_some_and(|place| owner.1.mark(place)) {
+                    owner.0.notify();
                 }
             }
         });
+        let (bell, board) = &*at;
         for _ in 0..2 {
             while !take(&mut c, 0, 0) {
                 c.arm();
                 sleep_barrier();
-                if !c.has_frame() {
-                    bell.wait();
+                let mut told = c.has_frame();
+                while !told {
+                    board.sleeps(true);
+                    if !board.is_marked() {
+                        bell.wait();
+                    }
+                    board.sleeps(false);
+                    board.take(|place| told |= place == 1);
                 }
                 c.disarm();
             }
@@ -132,7 +143,7 @@ fn loom_waiting_producer_is_woken() {
                     thread::yield_now();
                 }
                 c.flush();
-                if c.peer_waits() {
+                if c.peer_waits().is_some() {
                     ringer.notify();
                 }
             }

@@ -38,15 +38,21 @@ const _: () = assert!(std::mem::size_of::<Slot>() == 64, "a frame is one cache l
 #[repr(C, align(128))]
 pub(super) struct Line<T>(pub(super) T);
 
+/// What one side says of its sleep, and of where it hears of what it does not look at. See the ring's page on sleep.
+#[repr(C)]
+pub(super) struct Sleep {
+    pub(super) state: AtomicU32,
+    /// The ring's place on the side's board.
+    pub(super) place: AtomicU32,
+}
+
 /// One direction of a pair, as both processes map it. All zero is an empty ring.
 #[repr(C)]
 pub struct RingMemory {
     /// Written by the consumer: frames consumed (low half) and bulk bytes consumed (high half), both modulo 2^32.
     pub(super) progress: Line<AtomicU64>,
-    /// The consumer's sleep word.
-    pub(super) consumer: Line<AtomicU32>,
-    /// The producer's sleep word.
-    pub(super) producer: Line<AtomicU32>,
+    pub(super) consumer: Line<Sleep>,
+    pub(super) producer: Line<Sleep>,
     pub(super) slots: [Slot; SLOTS],
     pub(super) bulk: [ByteCell; BULK],
 }

@@ -1,6 +1,7 @@
 //! Who sleeps says so in a word; who sends looks at it. See the ring's page on sleep.
 
-use crate::primitive::{AtomicU32, Ordering::Relaxed, light_barrier, membarrier_registered as registered};
+use super::memory::Sleep;
+use crate::primitive::{Ordering::*, fence, light_barrier, membarrier_registered as registered};
 
 // A sleep word: whether heavy barriers of its owner reach others, whether the owner sleeps (or is about to), and above
 // these the number of sleeps.
@@ -11,17 +12,17 @@ const ARMED: u32 = 2;
 pub(super) struct Sleeper(u32);
 
 impl Sleeper {
-    pub(super) fn new(word: &AtomicU32) -> Sleeper {
+    pub(super) fn new(word: &Sleep) -> Sleeper {
         let state = if registered() { REMOTE } else { 0 };
-        word.store(state, Relaxed);
+        word.state.store(state, Relaxed);
         Sleeper(state)
     }
 
-    pub(super) fn set(&mut self, word: &AtomicU32, armed: bool) {
+    pub(super) fn set(&mut self, word: &Sleep, armed: bool) {
         if (self.0 & ARMED != 0) != armed {
             // Disarming carries into the count above.
             self.0 = self.0.wrapping_add(ARMED);
-            word.store(self.0, Relaxed);
+            word.state.store(self.0, Release);
         }
     }
 }
@@ -39,21 +40,33 @@ impl Waker {
         Waker { remote: false, rung: 0 }
     }
 
-    #[inline]
-    pub(super) fn must_ring(&mut self, word: &AtomicU32) -> bool {
+    /// The place that is to be marked on the owner's board, if it is: once per sleep.
+    #[inline(always)]
+    pub(super) fn must_ring(&mut self, word: &Sleep) -> Option<u32> {
         light_barrier(self.remote);
-        let state = word.load(Relaxed);
-        if state == self.rung || state & ARMED == 0 {
-            return self.awake(state);
+        let state = word.state.load(Relaxed);
+        if state & ARMED != 0 {
+            return self.asleep(word, state);
         }
-        self.rung = state;
-        true
+        if (state & REMOTE != 0) != self.remote {
+            self.hear(state);
+        }
+        None
     }
 
-    #[inline]
-    fn awake(&mut self, state: u32) -> bool {
-        // The owner sets its flag before its first sleep, so that every sleep from now on comes with its barrier.
-        self.remote = state & REMOTE != 0 && (self.remote || registered());
-        false
+    /// The owner sets its flag before its first sleep, so that every sleep from now on comes with its barrier.
+    #[inline(never)]
+    fn hear(&mut self, state: u32) {
+        self.remote = state & REMOTE != 0 && registered();
+    }
+
+    #[cold]
+    fn asleep(&mut self, word: &Sleep, state: u32) -> Option<u32> {
+        if state == self.rung {
+            return None;
+        }
+        self.rung = state;
+        fence(Acquire);
+        Some(word.place.load(Relaxed))
     }
 }

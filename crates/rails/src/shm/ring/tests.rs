@@ -165,14 +165,15 @@ fn too_long_a_payload_is_the_callers_mistake() {
 fn one_sleep_is_rung_for_once() {
     let (_, mut p, mut c) = ring();
     p.try_send(b"1", &[]).unwrap();
-    assert!(!p.peer_sleeps());
+    assert_eq!(p.peer_sleeps(), None);
+    c.stand_at(7);
     for _ in 0..3 {
         c.arm();
         p.try_send(b"2", &[]).unwrap();
-        assert!(p.peer_sleeps());
-        assert!(!p.peer_sleeps());
+        assert_eq!(p.peer_sleeps(), Some(7));
+        assert_eq!(p.peer_sleeps(), None);
         c.disarm();
-        assert!(!p.peer_sleeps());
+        assert_eq!(p.peer_sleeps(), None);
     }
 }
 
@@ -180,19 +181,20 @@ fn one_sleep_is_rung_for_once() {
 fn producer_waiting_for_room_is_woken_when_there_is_some() {
     let (_, mut p, mut c) = ring();
     while p.try_send(b"x", &[]).is_ok() {}
+    p.stand_at(9);
     p.arm();
-    assert!(!c.peer_waits(), "nothing was freed yet");
+    assert_eq!(c.peer_waits(), None, "nothing was freed yet");
     take(&mut c).unwrap();
-    assert!(!c.peer_waits());
+    assert_eq!(c.peer_waits(), None);
     c.flush();
-    assert!(c.peer_waits() && !c.peer_waits());
+    assert_eq!((c.peer_waits(), c.peer_waits()), (Some(9), None));
     assert_eq!(p.room(), Ok(1));
 }
 
 #[test]
 fn barriers_of_the_sleeper_make_the_senders_light() {
     let (_, mut p, _c) = ring();
-    assert!(!p.peer_sleeps());
+    assert_eq!(p.peer_sleeps(), None);
     assert_eq!(p.consumer.remote, registered());
 }
 

@@ -1,0 +1,183 @@
+use super::*;
+use crate::shm::segment::Segment;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+const MANY: usize = 100;
+
+/// Counts what comes.
+#[derive(Default)]
+struct Count {
+    frames: Vec<LinkId>,
+    downs: Vec<LinkId>,
+}
+
+impl Memory for Count {
+    fn resolve(&self, _: Span, _: &mut Vec<RawIov>) -> bool {
+        false
+    }
+}
+
+impl Sink for Count {
+    fn frame(&mut self, link: LinkId, _: Frame, _: Payload) {
+        self.frames.push(link);
+    }
+    fn begin(&mut self, _: LinkId, _: Frame, _: usize) -> Span {
+        unreachable!("frames come whole")
+    }
+    fn end(&mut self, _: LinkId) {}
+    fn down(&mut self, link: LinkId, _: Down) {
+        self.downs.push(link);
+    }
+}
+
+fn bell(of: &ShmRail) -> Bell {
+    Bell::new(of.doorbell().introduce().expect("descriptors")).expect("our own")
+}
+
+/// A link between two rails: the numbers at both.
+fn link(a: &mut ShmRail, b: &mut ShmRail) -> (LinkId, LinkId) {
+    let (segment, memory) = Segment::create().expect("memory");
+    let theirs = Segment::open(memory.as_fd()).expect("our own");
+    let (near, far) = UnixStream::pair().expect("descriptors");
+    let to_b = a.adopt(segment.split(), bell(b), near.into()).expect("a descriptor");
+    (to_b, b.adopt(theirs.split(), bell(a), far.into()).expect("a descriptor"))
+}
+
+/// One rail, and many others that know it only: what it calls each of them, they, and what they call it.
+fn star() -> (ShmRail, Vec<(LinkId, ShmRail, LinkId)>) {
+    let mut hub = ShmRail::new().expect("descriptors");
+    let others = (0..MANY).map(|_| {
+        let mut other = ShmRail::new().expect("descriptors");
+        let (here, there) = link(&mut hub, &mut other);
+        (here, other, there)
+    });
+    let others = others.collect();
+    (hub, others)
+}
+
+fn send(rail: &mut ShmRail, link: LinkId) -> bool {
+    let header = Frame::Seen { seq: 1 }.encode(0);
+    // SAFETY: there is no payload.
+    unsafe { rail.send(link, &header, &[], None) }.is_ok()
+}
+
+/// What comes in so many rounds.
+fn rounds(rail: &mut ShmRail, count: usize) -> Count {
+    let mut sink = Count::default();
+    for _ in 0..count {
+        rail.progress(&mut sink);
+    }
+    sink
+}
+
+fn is_woken(rail: &ShmRail) -> bool {
+    crate::sys::wait_for(rail.wait_fd().expect("it has one"), libc::POLLIN, Duration::ZERO)
+}
+
+/// Rounds after which nothing is looked at in vain.
+fn grow_calm(rail: &mut ShmRail) {
+    assert!(rounds(rail, 3 * LOOKS / FEW).frames.is_empty());
+}
+
+#[test]
+fn rings_by_which_nothing_comes_are_left_until_their_next_frame() {
+    let (mut hub, mut others) = star();
+    assert_eq!(hub.watched.len(), MANY);
+    grow_calm(&mut hub);
+    assert!(hub.watched.len() <= FEW && hub.links() == MANY, "{} are looked at", hub.watched.len());
+    for (here, other, there) in &mut others {
+        assert!(send(other, *there) && send(other, *there));
+        assert_eq!(rounds(&mut hub, 1).frames, [*here; 2]);
+    }
+    assert_eq!(hub.watched.len(), MANY, "they are in use");
+    for (_, other, there) in &mut others {
+        assert!(send(other, *there));
+    }
+    assert_eq!(rounds(&mut hub, 1).frames.len(), MANY);
+    grow_calm(&mut hub);
+    assert!(hub.watched.len() <= FEW);
+}
+
+#[test]
+fn few_rings_are_never_left() {
+    let (mut a, mut b) = (ShmRail::new().expect("descriptors"), ShmRail::new().expect("descriptors"));
+    let (to_b, to_a) = link(&mut a, &mut b);
+    grow_calm(&mut b);
+    assert!(send(&mut a, to_b));
+    assert!(!b.doorbell.board().is_marked(), "it is looked at");
+    assert_eq!(rounds(&mut b, 1).frames, [to_a]);
+}
+
+#[test]
+fn who_sleeps_is_woken_by_any_ring() {
+    let (mut hub, mut others) = star();
+    for calm in [false, true] {
+        if calm {
+            grow_calm(&mut hub);
+        }
+        for (here, other, there) in &mut others {
+            // a turn of who was busy a moment ago comes first
+            while !hub.arm() {
+                assert!(rounds(&mut hub, 1).frames.is_empty());
+            }
+            assert!(!is_woken(&hub) && hub.watched.is_empty());
+            assert!(send(other, *there) && send(other, *there));
+            assert!(is_woken(&hub), "asleep, and not looked at");
+            assert!(!hub.arm(), "there is something");
+            assert_eq!(rounds(&mut hub, 1).frames, [*here; 2]);
+            assert!(!is_woken(&hub), "it is awake");
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_room_is_woken_when_there_is_some() {
+    let (mut a, mut b) = (ShmRail::new().expect("descriptors"), ShmRail::new().expect("descriptors"));
+    let (to_b, to_a) = link(&mut a, &mut b);
+    for _ in 0..3 {
+        while send(&mut a, to_b) {}
+        assert_eq!(a.full, [to_b.0]);
+        while !a.arm() {
+            rounds(&mut a, 1);
+        }
+        assert!(!is_woken(&a));
+        assert!(rounds(&mut b, 10).frames.iter().all(|link| *link == to_a));
+        assert!(is_woken(&a));
+        rounds(&mut a, 1);
+        assert!(!a.arm() && a.full.is_empty(), "there is room");
+        assert!(send(&mut a, to_b));
+        rounds(&mut b, 10);
+    }
+}
+
+#[test]
+fn the_end_of_a_peer_is_seen_also_where_its_ring_is_not_looked_at() {
+    let (mut hub, mut others) = star();
+    grow_calm(&mut hub);
+    let (here, mut other, there) = others.pop().expect("many");
+    assert!(send(&mut other, there));
+    drop(other);
+    let ended = rounds(&mut hub, 3 * LOOKS / FEW);
+    assert_eq!((ended.frames, ended.downs), (vec![here], vec![here]), "what it sent before comes first");
+    assert_eq!(hub.links(), MANY - 1);
+    hub.close(here);
+    assert_eq!(hub.links(), MANY - 1);
+    let (here, _other, _) = others.pop().expect("many");
+    hub.close(here);
+    assert_eq!(hub.links(), MANY - 2);
+    assert!(!hub.watched.contains(&here.0));
+}
+
+/// A mark that somebody took off the board costs time, not a frame.
+#[test]
+fn frames_come_without_a_mark_in_the_end() {
+    let (mut hub, mut others) = star();
+    grow_calm(&mut hub);
+    for (here, other, there) in &mut others {
+        assert!(send(other, *there));
+        hub.doorbell.board().take(|_| {});
+        assert_eq!(rounds(&mut hub, 2 * LOOKS / FEW).frames, [*here]);
+    }
+}
