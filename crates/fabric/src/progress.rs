@@ -30,6 +30,7 @@ impl State {
             })
         };
         let mut moved = moved > 0;
+        let frees = !moved && worker.has_numbers_to_free();
         if worker.peek_event().is_some() {
             moved = true;
             self.handle_all(number);
@@ -38,7 +39,7 @@ impl State {
             self.rearm(number);
         }
         // not where something was moved: what a reader was just given names senders until it is translated
-        if !moved && self.endpoints[number].worker.as_ref().is_some_and(Worker::has_numbers_to_free) {
+        if frees && !moved {
             self.forget_gone(number);
         }
         moved

@@ -125,7 +125,7 @@ macro_rules! dispatch {
             ///
             /// # Safety
             /// The memory of `piece` is readable during the call.
-            #[inline]
+            #[inline(always)]
             pub unsafe fn send_eager(
                 &mut self,
                 (rail, link): RailLink,

@@ -134,7 +134,7 @@ impl Bins {
     }
 
     /// Follows the chain to the leader with this key, or to its end.
-    #[inline]
+    #[inline(always)]
     fn walk<L: Links + ?Sized>(&self, links: &L, key: Key) -> Spot {
         let bin = self.bin(key);
         let (mut before, mut slot) = (NIL, self.heads[bin]);
@@ -148,13 +148,13 @@ impl Bins {
         Spot { slot, before, bin }
     }
 
-    /// Puts an entry, whose link is fresh from [`Link::new`], behind all others with its key.
-    #[inline]
-    pub fn append<L: Links + ?Sized>(&mut self, links: &mut L, slot: u32) {
+    /// Puts an entry, whose link is fresh from [`Link::new`] with this key, behind all others with it.
+    #[inline(always)]
+    pub fn append<L: Links + ?Sized>(&mut self, links: &mut L, slot: u32, key: Key) {
         if self.keys * 2 >= self.heads.len() {
             self.grow(links);
         }
-        let key = links.link(slot).key;
+        debug_assert_eq!(links.link(slot).key, key);
         let Spot { slot: leader, bin, .. } = self.walk(links, key);
         let link = links.link_mut(slot);
         if leader == NIL {
@@ -170,7 +170,7 @@ impl Bins {
     }
 
     /// Takes a leader out, found since the table last changed.
-    #[inline]
+    #[inline(always)]
     pub fn remove_leader<L: Links + ?Sized>(&mut self, links: &mut L, spot: Spot) {
         let Link { chain, prev, next, .. } = *links.link(spot.slot);
         let heir = if next == spot.slot {
@@ -238,7 +238,7 @@ mod tests {
         let (mut bins, mut links) = (Bins::new(Seed::new(seed)), Vec::new());
         for (slot, key) in (0..).zip(keys) {
             links.push(Link::new(key));
-            bins.append(&mut links[..], slot);
+            bins.append(&mut links[..], slot, key);
         }
         (bins, links)
     }

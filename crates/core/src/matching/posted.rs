@@ -72,7 +72,7 @@ impl<T> PostedQueue<T> {
     }
 
     /// Posts a receive behind all others.
-    #[inline]
+    #[inline(always)]
     pub fn post(&mut self, receive: Receive, value: T) -> Handle {
         let class = self.class(receive.mask());
         let handle = self.slab.insert(Place { link: Link::new(receive.key()), class }, value);
@@ -81,13 +81,13 @@ impl<T> PostedQueue<T> {
             *listed = true;
             self.listed.push(class);
         }
-        bins.append(&mut self.slab, handle.slot);
+        bins.append(&mut self.slab, handle.slot, receive.key());
         handle
     }
 
     /// Ends the earliest posted receive that a message from `source` with `tag` satisfies, after a last look at it where it is:
     /// cheaper than taking it out.
-    #[inline]
+    #[inline(always)]
     pub fn end_match<U>(&mut self, source: Source, tag: u64, look: impl FnOnce(&T) -> U) -> Option<U> {
         let (class, spot) = self.find(source, tag)?;
         self.classes[class as usize].bins.remove_leader(&mut self.slab, spot);
@@ -139,7 +139,7 @@ impl<T> PostedQueue<T> {
         self.slab.remove(slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, source: Source, tag: u64) -> Option<(u32, Spot)> {
         // With one mask in use there is nothing to compare.
         if let [only] = self.listed[..] {
@@ -149,7 +149,7 @@ impl<T> PostedQueue<T> {
         self.find_earliest(source, tag)
     }
 
-    #[inline]
+    #[inline(never)]
     fn find_earliest(&mut self, source: Source, tag: u64) -> Option<(u32, Spot)> {
         let mut best: Option<(u32, Spot)> = None;
         let mut at = 0;

@@ -53,13 +53,20 @@ impl<P, T> Slab<P, T> {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.len += 1;
-        let entry = Slot { seq, place, value: Some(value) };
         let slot = self.free;
         if let Some(free) = self.slots.get_mut(slot as usize) {
             self.free = free.seq as u32;
-            *free = entry;
+            (free.seq, free.place) = (seq, place);
+            // there was none, which the compiler cannot know: to let go of it would cost a question
+            core::mem::forget(free.value.replace(value));
             return Handle { seq, slot };
         }
+        self.grow(Slot { seq, place, value: Some(value) })
+    }
+
+    #[cold]
+    fn grow(&mut self, entry: Slot<P, T>) -> Handle {
+        let seq = entry.seq;
         self.slots.push(entry);
         Handle { seq, slot: (self.slots.len() - 1) as u32 }
     }
@@ -75,7 +82,7 @@ impl<P, T> Slab<P, T> {
     }
 
     /// Frees a slot that is taken, after a last look at its value where it is.
-    #[inline]
+    #[inline(always)]
     pub fn end<U>(&mut self, slot: u32, look: impl FnOnce(&T) -> U) -> Option<U> {
         let entry = &mut self.slots[slot as usize];
         entry.seq = FREE | u64::from(self.free);

@@ -53,8 +53,9 @@ impl Index {
         if self.links.len() < extent {
             self.links.resize(extent, Link::NONE);
         }
-        self.links[slot as usize] = Link::new(self.mask.key(source, tag));
-        self.bins.append(&mut self.links[..], slot);
+        let key = self.mask.key(source, tag);
+        self.links[slot as usize] = Link::new(key);
+        self.bins.append(&mut self.links[..], slot, key);
     }
 }
 

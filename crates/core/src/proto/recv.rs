@@ -153,16 +153,24 @@ impl<R: Receiver> Engine<R> {
     }
 
     /// Posts a receive: it takes the first unexpected message that fits, or waits.
-    #[inline]
+    #[inline(always)]
     pub fn post(&mut self, filter: Filter, receiver: R) {
         let receive = receive_of(&filter);
         let tagged = matches!(filter.matching, Matching::Tag(_));
         let queue = if tagged { &mut self.tagged } else { &mut self.messages };
-        if let Some((_, stash)) = queue.unexpected.take_match(&receive) {
-            let op = self.new_recv(Some(receiver));
-            return self.take_stash(op, stash);
+        if !queue.unexpected.is_empty()
+            && let Some((_, stash)) = queue.unexpected.take_match(&receive)
+        {
+            return self.post_to(stash, receiver);
         }
         queue.posted.post(receive, Waiting::One(receiver));
+    }
+
+    /// A receive is posted for which a message waits.
+    #[cold]
+    fn post_to(&mut self, stash: OpId, receiver: R) {
+        let op = self.new_recv(Some(receiver));
+        self.take_stash(op, stash);
     }
 
     /// Posts a buffer for any number of untagged messages, one behind the other, until less than `least` bytes are free.
@@ -323,7 +331,7 @@ impl<R: Receiver> Engine<R> {
 
     /// The shortest way of the commonest frame: a whole tagged eager message, in its turn, whose receive is posted. `take` copies the
     /// bytes and tells the user: the receive has ended with that. Nothing has happened otherwise, and [`Engine::on_frame`] decides.
-    #[inline]
+    #[inline(never)]
     pub fn try_deliver<T>(
         &mut self,
         peer: PeerIdx,

@@ -53,7 +53,7 @@ impl<R: Receiver> Engine<R> {
     }
 
     /// A rail has taken the frame of [`Engine::try_eager`], with `len` bytes.
-    #[inline]
+    #[inline(always)]
     pub fn eager_sent(&mut self, peer: PeerIdx, len: u64) {
         let p = &mut self.peers[peer.0 as usize];
         p.sequenced();

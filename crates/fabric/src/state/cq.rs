@@ -50,7 +50,7 @@ impl Cq {
     pub fn push(&mut self, entry: Entry) {
         if self.room.left() > 0 {
             // SAFETY: there is, of the size that `lend` was promised.
-            unsafe { self.room.put(&entry, self.entry) };
+            unsafe { self.room.put(entry, self.entry) };
         } else {
             self.entries.push(entry);
         }
@@ -100,7 +100,7 @@ impl Cq {
         let count = room.left().min(waiting.len());
         for entry in &waiting[..count] {
             // SAFETY: there is room.
-            unsafe { room.put(entry, self.entry) };
+            unsafe { room.put(*entry, self.entry) };
         }
         self.taken += count;
         if self.taken == self.entries.len() {

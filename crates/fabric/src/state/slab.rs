@@ -60,14 +60,14 @@ impl<T> Slab<T> {
 /// For numbers that an open object holds: its thing is there until the object is closed.
 impl<T> Index<usize> for Slab<T> {
     type Output = T;
-    #[inline]
+    #[inline(always)]
     fn index(&self, at: usize) -> &T {
         self.slots[at].as_ref().expect("it is in use")
     }
 }
 
 impl<T> IndexMut<usize> for Slab<T> {
-    #[inline]
+    #[inline(always)]
     fn index_mut(&mut self, at: usize) -> &mut T {
         self.slots[at].as_mut().expect("it is in use")
     }

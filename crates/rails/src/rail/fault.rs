@@ -237,12 +237,11 @@ impl<R: Rail> Rail for Fault<R> {
         unsafe { self.rail.send(link, header, iov, span) }
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
         if self.plan.is_some() {
-            let header = Frame::from(eager).encode(piece.len);
             // SAFETY: our caller's word.
-            return unsafe { self.send(link, &header, &[piece], None) };
+            return unsafe { super::send_as_any(self, link, eager, piece) };
         }
         // SAFETY: our caller's word.
         unsafe { self.rail.send_eager(link, eager, piece) }

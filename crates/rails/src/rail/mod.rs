@@ -197,6 +197,22 @@ impl Caps {
     }
 }
 
+/// [`Rail::send_eager`] of a rail, and where, that has no shorter way for it than for any frame.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+pub(crate) unsafe fn send_as_any<R: Rail + ?Sized>(
+    rail: &mut R,
+    link: LinkId,
+    eager: PlainEager,
+    piece: RawIov,
+) -> Result<(), Full> {
+    let header = Frame::from(eager).encode(piece.len);
+    // SAFETY: our caller's word.
+    unsafe { rail.send(link, &header, &[piece], None) }
+}
+
 /// A transport opened on a device. No method blocks. No method calls back except `progress`.
 pub trait Rail: LaneRail + Direct + Send {
     /// What it is like.
@@ -234,11 +250,10 @@ pub trait Rail: LaneRail + Direct + Send {
     ///
     /// # Safety
     /// The memory of `piece` is readable during the call.
-    #[inline]
+    #[inline(always)]
     unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
-        let header = Frame::from(eager).encode(piece.len);
         // SAFETY: our caller's word.
-        unsafe { self.send(link, &header, &[piece], None) }
+        unsafe { send_as_any(self, link, eager, piece) }
     }
 
     /// Whether a large frame would be taken now without queueing much behind what is already waiting: who stripes or

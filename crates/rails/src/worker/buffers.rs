@@ -49,7 +49,10 @@ impl IoVec {
     /// Bytes in all pieces.
     #[inline]
     pub fn len(&self) -> u64 {
-        total(self.pieces())
+        match self {
+            Self::One(one) => one.len as u64,
+            Self::Many(many) => total(many),
+        }
     }
 
     #[inline]

@@ -69,20 +69,19 @@ impl Idle {
         if !self.yielding {
             return Rest::Spin;
         }
-        if self.empty < SPIN_CROWDED && (self.empty > 0 || self.crowded == 0) {
+        let spins = if self.crowded == 0 { SPIN - 1 } else { SPIN_CROWDED };
+        if self.empty < spins && (self.empty > 0 || self.crowded == 0) {
             self.empty += 1;
             return Rest::Spin;
         }
         self.rest_long()
     }
 
+    #[inline(never)]
     fn rest_long(&mut self) -> Rest {
         self.empty = self.empty.saturating_add(1);
         if self.empty == 1 {
             (self.since, self.naps) = (Some(now_twice()), 0);
-            return Rest::Spin;
-        }
-        if self.crowded == 0 && self.empty < SPIN {
             return Rest::Spin;
         }
         let Some(sleep_after) = self.sleep_after else { return Rest::Yield };

@@ -141,6 +141,7 @@ impl<L: Listener> Inbound<'_, L> {
     }
 
     /// A frame of a peer's, by whichever link it came.
+    #[inline(never)]
     pub(super) fn accept(&mut self, peer: PeerIdx, link: LinkId, frame: Frame, payload: Payload) {
         let delivered = frame.plain().is_some_and(|eager| self.deliver(peer, eager, payload));
         if !delivered {

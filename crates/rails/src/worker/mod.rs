@@ -306,14 +306,17 @@ impl Worker {
     }
 
     /// The lane for a short message of so many bytes, thought over if it is time; none where it has to wait.
-    #[inline]
+    #[inline(always)]
     fn lane_for(&mut self, to: PeerIdx, len: u64) -> Option<RailLink> {
         let lane = self.core.lane_for(to, len);
-        if lane.is_none() && self.core.peers[to.0 as usize].lanes.is_some() {
-            self.choose_lane(to);
-            return self.core.lane_for(to, len);
-        }
-        lane
+        if lane.is_none() { self.chosen_lane(to, len) } else { lane }
+    }
+
+    #[cold]
+    fn chosen_lane(&mut self, to: PeerIdx, len: u64) -> Option<RailLink> {
+        self.core.peers[to.0 as usize].lanes.as_ref()?;
+        self.choose_lane(to);
+        self.core.lane_for(to, len)
     }
 
     /// Longest active message to this peer, header included, in bytes; 0 while not connected.

@@ -147,7 +147,7 @@ impl Worker {
     ///
     /// # Safety
     /// The memory at `iov` stays writable, and nobody else's, until the event.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn recv(&mut self, filter: Filter, iov: &[RawIov], user: User) {
         self.core.engine.post(filter, posted(iov, user));
         if self.core.engine.has_work() {

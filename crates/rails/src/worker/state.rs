@@ -156,7 +156,7 @@ impl Core {
     }
 
     /// The lane for a short message of so many bytes; none where that is to be thought over.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lane_for(&mut self, peer: PeerIdx, len: u64) -> Option<RailLink> {
         let info = &mut self.peers[peer.0 as usize];
         if info.budget != u32::MAX {

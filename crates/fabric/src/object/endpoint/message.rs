@@ -87,14 +87,15 @@ pub(super) fn check(flags: u64) -> Result<(), c_int> {
     if flags & STRANGE == 0 { Ok(()) } else { Err(-FI_EBADFLAGS) }
 }
 
-#[inline]
+#[inline(always)]
 fn delivery(flags: u64) -> Delivery {
     const DELIVERED: u64 = FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE;
-    match flags & (FI_MATCH_COMPLETE | DELIVERED) {
-        0 => Delivery::Sent,
-        some if some & FI_MATCH_COMPLETE != 0 => Delivery::Matched,
-        _ => Delivery::Delivered,
+    /// Not the commonest: apart, so that it is not computed for all.
+    #[cold]
+    fn late(flags: u64) -> Delivery {
+        if flags & FI_MATCH_COMPLETE != 0 { Delivery::Matched } else { Delivery::Delivered }
     }
+    if flags & (FI_MATCH_COMPLETE | DELIVERED) == 0 { Delivery::Sent } else { late(flags) }
 }
 
 /// An entry with what is known of a message that has not been received.
