@@ -139,14 +139,14 @@ mod imp {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
-    /// The rare side's half: a full barrier here and, where the kernel can, in every registered process of the host.
-    pub fn heavy_barrier() {
+    /// The rare side's half: a full barrier here and, where the kernel can, in every registered process of the host. False: the kernel
+    /// could before, and did not now.
+    pub fn heavy_barrier() -> bool {
         atomic::fence(Ordering::SeqCst);
-        if membarrier_registered() {
-            membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-            // A return from the kernel is no barrier for the compiler by itself.
-            atomic::fence(Ordering::SeqCst);
-        }
+        let made = !membarrier_registered() || membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+        // A return from the kernel is no barrier for the compiler by itself.
+        atomic::fence(Ordering::SeqCst);
+        made
     }
 
     /// The frequent side's half. `remote` says that the other side's heavy barrier reaches this process, so that only the
@@ -205,8 +205,9 @@ mod imp {
     }
 
     // Loom knows no membarrier; a full fence on both sides is what it stands for.
-    pub fn heavy_barrier() {
+    pub fn heavy_barrier() -> bool {
         fence(Ordering::SeqCst);
+        true
     }
 
     pub fn light_barrier(_remote: bool) {

@@ -9,8 +9,9 @@
 //! words of bits below a summary of one bit a word: a sender sets from below, the owner clears from above, so that no mark is left
 //! without its bit in the summary.
 //!
-//! **Trust.** All peers write here, as processes of one user, who could stop each other anyway. What they write has the owner look at
-//! rings in vain, or not look at one; it looks at all of them now and then.
+//! **Trust.** All peers write here: processes of one user, who could stop each other anyway, or those that a process of root's let in.
+//! What they write has the owner look at rings in vain, sleep on, or not look at a ring: it looks at all of them now and then, also
+//! between naps.
 //!
 //! [`Consumer::arm`]: super::ring::Consumer::arm
 

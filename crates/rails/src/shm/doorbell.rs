@@ -53,8 +53,11 @@ impl Doorbell {
         let event = unsafe { OwnedFd::from_raw_fd(fd) };
         let (board, memory) = match Sealed::create(BOARD) {
             Ok((board, memory)) => (board, Ok(memory)),
-            // without peers on this host there is no need of any
-            Err(why) => (Sealed::private(BOARD).map_err(io::Error::other)?, Err(why.to_string())),
+            // where this process may not share memory it has peers on other hosts only
+            Err(why) if why.is_for_good() => {
+                (Sealed::private(BOARD).map_err(io::Error::other)?, Err(why.to_string()))
+            }
+            Err(why) => return Err(io::Error::other(why)),
         };
         Ok(Self { event, memory, board: Mapped(board) })
     }

@@ -23,6 +23,8 @@ const FEW: usize = 4;
 /// Looks at rings, each round counted as a few at least, between two looks at whether peers live and which rings are looked at in
 /// vain: about the same time for many as for few.
 const LOOKS: usize = 4096 * FEW;
+/// Each so many-th of these also looks at the rings that were left.
+const CHECKS: u32 = 8;
 
 struct Link {
     producer: Producer,
@@ -67,6 +69,8 @@ pub struct ShmRail {
     events: Vec<libc::epoll_event>,
     armed: bool,
     looks: usize,
+    /// Times that it was looked whether peers live.
+    checks: u32,
     /// Where peers of this host connect.
     pub(super) listener: Option<OwnedFd>,
     /// The bytes that peers look for when they try to read this process's memory.
@@ -93,6 +97,7 @@ impl ShmRail {
             events: Vec::with_capacity(16),
             armed: false,
             looks: 0,
+            checks: 0,
             listener: None,
             probe: Box::new(u64::from_le_bytes(probe)),
         };
@@ -149,6 +154,7 @@ impl ShmRail {
     #[cold]
     fn look(&mut self) {
         self.looks = 0;
+        self.checks = self.checks.wrapping_add(1);
         self.epoll.take(&mut self.events);
         for event in &self.events {
             let token = event.u64;
@@ -168,6 +174,9 @@ impl ShmRail {
         if self.watched.len() > FEW {
             self.look_away();
         }
+        if self.checks.is_multiple_of(CHECKS) {
+            self.look_at_all();
+        }
     }
 
     /// Looks at all that is not looked at: a mark that a peer took off the board must not cost more than time.
@@ -179,28 +188,30 @@ impl ShmRail {
         }
     }
 
-    /// Leaves the links alone by which nothing came since this was last called.
+    /// Leaves the links alone by which nothing came since this was last called, but for a few.
     fn look_away(&mut self) {
-        let mut any = false;
+        let mut most = self.watched.len() - FEW;
+        let before = most;
         for id in &self.watched {
             let Some(link) = &mut self.links[*id as usize] else { continue };
-            if !std::mem::take(&mut link.busy) && link.is_calm() {
+            if !std::mem::take(&mut link.busy) && most > 0 && link.is_calm() {
                 link.leave();
-                any = true;
+                most -= 1;
             }
         }
-        if any {
-            ring::sleep_barrier();
-            self.watch_what_is_left();
+        if most < before {
+            let seen_by_all = ring::sleep_barrier();
+            self.watch_what_is_left(seen_by_all);
         }
     }
 
-    /// After links were left, and the barrier: those by which something came meanwhile are looked at again.
-    fn watch_what_is_left(&mut self) {
+    /// After links were left, and the barrier: those by which something came meanwhile are looked at again, and all where not all have
+    /// seen that they were left.
+    fn watch_what_is_left(&mut self, seen_by_all: bool) {
         let links = &mut self.links;
         self.watched.retain(|id| {
             let Some(link) = &mut links[*id as usize] else { return false };
-            if link.away && link.consumer.has_frame() {
+            if link.away && (!seen_by_all || link.consumer.has_frame()) {
                 link.come_back();
             }
             !link.away
@@ -282,7 +293,6 @@ impl ShmRail {
         self.looks += self.watched.len().max(FEW);
         if self.looks >= LOOKS {
             self.look();
-            self.look_at_all();
         }
         total
     }
@@ -316,6 +326,15 @@ impl Link {
     /// Whether there is nothing to do but to take frames.
     fn is_calm(&self) -> bool {
         !self.restless && self.state == State::Up
+    }
+
+    /// Tells the peer of all room that there is.
+    fn publish(&mut self) {
+        self.consumer.flush();
+        if let Some(place) = self.consumer.peer_waits() {
+            self.bell.ring(place);
+        }
+        self.restless = false;
     }
 
     /// Looks at it no more, once the barrier has been made and nothing was there.
@@ -510,7 +529,12 @@ impl Rail for ShmRail {
         let mut nothing = true;
         for id in &self.watched {
             let Some(link) = &mut self.links[*id as usize] else { continue };
-            if link.is_calm() { link.leave() } else { nothing = false }
+            if link.state == State::Up && link.damage.is_none() {
+                link.publish();
+                link.leave();
+            } else {
+                nothing = false;
+            }
         }
         for id in &self.full {
             if let Some(link) = &mut self.links[*id as usize] {
@@ -521,7 +545,7 @@ impl Rail for ShmRail {
         self.doorbell.board().sleeps(true);
         if fresh {
             ring::sleep_barrier();
-            self.watch_what_is_left();
+            self.watch_what_is_left(true);
             nothing &= self.watched.is_empty() && self.none_has_room();
         }
         nothing && !self.doorbell.board().is_marked()

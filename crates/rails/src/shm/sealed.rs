@@ -63,6 +63,14 @@ impl fmt::Display for MemoryError {
 
 impl std::error::Error for MemoryError {}
 
+impl MemoryError {
+    /// Whether it would be the same at another time: the kernel has no such memory, or this process may not have any.
+    pub(super) fn is_for_good(&self) -> bool {
+        let errno = if let Self::System { error, .. } = self { error.raw_os_error() } else { None };
+        matches!(errno, Some(libc::ENOSYS | libc::EPERM | libc::EACCES))
+    }
+}
+
 /// Some such memory, mapped for reading and writing until this is dropped.
 pub(super) struct Sealed {
     at: NonNull<u8>,

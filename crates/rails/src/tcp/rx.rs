@@ -38,6 +38,10 @@ const ACK_BYTES: usize = 128 << 10;
 /// stream: told each 128 KiB, 1 MiB there and back took twice as long (Linux 6.18, loopback), because packets that are confirmed while
 /// they are read leave their memory to the sender, from whose processor the reader's has just taken it.
 const REMEMBERED: usize = 64;
+/// Of what was read from memory the sender keeps copies only where its program asked to hear of that.
+const PERHAPS: usize = 8;
+/// So many words of the protocol may stand between two parts of long messages.
+const WORDS: u8 = 8;
 
 pub(super) struct Rx {
     /// Opens what comes, where it is encrypted.
@@ -48,8 +52,8 @@ pub(super) struct Rx {
     body: Option<Span>,
     /// The next payload may be long, as the last one was ...
     bulk: bool,
-    /// ... and a part of a longer message.
-    long: bool,
+    /// ... and a part of a longer message: for so many words of the protocol.
+    long: u8,
     /// `partial`, or the opener's, came with the link and may hold whole frames.
     leftover: bool,
     /// The peer has said that nothing follows.
@@ -88,7 +92,7 @@ impl Rx {
             partial,
             body: None,
             bulk: false,
-            long: false,
+            long: 0,
             leftover: !leftover.is_empty(),
             bye: false,
             received: 0,
@@ -110,13 +114,20 @@ impl Rx {
 
     /// Notes what comes: its sender keeps a copy of what the operation does not keep until it has an answer.
     fn heed(&mut self, frame: &Frame, len: usize) {
-        let copied = matches!(frame, Frame::Eager { ack: None, .. } | Frame::Am { .. });
-        self.fresh += if copied { len } else { len / REMEMBERED };
+        let kept = match frame {
+            _ if len <= super::tx::SMALL => 1,
+            Frame::Frag { .. } | Frame::Put { .. } | Frame::Eager { ack: Some(_), .. } => REMEMBERED,
+            Frame::GetData { .. } => PERHAPS,
+            _ => 1,
+        };
+        self.fresh += len / kept;
         // words of the protocol stand between the parts of long messages, and say nothing of what comes next
-        self.bulk = len >= BULK_MIN || self.long && len == 0;
-        if len > 0 {
-            self.long = self.bulk && !copied;
-        }
+        self.long = match len {
+            0 => self.long.saturating_sub(1),
+            BULK_MIN.. if kept > 1 => WORDS,
+            _ => 0,
+        };
+        self.bulk = len >= BULK_MIN || self.long > 0;
     }
 
     fn tail(&self) -> usize {

@@ -10,7 +10,7 @@ use crate::rail::journal::{MAX_IOV, RetransmitBuffer, TURN_BYTES};
 use crate::rail::{Full, Memory, RawIov, Span};
 
 /// A payload up to this length is copied, and small enough to share a call.
-const SMALL: usize = 4 << 10;
+pub(super) const SMALL: usize = 4 << 10;
 /// So many staged bytes are written without waiting for a flush.
 const STAGED_WRITE: usize = 32 << 10;
 /// Most bytes and spans that wait in a link before it is full (exceeded by at most one frame).
@@ -87,6 +87,11 @@ pub(super) unsafe fn send(link: &mut Link, f: Outgoing<'_>, round: u32, sh: &mut
     }
     let waits = tx.blocked || tx.unacked.spans() > 0;
     let span = f.span.filter(|_| f.len > SMALL);
+    if f.len > SMALL && span.is_none() && tx.is_empty() && !waits && tx.sealer.is_none() {
+        tx.round = round;
+        // SAFETY: our contract.
+        return unsafe { send_then_copy(link, f, sh) };
+    }
     // SAFETY: our contract.
     unsafe { tx.unacked.push(f.header, f.iov, span, &mut sh.pool) };
     if waits {
@@ -112,6 +117,25 @@ pub(super) unsafe fn send(link: &mut Link, f: Outgoing<'_>, round: u32, sh: &mut
         // SAFETY: the buffer's bytes and, by our contract, the payload.
         unsafe { put(link, sh) }
     };
+    match sent {
+        Ok(n) => link.tx.unacked.advance(n),
+        Err(e) => failed(link, e),
+    }
+    Ok(())
+}
+
+/// Sends a long payload before it is copied: the peer need not wait for that.
+///
+/// # Safety
+/// The frame's memory is readable.
+unsafe fn send_then_copy(link: &mut Link, f: Outgoing<'_>, sh: &mut Shared) -> Result<(), Full> {
+    sh.iov.clear();
+    sh.iov.push(RawIov { base: f.header.as_ptr().cast_mut(), len: f.header.len() });
+    sh.iov.extend_from_slice(&f.iov[..f.iov.len().min(MAX_IOV - 1)]);
+    // SAFETY: the header is borrowed, the payload readable by our contract.
+    let sent = unsafe { put(link, sh) };
+    // SAFETY: our contract.
+    unsafe { link.tx.unacked.push(f.header, f.iov, None, &mut sh.pool) };
     match sent {
         Ok(n) => link.tx.unacked.advance(n),
         Err(e) => failed(link, e),
