@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -192,6 +193,8 @@ static struct slot *next(void)
 
 static void be_peers(int count)
 {
+    /* who stands still hears of no end of input */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     fi_addr_t hub = read_name(stdin);
     struct slot *slots = calloc(count + 1, sizeof *slots);
     for (int i = 0; i < count; i++) {
@@ -361,6 +364,7 @@ static void hub(const char *self, const char *provider, int count, int processes
         kill(started[i].pid, SIGSTOP);
     kill(near.pid, SIGCONT);
     printf("round_trip_with_one_us %g\n", round_trip(slots, near_peer));
+    kill(near.pid, SIGSTOP);
     for (int i = 0; i < processes; i++)
         kill(started[i].pid, SIGCONT);
     fflush(stdout);

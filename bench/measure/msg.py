@@ -11,7 +11,7 @@ from .figures import BANDWIDTH, CPU, LATENCY, RATE, Column, Failed, Figure, Part
 from .programs import BEFORE, HERE, OURS, Build, Place, alone, find, fresh_port, pair, provider_missing
 
 SIZES = [1, 8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
-LATENCY_SIZES = [8, 1 << 10, 64 << 10]
+LATENCY_SIZES = [8, 1 << 10, 64 << 10, 1 << 20]
 CPU_SIZE, CPU_COUNT = 1 << 20, 2000
 # with the tenth that warms up
 CPU_GB = 1.1 * CPU_COUNT * CPU_SIZE / 1e9

@@ -200,14 +200,14 @@ impl ShmRail {
             }
         }
         if most < before {
-            let seen_by_all = ring::sleep_barrier();
-            self.watch_what_is_left(seen_by_all);
+            self.watch_what_is_left();
         }
     }
 
-    /// After links were left, and the barrier: those by which something came meanwhile are looked at again, and all where not all have
-    /// seen that they were left.
-    fn watch_what_is_left(&mut self, seen_by_all: bool) {
+    /// After links were left: has all see that. Those by which something came meanwhile are looked at again, and all where the kernel
+    /// makes no such barrier.
+    fn watch_what_is_left(&mut self) {
+        let seen_by_all = ring::sleep_barrier();
         let links = &mut self.links;
         self.watched.retain(|id| {
             let Some(link) = &mut links[*id as usize] else { return false };
@@ -544,8 +544,7 @@ impl Rail for ShmRail {
         let fresh = !self.watched.is_empty() || !self.full.is_empty();
         self.doorbell.board().sleeps(true);
         if fresh {
-            ring::sleep_barrier();
-            self.watch_what_is_left(true);
+            self.watch_what_is_left();
             nothing &= self.watched.is_empty() && self.none_has_room();
         }
         nothing && !self.doorbell.board().is_marked()

@@ -117,10 +117,7 @@ pub(super) unsafe fn send(link: &mut Link, f: Outgoing<'_>, round: u32, sh: &mut
         // SAFETY: the buffer's bytes and, by our contract, the payload.
         unsafe { put(link, sh) }
     };
-    match sent {
-        Ok(n) => link.tx.unacked.advance(n),
-        Err(e) => failed(link, e),
-    }
+    came_to(link, sent);
     Ok(())
 }
 
@@ -136,10 +133,7 @@ unsafe fn send_then_copy(link: &mut Link, f: Outgoing<'_>, sh: &mut Shared) -> R
     let sent = unsafe { put(link, sh) };
     // SAFETY: our contract.
     unsafe { link.tx.unacked.push(f.header, f.iov, None, &mut sh.pool) };
-    match sent {
-        Ok(n) => link.tx.unacked.advance(n),
-        Err(e) => failed(link, e),
-    }
+    came_to(link, sent);
     Ok(())
 }
 
@@ -157,6 +151,14 @@ unsafe fn put(link: &mut Link, sh: &mut Shared) -> Result<usize, Errno> {
         }
         // SAFETY: our contract.
         Some(sealer) => unsafe { sealer.write(fd, &sh.iov, &mut sh.pool, &mut sh.stats) },
+    }
+}
+
+/// Notes what an attempt to send the oldest bytes came to.
+fn came_to(link: &mut Link, sent: Result<usize, Errno>) {
+    match sent {
+        Ok(n) => link.tx.unacked.advance(n),
+        Err(e) => failed(link, e),
     }
 }
 
