@@ -17,6 +17,9 @@ from .programs import BEFORE, OURS, ROOT, Build, Output, Place, alone, fresh_por
 
 ONE_WAY, BOTH_WAYS, PUT, GET = (Figure(f"osu_{name}", "MB/s", False) for name in ("bw", "bibw", "put_bw", "get_bw"))
 LATENCY, STREAM = Figure("osu_latency", "us", True), Figure("a stream", "MB/s", False)
+# Of 8 bytes there and back, alone and beside long messages; what those get meanwhile.
+TAILS = [Figure(f"8 B {where}, {part}", "us", True) for where in ("alone", "beside") for part in ("median", "99 %", "99.9 %")]
+BESIDE = Figure("long messages beside", "MB/s", False)
 HOSTS = (Place("a"), Place("b"))
 
 K, M = 1 << 10, 1 << 20
@@ -28,6 +31,7 @@ TO_64M = ALL[:-1]
 CELL_SECONDS = 1.5
 CPU_SIZE, CPU_SECONDS = 16 * M, 3
 STREAM_SECONDS = 2
+TAILS_SECONDS, TAILS_SIZE = 5, 4 * M
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Setting:
     latency: tuple[int, int] | None = None
     # latency and CPU of all rails against those of one, too
     against_one: bool = False
+    # short messages while long ones fill all rails
+    tails: bool = False
 
     def only(self, parts: list[str]) -> Setting:
         """The same rails with these PARTS alone, as they are measured anywhere."""
@@ -63,11 +69,11 @@ class Setting:
 
 
 # What is measured of a part over rails that are in no setting with it.
-ANY = Setting("", LARGE, LARGE, LARGE, LARGE, (8, 8 * K), True)
+ANY = Setting("", LARGE, LARGE, LARGE, LARGE, (8, 8 * K), True, True)
 PARTS = [part.name for part in fields(Setting) if part.name != "rails"]
 SETTINGS = [
-    *(Setting(" ".join(["1000"] * count), ALL, ALL) for count in (1, 2, 3)),
-    Setting("1000 1000 1000 1000", ALL, ALL, TO_64M, TO_64M, against_one=True),
+    *(Setting(" ".join(["1000"] * count), ALL, ALL, tails=count == 1) for count in (1, 2, 3)),
+    Setting("1000 1000 1000 1000", ALL, ALL, TO_64M, TO_64M, against_one=True, tails=True),
     *(Setting(rails, LARGE) for rails in ("1000 250", "1000 100", "1000 500 250 125")),
     Setting("1000 relay:1000,delay=10ms", HUGE, latency=(8, 8)),
     # unshaped: processors that have nothing to wait for show what each byte costs them
@@ -108,6 +114,10 @@ class Contender:
             self.osu(ONE_WAY)
         except Failed as why:
             return str(why)
+        return self.missing_itself()
+
+    def missing_itself(self) -> str:
+        """The same where no program of OSU's is needed."""
         return provider_missing() if self.ours else ""
 
 
@@ -176,6 +186,17 @@ def processors(contender: Contender) -> Sample:
     if found := re.search(r"^end \S+ (\d+) 0 \S+ (\S+)", output.text, re.MULTILINE):
         return {(CPU, CPU_SIZE): float(found[2]) / float(found[1]) * 1e9}
     raise Failed(output.reason())
+
+
+def tails(contender: Contender) -> Sample:
+    """How long short messages take at worst, alone and while long ones fill all rails."""
+    program = mpi.build(contender.family, ROOT / "bench/tails.c")
+    output = contender.run(program, TAILS_SECONDS, TAILS_SIZE)
+    lines = re.findall(r"^(?:alone|beside) (\S+) (\S+) (\S+) \S+ \d+ (\S+)$", output.text, re.MULTILINE)
+    if len(lines) != 2:
+        raise Failed(output.reason())
+    times = [float(time) for line in lines for time in line[:3]]
+    return {(figure, None): time for figure, time in zip(TAILS, times, strict=True)} | {(BESIDE, TAILS_SIZE): float(lines[1][3])}
 
 
 def iperf(rail: int, *words: str, before: tuple[str, ...] = (), server: tuple[str, ...] = ()) -> float:
@@ -254,6 +275,12 @@ def tables(rounds: int, rails: str, only: list[str]) -> list[Table]:
             does: Parts = {"osu_latency": lambda each=each: latency(each, 8, 8 * K), "CPU": lambda each=each: processors(each)}
             columns.append(Column(each.name, does, each.missing(), each.ours and each.build is OURS))
         found.append(measured(f"{setting.title()}, all against r0 alone", columns, rounds))
+    if setting.tails:
+        columns = []
+        for each in contenders(setting.count()):
+            does = {"tails": lambda each=each: tails(each)}
+            columns.append(Column(each.name, does, each.missing_itself(), each.ours and each.build is OURS))
+        found.append(measured(f"{setting.title()}, 8 B beside messages of {size_name(TAILS_SIZE)}", columns, rounds))
     return found
 
 

@@ -12,16 +12,19 @@ const LATE: (u64, u64) = (2 * LEAST_SLICE, 250 * MS);
 const BETTER: (u64, u64) = (8, 20_000);
 /// Nor does it count if the lane in use holds so much, in nanoseconds: a stream of small messages always leaves some behind, and
 /// each that changes lanes is one for which the receiver has to restore the order.
-const USUAL: u64 = 100_000;
+pub const USUAL: u64 = 100_000;
 
-/// The lane that delivers `len` bytes first; the one in use, `stays`, unless another is clearly better and may be taken (`free`).
-pub fn preferred(loads: &[Load], stays: Option<usize>, free: bool, len: u64) -> Option<usize> {
+/// The lane that delivers `len` bytes first; the one in use, `stays`, unless another is clearly better and may be taken. `leaves` says
+/// that it may, and how many nanoseconds of what the lane in use holds do not count.
+pub fn preferred(loads: &[Load], stays: Option<usize>, leaves: Option<u64>, len: u64) -> Option<usize> {
     let best = fastest(loads, len)?;
     let Some(at) = stays.filter(|at| *at != best) else { return Some(best) };
     let (now, then) = (loads[at].arrival(len), loads[best].arrival(len));
-    let usual = USUAL.min(now - loads[at].latency);
-    let better = now.saturating_sub(then) > then / BETTER.0 + BETTER.1 + usual;
-    Some(if free && better { best } else { at })
+    let better = |usual: u64| {
+        let usual = usual.min(now - loads[at].latency);
+        now.saturating_sub(then) > then / BETTER.0 + BETTER.1 + usual
+    };
+    Some(if leaves.is_some_and(better) { best } else { at })
 }
 
 /// Which lane takes the next fragment of a long message of which `left` bytes have not been given to any, and how many bytes it
@@ -63,17 +66,18 @@ mod tests {
     #[test]
     fn the_lane_in_use_stays_unless_another_is_clearly_better() {
         let loads = [lane(GIGABIT, MS, 0), lane(GIGABIT, MS / 2, 0)];
-        assert_eq!(preferred(&loads, None, true, 0), Some(1));
-        assert_eq!(preferred(&loads, Some(0), true, 0), Some(1));
-        assert_eq!(preferred(&loads, Some(0), false, 0), Some(0), "it may not be left");
+        assert_eq!(preferred(&loads, None, Some(USUAL), 0), Some(1));
+        assert_eq!(preferred(&loads, Some(0), Some(USUAL), 0), Some(1));
+        assert_eq!(preferred(&loads, Some(0), None, 0), Some(0), "it may not be left");
         assert_eq!(
-            preferred(&[lane(GIGABIT, MS, 0), lane(GIGABIT, MS - MS / 20, 0)], Some(0), true, 0),
+            preferred(&[lane(GIGABIT, MS, 0), lane(GIGABIT, MS - MS / 20, 0)], Some(0), Some(USUAL), 0),
             Some(0)
         );
         let queued = |bytes| [lane(GIGABIT, MS / 10, bytes), lane(GIGABIT, MS / 10, 0)];
-        assert_eq!(preferred(&queued(10_000), Some(0), true, 0), Some(0), "it is through at once");
-        assert_eq!(preferred(&queued(30_000), Some(0), true, 0), Some(1));
-        assert_eq!(preferred(&[], Some(0), true, 0), None);
+        assert_eq!(preferred(&queued(10_000), Some(0), Some(USUAL), 0), Some(0), "it is through at once");
+        assert_eq!(preferred(&queued(30_000), Some(0), Some(USUAL), 0), Some(1));
+        assert_eq!(preferred(&queued(10_000), Some(0), Some(0), 0), Some(1), "what it holds counts");
+        assert_eq!(preferred(&[], Some(0), Some(USUAL), 0), None);
     }
 
     #[test]

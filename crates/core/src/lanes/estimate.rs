@@ -32,6 +32,10 @@ const QUEUE: (u64, u64) = (20 * MS, 100 * MS);
 /// Least and most that a lane may hold, in bytes.
 const LEAST_WINDOW: u64 = 64 << 10;
 const MOST_WINDOW: u64 = 64 << 20;
+/// What gets through so much per second is held up by processors rather than by the network, and they work in larger pieces: a lane that
+/// is to hold little may hold as many times as much as it is faster than this, up to so many times.
+const FAST: u64 = 1_000_000_000;
+const FAST_MOST: u64 = 4;
 /// A slow lane holds less than the least of others: what it is through with in so long.
 const SLOW: u64 = 50 * MS;
 /// Rates are smoothed over no fewer bytes than this: few packets tell little.
@@ -61,6 +65,8 @@ pub struct Estimate {
     rtt: u64,
     min_rtt: u64,
     last: Sample,
+    /// For how many nanoseconds it is to be kept busy beyond what is on its way, if not for as many as usual.
+    ahead: Option<u64>,
 }
 
 impl Estimate {
@@ -77,7 +83,13 @@ impl Estimate {
             rtt,
             min_rtt: rtt,
             last: Sample::default(),
+            ahead: None,
         }
+    }
+
+    /// The lane is to hold what keeps it busy for so many nanoseconds beyond what is on its way, and no more; `None`: as is usual.
+    pub fn hold(&mut self, ahead: Option<u64>) {
+        self.ahead = ahead;
     }
 
     /// Of a lane beside one of the same pair of hosts that was measured: it is thought to do as much until it is seen to do less
@@ -194,6 +206,12 @@ impl Estimate {
         if !self.measured {
             return LEAST_WINDOW;
         }
+        if let Some(ahead) = self.ahead {
+            // so little may be through before the next look: then the lane is faster than it seems, and is not to hold less for that
+            let rate = self.rate.max(self.hoped / 4 * 3);
+            let time = 2 * self.min_rtt + ahead * (rate / FAST).clamp(1, FAST_MOST);
+            return bytes(time, rate).clamp(LEAST_SLICE, MOST_WINDOW);
+        }
         // who may hold twice what travels finds out soon how fast the lane is; what is held beyond makes round trips longer, and
         // they let more be held
         let waits = self.rtt.saturating_sub(self.min_rtt);
@@ -209,6 +227,11 @@ impl Estimate {
             0 => 0,
             free => self.slice().min(free.max(LEAST_SLICE)),
         }
+    }
+
+    /// How long the lane is busy with the least that it is given at a time, in nanoseconds.
+    pub fn lasts(&self) -> u64 {
+        time(LEAST_SLICE, self.rate)
     }
 
     /// How long a fragment should be, in bytes: about a millisecond of the lane.

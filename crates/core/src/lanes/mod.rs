@@ -12,7 +12,7 @@ pub mod estimate;
 pub mod pair;
 pub mod share;
 
-pub use choose::{is_late, next_part, preferred};
+pub use choose::{USUAL, is_late, next_part, preferred};
 pub use estimate::{Estimate, Sample};
 pub use pair::{End, Pair, pairs};
 pub use share::{Load, fastest, finish};

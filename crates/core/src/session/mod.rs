@@ -22,6 +22,7 @@
 //! | `path.rs` | where a lane may be, and when opening one is worth an attempt |
 //! | `open.rs` | planning paths, opening them, and what came of that |
 //! | `schedule.rs` | what travels by which lane |
+//! | `brisk.rs` | how little lanes are to hold where short messages are sent beside long ones |
 //! | `spread.rs` | several lanes over one pair of interfaces: how many help, and which |
 //! | `gauge.rs` | what all lanes get through, by which that is judged |
 //! | `watch.rs` | the look every few milliseconds: estimates, lanes that fail, sessions that have none left |
@@ -39,6 +40,7 @@
 //! - Whatever the peer says or leaves unsaid, tables stay bounded: lanes by [`MAX_LANES`], ended ones, numbers and what is remembered
 //!   by bounds of their own.
 
+mod brisk;
 mod gauge;
 mod lane;
 mod numbers;
@@ -60,6 +62,7 @@ pub use path::{Over, Path, Way};
 pub use resend::UnackedFrame;
 pub use words::Told;
 
+use self::brisk::Brisk;
 use crate::frame::{Acked, Frame};
 use crate::lanes::{Estimate, MS, S};
 use crate::wire::{SessionId, Transport};
@@ -291,6 +294,7 @@ pub struct Session<L> {
     /// Room for figures, kept between calls.
     fill: Fill,
     spread: Spread,
+    brisk: Brisk,
 }
 
 impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
@@ -318,6 +322,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             actions: VecDeque::new(),
             fill: Fill::default(),
             spread: Spread::default(),
+            brisk: Brisk::default(),
         }
     }
 
@@ -351,6 +356,21 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     pub fn is_wide(&self) -> bool {
         let plain = matches!(&self.lanes[..], [] | [Lane { in_order: true, .. }]);
         !plain || !self.is_quiet() || self.has_words()
+    }
+
+    /// A short message was sent by the lane in use.
+    pub fn sent_short(&mut self, now: Time) {
+        self.brisk.sent(now);
+    }
+
+    /// Whether what waits is given to lanes by the figures ([`Session::schedule`]). Else the only lane takes as much as it can.
+    pub fn schedules(&self, traffic: &impl Traffic) -> bool {
+        self.is_wide() || self.is_brisk(traffic)
+    }
+
+    /// Whether short messages are sent beside long ones.
+    fn is_brisk(&self, traffic: &impl Traffic) -> bool {
+        self.brisk.is_on() && traffic.bulk_left() > 0
     }
 
     /// Whether frames may come before their turn: there has been more than the lane that began the session, or is to be another in its

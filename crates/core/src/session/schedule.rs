@@ -7,7 +7,7 @@
 use super::resend::ahead;
 use super::{Carrier, Lane, Links, Reason, Sent, Session, Time, Traffic};
 use crate::frame::MAX_HEADER;
-use crate::lanes::{Load, MS, fastest, next_part, preferred};
+use crate::lanes::{Load, MS, USUAL, fastest, next_part, preferred};
 use crate::proto::{REORDER_BYTES, REORDER_WINDOW};
 use alloc::vec::Vec;
 
@@ -15,8 +15,10 @@ use alloc::vec::Vec;
 const MAY_CHANGE: u32 = REORDER_WINDOW / 2;
 /// So many may be unseen in all, if they have gone by several lanes: what the receiver holds back is bounded.
 const MAY_WAIT: u32 = REORDER_WINDOW / 8 * 7;
-/// So much may go by the lane last chosen before the choice is made anew, in bytes.
+/// So much may go by the lane last chosen before the choice is made anew, in bytes; and where there is but one, so that it is known
+/// whether anything does.
 const BUDGET: u32 = 16 << 10;
+const PLENTY: u32 = 1 << 30;
 /// How often estimates are brought up to date while something is sent.
 const SAMPLE: Time = 2 * MS;
 /// A long put is no stream, and is divided as if it were so long, in bytes.
@@ -70,13 +72,23 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         !overtakes && traffic.next_seq().wrapping_sub(self.scattered) >= unseen
     }
 
-    /// Bytes that may go by the lane in use before that is thought over; `u32::MAX`: any number.
+    /// Bytes of short messages that may go by the lane in use before that is thought over. None of them while long ones wait besides.
     pub fn budget(&self, traffic: &impl Traffic) -> u32 {
-        match (self.is_wide(), self.in_order(traffic)) {
-            (false, _) => u32::MAX,
-            (true, true) => BUDGET,
-            (true, false) => 0,
+        match self.takes_short(traffic) && !self.is_brisk(traffic) {
+            true if self.is_wide() => BUDGET,
+            true => PLENTY,
+            false => 0,
         }
+    }
+
+    /// Whether one more short message may go by the lane in use, that being thought over.
+    pub fn takes_short(&self, traffic: &impl Traffic) -> bool {
+        !self.is_wide() || self.in_order(traffic)
+    }
+
+    /// How many nanoseconds later than by another lane short messages may arrive before they leave the one in use; none if they may not.
+    fn leaves(&self, free: bool, traffic: &impl Traffic) -> Option<Time> {
+        free.then(|| if self.is_brisk(traffic) { 0 } else { USUAL })
     }
 
     fn take_fill(&mut self, links: &impl Links<L>) -> Fill {
@@ -133,7 +145,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
                 self.for_short(&mut fill);
                 let free = traffic.unseen() < MAY_CHANGE && self.resend.is_empty();
                 let stays = self.current.and_then(|link| self.index(link));
-                preferred(&fill.part, stays, free, 0).map(|at| self.lanes[at].link)
+                preferred(&fill.part, stays, self.leaves(free, traffic), 0).map(|at| self.lanes[at].link)
             }
         };
         if self.current != link || !self.is_quiet() {
@@ -169,6 +181,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if self.resend.is_empty() && self.words.is_empty() && traffic.waiting() == 0 {
             return false;
         }
+        let least = self.lanes.iter().map(|lane| lane.estimate.lasts()).min();
+        self.brisk.look(now, least.unwrap_or(0));
+        self.hold_ahead(traffic);
         if now >= self.sampled + SAMPLE {
             self.sample(now, carrier);
         }
@@ -179,7 +194,19 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         let waits = !self.send_frames(traffic, carrier, &mut fill, turn)
             || !self.send_bulk(traffic, carrier, &mut fill);
         self.fill = fill;
+        self.brisk.end_look(now, waits);
         waits || !said
+    }
+
+    /// What was given to lanes is on its way only now. Else the time that sending took would count as one in which nobody looked.
+    pub fn scheduled(&mut self, now: Time) {
+        self.brisk.looked_until(now);
+    }
+
+    /// Has the lanes hold as much as is now good.
+    pub(super) fn hold_ahead(&mut self, traffic: &impl Traffic) {
+        let ahead = self.brisk.ahead().filter(|_| self.is_brisk(traffic));
+        self.lanes.iter_mut().for_each(|lane| lane.estimate.hold(ahead));
     }
 
     /// Words about lanes. False: some of it waits.
@@ -274,7 +301,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             let free = !sequenced || traffic.unseen() < MAY_CHANGE;
             self.for_short(fill);
             let stays = self.current.and_then(|link| self.index(link));
-            let Some(at) = preferred(&fill.part, stays, free, len as u64) else { return false };
+            let Some(at) = preferred(&fill.part, stays, self.leaves(free, traffic), len as u64) else {
+                return false;
+            };
             // what is not urgent is not queued where it may have to wait for long
             if len > 0 && fill.loads[at].queued > self.lanes[at].estimate.window() {
                 return false;

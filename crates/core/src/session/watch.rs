@@ -31,6 +31,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// missing ones are opened. `much`: the peer is sent, or sends, long messages or many.
     pub fn tick(&mut self, now: Time, much: bool, traffic: &mut impl Traffic, links: &mut impl Links<L>) {
         // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
+        self.brisk.tick(now);
+        self.hold_ahead(traffic);
         let wanted = self.planned || much || self.lanes.iter().any(|lane| lane.queued >= MANY);
         let moves = self.lanes.iter().any(|lane| lane.moves(links.given(lane.link)));
         if moves {

@@ -411,7 +411,7 @@ impl World {
     /// Gives the lanes to a peer what waits for it.
     pub(super) fn pump_lanes(&mut self, node: usize, peer: usize) {
         let (pair, side, now) = (ends(node, peer), usize::from(node > peer), self.now());
-        self.ask(pair, side, |session, traffic, outlet| match session.is_wide() {
+        self.ask(pair, side, |session, traffic, outlet| match session.schedules(traffic) {
             true => {
                 session.schedule(now, traffic, outlet);
             }
@@ -433,8 +433,10 @@ impl World {
             self.ask(pair, side, |session, traffic, outlet| session.choose(traffic, outlet));
             self.follow(pair, side);
         }
+        let now = self.now();
         let sent = self.ask(pair, side, |session, traffic, outlet| {
-            let Some(link) = session.current().filter(|_| session.budget(traffic) > 0) else { return false };
+            let Some(link) = session.current().filter(|_| session.takes_short(traffic)) else { return false };
+            session.sent_short(now);
             let header = frame.encode(payload.len() as usize).to_vec();
             let bytes = [&header[..], payload.real()].concat();
             let unacked = UnackedFrame { bytes, header: header.len(), span: None };

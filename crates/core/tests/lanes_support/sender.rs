@@ -411,6 +411,7 @@ impl Sender {
             && now >= self.last_small + pause
         {
             self.last_small = now;
+            self.session.sent_short(now);
             waiting.push_back(messages.len());
             messages.push(Message { len, small: true, began: now, ..Message::default() });
         }

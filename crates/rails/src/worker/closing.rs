@@ -18,7 +18,7 @@ impl Worker {
         let unnamed = !info.is_named();
         info.partial.clear();
         if let Some(mut lanes) = info.lanes.take() {
-            info.lane = None;
+            info.short.lane = None;
             lanes.withdraw_all(&mut self.rails);
             for link in lanes.session.links() {
                 // whoever has its number next is another
@@ -29,7 +29,7 @@ impl Worker {
             }
             self.wireup.abandon_lanes(peer, None);
             self.wireup.ended(peer, false);
-        } else if let Some(link) = info.lane.take() {
+        } else if let Some(link) = info.short.lane.take() {
             self.core.forget_link(link);
             self.rails.close(link);
         }
@@ -87,7 +87,7 @@ impl Worker {
         for info in &self.core.peers {
             match &info.lanes {
                 Some(lanes) => links.extend(lanes.session.lanes().iter().map(|lane| lane.link())),
-                None => links.extend(info.lane),
+                None => links.extend(info.short.lane),
             }
         }
         let header = Frame::Bye.encode(0);
@@ -127,7 +127,7 @@ impl Worker {
                 let idle = info.lanes.as_ref().map(|lanes| &lanes.session).is_none_or(|session| {
                     session.is_quiet() && session.lanes().iter().all(|lane| self.rails.idle(lane.link()))
                 });
-                let nowhere = info.lane.is_none() && info.lanes.is_none();
+                let nowhere = info.short.lane.is_none() && info.lanes.is_none();
                 idle && (self.core.engine.is_quiet(peer) || nowhere && !self.wireup.seeks(peer))
             })
     }

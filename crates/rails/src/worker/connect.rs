@@ -1,6 +1,7 @@
 //! From what wire-up agreed with peers to links: whom to call, whom to let in, and what is known of a peer once it is connected.
 
 use super::inbound::LinkInfo;
+use super::state::ShortBy;
 use super::top::TOKEN_TOP;
 use super::{Refused, Worker};
 use crate::config::Rendezvous;
@@ -145,7 +146,7 @@ impl Worker {
         }
         links[link.0 as usize] = Some(LinkInfo { peer, incoming: None, much: false });
         let info = &mut self.core.peers[peer.0 as usize];
-        (info.lane, info.budget) = (Some((rail, link)), u32::MAX);
+        info.short = ShortBy::plainly(Some((rail, link)));
     }
 
     fn connected(&mut self, peer: PeerIdx, route: Route) {

@@ -64,7 +64,7 @@ impl Worker {
         let info = &self.core.peers[peer.0 as usize];
         info.went == 0
             && self.wireup.is_over(peer)
-            && info.lane.is_none()
+            && info.short.lane.is_none()
             && info.lanes.is_none()
             && !info.is_named()
             && info.held == 0

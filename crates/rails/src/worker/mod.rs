@@ -309,14 +309,15 @@ impl Worker {
     #[inline(always)]
     fn lane_for(&mut self, to: PeerIdx, len: u64) -> Option<RailLink> {
         let lane = self.core.lane_for(to, len);
-        if lane.is_none() { self.chosen_lane(to, len) } else { lane }
+        if lane.is_none() { self.chosen_lane(to) } else { lane }
     }
 
     #[cold]
-    fn chosen_lane(&mut self, to: PeerIdx, len: u64) -> Option<RailLink> {
+    fn chosen_lane(&mut self, to: PeerIdx) -> Option<RailLink> {
         self.core.peers[to.0 as usize].lanes.as_ref()?;
         self.choose_lane(to);
-        self.core.lane_for(to, len)
+        let short = &self.core.peers[to.0 as usize].short;
+        short.lane.filter(|_| short.takes)
     }
 
     /// Longest active message to this peer, header included, in bytes; 0 while not connected.

@@ -33,11 +33,10 @@ impl Worker {
         if self.wireup.closing {
             return;
         }
-        let info = &self.core.peers[peer.0 as usize];
-        if info.lanes.as_ref().is_some_and(|lanes| lanes.session.is_wide()) {
+        if self.session(peer, |session, traffic, _| session.schedules(traffic)) == Some(true) {
             return self.schedule(peer);
         }
-        let Some(lane) = info.lane else { return };
+        let Some(lane) = self.core.peers[peer.0 as usize].short.lane else { return };
         loop {
             let most = if self.rails.wants_more(lane) { usize::MAX } else { 0 };
             let Some(next) = self.core.engine.poll_transmit(peer, most) else {

@@ -15,16 +15,35 @@ use polyrail_core::session::Partial;
 use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
 
+/// How short messages leave for a peer, as that was last thought over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ShortBy {
+    /// The lane that they take.
+    pub(super) lane: Option<RailLink>,
+    /// Bytes that may still take it before that is thought over again, of so many; `u32::MAX`: any number, and nobody counts.
+    pub(super) budget: u32,
+    pub(super) granted: u32,
+    /// The one for which it was thought over may take it.
+    pub(super) takes: bool,
+    /// There are several lanes, or other reasons to divide what is sent.
+    pub(super) wide: bool,
+}
+
+impl ShortBy {
+    /// By this link, whatever else there is.
+    pub(super) fn plainly(lane: Option<RailLink>) -> Self {
+        Self { lane, budget: u32::MAX, granted: u32::MAX, takes: true, wide: false }
+    }
+}
+
 /// What is known of a peer besides what the engine knows.
 pub(super) struct PeerInfo {
     pub(super) id: PeerId,
     pub(super) address: Option<Address>,
     /// The user has no more use for the address.
     pub(super) released: bool,
-    /// The lane that short messages take.
-    pub(super) lane: Option<RailLink>,
-    /// Bytes that may take it before that is thought over.
-    pub(super) budget: u32,
+    /// How short messages leave.
+    pub(super) short: ShortBy,
     /// All lanes, where a network leads to it.
     pub(super) lanes: Option<Box<Lanes>>,
     /// Payloads of which only a part came.
@@ -59,8 +78,7 @@ impl PeerInfo {
             id,
             address: None,
             released: false,
-            lane: None,
-            budget: u32::MAX,
+            short: ShortBy::plainly(None),
             lanes: None,
             partial: Partial::default(),
             direct_refused: None,
@@ -144,7 +162,7 @@ impl Core {
 
     #[inline]
     pub(super) fn lane(&self, peer: PeerIdx) -> Option<RailLink> {
-        self.peers[peer.0 as usize].lane
+        self.peers[peer.0 as usize].short.lane
     }
 
     pub(super) fn active(&mut self, peer: PeerIdx, id: u16, header_len: u16, payload: Payload) {
@@ -158,11 +176,11 @@ impl Core {
     /// The lane for a short message of so many bytes; none where that is to be thought over.
     #[inline(always)]
     pub(super) fn lane_for(&mut self, peer: PeerIdx, len: u64) -> Option<RailLink> {
-        let info = &mut self.peers[peer.0 as usize];
-        if info.budget != u32::MAX {
-            info.budget = info.budget.checked_sub(len as u32 + 64)?;
+        let short = &mut self.peers[peer.0 as usize].short;
+        if short.budget != u32::MAX {
+            short.budget = short.budget.checked_sub(len as u32 + 64)?;
         }
-        info.lane
+        short.lane
     }
 
     /// Keeps a frame that came before its turn; false when the peer has too many of them.

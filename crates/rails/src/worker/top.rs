@@ -137,7 +137,7 @@ impl Worker {
         let all = self.core.peers.iter().enumerate().filter(|(_, info)| info.id != self.wireup.id);
         // who has never been connected to has nothing to tell
         let mut told =
-            all.filter(|(_, info)| info.lane.is_some() || info.lanes.is_some() || info.why.is_some());
+            all.filter(|(_, info)| info.short.lane.is_some() || info.lanes.is_some() || info.why.is_some());
         let peers = told.by_ref().take(PEERS).map(|(at, info)| self.told(PeerIdx(at as u32), info)).collect();
         Snapshot {
             v: VERSION,
@@ -170,7 +170,8 @@ impl Worker {
     }
 
     fn lanes_told(&self, peer: PeerIdx, info: &PeerInfo) -> Vec<Lane> {
-        if let Some((sent_bytes, received_bytes)) = info.lane.and_then(|lane| self.rails.traffic(lane)) {
+        if let Some((sent_bytes, received_bytes)) = info.short.lane.and_then(|lane| self.rails.traffic(lane))
+        {
             return vec![Lane { sent_bytes, received_bytes, small: true, ..Lane::default() }];
         }
         let Some(lanes) = &info.lanes else { return Vec::new() };

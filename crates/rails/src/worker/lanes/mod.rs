@@ -12,6 +12,7 @@ use super::Worker;
 use super::buffers::Posted;
 use super::events::What;
 use super::outlet::Outlet;
+use super::state::ShortBy;
 use crate::list::RailId;
 use crate::rail::Down;
 use crate::rail::connect::Ways;
@@ -119,7 +120,7 @@ impl Worker {
     }
 
     /// Asks a peer's session; `None` without one. What it wants done is done next by [`Worker::follow`].
-    fn session<R>(
+    pub(super) fn session<R>(
         &mut self,
         peer: PeerIdx,
         ask: impl FnOnce(&mut Session<RailLink>, &mut ToPeer<'_, Posted>, &mut Outlet<'_>) -> R,
@@ -161,8 +162,17 @@ impl Worker {
                 }
             }
         }
-        let Some((current, budget, speaks)) = self.session(peer, |session, traffic, _| {
-            (session.current(), session.budget(traffic), session.has_words())
+        self.notice_short(peer);
+        let Some((now, speaks)) = self.session(peer, |session, traffic, _| {
+            let budget = session.budget(traffic);
+            let short = ShortBy {
+                lane: session.current(),
+                budget,
+                granted: budget,
+                takes: session.takes_short(traffic),
+                wide: session.is_wide(),
+            };
+            (short, session.has_words())
         }) else {
             return;
         };
@@ -170,16 +180,28 @@ impl Worker {
             // the engine does not know, and so does not name the peer
             self.wait_for_room(peer);
         }
-        let info = &mut self.core.peers[peer.0 as usize];
-        if budget != u32::MAX && info.budget == u32::MAX && !self.wide.contains(&peer) {
+        let before = std::mem::replace(&mut self.core.peers[peer.0 as usize].short, now);
+        if now.wide && !before.wide && !self.wide.contains(&peer) {
             self.wide.push(peer);
         }
-        (info.lane, info.budget) = (current, budget);
     }
 
-    /// Chooses anew by which lane short messages go.
+    /// Tells the session if short messages were sent since its lane was last thought over.
+    fn notice_short(&mut self, peer: PeerIdx) {
+        let short = &self.core.peers[peer.0 as usize].short;
+        if short.budget != short.granted {
+            let now = self.clock();
+            self.session(peer, |session, _, _| session.sent_short(now));
+        }
+    }
+
+    /// Chooses anew by which lane short messages go, for one of them.
     pub(super) fn choose_lane(&mut self, peer: PeerIdx) {
-        self.session(peer, |session, traffic, outlet| session.choose(traffic, outlet));
+        let now = self.clock();
+        self.session(peer, |session, traffic, outlet| {
+            session.sent_short(now);
+            session.choose(traffic, outlet);
+        });
         self.follow(peer);
     }
 
@@ -187,6 +209,10 @@ impl Worker {
     pub(super) fn schedule(&mut self, peer: PeerIdx) {
         let now = self.clock();
         let waits = self.session(peer, |session, traffic, outlet| session.schedule(now, traffic, outlet));
+        if waits == Some(true) {
+            let now = self.clock();
+            self.session(peer, |session, _, _| session.scheduled(now));
+        }
         self.follow(peer);
         if waits == Some(true) {
             self.wait_for_room(peer);

@@ -1,0 +1,140 @@
+//! Short messages beside long ones.
+//!
+//! A short message waits for what its lane holds already, which is meant to last until somebody looks again: some milliseconds. Where
+//! short messages are sent beside long ones, lanes hold less: what lasts for nearly all gaps between two looks, so that little time is
+//! lost. Who waits for his messages looks all the time, and has short ones delivered in a fraction of a millisecond. Who computes
+//! meanwhile keeps his lanes busy as ever.
+
+use super::Time;
+use crate::lanes::MS;
+
+/// So long after a short message another one is expected.
+const LASTS: Time = 100 * MS;
+/// Lanes hold what lasts so long at least: looks that are nearer to each other cost more than they bring.
+const LEAST: Time = MS / 14;
+/// Who needs more than this does not wait for short messages, and more than that is not remembered.
+const MOST: Time = MS;
+const REMEMBERED: Time = 2 * MS;
+/// What is held grows by one part in so many of the time that it did not last for, and shrinks by one in so many of all time: the quotient
+/// is the part of all time that is lost.
+const GROWS: Time = 64;
+const SHRINKS: Time = 200;
+
+#[derive(Debug)]
+pub(super) struct Brisk {
+    /// When the last short message counts no more, if it still does.
+    until: Option<Time>,
+    /// When the last look at lanes began and ended, if more waited than they took.
+    looked: Option<(Time, Time)>,
+    /// What is held should last so long.
+    ahead: Time,
+}
+
+impl Default for Brisk {
+    fn default() -> Self {
+        Self { until: None, looked: None, ahead: LEAST }
+    }
+}
+
+impl Brisk {
+    /// A short message was sent.
+    pub fn sent(&mut self, now: Time) {
+        self.until = Some(now + LASTS);
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.until.is_some()
+    }
+
+    /// Time passes.
+    pub fn tick(&mut self, now: Time) {
+        self.until = self.until.filter(|until| now < *until);
+    }
+
+    /// A look at what lanes can be given. The least that one is given at a time lasts it for `least`, and comes on top of what it is to
+    /// hold.
+    pub fn look(&mut self, now: Time, least: Time) {
+        let Some((began, ended)) = self.looked.take() else { return };
+        let lost = now.saturating_sub(ended + least + self.ahead);
+        let shrunk = self.ahead.saturating_sub(now.saturating_sub(began) / SHRINKS);
+        self.ahead = (shrunk + lost / GROWS).clamp(LEAST, REMEMBERED);
+    }
+
+    /// That look ended; whether anything still waits.
+    pub fn end_look(&mut self, now: Time, waits: bool) {
+        self.looked = waits.then_some((now, now));
+    }
+
+    /// It ended only now: sending takes time, too.
+    pub fn looked_until(&mut self, now: Time) {
+        self.looked = self.looked.map(|(began, _)| (began, now));
+    }
+
+    /// For how long lanes should be kept busy beyond what is on its way, if not as long as usual.
+    pub fn ahead(&self) -> Option<Time> {
+        // half more, so that a lane that is thought too slow is seen to be faster
+        (self.is_on() && self.ahead <= MOST).then(|| self.ahead / 2 * 3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORTEST: Option<Time> = Some(LEAST / 2 * 3);
+
+    /// Looks for `time`, so far apart.
+    fn look(brisk: &mut Brisk, now: &mut Time, time: Time, apart: Time) {
+        for _ in 0..time / apart {
+            *now += apart;
+            brisk.look(*now, 0);
+            brisk.end_look(*now, true);
+        }
+    }
+
+    #[test]
+    fn lanes_hold_less_while_short_messages_are_sent() {
+        let mut brisk = Brisk::default();
+        assert_eq!(brisk.ahead(), None);
+        brisk.sent(MS);
+        assert_eq!(brisk.ahead(), SHORTEST);
+        brisk.tick(LASTS);
+        assert!(brisk.is_on());
+        brisk.tick(LASTS + MS);
+        assert!(!brisk.is_on());
+    }
+
+    #[test]
+    fn who_looks_seldom_keeps_lanes_busy_for_as_long() {
+        let (mut brisk, mut now) = (Brisk::default(), 0);
+        brisk.sent(10 * 1000 * MS);
+        look(&mut brisk, &mut now, 100 * MS, MS / 100);
+        assert_eq!(brisk.ahead(), SHORTEST);
+        brisk.look(now + MS, MS - MS / 10);
+        assert_eq!(brisk.ahead(), SHORTEST, "what it was given lasted");
+        brisk.end_look(now + MS, true);
+        brisk.looked_until(now + 2 * MS);
+        brisk.look(now + 2 * MS, 0);
+        assert_eq!(brisk.ahead(), SHORTEST, "it was being given more");
+        now += 2 * MS;
+        look(&mut brisk, &mut now, 500 * MS, MS / 2);
+        assert!(brisk.ahead() > Some(MS / 5 * 2), "{brisk:?}");
+        look(&mut brisk, &mut now, 500 * MS, 3 * MS);
+        assert_eq!(brisk.ahead(), None, "as usual");
+        look(&mut brisk, &mut now, 500 * MS, MS / 20);
+        assert_eq!(brisk.ahead(), SHORTEST);
+        // an interruption is no habit
+        look(&mut brisk, &mut now, 3 * MS, 3 * MS);
+        assert!(brisk.ahead() < Some(6 * MS / 10), "{brisk:?}");
+    }
+
+    #[test]
+    fn a_pause_in_which_nothing_waited_is_no_gap() {
+        let mut brisk = Brisk::default();
+        brisk.sent(0);
+        brisk.look(MS, 0);
+        brisk.end_look(MS, false);
+        brisk.look(1000 * MS, 0);
+        assert_eq!(brisk.ahead(), SHORTEST);
+    }
+}
