@@ -15,7 +15,7 @@ use crate::state::{Sinks, State};
 
 impl State {
     /// Moves what can be moved on one endpoint; returns whether anything did.
-    #[inline]
+    #[inline(never)]
     pub fn progress(&mut self, endpoint: usize) -> bool {
         let number = endpoint;
         let (endpoint, sinks) = self.split(number);
@@ -79,6 +79,23 @@ impl State {
             at += 1;
         }
         moved
+    }
+
+    /// Counts a round of progress that would find nothing to do, on all endpoints of an empty queue. False: there may be something.
+    #[inline(always)]
+    pub fn skip(&mut self, cq: usize) -> bool {
+        let cq = &self.cqs[cq];
+        if !cq.is_empty() || self.awaited.any() {
+            return false;
+        }
+        for user in &cq.users {
+            if let Some(worker) = &mut self.endpoints[*user].worker
+                && (worker.has_numbers_to_free() || !worker.skip())
+            {
+                return false;
+            }
+        }
+        true
     }
 }
 

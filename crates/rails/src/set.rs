@@ -175,6 +175,12 @@ macro_rules! dispatch {
                 $(self.$field.holds_back())||+
             }
 
+            /// [`Rail::skip`] of all that it costs nothing to look at.
+            #[inline(always)]
+            pub fn skip(&mut self) -> bool {
+                $((RailId::$name.caps().look != Look::Memory || self.$field.skip()))&&+
+            }
+
             /// [`Rail::look_around`] of all.
             pub fn look_around(&mut self) {
                 $(self.$field.look_around();)+

@@ -274,6 +274,11 @@ impl<R: Rail> Rail for Fault<R> {
         }
     }
 
+    #[inline(always)]
+    fn skip(&mut self) -> bool {
+        self.plan.is_none() && self.rail.skip()
+    }
+
     fn look_around(&mut self) {
         self.rail.look_around();
     }

@@ -274,6 +274,13 @@ pub trait Rail: LaneRail + Direct + Send {
     /// Moves what can be moved, both ways; returns how many frames arrived and sends ended (0: nothing to do).
     fn progress<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize;
 
+    /// Counts a round of progress that would find nothing to do. False: there may be something. Asked of rails that it costs nothing to
+    /// look at.
+    #[inline(always)]
+    fn skip(&mut self) -> bool {
+        false
+    }
+
     /// Looks at once for what a round of progress looks for only now and then: whether peers live.
     fn look_around(&mut self) {}
 

@@ -516,6 +516,22 @@ impl Rail for ShmRail {
         self.advance(sink)
     }
 
+    #[inline(always)]
+    fn skip(&mut self) -> bool {
+        let looks = self.looks + self.watched.len().max(FEW);
+        if self.armed || looks >= LOOKS || self.doorbell.board().is_marked() {
+            return false;
+        }
+        for id in &self.watched {
+            if self.links[*id as usize].as_ref().is_none_or(|link| link.restless || link.consumer.has_frame())
+            {
+                return false;
+            }
+        }
+        self.looks = looks;
+        true
+    }
+
     fn look_around(&mut self) {
         self.look();
     }

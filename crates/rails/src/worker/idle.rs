@@ -31,6 +31,8 @@ pub struct Idle {
     yielding: bool,
     sleep_after: Option<Duration>,
     empty: u32,
+    /// Empty rounds of which nothing need be thought.
+    spins: u32,
     yields: u32,
     /// The first empty round that was timed, and the end of the last.
     since: Option<(Instant, Instant)>,
@@ -54,7 +56,8 @@ pub enum Rest {
 impl Idle {
     /// Give the processor away at all? Sleep, and after how long in vain?
     pub fn new(yielding: bool, sleep_after: Option<Duration>) -> Self {
-        Self { yielding, sleep_after, ..Self::default() }
+        let spins = if yielding { SPIN - 1 } else { u32::MAX };
+        Self { yielding, sleep_after, spins, ..Self::default() }
     }
 
     /// Something moved, or was asked for.
@@ -66,20 +69,23 @@ impl Idle {
     /// A round was empty.
     #[inline]
     pub fn rest(&mut self) -> Rest {
-        if !self.yielding {
-            return Rest::Spin;
-        }
-        let spins = if self.crowded == 0 { SPIN - 1 } else { SPIN_CROWDED };
-        if self.empty < spins && (self.empty > 0 || self.crowded == 0) {
-            self.empty += 1;
-            return Rest::Spin;
-        }
-        self.rest_long()
+        if self.spins() { Rest::Spin } else { self.rest_long() }
+    }
+
+    /// A round was empty, and nothing is done. False, and nothing is counted: [`Idle::rest`] knows.
+    #[inline(always)]
+    pub fn spins(&mut self) -> bool {
+        let spins = self.empty < self.spins;
+        self.empty += u32::from(spins);
+        spins
     }
 
     #[inline(never)]
     fn rest_long(&mut self) -> Rest {
         self.empty = self.empty.saturating_add(1);
+        if !self.yielding || (self.crowded > 0 && (2..=SPIN_CROWDED).contains(&self.empty)) {
+            return Rest::Spin;
+        }
         if self.empty == 1 {
             (self.since, self.naps) = (Some(now_twice()), 0);
             return Rest::Spin;
@@ -101,7 +107,7 @@ impl Idle {
         if self.crowded == 0 && now - first < sleep_after {
             return Rest::Yield;
         }
-        self.crowded = self.crowded.saturating_sub(1);
+        self.crowd(self.crowded.saturating_sub(1));
         self.naps += 1;
         Rest::Sleep((NAP.0 * self.naps).min(NAP.1))
     }
@@ -111,13 +117,22 @@ impl Idle {
     pub fn resumed(&mut self) -> bool {
         if let Some((_, last)) = &mut self.since {
             let now = Instant::now();
-            if self.naps == 0 && now - *last >= CROWDED {
-                self.crowded = CROWDED_FOR;
-            }
+            let gave_long = self.naps == 0 && now - *last >= CROWDED;
             *last = now;
+            if gave_long {
+                self.crowd(CROWDED_FOR);
+            }
         }
         self.yields = (self.yields + 1) % YIELDS;
         self.yields == 0
+    }
+}
+
+impl Idle {
+    /// It counts as crowded for so many sleeps: each round is thought of then.
+    fn crowd(&mut self, sleeps: u32) {
+        self.crowded = sleeps;
+        self.spins = if sleeps == 0 { SPIN - 1 } else { 0 };
     }
 }
 

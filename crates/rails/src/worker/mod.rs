@@ -356,6 +356,18 @@ impl Worker {
         moved
     }
 
+    /// Counts a round of progress that would find nothing to do. False: there may be something, and [`Worker::progress`] is to be called.
+    /// For who polls and rests by himself.
+    #[inline(always)]
+    pub fn skip(&mut self) -> bool {
+        let skips = self.rounds + 1 < self.chores_at
+            && self.rails.skip()
+            && !self.is_asked()
+            && self.core.events.is_empty();
+        self.rounds += u64::from(skips);
+        skips
+    }
+
     /// Takes what came by the rails that it costs nothing to look at; how many frames.
     #[inline(always)]
     fn look_in_memory<L: Listener>(&mut self, listener: &mut L) -> usize {
@@ -444,10 +456,13 @@ impl Worker {
     /// Acts on what came, if anything asks for it; how many times memory was moved.
     #[inline]
     fn after_arrivals(&mut self) -> usize {
-        if self.core.has_news() || self.core.transfers | self.blocked.len() > 0 {
-            return self.act_on_arrivals();
-        }
-        0
+        if self.is_asked() { self.act_on_arrivals() } else { 0 }
+    }
+
+    /// Whether anything asks to be acted on.
+    #[inline(always)]
+    fn is_asked(&self) -> bool {
+        self.core.has_news() || self.core.transfers | self.blocked.len() > 0
     }
 
     #[inline(never)]

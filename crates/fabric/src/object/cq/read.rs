@@ -74,6 +74,33 @@ impl CqMember {
     #[inline(always)]
     unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
         let mut state = self.member.lock();
+        if self.is_empty(&mut state) {
+            return -(FI_EAGAIN as isize);
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { self.read_some(state, buf, count, sources) }
+    }
+
+    /// Whether a look at memory shows that there is nothing to read, and nothing else to do meanwhile. Most reads are like that: they
+    /// need nothing but this.
+    #[inline(always)]
+    fn is_empty(&self, state: &mut State) -> bool {
+        self.member.domain.polled();
+        state.skip(self.member.number) && state.idle.spins()
+    }
+
+    /// [`CqMember::read`] where there may be something.
+    ///
+    /// # Safety
+    /// As for [`CqMember::take`].
+    #[inline(never)]
+    unsafe fn read_some(
+        &self,
+        mut state: Guard<'_, State>,
+        buf: *mut c_void,
+        count: usize,
+        sources: *mut fi_addr_t,
+    ) -> isize {
         // SAFETY: by the caller's promise.
         let got = unsafe { self.take(&mut state, buf, count, sources) };
         if got == -(FI_EAGAIN as isize) {

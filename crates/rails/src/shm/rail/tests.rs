@@ -101,6 +101,33 @@ fn rings_by_which_nothing_comes_are_left_until_their_next_frame() {
 }
 
 #[test]
+fn a_round_is_skipped_only_where_there_is_nothing_to_do() {
+    let (mut hub, mut others) = star();
+    assert!(!hub.skip(), "new rings are looked at");
+    rounds(&mut hub, 1);
+    assert!(hub.skip());
+    for calm in [false, true] {
+        if calm {
+            grow_calm(&mut hub);
+        }
+        for (here, other, there) in others.iter_mut().take(2 * FEW) {
+            assert!(send(other, *there) && !hub.skip(), "something came");
+            assert_eq!(rounds(&mut hub, 1).frames, [*here]);
+            assert!(!hub.skip(), "room is to be told of");
+            rounds(&mut hub, 1);
+            assert!(hub.skip());
+        }
+    }
+    assert!((0..=LOOKS).any(|_| !hub.skip()), "it is looked whether peers live");
+    rounds(&mut hub, 1);
+    assert!(hub.arm() && !hub.skip(), "it says no more that it sleeps");
+    rounds(&mut hub, 1);
+    others.truncate(MANY - 1);
+    let gone = (0..).take(100 * LOOKS).any(|_| !hub.skip() && !rounds(&mut hub, 1).downs.is_empty());
+    assert!(gone, "the end of a peer is seen");
+}
+
+#[test]
 fn few_rings_are_never_left() {
     let (mut a, mut b) = (ShmRail::new().expect("descriptors"), ShmRail::new().expect("descriptors"));
     let (to_b, to_a) = link(&mut a, &mut b);
