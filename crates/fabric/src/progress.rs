@@ -81,6 +81,12 @@ impl State {
         moved
     }
 
+    /// Whether something long is under way on an endpoint of a queue, whose rest takes its time.
+    pub fn in_bulk(&self, cq: usize) -> bool {
+        let worker = |user: &usize| self.endpoints[*user].worker.as_ref();
+        self.cqs[cq].users.iter().filter_map(worker).any(Worker::in_bulk)
+    }
+
     /// Counts a round of progress that would find nothing to do, on all endpoints of an empty queue. False: there may be something.
     #[inline(always)]
     pub fn skip(&mut self, cq: usize) -> bool {

@@ -186,6 +186,11 @@ macro_rules! dispatch {
                 $(self.$field.look_around();)+
             }
 
+            /// [`Rail::in_bulk`] of any.
+            pub fn in_bulk(&self) -> bool {
+                $(self.$field.in_bulk())||+
+            }
+
             /// [`Rail::arm`] of all, up to the first that has something.
             pub fn arm(&mut self) -> bool {
                 $(self.$field.arm())&&+

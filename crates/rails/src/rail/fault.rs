@@ -283,6 +283,10 @@ impl<R: Rail> Rail for Fault<R> {
         self.rail.look_around();
     }
 
+    fn in_bulk(&self) -> bool {
+        self.rail.in_bulk()
+    }
+
     fn wait_fd(&self) -> Option<RawFd> {
         self.rail.wait_fd()
     }

@@ -284,6 +284,11 @@ pub trait Rail: LaneRail + Direct + Send {
     /// Looks at once for what a round of progress looks for only now and then: whether peers live.
     fn look_around(&mut self) {}
 
+    /// Whether a long payload is under way whose rest takes its time: who waits had better sleep meanwhile.
+    fn in_bulk(&self) -> bool {
+        false
+    }
+
     /// A descriptor that becomes readable when `progress` has something to do, provided that `arm` said so; none where only this
     /// process can give it something.
     fn wait_fd(&self) -> Option<RawFd>;

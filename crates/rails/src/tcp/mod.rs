@@ -120,6 +120,10 @@ const PROGRESS_BYTES: usize = 2 << 20;
 /// Empty attempts after which an only active link counts as idle; a quarter of that for each other link in the list.
 const COOL: u16 = 1024;
 
+/// So much of a payload is worth sleeping for, and a sleeper is woken for so much of it at once: a few wakes a megabyte.
+const SLEEP_MIN: usize = 32 << 10;
+const WAKE_BYTES: usize = 512 << 10;
+
 /// How often it is looked at which peers are silent, in the time that silence may last.
 const WATCHES: u32 = 4;
 
@@ -138,6 +142,8 @@ pub struct TcpRail {
     dirty: Vec<u32>,
     /// Links whose peers wait to hear what came.
     ack_pending: Vec<u32>,
+    /// Links of whose payload a sleeper is woken for so much at once (`SO_RCVLOWAT`), until the next progress.
+    patient: Vec<u32>,
     /// Counts calls of progress and flush.
     round: u32,
     /// Rounds and bytes since the last look.
@@ -166,6 +172,7 @@ impl TcpRail {
             ready: VecDeque::new(),
             dirty: Vec::new(),
             ack_pending: Vec::new(),
+            patient: Vec::new(),
             round: 1,
             rounds: 0,
             bytes: 0,
@@ -261,6 +268,33 @@ impl TcpRail {
         if !std::mem::replace(&mut link.listed, true) {
             link.empty = 0;
             self.ready.push_back(id);
+        }
+    }
+
+    /// Links that a long payload is coming by.
+    fn long_payloads(&self) -> impl Iterator<Item = (u32, &Link)> {
+        let link = |id: &u32| self.up(LinkId(*id)).map(|link| (*id, link));
+        self.ready.iter().filter_map(link).filter(|(_, link)| link.rx.rest() >= SLEEP_MIN)
+    }
+
+    /// Has the kernel wake nobody for less than it pays, of payloads that come.
+    fn be_patient(&mut self) {
+        let mut patient = std::mem::take(&mut self.patient);
+        patient.extend(self.long_payloads().filter_map(|(id, link)| {
+            let bytes = link.rx.rest().min(WAKE_BYTES) as libc::c_int;
+            sys::set(link.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes).is_ok().then_some(id)
+        }));
+        self.patient = patient;
+    }
+
+    /// Takes [`TcpRail::be_patient`] back: the kernel tells of what has come meanwhile.
+    #[cold]
+    fn be_impatient(&mut self) {
+        while let Some(id) = self.patient.pop() {
+            if let Some(link) = self.up(LinkId(id)) {
+                // on an open socket this cannot fail
+                let _ = sys::set(link.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1);
+            }
         }
     }
 
@@ -542,6 +576,9 @@ impl Rail for TcpRail {
     /// Counts a begun payload that moved on as an arrival too: 0 means that nothing was there.
     fn progress<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         self.round = self.round.wrapping_add(1);
+        if !self.patient.is_empty() {
+            self.be_impatient();
+        }
         if self.up > 0 && self.look_is_due() {
             self.look();
             self.watch();
@@ -561,7 +598,13 @@ impl Rail for TcpRail {
         Some(self.epoll.as_raw_fd())
     }
 
+    fn in_bulk(&self) -> bool {
+        self.long_payloads().next().is_some()
+    }
+
     fn arm(&mut self) -> bool {
+        self.be_impatient();
+        self.be_patient();
         // Direct receives leave edges of what they took; these are cleared away here, or the sleep would end at once.
         while !self.look() {}
         self.dirty.is_empty()

@@ -100,6 +100,11 @@ impl Rx {
         }
     }
 
+    /// Bytes that are still to come of the payload that has begun.
+    pub(super) fn rest(&self) -> usize {
+        self.body.map_or(0, |rest| rest.len)
+    }
+
     /// Whether so much came that the peer is to be told.
     pub(super) fn ack_is_due(&self) -> bool {
         self.received - self.acked >= ACK_FRAMES || self.fresh >= ACK_BYTES && self.received > self.acked

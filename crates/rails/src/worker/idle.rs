@@ -15,6 +15,9 @@ const SPIN_CROWDED: u32 = 30;
 /// Times that the processor was given away, after which it is time to see whether peers live: each may have taken many milliseconds
 /// where the processor is wanted by others, so that the rail's own count of empty rounds says little.
 const YIELDS: u32 = 32;
+/// Empty rounds after which who waits for the rest of something long sleeps, and how long at most.
+const SPIN_IN_BULK: u32 = 8;
+const NAP_IN_BULK: Duration = Duration::from_millis(1);
 /// Longest sleep: at first, and after others in vain. A program that waits for something else as well is not kept from it for
 /// long.
 const NAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
@@ -40,6 +43,8 @@ pub struct Idle {
     naps: u32,
     /// Sleeps for which it still counts as crowded.
     crowded: u32,
+    /// It slept for the rest of something long, which says nothing of others.
+    in_bulk: bool,
 }
 
 /// What an empty round does.
@@ -70,6 +75,20 @@ impl Idle {
     #[inline]
     pub fn rest(&mut self) -> Rest {
         if self.spins() { Rest::Spin } else { self.rest_long() }
+    }
+
+    /// Whether so many rounds were empty that [`Idle::nap_in_bulk`] is better than [`Idle::rest`] where something long is under way
+    /// ([`Worker::in_bulk`](super::Worker::in_bulk)).
+    #[inline]
+    pub fn naps_in_bulk(&self) -> bool {
+        self.empty >= SPIN_IN_BULK && self.sleep_after.is_some()
+    }
+
+    /// A round was empty, and the rest of something long is waited for: it takes its time, and whoever it comes from does not wait for
+    /// this process.
+    pub fn nap_in_bulk(&mut self) -> Rest {
+        self.in_bulk = true;
+        Rest::Sleep(NAP_IN_BULK)
     }
 
     /// A round was empty, and nothing is done. False, and nothing is counted: [`Idle::rest`] knows.
@@ -115,6 +134,9 @@ impl Idle {
     /// After the processor was given away, or a sleep. True now and then: time may have passed in which peers died unseen, and
     /// [`Worker::look_around`](super::Worker::look_around) is due.
     pub fn resumed(&mut self) -> bool {
+        if std::mem::take(&mut self.in_bulk) {
+            self.since = None;
+        }
         if let Some((_, last)) = &mut self.since {
             let now = Instant::now();
             let gave_long = self.naps == 0 && now - *last >= CROWDED;
@@ -158,6 +180,22 @@ mod tests {
         assert!((0..10 * SPIN).all(|_| matches!(never.rest(), Rest::Spin | Rest::Yield)));
         let mut spinner = Idle::new(false, Some(Duration::ZERO));
         assert!((0..10 * SPIN).all(|_| spinner.rest() == Rest::Spin));
+    }
+
+    #[test]
+    fn naps_for_the_rest_of_something_long_and_learns_nothing_from_it() {
+        let mut idle = Idle::new(true, Some(Duration::from_secs(3600)));
+        assert!((0..SPIN_IN_BULK).all(|_| !idle.naps_in_bulk() && idle.rest() == Rest::Spin));
+        assert!(idle.naps_in_bulk());
+        while idle.rest() != Rest::Yield {}
+        assert_eq!(idle.nap_in_bulk(), Rest::Sleep(NAP_IN_BULK));
+        std::thread::sleep(2 * CROWDED);
+        idle.resumed();
+        assert_eq!(idle.crowded, 0, "that was its own sleep");
+        idle.busy();
+        assert!(!idle.naps_in_bulk());
+        let mut never = Idle::new(true, None);
+        assert!((0..10 * SPIN).all(|_| !never.naps_in_bulk() && never.rest() != Rest::Sleep(NAP_IN_BULK)));
     }
 
     #[test]

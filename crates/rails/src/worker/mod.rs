@@ -427,7 +427,8 @@ impl Worker {
     /// A round was empty.
     #[inline]
     fn rest(&mut self) {
-        match self.idle.rest() {
+        let in_bulk = self.idle.naps_in_bulk() && self.in_bulk();
+        match if in_bulk { self.idle.nap_in_bulk() } else { self.idle.rest() } {
             Rest::Spin => std::hint::spin_loop(),
             Rest::Yield => {
                 std::thread::yield_now();
@@ -437,6 +438,13 @@ impl Worker {
             }
             Rest::Sleep(most) => self.nap(most),
         }
+    }
+
+    /// Whether something long is under way, by networks only, whose rest takes its time: who waits had better sleep meanwhile.
+    #[inline(never)]
+    pub fn in_bulk(&self) -> bool {
+        let by_network = |peer: &PeerIdx| self.core.peers[peer.0 as usize].lanes.is_some();
+        self.rails.in_bulk() || (!self.blocked.is_empty() && self.blocked.iter().all(by_network))
     }
 
     /// Looks at once whether peers of this host live, which [`Worker::progress`] does in every so many rounds: for who gives

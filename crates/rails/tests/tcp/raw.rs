@@ -99,6 +99,57 @@ fn bytes_past_the_handshake_are_the_first() {
     assert!(side(Config::default()).rail.adopt(OwnedFd::from(socket), &[0; 40_000]).is_err());
 }
 
+/// Writes bytes that the kernel takes at once, or soon.
+fn write(raw: &mut TcpStream, side: &mut Side, bytes: &[u8]) {
+    for bytes in bytes.chunks(32 << 10) {
+        raw.write_all(bytes).expect("connected");
+        side.progress();
+    }
+}
+
+#[test]
+fn who_waits_for_a_long_payload_sleeps_until_much_of_it_is_there() {
+    let payload: Vec<u8> = (0..1u32 << 20).map(|i| (i * 7 / 8) as u8).collect();
+    let stream = bytes(numbered(1), &payload);
+    let (mut raw, mut side, link) = peer();
+    assert!(!side.rail.in_bulk(), "nothing comes");
+    write(&mut raw, &mut side, &stream[..100 << 10]);
+    drain(&mut side);
+    assert!(side.rail.in_bulk());
+    raw.write_all(&stream[100 << 10..110 << 10]).expect("connected");
+    assert!(!sleep(&side.rail, 50), "woken for a few of the bytes that are to come");
+    drain(&mut side);
+    raw.write_all(&stream[110 << 10..700 << 10]).expect("connected");
+    assert!(sleep(&side.rail, 10_000), "asleep, though much is there");
+    write(&mut raw, &mut side, &stream[700 << 10..]);
+    settle(&mut side, "the payload", |s| s.mock.frames.len() == 1);
+    assert!(side.mock.payloads(link) == [&payload[..]] && !side.rail.in_bulk());
+    for frame in 2..4 {
+        drain(&mut side);
+        raw.write_all(&bytes(numbered(frame), b"short")).expect("connected");
+        settle(&mut side, "a short frame", |s| s.mock.frames.len() == frame as usize);
+    }
+}
+
+#[test]
+fn who_sleeps_in_a_long_payload_hears_of_its_end_and_of_other_links() {
+    let (mut raw, mut side, _) = peer();
+    let (mut other, socket) = sockets("127.0.0.1");
+    let second = side.adopt(socket);
+    raw.write_all(&bytes(numbered(1), &[1; 1 << 20])[..100 << 10]).expect("connected");
+    while !side.rail.in_bulk() {
+        side.progress();
+    }
+    drain(&mut side);
+    other.write_all(&bytes(numbered(2), b"short")).expect("connected");
+    settle(&mut side, "the other link's frame", |s| !s.mock.frames.is_empty());
+    assert_eq!(side.mock.payloads(second), [b"short"]);
+    drain(&mut side);
+    drop(raw);
+    settle(&mut side, "down", |s| !s.mock.down.is_empty());
+    assert!(!side.rail.in_bulk());
+}
+
 fn protocol(stream: &[u8], text: &str) {
     let (mut raw, mut side, link) = peer();
     raw.write_all(stream).expect("connected");

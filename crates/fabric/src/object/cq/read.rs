@@ -104,7 +104,8 @@ impl CqMember {
         // SAFETY: by the caller's promise.
         let got = unsafe { self.take(&mut state, buf, count, sources) };
         if got == -(FI_EAGAIN as isize) {
-            match state.idle.rest() {
+            let in_bulk = state.idle.naps_in_bulk() && state.in_bulk(self.member.number);
+            match if in_bulk { state.idle.nap_in_bulk() } else { state.idle.rest() } {
                 Rest::Spin => {}
                 rest => self.rest(state, rest),
             }
