@@ -115,18 +115,20 @@ int main(int argc, char **argv) {
     int rank, size;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc != 3 || size != 2) {
-        if (rank == 0) fprintf(stderr, "usage: tails SECONDS BYTES, by two ranks\n");
+    const double seconds = argc == 3 ? atof(argv[1]) : 0;
+    const int bytes = argc == 3 ? atoi(argv[2]) : 0;
+    // shorter ones are sent without waiting for the receiver: they are always ready, and the short ones would have no turn
+    if (!(seconds > 0) || bytes < 256 << 10 || size != 2) {
+        if (rank == 0) fprintf(stderr, "usage: tails SECONDS BYTES, by two ranks; 256 KiB at least\n");
         MPI_Finalize();
         return 2;
     }
-    const int bytes = atoi(argv[2]);
     for (int slot = 0; slot < WINDOW; slot++) {
         bulk[slot] = MPI_REQUEST_NULL;
         buffers[slot] = calloc(1, bytes);
     }
     if (rank == 0)
-        send_all(atof(argv[1]), bytes);
+        send_all(seconds, bytes);
     else
         answer_all(bytes);
     MPI_Finalize();

@@ -373,14 +373,16 @@ fn small_messages() -> Table {
             let mut bed = Bed::new(1, &specs, work.unwrap_or(Messages(0)));
             bed.senders[0].small = Some((MS, 64));
             bed.senders[0].away = away;
-            bed.run(S);
-            let mut all = bed.messages(0, true, S / 2, S);
+            // what lanes get through is measured before they hold little
+            let (from, to) = (3 * S / 2, 2 * S);
+            bed.run(to);
+            let mut all = bed.messages(0, true, from, to);
             all.sort_by_key(|one| one.took());
             let us = |time: Time| time / US;
             let at = |part: usize| us(all[(all.len() - 1) * part / 100].took());
             let nearest = all.iter().filter(|one| one.by[0].1 > 0).count() as f64 / all.len() as f64;
             let worst = at(100) as f64;
-            let part = bed.goodput(0, S / 2, S) / sum(&specs);
+            let part = bed.goodput(0, from, to) / sum(&specs);
             let (most, least, carried) = match (work, away) {
                 (None, _) => (125.0, 1.0, 0.0),
                 (Some(Stream), 0) => (500.0, 0.0, 0.95),
@@ -402,10 +404,61 @@ fn small_messages() -> Table {
     table
 }
 
+/// Small messages beside a stream where lanes that hold little would carry little: what is left to the stream, against what it gets
+/// without them.
+fn small_messages_at_a_price() -> Table {
+    let columns = "| where | goodput / sum | without small messages | median, us |";
+    let mut table = Table::new("Small messages where it costs much to hold little", columns);
+    let jitter = |time| Spec { jitter: time, ..RAIL };
+    let deep = Spec { buffer: 4 * RAIL.buffer, ..RAIL };
+    type Case = (&'static str, Spec, bool, Time, Option<(Time, Time)>);
+    let cases: Vec<Case> = vec![
+        ("beside another's stream", RAIL, true, 0, None),
+        ("beside another's stream, buffers for 16 ms", deep, true, 0, None),
+        ("jitter of 0.2 ms", jitter(200 * US), false, 0, None),
+        ("jitter of 2 ms", jitter(2 * MS), false, 0, None),
+        ("looks every 0.3 ms", RAIL, false, 300 * US, None),
+        ("looks every 1.1 ms", RAIL, false, 1100 * US, None),
+        ("looks every 2 ms", RAIL, false, 2 * MS, None),
+        ("looks for 15 ms, then not for 5", RAIL, false, 0, Some((15 * MS, 5 * MS))),
+    ];
+    for (name, spec, shared, away, phases) in cases {
+        let (from, to) = (S, 3 * S);
+        let run = |small: bool| {
+            let mut bed = Bed::new(1, &[spec], Stream);
+            if shared {
+                bed.add(Stream, &[CLAIM]);
+            }
+            let sender = &mut bed.senders[0];
+            (sender.small, sender.away, sender.phases) = (small.then_some((MS, 64)), away, phases);
+            bed.run(to);
+            let mut all: Vec<_> = bed.messages(0, true, from, to).iter().map(|one| one.took()).collect();
+            all.sort_unstable();
+            (bed.goodput(0, from, to) / spec.rate as f64, all.get(all.len() / 2).map_or(0, |time| time / US))
+        };
+        let ((with, median), (without, _)) = (run(true), run(false));
+        table.row(
+            name,
+            &format!("{with:.3} | {without:.3} | {median}"),
+            &[("of what it gets without", with / without, 0.75, 1.5)],
+        );
+    }
+    table
+}
+
 #[test]
 fn control_is_as_pinned() {
-    let parts: [fn() -> Table; 8] =
-        [streams, messages, changes, changes_under_messages, faults, blackholes, competition, small_messages];
+    let parts: [fn() -> Table; 9] = [
+        streams,
+        messages,
+        changes,
+        changes_under_messages,
+        faults,
+        blackholes,
+        competition,
+        small_messages,
+        small_messages_at_a_price,
+    ];
     let (broken, text) = fill(&parts);
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         snapshot::check("control.md", &text);

@@ -121,6 +121,16 @@ impl Estimate {
         self.measured
     }
 
+    /// Bytes that the peer's side had acknowledged when it was looked at last.
+    pub fn delivered(&self) -> u64 {
+        self.last.delivered
+    }
+
+    /// It held too little to show what it can: it is thought to do what it did before, or nearly.
+    pub fn recover(&mut self) {
+        self.rate = self.rate.max(self.hoped / 4 * 3);
+    }
+
     /// Smoothed round trip, in nanoseconds.
     pub fn rtt(&self) -> u64 {
         self.rtt

@@ -2,19 +2,19 @@
 //!
 //! A short message waits for what its lane holds already, which is meant to last until somebody looks again: some milliseconds. Where
 //! short messages are sent beside long ones, lanes hold less: what lasts for nearly all gaps between two looks, so that little time is
-//! lost. Who waits for his messages looks all the time, and has short ones delivered in a fraction of a millisecond. Who computes
-//! meanwhile keeps his lanes busy as ever.
+//! lost. Who waits for his messages looks all the time, and has short ones delivered in a fraction of a millisecond. Where it costs too
+//! much ([`Price`]), because gaps are long or others fill the same queues, lanes hold what is usual.
 
 use super::Time;
+use super::price::{Look, Price};
 use crate::lanes::MS;
 
 /// So long after a short message another one is expected.
 const LASTS: Time = 100 * MS;
 /// Lanes hold what lasts so long at least: looks that are nearer to each other cost more than they bring.
 const LEAST: Time = MS / 14;
-/// Who needs more than this does not wait for short messages, and more than that is not remembered.
+/// And so long at most: who needs more does not wait for short messages. An attempt begins with half as much at most.
 const MOST: Time = MS;
-const REMEMBERED: Time = 2 * MS;
 /// What is held grows by one part in so many of the time that it did not last for, and shrinks by one in so many of all time: the quotient
 /// is the part of all time that is lost.
 const GROWS: Time = 64;
@@ -28,11 +28,12 @@ pub(super) struct Brisk {
     looked: Option<(Time, Time)>,
     /// What is held should last so long.
     ahead: Time,
+    price: Price,
 }
 
 impl Default for Brisk {
     fn default() -> Self {
-        Self { until: None, looked: None, ahead: LEAST }
+        Self { until: None, looked: None, ahead: LEAST, price: Price::default() }
     }
 }
 
@@ -42,13 +43,24 @@ impl Brisk {
         self.until = Some(now + LASTS);
     }
 
+    /// Whether lanes hold little where something long waits.
     pub fn is_on(&self) -> bool {
-        self.until.is_some()
+        self.until.is_some() && self.price.is_paid()
     }
 
     /// Time passes.
     pub fn tick(&mut self, now: Time) {
         self.until = self.until.filter(|until| now < *until);
+    }
+
+    /// What lanes get through, after [`Brisk::tick`]: bytes that were delivered up to now; whether something is under way; when something
+    /// long was sent first since this was last called. True: too little for that they held little.
+    pub fn weigh(&mut self, now: Time, delivered: u64, busy: bool, long: Option<Time>) -> bool {
+        let failed = self.price.look(Look { now, delivered, busy, long, little: self.is_on() });
+        if !self.price.is_paid() {
+            self.ahead = self.ahead.min(MOST / 2);
+        }
+        failed
     }
 
     /// A look at what lanes can be given. The least that one is given at a time lasts it for `least`, and comes on top of what it is to
@@ -57,7 +69,12 @@ impl Brisk {
         let Some((began, ended)) = self.looked.take() else { return };
         let lost = now.saturating_sub(ended + least + self.ahead);
         let shrunk = self.ahead.saturating_sub(now.saturating_sub(began) / SHRINKS);
-        self.ahead = (shrunk + lost / GROWS).clamp(LEAST, REMEMBERED);
+        self.ahead = (shrunk + lost / GROWS).clamp(LEAST, MOST);
+    }
+
+    /// Lanes hold what is usual: no look is expected.
+    pub fn rests(&mut self) {
+        self.looked = None;
     }
 
     /// That look ended; whether anything still waits.
@@ -73,7 +90,7 @@ impl Brisk {
     /// For how long lanes should be kept busy beyond what is on its way, if not as long as usual.
     pub fn ahead(&self) -> Option<Time> {
         // half more, so that a lane that is thought too slow is seen to be faster
-        (self.is_on() && self.ahead <= MOST).then(|| self.ahead / 2 * 3)
+        self.is_on().then(|| self.ahead / 2 * 3)
     }
 }
 
@@ -82,6 +99,16 @@ mod tests {
     use super::*;
 
     const SHORTEST: Option<Time> = Some(LEAST / 2 * 3);
+
+    /// One that is known to cost nothing, at that time.
+    fn paid(now: &mut Time) -> Brisk {
+        let mut brisk = Brisk::default();
+        while !brisk.price.is_paid() {
+            *now += MS;
+            brisk.weigh(*now, 0, true, Some(*now));
+        }
+        brisk
+    }
 
     /// Looks for `time`, so far apart.
     fn look(brisk: &mut Brisk, now: &mut Time, time: Time, apart: Time) {
@@ -94,19 +121,24 @@ mod tests {
 
     #[test]
     fn lanes_hold_less_while_short_messages_are_sent() {
+        let mut now = 0;
         let mut brisk = Brisk::default();
+        brisk.sent(now);
+        assert_eq!(brisk.ahead(), None, "it is not known what that costs");
+        brisk = paid(&mut now);
         assert_eq!(brisk.ahead(), None);
-        brisk.sent(MS);
+        brisk.sent(now);
         assert_eq!(brisk.ahead(), SHORTEST);
-        brisk.tick(LASTS);
+        brisk.tick(now + LASTS - MS);
         assert!(brisk.is_on());
-        brisk.tick(LASTS + MS);
+        brisk.tick(now + LASTS);
         assert!(!brisk.is_on());
     }
 
     #[test]
     fn who_looks_seldom_keeps_lanes_busy_for_as_long() {
-        let (mut brisk, mut now) = (Brisk::default(), 0);
+        let mut now = 0;
+        let mut brisk = paid(&mut now);
         brisk.sent(10 * 1000 * MS);
         look(&mut brisk, &mut now, 100 * MS, MS / 100);
         assert_eq!(brisk.ahead(), SHORTEST);
@@ -119,22 +151,26 @@ mod tests {
         now += 2 * MS;
         look(&mut brisk, &mut now, 500 * MS, MS / 2);
         assert!(brisk.ahead() > Some(MS / 5 * 2), "{brisk:?}");
-        look(&mut brisk, &mut now, 500 * MS, 3 * MS);
-        assert_eq!(brisk.ahead(), None, "as usual");
         look(&mut brisk, &mut now, 500 * MS, MS / 20);
         assert_eq!(brisk.ahead(), SHORTEST);
         // an interruption is no habit
         look(&mut brisk, &mut now, 3 * MS, 3 * MS);
         assert!(brisk.ahead() < Some(6 * MS / 10), "{brisk:?}");
+        look(&mut brisk, &mut now, 500 * MS, 3 * MS);
+        assert_eq!(brisk.ahead(), Some(MOST / 2 * 3), "what gets through tells whether that is enough");
     }
 
     #[test]
     fn a_pause_in_which_nothing_waited_is_no_gap() {
-        let mut brisk = Brisk::default();
-        brisk.sent(0);
-        brisk.look(MS, 0);
-        brisk.end_look(MS, false);
-        brisk.look(1000 * MS, 0);
-        assert_eq!(brisk.ahead(), SHORTEST);
+        let mut now = 0;
+        let mut brisk = paid(&mut now);
+        brisk.sent(now);
+        for waits in [false, true] {
+            brisk.look(now + MS, 0);
+            brisk.end_look(now + MS, waits);
+            brisk.rests();
+            brisk.look(now + 1000 * MS, 0);
+            assert_eq!(brisk.ahead(), SHORTEST);
+        }
     }
 }

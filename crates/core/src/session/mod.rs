@@ -23,6 +23,7 @@
 //! | `open.rs` | planning paths, opening them, and what came of that |
 //! | `schedule.rs` | what travels by which lane |
 //! | `brisk.rs` | how little lanes are to hold where short messages are sent beside long ones |
+//! | `price.rs` | whether less gets through for that |
 //! | `spread.rs` | several lanes over one pair of interfaces: how many help, and which |
 //! | `gauge.rs` | what all lanes get through, by which that is judged |
 //! | `watch.rs` | the look every few milliseconds: estimates, lanes that fail, sessions that have none left |
@@ -48,6 +49,7 @@ mod open;
 mod outside;
 mod partial;
 mod path;
+mod price;
 mod resend;
 mod schedule;
 mod spread;
@@ -295,6 +297,8 @@ pub struct Session<L> {
     fill: Fill,
     spread: Spread,
     brisk: Brisk,
+    /// When something long was first given to a lane since the last look.
+    sent_long: Option<Time>,
 }
 
 impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
@@ -323,6 +327,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             fill: Fill::default(),
             spread: Spread::default(),
             brisk: Brisk::default(),
+            sent_long: None,
         }
     }
 
@@ -363,14 +368,24 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         self.brisk.sent(now);
     }
 
+    /// A part of a long message was sent by the lane in use, which takes as much as it can.
+    pub fn sent_long(&mut self, now: Time) {
+        self.sent_long.get_or_insert(now);
+    }
+
     /// Whether what waits is given to lanes by the figures ([`Session::schedule`]). Else the only lane takes as much as it can.
     pub fn schedules(&self, traffic: &impl Traffic) -> bool {
         self.is_wide() || self.is_brisk(traffic)
     }
 
+    /// Whether lanes hold little of long messages, so that short ones do not wait: who has long ones to send is to come by often.
+    pub fn holds_little(&self) -> bool {
+        self.brisk.is_on()
+    }
+
     /// Whether short messages are sent beside long ones.
     fn is_brisk(&self, traffic: &impl Traffic) -> bool {
-        self.brisk.is_on() && traffic.bulk_left() > 0
+        self.holds_little() && traffic.bulk_left() > 0
     }
 
     /// Whether frames may come before their turn: there has been more than the lane that began the session, or is to be another in its

@@ -181,8 +181,13 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if self.resend.is_empty() && self.words.is_empty() && traffic.waiting() == 0 {
             return false;
         }
-        let least = self.lanes.iter().map(|lane| lane.estimate.lasts()).min();
-        self.brisk.look(now, least.unwrap_or(0));
+        self.brisk.tick(now);
+        if self.is_brisk(traffic) {
+            let least = self.lanes.iter().map(|lane| lane.estimate.lasts()).min();
+            self.brisk.look(now, least.unwrap_or(0));
+        } else {
+            self.brisk.rests();
+        }
         self.hold_ahead(traffic);
         if now >= self.sampled + SAMPLE {
             self.sample(now, carrier);
@@ -191,10 +196,14 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         let said = self.send_words(carrier, &mut fill);
         // answers go past what has to wait for its turn: it may be one of them that the peer waits for
         let turn = self.send_again(traffic, carrier, &mut fill);
+        let left = traffic.bulk_left();
         let waits = !self.send_frames(traffic, carrier, &mut fill, turn)
             || !self.send_bulk(traffic, carrier, &mut fill);
         self.fill = fill;
-        self.brisk.end_look(now, waits);
+        if traffic.bulk_left() < left {
+            self.sent_long(now);
+        }
+        self.brisk.end_look(now, waits && self.is_brisk(traffic));
         waits || !said
     }
 

@@ -6,6 +6,8 @@ use alloc::format;
 
 /// A lane that holds so much, in bytes, has more to do than it can.
 const MANY: u64 = 64 << 10;
+/// Lanes that hold so much, in bytes, are at work.
+const HELD: u64 = 16 << 10;
 /// A lane that has not moved for so long is not slow: it repairs a loss, or is silent.
 const HICCUP: Time = 50 * MS;
 /// Between two tellings of which lane small messages take; it may change with each message.
@@ -32,12 +34,14 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     pub fn tick(&mut self, now: Time, much: bool, traffic: &mut impl Traffic, links: &mut impl Links<L>) {
         // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
         self.brisk.tick(now);
-        self.hold_ahead(traffic);
-        let wanted = self.planned || much || self.lanes.iter().any(|lane| lane.queued >= MANY);
+        let brisk = self.is_brisk(traffic);
+        let wanted = self.planned || much || brisk || self.lanes.iter().any(|lane| lane.queued >= MANY);
         let moves = self.lanes.iter().any(|lane| lane.moves(links.given(lane.link)));
         if moves {
             self.sample(now, links);
         }
+        self.weigh(now, traffic);
+        self.hold_ahead(traffic);
         self.tell_changes(now);
         if let Some((_, why)) = self.lost.as_ref().filter(|(until, _)| *until <= now) {
             let why = format!("no rail to it is left ({why})");
@@ -62,6 +66,18 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         // of a thousand peers that say little now and then, each look counts
         if wanted || moves {
             self.spread_out(now, traffic, links);
+        }
+    }
+
+    /// Whether it costs too much that lanes hold little.
+    fn weigh(&mut self, now: Time, traffic: &impl Traffic) {
+        let waits = traffic.bulk_left() > 0;
+        let (delivered, held) = self.lanes.iter().fold((0, 0), |(delivered, held), lane| {
+            (delivered + lane.estimate.delivered(), held + lane.queued)
+        });
+        let long = self.sent_long.take().or(waits.then_some(now));
+        if self.brisk.weigh(now, delivered, waits || held >= HELD, long) {
+            self.lanes.iter_mut().for_each(|lane| lane.estimate.recover());
         }
     }
 

@@ -254,6 +254,8 @@ pub struct Sender {
     pub small: Option<(Time, u64)>,
     /// How long its program does something else in between.
     pub away: Time,
+    /// It looks all the time for so long, then does something else for so long, if so.
+    pub phases: Option<(Time, Time)>,
     opening: Vec<Opening>,
     /// Words of the peer about lanes that were retired, on their way.
     answers: VecDeque<(Time, u16)>,
@@ -312,6 +314,7 @@ impl Sender {
             work,
             small: None,
             away: 0,
+            phases: None,
             opening: Vec::new(),
             answers: VecDeque::new(),
             acted: 0,
@@ -377,7 +380,8 @@ impl Sender {
     }
 
     pub fn act(&mut self, now: Time, paths: &[Path], flows: &mut usize) {
-        if now < self.acted + self.away {
+        let computes = |(looks, computes): (Time, Time)| now % (looks + computes) >= looks;
+        if now < self.acted + self.away || self.phases.is_some_and(computes) {
             return;
         }
         self.acted = now;

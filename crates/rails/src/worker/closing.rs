@@ -1,6 +1,7 @@
 //! The end of a peer, and of the endpoint.
 
 use super::events::What;
+use super::state::ShortBy;
 use super::{PeerInfo, Worker};
 use crate::rail::Down;
 use crate::set::RailLink;
@@ -18,7 +19,7 @@ impl Worker {
         let unnamed = !info.is_named();
         info.partial.clear();
         if let Some(mut lanes) = info.lanes.take() {
-            info.short.lane = None;
+            info.short = ShortBy::plainly(None);
             lanes.withdraw_all(&mut self.rails);
             for link in lanes.session.links() {
                 // whoever has its number next is another

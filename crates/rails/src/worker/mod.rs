@@ -443,8 +443,11 @@ impl Worker {
     /// Whether something long is under way, by networks only, whose rest takes its time: who waits had better sleep meanwhile.
     #[inline(never)]
     pub fn in_bulk(&self) -> bool {
-        let by_network = |peer: &PeerIdx| self.core.peers[peer.0 as usize].lanes.is_some();
-        self.rails.in_bulk() || (!self.blocked.is_empty() && self.blocked.iter().all(by_network))
+        let takes_its_time = |peer: &PeerIdx| {
+            let lanes = &self.core.peers[peer.0 as usize].lanes;
+            lanes.as_ref().is_some_and(|lanes| !lanes.session.holds_little())
+        };
+        (self.rails.in_bulk() || !self.blocked.is_empty()) && self.blocked.iter().all(takes_its_time)
     }
 
     /// Looks at once whether peers of this host live, which [`Worker::progress`] does in every so many rounds: for who gives

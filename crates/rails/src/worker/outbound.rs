@@ -50,11 +50,20 @@ impl Worker {
                     self.core.engine.transmitted(peer, &next);
                     if let Out::Bytes(Span { len: LONG.., .. }) = next.payload {
                         self.core.carried_long(lane);
+                        self.sent_long(peer);
                     }
                 }
                 Sent::Full => return self.wait_for_room(peer),
                 Sent::Unlisted => self.core.engine.unlisted(peer, &next),
             }
+        }
+    }
+
+    /// A long part left by the only lane.
+    fn sent_long(&mut self, peer: PeerIdx) {
+        if self.core.peers[peer.0 as usize].lanes.is_some() {
+            let now = self.clock();
+            self.session(peer, |session, _, _| session.sent_long(now));
         }
     }
 

@@ -115,7 +115,7 @@ impl Worker {
     }
 
     /// Nanoseconds of the clock by which lanes are measured.
-    fn clock(&self) -> u64 {
+    pub(super) fn clock(&self) -> u64 {
         nanos(self.began.elapsed())
     }
 
