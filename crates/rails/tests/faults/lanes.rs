@@ -310,20 +310,24 @@ fn a_lane_that_ends_under_traffic_loses_nothing() {
         let mut puppet = host_with_rails(2);
         for seed in 1..4 {
             let (mut node, peer, back) = meet(&mut puppet, &format!("FAULTS={seed}:lane"));
-            let (mut here, mut there) = (Vec::new(), Vec::new());
-            for tag in 10..130 {
-                let len = [8, 5000, 100_000, 500_000][tag as usize % 4];
-                here.push(node.recv(Some(peer), Some(tag), len));
-                there.push(puppet.number_beside(&mut node, &format!("recv {back} {tag} {len}")));
-                here.push(node.send(peer, tag, len));
-                there.push(puppet.number_beside(&mut node, &format!("send {back} {tag} {len}")));
-            }
-            assert!(here.into_iter().all(|id| node.wait(id) == End::Right), "{}", node.why(peer));
-            for id in there {
-                assert_eq!(puppet.ask_beside(&mut node, &format!("wait {id}")), "Right");
-            }
-            let numbers: Vec<u16> = node.worker.lanes(peer).iter().map(|lane| lane.number).collect();
-            assert!(!numbers.is_empty() && !numbers.contains(&0), "the first lane did not end: {numbers:?}");
+            // it ends after so many frames; how many these messages are is up to the session
+            let ended = (0..20).any(|_| {
+                let (mut here, mut there) = (Vec::new(), Vec::new());
+                for tag in 10..130 {
+                    let len = [8, 5000, 100_000, 500_000][tag as usize % 4];
+                    here.push(node.recv(Some(peer), Some(tag), len));
+                    there.push(puppet.number_beside(&mut node, &format!("recv {back} {tag} {len}")));
+                    here.push(node.send(peer, tag, len));
+                    there.push(puppet.number_beside(&mut node, &format!("send {back} {tag} {len}")));
+                }
+                assert!(here.into_iter().all(|id| node.wait(id) == End::Right), "{}", node.why(peer));
+                for id in there {
+                    assert_eq!(puppet.ask_beside(&mut node, &format!("wait {id}")), "Right");
+                }
+                let lanes = node.worker.lanes(peer);
+                !lanes.is_empty() && lanes.iter().all(|lane| lane.number > 0)
+            });
+            assert!(ended, "the first lane did not end");
         }
     });
 }
