@@ -181,7 +181,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
     (
         "SLEEP_AFTER",
-        "microseconds of polling in vain after which to sleep until a message comes (default: never)",
+        "microseconds of polling in vain after which to sleep until a message comes, or at once while the rest of a long one comes by a network (default: never)",
     ),
     (
         "LOG",
