@@ -36,6 +36,9 @@ const MOST_WINDOW: u64 = 64 << 20;
 /// is to hold little may hold as many times as much as it is faster than this, up to so many times.
 const FAST: u64 = 1_000_000_000;
 const FAST_MOST: u64 = 4;
+/// What is usual, in eighths, and the most that a lane holds that ran dry.
+const USUAL_DEPTH: u64 = 8;
+const MOST_DEPTH: u64 = 64 * USUAL_DEPTH;
 /// A slow lane holds less than the least of others: what it is through with in so long.
 const SLOW: u64 = 50 * MS;
 /// Rates are smoothed over no fewer bytes than this: few packets tell little.
@@ -65,6 +68,9 @@ pub struct Estimate {
     rtt: u64,
     min_rtt: u64,
     last: Sample,
+    /// It ran dry while nobody looked: it is to hold so many eighths of what is usual. And what it had been given when it did last.
+    depth: u64,
+    dry: u64,
     /// For how many nanoseconds it is to be kept busy beyond what is on its way, if not for as many as usual.
     ahead: Option<u64>,
 }
@@ -83,6 +89,8 @@ impl Estimate {
             rtt,
             min_rtt: rtt,
             last: Sample::default(),
+            depth: USUAL_DEPTH,
+            dry: 0,
             ahead: None,
         }
     }
@@ -90,6 +98,14 @@ impl Estimate {
     /// The lane is to hold what keeps it busy for so many nanoseconds beyond what is on its way, and no more; `None`: as is usual.
     pub fn hold(&mut self, ahead: Option<u64>) {
         self.ahead = ahead;
+    }
+
+    /// The lane had nothing to do, though something waited: it is to hold more, once for each window that it was given. So many bytes it was
+    /// altogether.
+    pub fn ran_dry(&mut self, given: u64) {
+        if self.ahead.is_none() && given >= self.dry.saturating_add(self.window() / 2) {
+            (self.dry, self.depth) = (given, (2 * self.depth).min(MOST_DEPTH));
+        }
     }
 
     /// Of a lane beside one of the same pair of hosts that was measured: it is thought to do as much until it is seen to do less
@@ -102,7 +118,7 @@ impl Estimate {
     /// Of the connection that takes this one's place, `rtt` nanoseconds long. What was learnt is not forgotten: who ended because
     /// hardly anything got through begins slowly.
     pub fn again(&self, rtt: u64) -> Self {
-        Self { rtt, min_rtt: rtt, busy_since: 0, left: 0, last: Sample::default(), ..*self }
+        Self { rtt, min_rtt: rtt, busy_since: 0, left: 0, last: Sample::default(), dry: 0, ..*self }
     }
 
     /// The lane begins at `now`, in nanoseconds, when so many bytes count as delivered: what was before says nothing of its speed.
@@ -158,6 +174,9 @@ impl Estimate {
         let delivered = sample.delivered.saturating_sub(last.delivered);
         // who has little to send shows nothing of what could be sent
         let full = self.window() / 2;
+        if sample.queued >= full {
+            self.depth = (self.depth - self.depth / USUAL_DEPTH).max(USUAL_DEPTH);
+        }
         let always = last.queued > delivered + self.travels() || last.queued.min(sample.queued) >= full;
         let busy = took <= MOST && always;
         if !busy {
@@ -214,7 +233,7 @@ impl Estimate {
     /// cannot go another way.
     pub fn window(&self) -> u64 {
         if !self.measured {
-            return LEAST_WINDOW;
+            return LEAST_WINDOW * self.depth / USUAL_DEPTH;
         }
         if let Some(ahead) = self.ahead {
             // so little may be through before the next look: then the lane is faster than it seems, and is not to hold less for that
@@ -228,7 +247,7 @@ impl Estimate {
         let most = if self.rate < self.hoped / 4 * 3 { QUEUE.1 } else { QUEUE.0 };
         let time = self.rtt.max(2 * self.min_rtt) + if waits < most { AHEAD } else { 0 };
         let least = LEAST_WINDOW.min(bytes(SLOW, self.rate)).max(LEAST_SLICE);
-        bytes(time, self.rate).clamp(least, MOST_WINDOW)
+        (bytes(time, self.rate).max(least) * self.depth / USUAL_DEPTH).min(MOST_WINDOW)
     }
 
     /// How many bytes the lane should be given now, if so many wait in it as [`Estimate::load`] says.
@@ -280,6 +299,27 @@ mod tests {
         let mut lane = Estimate::new(GIGABIT, MS).from(60 * MS, 500);
         lane.sample(Sample { now: 61 * MS, delivered: 65_500, queued: 0, rtt: MS, min_rtt: MS });
         assert!(lane.rate() > GIGABIT / 4, "{}", lane.rate());
+    }
+
+    #[test]
+    fn a_lane_that_runs_dry_is_to_hold_more_until_it_is_full() {
+        let mut lane = Estimate::new(GIGABIT, MS / 10);
+        lane.ran_dry(100);
+        assert_eq!(lane.window(), LEAST_WINDOW, "it was given less than it may hold");
+        lane.ran_dry(LEAST_WINDOW);
+        lane.ran_dry(LEAST_WINDOW + 100);
+        assert_eq!(lane.window(), 2 * LEAST_WINDOW, "once for each window");
+        run(&mut lane, GIGABIT, MS / 10, 1 << 20, 100 * MS);
+        let usual = lane.window();
+        assert!(near(usual, bytes(AHEAD + MS / 5, GIGABIT)), "{usual}");
+        lane.hold(Some(MS / 10));
+        lane.ran_dry(u64::MAX);
+        lane.hold(None);
+        assert_eq!(lane.window(), usual, "it is to hold little, and runs dry for that");
+        (0..100).for_each(|times| lane.ran_dry((times + 1) << 40));
+        assert_eq!(lane.window(), usual * MOST_DEPTH / USUAL_DEPTH);
+        run(&mut lane, GIGABIT, MS / 10, 64 << 20, S);
+        assert_eq!(lane.window(), usual);
     }
 
     #[test]

@@ -13,8 +13,12 @@ use crate::lanes::MS;
 const LASTS: Time = 100 * MS;
 /// Lanes hold what lasts so long at least: looks that are nearer to each other cost more than they bring.
 const LEAST: Time = MS / 14;
-/// And so long at most: who needs more does not wait for short messages. An attempt begins with half as much at most.
+/// And so long at most: who needs more does not wait for short messages, and they hold what is usual. An attempt begins with half as much
+/// at most.
 const MOST: Time = MS;
+/// One gap counts as no more than this: an interruption is no habit. It is one if a fourth of so long is lost.
+const GAP: Time = 4 * MS;
+const HABIT: Time = 20 * MS;
 /// What is held grows by one part in so many of the time that it did not last for, and shrinks by one in so many of all time: the quotient
 /// is the part of all time that is lost.
 const GROWS: Time = 64;
@@ -28,12 +32,21 @@ pub(super) struct Brisk {
     looked: Option<(Time, Time)>,
     /// What is held should last so long.
     ahead: Time,
+    gaps: Gaps,
     price: Price,
+}
+
+/// Looks one after the other: how many, how long they took, and for how much of that time what was held did not last.
+#[derive(Debug, Default)]
+struct Gaps {
+    looks: u64,
+    time: Time,
+    lost: Time,
 }
 
 impl Default for Brisk {
     fn default() -> Self {
-        Self { until: None, looked: None, ahead: LEAST, price: Price::default() }
+        Self { until: None, looked: None, ahead: LEAST, gaps: Gaps::default(), price: Price::default() }
     }
 }
 
@@ -67,9 +80,22 @@ impl Brisk {
     /// hold.
     pub fn look(&mut self, now: Time, least: Time) {
         let Some((began, ended)) = self.looked.take() else { return };
-        let lost = now.saturating_sub(ended + least + self.ahead);
-        let shrunk = self.ahead.saturating_sub(now.saturating_sub(began) / SHRINKS);
-        self.ahead = (shrunk + lost / GROWS).clamp(LEAST, MOST);
+        let lost = now.saturating_sub(ended + least + self.ahead).min(GAP);
+        let gap = now.saturating_sub(began);
+        self.ahead = (self.ahead.saturating_sub(gap / SHRINKS) + lost / GROWS).max(LEAST);
+        let gaps = &mut self.gaps;
+        (gaps.looks, gaps.time, gaps.lost) =
+            (gaps.looks + 1, gaps.time.saturating_add(gap), gaps.lost + lost);
+        if gaps.time >= HABIT {
+            let Gaps { looks, time, lost } = core::mem::take(gaps);
+            if lost > time / 4 {
+                self.ahead = (2 * self.ahead).max(time / looks);
+            }
+        }
+        if self.ahead > MOST {
+            self.ahead = MOST / 2;
+            self.price.fail();
+        }
     }
 
     /// Lanes hold what is usual: no look is expected.
@@ -156,8 +182,12 @@ mod tests {
         // an interruption is no habit
         look(&mut brisk, &mut now, 3 * MS, 3 * MS);
         assert!(brisk.ahead() < Some(6 * MS / 10), "{brisk:?}");
-        look(&mut brisk, &mut now, 500 * MS, 3 * MS);
-        assert_eq!(brisk.ahead(), Some(MOST / 2 * 3), "what gets through tells whether that is enough");
+        look(&mut brisk, &mut now, 60 * MS, 60 * MS);
+        assert!(brisk.ahead() < Some(6 * MS / 10), "{brisk:?}");
+        look(&mut brisk, &mut now, 30 * MS, MS / 2);
+        assert!(brisk.ahead() > Some(6 * MS / 10), "a habit is found at once: {brisk:?}");
+        look(&mut brisk, &mut now, 30 * MS, 2 * MS);
+        assert_eq!(brisk.ahead(), None, "nobody waits for short messages");
     }
 
     #[test]

@@ -296,6 +296,8 @@ pub struct Session<L> {
     /// Room for figures, kept between calls.
     fill: Fill,
     spread: Spread,
+    /// Some of what was to be sent at the last look waits for room.
+    waits: bool,
     brisk: Brisk,
     /// When something long was first given to a lane since the last look.
     sent_long: Option<Time>,
@@ -326,6 +328,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             actions: VecDeque::new(),
             fill: Fill::default(),
             spread: Spread::default(),
+            waits: false,
             brisk: Brisk::default(),
             sent_long: None,
         }

@@ -94,7 +94,14 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     fn take_fill(&mut self, links: &impl Links<L>) -> Fill {
         let mut fill = core::mem::take(&mut self.fill);
         fill.loads.clear();
-        fill.loads.extend(self.lanes.iter().map(|lane| lane.load(links.queued(lane.link))));
+        let waited = core::mem::take(&mut self.waits);
+        fill.loads.extend(self.lanes.iter_mut().map(|lane| {
+            let queued = links.queued(lane.link);
+            if queued == 0 && waited {
+                lane.estimate.ran_dry(links.given(lane.link));
+            }
+            lane.load(queued)
+        }));
         fill.full.clear();
         fill.full.resize(self.lanes.len(), false);
         fill
@@ -203,6 +210,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if traffic.bulk_left() < left {
             self.sent_long(now);
         }
+        self.waits = waits;
         self.brisk.end_look(now, waits && self.is_brisk(traffic));
         waits || !said
     }
