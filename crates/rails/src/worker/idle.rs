@@ -1,22 +1,28 @@
 //! What polling in vain does: at first nothing, then it gives the processor away, then, if that was asked for, it sleeps. With
 //! more runnable processes than cores, a process that spins keeps the one from running that it waits for; and one that gives the
 //! processor away comes back when the others' time is up, not when its message has come. Where giving way takes long, waiting
-//! therefore means sleeping almost at once.
+//! therefore means sleeping almost at once; and at once where the caller gives way himself after each round in vain, as Open MPI does
+//! where there are more ranks than cores, since nothing can be done between his giving way and what it costs. Who gave way, and who computed,
+//! the kernel knows ([`Clock::delay`]).
 //!
 //! Sleeping ends with the first message, and after some milliseconds at the latest. It is asked for (`POLYRAIL_SLEEP_AFTER`)
 //! where all of a program's messages come this way, as `polyrail run` arranges it: nobody else could wake the sleeper.
 
 use std::time::{Duration, Instant};
 
+use super::clock::{Clock, Machine};
+
 /// Empty rounds before the processor is given away.
-const SPIN: u32 = 200;
+const SPIN: u64 = 200;
 /// The same where it is crowded.
-const SPIN_CROWDED: u32 = 30;
+const SPIN_CROWDED: u64 = 30;
+/// Empty rounds after which it is looked at the clock: callers may have given the processor away between them.
+const LOOK: u64 = 8;
 /// Times that the processor was given away, after which it is time to see whether peers live: each may have taken many milliseconds
 /// where the processor is wanted by others, so that the rail's own count of empty rounds says little.
 const YIELDS: u32 = 32;
 /// Empty rounds after which who waits for the rest of something long sleeps, and how long at most.
-const SPIN_IN_BULK: u32 = 8;
+const SPIN_IN_BULK: u64 = 8;
 const NAP_IN_BULK: Duration = Duration::from_millis(1);
 /// Longest sleep: at first, and after others in vain. A program that waits for something else as well is not kept from it for
 /// long.
@@ -25,24 +31,33 @@ const NAP: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mill
 const PAUSE: Duration = Duration::from_micros(50);
 /// Who gave the processor away for so long gave it to somebody who computes: one that polls gives it back sooner.
 const CROWDED: Duration = Duration::from_millis(1);
-/// Sleeps until it is found out again whether it is crowded.
-const CROWDED_FOR: u32 = 1000;
+/// Empty rounds until it is found out again whether it is crowded, and as how many of them a sleep counts.
+const CROWDED_FOR: u32 = 32_000;
+const SLEEP_COUNTS: u32 = 16;
+/// Sleeps for which a caller is thought to give way himself.
+const GIVES_WAY_FOR: u32 = 100;
 
 /// Who polls in vain, and for how long. Nothing happens here but counting; the caller does as [`Idle::rest`] says.
 #[derive(Debug, Default)]
-pub struct Idle {
+pub struct Idle<C = Machine> {
+    clock: C,
     yielding: bool,
     sleep_after: Option<Duration>,
-    empty: u32,
-    /// Empty rounds of which nothing need be thought.
-    spins: u32,
+    /// Empty rounds of all time; when the last that was not empty was; up to which nothing need be thought.
+    rounds: u64,
+    began: u64,
+    next: u64,
     yields: u32,
     /// The first empty round that was timed, and the end of the last.
     since: Option<(Instant, Instant)>,
     /// Sleeps in vain in a row.
     naps: u32,
-    /// Sleeps for which it still counts as crowded.
+    /// Rounds for which it still counts as crowded, and sleeps for which the caller is thought to give way after each round.
     crowded: u32,
+    gives_way: u32,
+    /// When it was last looked at the clock, and how long this thread had waited for a processor at an earlier such moment.
+    looked: Option<Instant>,
+    delayed: Option<(Instant, Duration)>,
     /// It slept for the rest of something long, which says nothing of others.
     in_bulk: bool,
 }
@@ -58,17 +73,17 @@ pub enum Rest {
     Sleep(Duration),
 }
 
-impl Idle {
+impl<C: Clock + Default> Idle<C> {
     /// Give the processor away at all? Sleep, and after how long in vain?
     pub fn new(yielding: bool, sleep_after: Option<Duration>) -> Self {
-        let spins = if yielding { SPIN - 1 } else { u32::MAX };
-        Self { yielding, sleep_after, spins, ..Self::default() }
+        let next = if yielding { 0 } else { u64::MAX };
+        Self { yielding, sleep_after, next, ..Self::default() }
     }
 
     /// Something moved, or was asked for.
     #[inline]
     pub fn busy(&mut self) {
-        self.empty = 0;
+        self.began = self.rounds;
     }
 
     /// A round was empty.
@@ -81,7 +96,7 @@ impl Idle {
     /// ([`Worker::in_bulk`](super::Worker::in_bulk)).
     #[inline]
     pub fn naps_in_bulk(&self) -> bool {
-        self.empty >= SPIN_IN_BULK && self.sleep_after.is_some()
+        self.rounds - self.began >= SPIN_IN_BULK && self.sleep_after.is_some()
     }
 
     /// A round was empty, and the rest of something long is waited for: it takes its time, and whoever it comes from does not wait for
@@ -94,41 +109,101 @@ impl Idle {
     /// A round was empty, and nothing is done. False, and nothing is counted: [`Idle::rest`] knows.
     #[inline(always)]
     pub fn spins(&mut self) -> bool {
-        let spins = self.empty < self.spins;
-        self.empty += u32::from(spins);
+        let spins = self.rounds < self.next;
+        self.rounds += u64::from(spins);
         spins
     }
 
     #[inline(never)]
     fn rest_long(&mut self) -> Rest {
-        self.empty = self.empty.saturating_add(1);
-        if !self.yielding || (self.crowded > 0 && (2..=SPIN_CROWDED).contains(&self.empty)) {
+        self.rounds = self.rounds.saturating_add(1);
+        let empty = self.rounds - self.began;
+        if !self.yielding {
             return Rest::Spin;
         }
-        if self.empty == 1 {
-            (self.since, self.naps) = (Some(now_twice()), 0);
+        let Some(sleep_after) = self.sleep_after else {
+            self.next = self.rounds + (SPIN - 1).saturating_sub(empty);
+            return if empty < SPIN { Rest::Spin } else { Rest::Yield };
+        };
+        let now = self.clock.now();
+        if self.crowded == 0 {
+            self.look(now);
+        }
+        if self.crowded > 0 {
+            return self.rest_crowded(empty, now);
+        }
+        self.next = self.rounds + (SPIN - 1).saturating_sub(empty).min(LOOK);
+        if empty < SPIN {
             return Rest::Spin;
         }
-        let Some(sleep_after) = self.sleep_after else { return Rest::Yield };
-        if self.empty == SPIN && self.crowded == 0 {
+        if empty == SPIN {
             (self.since, self.naps) = (None, 0);
         }
-        let now = Instant::now();
-        let pause = if self.empty == SPIN_CROWDED + 1 { SPIN_CROWDED * PAUSE } else { PAUSE };
         let first = match self.since {
-            Some((first, last)) if now - last < pause => first,
+            Some((first, last)) if now - last < PAUSE => first,
             _ => {
                 self.since = Some((now, now));
                 return Rest::Yield;
             }
         };
         self.since = Some((first, now));
-        if self.crowded == 0 && now - first < sleep_after {
+        if now - first < sleep_after {
             return Rest::Yield;
         }
-        self.crowd(self.crowded.saturating_sub(1));
+        self.sleep()
+    }
+
+    /// [`Idle::rest`] where it is crowded.
+    fn rest_crowded(&mut self, empty: u64, now: Instant) -> Rest {
+        self.next = self.rounds;
+        self.crowded -= 1;
+        let Some((first, last)) = self.since.filter(|_| empty > 1) else {
+            (self.since, self.naps) = (Some((now, now)), 0);
+            return if self.gives_way > 0 { self.sleep() } else { Rest::Spin };
+        };
+        let gap = now - last;
+        self.since = Some((first, now));
+        if gap >= PAUSE {
+            self.since = Some((now, now));
+            // it computed, or it waited for a processor that it had given away, or that was taken from it
+            let (since, delay) = self.delay(now);
+            if delay.saturating_sub(since.saturating_sub(gap)) < gap / 2 {
+                self.gives_way = 0;
+                return if empty <= SPIN_CROWDED { Rest::Spin } else { Rest::Yield };
+            }
+            self.gives_way = GIVES_WAY_FOR;
+        } else if empty <= SPIN_CROWDED && self.gives_way == 0 {
+            return Rest::Spin;
+        }
+        self.sleep()
+    }
+
+    fn sleep(&mut self) -> Rest {
+        self.crowded = self.crowded.saturating_sub(SLEEP_COUNTS);
+        self.gives_way = self.gives_way.saturating_sub(1);
         self.naps += 1;
-        Rest::Sleep((NAP.0 * self.naps).min(NAP.1))
+        // nobody is kept from anything by this who would else give the processor away for as long
+        Rest::Sleep(if self.gives_way > 0 { NAP.1 } else { (NAP.0 * self.naps).min(NAP.1) })
+    }
+
+    /// Since when it was asked last, and for how much of that time this thread has waited for a processor.
+    fn delay(&mut self, now: Instant) -> (Duration, Duration) {
+        let Some(delay) = self.clock.delay() else { return Default::default() };
+        let (at, before) = self.delayed.replace((now, delay)).unwrap_or((now, delay));
+        (now - at, delay.saturating_sub(before))
+    }
+
+    /// Whether this thread waits for a processor for long between its rounds: then it is crowded.
+    fn look(&mut self, now: Instant) {
+        let passed = self.looked.replace(now).map_or(Duration::ZERO, |last| now - last);
+        if passed < CROWDED {
+            return;
+        }
+        let (since, delay) = self.delay(now);
+        // of long ago it says nothing
+        if since < 4 * passed && delay >= CROWDED.max(passed / 8) {
+            self.crowded = CROWDED_FOR;
+        }
     }
 
     /// After the processor was given away, or a sleep. True now and then: time may have passed in which peers died unseen, and
@@ -138,11 +213,15 @@ impl Idle {
             self.since = None;
         }
         if let Some((_, last)) = &mut self.since {
-            let now = Instant::now();
+            let now = self.clock.now();
             let gave_long = self.naps == 0 && now - *last >= CROWDED;
             *last = now;
             if gave_long {
-                self.crowd(CROWDED_FOR);
+                self.crowded = CROWDED_FOR;
+                self.next = self.rounds;
+            }
+            if self.crowded > 0 {
+                self.delay(now);
             }
         }
         self.yields = (self.yields + 1) % YIELDS;
@@ -150,46 +229,80 @@ impl Idle {
     }
 }
 
-impl Idle {
-    /// It counts as crowded for so many sleeps: each round is thought of then.
-    fn crowd(&mut self, sleeps: u32) {
-        self.crowded = sleeps;
-        self.spins = if sleeps == 0 { SPIN - 1 } else { 0 };
-    }
-}
-
-fn now_twice() -> (Instant, Instant) {
-    let now = Instant::now();
-    (now, now)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    /// Time passes where the test says so, a microsecond with each look.
+    #[derive(Debug)]
+    struct Script(Instant, Cell<(Duration, Duration)>);
+
+    impl Default for Script {
+        fn default() -> Self {
+            Self(Instant::now(), Cell::default())
+        }
+    }
+
+    impl Script {
+        /// So much time passes, in so much of which the thread waits for a processor.
+        fn pass(&self, time: Duration, delay: Duration) {
+            let (now, delayed) = self.1.get();
+            self.1.set((now + time, delayed + delay));
+        }
+    }
+
+    impl Clock for Script {
+        fn now(&self) -> Instant {
+            self.pass(Duration::from_micros(1), Duration::ZERO);
+            self.0 + self.1.get().0
+        }
+
+        fn delay(&self) -> Option<Duration> {
+            Some(self.1.get().1)
+        }
+    }
+
+    type Idle = super::Idle<Script>;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn naps(idle: &mut Idle, rounds: u64) -> Vec<Duration> {
+        let sleep = |rest| if let Rest::Sleep(most) = rest { Some(most) } else { None };
+        (0..rounds).filter_map(|_| sleep(idle.rest())).collect()
+    }
 
     #[test]
     fn spins_then_yields_then_sleeps_and_wakes_up_spinning() {
         let mut idle = Idle::new(true, Some(Duration::ZERO));
-        assert!((1..SPIN).all(|_| idle.rest() == Rest::Spin));
-        assert_eq!(idle.rest(), Rest::Yield);
-        // a preemption between two rounds looks like a pause, so this may take a few
-        assert!((0..1000).any(|_| matches!(idle.rest(), Rest::Sleep(_))));
-        idle.busy();
-        assert_eq!(idle.rest(), Rest::Spin);
+        for _ in 0..3 {
+            assert!((1..SPIN).all(|_| idle.rest() == Rest::Spin));
+            assert_eq!(idle.rest(), Rest::Yield);
+            assert!(matches!(idle.rest(), Rest::Sleep(_)));
+            idle.busy();
+        }
+        // who computes between two rounds is not put to sleep
+        while idle.rest() != Rest::Yield {}
+        for _ in 0..100 {
+            idle.clock.pass(2 * PAUSE, Duration::ZERO);
+            assert_eq!(idle.rest(), Rest::Yield);
+        }
         let mut never = Idle::new(true, None);
-        assert!((0..10 * SPIN).all(|_| matches!(never.rest(), Rest::Spin | Rest::Yield)));
+        assert!((1..SPIN).all(|_| never.rest() == Rest::Spin));
+        assert!((0..10 * SPIN).all(|_| never.rest() == Rest::Yield));
         let mut spinner = Idle::new(false, Some(Duration::ZERO));
         assert!((0..10 * SPIN).all(|_| spinner.rest() == Rest::Spin));
     }
 
     #[test]
     fn naps_for_the_rest_of_something_long_and_learns_nothing_from_it() {
-        let mut idle = Idle::new(true, Some(Duration::from_secs(3600)));
+        let mut idle = Idle::new(true, Some(HOUR));
         assert!((0..SPIN_IN_BULK).all(|_| !idle.naps_in_bulk() && idle.rest() == Rest::Spin));
         assert!(idle.naps_in_bulk());
         while idle.rest() != Rest::Yield {}
         assert_eq!(idle.nap_in_bulk(), Rest::Sleep(NAP_IN_BULK));
-        std::thread::sleep(2 * CROWDED);
+        idle.clock.pass(2 * CROWDED, 2 * CROWDED);
         idle.resumed();
         assert_eq!(idle.crowded, 0, "that was its own sleep");
         idle.busy();
@@ -200,21 +313,59 @@ mod tests {
 
     #[test]
     fn sleeps_soon_where_giving_way_took_long_and_longer_each_time() {
-        let mut idle = Idle::new(true, Some(Duration::from_secs(3600)));
+        let mut idle = Idle::new(true, Some(HOUR));
         while idle.rest() != Rest::Yield {}
-        std::thread::sleep(2 * CROWDED);
+        idle.clock.pass(2 * CROWDED, Duration::ZERO);
         idle.resumed();
         idle.busy();
-        let naps = |idle: &mut Idle, rounds| {
-            let sleep = |rest| if let Rest::Sleep(most) = rest { Some(most) } else { None };
-            (0..rounds).filter_map(|_| sleep(idle.rest())).collect::<Vec<_>>()
-        };
         assert!(naps(&mut idle, SPIN_CROWDED).is_empty());
         let all = naps(&mut idle, 200);
-        assert!(all.len() > 10 && all.is_sorted() && all[0] == NAP.0, "{all:?}");
+        assert!(all.len() == 200 && all.is_sorted() && all[0] == NAP.0, "{all:?}");
         assert_eq!(all.last(), Some(&NAP.1));
         idle.busy();
-        let after = naps(&mut idle, 200);
-        assert_eq!(after[0], NAP.0, "a message came");
+        assert_eq!(naps(&mut idle, 200)[0], NAP.0, "a message came");
+        let waits = |idle: &mut Idle| {
+            idle.busy();
+            naps(idle, SPIN_CROWDED + 1).len()
+        };
+        assert!(
+            (0..10_000).any(|_| waits(&mut idle) == 0),
+            "some time later it is found out whether it still is"
+        );
+    }
+
+    #[test]
+    fn who_waits_between_rounds_for_a_processor_that_he_gave_away_sleeps_at_once() {
+        let yields = |idle: &mut Idle, delay| {
+            for _ in 0..8 * LOOK {
+                idle.clock.pass(4 * CROWDED, delay);
+                let rest = idle.rest();
+                if rest != Rest::Spin {
+                    return Some(rest);
+                }
+                idle.busy();
+                if idle.rest() == Rest::Sleep(NAP.1) {
+                    return Some(Rest::Sleep(NAP.1));
+                }
+            }
+            None
+        };
+        // he computes, and looks in now and then
+        let mut idle = Idle::new(true, Some(HOUR));
+        assert_eq!(yields(&mut idle, Duration::ZERO), None);
+        assert_eq!(idle.crowded, 0);
+        // he gives the processor away after each round in vain
+        assert_eq!(yields(&mut idle, 4 * CROWDED), Some(Rest::Sleep(NAP.1)));
+        idle.resumed();
+        idle.busy();
+        assert_eq!(naps(&mut idle, 10), [NAP.1; 10], "and does not get that far again");
+        // he computes from now on
+        let slept = (0..100).filter(|_| {
+            idle.clock.pass(4 * CROWDED, Duration::ZERO);
+            matches!(idle.rest(), Rest::Sleep(_))
+        });
+        assert_eq!(slept.count(), 0);
+        idle.busy();
+        assert!(idle.crowded > 0 && naps(&mut idle, SPIN_CROWDED).is_empty(), "{idle:?}");
     }
 }

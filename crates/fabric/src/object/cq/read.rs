@@ -107,19 +107,31 @@ impl CqMember {
             let in_bulk = state.idle.naps_in_bulk() && state.in_bulk(self.member.number);
             match if in_bulk { state.idle.nap_in_bulk() } else { state.idle.rest() } {
                 Rest::Spin => {}
-                rest => self.rest(state, rest),
+                rest => {
+                    let slept = self.rest(state, rest);
+                    if slept {
+                        // not the application's next read: it may give the processor away before that
+                        // SAFETY: by the caller's promise.
+                        return unsafe { self.take(&mut self.member.lock(), buf, count, sources) };
+                    }
+                }
             }
         }
         got
     }
 
-    /// Gives the processor away, without the lock.
+    /// Gives the processor away, without the lock. True: it slept, or was about to when something came.
     #[cold]
-    fn rest(&self, mut state: Guard<'_, State>, rest: Rest) {
+    fn rest(&self, mut state: Guard<'_, State>, rest: Rest) -> bool {
+        let sleeps = matches!(rest, Rest::Sleep(_));
         match rest {
-            Rest::Sleep(most) if settle(&mut state, &self.member) => {
-                // what wakes it, and why it could not sleep, does not matter: the application reads again
-                let _ = self.doze(state, Deadline::within(most));
+            Rest::Sleep(most) => {
+                if settle(&mut state, &self.member) {
+                    // what wakes it, and why it could not sleep, does not matter
+                    let _ = self.doze(state, Deadline::within(most));
+                } else {
+                    drop(state);
+                }
             }
             _ => {
                 drop(state);
@@ -132,6 +144,7 @@ impl CqMember {
                 state.endpoints[user].look_around();
             }
         }
+        sleeps
     }
 
     /// Sleeps, without the lock, once all is [settled](settle).
