@@ -19,6 +19,11 @@ pub(crate) const TURN_BYTES: usize = 2 << 20;
 /// Memory of this much and less is kept for the next link that needs some, and so many pieces of it.
 const POOLED: usize = 64 << 10;
 const POOL: usize = 64;
+/// The same of links that copy more, which it would cost a copy and page faults to find again.
+const POOLED_LARGE: usize = 2 << 20;
+const POOL_LARGE: usize = 4;
+/// A frame of so much asks for the latter.
+const LARGE: usize = 8 << 10;
 /// Bytes in front that nobody needs any more are cut off from here on.
 const CUT: usize = 32 << 10;
 
@@ -27,17 +32,24 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Memory that links have no use for now.
 #[derive(Default)]
-pub(crate) struct Pool(Vec<Vec<u8>>);
+pub(crate) struct Pool {
+    small: Vec<Vec<u8>>,
+    large: Vec<Vec<u8>>,
+}
 
 impl Pool {
-    pub(crate) fn take(&mut self) -> Vec<u8> {
-        self.0.pop().unwrap_or_default()
+    /// Some for a frame of so many bytes, and others after it.
+    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+        let large = if len >= LARGE { self.large.pop() } else { None };
+        large.or_else(|| self.small.pop()).unwrap_or_default()
     }
 
     pub(crate) fn give(&mut self, mut bytes: Vec<u8>) {
-        if self.0.len() < POOL && bytes.capacity() <= POOLED {
+        let small = bytes.capacity() <= POOLED;
+        let (pieces, most) = if small { (&mut self.small, POOL) } else { (&mut self.large, POOL_LARGE) };
+        if pieces.len() < most && bytes.capacity() <= POOLED_LARGE {
             bytes.clear();
-            self.0.push(bytes);
+            pieces.push(bytes);
         }
     }
 }
@@ -113,7 +125,8 @@ impl RetransmitBuffer {
     /// The memory at `iov` is readable.
     pub(crate) unsafe fn push(&mut self, header: &[u8], iov: &[RawIov], span: Option<Span>, pool: &mut Pool) {
         if self.bytes.capacity() == 0 {
-            self.bytes = pool.take();
+            let len: usize = iov.iter().map(|v| v.len).sum();
+            self.bytes = pool.take(if span.is_some() { 0 } else { len });
         }
         self.bytes.extend_from_slice(header);
         self.end += header.len() as u64;

@@ -401,7 +401,7 @@ impl TcpRail {
                     continue;
                 }
             };
-            if link.rx.ack_is_due() && !std::mem::replace(&mut link.ack_pending, true) {
+            if link.rx.ack_is_due(self.up) && !std::mem::replace(&mut link.ack_pending, true) {
                 self.ack_pending.push(id);
             }
             link.listed = stays;
@@ -463,9 +463,10 @@ impl LaneRail for TcpRail {
 
     fn take_ack(&mut self) -> Option<Ack> {
         while let Some(id) = self.ack_pending.pop() {
+            let links = self.up;
             if let Some(link) = self.link(id) {
                 link.ack_pending = false;
-                let bulk = link.rx.ack_is_due();
+                let bulk = link.rx.ack_is_due(links);
                 let received = Acked::before(link.rx.take_ack());
                 return Some(Ack { link: LinkId(id), received, bulk });
             }

@@ -31,14 +31,16 @@ const BULK_TAIL: usize = 512;
 const TURN_CALLS: usize = 4;
 pub(super) const TURN_BYTES: usize = 512 << 10;
 
-/// A peer is told what came when so many frames, or so many bytes that it keeps copies of, have gathered ...
+/// A peer is told what came when so many frames, or so many bytes that it keeps copies of, have gathered: the more where links are few,
+/// so that the copies of all are no more than so much in all while that is possible. Each word of this is a packet against the stream: told
+/// each 128 KiB, 32 KiB there and back took 1.2 times as long as told each 512 KiB (docs/decisions/0014) ...
 const ACK_FRAMES: u64 = 512;
-const ACK_BYTES: usize = 128 << 10;
-/// ... or so many times as many bytes of others, of which it only remembers where they are. Each word of this is a packet against the
-/// stream: told each 128 KiB, 1 MiB there and back took 2.7 times as long (Linux 6.18, loopback; docs/decisions/0014).
-const REMEMBERED: usize = 64;
+const ACK_ALL: usize = 32 << 20;
+const ACK_BYTES: (usize, usize) = (128 << 10, 512 << 10);
+/// ... or so many times as many bytes of others, of which it only remembers where they are.
+const REMEMBERED: usize = 16;
 /// Of what was read from memory the sender keeps copies only where its program asked to hear of that.
-const PERHAPS: usize = 8;
+const PERHAPS: usize = 2;
 /// So many words of the protocol may stand between two parts of long messages.
 const WORDS: u8 = 8;
 
@@ -105,9 +107,10 @@ impl Rx {
         self.body.map_or(0, |rest| rest.len)
     }
 
-    /// Whether so much came that the peer is to be told.
-    pub(super) fn ack_is_due(&self) -> bool {
-        self.received - self.acked >= ACK_FRAMES || self.fresh >= ACK_BYTES && self.received > self.acked
+    /// Whether so much came that the peer is to be told, where so many links are up.
+    pub(super) fn ack_is_due(&self, links: usize) -> bool {
+        let bytes = (ACK_ALL / links.max(1)).clamp(ACK_BYTES.0, ACK_BYTES.1);
+        self.received - self.acked >= ACK_FRAMES || self.fresh >= bytes && self.received > self.acked
     }
 
     /// The peer is told now: of how many frames.

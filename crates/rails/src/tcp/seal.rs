@@ -156,7 +156,7 @@ impl Sealer {
         if from.iov.is_empty() {
             return Ok(0);
         }
-        self.out = pool.take();
+        self.out = pool.take(0);
         let most = BATCH.min(from.iov.iter().map(|v| v.len).sum());
         self.out.reserve_exact(most + most.div_ceil(PLAIN) * (HEAD + TAG));
         let mut sealed = 0;
