@@ -11,7 +11,15 @@ pub trait Clock {
 
     /// For how long the calling thread, since it began, could have run and had no processor. Not every kernel tells. It takes about a
     /// microsecond to find out.
-    fn delay(&self) -> Option<Duration>;
+    fn delay(&self) -> Option<Delay>;
+}
+
+/// See [`Clock::delay`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delay {
+    /// Whose: threads that live at the same time differ.
+    pub thread: usize,
+    pub time: Duration,
 }
 
 /// The machine's clocks; `/proc/thread-self/schedstat` of kernels with `CONFIG_SCHED_INFO`.
@@ -27,10 +35,13 @@ impl Clock for Machine {
         Instant::now()
     }
 
-    fn delay(&self) -> Option<Duration> {
+    fn delay(&self) -> Option<Delay> {
         let mut text = [0; 80];
-        let len = SCHEDSTAT.try_with(|file| file.as_ref()?.read_at(&mut text, 0).ok()).ok()??;
-        parse(text.get(..len)?)
+        let read = |file: &Option<File>| {
+            Some((file.as_ref()?.read_at(&mut text, 0).ok()?, file as *const _ as usize))
+        };
+        let (len, thread) = SCHEDSTAT.try_with(read).ok()??;
+        Some(Delay { thread, time: parse(text.get(..len)?)? })
     }
 }
 
@@ -59,6 +70,9 @@ mod tests {
             return polyrail_skip::lacking("a kernel with CONFIG_SCHED_INFO");
         };
         std::thread::yield_now();
-        assert!(Machine.delay() >= Some(before));
+        let after = Machine.delay().unwrap();
+        assert!(after.time >= before.time && after.thread == before.thread);
+        let other = std::thread::spawn(|| Machine.delay().unwrap().thread).join().unwrap();
+        assert_ne!(other, before.thread);
     }
 }

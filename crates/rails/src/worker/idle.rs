@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::clock::{Clock, Machine};
+use super::clock::{Clock, Delay, Machine};
 
 /// Empty rounds before the processor is given away.
 const SPIN: u64 = 200;
@@ -57,7 +57,7 @@ pub struct Idle<C = Machine> {
     gives_way: u32,
     /// When it was last looked at the clock, and how long this thread had waited for a processor at an earlier such moment.
     looked: Option<Instant>,
-    delayed: Option<(Instant, Duration)>,
+    delayed: Option<(Instant, Delay)>,
     /// It slept for the rest of something long, which says nothing of others.
     in_bulk: bool,
 }
@@ -189,8 +189,9 @@ impl<C: Clock + Default> Idle<C> {
     /// Since when it was asked last, and for how much of that time this thread has waited for a processor.
     fn delay(&mut self, now: Instant) -> (Duration, Duration) {
         let Some(delay) = self.clock.delay() else { return Default::default() };
-        let (at, before) = self.delayed.replace((now, delay)).unwrap_or((now, delay));
-        (now - at, delay.saturating_sub(before))
+        let before = self.delayed.replace((now, delay)).filter(|(_, before)| before.thread == delay.thread);
+        let (at, before) = before.unwrap_or((now, delay));
+        (now - at, delay.time.saturating_sub(before.time))
     }
 
     /// Whether this thread waits for a processor for long between its rounds: then it is crowded.
@@ -237,11 +238,11 @@ mod tests {
 
     /// Time passes where the test says so, a microsecond with each look.
     #[derive(Debug)]
-    struct Script(Instant, Cell<(Duration, Duration)>);
+    struct Script(Instant, Cell<(Duration, Duration)>, usize);
 
     impl Default for Script {
         fn default() -> Self {
-            Self(Instant::now(), Cell::default())
+            Self(Instant::now(), Cell::default(), 0)
         }
     }
 
@@ -259,8 +260,8 @@ mod tests {
             self.0 + self.1.get().0
         }
 
-        fn delay(&self) -> Option<Duration> {
-            Some(self.1.get().1)
+        fn delay(&self) -> Option<Delay> {
+            Some(Delay { thread: self.2, time: self.1.get().1 })
         }
     }
 
@@ -332,6 +333,20 @@ mod tests {
             (0..10_000).any(|_| waits(&mut idle) == 0),
             "some time later it is found out whether it still is"
         );
+    }
+
+    #[test]
+    fn what_another_thread_waited_for_says_nothing() {
+        let mut idle = Idle::new(true, Some(HOUR));
+        for round in 0..100 {
+            // two threads in turn, of which one has waited for a processor for long
+            let before = idle.clock.1.get();
+            idle.clock.2 = round % 2;
+            idle.clock.1.set((before.0 + 4 * CROWDED, HOUR * (round % 2) as u32));
+            assert!((0..=LOOK).all(|_| idle.rest() == Rest::Spin));
+            idle.busy();
+            assert_eq!(idle.crowded, 0, "{round}");
+        }
     }
 
     #[test]
