@@ -12,12 +12,11 @@ from .programs import POLYRAIL, ROOT, alone, provider_missing
 SECONDS = 3
 MEDIAN, MEAN = (Figure(f"allreduce, {what}", "us", True) for what in ("median", "mean"))
 
-
 # Programs that compute, as many as $1 says, in the session of the command after it: Linux shares processors out to sessions first
-# (sched(7), autogroups), so that those of another disturb less.
+# (sched(7), autogroups), so that those of another disturb less. Whatever becomes of that session, they end after two minutes.
 BESIDE = """
 loops=$1; shift
-for _ in $(seq $loops); do while :; do :; done & done
+for _ in $(seq $loops); do while [ $SECONDS -lt 120 ]; do :; done & done
 "$@"; status=$?
 [ $loops = 0 ] || kill $(jobs -p)
 exit $status

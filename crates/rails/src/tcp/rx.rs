@@ -32,8 +32,8 @@ const TURN_CALLS: usize = 4;
 pub(super) const TURN_BYTES: usize = 512 << 10;
 
 /// A peer is told what came when so many frames, or so many bytes that it keeps copies of, have gathered: the more where links are few,
-/// so that the copies of all are no more than so much in all while that is possible. Each word of this is a packet against the stream: told
-/// each 128 KiB, 32 KiB there and back took 1.2 times as long as told each 512 KiB (docs/decisions/0014) ...
+/// so that the copies of all are no more than so much in all while that is possible. Each word of this is a packet against the stream
+/// (docs/decisions/0014) ...
 const ACK_FRAMES: u64 = 512;
 const ACK_ALL: usize = 32 << 20;
 const ACK_BYTES: (usize, usize) = (128 << 10, 512 << 10);
