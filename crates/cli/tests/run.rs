@@ -15,7 +15,8 @@ use tempfile::TempDir;
 const MPIEXEC: &str = r#"#!/bin/bash
 if [ "$1" = --version ]; then printf 'HYDRA build details:\n    Version: 5.0.2\n'; exit; fi
 shift; ranks=$1; shift
-trap 'kill "${pids[@]}"; exit 77' TERM
+# by its table of jobs: a rank may have spoken before its number is in `pids`
+trap 'kill $(jobs -p); exit 77' TERM
 for ((rank = 0; rank < ranks; rank++)); do PMI_RANK=$rank PMI_SIZE=$ranks "$@" & pids+=($!); done
 status=0
 for pid in "${pids[@]}"; do wait $pid || status=$?; done
