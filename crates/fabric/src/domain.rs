@@ -14,6 +14,7 @@ use crate::address::Format;
 use crate::lock::{Guard, Lock};
 use crate::state::State;
 use crate::state::eq::Eq;
+use crate::state::slab::Key;
 use crate::threads::auto::{Auto, Moving};
 use crate::threads::pusher::{Holding, Pusher};
 
@@ -182,16 +183,16 @@ impl Holding for Domain {
     }
 }
 
-/// An object of a domain, by its number there.
+/// An object of a domain, and which it is there.
 #[derive(Debug)]
-pub struct Member {
+pub struct Member<T> {
     pub domain: Arc<Domain>,
-    pub number: usize,
+    pub key: Key<T>,
 }
 
-impl Member {
-    pub fn new(domain: &Arc<Domain>, number: usize) -> Self {
-        Self { domain: domain.clone(), number }
+impl<T> Member<T> {
+    pub fn new(domain: &Arc<Domain>, key: Key<T>) -> Self {
+        Self { domain: domain.clone(), key }
     }
 
     #[inline]

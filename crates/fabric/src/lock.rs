@@ -90,6 +90,13 @@ impl<T> Lock<T> {
         }
     }
 
+    #[inline(always)]
+    fn end_private(&self) {
+        if cfg!(debug_assertions) {
+            self.word.word().store(FREE, Ordering::Relaxed);
+        }
+    }
+
     #[inline]
     fn release(&self) {
         if self.word.word().swap(FREE, Ordering::Release) == WANTED {
@@ -98,7 +105,19 @@ impl<T> Lock<T> {
     }
 }
 
-impl<T> Guard<'_, T> {
+impl<'a, T> Guard<'a, T> {
+    /// Ends a guard of a lock that is not shared; one that is comes back. For who would ask more than once whether it is.
+    #[inline(always)]
+    pub fn end_unless_shared(self) -> Option<Self> {
+        let shared = self.lock.shared.load(Ordering::Relaxed);
+        if !shared {
+            self.lock.end_private();
+            std::mem::forget(self);
+            return None;
+        }
+        Some(self)
+    }
+
     /// From now on the lock is one for several threads, beginning with this guard.
     pub fn share(&mut self) {
         if !self.lock.shared.load(Ordering::Relaxed) {
@@ -131,8 +150,8 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         if self.lock.shared.load(Ordering::Relaxed) {
             self.lock.release();
-        } else if cfg!(debug_assertions) {
-            self.lock.word.word().store(FREE, Ordering::Relaxed);
+        } else {
+            self.lock.end_private();
         }
     }
 }
@@ -161,7 +180,11 @@ mod loom_tests {
             let lock = Arc::new(Lock::new(UnsafeCell::new(0)));
             let others = [(); 2].map(|()| {
                 let lock = lock.clone();
-                thread::spawn(move || _ = add(&lock.lock()))
+                thread::spawn(move || {
+                    let guard = lock.lock();
+                    add(&guard);
+                    assert!(guard.end_unless_shared().is_some());
+                })
             });
             if let Some(guard) = lock.try_lock() {
                 add(&guard);
@@ -178,7 +201,9 @@ mod loom_tests {
         loom::model(|| {
             // SAFETY: only this thread takes it before it is shared.
             let lock = Arc::new(unsafe { Lock::private(UnsafeCell::new(0)) });
-            add(&lock.lock());
+            let guard = lock.lock();
+            add(&guard);
+            assert!(guard.end_unless_shared().is_none());
             let mut guard = lock.lock();
             guard.share();
             let other = {

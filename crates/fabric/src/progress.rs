@@ -11,20 +11,20 @@ use crate::state::cntr::Cntr;
 use crate::state::completion::{Class, Entry, Fault, mark};
 use crate::state::cq::Cq;
 use crate::state::endpoint::{Endpoint, Extra};
+use crate::state::slab::Key;
 use crate::state::{Sinks, State};
 
 impl State {
     /// Moves what can be moved on one endpoint; returns whether anything did.
     #[inline(never)]
-    pub fn progress(&mut self, endpoint: usize) -> bool {
-        let number = endpoint;
-        let (endpoint, sinks) = self.split(number);
+    pub fn progress(&mut self, key: Key<Endpoint>) -> bool {
+        let (endpoint, sinks) = self.split(key);
         let Some(worker) = &mut endpoint.worker else { return false };
         let moved = if endpoint.source_err {
             worker.progress_telling(&mut Nobody)
         } else {
             worker.progress_telling(&mut Reader {
-                endpoint: number,
+                endpoint: key.number,
                 cq: endpoint.rx_cq.map(|cq| &mut sinks.cqs[cq]),
                 cntr: endpoint.counter[Class::Recv as usize].map(|cntr| &mut sinks.cntrs[cntr]),
             })
@@ -33,45 +33,45 @@ impl State {
         let frees = !moved && worker.has_numbers_to_free();
         if worker.peek_event().is_some() {
             moved = true;
-            self.handle_all(number);
+            self.handle_all(key);
         }
         if self.awaited.any() {
-            self.rearm(number);
+            self.rearm(key);
         }
         // not where something was moved: what a reader was just given names senders until it is translated
         if frees && !moved {
-            self.forget_gone(number);
+            self.forget_gone(key);
         }
         moved
     }
 
     /// Peers that the application has no address of went long ago: nothing here names them either, but completions that wait.
     #[cold]
-    fn forget_gone(&mut self, number: usize) {
-        let (endpoint, sinks) = self.split(number);
+    fn forget_gone(&mut self, key: Key<Endpoint>) {
+        let (endpoint, sinks) = self.split(key);
         endpoint.forget_gone(|peer| {
-            let source = Entry::source(number, peer);
+            let source = Entry::source(key.number, peer);
             sinks.cqs.values_mut().any(|cq| cq.names(source))
         });
     }
 
     #[inline(never)]
-    fn handle_all(&mut self, number: usize) {
-        let (endpoint, mut sinks) = self.split(number);
+    fn handle_all(&mut self, key: Key<Endpoint>) {
+        let (endpoint, mut sinks) = self.split(key);
         while let Some(event) = endpoint.worker.as_mut().and_then(Worker::next_event) {
-            endpoint.handle(number, event, &mut sinks);
+            endpoint.handle(key.number, event, &mut sinks);
         }
     }
 
     #[cold]
-    fn rearm(&mut self, number: usize) {
-        let (endpoint, mut sinks) = self.split(number);
+    fn rearm(&mut self, key: Key<Endpoint>) {
+        let (endpoint, mut sinks) = self.split(key);
         endpoint.rearm(&mut sinks);
     }
 
     /// The same on all endpoints of a list in a queue or counter, which is found by `list`.
     #[inline]
-    pub fn progress_all(&mut self, list: impl Fn(&Self) -> &[usize]) -> bool {
+    pub fn progress_all(&mut self, list: impl Fn(&Self) -> &[Key<Endpoint>]) -> bool {
         let mut moved = false;
         let mut at = 0;
         while let Some(&endpoint) = list(self).get(at) {
@@ -82,14 +82,14 @@ impl State {
     }
 
     /// Whether something long is under way on an endpoint of a queue, whose rest takes its time.
-    pub fn in_bulk(&self, cq: usize) -> bool {
-        let worker = |user: &usize| self.endpoints[*user].worker.as_ref();
+    pub fn in_bulk(&self, cq: Key<Cq>) -> bool {
+        let worker = |user: &Key<Endpoint>| self.endpoints[*user].worker.as_ref();
         self.cqs[cq].users.iter().filter_map(worker).any(Worker::in_bulk)
     }
 
     /// Counts a round of progress that would find nothing to do, on all endpoints of an empty queue. False: there may be something.
     #[inline(always)]
-    pub fn skip(&mut self, cq: usize) -> bool {
+    pub fn skip(&mut self, cq: Key<Cq>) -> bool {
         let cq = &self.cqs[cq];
         if !cq.is_empty() || self.awaited.any() {
             return false;
@@ -186,7 +186,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn queue(&self, class: Class) -> Option<usize> {
+    fn queue(&self, class: Class) -> Option<Key<Cq>> {
         match class {
             Class::Recv | Class::RemoteRead | Class::RemoteWrite => self.rx_cq,
             _ => self.tx_cq,

@@ -34,6 +34,8 @@ pub struct Wait {
     raised: bool,
     /// A blocking read is to return empty-handed.
     interrupted: bool,
+    /// Somebody sleeps, or may: what [`Wait::sleepers`] and [`Wait::armed`] say.
+    awaits: bool,
     /// How many objects of the domain are awaited: one look tells whether any is.
     awaited: Awaited,
 }
@@ -63,7 +65,11 @@ fn watch(epoll: &OwnedFd, fd: RawFd) -> io::Result<()> {
     // SAFETY: open descriptors and a whole event.
     match unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
         0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        _ => match io::Error::last_os_error() {
+            // a counter of regions watches all endpoints, and is bound to this one besides
+            error if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+            error => Err(error),
+        },
     }
 }
 
@@ -158,6 +164,7 @@ impl Wait {
                 armed: false,
                 raised: false,
                 interrupted: false,
+                awaits: false,
                 awaited: awaited.clone(),
             }),
             // wait sets are gone from libfabric 2
@@ -172,16 +179,17 @@ impl Wait {
     }
 
     /// Whether anybody sleeps, or may.
-    #[inline]
+    #[inline(always)]
     fn awaited(&self) -> bool {
-        self.armed || self.sleepers > 0
+        self.awaits
     }
 
     /// Changes who sleeps, and the common count with that.
     fn change(&mut self, f: impl FnOnce(&mut Self)) {
-        let before = self.awaited();
+        let before = self.awaits;
         f(self);
-        match (before, self.awaited()) {
+        self.awaits = self.armed || self.sleepers > 0;
+        match (before, self.awaits) {
             (false, true) => self.awaited.0.fetch_add(1, Ordering::Relaxed),
             (true, false) => self.awaited.0.fetch_sub(1, Ordering::Relaxed),
             _ => 0,

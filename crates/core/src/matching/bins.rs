@@ -30,6 +30,12 @@ pub(super) struct Link {
     next: u32,
 }
 
+impl Default for Link {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 impl Link {
     /// The part of an entry that is in no table.
     pub const NONE: Link = Link::new(Key { tag: 0, source: 0 });
@@ -151,21 +157,22 @@ impl Bins {
     /// Puts an entry, whose link is fresh from [`Link::new`] with this key, behind all others with it.
     #[inline(always)]
     pub fn append<L: Links + ?Sized>(&mut self, links: &mut L, slot: u32, key: Key) {
-        if self.keys * 2 >= self.heads.len() {
-            self.grow(links);
-        }
         debug_assert_eq!(links.link(slot).key, key);
-        let Spot { slot: leader, bin, .. } = self.walk(links, key);
-        let link = links.link_mut(slot);
+        let Spot { slot: leader, mut bin, .. } = self.walk(links, key);
         if leader == NIL {
+            if self.keys * 2 >= self.heads.len() {
+                self.grow(links);
+                bin = self.bin(key);
+            }
+            let link = links.link_mut(slot);
             (link.chain, link.prev, link.next) = (self.heads[bin], slot, slot);
             self.heads[bin] = slot;
             self.keys += 1;
             return;
         }
-        (link.chain, link.next) = (FOLLOWER, leader);
         let last = core::mem::replace(&mut links.link_mut(leader).prev, slot);
-        links.link_mut(slot).prev = last;
+        let link = links.link_mut(slot);
+        (link.chain, link.prev, link.next) = (FOLLOWER, last, leader);
         links.link_mut(last).next = slot;
     }
 

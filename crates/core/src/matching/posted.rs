@@ -23,6 +23,7 @@ pub struct PostedQueue<T> {
     seed: Seed,
 }
 
+#[derive(Default)]
 struct Place {
     link: Link,
     class: u32,
@@ -72,15 +73,28 @@ impl<T> PostedQueue<T> {
     }
 
     /// Posts a receive behind all others.
-    #[inline(always)]
     pub fn post(&mut self, receive: Receive, value: T) -> Handle {
-        let class = self.class(receive.mask());
-        let handle = self.slab.insert(Place { link: Link::new(receive.key()), class }, value);
-        let Class { bins, listed, .. } = &mut self.classes[class as usize];
+        self.post_with(receive, || value)
+    }
+
+    /// The same of a value that is made where it is kept.
+    #[inline(always)]
+    pub fn post_with(&mut self, receive: Receive, make: impl FnOnce() -> T) -> Handle {
+        let mask = receive.mask();
+        let class = match self.classes.get_mut(self.recent as usize) {
+            Some(class) if class.mask == mask => class,
+            _ => {
+                self.recent = self.other_class(mask);
+                &mut self.classes[self.recent as usize]
+            }
+        };
+        let Class { bins, listed, .. } = class;
         if !*listed {
             *listed = true;
-            self.listed.push(class);
+            self.listed.push(self.recent);
         }
+        let place = Place { link: Link::new(receive.key()), class: self.recent };
+        let handle = self.slab.insert_with(place, make);
         bins.append(&mut self.slab, handle.slot, receive.key());
         handle
     }
@@ -89,8 +103,16 @@ impl<T> PostedQueue<T> {
     /// cheaper than taking it out.
     #[inline(always)]
     pub fn end_match<U>(&mut self, source: Source, tag: u64, look: impl FnOnce(&T) -> U) -> Option<U> {
-        let (class, spot) = self.find(source, tag)?;
-        self.classes[class as usize].bins.remove_leader(&mut self.slab, spot);
+        // With one mask in use there is nothing to compare.
+        let (class, spot) = if let [only] = self.listed[..] {
+            let class = &mut self.classes[only as usize];
+            let spot = class.bins.find(&self.slab, class.mask.key(source, tag))?;
+            (class, spot)
+        } else {
+            let (class, spot) = self.find_earliest(source, tag)?;
+            (&mut self.classes[class as usize], spot)
+        };
+        class.bins.remove_leader(&mut self.slab, spot);
         self.slab.end(spot.slot, look)
     }
 
@@ -98,7 +120,7 @@ impl<T> PostedQueue<T> {
     /// several messages, until its owner cancels it.
     #[inline]
     pub fn find_match(&mut self, source: Source, tag: u64) -> Option<(Handle, &mut T)> {
-        let (_, Spot { slot, .. }) = self.find(source, tag)?;
+        let (_, Spot { slot, .. }) = self.find_earliest(source, tag)?;
         let handle = self.slab.handle(slot);
         self.slab.value_mut(slot).map(|value| (handle, value))
     }
@@ -139,16 +161,6 @@ impl<T> PostedQueue<T> {
         self.slab.remove(slot)
     }
 
-    #[inline(always)]
-    fn find(&mut self, source: Source, tag: u64) -> Option<(u32, Spot)> {
-        // With one mask in use there is nothing to compare.
-        if let [only] = self.listed[..] {
-            let Class { mask, bins, .. } = &self.classes[only as usize];
-            return bins.find(&self.slab, mask.key(source, tag)).map(|spot| (only, spot));
-        }
-        self.find_earliest(source, tag)
-    }
-
     #[inline(never)]
     fn find_earliest(&mut self, source: Source, tag: u64) -> Option<(u32, Spot)> {
         let mut best: Option<(u32, Spot)> = None;
@@ -167,14 +179,6 @@ impl<T> PostedQueue<T> {
             }
         }
         best
-    }
-
-    #[inline]
-    fn class(&mut self, mask: Mask) -> u32 {
-        if self.classes.get(self.recent as usize).is_none_or(|class| class.mask != mask) {
-            self.recent = self.other_class(mask);
-        }
-        self.recent
     }
 
     /// The mask's class among those that are there, else a new one in the stead of an empty one.

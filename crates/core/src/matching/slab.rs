@@ -26,7 +26,7 @@ pub(super) struct Slot<P, T> {
     value: Option<T>,
 }
 
-impl<P, T> Slab<P, T> {
+impl<P: Default, T> Slab<P, T> {
     pub fn new() -> Self {
         Slab { slots: Vec::new(), free: NIL, len: 0, next_seq: 0 }
     }
@@ -50,25 +50,32 @@ impl<P, T> Slab<P, T> {
 
     #[inline]
     pub fn insert(&mut self, place: P, value: T) -> Handle {
+        self.insert_with(place, || value)
+    }
+
+    /// The same of a value that is made where it is kept: moved there, a large one would go through memory twice.
+    #[inline(always)]
+    pub fn insert_with(&mut self, place: P, make: impl FnOnce() -> T) -> Handle {
+        if self.free == NIL {
+            self.grow();
+        }
         let seq = self.next_seq;
         self.next_seq += 1;
         self.len += 1;
         let slot = self.free;
-        if let Some(free) = self.slots.get_mut(slot as usize) {
-            self.free = free.seq as u32;
-            (free.seq, free.place) = (seq, place);
-            // there was none, which the compiler cannot know: to let go of it would cost a question
-            core::mem::forget(free.value.replace(value));
-            return Handle { seq, slot };
-        }
-        self.grow(Slot { seq, place, value: Some(value) })
+        let free = &mut self.slots[slot as usize];
+        self.free = free.seq as u32;
+        (free.seq, free.place) = (seq, place);
+        // there was none, which the compiler cannot know: to let go of it would cost a question
+        core::mem::forget(free.value.replace(make()));
+        Handle { seq, slot }
     }
 
+    /// Adds a free slot, where there is none.
     #[cold]
-    fn grow(&mut self, entry: Slot<P, T>) -> Handle {
-        let seq = entry.seq;
-        self.slots.push(entry);
-        Handle { seq, slot: (self.slots.len() - 1) as u32 }
+    fn grow(&mut self) {
+        self.slots.push(Slot { seq: FREE | u64::from(NIL), place: P::default(), value: None });
+        self.free = (self.slots.len() - 1) as u32;
     }
 
     /// Frees a slot that is taken.

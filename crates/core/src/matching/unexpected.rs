@@ -38,6 +38,12 @@ struct Place {
     next: u32,
 }
 
+impl Default for Place {
+    fn default() -> Self {
+        Self { source: Source(0), tag: 0, prev: NIL, next: NIL }
+    }
+}
+
 /// All messages, as seen through one mask. Links are apart from messages, so that masks not in use take no room.
 struct Index {
     mask: Mask,

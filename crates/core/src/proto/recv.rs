@@ -153,17 +153,24 @@ impl<R: Receiver> Engine<R> {
     }
 
     /// Posts a receive: it takes the first unexpected message that fits, or waits.
-    #[inline(always)]
     pub fn post(&mut self, filter: Filter, receiver: R) {
+        self.post_with(filter, || receiver);
+    }
+
+    /// The same of a receiver that is made where it is kept. True: it has a message, and there is something to do.
+    #[inline(always)]
+    pub fn post_with(&mut self, filter: Filter, make: impl FnOnce() -> R) -> bool {
         let receive = receive_of(&filter);
         let tagged = matches!(filter.matching, Matching::Tag(_));
         let queue = if tagged { &mut self.tagged } else { &mut self.messages };
         if !queue.unexpected.is_empty()
             && let Some((_, stash)) = queue.unexpected.take_match(&receive)
         {
-            return self.post_to(stash, receiver);
+            self.post_to(stash, make());
+            return true;
         }
-        queue.posted.post(receive, Waiting::One(receiver));
+        queue.posted.post_with(receive, || Waiting::One(make()));
+        false
     }
 
     /// A receive is posted for which a message waits.

@@ -16,7 +16,7 @@ use crate::log::log;
 use crate::object;
 use crate::state::av::Av;
 
-pub type AvObject = Object<fid_av, Member>;
+pub type AvObject = Object<fid_av, Member<Av>>;
 
 /// `fi_av_open`.
 ///
@@ -47,10 +47,10 @@ pub unsafe fn open(
         return -FI_EINVAL;
     }
     let new = Av::new(attr.count, attr.flags & FI_EVENT != 0);
-    let number = domain.lock().avs.insert(new);
+    let key = domain.lock().avs.insert(new);
     let fid = head(FI_CLASS_AV, context, &FID_OPS);
     // SAFETY: a place for the result.
-    unsafe { av.write(AvObject::give(fid_av { fid, ops: &raw const OPS }, Member::new(domain, number))) };
+    unsafe { av.write(AvObject::give(fid_av { fid, ops: &raw const OPS }, Member::new(domain, key))) };
     FI_SUCCESS
 }
 
@@ -75,10 +75,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let member = unsafe { AvObject::ours(fid) };
     {
         let mut state = member.lock();
-        if !state.avs[member.number].users.is_empty() {
+        if !state.avs[member.key].users.is_empty() {
             return -FI_EBUSY;
         }
-        state.avs.remove(member.number);
+        state.avs.remove(member.key.number);
     }
     // SAFETY: as above; C uses it no more.
     drop(unsafe { AvObject::take(fid) });
@@ -92,7 +92,7 @@ unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, _flags: u64) -> c_int {
         return -FI_EINVAL;
     }
     // SAFETY: an event queue.
-    member.lock().avs[member.number].eq = Some(unsafe { eq::of(bfid) });
+    member.lock().avs[member.key].eq = Some(unsafe { eq::of(bfid) });
     FI_SUCCESS
 }
 
@@ -116,7 +116,7 @@ impl Insertion {
         // SAFETY: by the caller's promise.
         let member = unsafe { AvObject::ours(fid) };
         let mut state = member.lock();
-        let av = &mut state.avs[member.number];
+        let av = &mut state.avs[member.key];
         if av.asynchronous && av.eq.is_none() {
             return -FI_ENOEQ;
         }
@@ -289,7 +289,7 @@ unsafe extern "C" fn remove(av: *mut fid_av, fi_addr: *mut fi_addr_t, count: usi
     let (member, numbers) = unsafe { (AvObject::ours(av), std::slice::from_raw_parts(fi_addr, count)) };
     let mut state = member.lock();
     let state = &mut *state;
-    let av = &mut state.avs[member.number];
+    let av = &mut state.avs[member.key];
     let ids: Vec<_> =
         numbers.iter().filter_map(|&number| av.get(number)).map(|address| address.id()).collect();
     let all = numbers.iter().all(|&number| usize::try_from(number).is_ok_and(|number| av.remove(number)));
@@ -311,7 +311,7 @@ unsafe extern "C" fn lookup(
     // SAFETY: C's address vector.
     let member = unsafe { AvObject::ours(av) };
     let state = member.lock();
-    let address = state.avs[member.number].get(fi_addr);
+    let address = state.avs[member.key].get(fi_addr);
     let Some(bytes) = address.and_then(|address| member.domain.is.format.write(address)) else {
         return -FI_EINVAL;
     };

@@ -12,9 +12,11 @@ use crate::log::log;
 use crate::object;
 use crate::state::State;
 use crate::state::cntr::Cntr;
+use crate::state::endpoint::Endpoint;
+use crate::state::slab::Key;
 use crate::wait::{Deadline, Wait, sleep_on};
 
-type CntrObject = Object<fid_cntr, Member>;
+type CntrObject = Object<fid_cntr, Member<Cntr>>;
 
 /// Rounds of a blocking wait before it sleeps.
 const SPIN: u32 = 20;
@@ -44,20 +46,18 @@ pub unsafe fn open(
         Ok(wait) => wait,
         Err(code) => return code,
     };
-    let number = domain.lock().cntrs.insert(Cntr::new(wait));
+    let key = domain.lock().cntrs.insert(Cntr::new(wait));
     let fid = head(FI_CLASS_CNTR, context, &FID_OPS);
     // SAFETY: a place for the result.
-    unsafe {
-        cntr.write(CntrObject::give(fid_cntr { fid, ops: &raw const OPS }, Member::new(domain, number)))
-    };
+    unsafe { cntr.write(CntrObject::give(fid_cntr { fid, ops: &raw const OPS }, Member::new(domain, key))) };
     FI_SUCCESS
 }
 
-/// The number in its domain of the counter that C has.
+/// The counter that C has, and its domain.
 ///
 /// # Safety
 /// `fid` is an open counter.
-pub unsafe fn member<'a>(fid: *mut fid) -> &'a Member {
+pub unsafe fn member<'a>(fid: *mut fid) -> &'a Member<Cntr> {
     // SAFETY: by the caller's promise.
     unsafe { CntrObject::ours(fid) }
 }
@@ -80,11 +80,11 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let member = unsafe { member(fid) };
     {
         let mut state = member.lock();
-        let cntr = &state.cntrs[member.number];
+        let cntr = &state.cntrs[member.key];
         if !cntr.users.is_empty() || cntr.regions > 0 {
             return -FI_EBUSY;
         }
-        state.cntrs.remove(member.number);
+        state.cntrs.remove(member.key.number);
     }
     // SAFETY: as above; C uses it no more.
     drop(unsafe { CntrObject::take(fid) });
@@ -92,13 +92,13 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 /// The endpoints whose completions are counted: all, when it counts what peers do to a region.
-fn users(state: &State, cntr: usize) -> Vec<usize> {
+fn users(state: &State, cntr: Key<Cntr>) -> Vec<Key<Endpoint>> {
     let cntr = &state.cntrs[cntr];
     if cntr.regions > 0 { state.endpoints.keys().collect() } else { cntr.users.clone() }
 }
 
 /// The descriptors of their workers.
-fn workers(state: &State, cntr: usize) -> Vec<RawFd> {
+fn workers(state: &State, cntr: Key<Cntr>) -> Vec<RawFd> {
     users(state, cntr).into_iter().filter_map(|user| state.endpoints[user].wait_fd()).collect()
 }
 
@@ -110,11 +110,11 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     unsafe {
         match command {
             FI_GETWAIT => {
-                let workers = workers(&state, member.number);
-                object::wait::give(&mut state.cntrs[member.number].wait, arg, workers)
+                let workers = workers(&state, member.key);
+                object::wait::give(&mut state.cntrs[member.key].wait, arg, workers)
             }
             FI_GETWAITOBJ => {
-                arg.cast::<fi_wait_obj>().write(state.cntrs[member.number].wait.object());
+                arg.cast::<fi_wait_obj>().write(state.cntrs[member.key].wait.object());
                 FI_SUCCESS
             }
             FI_GETOPSFLAG => {
@@ -127,12 +127,12 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     }
 }
 
-fn poll(state: &mut State, member: &Member) {
+fn poll(state: &mut State, member: &Member<Cntr>) {
     member.domain.polled();
-    if state.cntrs[member.number].regions == 0 {
-        state.progress_all(|state| &state.cntrs[member.number].users);
+    if state.cntrs[member.key].regions == 0 {
+        state.progress_all(|state| &state.cntrs[member.key].users);
     } else {
-        users(state, member.number).into_iter().for_each(|user| _ = state.progress(user));
+        users(state, member.key).into_iter().for_each(|user| _ = state.progress(user));
     }
 }
 
@@ -147,23 +147,23 @@ pub unsafe fn try_wait(fid: *mut fid) -> io::Result<bool> {
     // SAFETY: by the caller's promise.
     let member = unsafe { member(fid) };
     let mut state = member.lock();
-    let workers = workers(&state, member.number);
-    state.cntrs[member.number].wait.fd(workers)?;
-    let before = state.cntrs[member.number].value();
-    let ready = settle(&mut state, member) && state.cntrs[member.number].value() == before;
+    let workers = workers(&state, member.key);
+    state.cntrs[member.key].wait.fd(workers)?;
+    let before = state.cntrs[member.key].value();
+    let ready = settle(&mut state, member) && state.cntrs[member.key].value() == before;
     if ready {
-        state.cntrs[member.number].wait.arm();
+        state.cntrs[member.key].wait.arm();
     }
     Ok(ready)
 }
 
 /// Progress, then arms all endpoints: true when something would wake a sleeper.
-fn settle(state: &mut State, member: &Member) -> bool {
+fn settle(state: &mut State, member: &Member<Cntr>) -> bool {
     poll(state, member);
-    if !users(state, member.number).into_iter().all(|user| state.endpoints[user].arm()) {
+    if !users(state, member.key).into_iter().all(|user| state.endpoints[user].arm()) {
         return false;
     }
-    state.cntrs[member.number].wait.lower();
+    state.cntrs[member.key].wait.lower();
     true
 }
 
@@ -176,7 +176,7 @@ unsafe fn after_progress<T>(cntr: *mut fid_cntr, f: impl FnOnce(&Cntr) -> T) -> 
     let member = unsafe { member(cntr.cast()) };
     let mut state = member.lock();
     poll(&mut state, member);
-    f(&state.cntrs[member.number])
+    f(&state.cntrs[member.key])
 }
 
 /// Changes the counter.
@@ -187,7 +187,7 @@ unsafe fn change(cntr: *mut fid_cntr, f: impl FnOnce(&mut Cntr)) -> c_int {
     // SAFETY: by the caller's promise.
     let member = unsafe { member(cntr.cast()) };
     let mut state = member.lock();
-    f(&mut state.cntrs[member.number]);
+    f(&mut state.cntrs[member.key]);
     FI_SUCCESS
 }
 
@@ -225,13 +225,13 @@ unsafe extern "C" fn seterr(cntr: *mut fid_cntr, value: u64) -> c_int {
 unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int {
     // SAFETY: C's counter.
     let member = unsafe { member(cntr.cast()) };
-    let (deadline, number) = (Deadline::after(timeout), member.number);
-    let errors = member.lock().cntrs[number].errors();
+    let (deadline, key) = (Deadline::after(timeout), member.key);
+    let errors = member.lock().cntrs[key].errors();
     let mut rounds = 0;
     loop {
         let mut state = member.lock();
         poll(&mut state, member);
-        let cntr = &state.cntrs[number];
+        let cntr = &state.cntrs[key];
         if let Some(code) = cntr.outcome(threshold, errors) {
             return code;
         }
@@ -244,18 +244,18 @@ unsafe extern "C" fn wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -
         }
         let before = (cntr.value(), cntr.errors());
         let settled = settle(&mut state, member);
-        if !settled || (state.cntrs[number].value(), state.cntrs[number].errors()) != before {
+        if !settled || (state.cntrs[key].value(), state.cntrs[key].errors()) != before {
             continue;
         }
-        let workers = workers(&state, number);
-        let fd = match state.cntrs[number].wait.fd(workers) {
+        let workers = workers(&state, key);
+        let fd = match state.cntrs[key].wait.fd(workers) {
             Ok(fd) => fd,
             Err(error) => return -error.raw_os_error().unwrap_or(FI_EIO),
         };
-        state.cntrs[number].wait.enter();
+        state.cntrs[key].wait.enter();
         drop(state);
         let slept = sleep_on(fd, deadline.or_in(Deadline::LONGEST));
-        member.lock().cntrs[number].wait.leave();
+        member.lock().cntrs[key].wait.leave();
         if let Err(error) = slept {
             return -error.raw_os_error().unwrap_or(FI_EIO);
         }

@@ -14,11 +14,12 @@ use crate::object;
 use crate::state::State;
 use crate::state::cq::Cq;
 use crate::state::room::entry_size;
+use crate::state::slab::Key;
 use crate::wait::Wait;
 
 /// A completion queue as C has it.
 pub struct CqMember {
-    member: Member,
+    member: Member<Cq>,
 }
 
 type CqObject = Object<fid_cq, CqMember>;
@@ -53,19 +54,19 @@ pub unsafe fn open(
     {
         attr.format = FI_CQ_FORMAT_TAGGED;
     }
-    let number = domain.lock().cqs.insert(Cq::new(entry, size, wait));
+    let key = domain.lock().cqs.insert(Cq::new(entry, size, wait));
     let fid = head(FI_CLASS_CQ, context, &FID_OPS);
-    let ours = CqMember { member: Member::new(domain, number) };
+    let ours = CqMember { member: Member::new(domain, key) };
     // SAFETY: a place for the result.
     unsafe { cq.write(CqObject::give(fid_cq { fid, ops: &raw const read::OPS }, ours)) };
     FI_SUCCESS
 }
 
-/// The number in its domain of the queue that C has.
+/// The queue that C has, and its domain.
 ///
 /// # Safety
 /// `fid` is an open completion queue.
-pub unsafe fn member<'a>(fid: *mut fid) -> &'a Member {
+pub unsafe fn member<'a>(fid: *mut fid) -> &'a Member<Cq> {
     // SAFETY: by the caller's promise.
     &unsafe { CqObject::ours(fid) }.member
 }
@@ -77,10 +78,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let member = unsafe { member(fid) };
     {
         let mut state = member.lock();
-        if !state.cqs[member.number].users.is_empty() {
+        if !state.cqs[member.key].users.is_empty() {
             return -FI_EBUSY;
         }
-        state.cqs.remove(member.number);
+        state.cqs.remove(member.key.number);
     }
     // SAFETY: as above; C uses it no more.
     drop(unsafe { CqObject::take(fid) });
@@ -88,7 +89,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 /// The descriptors of the workers whose completions come here.
-fn workers(state: &State, cq: usize) -> Vec<RawFd> {
+fn workers(state: &State, cq: Key<Cq>) -> Vec<RawFd> {
     let users = state.cqs[cq].users.iter();
     users.filter_map(|&user| state.endpoints[user].wait_fd()).collect()
 }
@@ -99,13 +100,13 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     let mut state = member.lock();
     match command {
         FI_GETWAIT => {
-            let workers = workers(&state, member.number);
+            let workers = workers(&state, member.key);
             // SAFETY: the command's argument.
-            unsafe { object::wait::give(&mut state.cqs[member.number].wait, arg, workers) }
+            unsafe { object::wait::give(&mut state.cqs[member.key].wait, arg, workers) }
         }
         FI_GETWAITOBJ => {
             // SAFETY: the command's argument.
-            unsafe { arg.cast::<fi_wait_obj>().write(state.cqs[member.number].wait.object()) };
+            unsafe { arg.cast::<fi_wait_obj>().write(state.cqs[member.key].wait.object()) };
             FI_SUCCESS
         }
         _ => -FI_ENOSYS,
@@ -123,28 +124,28 @@ pub unsafe fn try_wait(fid: *mut fid) -> io::Result<bool> {
     // SAFETY: by the caller's promise.
     let member = unsafe { member(fid) };
     let mut state = member.lock();
-    let workers = workers(&state, member.number);
-    state.cqs[member.number].wait.fd(workers)?;
+    let workers = workers(&state, member.key);
+    state.cqs[member.key].wait.fd(workers)?;
     let ready = settle(&mut state, member);
     if ready {
-        state.cqs[member.number].wait.arm();
+        state.cqs[member.key].wait.arm();
     }
     Ok(ready)
 }
 
 /// Progress, then arms all endpoints. True when there is nothing, and something would wake a sleeper.
-fn settle(state: &mut State, member: &Member) -> bool {
+fn settle(state: &mut State, member: &Member<Cq>) -> bool {
     poll(state, member);
-    let cq = &state.cqs[member.number];
+    let cq = &state.cqs[member.key];
     if !cq.is_empty() || !cq.users.iter().all(|&user| state.endpoints[user].arm()) {
         return false;
     }
-    state.cqs[member.number].wait.lower();
+    state.cqs[member.key].wait.lower();
     true
 }
 
 #[inline(always)]
-fn poll(state: &mut State, member: &Member) -> bool {
+fn poll(state: &mut State, member: &Member<Cq>) -> bool {
     member.domain.polled();
-    state.progress_all(|state| &state.cqs[member.number].users)
+    state.progress_all(|state| &state.cqs[member.key].users)
 }

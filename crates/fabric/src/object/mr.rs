@@ -4,6 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
 
 use libc::iovec;
 use polyrail_core::proto::Access;
@@ -11,7 +12,7 @@ use polyrail_rails::Worker;
 use polyrail_rails::rail::RawIov;
 
 use super::{Object, cntr, domain, head};
-use crate::domain::Member;
+use crate::domain::Domain;
 use crate::ffi::*;
 use crate::log::log;
 use crate::object;
@@ -19,8 +20,7 @@ use crate::state::State;
 use crate::state::regions::{Region, Regions};
 
 struct MrMember {
-    /// Its number is not used: the key is.
-    member: Member,
+    domain: Arc<Domain>,
     key: u64,
 }
 
@@ -89,7 +89,7 @@ impl Wanted {
             mem_desc: ptr::null_mut(),
             key,
         };
-        let object = MrObject::give(head, MrMember { member: Member::new(domain, 0), key });
+        let object = MrObject::give(head, MrMember { domain: domain.clone(), key });
         // SAFETY: a place for the result.
         unsafe { mr.write(object) };
         if let Some(eq) = domain.registrations() {
@@ -180,8 +180,8 @@ unsafe extern "C" fn regattr(
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     // SAFETY: C closes what we gave it.
-    let MrMember { member, key } = unsafe { MrObject::take(fid) };
-    let mut state = member.lock();
+    let MrMember { domain, key } = unsafe { MrObject::take(fid) };
+    let mut state = domain.lock();
     let state = &mut *state;
     if let Some(region) = state.regions.remove(key) {
         for cntr in region.counters.into_iter().flatten() {
@@ -208,10 +208,10 @@ unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int {
     }
     // SAFETY: a counter.
     let cntr = unsafe { cntr::member(bfid) };
-    if !std::sync::Arc::ptr_eq(&cntr.domain, &ours.member.domain) {
+    if !Arc::ptr_eq(&cntr.domain, &ours.domain) {
         return -FI_EDOMAIN;
     }
-    let mut state = ours.member.lock();
+    let mut state = ours.domain.lock();
     let state = &mut *state;
     state.regions.counted = true;
     for worker in state.endpoints.values_mut().filter_map(|endpoint| endpoint.worker.as_mut()) {
@@ -223,8 +223,8 @@ unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int {
             if slot.is_some() {
                 return -FI_EINVAL;
             }
-            *slot = Some(cntr.number);
-            state.cntrs[cntr.number].regions += 1;
+            *slot = Some(cntr.key);
+            state.cntrs[cntr.key].regions += 1;
         }
     }
     FI_SUCCESS
@@ -245,8 +245,8 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 unsafe fn raw_key(fid: *mut fid, attr: *mut fi_mr_raw_attr) -> c_int {
     // SAFETY: by the caller's promise.
     unsafe {
-        let MrMember { member, key } = MrObject::ours(fid);
-        let base = member.lock().regions.get(*key).map_or(0, |region| region.base);
+        let MrMember { domain, key } = MrObject::ours(fid);
+        let base = domain.lock().regions.get(*key).map_or(0, |region| region.base);
         let room = std::mem::replace(&mut *(*attr).key_size, size_of::<u64>());
         if !(*attr).base_addr.is_null() {
             (*attr).base_addr.write(base);

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use polyrail_core::wire::{Address, PeerId};
 
 use crate::ffi::fi_addr_t;
+use crate::state::endpoint::Endpoint;
 use crate::state::eq::Eq;
+use crate::state::slab::Key;
 
 /// One address vector.
 #[derive(Debug, Default)]
@@ -23,7 +25,7 @@ pub struct Av {
     /// Its others, where an address was inserted several times.
     others: HashMap<PeerId, BTreeSet<usize>>,
     /// Bound endpoints.
-    pub users: Vec<usize>,
+    pub users: Vec<Key<Endpoint>>,
     pub eq: Option<Arc<Eq>>,
     pub asynchronous: bool,
 }

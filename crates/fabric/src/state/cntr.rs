@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 
 use crate::ffi::{FI_EAVAIL, FI_SUCCESS};
+use crate::state::endpoint::Endpoint;
+use crate::state::slab::Key;
 use crate::wait::Wait;
 
 /// One counter: of successes, and of failures. Both wrap.
@@ -11,7 +13,7 @@ pub struct Cntr {
     value: u64,
     errors: u64,
     /// Bound endpoints.
-    pub users: Vec<usize>,
+    pub users: Vec<Key<Endpoint>>,
     /// Bound memory regions.
     pub regions: usize,
     pub wait: Wait,

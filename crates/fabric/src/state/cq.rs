@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 
 use crate::ffi::{FI_EAGAIN, FI_EAVAIL};
 use crate::state::completion::{Entry, Fault};
+use crate::state::endpoint::Endpoint;
 use crate::state::room::Room;
+use crate::state::slab::Key;
 use crate::wait::Wait;
 
 /// Most entries that are allocated in advance.
@@ -25,7 +27,7 @@ pub struct Cq {
     taken: usize,
     faults: VecDeque<Fault>,
     /// Bound endpoints.
-    pub users: Vec<usize>,
+    pub users: Vec<Key<Endpoint>>,
     pub wait: Wait,
     /// What `err_data` of the last error points to, for applications that gave no room.
     shown: Vec<u8>,
@@ -137,7 +139,7 @@ impl Cq {
 
     /// An endpoint is closed: its peers' numbers mean nothing any more.
     pub fn forget(&mut self, endpoint: usize) {
-        self.users.retain(|&user| user != endpoint);
+        self.users.retain(|user| user.number != endpoint);
         let faults = self.faults.iter_mut().map(|fault| &mut fault.entry);
         for entry in self.entries.iter_mut().chain(faults) {
             if Entry::sender(entry.source).is_some_and(|(from, _)| from == endpoint) {

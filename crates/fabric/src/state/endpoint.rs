@@ -12,9 +12,12 @@ use crate::address::{Format, Source};
 use crate::ffi::*;
 use crate::limits::{MSG_MAX, QUEUE};
 use crate::state::Sinks;
+use crate::state::av::Av;
+use crate::state::cntr::Cntr;
 use crate::state::completion::mark;
+use crate::state::cq::Cq;
 use crate::state::peers::Told;
-use crate::state::slab::Slab;
+use crate::state::slab::{Key, Slab};
 
 /// What does not fit into a worker's `User`.
 #[derive(Debug)]
@@ -73,20 +76,20 @@ pub struct Endpoint {
     /// There from `fi_enable` (or the first `fi_getname`) on.
     pub worker: Option<Worker>,
     pub enabled: bool,
-    pub tx_cq: Option<usize>,
-    pub rx_cq: Option<usize>,
+    pub tx_cq: Option<Key<Cq>>,
+    pub rx_cq: Option<Key<Cq>>,
     /// `FI_COMPLETION`, unless completions are selective.
     pub tx_always: u64,
     pub rx_always: u64,
     /// By [`crate::state::completion::Class`].
-    pub counter: [Option<usize>; 6],
+    pub counter: [Option<Key<Cntr>>; 6],
     pub extras: Slab<Extra>,
     /// Peers by `fi_addr_t`, as far as they have been used.
     pub peers: Vec<u32>,
     /// `fi_addr_t` by peer, as far as they have been asked for.
     pub numbers: Vec<fi_addr_t>,
     pub told: Told,
-    pub av: Option<usize>,
+    pub av: Option<Key<Av>>,
     /// Receives may name their source: untagged ones, tagged ones.
     pub directed: bool,
     pub directed_tagged: bool,
@@ -141,20 +144,20 @@ impl Endpoint {
 
     /// The queues, each once.
     #[inline]
-    pub fn queues(&self) -> impl Iterator<Item = usize> + use<> {
+    pub fn queues(&self) -> impl Iterator<Item = Key<Cq>> + use<> {
         let rx = self.rx_cq.filter(|_| self.rx_cq != self.tx_cq);
         self.tx_cq.into_iter().chain(rx)
     }
 
     /// The counters, perhaps several times.
-    pub fn counters(&self) -> impl Iterator<Item = usize> + use<> {
+    pub fn counters(&self) -> impl Iterator<Item = Key<Cntr>> + use<> {
         self.counter.into_iter().flatten()
     }
 
     /// The counters, each once.
-    pub fn unique_counters(&self) -> Vec<usize> {
+    pub fn unique_counters(&self) -> Vec<Key<Cntr>> {
         let mut all: Vec<_> = self.counters().collect();
-        all.sort_unstable();
+        all.sort_unstable_by_key(|cntr| cntr.number);
         all.dedup();
         all
     }
@@ -197,8 +200,8 @@ impl Endpoint {
     /// libfabric's number, negative.
     pub fn bind_queue(
         &mut self,
-        number: usize,
-        cq: usize,
+        endpoint: Key<Endpoint>,
+        cq: Key<Cq>,
         flags: u64,
         sinks: &mut Sinks<'_>,
     ) -> Result<(), c_int> {
@@ -207,14 +210,14 @@ impl Endpoint {
         {
             return Err(-FI_EBADFLAGS);
         }
-        let taken = |wanted: u64, slot: &Option<usize>| flags & wanted != 0 && slot.is_some();
+        let taken = |wanted: u64, slot: &Option<Key<Cq>>| flags & wanted != 0 && slot.is_some();
         if taken(FI_TRANSMIT, &self.tx_cq) || taken(FI_RECV, &self.rx_cq) {
             return Err(-FI_EINVAL);
         }
         let always = if flags & FI_SELECTIVE_COMPLETION == 0 { FI_COMPLETION } else { 0 };
         if !self.queues().any(|bound| bound == cq) {
-            sinks.cqs[cq].users.push(number);
             self.attach(|fd| sinks.cqs[cq].wait.attach(fd))?;
+            sinks.cqs[cq].users.push(endpoint);
         }
         if flags & FI_TRANSMIT != 0 {
             (self.tx_cq, self.tx_always) = (Some(cq), always);
@@ -231,8 +234,8 @@ impl Endpoint {
     /// libfabric's number, negative.
     pub fn bind_counter(
         &mut self,
-        number: usize,
-        cntr: usize,
+        endpoint: Key<Endpoint>,
+        cntr: Key<Cntr>,
         flags: u64,
         sinks: &mut Sinks<'_>,
     ) -> Result<(), c_int> {
@@ -246,8 +249,8 @@ impl Endpoint {
             return Err(-FI_EINVAL);
         }
         if !self.counters().any(|bound| bound == cntr) {
-            sinks.cntrs[cntr].users.push(number);
             self.attach(|fd| sinks.cntrs[cntr].wait.attach(fd))?;
+            sinks.cntrs[cntr].users.push(endpoint);
         }
         for at in (0..6).filter(|&at| wanted(at)) {
             self.counter[at] = Some(cntr);
@@ -259,12 +262,17 @@ impl Endpoint {
     ///
     /// # Errors
     /// libfabric's number, negative.
-    pub fn bind_addresses(&mut self, number: usize, av: usize, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+    pub fn bind_addresses(
+        &mut self,
+        endpoint: Key<Endpoint>,
+        av: Key<Av>,
+        sinks: &mut Sinks<'_>,
+    ) -> Result<(), c_int> {
         if self.av.is_some() {
             return Err(-FI_EINVAL);
         }
         self.av = Some(av);
-        sinks.avs[av].users.push(number);
+        sinks.avs[av].users.push(endpoint);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! | file | is about |
 //! |---|---|
-//! | `slab` | things by number |
+//! | `slab` | things by key or number |
 //! | `completion` | what is told of an operation that is over |
 //! | `cq`, `room`, `cntr`, `av`, `regions` | completion queues, the memory of who reads one, counters, address vectors, memory regions |
 //! | `endpoint`, `peers` | an endpoint's tables and sizes, its peers by the application's numbers |
@@ -24,7 +24,6 @@ mod peers;
 #[forbid(unsafe_code)]
 pub mod regions;
 pub mod room;
-#[forbid(unsafe_code)]
 pub mod slab;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -40,9 +39,9 @@ use completion::Entry;
 use cq::Cq;
 use endpoint::Endpoint;
 use regions::Regions;
-use slab::Slab;
+use slab::{Key, Slab};
 
-/// All that is in one domain. Objects are known by their numbers.
+/// All that is in one domain. Objects are known by their keys.
 #[derive(Default)]
 pub struct State {
     pub endpoints: Slab<Endpoint>,
@@ -74,7 +73,7 @@ impl State {
 
     /// An endpoint, and where its completions go.
     #[inline]
-    pub fn split(&mut self, endpoint: usize) -> (&mut Endpoint, Sinks<'_>) {
+    pub fn split(&mut self, endpoint: Key<Endpoint>) -> (&mut Endpoint, Sinks<'_>) {
         let sinks = Sinks {
             cqs: &mut self.cqs,
             cntrs: &mut self.cntrs,
@@ -88,7 +87,7 @@ impl State {
     /// The sender in [`Entry::source`], as the application knows it.
     pub fn source_of(&mut self, source: u64) -> fi_addr_t {
         let Some((endpoint, peer)) = Entry::sender(source) else { return FI_ADDR_NOTAVAIL };
-        let (endpoint, sinks) = self.split(endpoint);
+        let (endpoint, sinks) = self.split(self.endpoints.key(endpoint));
         endpoint.source_of(PeerIdx(peer), sinks.avs)
     }
 }

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use polyrail_core::proto::Access;
 use polyrail_rails::rail::RawIov;
 
+use crate::state::cntr::Cntr;
 use crate::state::completion::Class;
+use crate::state::slab::Key;
 
 /// One region.
 #[derive(Debug)]
@@ -14,7 +16,7 @@ pub struct Region {
     pub base: u64,
     pub access: Access,
     /// Counters of what peers read and write.
-    pub counters: [Option<usize>; 2],
+    pub counters: [Option<Key<Cntr>>; 2],
 }
 
 /// The regions of a domain by key.
@@ -56,7 +58,7 @@ impl Regions {
 
     /// The counter bound to a region for this kind of access.
     #[inline]
-    pub fn counter(&self, key: u64, class: Class) -> Option<usize> {
+    pub fn counter(&self, key: u64, class: Class) -> Option<Key<Cntr>> {
         if !self.counted {
             return None;
         }

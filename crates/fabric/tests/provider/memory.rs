@@ -291,3 +291,36 @@ fn a_regions_counter_counts_what_peers_do_to_it() {
     close(p.b.regions.pop().unwrap().cast());
     close(cntr.cast());
 }
+
+/// A counter of a region watches all endpoints already when one is bound to it, and outlives them.
+#[test]
+fn a_regions_counter_is_an_endpoints_too_and_outlives_it() {
+    let Some(host) = host() else { return };
+    let mut memory = [0u8; 8];
+    let mut p = pair(host, Want::default());
+    p.b.register(&mut memory, 1).unwrap();
+    let (mut cntr, mut ep) = (ptr::null_mut::<fid_cntr>(), ptr::null_mut::<fid_ep>());
+    // SAFETY: open objects, and places for results.
+    unsafe {
+        let none = ptr::null_mut();
+        let mut attr: fi_cntr_attr = std::mem::zeroed();
+        attr.wait_obj = FI_WAIT_FD;
+        ok(((*(*p.b.domain).ops).cntr_open)(p.b.domain, &raw mut attr, &raw mut cntr, none));
+        let mr = p.b.regions[0].cast::<fid>();
+        ok(((*(*mr).ops).bind)(mr, cntr.cast(), FI_REMOTE_WRITE));
+        ok(((*(*p.b.domain).ops).endpoint)(p.b.domain, p.b.info.list, &raw mut ep, none));
+        let (mut name, mut len) = ([0u8; 64], 64);
+        ok(((*(*ep).cm).getname)(ep.cast(), name.as_mut_ptr().cast(), &raw mut len));
+        let (mut fd, fid) = (0, cntr.cast::<fid>());
+        ok(((*(*fid).ops).control)(fid, FI_GETWAIT, (&raw mut fd).cast()));
+        ok(((*(*ep.cast::<fid>()).ops).bind)(ep.cast(), fid, FI_WRITE));
+        assert_eq!(((*(*fid).ops).close)(fid), -FI_EBUSY);
+    }
+    close(ep.cast());
+    assert_eq!(p.b.count(cntr), 0);
+    close(p.b.regions.pop().unwrap().cast());
+    assert_eq!(p.b.count(cntr), 0, "nobody is bound to it");
+    // SAFETY: an open counter.
+    assert_eq!(unsafe { ((*(*cntr).ops).wait)(cntr, 1, 10) }, -FI_ETIMEDOUT);
+    close(cntr.cast());
+}

@@ -34,7 +34,7 @@ impl CqMember {
         count: usize,
         sources: *mut fi_addr_t,
     ) -> isize {
-        let cq = &mut state.cqs[self.member.number];
+        let cq = &mut state.cqs[self.member.key];
         // SAFETY: by the caller's promise.
         let room = unsafe { Room::new(buf.cast(), count, sources) };
         let got = if cq.is_empty() {
@@ -43,7 +43,7 @@ impl CqMember {
             if poll(state, &self.member) {
                 state.idle.busy();
             }
-            let cq = &mut state.cqs[self.member.number];
+            let cq = &mut state.cqs[self.member.key];
             let got = cq.take_back(count);
             if got == 0
                 && let Some(code) = cq.lack()
@@ -86,7 +86,7 @@ impl CqMember {
     #[inline(always)]
     fn is_empty(&self, state: &mut State) -> bool {
         self.member.domain.polled();
-        state.skip(self.member.number) && state.idle.spins()
+        state.skip(self.member.key) && state.idle.spins()
     }
 
     /// [`CqMember::read`] where there may be something.
@@ -104,7 +104,7 @@ impl CqMember {
         // SAFETY: by the caller's promise.
         let got = unsafe { self.take(&mut state, buf, count, sources) };
         if got == -(FI_EAGAIN as isize) {
-            let in_bulk = state.idle.naps_in_bulk() && state.in_bulk(self.member.number);
+            let in_bulk = state.idle.naps_in_bulk() && state.in_bulk(self.member.key);
             match if in_bulk { state.idle.nap_in_bulk() } else { state.idle.rest() } {
                 Rest::Spin => {}
                 rest => {
@@ -140,7 +140,7 @@ impl CqMember {
         }
         let state = &mut *self.member.lock();
         if state.idle.resumed() {
-            for &user in &state.cqs[self.member.number].users {
+            for &user in &state.cqs[self.member.key].users {
                 state.endpoints[user].look_around();
             }
         }
@@ -149,14 +149,14 @@ impl CqMember {
 
     /// Sleeps, without the lock, once all is [settled](settle).
     fn doze(&self, mut state: Guard<'_, State>, deadline: Deadline) -> io::Result<()> {
-        let number = self.member.number;
-        let workers = workers(&state, number);
-        let wait = &mut state.cqs[number].wait;
+        let key = self.member.key;
+        let workers = workers(&state, key);
+        let wait = &mut state.cqs[key].wait;
         let fd = wait.fd(workers)?;
         wait.enter();
         drop(state);
         let slept = sleep_on(fd, deadline);
-        self.member.lock().cqs[number].wait.leave();
+        self.member.lock().cqs[key].wait.leave();
         slept
     }
 
@@ -165,16 +165,16 @@ impl CqMember {
     /// # Safety
     /// As for [`CqMember::take`].
     unsafe fn sleep(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t, timeout: c_int) -> isize {
-        let (deadline, number) = (Deadline::after(timeout), self.member.number);
+        let (deadline, key) = (Deadline::after(timeout), self.member.key);
         let mut rounds = 0;
         loop {
             let mut state = self.member.lock();
-            if !state.cqs[number].wait.blocks() {
+            if !state.cqs[key].wait.blocks() {
                 return -(FI_EINVAL as isize);
             }
             // SAFETY: by the caller's promise.
             let got = unsafe { self.take(&mut state, buf, count, sources) };
-            if got != -(FI_EAGAIN as isize) || state.cqs[number].wait.take_interrupt() || deadline.passed() {
+            if got != -(FI_EAGAIN as isize) || state.cqs[key].wait.take_interrupt() || deadline.passed() {
                 return got;
             }
             rounds += 1;
@@ -230,7 +230,7 @@ unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
     // SAFETY: C's queue.
     let member = &unsafe { CqObject::ours(cq) }.member;
     let mut state = member.lock();
-    let wait = &mut state.cqs[member.number].wait;
+    let wait = &mut state.cqs[member.key].wait;
     if !wait.blocks() {
         return -FI_EINVAL;
     }
@@ -244,10 +244,10 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _flags:
     let member = &unsafe { CqObject::ours(cq) }.member;
     let version = member.domain.is.api_version;
     let mut state = member.lock();
-    let mut fault = state.cqs[member.number].take_fault();
+    let mut fault = state.cqs[member.key].take_fault();
     if fault.is_none() {
         poll(&mut state, member);
-        fault = state.cqs[member.number].take_fault();
+        fault = state.cqs[member.key].take_fault();
     }
     let Some(Fault { entry, olen, why }) = fault else { return -(FI_EAGAIN as isize) };
     // SAFETY: C's place, an entry of its version; no reference to the whole is made.
@@ -276,7 +276,7 @@ unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _flags:
             }
             (*buf).err_data_size = len;
         } else {
-            let shown = state.cqs[member.number].show(why.data);
+            let shown = state.cqs[member.key].show(why.data);
             (*buf).err_data = shown.as_mut_ptr().cast();
             if sized {
                 (*buf).err_data_size = shown.len();

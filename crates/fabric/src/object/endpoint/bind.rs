@@ -10,46 +10,61 @@ use crate::ffi::*;
 use crate::object::av::AvObject;
 use crate::object::{cntr, cq};
 use crate::state::Sinks;
+use crate::state::av::Av;
+use crate::state::cntr::Cntr;
+use crate::state::cq::Cq;
 use crate::state::endpoint::Endpoint;
+use crate::state::slab::Key;
+
+/// What an endpoint can be bound to.
+enum Bound {
+    Queue(Key<Cq>),
+    Counter(Key<Cntr>),
+    Addresses(Key<Av>),
+}
+
+fn of<T>(member: &Member<T>, kind: impl FnOnce(Key<T>) -> Bound) -> (&Arc<Domain>, Bound) {
+    (&member.domain, kind(member.key))
+}
 
 pub(super) unsafe extern "C" fn bind(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int {
     // SAFETY: open objects of C's.
     let (ours, class) = unsafe { (EpObject::ours(fid), (*bfid).fclass) };
     // SAFETY: an object of the class that it says.
-    let bound = unsafe {
+    let (domain, bound) = unsafe {
         match class {
-            FI_CLASS_CQ => cq::member(bfid),
-            FI_CLASS_CNTR => cntr::member(bfid),
-            FI_CLASS_AV => AvObject::ours(bfid),
+            FI_CLASS_CQ => of(cq::member(bfid), Bound::Queue),
+            FI_CLASS_CNTR => of(cntr::member(bfid), Bound::Counter),
+            FI_CLASS_AV => of(AvObject::ours(bfid), Bound::Addresses),
             // no event of an endpoint is ever reported
             FI_CLASS_EQ => return FI_SUCCESS,
             _ => return -FI_EINVAL,
         }
     };
-    if !Arc::ptr_eq(&bound.domain, &ours.member.domain) {
+    if !Arc::ptr_eq(domain, &ours.member.domain) {
         return -FI_EDOMAIN;
     }
     let mut state = ours.member.lock();
-    let (endpoint, mut sinks) = state.split(ours.member.number);
+    let (endpoint, mut sinks) = state.split(ours.member.key);
     if endpoint.enabled {
         return -FI_EOPBADSTATE;
     }
-    let bound = match class {
-        FI_CLASS_CQ => endpoint.bind_queue(ours.member.number, bound.number, flags, &mut sinks),
-        FI_CLASS_CNTR => endpoint.bind_counter(ours.member.number, bound.number, flags, &mut sinks),
-        _ => endpoint.bind_addresses(ours.member.number, bound.number, &mut sinks),
+    let bound = match bound {
+        Bound::Queue(cq) => endpoint.bind_queue(ours.member.key, cq, flags, &mut sinks),
+        Bound::Counter(cntr) => endpoint.bind_counter(ours.member.key, cntr, flags, &mut sinks),
+        Bound::Addresses(av) => endpoint.bind_addresses(ours.member.key, av, &mut sinks),
     };
     bound.map_or_else(|code| code, |()| FI_SUCCESS)
 }
 
 fn enable(
     endpoint: &mut Endpoint,
-    number: usize,
+    key: Key<Endpoint>,
     domain: &Domain,
     sinks: &mut Sinks<'_>,
 ) -> Result<(), c_int> {
     endpoint.is_complete()?;
-    open_worker(endpoint, number, domain, sinks)?;
+    open_worker(endpoint, key, domain, sinks)?;
     endpoint.enabled = true;
     Ok(())
 }
@@ -60,8 +75,8 @@ pub(super) unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut
     match command {
         FI_ENABLE => {
             let mut state = ours.member.lock();
-            let (endpoint, mut sinks) = state.split(ours.member.number);
-            enable(endpoint, ours.member.number, &ours.member.domain, &mut sinks)
+            let (endpoint, mut sinks) = state.split(ours.member.key);
+            enable(endpoint, ours.member.key, &ours.member.domain, &mut sinks)
                 .map_or_else(|code| code, |()| FI_SUCCESS)
         }
         // SAFETY: the command's argument.
@@ -102,9 +117,9 @@ unsafe fn alias(ours: &EpMember, context: *mut c_void, alias: *mut fi_alias) -> 
         FI_RECV => rx = flags & !FI_RECV,
         _ => return -FI_EINVAL,
     }
-    ours.member.lock().endpoints[ours.member.number].aliases += 1;
+    ours.member.lock().endpoints[ours.member.key].aliases += 1;
     let member = EpMember {
-        member: Member::new(&ours.member.domain, ours.member.number),
+        member: Member::new(&ours.member.domain, ours.member.key),
         tx_flags: AtomicU64::new(tx),
         rx_flags: AtomicU64::new(rx),
         alias: true,

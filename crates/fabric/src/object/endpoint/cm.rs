@@ -27,7 +27,7 @@ unsafe extern "C" fn setname(fid: fid_t, addr: *mut c_void, addrlen: usize) -> c
     // SAFETY: C's endpoint.
     let ours = unsafe { EpObject::ours(fid) };
     let mut state = ours.member.lock();
-    let endpoint = &mut state.endpoints[ours.member.number];
+    let endpoint = &mut state.endpoints[ours.member.key];
     if endpoint.worker.is_some() {
         return -FI_EOPBADSTATE;
     }
@@ -45,8 +45,8 @@ unsafe extern "C" fn getname(fid: fid_t, addr: *mut c_void, addrlen: *mut usize)
     // SAFETY: C's endpoint.
     let ours = unsafe { EpObject::ours(fid) };
     let mut state = ours.member.lock();
-    let (endpoint, mut sinks) = state.split(ours.member.number);
-    if let Err(code) = open_worker(endpoint, ours.member.number, &ours.member.domain, &mut sinks) {
+    let (endpoint, mut sinks) = state.split(ours.member.key);
+    if let Err(code) = open_worker(endpoint, ours.member.key, &ours.member.domain, &mut sinks) {
         return code;
     }
     let address = endpoint.worker.as_ref().and_then(|worker| Address::parse(&worker.address()).ok());

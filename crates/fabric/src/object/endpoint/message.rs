@@ -6,7 +6,7 @@ use libc::iovec;
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, Envelope, Filter, PeerIdx};
 use polyrail_rails::rail::RawIov;
-use polyrail_rails::{Issued, Refused, User};
+use polyrail_rails::{Issued, Refused, User, Worker};
 
 use super::{EpMember, is_busy};
 use crate::error;
@@ -113,6 +113,14 @@ fn described(mut entry: Entry, ep: usize, envelope: &Envelope) -> Entry {
 }
 
 impl Endpoint {
+    /// The worker of an endpoint that is enabled, as it is in all data calls.
+    #[inline(always)]
+    fn at_work(&mut self) -> &mut Worker {
+        debug_assert!(self.enabled && self.worker.is_some());
+        // SAFETY: `enable` opens it first, and it is there as long as the endpoint.
+        unsafe { self.worker.as_mut().unwrap_unchecked() }
+    }
+
     /// What a refusal is for C.
     #[cold]
     pub(super) fn refused(&mut self, why: Refused, to: PeerIdx) -> c_int {
@@ -147,7 +155,7 @@ impl Endpoint {
         }
         let user = User { context: number(s.context), flags: marks };
         // SAFETY: by the caller's promise.
-        match unsafe { self.worker()?.send(peer, s.matching, s.data, delivery(s.flags), s.iov, user) } {
+        match unsafe { self.at_work().send(peer, s.matching, s.data, delivery(s.flags), s.iov, user) } {
             Ok(Issued::Done) => self.done(Class::Send, user.context, marks, sinks),
             Ok(Issued::Pending(_)) => {}
             Err(why) => return Err(self.refused(why, peer)),
@@ -180,7 +188,7 @@ impl Endpoint {
             };
         }
         // SAFETY: by the caller's promise.
-        match unsafe { self.worker()?.inject(peer, s.matching, s.data, s.iov) } {
+        match unsafe { self.at_work().inject(peer, s.matching, s.data, s.iov) } {
             Ok(()) => self.done(Class::Send, context, marks, sinks),
             Err(why) => return Err(self.refused(why, peer)),
         }
@@ -213,10 +221,10 @@ impl Endpoint {
         }
         let mut copy = copy.into_boxed_slice();
         let iov = [RawIov { base: copy.as_mut_ptr(), len: copy.len() }];
-        let extra = self.extras.insert(Extra { context: number(context), base: 0, _copy: Some(copy) });
+        let extra = self.extras.insert(Extra { context: number(context), base: 0, _copy: Some(copy) }).number;
         let user = User { context: extra as u64, flags: marks | mark::EXTRA };
         // SAFETY: the copy lives until the event takes it away.
-        let issued = unsafe { self.worker()?.send(to, matching, data, delivery, &iov, user) };
+        let issued = unsafe { self.at_work().send(to, matching, data, delivery, &iov, user) };
         issued.map(|_| ()).map_err(|why| {
             self.extras.remove(extra);
             self.refused(why, to)
@@ -241,15 +249,15 @@ impl Endpoint {
         if r.flags & FI_MULTI_RECV != 0 {
             let (Matching::Message, [buffer]) = (r.matching, r.iov) else { return Err(-FI_EINVAL) };
             let base = buffer.base.expose_provenance() as u64;
-            let extra = self.extras.insert(Extra { context: user.context, base, _copy: None });
+            let extra = self.extras.insert(Extra { context: user.context, base, _copy: None }).number;
             user = User { context: extra as u64, flags: user.flags | mark::EXTRA };
             let least = self.least_multi;
             // SAFETY: by the caller's promise.
-            unsafe { self.worker()?.recv_multi(source, *buffer, least, user) }
+            unsafe { self.at_work().recv_multi(source, *buffer, least, user) }
         } else {
             let filter = Filter { source, matching: r.matching, ignore: r.ignore };
             // SAFETY: by the caller's promise.
-            unsafe { self.worker()?.recv(filter, r.iov, user) }
+            unsafe { self.at_work().recv(filter, r.iov, user) }
         }
         Ok(())
     }
@@ -325,8 +333,8 @@ impl EpMember {
         s.flags |= endpoint.tx_always;
         // SAFETY: by the caller's promise.
         let result = unsafe { endpoint.send(s, &mut sinks) };
-        let busy = is_busy(endpoint, &sinks, &self.member.domain);
-        self.leave(&mut state, result, busy)
+        let busy = is_busy(endpoint, &sinks);
+        self.leave(state, result, busy)
     }
 
     /// [`EpMember::send`] for all but the plain calls.
@@ -352,8 +360,8 @@ impl EpMember {
         };
         // SAFETY: by the caller's promise.
         let result = unsafe { endpoint.send(s, &mut sinks) };
-        let busy = is_busy(endpoint, &sinks, &self.member.domain);
-        self.leave(&mut state, result, busy)
+        let busy = is_busy(endpoint, &sinks);
+        self.leave(state, result, busy)
     }
 
     /// # Safety
@@ -371,8 +379,8 @@ impl EpMember {
         r.flags |= endpoint.rx_always;
         // SAFETY: by the caller's promise.
         let result = unsafe { endpoint.recv(r, &mut sinks) };
-        let busy = is_busy(endpoint, &sinks, &self.member.domain);
-        self.leave(&mut state, result, busy)
+        let busy = is_busy(endpoint, &sinks);
+        self.leave(state, result, busy)
     }
 
     /// [`EpMember::recv`] for all but the plain calls.
@@ -390,14 +398,14 @@ impl EpMember {
     unsafe fn look(&self, mut r: Recv<'_>) -> isize {
         let mut state = self.member.lock();
         self.member.domain.polled();
-        state.progress(self.member.number);
-        self.call_in(&mut state, |endpoint, sinks| {
+        state.progress(self.member.key);
+        self.call_in(state, |endpoint, sinks| {
             r.flags |= endpoint.rx_always;
             match r.flags & (FI_PEEK | FI_CLAIM) {
                 // SAFETY: by the caller's promise.
-                FI_CLAIM => unsafe { endpoint.claimed(self.member.number, &r, sinks) },
+                FI_CLAIM => unsafe { endpoint.claimed(self.member.key.number, &r, sinks) },
                 0 => Err(-FI_EBADFLAGS),
-                _ => endpoint.peek(self.member.number, &r, sinks),
+                _ => endpoint.peek(self.member.key.number, &r, sinks),
             }
         })
     }

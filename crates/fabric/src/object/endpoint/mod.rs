@@ -36,11 +36,12 @@ use crate::object;
 use crate::registry;
 use crate::state::completion::Class;
 use crate::state::endpoint::Endpoint;
+use crate::state::slab::Key;
 use crate::state::{Sinks, State};
 
 /// An endpoint, or an alias of one, as C has it.
 pub struct EpMember {
-    member: Member,
+    member: Member<Endpoint>,
     /// Flags of operations that take none, of either direction.
     tx_flags: AtomicU64,
     rx_flags: AtomicU64,
@@ -52,21 +53,21 @@ type EpObject = Object<fid_ep, EpMember>;
 impl EpMember {
     /// A data call: `f` with the endpoint, which is enabled; afterwards, who sleeps hears of what is to be done.
     fn call(&self, f: impl FnOnce(&mut Endpoint, &mut Sinks<'_>) -> Result<(), c_int>) -> isize {
-        let mut state = self.member.lock();
-        self.call_in(&mut state, f)
+        self.call_in(self.member.lock(), f)
     }
 
+    #[inline(always)]
     fn call_in(
         &self,
-        state: &mut Guard<'_, State>,
+        mut state: Guard<'_, State>,
         f: impl FnOnce(&mut Endpoint, &mut Sinks<'_>) -> Result<(), c_int>,
     ) -> isize {
-        let (endpoint, mut sinks) = match self.enter(state) {
+        let (endpoint, mut sinks) = match self.enter(&mut state) {
             Ok(both) => both,
             Err(code) => return code,
         };
         let result = f(endpoint, &mut sinks);
-        let busy = is_busy(endpoint, &sinks, &self.member.domain);
+        let busy = is_busy(endpoint, &sinks);
         self.leave(state, result, busy)
     }
 
@@ -74,27 +75,37 @@ impl EpMember {
     #[inline(always)]
     fn enter<'a>(&self, state: &'a mut State) -> Result<(&'a mut Endpoint, Sinks<'a>), isize> {
         state.idle.busy();
-        let (endpoint, sinks) = state.split(self.member.number);
+        let (endpoint, sinks) = state.split(self.member.key);
         if endpoint.enabled { Ok((endpoint, sinks)) } else { Err(-(FI_EOPBADSTATE as isize)) }
     }
 
     /// Its end: C's result. `busy` is what [`is_busy`] said.
     #[inline(always)]
-    fn leave(&self, state: &mut Guard<'_, State>, result: Result<(), c_int>, busy: bool) -> isize {
+    fn leave(&self, state: Guard<'_, State>, result: Result<(), c_int>, busy: bool) -> isize {
         if busy {
             self.follow_up(state);
+        } else if let Some(state) = state.end_unless_shared() {
+            // a thread that makes progress shares the lock
+            self.leave_shared(state);
         }
         match result {
             Ok(()) => 0,
-            Err(code) => code as isize,
+            Err(code) => refuse(code),
+        }
+    }
+
+    #[inline(never)]
+    fn leave_shared(&self, state: Guard<'_, State>) {
+        if self.member.domain.auto().is_some() {
+            self.follow_up(state);
         }
     }
 
     /// Who sleeps hears of what is to be done, and what was held back is not forgotten.
     #[inline(never)]
-    fn follow_up(&self, state: &mut Guard<'_, State>) {
+    fn follow_up(&self, mut state: Guard<'_, State>) {
         let domain = &self.member.domain;
-        let (endpoint, mut sinks) = state.split(self.member.number);
+        let (endpoint, mut sinks) = state.split(self.member.key);
         endpoint.after_call(&mut sinks);
         let holds_back = endpoint.holds_back();
         if let Some(auto) = domain.auto()
@@ -104,7 +115,7 @@ impl EpMember {
             auto.kick();
         }
         if holds_back {
-            domain.note_held(state);
+            domain.note_held(&mut state);
         }
     }
 
@@ -120,9 +131,15 @@ impl EpMember {
 }
 
 /// Whether a call has to be followed up: somebody sleeps, or something is held back.
-#[inline]
-fn is_busy(endpoint: &Endpoint, sinks: &Sinks<'_>, domain: &Domain) -> bool {
-    sinks.awaited.any() || domain.auto().is_some() || endpoint.holds_back()
+#[inline(always)]
+fn is_busy(endpoint: &Endpoint, sinks: &Sinks<'_>) -> bool {
+    sinks.awaited.any() || endpoint.holds_back()
+}
+
+/// C's form of an error. Apart: it is not what is to be expected.
+#[cold]
+fn refuse(code: c_int) -> isize {
+    code as isize
 }
 
 /// A worker for an endpoint that has none. What stands in the way is told, but for an address that the application has chosen:
@@ -152,7 +169,7 @@ fn listening_worker(endpoint: &Endpoint, domain: &Domain) -> Result<Worker, c_in
 /// Opens an endpoint's worker, and connects it with all that wants to know.
 fn open_worker(
     endpoint: &mut Endpoint,
-    number: usize,
+    key: Key<Endpoint>,
     domain: &Domain,
     sinks: &mut Sinks<'_>,
 ) -> Result<(), c_int> {
@@ -173,8 +190,7 @@ fn open_worker(
     let attached = domain.auto().map_or(Ok(()), |auto| auto.attach(fd)).and_then(|()| {
         endpoint.queues().try_for_each(|cq| sinks.cqs[cq].wait.attach(fd))?;
         endpoint.unique_counters().into_iter().try_for_each(|cntr| sinks.cntrs[cntr].wait.attach(fd))?;
-        let others =
-            sinks.cntrs.values_mut().filter(|cntr| cntr.regions > 0 && !cntr.users.contains(&number));
+        let others = sinks.cntrs.values_mut().filter(|cntr| cntr.regions > 0 && !cntr.users.contains(&key));
         others.into_iter().try_for_each(|cntr| cntr.wait.attach(fd))
     });
     attached.map_err(|error| -error.raw_os_error().unwrap_or(FI_EIO))?;
@@ -213,9 +229,9 @@ pub unsafe fn open(
         (source, _) => source,
     };
     let new = Endpoint::new(info.caps, domain.is.format, source, context.expose_provenance() as u64);
-    let number = domain.lock().endpoints.insert(new);
+    let key = domain.lock().endpoints.insert(new);
     let member = EpMember {
-        member: Member::new(domain, number),
+        member: Member::new(domain, key),
         tx_flags: AtomicU64::new(info.tx.op_flags),
         rx_flags: AtomicU64::new(info.rx.op_flags),
         alias: false,
@@ -244,24 +260,25 @@ static FID_OPS: fi_ops = object::ops(close, bind::bind, bind::control);
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     // SAFETY: C closes what we gave it.
     let ours = unsafe { EpObject::ours(fid) };
-    let (domain, number) = (&ours.member.domain, ours.member.number);
+    let (domain, key) = (&ours.member.domain, ours.member.key);
     let mut state = domain.lock();
     if ours.alias {
-        state.endpoints[number].aliases -= 1;
-    } else if state.endpoints[number].aliases > 0 {
+        state.endpoints[key].aliases -= 1;
+    } else if state.endpoints[key].aliases > 0 {
         return -FI_EBUSY;
-    } else if let Some(endpoint) = state.endpoints.remove(number) {
+    } else if let Some(endpoint) = state.endpoints.remove(key.number) {
         let fd = endpoint.wait_fd();
-        for cq in endpoint.queues() {
-            state.cqs[cq].forget(number);
-            fd.iter().for_each(|&fd| state.cqs[cq].wait.detach(fd));
+        // of all, whatever it was bound to: nobody may have its key from now on
+        for cq in state.cqs.values_mut() {
+            cq.forget(key.number);
+            fd.iter().for_each(|&fd| cq.wait.detach(fd));
         }
-        for cntr in endpoint.unique_counters() {
-            state.cntrs[cntr].users.retain(|&user| user != number);
+        for cntr in state.cntrs.values_mut() {
+            cntr.users.retain(|&user| user != key);
+            fd.iter().for_each(|&fd| cntr.wait.detach(fd));
         }
-        fd.iter().for_each(|&fd| state.cntrs.values_mut().for_each(|cntr| cntr.wait.detach(fd)));
-        if let Some(av) = endpoint.av {
-            state.avs[av].users.retain(|&user| user != number);
+        for av in state.avs.values_mut() {
+            av.users.retain(|&user| user != key);
         }
         drop(state);
         if let (Some(auto), Some(fd)) = (domain.auto(), fd) {

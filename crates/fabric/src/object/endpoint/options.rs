@@ -37,7 +37,7 @@ unsafe extern "C" fn getopt(
     }
     // SAFETY: C's endpoint.
     let ours = unsafe { EpObject::ours(fid) };
-    let value = match ours.member.lock().endpoints[ours.member.number].option(optname) {
+    let value = match ours.member.lock().endpoints[ours.member.key].option(optname) {
         Ok(value) => value,
         Err(code) => return code,
     };
@@ -65,7 +65,7 @@ unsafe extern "C" fn setopt(
     // SAFETY: C's endpoint.
     let ours = unsafe { EpObject::ours(fid) };
     let mut state = ours.member.lock();
-    let endpoint = &mut state.endpoints[ours.member.number];
+    let endpoint = &mut state.endpoints[ours.member.key];
     if optname == FI_OPT_SHARED_MEMORY_PERMITTED {
         if optval.is_null() || optlen != size_of::<u8>() {
             return -FI_EINVAL;
@@ -106,7 +106,7 @@ unsafe extern "C" fn rx_ctx(
 unsafe extern "C" fn size_left(ep: *mut fid_ep) -> isize {
     // SAFETY: C's endpoint.
     let ours = unsafe { EpObject::ours(ep) };
-    if ours.member.lock().endpoints[ours.member.number].enabled {
+    if ours.member.lock().endpoints[ours.member.key].enabled {
         QUEUE as isize
     } else {
         -(FI_EOPBADSTATE as isize)
