@@ -7,9 +7,11 @@
 //! | [`record`](Record) | a call, a run of equal calls, an MPI call; and notes, which take several records' room |
 //! | [`ring`] | where things stand in a ring's first page |
 //! | [`note`] | what is told once: a socket, an address, a process |
+//! | [`rails`] | what Polyrail's own rails tell a recorder |
 
 mod call;
 pub mod note;
+pub mod rails;
 mod record;
 pub mod ring;
 

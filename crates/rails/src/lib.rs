@@ -19,6 +19,7 @@
 //! | [`keys`] | keys of encrypted connections |
 //! | [`events`], [`top`] | what happened, for `POLYRAIL_LOG`; what is happening, for `polyrail top` |
 //! | [`report`](mod@report) | telling `polyrail run` that this process uses Polyrail |
+//! | `watched` | what a recorder of the process is told |
 //! | `sys` | epoll and poll, wrapped once |
 //! | `primitive` | atomics, shared bytes and barriers, which loom can take the place of |
 //!
@@ -54,6 +55,7 @@ pub mod tcp;
 pub mod top;
 #[cfg(test)]
 mod trial;
+mod watched;
 mod wireup;
 pub mod worker;
 

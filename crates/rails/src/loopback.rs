@@ -9,6 +9,7 @@ use crate::rail::{
     Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span,
 };
 use crate::shm::{Attach, cma};
+use crate::watched::Watched;
 use polyrail_core::frame::{Frame, MAX_HEADER};
 use polyrail_core::proto::{CREDIT_UNIT, Route, Scheme};
 use std::collections::VecDeque;
@@ -87,7 +88,7 @@ impl Connector for Loopback {
 
 impl Direct for Loopback {
     fn start(&mut self, transfer: Transfer) -> Result<(), Transfer> {
-        self.attach.start(std::process::id() as i32, transfer);
+        self.attach.start(std::process::id() as i32, Watched::default(), transfer);
         Ok(())
     }
 

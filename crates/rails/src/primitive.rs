@@ -33,14 +33,33 @@ pub unsafe fn copy_short(src: *const u8, dst: *mut u8, len: usize) {
     debug_assert!(len <= SHORT);
     // SAFETY: each case is of no fewer bytes than it moves.
     unsafe {
+        // the commonest first: a number or two
+        if (8..=16).contains(&len) {
+            return ends::<u64>(src, dst, len);
+        }
         match len {
             0 => {}
             1 => *dst = *src,
             2..=3 => ends::<u16>(src, dst, len),
             4..=7 => ends::<u32>(src, dst, len),
-            8..=16 => ends::<u64>(src, dst, len),
-            17..=32 => ends::<u128>(src, dst, len),
+            8..=32 => ends::<u128>(src, dst, len),
             _ => ends::<[u128; 2]>(src, dst, len),
+        }
+    }
+}
+
+/// Copies any number of bytes, few of them as [`copy_short`] does.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
+    // SAFETY: our caller's word.
+    unsafe {
+        if len <= SHORT {
+            copy_short(src, dst, len);
+        } else {
+            src.copy_to_nonoverlapping(dst, len);
         }
     }
 }

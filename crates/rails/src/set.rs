@@ -13,6 +13,7 @@ use crate::rail::{
     Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame,
 };
 use polyrail_core::frame::{Acked, PlainEager};
+use polyrail_core::wire::PeerId;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -157,6 +158,11 @@ macro_rules! dispatch {
             /// [`Rail::traffic`].
             pub fn traffic(&self, (rail, link): RailLink) -> Option<(u64, u64)> {
                 match rail { $(RailId::$name => self.$field.traffic(link),)+ }
+            }
+
+            /// [`Rail::watch`].
+            pub fn watch(&mut self, (rail, link): RailLink, ends: (PeerId, PeerId)) {
+                match rail { $(RailId::$name => self.$field.watch(link, ends),)+ }
             }
 
             /// [`Rail::probe`].

@@ -59,6 +59,18 @@ macro_rules! calls {
     };
 }
 
+impl Call {
+    /// What Polyrail's rails do in shared memory: a whole message put there, a part of one, what came taken out; the peer's memory read or
+    /// written by the kernel.
+    pub const SHARED: [Call; 5] =
+        [Call::ShmPut, Call::ShmPart, Call::ShmTake, Call::ProcessVmReadV, Call::ProcessVmWriteV];
+
+    /// Whether it moves bytes by itself from one process's memory to another's: no call of the other process belongs to it.
+    pub const fn is_direct(self) -> bool {
+        matches!(self, Call::ProcessVmReadV | Call::ProcessVmWriteV)
+    }
+}
+
 calls! {
     Socket = 1, "socket", Open;
     SocketPair = 2, "socketpair", Open;
@@ -103,6 +115,12 @@ calls! {
     EpollPWait = 65, "epoll_pwait", Wait;
     EpollPWait2 = 66, "epoll_pwait2", Wait;
     EpollCtl = 67, "epoll_ctl", Other;
+
+    ShmPut = 80, "shm_put", Send;
+    ShmPart = 81, "shm_part", Send;
+    ShmTake = 82, "shm_take", Receive;
+    ProcessVmReadV = 83, "process_vm_readv", Receive;
+    ProcessVmWriteV = 84, "process_vm_writev", Send;
 
     MpiInit = 128, "MPI_Init", MpiOther;
     MpiFinalize = 129, "MPI_Finalize", MpiOther;

@@ -7,10 +7,14 @@
 //! | [`ADDRESS`] | number u32, 0 u32, address |
 //! | [`TCP_INFO`] | socket u32, free bytes in the send buffer u32, congestion control 16 bytes, `struct tcp_info` as the kernel gave it |
 //! | [`PROCESS`] | parent u32, 0 u32, then the command line, words ended by zeros |
-//! | [`EXEC`] | process u32, 0 u32, path of the new program |
 //! | [`UNSEEN`] | process u32, reason u32 ([`unseen`]), path of the program |
 //! | [`MPI`] | rank u32, size u32, version of the library |
 //! | [`EXIT`] | status i32, 0 u32 |
+//! | [`UNIX`] | number of a socket u32, its type u32 (`SOCK_STREAM` ...), its inode u64, its peer's inode u64 (0: none, or not known) |
+//! | [`LINK`] | number of the link among the process's sockets u32, 0 u32, its name u64, its name at the other end u64 ([`rails`](super::rails)) |
+//! | [`EVENT`] | 0 u64, then a line of `docs/events.md` |
+//!
+//! 5 was another kind once, and stays unused.
 //!
 //! A socket is told again when more of it is known (connected, accepted); the last note counts.
 
@@ -25,14 +29,25 @@ pub const ADDRESS: u8 = 2;
 pub const TCP_INFO: u8 = 3;
 /// A process begins (also after `exec`).
 pub const PROCESS: u8 = 4;
-/// The process becomes another program.
-pub const EXEC: u8 = 5;
 /// A program starts that preloading cannot see.
 pub const UNSEEN: u8 = 6;
 /// The process is one of an MPI world.
 pub const MPI: u8 = 7;
 /// The process ends in order.
 pub const EXIT: u8 = 8;
+/// What a Unix socket is called by the kernel, and what it is connected to: these have no names that both ends know.
+pub const UNIX: u8 = 9;
+
+/// A link of Polyrail's through shared memory.
+pub const LINK: u8 = 10;
+/// What happened to a peer or a lane of Polyrail's.
+pub const EVENT: u8 = 11;
+
+/// Bytes of a [`LINK`] payload.
+pub const LINK_BYTES: usize = 24;
+
+/// Bytes of a [`UNIX`] payload.
+pub const UNIX_BYTES: usize = 24;
 
 /// Bytes of a [`SOCKET`] payload.
 pub const SOCKET_BYTES: usize = 24 + 2 * ADDRESS_BYTES;
@@ -49,4 +64,6 @@ pub mod unseen {
     pub const IO_URING: u32 = 4;
     /// It has put itself behind a filter of system calls (seccomp): threads and sockets that begin after that are not recorded.
     pub const SANDBOX: u32 = 5;
+    /// It runs as a user who may not use the session: the process has given up its rights.
+    pub const USER: u32 = 6;
 }

@@ -82,6 +82,16 @@ pub mod session {
     pub const AT_WAITED: usize = 88;
     /// u64: how many of them found no room.
     pub const AT_VAIN: usize = 96;
+    /// 4 x u64: functions that are not recorded, by bit: the lowest of the first is number 0.
+    pub const AT_LEFT_OUT: usize = 128;
+    /// [`PORTS`] x u16: a connection is recorded if one of its ports is among these, which end with 0; all are if there are none.
+    pub const AT_PORTS: usize = 160;
+    /// How many there may be.
+    pub const PORTS: usize = 64;
+    /// [`PROGRAMS`] bytes: names of the programs that are recorded, each ended by a zero; all are if there are none.
+    pub const AT_PROGRAMS: usize = 512;
+    /// Bytes for them.
+    pub const PROGRAMS: usize = 512;
     /// In [`AT_STALLED`]: the collector has ended without having ended the session.
     pub const GONE: u64 = u64::MAX;
     /// A thread that waits for room looks again after so many nanoseconds ...

@@ -11,6 +11,7 @@ use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Memory, Rail, RawIov, 
 use crate::config::{Config, Faults};
 use polyrail_core::frame::{Acked, Frame, PlainEager};
 use polyrail_core::sim::Rng;
+use polyrail_core::wire::PeerId;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -312,6 +313,10 @@ impl<R: Rail> Rail for Fault<R> {
 
     fn traffic(&self, link: LinkId) -> Option<(u64, u64)> {
         self.rail.traffic(link)
+    }
+
+    fn watch(&mut self, link: LinkId, ends: (PeerId, PeerId)) {
+        self.rail.watch(link, ends);
     }
 
     fn probe(&mut self, link: LinkId) {

@@ -28,6 +28,7 @@ use crate::list::RailId;
 use crate::primitive;
 use direct::Direct;
 use polyrail_core::frame::{Acked, Frame, PlainEager};
+use polyrail_core::wire::PeerId;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -112,13 +113,7 @@ impl Payload {
     pub unsafe fn copy_to(&self, offset: usize, to: *mut u8, len: usize) -> usize {
         let len = len.min(self.len.saturating_sub(offset));
         // SAFETY: offset + len <= self.len, readable by `new`'s contract; `to` by ours.
-        unsafe {
-            if len > primitive::SHORT {
-                std::ptr::copy_nonoverlapping(self.base.add(offset), to, len);
-            } else if len > 0 {
-                primitive::copy_short(self.base.add(offset), to, len);
-            }
-        }
+        unsafe { primitive::copy(self.base.add(offset), to, len) };
         len
     }
     /// A copy of all bytes.
@@ -317,6 +312,10 @@ pub trait Rail: LaneRail + Direct + Send {
 
     /// Finds out whether a link still stands, of which there is doubt. Needless where an end is heard of at once.
     fn probe(&mut self, _link: LinkId) {}
+
+    /// The link is one between these two endpoints, this side's first: what it moves is recorded, if there is a recorder and no call shows
+    /// it.
+    fn watch(&mut self, _link: LinkId, _ends: (PeerId, PeerId)) {}
 }
 
 /// What is known of a link that carries a lane: what the peer's side tells, and what follows from it.

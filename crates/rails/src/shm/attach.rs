@@ -3,6 +3,8 @@
 use super::cma::{self, RemoteIov};
 use crate::rail::direct::{DirectError, Transfer};
 use crate::rail::{LinkId, Memory, RawIov, Span};
+use crate::watched::Watched;
+use polyrail_core::trace::Call;
 use std::collections::VecDeque;
 
 /// So much of one transfer is moved before the next has its turn: some hundred microseconds, beside which the call itself is
@@ -11,6 +13,7 @@ const SLICE: usize = 1 << 20;
 
 struct UnderWay {
     pid: i32,
+    watched: Watched,
     transfer: Transfer,
     done: usize,
 }
@@ -25,8 +28,8 @@ pub(crate) struct Attach {
 
 impl Attach {
     /// Takes in a transfer with this process.
-    pub fn start(&mut self, pid: i32, transfer: Transfer) {
-        self.queue.push_back(UnderWay { pid, transfer, done: 0 });
+    pub fn start(&mut self, pid: i32, watched: Watched, transfer: Transfer) {
+        self.queue.push_back(UnderWay { pid, watched, transfer, done: 0 });
     }
 
     /// Forgets the transfers of a link.
@@ -70,8 +73,12 @@ impl Attach {
         }
         ranges(one.transfer.theirs.ranges(), one.done as u64, len as u64, &mut self.remote);
         let copy = if one.transfer.write { cma::write } else { cma::read };
+        let moving = one.watched.begin();
         // SAFETY: the local memory was just named as that of a live operation; the kernel checks the remote addresses.
         let copied = unsafe { copy(one.pid, &self.local, &self.remote) };
+        if let (Some(moving), Ok(())) = (moving, &copied) {
+            moving.by(if one.transfer.write { Call::ProcessVmWriteV } else { Call::ProcessVmReadV }, len);
+        }
         copied.map_err(|why| DirectError::Refused(why.to_string()))
     }
 }
@@ -153,8 +160,8 @@ mod tests {
         let (long, short) = (noise(10 * SLICE + 1), noise(1000));
         let mem = Memories(vec![vec![0; long.len()], vec![0; short.len()]]);
         let mut attach = Attach::default();
-        attach.start(me(), reads(0, &[&long[..SLICE / 2], &long[SLICE / 2..]]));
-        attach.start(me(), reads(1, &[&short]));
+        attach.start(me(), Watched::default(), reads(0, &[&long[..SLICE / 2], &long[SLICE / 2..]]));
+        attach.start(me(), Watched::default(), reads(1, &[&short]));
         // two slices a round: in the first one of each
         assert_eq!(run(&mut attach, &mem, 2 * SLICE), [(1, 1, Ok(())), (6, 0, Ok(()))]);
         assert!(mem.0[0] == long && mem.0[1] == short);
@@ -165,7 +172,7 @@ mod tests {
         let from = noise(4 * SLICE);
         let mut mem = Memories(vec![vec![0; from.len()], vec![0; from.len()], vec![0; from.len()]]);
         let mut attach = Attach::default();
-        (0..3).for_each(|slot| attach.start(me(), reads(slot, &[&from])));
+        (0..3).for_each(|slot| attach.start(me(), Watched::default(), reads(slot, &[&from])));
         let mut budget = 3 * SLICE;
         assert!(attach.poll(&mem, &mut budget).is_none() && budget == 0);
         mem.0[1].clear();
@@ -173,7 +180,7 @@ mod tests {
         assert_eq!(run(&mut attach, &mem, SLICE), [(2, 1, Err(DirectError::Ended)), (3, 0, Ok(()))]);
         assert!(mem.0[0] == from);
 
-        attach.start(i32::MAX, reads(0, &[&from]));
+        attach.start(i32::MAX, Watched::default(), reads(0, &[&from]));
         let ended = run(&mut attach, &mem, SLICE);
         assert!(
             matches!(&ended[..], [(1, 0, Err(DirectError::Refused(why)))] if why.contains("gone")),

@@ -4,7 +4,7 @@
 use super::attach::Attach;
 use super::board::PLACES;
 use super::doorbell::{Bell, Doorbell};
-use super::ring::{self, Consumer, Corrupt, MAX_PAYLOAD, Producer, SendError};
+use super::ring::{self, Consumer, Corrupt, Head, MAX_PAYLOAD, Producer, SendError};
 use crate::config::Config;
 use crate::list::RailId;
 use crate::rail::direct::{Direct, DirectError, Transfer};
@@ -12,7 +12,9 @@ use crate::rail::{
     Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span,
 };
 use crate::sys::Epoll;
+use crate::watched::Watched;
 use polyrail_core::frame::{Frame, PlainEager};
+use polyrail_core::wire::PeerId;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -45,6 +47,13 @@ struct Link {
     pid: Option<i32>,
     /// What the peer did to the ring that this side sends by.
     damage: Option<Corrupt>,
+    watched: Watched,
+}
+
+/// A link that is looked at, and where something of it will be seen.
+struct Watch {
+    id: u32,
+    head: Head,
 }
 
 #[derive(PartialEq, Eq)]
@@ -59,8 +68,8 @@ enum State {
 pub struct ShmRail {
     links: Vec<Option<Link>>,
     up: usize,
-    /// Those that are looked at.
-    watched: Vec<u32>,
+    /// Those that are looked at. All of them are among the links.
+    watched: Vec<Watch>,
     /// Those that were full when a frame was last tried.
     full: Vec<u32>,
     attach: Attach,
@@ -68,7 +77,8 @@ pub struct ShmRail {
     epoll: Epoll,
     events: Vec<libc::epoll_event>,
     armed: bool,
-    looks: usize,
+    /// Rounds until it is looked whether peers live, this one included; 0: the next is to do more than to take frames.
+    left: usize,
     /// Times that it was looked whether peers live.
     checks: u32,
     /// Where peers of this host connect.
@@ -96,7 +106,7 @@ impl ShmRail {
             epoll: Epoll::new()?,
             events: Vec::with_capacity(16),
             armed: false,
-            looks: 0,
+            left: LOOKS / FEW,
             checks: 0,
             listener: None,
             probe: Box::new(u64::from_le_bytes(probe)),
@@ -136,9 +146,11 @@ impl ShmRail {
             full: false,
             pid: None,
             damage: None,
+            watched: Watched::default(),
         };
+        self.watched.push(link.watch(id as u32));
         self.links[id] = Some(link);
-        self.watched.push(id as u32);
+        self.left = self.left.min(self.rounds());
         self.up += 1;
         Ok(LinkId(id as u32))
     }
@@ -153,11 +165,10 @@ impl ShmRail {
     /// Looks whether peers have gone, and which links are looked at in vain.
     #[cold]
     fn look(&mut self) {
-        self.looks = 0;
         self.checks = self.checks.wrapping_add(1);
         self.epoll.take(&mut self.events);
-        for event in &self.events {
-            let token = event.u64;
+        for at in 0..self.events.len() {
+            let token = self.events[at].u64;
             if token == u64::MAX {
                 continue;
             }
@@ -166,9 +177,8 @@ impl ShmRail {
                 if link.state == State::Up {
                     link.state = State::Ending;
                 }
-                link.restless = true;
-                link.watch(token as u32, &mut self.watched);
                 self.epoll.remove(link.control.as_raw_fd());
+                self.attend(token as u32);
             }
         }
         if self.watched.len() > FEW {
@@ -177,13 +187,31 @@ impl ShmRail {
         if self.checks.is_multiple_of(CHECKS) {
             self.look_at_all();
         }
+        self.left = if self.armed { 0 } else { self.rounds() };
+    }
+
+    /// Rounds between two looks at whether peers live.
+    fn rounds(&self) -> usize {
+        LOOKS / self.watched.len().clamp(FEW, LOOKS)
+    }
+
+    /// The next round is to see to a link, whatever its ring shows.
+    #[cold]
+    fn attend(&mut self, id: u32) {
+        let Some(Some(link)) = self.links.get_mut(id as usize) else { return };
+        link.restless = true;
+        link.return_to(id, &mut self.watched);
+        for watch in self.watched.iter_mut().filter(|watch| watch.id == id) {
+            watch.head = link.head();
+        }
+        self.left = self.left.min(self.rounds());
     }
 
     /// Looks at all that is not looked at: a mark that a peer took off the board must not cost more than time.
     fn look_at_all(&mut self) {
         for (id, link) in (0..).zip(&mut self.links) {
             if let Some(link) = link.as_mut().filter(|link| link.away && link.consumer.has_frame()) {
-                link.watch(id, &mut self.watched);
+                link.return_to(id, &mut self.watched);
             }
         }
     }
@@ -192,8 +220,8 @@ impl ShmRail {
     fn look_away(&mut self) {
         let mut most = self.watched.len() - FEW;
         let before = most;
-        for id in &self.watched {
-            let Some(link) = &mut self.links[*id as usize] else { continue };
+        for watch in &self.watched {
+            let Some(link) = &mut self.links[watch.id as usize] else { continue };
             if !std::mem::take(&mut link.busy) && most > 0 && link.is_calm() {
                 link.leave();
                 most -= 1;
@@ -209,11 +237,12 @@ impl ShmRail {
     fn watch_what_is_left(&mut self) {
         let seen_by_all = ring::sleep_barrier();
         let links = &mut self.links;
-        self.watched.retain(|id| {
-            let Some(link) = &mut links[*id as usize] else { return false };
+        self.watched.retain_mut(|watch| {
+            let Some(link) = &mut links[watch.id as usize] else { return false };
             if link.away && (!seen_by_all || link.consumer.has_frame()) {
                 link.come_back();
             }
+            watch.head = link.head();
             !link.away
         });
     }
@@ -221,7 +250,8 @@ impl ShmRail {
     /// Whether all links that were full still are. Of a damaged one its next turn tells.
     fn none_has_room(&mut self) -> bool {
         let before = self.full.len();
-        let (links, watched) = (&mut self.links, &mut self.watched);
+        let mut damaged = Vec::new();
+        let links = &mut self.links;
         self.full.retain(|id| {
             let Some(link) = &mut links[*id as usize] else { return false };
             let room = link.producer.has_room(0, MAX_PAYLOAD);
@@ -230,11 +260,12 @@ impl ShmRail {
                 link.producer.disarm();
             }
             if let Err(damage) = room {
-                (link.damage, link.restless) = (Some(damage), true);
-                link.watch(*id, watched);
+                link.damage = Some(damage);
+                damaged.push(*id);
             }
             link.full
         });
+        damaged.into_iter().for_each(|id| self.attend(id));
         self.full.len() == before
     }
 
@@ -245,10 +276,11 @@ impl ShmRail {
         self.doorbell.board().take(|place| {
             for id in (place..links.len()).step_by(PLACES) {
                 if let Some(link) = &mut links[id] {
-                    link.watch(id as u32, watched);
+                    link.return_to(id as u32, watched);
                 }
             }
         });
+        self.left = self.left.min(self.rounds());
     }
 
     /// One turn of each link.
@@ -262,13 +294,15 @@ impl ShmRail {
         }
         let mut total = 0;
         let mut ended = false;
-        for i in 0..self.watched.len() {
-            let id = LinkId(self.watched[i]);
-            let Some(link) = &mut self.links[id.0 as usize] else { continue };
-            if !link.restless && !link.consumer.has_frame() {
+        for watch in &mut self.watched {
+            // SAFETY: its link is there, and the consumer with it.
+            if !unsafe { watch.head.shows() } {
                 continue;
             }
+            let id = LinkId(watch.id);
+            let Some(link) = &mut self.links[id.0 as usize] else { continue };
             let (taken, down) = link.take(id, sink);
+            watch.head = link.head();
             total += taken;
             let over = match (&link.state, down) {
                 (_, Some(down)) => Some(down),
@@ -290,8 +324,8 @@ impl ShmRail {
         if ended {
             self.forget_ended();
         }
-        self.looks += self.watched.len().max(FEW);
-        if self.looks >= LOOKS {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
             self.look();
         }
         total
@@ -300,8 +334,8 @@ impl ShmRail {
     #[cold]
     fn forget_ended(&mut self) {
         let (links, up) = (&self.links, &mut self.up);
-        self.watched.retain(|id| {
-            let Some(link) = &links[*id as usize] else { return false };
+        self.watched.retain(|watch| {
+            let Some(link) = &links[watch.id as usize] else { return false };
             let ended = link.state == State::Down;
             *up -= usize::from(ended);
             !ended
@@ -348,11 +382,23 @@ impl Link {
         (self.away, self.busy) = (false, true);
     }
 
-    /// Enters it among those that are looked at.
-    fn watch(&mut self, id: u32, watched: &mut Vec<u32>) {
+    /// Where something to do will be seen.
+    #[inline(always)]
+    fn head(&self) -> Head {
+        let head = self.consumer.head();
+        if self.restless { head.restless() } else { head }
+    }
+
+    /// Its entry among those that are looked at.
+    fn watch(&self, id: u32) -> Watch {
+        Watch { id, head: self.head() }
+    }
+
+    /// Enters it again among those that are looked at, if it was left.
+    fn return_to(&mut self, id: u32, watched: &mut Vec<Watch>) {
         if self.away && self.state != State::Down {
             self.come_back();
-            watched.push(id);
+            watched.push(self.watch(id));
         }
     }
 
@@ -361,7 +407,9 @@ impl Link {
     fn take<S: Sink + ?Sized>(&mut self, id: LinkId, sink: &mut S) -> (usize, Option<Down>) {
         let mut taken = 0;
         while taken < BURST {
-            let frame = match self.consumer.peek() {
+            // that there is room again is told in the next round, which finds nothing: an answer may leave before that
+            let found = if taken == 0 { self.consumer.peek() } else { self.consumer.peek_on() };
+            let frame = match found {
                 None => break,
                 Some(Err(why)) => return (taken, Some(Down::Protocol(why.to_string()))),
                 Some(Ok(frame)) => frame,
@@ -369,11 +417,17 @@ impl Link {
             // SAFETY: the bytes stay mapped, and are not reused before `release` below.
             let payload = unsafe { Payload::new(frame.payload.as_ptr(), frame.payload.len()) };
             match PlainEager::parse(frame.header) {
-                Some((eager, announced)) if announced == payload.len() => sink.eager(id, eager, payload),
+                Some((eager, announced)) if announced == payload.len() && !self.watched.is_watched() => {
+                    sink.eager(id, eager, payload);
+                }
                 _ => match any(frame.header, payload.len()) {
                     Ok(header) => {
                         self.bye |= matches!(header, Frame::Bye);
+                        let moving = self.watched.begin();
                         sink.frame(id, header, payload);
+                        if let Some(moving) = moving {
+                            moving.took(&header, payload.len());
+                        }
                     }
                     Err(why) => return (taken, Some(Down::Protocol(why))),
                 },
@@ -406,7 +460,7 @@ impl Direct for ShmRail {
     fn start(&mut self, transfer: Transfer) -> Result<(), Transfer> {
         let link = self.links.get(transfer.link.0 as usize).and_then(Option::as_ref);
         match link.and_then(|link| link.pid) {
-            Some(pid) => self.attach.start(pid, transfer),
+            Some(pid) => self.attach.start(pid, link.map(|link| link.watched).unwrap_or_default(), transfer),
             None => return Err(transfer),
         }
         Ok(())
@@ -455,6 +509,7 @@ impl Rail for ShmRail {
             // SAFETY: readable during this call, by our caller's word.
             unsafe { std::slice::from_raw_parts(piece.base, piece.len) }
         };
+        let moving = link.watched.begin();
         let sent = match iov {
             [] => link.producer.try_send(header, &[]),
             [one] => link.producer.try_send(header, &[slice(one)]),
@@ -468,6 +523,9 @@ impl Rail for ShmRail {
                 if let Some(place) = link.producer.peer_sleeps() {
                     link.bell.ring(place);
                 }
+                if let Some(moving) = moving {
+                    moving.put(header, iov.iter().map(|piece| piece.len).sum());
+                }
                 Ok(())
             }
             Err(why) => {
@@ -475,8 +533,8 @@ impl Rail for ShmRail {
                     self.full.push(id);
                 }
                 if let SendError::Corrupt(damage) = why {
-                    (link.damage, link.restless) = (Some(damage), true);
-                    link.watch(id, &mut self.watched);
+                    link.damage = Some(damage);
+                    self.attend(id);
                 }
                 Err(Full)
             }
@@ -487,6 +545,7 @@ impl Rail for ShmRail {
     unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
         if let Some(Some(link)) = self.links.get_mut(link.0 as usize)
             && link.state == State::Up
+            && !link.watched.is_watched()
         {
             let (words, len) = eager.encode(piece.len);
             // SAFETY: readable, by our caller's word.
@@ -518,17 +577,14 @@ impl Rail for ShmRail {
 
     #[inline(always)]
     fn skip(&mut self) -> bool {
-        let looks = self.looks + self.watched.len().max(FEW);
-        if self.armed || looks >= LOOKS || self.doorbell.board().is_marked() {
+        if self.left <= 1 || self.doorbell.board().is_marked() {
             return false;
         }
-        for id in &self.watched {
-            if self.links[*id as usize].as_ref().is_none_or(|link| link.restless || link.consumer.has_frame())
-            {
-                return false;
-            }
+        // SAFETY: their links are there, and the consumers with them.
+        if self.watched.iter().any(|watch| unsafe { watch.head.shows() }) {
+            return false;
         }
-        self.looks = looks;
+        self.left -= 1;
         true
     }
 
@@ -541,10 +597,10 @@ impl Rail for ShmRail {
     }
 
     fn arm(&mut self) -> bool {
-        self.armed = true;
+        (self.armed, self.left) = (true, 0);
         let mut nothing = true;
-        for id in &self.watched {
-            let Some(link) = &mut self.links[*id as usize] else { continue };
+        for watch in &self.watched {
+            let Some(link) = &mut self.links[watch.id as usize] else { continue };
             if link.state == State::Up && link.damage.is_none() {
                 link.publish();
                 link.leave();
@@ -570,7 +626,7 @@ impl Rail for ShmRail {
         let Some(slot) = self.links.get_mut(link.0 as usize) else { return };
         if let Some(closed) = slot.take() {
             self.up -= usize::from(closed.state != State::Down);
-            self.watched.retain(|id| *id != link.0);
+            self.watched.retain(|watch| watch.id != link.0);
             self.full.retain(|id| *id != link.0);
             self.attach.close(link);
         }
@@ -579,6 +635,12 @@ impl Rail for ShmRail {
     /// What is in the ring is the peer's.
     fn idle(&self, _link: LinkId) -> bool {
         true
+    }
+
+    fn watch(&mut self, link: LinkId, (near, far): (PeerId, PeerId)) {
+        if let Some(Some(link)) = self.links.get_mut(link.0 as usize) {
+            link.watched = Watched::link(near, far);
+        }
     }
 
     fn cut(&mut self, link: LinkId) {

@@ -9,7 +9,7 @@
 //! compute its place from the lengths alone, by the same rule (`Span`), so that no offset is ever read from the peer.
 //!
 //! **Progress.** The consumer publishes how far it is, on a line of its own, when a quarter of either area is
-//! due, when it finds the ring empty, and on [`Consumer::flush`]. The producer looks only when it seems to be out of room.
+//! due, when [`Consumer::peek`] finds the ring empty, and on [`Consumer::flush`]. The producer looks only when it seems to be out of room.
 //! Where it pays, the consumer drops the bulk it returns from the caches; only its memory then knows it, and the producer's
 //! next write need not take it away from anybody.
 //!
@@ -25,7 +25,7 @@
 use std::{any::Any, fmt, marker::PhantomData, ptr::NonNull, sync::Arc};
 
 pub use crate::primitive::heavy_barrier as sleep_barrier;
-use crate::primitive::{ByteCell, Ordering::*, evict, evicting_pays};
+use crate::primitive::{AtomicU64, ByteCell, Ordering::*, evict, evicting_pays};
 pub use memory::{BULK, Corrupt, INLINE, MAX_HEADER, MAX_PAYLOAD, RingMemory, SLOTS};
 use memory::{BULK_UNIT, LAZY, Memory, Span, lap, word};
 use sleep::{Sleeper, Waker};
@@ -227,6 +227,37 @@ impl From<Corrupt> for SendError {
     }
 }
 
+/// No position.
+const NOTHING: u64 = u64::MAX;
+
+/// Where the next frame of a ring will be seen, as that was when [`Consumer::head`] said it: for who looks at many rings.
+#[derive(Clone, Copy)]
+pub struct Head {
+    word: NonNull<AtomicU64>,
+    /// The lap of the word as long as nothing is there.
+    empty: u64,
+}
+
+// SAFETY: an address, of memory that any thread may read.
+unsafe impl Send for Head {}
+
+impl Head {
+    /// The same, but always as if something were there.
+    pub fn restless(self) -> Self {
+        Self { empty: u64::MAX, ..self }
+    }
+
+    /// Whether a frame (or damage) is there.
+    ///
+    /// # Safety
+    /// The [`Consumer`] that it came from is there.
+    #[inline(always)]
+    pub unsafe fn shows(&self) -> bool {
+        // SAFETY: the consumer keeps the ring mapped, by our caller's word.
+        unsafe { self.word.as_ref() }.load(Acquire) >> 32 != self.empty
+    }
+}
+
 /// A slot's bytes, ours.
 #[repr(align(64))]
 struct Body([u8; INLINE]);
@@ -239,8 +270,8 @@ pub struct Consumer {
     bulk_head: u64,
     head_published: u64,
     bulk_published: u64,
-    /// What to release next, once a frame was peeked.
-    peeked: Option<u64>,
+    /// What to release next, once a frame was peeked; else [`NOTHING`].
+    peeked: u64,
     body: Body,
     evicts: bool,
     producer: Waker,
@@ -334,19 +365,34 @@ impl Consumer {
     /// [`Corrupt`]: nothing can be received from this peer any more.
     #[inline]
     pub fn peek(&mut self) -> Option<Result<Frame<'_>, Corrupt>> {
+        self.look::<true>()
+    }
+
+    /// The same, but that progress is not published where the ring is empty: what was released last is told at the latest by the
+    /// next [`peek`](Self::peek).
+    #[inline(always)]
+    pub fn peek_on(&mut self) -> Option<Result<Frame<'_>, Corrupt>> {
+        self.look::<false>()
+    }
+
+    #[inline(always)]
+    fn look<const PUBLISHES: bool>(&mut self) -> Option<Result<Frame<'_>, Corrupt>> {
         let slot = self.memory.slot(self.head);
         let word = slot.word.load(Acquire);
         if (word >> 32) as u32 != lap(self.head) {
+            if PUBLISHES {
+                self.flush();
+            }
             return self.none((word >> 32) as u32);
         }
         let (header, payload) = ((word >> 24 & 0xff) as usize, (word & 0xff_ffff) as usize);
         if header > MAX_HEADER {
             return Some(Err(Corrupt::HeaderLength(header)));
         }
-        if payload > MAX_PAYLOAD {
+        let inline = header + payload <= INLINE;
+        if !inline && payload > MAX_PAYLOAD {
             return Some(Err(Corrupt::PayloadLength(payload)));
         }
-        let inline = header + payload <= INLINE;
         // A copy of constant length is a few moves; loom checks what is used only.
         let len = match (cfg!(loom), inline) {
             (false, _) => INLINE,
@@ -361,7 +407,7 @@ impl Consumer {
             let span = Span::after(self.bulk_head, payload);
             (Place::Bulk(self.memory.bulk(span.start), payload, PhantomData), span.end)
         };
-        self.peeked = Some(end);
+        self.peeked = end;
         Some(Ok(Frame { header: &self.body.0[..header], payload: Payload { place } }))
     }
 
@@ -373,7 +419,10 @@ impl Consumer {
     /// Frees the frame that was peeked last. Without one, does nothing.
     #[inline]
     pub fn release(&mut self) {
-        let Some(end) = self.peeked.take() else { return };
+        let end = std::mem::replace(&mut self.peeked, NOTHING);
+        if end == NOTHING {
+            return;
+        }
         self.head += 1;
         self.bulk_head = end;
         if self.head - self.head_published >= (SLOTS / LAZY) as u64
@@ -383,7 +432,7 @@ impl Consumer {
         }
     }
 
-    /// Publishes progress now. Needed only by who stops peeking before the ring is empty.
+    /// Publishes progress now. Needed only by who stops peeking before [`peek`](Self::peek) finds the ring empty.
     pub fn flush(&mut self) {
         if self.head != self.head_published {
             self.publish();
@@ -393,8 +442,15 @@ impl Consumer {
     /// Whether a frame (or damage) is there; nothing is published.
     #[inline]
     pub fn has_frame(&self) -> bool {
-        let found = (self.memory.slot(self.head).word.load(Acquire) >> 32) as u32;
-        found != lap(self.head).wrapping_sub(1)
+        // SAFETY: we are there.
+        unsafe { self.head().shows() }
+    }
+
+    /// Where the next frame will be seen, until this one or another is released.
+    #[inline(always)]
+    pub fn head(&self) -> Head {
+        let word = NonNull::from(&self.memory.slot(self.head).word);
+        Head { word, empty: u64::from(lap(self.head).wrapping_sub(1)) }
     }
 
     /// The place on the producer's board that is to be marked for what was published up to now, if the producer waits: once per sleep.
@@ -421,8 +477,7 @@ impl Consumer {
     }
 
     #[inline]
-    fn none(&mut self, found: u32) -> Option<Result<Frame<'_>, Corrupt>> {
-        self.flush();
+    fn none(&self, found: u32) -> Option<Result<Frame<'_>, Corrupt>> {
         let expected = lap(self.head).wrapping_sub(1);
         (found != expected).then_some(Err(Corrupt::Lap { expected, found }))
     }
@@ -472,7 +527,7 @@ pub unsafe fn consumer(ring: NonNull<RingMemory>, keep: Arc<dyn Any + Send + Syn
         bulk_head: 0,
         head_published: 0,
         bulk_published: 0,
-        peeked: None,
+        peeked: NOTHING,
         body: Body([0; INLINE]),
         evicts: evicting_pays(),
         producer: Waker::new(),

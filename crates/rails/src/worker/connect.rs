@@ -120,6 +120,7 @@ impl Worker {
             self.lane_up(peer, 0, link, None);
         } else {
             self.enter(peer, link);
+            self.rails.watch(link, (self.wireup.id, session.peer));
         }
         self.connected(peer, route);
     }

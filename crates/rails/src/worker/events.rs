@@ -3,6 +3,7 @@
 use super::Worker;
 use crate::events::{self, Kind, Level, Log, LogTo, Protocol, Record, Side, rfc3339, shortened};
 use crate::list::{RailId, RailSet, Reach};
+use crate::watched;
 use polyrail_core::cost::Explanation;
 use polyrail_core::proto::{PeerIdx, Route, Scheme};
 use polyrail_core::session::{self, Reason};
@@ -212,6 +213,7 @@ impl Worker {
         {
             self.notes.log = None;
         }
+        watched::event(|| self.record(&note).line());
         self.notes.keep(note);
     }
 

@@ -77,6 +77,7 @@ impl<L: Listener> Inbound<'_, L> {
     }
 
     fn broken(&mut self, link: LinkId, why: &'static str) {
+        self.core.asks = true;
         self.core.cut.push(((self.rail, link), why));
     }
 
@@ -88,6 +89,7 @@ impl<L: Listener> Inbound<'_, L> {
 
     #[inline(never)]
     fn direct(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
+        self.core.asks = true;
         let Ok(region) = region_of(frame, payload) else {
             return self.broken(link, "a list of memory is malformed");
         };
@@ -119,7 +121,7 @@ impl<L: Listener> Inbound<'_, L> {
     /// Gives a message to a receive that waits for it; false, and nothing happened, where there is none.
     #[inline]
     fn deliver(&mut self, peer: PeerIdx, eager: PlainEager, payload: Payload) -> bool {
-        let Core { engine, events, .. } = &mut *self.core;
+        let Core { engine, events, asks, .. } = &mut *self.core;
         let delivered =
             engine.try_deliver(peer, eager, payload.len(), |posted, Delivered { envelope, got }| {
                 posted.take(got as usize, payload);
@@ -128,6 +130,7 @@ impl<L: Listener> Inbound<'_, L> {
                 {
                     return;
                 }
+                *asks = true;
                 events.push_back(Event {
                     peer: Some(envelope.from),
                     matching: envelope.matching,
@@ -137,6 +140,8 @@ impl<L: Listener> Inbound<'_, L> {
                     ..Event::of(EventKind::Recv, posted.user)
                 });
             });
+        // of credit that is to be returned
+        *asks |= engine.has_work();
         delivered.is_some()
     }
 
@@ -240,6 +245,7 @@ impl<L: Listener> Sink for Inbound<'_, L> {
         if !self.core.peers[peer.0 as usize].partial.is_empty()
             && let Some((incoming, span)) = self.resumed(peer, &frame, payload.len())
         {
+            self.core.asks = true;
             if let Incoming::Direct(after) = incoming {
                 self.core.fill(span, payload);
                 self.core.engine.placed(peer, after);
@@ -264,6 +270,7 @@ impl<L: Listener> Sink for Inbound<'_, L> {
     }
 
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span {
+        self.core.asks = true;
         let discard = Span { place: Place::Discard, offset: 0, len };
         let Some(peer) = self.peer(link) else { return discard };
         let scratch = scratch_place((self.rail, link));
@@ -282,6 +289,7 @@ impl<L: Listener> Sink for Inbound<'_, L> {
     }
 
     fn end(&mut self, link: LinkId) {
+        self.core.asks = true;
         let Some(info) = self.core.link((self.rail, link)) else { return };
         let peer = info.peer;
         let Some((incoming, ..)) = info.incoming.take() else { return };
@@ -296,6 +304,7 @@ impl<L: Listener> Sink for Inbound<'_, L> {
     }
 
     fn down(&mut self, link: LinkId, why: Down) {
+        self.core.asks = true;
         self.core.downs.push(((self.rail, link), why));
     }
 }
@@ -313,6 +322,7 @@ impl Core {
     /// Gives the engine the frames again that were held and have their turn.
     #[cold]
     pub(super) fn redeliver(&mut self) {
+        self.asks = true;
         loop {
             self.carry_out();
             let Some((peer, seq)) = self.due.pop() else { return };

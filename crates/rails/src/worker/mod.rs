@@ -68,7 +68,7 @@ pub struct Worker {
     core: Core,
     rails: Rails,
     turns: Turns,
-    /// Bytes that may still be moved directly in this round.
+    /// Bytes that may still be moved directly until a round of progress has more to do than to look at memory.
     direct_budget: usize,
     wireup: Wireup,
     top: Top,
@@ -137,6 +137,7 @@ impl Worker {
                 held: HashMap::new(),
                 due: Vec::new(),
                 redelivered: false,
+                asks: true,
                 cut: Vec::new(),
                 downs: Vec::new(),
                 lane_news: Vec::new(),
@@ -315,6 +316,7 @@ impl Worker {
 
     #[cold]
     fn chosen_lane(&mut self, to: PeerIdx) -> Option<RailLink> {
+        self.core.asks = true;
         self.core.peers[to.0 as usize].lanes.as_ref()?;
         self.choose_lane(to);
         let short = &self.core.peers[to.0 as usize].short;
@@ -339,16 +341,14 @@ impl Worker {
     #[inline]
     pub fn progress_telling<L: Listener>(&mut self, listener: &mut L) -> usize {
         self.rounds += 1;
-        self.direct_budget = direct::ROUND;
         let mut moved = self.look_in_memory(listener);
-        let chores = self.rounds >= self.chores_at;
-        if chores {
-            moved += self.do_chores(moved == 0, listener);
+        if self.core.asks || self.rounds >= self.chores_at {
+            moved += self.do_more(moved == 0, listener);
         }
-        moved += self.after_arrivals();
-        if chores {
-            self.rails.flush(&self.core.bufs);
-        }
+        debug_assert!(
+            self.core.asks || !self.has_more(),
+            "something asks to be acted on, and nobody said so"
+        );
         if moved > 0 {
             self.idle.busy();
         } else {
@@ -361,10 +361,8 @@ impl Worker {
     /// For who polls and rests by himself.
     #[inline(always)]
     pub fn skip(&mut self) -> bool {
-        let skips = self.rounds + 1 < self.chores_at
-            && self.rails.skip()
-            && !self.is_asked()
-            && self.core.events.is_empty();
+        let skips = !self.core.asks && self.rounds + 1 < self.chores_at && self.rails.skip();
+        debug_assert!(!skips || !self.has_more(), "something asks to be acted on, and nobody said so");
         self.rounds += u64::from(skips);
         skips
     }
@@ -381,7 +379,23 @@ impl Worker {
         moved
     }
 
-    /// What a round does besides looking at memory: the other rails, lanes, the control channel. Where there is none of all that only the
+    /// What a round does besides taking messages out of memory that are given to their receives at once: most rounds nothing.
+    #[inline(never)]
+    fn do_more<L: Listener>(&mut self, idle: bool, listener: &mut L) -> usize {
+        self.direct_budget = direct::ROUND;
+        let chores = self.rounds >= self.chores_at;
+        let mut moved = if chores { self.do_chores(idle, listener) } else { 0 };
+        if self.is_asked() {
+            moved += self.act_on_arrivals();
+        }
+        if chores {
+            self.rails.flush(&self.core.bufs);
+        }
+        self.core.asks = self.has_more();
+        moved
+    }
+
+    /// What a round does now and then: the other rails, lanes, the control channel. Where there is none of all that only the
     /// control channel is looked at, in every so many rounds.
     #[inline(never)]
     fn do_chores<L: Listener>(&mut self, idle: bool, listener: &mut L) -> usize {
@@ -408,7 +422,7 @@ impl Worker {
 
     /// The next round has chores: something has begun that it is to look at.
     fn stir(&mut self) {
-        self.chores_at = 0;
+        (self.chores_at, self.core.asks) = (0, true);
     }
 
     /// A round of the rails that it costs a system call to look at.
@@ -465,19 +479,17 @@ impl Worker {
         }
     }
 
-    /// Acts on what came, if anything asks for it; how many times memory was moved.
-    #[inline]
-    fn after_arrivals(&mut self) -> usize {
-        if self.is_asked() { self.act_on_arrivals() } else { 0 }
-    }
-
     /// Whether anything asks to be acted on.
-    #[inline(always)]
     fn is_asked(&self) -> bool {
         self.core.has_news() || self.core.transfers | self.blocked.len() > 0
     }
 
-    #[inline(never)]
+    /// Whether a round of progress has more to do than to look at memory: what [`Core::asks`] says, or less.
+    fn has_more(&self) -> bool {
+        self.is_asked() || !self.core.events.is_empty()
+    }
+
+    /// Acts on what came; how many times memory was moved.
     fn act_on_arrivals(&mut self) -> usize {
         self.stir();
         self.settle();
@@ -510,6 +522,7 @@ impl Worker {
 
     /// Tells peers what came.
     fn acknowledge(&mut self) {
+        self.core.asks = true;
         while let Some((rail, ack)) = self.rails.take_ack() {
             let link = (rail, ack.link);
             let Some(info) = self.core.link(link) else { continue };

@@ -149,8 +149,7 @@ impl Worker {
     /// The memory at `iov` stays writable, and nobody else's, until the event.
     #[inline(always)]
     pub unsafe fn recv(&mut self, filter: Filter, iov: &[RawIov], user: User) {
-        self.core.engine.post(filter, posted(iov, user));
-        if self.core.engine.has_work() {
+        if self.core.engine.post_with(filter, || posted(iov, user)) {
             self.settle();
         }
     }

@@ -13,6 +13,7 @@ use polyrail_core::session::Sent;
 impl Worker {
     /// Does all that the engine asks for until it asks for nothing more.
     pub(super) fn settle(&mut self) {
+        self.core.asks = true;
         loop {
             while let Some(action) = self.core.engine.poll_action() {
                 self.core.act(action);

@@ -107,6 +107,8 @@ pub(crate) struct Core {
     pub(super) due: Vec<(PeerIdx, u32)>,
     /// Frames that were held have taken effect.
     pub(super) redelivered: bool,
+    /// A round of progress may have more to do than to look at memory. Whoever gives it something says so here.
+    pub(super) asks: bool,
     pub(super) cut: Vec<(RailLink, &'static str)>,
     pub(super) downs: Vec<(RailLink, Down)>,
     /// What peers told of their lanes.

@@ -5,6 +5,7 @@ use crate::support::net::{host_with_rails, rail, reset, there};
 use crate::support::node::{End, GONE, Node};
 use crate::support::puppet::{Puppet, settings};
 use polyrail_core::proto::{Delivery, PeerIdx};
+use polyrail_rails::events::{Kind, Record};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -470,10 +471,13 @@ fn rails_to_a_program_that_computes_are_not_given_up() {
             }
         }
         // one may be taken for silent just when it is no longer taken from, or where this machine is too busy to answer itself; if
-        // pauses were taken for silence, each would cost one at least
-        let last = node.worker.lanes(peer).iter().map(|lane| lane.number).max();
-        let events: Vec<String> = node.worker.snapshot().events.iter().map(|event| event.line()).collect();
-        assert!(last <= Some(4), "{last:?}: {}", events.join("\n"));
+        // pauses were taken for silence, each would cost one at least. More connections that were tried and not kept are none
+        let snapshot = node.worker.snapshot();
+        let given_up =
+            |event: &&Record| event.event == Kind::LaneDown && !event.why.starts_with("no more gets through");
+        let count = snapshot.events.iter().filter(given_up).count();
+        let events: Vec<String> = snapshot.events.iter().map(|event| event.line()).collect();
+        assert!(count <= 3, "{count}: {}", events.join("\n"));
     });
 }
 

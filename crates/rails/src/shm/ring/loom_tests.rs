@@ -51,7 +51,10 @@ fn check(body: impl Fn() + Send + Sync + 'static) {
 }
 
 fn take(c: &mut Consumer, i: u8, payload: usize) -> bool {
-    let Some(frame) = c.peek() else { return false };
+    if c.peek().is_none() {
+        return false;
+    }
+    let Some(frame) = c.peek_on() else { return false };
     let frame = frame.expect("an honest peer");
     let mut bytes = [0xff; MAX_PAYLOAD];
     assert_eq!((frame.header, frame.payload.copy_to(&mut bytes)), (&[i][..], payload));
@@ -130,23 +133,43 @@ fn loom_sleeping_consumer_is_woken() {
     });
 }
 
-/// The same for a producer that waits for room.
+/// The same for a producer that waits for room, and hears of it after each frame.
 #[test]
 fn loom_waiting_producer_is_woken() {
-    check(|| {
+    waiting_producer(|c, told| {
+        while !take(c, 0, 0) {
+            thread::yield_now();
+        }
+        c.flush();
+        told(c);
+    });
+}
+
+/// The same where it hears in the round that finds nothing.
+#[test]
+fn loom_waiting_producer_is_woken_once_all_is_taken() {
+    waiting_producer(|c, told| {
+        while !c.peek_on().is_some_and(|frame| frame.is_ok()) {
+            assert!(c.peek().is_none_or(|frame| frame.is_ok()));
+            told(c);
+            thread::yield_now();
+        }
+        c.release();
+    });
+}
+
+fn waiting_producer(next: fn(&mut Consumer, &dyn Fn(&mut Consumer))) {
+    check(move || {
         let (mut p, mut c) = ring();
         let bell = Arc::new(Notify::new());
         let ringer = bell.clone();
         let receiver = thread::spawn(move || {
-            for _ in 0..SLOTS + 1 {
-                while !take(&mut c, 0, 0) {
-                    thread::yield_now();
-                }
-                c.flush();
+            let told = |c: &mut Consumer| {
                 if c.peer_waits().is_some() {
                     ringer.notify();
                 }
-            }
+            };
+            (0..SLOTS + 1).for_each(|_| next(&mut c, &told));
         });
         for _ in 0..SLOTS + 1 {
             while p.try_send(&[0], &[]).is_err() {

@@ -24,6 +24,8 @@ pub(super) const LAZY: usize = if cfg!(loom) { 2 } else { 4 };
 const _: () = assert!(SLOTS.is_power_of_two() && BULK.is_power_of_two() && BULK <= 1 << 31);
 // An empty ring takes any frame, whatever the padding at the end of the area.
 const _: () = assert!(2 * MAX_PAYLOAD <= BULK && MAX_HEADER <= INLINE && MAX_PAYLOAD < 1 << 24);
+// So does one that the consumer found empty and has not said so of.
+const _: () = assert!(cfg!(loom) || BULK / LAZY + 2 * MAX_PAYLOAD <= BULK);
 
 #[repr(C, align(64))]
 pub(super) struct Slot {

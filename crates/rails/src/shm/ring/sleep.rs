@@ -33,11 +33,13 @@ pub(super) struct Waker {
     pub(super) remote: bool,
     /// The sleep that was rung for.
     rung: u32,
+    /// What the word said when it was last looked into and asked for nothing; more than a word holds before that.
+    calm: u64,
 }
 
 impl Waker {
     pub(super) fn new() -> Waker {
-        Waker { remote: false, rung: 0 }
+        Waker { remote: false, rung: 0, calm: u64::MAX }
     }
 
     /// The place that is to be marked on the owner's board, if it is: once per sleep.
@@ -45,23 +47,17 @@ impl Waker {
     pub(super) fn must_ring(&mut self, word: &Sleep) -> Option<u32> {
         light_barrier(self.remote);
         let state = word.state.load(Relaxed);
-        if state & ARMED != 0 {
-            return self.asleep(word, state);
-        }
-        if (state & REMOTE != 0) != self.remote {
-            self.hear(state);
-        }
-        None
-    }
-
-    /// The owner sets its flag before its first sleep, so that every sleep from now on comes with its barrier.
-    #[inline(never)]
-    fn hear(&mut self, state: u32) {
-        self.remote = state & REMOTE != 0 && registered();
+        if u64::from(state) == self.calm { None } else { self.hear(word, state) }
     }
 
     #[cold]
-    fn asleep(&mut self, word: &Sleep, state: u32) -> Option<u32> {
+    fn hear(&mut self, word: &Sleep, state: u32) -> Option<u32> {
+        if state & ARMED == 0 {
+            // the owner sets its flag before its first sleep, so that every sleep from now on comes with its barrier
+            self.remote = state & REMOTE != 0 && registered();
+            self.calm = state.into();
+            return None;
+        }
         if state == self.rung {
             return None;
         }
