@@ -22,12 +22,14 @@ mod bench;
 mod info;
 mod launch;
 mod omp;
+mod output;
 mod report;
 mod run;
 mod signals;
 mod table;
 mod top;
 mod trace;
+mod units;
 
 use std::process::ExitCode;
 

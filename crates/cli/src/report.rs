@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use polyrail_trace::report::{self, Options};
+use polyrail_trace::report::{self, Against, Options};
+
+use crate::output;
 
 /// Makes an HTML page, tables (Parquet) and a Perfetto trace of a recording, and says what kind of program it was.
 #[derive(clap::Args)]
@@ -17,6 +19,9 @@ pub struct Args {
     /// Directory for the report (default: the recording's, or the first of them)
     #[arg(short, long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
+    /// Compare it with another recording: time, calls, bytes, messages, waiting, segments sent again
+    #[arg(long, value_name = "DIRECTORY")]
+    against: Option<PathBuf>,
     /// Leave the page out
     #[arg(long)]
     no_html: bool,
@@ -32,7 +37,7 @@ pub struct Args {
 pub fn main(args: &Args) -> ExitCode {
     match make(args) {
         Ok(text) => {
-            print!("{text}");
+            output::print(&text);
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -54,6 +59,16 @@ fn make(args: &Args) -> Result<String, Box<dyn std::error::Error>> {
         perfetto: !args.no_perfetto,
         ..Options::default()
     };
-    let summary = report::write(&recorded, out, &options)?;
-    Ok(summary.to_string())
+    let other = match &args.against {
+        Some(other) => {
+            let other = polyrail_trace::open(std::slice::from_ref(other))?;
+            Some(report::figures(&other, options.settings)?)
+        }
+        None => None,
+    };
+    let summary = report::write(&recorded, out, &options, other.as_deref())?;
+    Ok(match other {
+        Some(other) => format!("{summary}\n{}", Against::new(&summary.figures, &other)),
+        None => summary.to_string(),
+    })
 }

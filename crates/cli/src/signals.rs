@@ -3,6 +3,8 @@
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::libc;
 use nix::sys::signal::{self, Signal};
@@ -10,6 +12,13 @@ use nix::unistd::Pid;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
+
+/// What a user may send to say something of their own.
+pub const USR1: i32 = libc::SIGUSR1;
+/// Interrupt from the terminal.
+pub const INT: i32 = libc::SIGINT;
+/// The polite end.
+pub const TERM: i32 = libc::SIGTERM;
 
 const FORWARDED: [i32; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
@@ -26,10 +35,16 @@ pub fn hold() -> io::Result<Held> {
 }
 
 impl Held {
-    /// Hands signals to process `pid` for as long as this process lives.
-    pub fn forward_to(mut self, pid: u32) {
+    /// Hands signals to process `pid` for as long as this process lives, but for one that is `kept`: it sets a flag.
+    pub fn forward_to(mut self, pid: u32, kept: Option<(i32, Arc<AtomicBool>)>) {
         std::thread::spawn(move || {
             for origin in self.0.forever() {
+                if let Some((signal, flag)) = &kept
+                    && *signal == origin.signal
+                {
+                    flag.store(true, Ordering::Relaxed);
+                    continue;
+                }
                 // What the terminal sends, it sends to the launcher as well; twice means "at once" to some launchers.
                 let from_terminal = origin.cause == Cause::Kernel;
                 if let Ok(signal) = Signal::try_from(origin.signal)

@@ -4,6 +4,7 @@ use polyrail_rails::list::RailSet;
 use polyrail_rails::list::Reach;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use polyrail_rails::events::{LogTo, Record};
 use polyrail_rails::mailbox::Mailbox;
@@ -24,6 +25,9 @@ fn short(mailbox: &Mailbox) -> String {
 
 /// Runs `body` while two endpoints, joined by TCP, talk to each other; it is given their names.
 fn beside_a_pair<T: Send>(log: Option<LogTo>, body: impl FnOnce(&str, &str) -> T + Send) -> T {
+    // what is shown of this process is of this pair
+    static ONE: Mutex<()> = Mutex::new(());
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let config = Config { rails: RailSet::ALL.without(Reach::Host), log, ..Config::default() };
     let [mut a, mut b] = [0, 1].map(|_| Mailbox::open(config.clone()).expect("an endpoint"));
     let (here, there) = (short(&a), short(&b));
@@ -57,7 +61,7 @@ fn beside_a_pair<T: Send>(log: Option<LogTo>, body: impl FnOnce(&str, &str) -> T
 #[test]
 fn objects_of_a_running_pair() {
     beside_a_pair(None, |here, there| {
-        let output = top("--once --json");
+        let output = top(&format!("--once --json --pid {}", std::process::id()));
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let all: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
@@ -82,7 +86,8 @@ fn objects_of_a_running_pair() {
 #[test]
 fn a_table_of_a_running_pair() {
     beside_a_pair(None, |here, there| {
-        let output = top("--once");
+        // other tests' endpoints have events, too, of which only the last are shown
+        let output = top(&format!("--once -p 1,{}", std::process::id()));
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.lines().next().unwrap().contains("OUT MB/s"), "{text}");
@@ -90,6 +95,9 @@ fn a_table_of_a_running_pair() {
             let row = text.lines().find(|line| line.contains(peer)).unwrap_or_else(|| panic!("{text}"));
             assert!(row.contains("to 64K eager, above fragments"), "{row}");
         }
+        let pids: Vec<u32> =
+            text.lines().skip(1).map_while(|line| line.split_whitespace().next()?.parse().ok()).collect();
+        assert!(pids.iter().all(|pid| *pid == std::process::id()), "{text}");
         assert!(text.contains("lane_up lane 0") && text.contains("it began the session"), "{text}");
     });
 }

@@ -5,11 +5,12 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use polyrail_core::trace::note::{self, unseen};
 use polyrail_core::trace::ring::session;
 
+use crate::filter;
 use crate::next::next;
 use crate::recorder;
 use crate::sockets;
 use crate::start::environment;
-use crate::sys::{File, Text, quietly};
+use crate::sys::{self, File, Text, quietly};
 
 /// An environment for a new program: the given one, with the recorder's variables in it. In pages of its own, because a child of
 /// `vfork` must not allocate; given back if the program could not be started.
@@ -186,14 +187,16 @@ fn find(name: &CStr, found: &mut Text<1100>) -> bool {
 /// Tells that this process, or one that it is about to make, becomes another program.
 fn announce(name: &CStr, becomes: bool) {
     let mut path = Text::<1100>::new();
-    if !find(name, &mut path) {
+    if recorder::is_over() || !find(name, &mut path) {
         return;
     }
     let mut payload = Text::<1100>::new();
     // SAFETY: takes nothing
     let pid = unsafe { libc::getpid() } as u32;
     let mut bytes = [0; 8];
-    if let Some(reason) = unseen_reason(path.c(), 3) {
+    let named = filter::names_program(path.bytes());
+    let reason = foreign_session(path.c()).or_else(|| unseen_reason(path.c(), 3));
+    if let Some(reason) = reason.filter(|_| named) {
         bytes[..4].copy_from_slice(&(if becomes { pid } else { 0 }).to_le_bytes());
         bytes[4..].copy_from_slice(&reason.to_le_bytes());
         payload.push(&bytes).push(path.bytes());
@@ -202,15 +205,19 @@ fn announce(name: &CStr, becomes: bool) {
         if environment().kernel() {
             await_kernel(becomes);
         }
-    } else if becomes {
-        bytes[..4].copy_from_slice(&pid.to_le_bytes());
-        payload.push(&bytes).push(path.bytes());
-        recorder::tell(note::EXEC, payload.bytes());
     }
-    if becomes && !recorder::borrowed() {
+    if becomes && recorder::on() && !recorder::borrowed() {
         sockets::last_words();
         recorder::flush();
     }
+}
+
+/// Whether the program will not reach the session, because the process has become another user. What it may do until then counts for nothing.
+fn foreign_session(program: &CStr) -> Option<u32> {
+    File::open(program, libc::O_RDONLY, 0)?;
+    let mut path = Text::<400>::new();
+    path.push(environment().directory()).push(b"/session");
+    sys::of_another_user(path.c()).then_some(unseen::USER)
 }
 
 /// The kernel can record what preloading does not see, if the collector asks it to before the program begins: a file with this
@@ -226,6 +233,9 @@ fn await_kernel(becomes: bool) {
         return;
     }
     for _ in 0..1500 {
+        if recorder::is_over() {
+            break;
+        }
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
         // SAFETY: a time, and nowhere to tell what remained of it
         unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };
@@ -246,7 +256,7 @@ macro_rules! executing {
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name($($before: $type,)* $($after: $after_type),*) -> c_int {
             let next = next!($name: fn($($type,)* $($after_type),*) -> c_int);
-            if !recorder::on() {
+            if !recorder::has_session() {
                 // SAFETY: the program's own call
                 return unsafe { next($($before,)* $($after),*) };
             }
@@ -379,7 +389,7 @@ pub unsafe extern "C-unwind" fn execveat(
 ) -> c_int {
     let next =
         next!(execveat: fn(c_int, *const c_char, *const *const c_char, *const *const c_char, c_int) -> c_int);
-    if !recorder::on() {
+    if !recorder::has_session() {
         // SAFETY: the program's own call
         return unsafe { next(directory, path, arguments, variables, flags) };
     }
@@ -413,7 +423,7 @@ pub unsafe extern "C-unwind" fn fexecve(
     variables: *const *const c_char,
 ) -> c_int {
     let next = next!(fexecve: fn(c_int, *const *const c_char, *const *const c_char) -> c_int);
-    if !recorder::on() {
+    if !recorder::has_session() {
         // SAFETY: the program's own call
         return unsafe { next(fd, arguments, variables) };
     }
@@ -445,7 +455,7 @@ macro_rules! spawning {
             let next = next!($name: fn(
                 *mut libc::pid_t, *const c_char, *const c_void, *const c_void, *const *const c_char, *const *const c_char
             ) -> c_int);
-            if !recorder::on() {
+            if !recorder::has_session() {
                 // SAFETY: the program's own call
                 return unsafe { next(pid, path, actions, attributes, arguments, variables) };
             }

@@ -5,12 +5,15 @@
 //! |---|---|
 //! | `start` | begins in a process, starts a collector where a host has none, ends in order |
 //! | `recorder` | records, runs of calls that found nothing, forks |
+//! | `filter` | which programs, functions and connections are recorded |
 //! | `ring` | the memory that records are written to |
 //! | `room` | waits for the collector where that memory is full |
 //! | `sockets` | which descriptor is which socket |
 //! | `open`, `io`, `wait` | the socket calls |
 //! | `mpi` | MPI's functions, by its profiling interface |
+//! | `rails` | what Polyrail's own rails tell of shared memory |
 //! | `raw` | system calls by number, and filters of them |
+//! | `rights` | threads of a process that becomes another user keep their rings |
 //! | `exec` | programs that this one starts are recorded too |
 //! | `next`, `sys` | the real functions; system calls of our own |
 //!
@@ -26,12 +29,15 @@
 )]
 
 mod exec;
+mod filter;
 mod io;
 mod mpi;
 mod next;
 mod open;
+mod rails;
 mod raw;
 mod recorder;
+mod rights;
 mod ring;
 mod room;
 mod sockets;

@@ -452,35 +452,35 @@ receiving! {
 }
 
 /// Variants with large counts. Some programs (mpi4py) call them where they exist, and they exist because we are here: where the
-/// library has none, the plain function does it, as long as the count fits.
+/// library has none, the plain function does it, as long as the counts (in brackets) fit.
 macro_rules! large {
-    ($($mpi:ident $pmpi:ident else $plain:ident $call:ident($before:ident, $count:ident $(, $word:ident)*) |$abi:ident| $describe:expr;)*) => {$(
+    ($($mpi:ident $pmpi:ident else $plain:ident $call:ident($($word:ident),*) [$($count:ident),*] |$abi:ident| $describe:expr;)*) => {$(
         /// See the MPI standard; recorded.
         ///
         /// # Safety
         /// As of the MPI function.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "MPI's name")]
-        pub unsafe extern "C-unwind" fn $mpi($before: usize, $count: usize $(, $word: usize)*) -> c_int {
+        pub unsafe extern "C-unwind" fn $mpi($($word: usize),*) -> c_int {
             static LARGE: abi::Function = abi::Function::new(
                 // SAFETY: the literal ends with a zero and has no other
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($pmpi), "\0").as_bytes()) }
             );
             let large = LARGE.address();
             if large.is_null() {
-                if $count > c_int::MAX as usize {
+                if [$($count),*].into_iter().any(|count| count > c_int::MAX as usize) {
                     return abi::ERR_COUNT;
                 }
-                // SAFETY: the same call with a count that fits
-                return unsafe { $plain($before, $count $(, $word)*) };
+                // SAFETY: the same call with counts that fit
+                return unsafe { $plain($($word),*) };
             }
             // SAFETY: the library's function of this name takes so many machine words
             let next = unsafe {
-                std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn(usize, usize $(, calls!(@word $word))*) -> c_int>(large)
+                std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C-unwind" fn($(calls!(@word $word)),*) -> c_int>(large)
             };
             let run = || {
                 // SAFETY: the program's own call
-                unsafe { next($before, $count $(, $word)*) }
+                unsafe { next($($word),*) }
             };
             around(Call::$call, run, |$abi| $describe)
         }
@@ -491,21 +491,73 @@ macro_rules! large {
         /// As of the MPI function.
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "MPI's name")]
-        pub unsafe extern "C-unwind" fn $pmpi($before: usize, $count: usize $(, $word: usize)*) -> c_int {
+        pub unsafe extern "C-unwind" fn $pmpi($($word: usize),*) -> c_int {
             // SAFETY: the same call
-            unsafe { $mpi($before, $count $(, $word)*) }
+            unsafe { $mpi($($word),*) }
         }
     )*};
 }
 
 large! {
-    MPI_Send_c PMPI_Send_c else MPI_Send MpiSend(buffer, count, datatype, peer, tag, comm) |abi| abi.message(count as u64, datatype, peer, tag, comm);
-    MPI_Ssend_c PMPI_Ssend_c else MPI_Ssend MpiSsend(buffer, count, datatype, peer, tag, comm) |abi| abi.message(count as u64, datatype, peer, tag, comm);
-    MPI_Isend_c PMPI_Isend_c else MPI_Isend MpiIsend(buffer, count, datatype, peer, tag, comm, request) |abi| abi.message(count as u64, datatype, peer, tag, comm);
-    MPI_Issend_c PMPI_Issend_c else MPI_Issend MpiIssend(buffer, count, datatype, peer, tag, comm, request) |abi| abi.message(count as u64, datatype, peer, tag, comm);
-    MPI_Recv_c PMPI_Recv_c else MPI_Recv MpiRecv(buffer, count, datatype, peer, tag, comm, status) |abi| abi.message(count as u64, datatype, peer, tag, comm);
-    MPI_Irecv_c PMPI_Irecv_c else MPI_Irecv MpiIrecv(buffer, count, datatype, peer, tag, comm, request) |abi| abi.message(count as u64, datatype, peer, tag, comm);
-    MPI_Bcast_c PMPI_Bcast_c else MPI_Bcast MpiBcast(buffer, count, datatype, root, comm) |abi| abi.collective(abi.bytes(count as u64, datatype), Some(root), comm);
+    MPI_Send_c PMPI_Send_c else MPI_Send MpiSend(buffer, count, datatype, peer, tag, comm) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Bsend_c PMPI_Bsend_c else MPI_Bsend MpiBsend(buffer, count, datatype, peer, tag, comm) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Ssend_c PMPI_Ssend_c else MPI_Ssend MpiSsend(buffer, count, datatype, peer, tag, comm) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Rsend_c PMPI_Rsend_c else MPI_Rsend MpiRsend(buffer, count, datatype, peer, tag, comm) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Isend_c PMPI_Isend_c else MPI_Isend MpiIsend(buffer, count, datatype, peer, tag, comm, request) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Ibsend_c PMPI_Ibsend_c else MPI_Ibsend MpiIbsend(buffer, count, datatype, peer, tag, comm, request) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Issend_c PMPI_Issend_c else MPI_Issend MpiIssend(buffer, count, datatype, peer, tag, comm, request) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Irsend_c PMPI_Irsend_c else MPI_Irsend MpiIrsend(buffer, count, datatype, peer, tag, comm, request) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Recv_c PMPI_Recv_c else MPI_Recv MpiRecv(buffer, count, datatype, peer, tag, comm, status) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Irecv_c PMPI_Irecv_c else MPI_Irecv MpiIrecv(buffer, count, datatype, peer, tag, comm, request) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Send_init_c PMPI_Send_init_c else MPI_Send_init MpiSendInit(buffer, count, datatype, peer, tag, comm, request) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Recv_init_c PMPI_Recv_init_c else MPI_Recv_init MpiRecvInit(buffer, count, datatype, peer, tag, comm, request) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Sendrecv_c PMPI_Sendrecv_c else MPI_Sendrecv MpiSendrecv(buffer, count, datatype, peer, tag, into, room, kind, source, their_tag, comm, status)
+        [count, room] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+    MPI_Sendrecv_replace_c PMPI_Sendrecv_replace_c else MPI_Sendrecv_replace
+        MpiSendrecvReplace(buffer, count, datatype, peer, tag, source, their_tag, comm, status) [count] |abi| abi.message(count as u64, datatype, peer, tag, comm);
+
+    MPI_Bcast_c PMPI_Bcast_c else MPI_Bcast MpiBcast(buffer, count, datatype, root, comm) [count]
+        |abi| abi.collective(abi.bytes(count as u64, datatype), Some(root), comm);
+    MPI_Ibcast_c PMPI_Ibcast_c else MPI_Ibcast MpiIbcast(buffer, count, datatype, root, comm, request) [count]
+        |abi| abi.collective(abi.bytes(count as u64, datatype), Some(root), comm);
+    MPI_Reduce_c PMPI_Reduce_c else MPI_Reduce MpiReduce(from, into, count, datatype, operation, root, comm) [count]
+        |abi| abi.collective(abi.bytes(count as u64, datatype), Some(root), comm);
+    MPI_Ireduce_c PMPI_Ireduce_c else MPI_Ireduce MpiIreduce(from, into, count, datatype, operation, root, comm, request) [count]
+        |abi| abi.collective(abi.bytes(count as u64, datatype), Some(root), comm);
+    MPI_Allreduce_c PMPI_Allreduce_c else MPI_Allreduce MpiAllreduce(from, into, count, datatype, operation, comm) [count]
+        |abi| abi.collective(abi.bytes(count as u64, datatype), None, comm);
+    MPI_Iallreduce_c PMPI_Iallreduce_c else MPI_Iallreduce MpiIallreduce(from, into, count, datatype, operation, comm, request) [count]
+        |abi| abi.collective(abi.bytes(count as u64, datatype), None, comm);
+    MPI_Scan_c PMPI_Scan_c else MPI_Scan MpiScan(from, into, count, datatype, operation, comm) [count]
+        |abi| abi.collective(abi.bytes(count as u64, datatype), None, comm);
+    MPI_Exscan_c PMPI_Exscan_c else MPI_Exscan MpiExscan(from, into, count, datatype, operation, comm) [count]
+        |abi| abi.collective(abi.bytes(count as u64, datatype), None, comm);
+    MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c else MPI_Reduce_scatter_block
+        MpiReduceScatterBlock(from, into, count, datatype, operation, comm) [count] |abi| abi.collective(abi.bytes(count as u64, datatype) * abi.size(comm), None, comm);
+    MPI_Gather_c PMPI_Gather_c else MPI_Gather MpiGather(from, count, datatype, into, room, kind, root, comm) [count, room] |abi| {
+        let (count, datatype) = if from == abi.in_place { (room, kind) } else { (count, datatype) };
+        abi.collective(abi.bytes(count as u64, datatype), Some(root), comm)
+    };
+    MPI_Scatter_c PMPI_Scatter_c else MPI_Scatter MpiScatter(from, count, datatype, into, room, kind, root, comm) [count, room] |abi| {
+        let (count, datatype) = if into == abi.in_place { (count, datatype) } else { (room, kind) };
+        abi.collective(abi.bytes(count as u64, datatype), Some(root), comm)
+    };
+    MPI_Allgather_c PMPI_Allgather_c else MPI_Allgather MpiAllgather(from, count, datatype, into, room, kind, comm) [count, room] |abi| {
+        let (count, datatype) = if from == abi.in_place { (room, kind) } else { (count, datatype) };
+        abi.collective(abi.bytes(count as u64, datatype), None, comm)
+    };
+    MPI_Iallgather_c PMPI_Iallgather_c else MPI_Iallgather MpiIallgather(from, count, datatype, into, room, kind, comm, request) [count, room] |abi| {
+        let (count, datatype) = if from == abi.in_place { (room, kind) } else { (count, datatype) };
+        abi.collective(abi.bytes(count as u64, datatype), None, comm)
+    };
+    MPI_Alltoall_c PMPI_Alltoall_c else MPI_Alltoall MpiAlltoall(from, count, datatype, into, room, kind, comm) [count, room] |abi| {
+        let (count, datatype) = if from == abi.in_place { (room, kind) } else { (count, datatype) };
+        abi.collective(abi.bytes(count as u64, datatype) * abi.size(comm), None, comm)
+    };
+    MPI_Ialltoall_c PMPI_Ialltoall_c else MPI_Ialltoall MpiIalltoall(from, count, datatype, into, room, kind, comm, request) [count, room] |abi| {
+        let (count, datatype) = if from == abi.in_place { (room, kind) } else { (count, datatype) };
+        abi.collective(abi.bytes(count as u64, datatype) * abi.size(comm), None, comm)
+    };
 }
 
 /// A communicator, window or type ends: its handle may soon be another's.

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use libc::{sockaddr, socklen_t};
 use polyrail_core::trace::{Call, SocketFields};
 
+use crate::filter;
 use crate::io::{faulted, outcome};
 use crate::next::next;
 use crate::recorder::{self, now};
@@ -81,12 +82,15 @@ macro_rules! named {
         pub unsafe extern "C-unwind" fn $name($fd: c_int, $($argument: $type),*) -> c_int {
             let next = next!($name: fn(c_int $(, $type)*) -> c_int);
             let socket = number($fd);
-            let start = if socket.is_some() { now() } else { 0 };
+            // one that is recorded or not by its names may get them now
+            let start = if socket.is_some() || filter::by_port() { now() } else { 0 };
             // SAFETY: the program's own call
             let $result = unsafe { next($fd, $($argument),*) };
-            if let Some(socket) = socket {
+            if socket.is_some() || filter::by_port() && recorder::on() {
                 let (arg, arg2): (u32, u32) = $then;
-                record(Call::$call, start, socket, $result, arg, arg2);
+                if let Some(socket) = socket.or_else(|| number($fd)) {
+                    record(Call::$call, start, socket, $result, arg, arg2);
+                }
             }
             $result
         }

@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, 
 use polyrail_core::trace::ring::{self, session};
 use polyrail_core::trace::{Call, RECORD, Record, SocketFields, Span, flags, note};
 
+use crate::filter;
 use crate::ring::{self as rings, Ring, word32, word64};
 use crate::room::await_collector;
 use crate::sys::{self, Address, File, quietly};
 
 /// The session page; null while nothing is recorded.
 static SESSION: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// The same in a program that is not among those that are recorded: what it starts may be.
+static LEFT_OUT: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// Whether the processor's counter is the clock.
 static COUNTER: AtomicBool = AtomicBool::new(false);
 /// Number of this process in the session.
@@ -39,6 +42,11 @@ const RUN: u64 = 1 << 24;
 #[inline(always)]
 pub fn on() -> bool {
     !SESSION.load(Ordering::Relaxed).is_null()
+}
+
+/// Whether what this process starts may be recorded.
+pub fn has_session() -> bool {
+    on() || !LEFT_OUT.load(Ordering::Relaxed).is_null()
 }
 
 /// The trace clock.
@@ -69,6 +77,22 @@ pub fn process() -> u32 {
     PID.load(Ordering::Relaxed) as u32
 }
 
+/// Whether recording has ended, though the program goes on: then this process records no more.
+#[cold]
+pub fn is_over() -> bool {
+    let page = [&SESSION, &LEFT_OUT]
+        .map(|page| page.load(Ordering::Relaxed))
+        .into_iter()
+        .find(|page| !page.is_null());
+    // SAFETY: the page stays mapped for good
+    let over = page.is_none_or(|page| unsafe { word32(page, session::AT_STOP) }.load(Ordering::Relaxed) != 0);
+    if over {
+        SESSION.store(null_mut(), Ordering::Relaxed);
+        LEFT_OUT.store(null_mut(), Ordering::Relaxed);
+    }
+    over
+}
+
 /// Whether a session option is set.
 pub fn option(bit: u32) -> bool {
     let page = SESSION.load(Ordering::Relaxed);
@@ -76,16 +100,23 @@ pub fn option(bit: u32) -> bool {
     on() && unsafe { word32(page, session::AT_OPTIONS) }.load(Ordering::Relaxed) & bit != 0
 }
 
-/// Begins recording in this process: the page of the session is mapped.
-pub fn begin(file: &File) -> bool {
+/// Begins recording in this process: the page of the session is mapped. Whether it is to be recorded; `None`: it cannot be.
+pub fn begin(file: &File) -> Option<bool> {
     let page = file.map(session::SIZE);
     if page.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: the page was just mapped and stays so
     let (magic, clock) = unsafe { (word64(page, session::AT_MAGIC), word32(page, session::AT_CLOCK)) };
     if magic.load(Ordering::Acquire) != session::MAGIC {
-        return false;
+        return None;
+    }
+    // SAFETY: the page stays mapped for good
+    if unsafe { !filter::begin(page) } {
+        LEFT_OUT.store(page, Ordering::Relaxed);
+        // SAFETY: takes nothing
+        PID.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+        return Some(false);
     }
     COUNTER.store(clock.load(Ordering::Relaxed) == 1, Ordering::Relaxed);
     // one page that forked children find empty
@@ -93,11 +124,11 @@ pub fn begin(file: &File) -> bool {
     // SAFETY: a new anonymous mapping
     let alive = unsafe { libc::mmap(null_mut(), session::SIZE, access, kind, -1, 0) };
     if alive == libc::MAP_FAILED {
-        return false;
+        return None;
     }
     // SAFETY: the mapping is ours
     if unsafe { libc::madvise(alive, session::SIZE, libc::MADV_WIPEONFORK) } != 0 {
-        return false;
+        return None;
     }
     rings::look_whether_they_grow(alive.cast());
     // SAFETY: a function of the right type
@@ -115,7 +146,7 @@ pub fn begin(file: &File) -> bool {
     let got = File::open(c"/proc/self/cmdline", libc::O_RDONLY, 0)
         .map_or(0, |file| file.read_at(&mut command[8..], 0));
     tell(note::PROCESS, &command[..8 + got]);
-    true
+    Some(true)
 }
 
 /// Takes a number for this process.
@@ -254,6 +285,9 @@ fn with<T>(work: impl FnOnce(&Thread) -> T) -> Result<T, usize> {
 /// Records a call. One that found nothing, and quickly, is counted with its like instead.
 #[inline(always)]
 pub fn call(call: Call, start: u64, nothing: bool, fields: SocketFields) {
+    if filter::leaves_out(call as u8) {
+        return;
+    }
     let end = now();
     let took = end.saturating_sub(start);
     let outcome = with(|thread| {
@@ -271,6 +305,9 @@ pub fn call(call: Call, start: u64, nothing: bool, fields: SocketFields) {
 
 /// Records an MPI call; `nothing` as for [`call`].
 pub fn mpi(record: Record, nothing: bool) {
+    if filter::leaves_out(record.call) {
+        return;
+    }
     let outcome = with(|thread| {
         let end = record.start + record.took.ticks();
         if nothing && record.took.ticks() < SHORT {
@@ -299,9 +336,12 @@ pub fn in_mpi(change: i32) -> u32 {
     })
 }
 
-/// Writes a note; whether there was room for it.
+/// Writes a note; whether there was room for it. What it would have explained is not recorded, and this counts in its place.
 pub fn tell(kind: u8, payload: &[u8]) -> bool {
-    with(|thread| thread.note(kind, payload)).unwrap_or(false)
+    on() && with(|thread| thread.note(kind, payload)).unwrap_or_else(|at| {
+        count(at, 1);
+        false
+    })
 }
 
 /// The number of an address, which is told if that was not done lately; 0 for none.
@@ -327,8 +367,10 @@ pub fn tell_address(address: &Address) -> u32 {
 
 /// Whether this is a child of `vfork`, which runs in its parent's memory: what it does to its descriptors is not the parent's.
 pub fn borrowed() -> bool {
+    // of a program that is not recorded it is not known whether a child has its own memory, and no matter
+    let shared = ALIVE.load(Ordering::Relaxed).is_null() || alive();
     // SAFETY: takes nothing
-    alive() && !sandboxed() && PID.load(Ordering::Relaxed) != unsafe { libc::getpid() }
+    shared && !sandboxed() && PID.load(Ordering::Relaxed) != unsafe { libc::getpid() }
 }
 
 /// Notes pages that a child of this thread's `vfork` leaves behind, and says what was noted before.
@@ -420,6 +462,9 @@ impl Thread {
 
     #[cold]
     fn look_for_room(&self, records: u64) -> bool {
+        if is_over() {
+            return false;
+        }
         let mut ring = self.ring.get();
         // SAFETY: the ring is mapped while it is one, which `with` has made sure of
         let (tail, lost) = unsafe { (word64(ring.at, ring::AT_TAIL), word64(ring.at, ring::AT_LOST)) };
@@ -470,6 +515,9 @@ impl Thread {
     }
 
     fn note(&self, kind: u8, payload: &[u8]) -> bool {
+        if is_over() {
+            return false;
+        }
         let head = Record::note(now(), kind, payload.len() as u32);
         let parts = payload.len().div_ceil(RECORD) as u64;
         if !self.has_room(1 + parts) {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use polyrail_core::trace::note;
 
+use crate::filter::{self, Wanted};
 use crate::recorder::{self, generation};
 use crate::sys::{self, Address, quietly};
 
@@ -34,12 +35,12 @@ pub fn number(fd: c_int) -> Option<u32> {
         let number = entry & NO_SOCKET;
         return (number != NO_SOCKET).then_some(number);
     }
-    quietly(|| look(fd))
+    quietly(|| look(fd, None))
 }
 
-/// Finds out what a descriptor is, and tells the reader if it is a socket.
+/// Finds out what a descriptor is, and tells the reader if it is a socket that is to be recorded. `remote` as for [`changed`].
 #[cold]
-fn look(fd: c_int) -> Option<u32> {
+fn look(fd: c_int, remote: Option<Address>) -> Option<u32> {
     let slot = slot(fd).filter(|_| !recorder::sandboxed())?;
     let mut cookie = [0; 8];
     if sys::socket_option(fd, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie).is_none() {
@@ -48,12 +49,35 @@ fn look(fd: c_int) -> Option<u32> {
         }
         return None;
     }
-    let number = NEXT.fetch_add(1, Ordering::Relaxed) % (NO_SOCKET - 1) + 1;
-    announce(fd, number, None).then_some(number)
+    let number = new_number();
+    let domain = announce(fd, number, remote)?;
+    if c_int::from(domain) == libc::AF_UNIX {
+        announce_unix(fd, number);
+    }
+    Some(number)
 }
 
-/// Tells what is known of a socket now.
-fn announce(fd: c_int, number: u32, remote: Option<Address>) -> bool {
+/// A number that no socket of this process has.
+pub fn new_number() -> u32 {
+    NEXT.fetch_add(1, Ordering::Relaxed) % (NO_SOCKET - 1) + 1
+}
+
+/// Tells what the kernel calls a Unix socket, and its peer: of the two ends of a connection the one that accepted knows both.
+fn announce_unix(fd: c_int, number: u32) {
+    let connected = sys::socket_name(libc::SYS_getpeername, fd).is_some();
+    let kind = sys::socket_number(fd, libc::SOL_SOCKET, libc::SO_TYPE).unwrap_or(0);
+    let inode = sys::number_of(fd);
+    let peer = if connected { sys::unix_peer(inode) } else { 0 };
+    let mut payload = [0; note::UNIX_BYTES];
+    payload[..4].copy_from_slice(&number.to_le_bytes());
+    payload[4..8].copy_from_slice(&kind.to_le_bytes());
+    payload[8..16].copy_from_slice(&inode.to_le_bytes());
+    payload[16..].copy_from_slice(&peer.to_le_bytes());
+    recorder::tell(note::UNIX, &payload);
+}
+
+/// Tells what is known of a socket now; its domain, if that could be told.
+fn announce(fd: c_int, number: u32, remote: Option<Address>) -> Option<u16> {
     let option = |name| sys::socket_number(fd, libc::SOL_SOCKET, name).unwrap_or(0) as u16;
     let mut payload = [0; note::SOCKET_BYTES];
     payload[..4].copy_from_slice(&number.to_le_bytes());
@@ -66,6 +90,17 @@ fn announce(fd: c_int, number: u32, remote: Option<Address>) -> bool {
     }
     let local = sys::socket_name(libc::SYS_getsockname, fd);
     let remote = remote.unwrap_or_else(|| sys::socket_name(libc::SYS_getpeername, fd));
+    let word = |at: usize| u16::from_le_bytes([payload[at], payload[at + 1]]);
+    match filter::wants(word(16), word(18), word(22) != 0, &local, &remote) {
+        Wanted::Yes => {}
+        Wanted::NotYet => return None,
+        Wanted::No => {
+            if let Some(slot) = slot(fd) {
+                slot.store(generation() << 24 | NO_SOCKET, Ordering::Relaxed);
+            }
+            return None;
+        }
+    }
     let (names, bytes) = (&mut payload[24..], note::ADDRESS_BYTES);
     names[..bytes].copy_from_slice(&local.0);
     names[bytes..].copy_from_slice(&remote.0);
@@ -75,13 +110,20 @@ fn announce(fd: c_int, number: u32, remote: Option<Address>) -> bool {
         slot.store(generation() << 24 | number, Ordering::Relaxed);
         HIGHEST.fetch_max(fd as u32, Ordering::Relaxed);
     }
-    told
+    told.then_some(u16::from_le_bytes([payload[16], payload[17]]))
 }
 
 /// The socket has got a name or a peer: it is told again. `remote`: of a connection that may still be on its way.
 pub fn changed(fd: c_int, remote: Option<Address>) {
-    if let Some(number) = number(fd).filter(|_| !recorder::sandboxed()) {
+    if recorder::sandboxed() {
+        return;
+    }
+    if let Some(number) = number(fd) {
         quietly(|| announce(fd, number, remote));
+    } else if filter::by_port() && recorder::on() {
+        // it is decided by its names whether it is recorded
+        forget(fd);
+        quietly(|| look(fd, remote));
     }
 }
 
@@ -114,7 +156,7 @@ pub fn alias(old: c_int, new: c_int) {
     }
 }
 
-/// Tells the kernel's last word on a TCP connection that is about to be closed; nothing on other sockets.
+/// Tells the kernel's last word on a TCP connection that is about to be closed, and the name of a datagram socket; nothing on others.
 pub fn last_word(fd: c_int, number: u32) {
     if recorder::sandboxed() {
         return;
@@ -122,7 +164,7 @@ pub fn last_word(fd: c_int, number: u32) {
     // four bytes more than the largest struct tcp_info so far, so that a larger one would show
     let mut payload = [0; 24 + 512];
     let Some(length) = sys::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut payload[24..]) else {
-        return;
+        return last_name(fd, number);
     };
     payload[..4].copy_from_slice(&number.to_le_bytes());
     let mut queued: c_int = 0;
@@ -132,6 +174,16 @@ pub fn last_word(fd: c_int, number: u32) {
     payload[4..8].copy_from_slice(&size.saturating_sub(queued.max(0) as u32).to_le_bytes());
     sys::socket_option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut payload[8..24]);
     recorder::tell(note::TCP_INFO, &payload[..24 + length]);
+}
+
+/// The name that the kernel has given to a datagram socket when it sent first, and that nobody asked for.
+fn last_name(fd: c_int, number: u32) {
+    let internet = |domain| [libc::AF_INET as u32, libc::AF_INET6 as u32].contains(&domain);
+    if sys::socket_number(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Some(libc::SOCK_DGRAM as u32)
+        && sys::socket_number(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).is_some_and(internet)
+    {
+        announce(fd, number, None);
+    }
 }
 
 /// The same for all that are open: the process ends.

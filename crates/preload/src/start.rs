@@ -19,14 +19,14 @@ pub const PROGRAM: &CStr = c"POLYRAIL_TRACE_BY";
 /// Set where the kernel can record programs that preloading cannot see.
 pub const KERNEL: &CStr = c"POLYRAIL_TRACE_KERNEL";
 
-/// What is left out, and whether records may be lost, as a number: `polyrail_core::trace::ring::session`'s options.
+/// What is recorded, and how much of it, for collectors on other hosts.
 pub const OPTIONS: &CStr = c"POLYRAIL_TRACE_OPTIONS";
 
 /// What of the environment the recorder hands on to programs that are started with another one.
 pub struct Environment {
     directory: Text<300>,
     /// `NAME=value` each, ended by a zero: `LD_PRELOAD` first.
-    pub variables: [Text<1100>; 6],
+    pub variables: [Text<{ Environment::LONGEST }>; 6],
     kernel: bool,
 }
 
@@ -42,6 +42,9 @@ pub fn environment() -> &'static Environment {
 }
 
 impl Environment {
+    /// Bytes of a variable with its name: the options may be that long.
+    const LONGEST: usize = 2048;
+
     /// Path of the session's directory.
     pub fn directory(&self) -> &[u8] {
         self.directory.bytes()
@@ -106,9 +109,13 @@ fn begin_in(directory: &[u8]) {
         Ok(file) => file,
         Err(why) => return complain(why),
     };
-    if !recorder::begin(&file) {
-        complain(b"this process is not recorded: the session of this host cannot be used");
-        return;
+    match recorder::begin(&file) {
+        Some(true) => {}
+        // what it starts may be
+        Some(false) => return,
+        None => {
+            return complain(b"this process is not recorded: the session of this host cannot be used");
+        }
     }
     // SAFETY: a function of the right type; it is the last to run, as the first registered
     unsafe { on_exit(at_exit, std::ptr::null_mut()) };
@@ -175,7 +182,7 @@ fn start_collector() -> bool {
         run.c().as_ptr(),
         std::ptr::null(),
     ];
-    let mut options = Text::<100>::new();
+    let mut options = Text::<{ Environment::LONGEST }>::new();
     options.push(OPTIONS.to_bytes()).push(b"=").push(variable(OPTIONS));
     let variables = [
         c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".as_ptr(),

@@ -163,6 +163,15 @@ fn status(fill: impl FnOnce(*mut libc::stat) -> c_int) -> Option<libc::stat> {
     (fill(&mut stat) == 0).then_some(stat)
 }
 
+/// Whether a file is another user's than this process's, who is not root. One that cannot be reached is.
+pub fn of_another_user(path: &CStr) -> bool {
+    // SAFETY: takes nothing
+    let user = unsafe { libc::geteuid() };
+    // SAFETY: a C string, and a place for the answer
+    user != 0
+        && status(|stat| unsafe { libc::stat(path.as_ptr(), stat) }).is_none_or(|stat| stat.st_uid != user)
+}
+
 /// Path of the program that this process runs; its length.
 pub fn program(path: &mut [u8]) -> usize {
     // SAFETY: a C string, and a buffer that is writable for its length
@@ -217,6 +226,72 @@ pub fn socket_name(call: c_long, fd: c_int) -> Address {
         libc::syscall(call, fd as c_long, address.0.as_mut_ptr(), &mut length as *mut libc::socklen_t)
     };
     if result != 0 { Address::default() } else { address }
+}
+
+/// The kernel's number of what is behind a descriptor; 0 where it does not say.
+pub fn number_of(fd: c_int) -> u64 {
+    // SAFETY: a place for the answer
+    status(|stat| unsafe { libc::fstat(fd, stat) }).map_or(0, |stat| stat.st_ino)
+}
+
+/// The number of the socket that a Unix socket of this number is connected to; 0: none, or the kernel does not say. See sock_diag(7). A
+/// socket that nobody has accepted yet has no number.
+pub fn unix_peer(inode: u64) -> u64 {
+    const SOCK_DIAG_BY_FAMILY: u16 = 20;
+    const SHOW_PEER: u32 = 4;
+    const PEER: u16 = 2;
+    /// Of the header of a message, and of what it says of a socket before its attributes.
+    const HEADERS: usize = 16 + 16;
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: numbers only
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_socket,
+            libc::AF_NETLINK as c_long,
+            kind as c_long,
+            libc::NETLINK_SOCK_DIAG as c_long,
+        )
+    };
+    if fd < 0 {
+        return 0;
+    }
+    let file = File(fd as c_int);
+    // struct nlmsghdr, struct unix_diag_req
+    let mut ask = [0; 16 + 24];
+    let words = [
+        (0, ask.len() as u32),
+        (4, u32::from(SOCK_DIAG_BY_FAMILY) | (libc::NLM_F_REQUEST as u32) << 16),
+        (16, libc::AF_UNIX as u32),
+        (20, u32::MAX),
+        (24, inode as u32),
+        (28, SHOW_PEER),
+        (32, u32::MAX),
+        (36, u32::MAX),
+    ];
+    for (at, word) in words {
+        ask[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+    }
+    let mut answer = [0; 256];
+    // SAFETY: a buffer to read from, and one to write to; not the calls by which programs send and receive
+    let got = unsafe {
+        if libc::syscall(libc::SYS_write, file.0 as c_long, ask.as_ptr(), ask.len()) != ask.len() as c_long {
+            return 0;
+        }
+        libc::syscall(libc::SYS_read, file.0 as c_long, answer.as_mut_ptr(), answer.len())
+    };
+    let answer = &answer[..got.max(0) as usize];
+    let short = |at: usize| answer.get(at..at + 2).map_or(0, |two| u16::from_ne_bytes([two[0], two[1]]));
+    if short(4) != SOCK_DIAG_BY_FAMILY {
+        return 0;
+    }
+    let mut at = HEADERS;
+    while at + 8 <= answer.len() && short(at) >= 4 {
+        if short(at + 2) == PEER {
+            return u64::from(short(at + 4)) | u64::from(short(at + 6)) << 16;
+        }
+        at += usize::from(short(at)).next_multiple_of(4);
+    }
+    0
 }
 
 /// The beginning of a `struct sockaddr`; zeros where there is none.

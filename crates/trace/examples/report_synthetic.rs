@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     events.for_each(&mut |_| made += 1)?;
     println!("{made} events made in {:.2} s", start.elapsed().as_secs_f64());
     let start = Instant::now();
-    let summary = report::write(&events, out.as_ref(), &options)?;
+    let summary = report::write(&events, out.as_ref(), &options, None)?;
     print!("{summary}");
     println!("in {:.2} s", start.elapsed().as_secs_f64());
     Ok(())

@@ -8,9 +8,9 @@
 //! | size | small: under 1 kB (LU) | medium: 1 to 200 kB (BT, SP, CG, MG) | large: over 200 kB (FT, IS) |
 //! | synchrony | low (BT, SP, LU) | medium (CG, MG) | high (FT, IS) |
 //!
-//! - **Frequency** is the class of gaps in which a connection spends most of its time between messages. (Counting gaps instead would judge by
+//! - **Frequency** is the class of the gap that parts the time between messages in two halves, spent in shorter and in longer ones. (Counting gaps instead would judge by
 //!   the headers and questions of a protocol that precede each large message.)
-//! - **Size** is the class of messages that costs most, where a message costs 12.5 kB and its own bytes ([`HALF`](crate::analysis::messages::HALF)): many
+//! - **Size** is the class of the message that parts the cost in two halves, where a message costs 12.5 kB and its own bytes ([`HALF`]): many
 //!   small ones outweigh a few large ones and the other way round.
 //! - **Synchrony** looks at what is sent at the same time as a message: about as long as the gap in which connections spend their time, by most
 //!   pairs of processes (high: all to all); or in half of it by most processes, each to few (medium: exchanges, reductions); or only by some (low:
@@ -23,7 +23,7 @@ pub use suggest::{Suggestion, suggest};
 
 use crate::analysis::Analysis;
 use crate::analysis::connections::Connection;
-use crate::analysis::messages::Pattern;
+use crate::analysis::messages::{GAP_BOUNDS, HALF, Pattern, SIZE_BOUNDS};
 use crate::analysis::synchrony::Concurrency;
 use serde::Serialize;
 
@@ -81,8 +81,10 @@ pub struct Classes {
     pub synchrony: Option<Level>,
     /// Messages counted.
     pub messages: u64,
-    /// Half the time between messages is spent in gaps over so many ns.
+    /// Half the time between messages is spent in gaps over so many ns: what decides the frequency.
     pub gap_by_time: Option<u64>,
+    /// Half the cost is that of messages over so many bytes: what decides the size.
+    pub size_by_cost: Option<u64>,
     /// Median and 90th percentile of the gaps in ns.
     pub gap: Option<(u64, u64)>,
     /// Median and 90th percentile of the sizes in bytes.
@@ -95,10 +97,16 @@ pub struct Classes {
     pub together: Option<(f64, f64)>,
 }
 
-/// Of three shares the largest one, where there is anything.
-fn largest(shares: [f64; 3]) -> Option<usize> {
-    let best = (0..3).max_by(|&a, &b| shares[a].total_cmp(&shares[b]))?;
-    (shares[best] > 0.0).then_some(best)
+/// Of three shares the one that holds the middle, where there is anything.
+fn middle(shares: [f64; 3]) -> Option<usize> {
+    let sums = [shares[0], shares[0] + shares[1], 1.0];
+    (shares.iter().sum::<f64>() > 0.0).then(|| (0..2).find(|&class| sums[class] >= 0.5).unwrap_or(2))
+}
+
+/// A figure that is as exact as a histogram, held to the class that it is known to be of.
+fn held(figure: Option<u64>, class: Option<usize>, [first, last]: [u64; 2]) -> Option<u64> {
+    let range = [(0, first - 1), (first, last), (last + 1, u64::MAX)];
+    figure.zip(class).map(|(figure, class)| figure.clamp(range[class].0, range[class].1))
 }
 
 fn parts(amounts: [f64; 3]) -> [f64; 3] {
@@ -117,17 +125,22 @@ fn classes(pattern: &Pattern, concurrency: Concurrency, processes: usize) -> Cla
     let both = |histogram: &crate::analysis::histogram::Histogram| {
         histogram.quantile(0.5).zip(histogram.quantile(0.9))
     };
+    let (frequency, size) = (middle(time_by_gap), middle(cost_by_size));
     Classes {
-        frequency: largest(time_by_gap)
-            .map(|class| [Frequency::Frequent, Frequency::Medium, Frequency::Rare][class]),
-        size: largest(cost_by_size).map(|class| [Size::Small, Size::Medium, Size::Large][class]),
+        frequency: frequency.map(|class| [Frequency::Frequent, Frequency::Medium, Frequency::Rare][class]),
+        size: size.map(|class| [Size::Small, Size::Medium, Size::Large][class]),
         synchrony: together.map(|(senders, pairs)| match () {
             () if pairs >= MOST_PAIRS => Level::High,
             () if senders >= MOST => Level::Medium,
             () => Level::Low,
         }),
         messages: pattern.sizes.count(),
-        gap_by_time: pattern.gaps.weighted_quantile(0.5),
+        gap_by_time: held(pattern.gaps.weighted_quantile(0.5), frequency, GAP_BOUNDS),
+        size_by_cost: held(
+            pattern.sizes.quantile_by(0.5, |bytes| HALF as f64 + bytes as f64),
+            size,
+            SIZE_BOUNDS,
+        ),
         gap: both(&pattern.gaps),
         bytes: both(&pattern.sizes),
         time_by_gap,
@@ -266,6 +279,20 @@ mod tests {
         let classes = classes(&cg, at_once(1500.0, 3.6, 5.0), 4);
         assert_eq!((classes.size, classes.synchrony), (Some(Size::Medium), Some(Level::Medium)));
         assert_eq!(classes.like(), Some(("CG and MG", 3)));
+    }
+
+    #[test]
+    fn the_figure_that_is_shown_is_the_one_that_decides() {
+        // few messages carry the bytes, and few gaps the time
+        let bulk = pattern(&[(16, 50), (1000, 200), (8_910_000, 9)], &[(1_000, 250), (1_020_000_000, 3)]);
+        let classes = classes(&bulk, Concurrency::default(), 2);
+        assert_eq!((classes.size, classes.frequency), (Some(Size::Large), Some(Frequency::Rare)));
+        assert!(classes.size_by_cost.unwrap() > 8_000_000 && classes.gap_by_time.unwrap() > 1_000_000_000);
+        assert_eq!(classes.bytes.unwrap().0 / 100, 9, "most of them are others");
+        // what a histogram does not tell apart, the class does
+        let edge =
+            super::classes(&pattern(&[(999, 10), (1000, 90), (1005, 1)], &[]), Concurrency::default(), 2);
+        assert_eq!((edge.size, edge.size_by_cost), (Some(Size::Medium), Some(1000)));
     }
 
     #[test]

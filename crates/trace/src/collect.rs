@@ -3,7 +3,7 @@
 //! Recorders make a ring per thread in the session's directory; who collects finds the rings there, reads
 //! them as files, and removes them when their thread or process has ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -18,13 +18,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::file::{Writer, kind};
 use crate::host::{self, HostBlock};
+use crate::options::Options;
 use crate::records;
 use crate::session::Session;
 use crate::tcp::Tcp;
-use crate::unseen::Unseen;
+use crate::unseen::{How, Unseen};
 
 /// How often rings are looked at.
 pub const PERIOD: Duration = Duration::from_millis(10);
+
+/// What the recorder's file is called, whatever stands behind that.
+const RECORDER: &[u8] = b"libpolyrail_preload";
 
 /// How often rings are looked for at the end.
 const END_ROUNDS: u32 = 64;
@@ -59,6 +63,19 @@ pub struct CommandBlock {
     pub date: u64,
     /// How it ended, if it has.
     pub status: Option<i32>,
+    /// Recording ended in order, though it is not known how the command did, or it goes on: it ran already (`--pid`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub left: bool,
+}
+
+/// How much was recorded, as in a [`TOTALS`](kind::TOTALS) block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TotalsBlock {
+    /// Records, of calls and notes.
+    pub records: u64,
+    /// Processes that recorded.
+    pub processes: u64,
 }
 
 /// A thread's ring, seen from here.
@@ -105,7 +122,10 @@ impl Ring {
         let RingHeader { slots, head, .. } = *header;
         let new = head.wrapping_sub(self.tail);
         buffer.clear();
-        if new > 0 && new <= slots && slots.is_power_of_two() && slots <= ring::MOST as u64 {
+        if new == 0 {
+            return None;
+        }
+        if new <= slots && slots.is_power_of_two() && slots <= ring::MOST as u64 {
             buffer.resize(new as usize * RECORD, 0);
             let first = (slots - self.tail % slots).min(new) as usize * RECORD;
             let place = (ring::HEADER + (self.tail % slots) as usize * RECORD) as u64;
@@ -176,8 +196,17 @@ pub struct Collector {
     pids: u64,
     tcp: Tcp,
     unseen: Unseen,
+    /// Whose rings were removed in this round and in the last: what the kernel says of them is read later.
+    gone: [HashSet<u32>; 2],
+    /// Processes that recorded, by id and the namespace of ids: what becomes another program stays one.
+    processes: HashSet<(u32, u64)>,
     /// Why a ring could not be opened.
     unopened: Option<io::Error>,
+    options: Options,
+    /// Pictures of the last seconds that were written, by this collector or by another of the run.
+    pictures: u32,
+    /// Recording has ended; what the user must know of it.
+    ended: Option<Vec<String>>,
 }
 
 /// How recording went on a host.
@@ -187,6 +216,8 @@ pub struct Totals {
     pub records: u64,
     /// Processes that recorded.
     pub processes: u64,
+    /// Whether any process has loaded the recorder, or was recorded by the kernel.
+    pub any: bool,
     /// Warnings that were written, for whoever waits at the terminal.
     pub warnings: Vec<String>,
 }
@@ -196,9 +227,7 @@ impl Collector {
     ///
     /// # Errors
     /// One of them cannot be made or written to; the message names it.
-    pub fn begin(directory: &Path, run: &Path, options: u32, tcp: Tcp) -> io::Result<Collector> {
-        let named =
-            |path: &Path, why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
+    pub fn begin(directory: &Path, run: &Path, options: Options, tcp: Tcp) -> io::Result<Collector> {
         fs::create_dir_all(run).map_err(|why| named(run, why))?;
         if let Err(why) = DirBuilder::new().mode(0o700).create(directory)
             && why.kind() != io::ErrorKind::AlreadyExists
@@ -209,12 +238,19 @@ impl Collector {
         host.kernel_events = tcp.kernel_events();
         let path = run.join(format!("{}-{}.trace", file_name(&host.name), std::process::id()));
         let mut writer = Writer::create(&path).map_err(|why| named(&path, why))?;
+        // a host's collectors, one after the other, share what there may be
+        let begun = format!("{}-", file_name(&host.name));
+        let ours = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&begun);
+        let files = fs::read_dir(run).into_iter().flatten().flatten().filter(ours);
+        let used: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
+        let used = if options.last.is_some() { 0 } else { used };
+        writer.limit(options.most.map(|most| most.saturating_sub(used)), options.last);
         let clocks = Clocks { counter: quanta::Clock::new(), uses_counter: host.counter };
         let at = Clocks::monotonic();
         writer.json(kind::HOST, 0, at, &host);
         tcp.warnings().iter().for_each(|text| writer.block(kind::WARNING, 0, at, text.as_bytes()));
 
-        let session = Session::make(directory, host.counter, options)
+        let session = Session::make(directory, host.counter, &options)
             .map_err(|why| named(&directory.join("session"), why))?;
         let now = Instant::now();
         let mut collector = Collector {
@@ -236,10 +272,22 @@ impl Collector {
             pids: host::namespace("pid"),
             tcp,
             unseen: Unseen::default(),
+            gone: Default::default(),
+            processes: HashSet::new(),
             unopened: None,
+            options,
+            // what others have asked for before is theirs
+            pictures: (1..)
+                .take_while(|number: &u32| run.join(number.to_string()).is_dir())
+                .last()
+                .unwrap_or(0),
+            ended: None,
         };
         collector.write_clock();
-        collector.writer.flush();
+        collector.flush();
+        // so that whoever looks sees a recording
+        let Collector { writer, path, .. } = &mut collector;
+        writer.snapshot(path, at, false).map_err(|why| named(path, why))?;
         Ok(collector)
     }
 
@@ -248,9 +296,77 @@ impl Collector {
         self.writer.json(kind::COMMAND, 0, Clocks::monotonic(), command);
     }
 
+    /// Records a process that runs already, with all that it starts; how.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be. The message is one sentence for the user.
+    pub fn attach(&mut self, pid: u32) -> io::Result<How> {
+        let how = self.unseen.attach(pid).map_err(io::Error::other)?;
+        let how_said = match how {
+            How::Kernel => "by the kernel",
+            How::Followed => "by ptrace, which made each of its system calls slower",
+        };
+        let text = format!(
+            "process {pid} was recorded from outside, {how_said}, since it ran already: times are longer, what vectors hold is not known, \
+             and neither is what it did before"
+        );
+        self.writer.block(kind::WARNING, 0, Clocks::monotonic(), text.as_bytes());
+        Ok(how)
+    }
+
+    /// Whether a process that ran already has ended, or cannot be recorded any more.
+    pub fn attached_is_over(&self) -> bool {
+        self.unseen.is_over()
+    }
+
+    /// How a process ended that ran already, if it has and that is known.
+    pub fn attached_status(&self) -> Option<i32> {
+        self.unseen.status()
+    }
+
+    /// Whether recording has ended before the end: by time or size.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     /// Whether a recorder is at work here.
     pub fn is_idle(&self) -> bool {
         self.rings.is_empty()
+    }
+
+    /// Writes the last seconds, where these alone are kept, into a new directory of the run: where that is. Collectors of other hosts that
+    /// share the run's directory see it and do the same.
+    ///
+    /// # Errors
+    /// It cannot be written; the message names what.
+    pub fn picture(&mut self) -> io::Result<PathBuf> {
+        let run = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        let place = loop {
+            self.pictures += 1;
+            let place = run.join(self.pictures.to_string());
+            match fs::create_dir(&place) {
+                Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+                made => break made.map(|()| place.clone()).map_err(|why| named(&place, why))?,
+            }
+        };
+        self.picture_in(&place)?;
+        Ok(place)
+    }
+
+    fn picture_in(&mut self, place: &Path) -> io::Result<()> {
+        self.write_clock();
+        let path = place.join(self.path.file_name().unwrap_or_default());
+        self.writer.snapshot(&path, Clocks::monotonic(), true).map(|_| ()).map_err(|why| named(&path, why))
+    }
+
+    /// Whether another collector of the run has begun a picture that this one has no part in yet.
+    fn look_for_pictures(&mut self) {
+        let run = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        while self.options.last.is_some() && run.join((self.pictures + 1).to_string()).is_dir() {
+            self.pictures += 1;
+            // who asked for it is told of its own part; the reader sees which hosts there are
+            let _ = self.picture_in(&run.join(self.pictures.to_string()));
+        }
     }
 
     /// Whether the kernel records what preloading does not see.
@@ -260,6 +376,7 @@ impl Collector {
 
     /// Hands what was written so far to the kernel, for whoever reads along.
     pub fn flush(&mut self) {
+        self.writer.settle();
         self.writer.flush();
     }
 
@@ -267,16 +384,22 @@ impl Collector {
     pub fn round(&mut self) -> u64 {
         self.session.beat();
         self.pressed = false;
-        self.find_rings();
+        if self.ended.is_some() {
+            return 0;
+        }
+        let found = self.find_rings();
         let look_for_dead = self.looked_for_dead.elapsed() > Duration::from_millis(100);
         if look_for_dead {
             self.looked_for_dead = Instant::now();
             // so that little is missing if this process is killed
-            self.writer.flush();
+            self.flush();
+            self.look_for_pictures();
         }
         let before = self.records;
-        let names: Vec<OsString> = self.rings.keys().cloned().collect();
-        for name in names {
+        let mut names: Vec<(u32, OsString)> =
+            self.rings.iter().map(|(name, ring)| (ring.stream, name.clone())).collect();
+        names.sort_unstable();
+        for (_, name) in names {
             let Some(ring) = self.rings.get(&name) else { continue };
             // asked before the last look: nothing comes after it
             let dead = look_for_dead && ring.our_pids && !alive(ring.pid);
@@ -284,8 +407,12 @@ impl Collector {
                 self.remove(&name);
             }
         }
+        if found {
+            // what a child is called its parent may have told just now
+            self.writer.settle();
+        }
         self.tcp.sample(&mut self.writer);
-        self.drain_unseen();
+        self.drain_unseen(false);
         if self.clocked.elapsed() > Duration::from_secs(1) {
             self.clocked = Instant::now();
             self.write_clock();
@@ -295,9 +422,16 @@ impl Collector {
             && (self.streams > 0 || self.begun.elapsed() > Duration::from_secs(1))
         {
             self.idle = true;
+            self.writer.settle();
             self.write_clock();
-            self.writer.block(kind::IDLE, 0, Clocks::monotonic(), &[]);
-            self.writer.flush();
+            self.write_idle();
+        }
+        if self.options.until.is_some_and(|until| realtime() >= until) {
+            self.stop(Some(
+                "as --for says, recording ended before the command did: what came after is not in it".into(),
+            ));
+        } else if self.writer.is_full() {
+            self.stop(Some("there is as much as --max-size allows: what came after is not recorded".into()));
         }
         self.records - before
     }
@@ -309,12 +443,39 @@ impl Collector {
         }
     }
 
-    /// What the kernel recorded of programs that preloading does not see.
-    fn drain_unseen(&mut self) {
+    /// What the kernel recorded of programs that preloading does not see. `last`: nothing more will come.
+    fn drain_unseen(&mut self, last: bool) {
         if self.unseen.is_on() {
-            let seen: std::collections::HashSet<u32> = self.rings.values().map(|ring| ring.pid).collect();
-            self.records += self.unseen.drain(&seen, &mut self.streams, &mut self.tcp, &mut self.writer);
+            let ours = self.rings.values().filter(|ring| ring.our_pids);
+            let mut seen: HashSet<u32> = ours.map(|ring| ring.pid).collect();
+            seen.extend(self.gone.iter().flatten());
+            self.records +=
+                self.unseen.drain(last, &seen, &mut self.streams, &mut self.tcp, &mut self.writer);
         }
+        self.gone.swap(0, 1);
+        self.gone[0].clear();
+    }
+
+    /// What becomes a program that is not seen stays one process.
+    fn count_processes(&self) -> u64 {
+        let by_kernel = self.unseen.processes();
+        let ours = self.processes.iter().filter(|(_, pids)| *pids == self.pids).map(|(pid, _)| *pid);
+        let elsewhere = self.processes.iter().filter(|(_, pids)| *pids != self.pids).count();
+        (by_kernel.into_iter().chain(ours).collect::<HashSet<u32>>().len() + elsewhere) as u64
+    }
+
+    fn write_idle(&mut self) {
+        let totals = TotalsBlock { records: self.records, processes: self.count_processes() };
+        let at = Clocks::monotonic();
+        self.writer.json(kind::TOTALS, 0, at, &totals);
+        self.writer.block(kind::IDLE, 0, at, &[]);
+        self.writer.flush();
+    }
+
+    /// The last seconds, where these alone are kept, are written as if it were the end: there may be nothing more.
+    pub fn keep(&mut self) {
+        // who ends it tells whether that can be done
+        let _ = self.writer.snapshot(&self.path, Clocks::monotonic(), true);
     }
 
     fn write_clock(&mut self) {
@@ -323,25 +484,26 @@ impl Collector {
         self.writer.flush();
     }
 
-    fn find_rings(&mut self) {
-        let Ok(about) = fs::metadata(&self.directory) else { return };
+    /// Whether there are new ones.
+    fn find_rings(&mut self) -> bool {
+        let Ok(about) = fs::metadata(&self.directory) else { return false };
         let changed = (about.mtime(), about.mtime_nsec());
         // a change within the same tick of the file system's clock does not show
         if let Some((seconds, nanoseconds, when)) = self.listed
             && (seconds, nanoseconds) == changed
+            // what the kernel records waits for the rings of those that are seen
+            && !self.unseen.is_on()
             && when.elapsed() < Duration::from_millis(200)
         {
-            return;
+            return false;
         }
         self.listed = Some((changed.0, changed.1, Instant::now()));
-        let Ok(entries) = fs::read_dir(&self.directory) else { return };
-        let mut new = Vec::new();
+        let Ok(entries) = fs::read_dir(&self.directory) else { return false };
+        let (mut new, mut asked) = (Vec::new(), Vec::new());
         for entry in entries.flatten() {
             let name = entry.file_name();
             if let Some((tid, becomes)) = name.to_str().and_then(asks) {
-                self.unseen.begin(tid, becomes);
-                // who waits for that goes on
-                let _ = fs::remove_file(entry.path());
+                asked.push((tid, becomes, entry.path()));
             } else if name.as_encoded_bytes().ends_with(b".ring")
                 && !self.rings.contains_key(&name)
                 && let Some((ring, block)) = self.open_ring(&entry.path())
@@ -352,18 +514,32 @@ impl Collector {
         // parents before their children, programs before what they became
         new.sort_by_key(|(_, _, block)| block.process);
         let any = !new.is_empty();
+        if any {
+            // a process that has ended had told so before another got its number
+            self.writer.settle();
+        }
         for (name, mut ring, block) in new {
             self.streams += 1;
             ring.stream = self.streams;
+            self.processes.insert((block.pid, block.pids));
             self.tcp.process(block.pid, block.network);
             self.writer.json(kind::THREAD, ring.stream, Clocks::monotonic(), &block);
             self.rings.insert(name, ring);
+        }
+        for (tid, becomes, path) in asked {
+            // who asks may be of another namespace of ids, and somebody else have that number here
+            if has_recorder(tid) {
+                self.unseen.begin(tid, becomes);
+            }
+            // who waits for that goes on
+            let _ = fs::remove_file(path);
         }
         if any {
             // whoever waits for this host sees that it is not idle any more
             self.idle = false;
             self.writer.flush();
         }
+        any
     }
 
     /// `None`: it is no ring, or is not finished yet.
@@ -439,11 +615,18 @@ impl Collector {
         self.empty(name);
         if let Some(ring) = self.rings.remove(name) {
             let _ = fs::remove_file(&ring.path);
+            self.writer.ended(ring.stream);
+            if ring.our_pids {
+                self.gone[0].insert(ring.pid);
+            }
         }
     }
 
-    /// Ends the session: what is still in rings is written, then they and the directory are removed.
-    pub fn end(mut self) -> Totals {
+    /// Recording ends: what is still in rings is written, and they are removed. The program may go on; `why`, then.
+    fn stop(&mut self, why: Option<String>) {
+        if self.ended.is_some() {
+            return;
+        }
         let mut warnings = Vec::new();
         self.listed = None;
         self.find_rings();
@@ -453,7 +636,9 @@ impl Collector {
             .filter(|ring| ring.our_pids && alive(ring.pid))
             .map(|ring| ring.pid)
             .collect();
-        if !running.is_empty() {
+        if let Some(why) = why {
+            warnings.push(why);
+        } else if !running.is_empty() {
             let list: Vec<String> = running.iter().take(8).map(u32::to_string).collect();
             warnings.push(format!(
                 "{} processes were still running when the command ended; their records end there (process {}{})",
@@ -474,16 +659,15 @@ impl Collector {
             self.listed = None;
             self.find_rings();
         }
-        self.drain_unseen();
+        self.drain_unseen(true);
         warnings.extend(self.unseen.warnings());
         let known = self.tcp.warnings().len();
         self.tcp.finish(&mut self.writer);
         warnings.extend(self.tcp.warnings()[known..].iter().cloned());
 
         let number = self.session.numbers();
-        let [processes, failed, nested, missed] =
-            [session::AT_PROCESSES, session::AT_FAILED, session::AT_NESTED, session::AT_MISSED].map(&number);
-        let processes = processes + self.unseen.processes();
+        let [failed, nested, missed] =
+            [session::AT_FAILED, session::AT_NESTED, session::AT_MISSED].map(&number);
         if missed > 0 {
             warnings.push(format!(
                 "{failed} threads could not record for some time, {missed} records are missing: no room in shared memory, no descriptor \
@@ -499,13 +683,42 @@ impl Collector {
             ));
         }
         warnings.extend(waited(number(session::AT_WAITS), number(session::AT_WAITED)));
+        self.writer.settle();
         self.write_clock();
         let at = Clocks::monotonic();
         warnings.iter().for_each(|text| self.writer.block(kind::WARNING, 0, at, text.as_bytes()));
-        self.writer.block(kind::IDLE, 0, at, &[]);
-        self.writer.flush();
+        self.tcp.close();
+        self.unseen.close();
+        self.writer.freeze(at);
+        self.pressed = false;
+        self.ended = Some(warnings);
+    }
+
+    /// Ends the session, and removes its directory.
+    pub fn end(self) -> Totals {
+        self.end_and(false)
+    }
+
+    /// Ends the session. If recording had ended before, its page stays, by which programs that begin see that nothing is to be recorded; whoever
+    /// traces the next time removes it.
+    pub fn leave(self) -> Totals {
+        let over = self.has_ended();
+        self.end_and(over)
+    }
+
+    fn end_and(mut self, keep_page: bool) -> Totals {
+        self.stop(None);
+        let mut warnings = self.ended.take().unwrap_or_default();
+        self.write_idle();
+        let at = Clocks::monotonic();
+        if let Err(why) = self.writer.snapshot(&self.path, at, true) {
+            warnings.push(format!("{}: {why}", self.path.display()));
+        }
+        let number = self.session.numbers();
+        let loaded = number(session::AT_PROCESSES);
+        let processes = self.count_processes();
         let unseen = number(session::AT_UNSEEN);
-        if unseen > 0 && self.unseen.processes() == 0 {
+        if unseen > 0 && self.unseen.processes().is_empty() {
             // whoever reads the recording is told their names
             warnings.push(format!(
                 "{unseen} times a program was started that preloading cannot see: its calls were not recorded"
@@ -518,8 +731,10 @@ impl Collector {
                 self.writer.unwritten.div_ceil(1024)
             ));
         }
-        let _ = fs::remove_dir_all(&self.directory);
-        Totals { records: self.records, processes, warnings }
+        if !keep_page {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+        Totals { records: self.records, processes, any: loaded > 0 || processes > 0, warnings }
     }
 }
 
@@ -544,6 +759,17 @@ fn asks(name: &str) -> Option<(u32, bool)> {
         _ => return None,
     };
     Some((tid.parse().ok()?, becomes))
+}
+
+/// Whether a thread's process has loaded the recorder.
+fn has_recorder(tid: u32) -> bool {
+    let maps = fs::read(format!("/proc/{tid}/maps")).unwrap_or_default();
+    maps.windows(RECORDER.len()).any(|window| window == RECORDER)
+}
+
+/// An error that says where it was.
+fn named(path: &Path, why: io::Error) -> io::Error {
+    io::Error::new(why.kind(), format!("{}: {why}", path.display()))
 }
 
 fn alive(pid: u32) -> bool {

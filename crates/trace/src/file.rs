@@ -5,23 +5,37 @@
 //! block  | kind u32 | length u32 | stream u32 | crc32 u32 | at u64 | payload, filled with zeros to a multiple of 8
 //! ```
 //!
+//! What comes in rows, such as records, is gathered for a tenth of a second and packed (`pack`).
+//!
 //! A recording that broke off ends with half a block, which the reader leaves out and tells.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::flight::Flight;
+use crate::pack::Packer;
+
 /// First bytes of a file.
 pub const MAGIC: &[u8; 8] = b"PRTRACE1";
-/// Of what follows them; a reader refuses a higher one.
-pub const VERSION: u32 = 1;
+/// Of what follows them; a reader refuses any other.
+pub const VERSION: u32 = 2;
 /// Bytes before the first block.
 pub const FILE_HEADER: usize = 16;
 /// Bytes before a block's payload.
 pub const BLOCK_HEADER: usize = 24;
-/// Longest payload that a reader accepts.
+/// Longest payload that a reader accepts, packed or not.
 pub const LONGEST: usize = 16 << 20;
+/// When a block was written that tells again what was told before the recording begins: that is in none's time.
+pub const BEFORE: u64 = 0;
+/// Added to a block's kind: its payload is packed. The checksum is that of the packed bytes.
+pub const PACKED: u32 = 1 << 31;
+/// Rows that are gathered for one block, in bytes, about: what is cut off by a disk that is full loses its last block.
+pub const GATHERED: usize = 64 << 10;
+/// Bytes of memory that the last seconds take at most where nothing else is said: some forty million calls.
+pub const FLIGHT: u64 = 256 << 20;
 
 /// Kinds of blocks. A reader skips kinds that it does not know.
 pub mod kind {
@@ -47,32 +61,70 @@ pub mod kind {
     pub const COMMAND: u32 = 10;
     /// As [`RECORDS`], with times in nanoseconds of `CLOCK_MONOTONIC`: system calls of a program that preloading cannot see.
     pub const SYSCALLS: u32 = 11;
+    /// JSON: how much was recorded on the host so far; before each [`IDLE`].
+    pub const TOTALS: u32 = 12;
 }
 
-/// Appends blocks to a file.
+/// Appends a block to a buffer.
+pub(crate) fn encode(buffer: &mut Vec<u8>, kind: u32, stream: u32, at: u64, payload: &[u8]) {
+    for word in [kind, payload.len() as u32, stream, crc32fast::hash(payload)] {
+        buffer.extend(word.to_le_bytes());
+    }
+    buffer.extend(at.to_le_bytes());
+    buffer.extend(payload);
+    buffer.resize(buffer.len().next_multiple_of(8), 0);
+}
+
+/// What a file begins with.
+pub(crate) fn write_header(buffer: &mut Vec<u8>) {
+    buffer.extend(MAGIC);
+    buffer.extend(VERSION.to_le_bytes());
+    buffer.extend([0; 4]);
+}
+
+/// Appends blocks to a file, or keeps the last ones (see [`limit`](Writer::limit)).
 ///
 /// When the disk is full it goes on without writing, and counts what it could not write: the programs that are recorded must
 /// not notice.
 pub struct Writer {
     file: File,
     buffer: Vec<u8>,
+    written: u64,
+    most: u64,
+    /// In its place.
+    flight: Option<Flight>,
+    /// Rows that are not in a block yet, by kind and stream.
+    gathered: BTreeMap<(u32, u32), Gathered>,
+    packer: Packer,
     /// Bytes that could not be written.
     pub unwritten: u64,
     /// Why, the first time.
     pub failure: Option<io::Error>,
 }
 
+/// See [`Writer::rows`].
+#[derive(Debug, Default)]
+struct Gathered {
+    width: usize,
+    at: u64,
+    rows: Vec<u8>,
+}
+
 impl Writer {
+    fn new(file: File) -> Writer {
+        let (buffer, gathered, packer) = Default::default();
+        let (written, most) = (0, u64::MAX);
+        Writer { file, buffer, written, most, flight: None, gathered, packer, unwritten: 0, failure: None }
+    }
+
     /// Begins a new file.
     ///
     /// # Errors
     /// It exists already, or cannot be made.
     pub fn create(path: &Path) -> io::Result<Writer> {
         let file = File::options().write(true).create_new(true).open(path)?;
-        let mut buffer = MAGIC.to_vec();
-        buffer.extend(VERSION.to_le_bytes());
-        buffer.extend([0; 4]);
-        let mut writer = Writer { file, buffer, unwritten: 0, failure: None };
+        let mut writer = Writer::new(file);
+        write_header(&mut writer.buffer);
         writer.flush();
         match writer.failure.take() {
             Some(why) => Err(why),
@@ -80,16 +132,52 @@ impl Writer {
         }
     }
 
+    /// Appends rows of `width` bytes, a multiple of 8; they become a block when there are enough, or by [`settle`](Self::settle). At most a quarter
+    /// of [`LONGEST`] at once.
+    pub fn rows(&mut self, kind: u32, stream: u32, at: u64, width: usize, rows: &[u8]) {
+        let gathered = self.gathered.entry((kind, stream)).or_default();
+        (gathered.width, gathered.at) = (width, at);
+        gathered.rows.extend(rows);
+        if gathered.rows.len() >= GATHERED {
+            self.gathered_block(kind::TCP, 0);
+            self.gathered_block(kind, stream);
+        }
+    }
+
+    /// Makes blocks of all rows that were gathered.
+    pub fn settle(&mut self) {
+        // the kernel's last word on a connection is among the records, and comes after all samples of it
+        self.gathered_block(kind::TCP, 0);
+        let all: Vec<(u32, u32)> = self.gathered.keys().copied().collect();
+        all.into_iter().for_each(|(kind, stream)| self.gathered_block(kind, stream));
+        // streams that have ended have none again
+        self.gathered.clear();
+    }
+
+    fn gathered_block(&mut self, kind: u32, stream: u32) {
+        let Some(gathered) = self.gathered.get_mut(&(kind, stream)).filter(|one| !one.rows.is_empty()) else {
+            return;
+        };
+        let Gathered { width, at, .. } = *gathered;
+        let mut rows = std::mem::take(&mut gathered.rows);
+        let mut packer = std::mem::take(&mut self.packer);
+        match packer.pack(&rows, width) {
+            Some(packed) => self.block(kind | PACKED, stream, at, packed),
+            None => self.block(kind, stream, at, &rows),
+        }
+        self.packer = packer;
+        rows.clear();
+        if let Some(gathered) = self.gathered.get_mut(&(kind, stream)) {
+            gathered.rows = rows;
+        }
+    }
+
     /// Appends a block; it is written when there is enough, or by [`flush`](Self::flush).
     pub fn block(&mut self, kind: u32, stream: u32, at: u64, payload: &[u8]) {
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(payload);
-        for word in [kind, payload.len() as u32, stream, crc.finalize()] {
-            self.buffer.extend(word.to_le_bytes());
+        if let Some(flight) = &mut self.flight {
+            return flight.take(kind, stream, at, payload);
         }
-        self.buffer.extend(at.to_le_bytes());
-        self.buffer.extend(payload);
-        self.buffer.resize(self.buffer.len().next_multiple_of(8), 0);
+        encode(&mut self.buffer, kind, stream, at, payload);
         if self.buffer.len() >= 1 << 20 {
             self.flush();
         }
@@ -101,7 +189,49 @@ impl Writer {
         self.block(kind, stream, at, &text);
     }
 
-    /// Hands what was appended to the kernel.
+    /// Keeps so much at most: bytes of the file, after which it is [full](Self::is_full), or with `last` what was written in so many nanoseconds, in memory,
+    /// until [`snapshot`](Self::snapshot).
+    pub fn limit(&mut self, most: Option<u64>, last: Option<u64>) {
+        self.most = most.unwrap_or(u64::MAX);
+        self.flight = last.map(|last| Flight::new(last, most.unwrap_or(FLIGHT)));
+    }
+
+    /// Whether it has as much as it may.
+    pub fn is_full(&self) -> bool {
+        self.flight.is_none() && self.written + self.buffer.len() as u64 >= self.most
+    }
+
+    /// Nothing more comes of this stream.
+    pub fn ended(&mut self, stream: u32) {
+        // as in `settle`
+        self.gathered_block(kind::TCP, 0);
+        for kind in [kind::RECORDS, kind::SYSCALLS] {
+            self.gathered_block(kind, stream);
+        }
+        if let Some(flight) = &mut self.flight {
+            flight.ended(stream);
+        }
+    }
+
+    /// Recording has ended: of the last seconds that are kept, nothing grows old any more.
+    pub fn freeze(&mut self, at: u64) {
+        self.settle();
+        if let Some(flight) = &mut self.flight {
+            flight.freeze(at);
+        }
+    }
+
+    /// Writes what is kept to a file of its own, whole or not at all; where everything is written, that is not done. Whether it was. `idle`: nothing
+    /// more is there at this moment.
+    ///
+    /// # Errors
+    /// The file cannot be made or written.
+    pub fn snapshot(&mut self, path: &Path, at: u64, idle: bool) -> io::Result<bool> {
+        self.settle();
+        self.flight.as_ref().map_or(Ok(false), |flight| flight.write(path, at, idle).map(|()| true))
+    }
+
+    /// Hands what was appended to the kernel, but for rows that are still being gathered.
     pub fn flush(&mut self) {
         if self.failure.is_none()
             && let Err(why) = self.file.write_all(&self.buffer)
@@ -111,6 +241,7 @@ impl Writer {
         if self.failure.is_some() {
             self.unwritten += self.buffer.len() as u64;
         }
+        self.written += self.buffer.len() as u64;
         self.buffer.clear();
     }
 }
@@ -127,16 +258,37 @@ pub fn is_idle(path: &Path) -> bool {
     look().unwrap_or(false)
 }
 
+/// The payload of the last block of a kind, which is not packed; `None` where there is none, or the file cannot be read.
+pub fn last(path: &Path, kind: u32) -> Option<Vec<u8>> {
+    let file = File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    let mut at = FILE_HEADER as u64;
+    let mut found = None;
+    let mut header = [0; 8];
+    while at + BLOCK_HEADER as u64 <= length && file.read_exact_at(&mut header, at).is_ok() {
+        let [one, two] = [0, 4].map(|at| u32::from_le_bytes(std::array::from_fn(|i| header[at + i])));
+        let (payload, size) = (at + BLOCK_HEADER as u64, u64::from(two));
+        at = payload + size.next_multiple_of(8);
+        if one == kind && at <= length && size <= LONGEST as u64 {
+            found = Some((payload, size));
+        }
+    }
+    let (payload, size) = found?;
+    let mut bytes = vec![0; size as usize];
+    file.read_exact_at(&mut bytes, payload).ok()?;
+    Some(bytes)
+}
+
 /// A block, as read.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// See [`kind`].
+    /// See [`kind`]; without [`PACKED`].
     pub kind: u32,
     /// Which thread, for records.
     pub stream: u32,
     /// When it was written, `CLOCK_MONOTONIC` of its host in nanoseconds.
     pub at: u64,
-    /// Its contents.
+    /// Its contents, unpacked.
     pub payload: Vec<u8>,
 }
 
@@ -155,6 +307,8 @@ pub enum Next {
 pub struct Reader<R> {
     input: R,
     left: u64,
+    packer: Packer,
+    packed: Vec<u8>,
 }
 
 impl<R: Read> Reader<R> {
@@ -181,7 +335,7 @@ impl<R: Read> Reader<R> {
 
     /// Goes on where a block begins; `left`: bytes from there to the end.
     pub fn from_block(input: R, left: u64) -> Reader<R> {
-        Reader { input, left }
+        Reader { input, left, packer: Packer::default(), packed: Vec::new() }
     }
 
     /// Bytes behind the blocks that were read.
@@ -224,6 +378,13 @@ impl<R: Read> Reader<R> {
         if crc32fast::hash(&block.payload) != crc {
             return broken;
         }
+        if block.kind & PACKED != 0 {
+            block.kind &= !PACKED;
+            std::mem::swap(&mut block.payload, &mut self.packed);
+            if !self.packer.unpack(&self.packed, LONGEST, &mut block.payload) {
+                return broken;
+            }
+        }
         self.left -= (padded + BLOCK_HEADER) as u64;
         Ok(Next::Block)
     }
@@ -259,7 +420,7 @@ mod tests {
     #[test]
     fn golden_bytes() {
         let bytes = written(&[(kind::WARNING, 7, 0x0102, b"full".to_vec())]);
-        let mut expected = b"PRTRACE1\x01\0\0\0\0\0\0\0".to_vec();
+        let mut expected = b"PRTRACE1\x02\0\0\0\0\0\0\0".to_vec();
         expected.extend([9, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]);
         expected.extend(crc32fast::hash(b"full").to_le_bytes());
         expected.extend([2, 1, 0, 0, 0, 0, 0, 0]);
@@ -270,8 +431,8 @@ mod tests {
     #[test]
     fn later_versions_and_other_files_are_refused_by_name() {
         let mut bytes = written(&[]);
-        bytes[8] = 2;
-        assert!(read(&bytes).unwrap_err().to_string().contains("version 2"));
+        bytes[8] = 3;
+        assert!(read(&bytes).unwrap_err().to_string().contains("version 3"));
         assert!(
             read(b"#!/bin/sh\n echo something else")
                 .unwrap_err()
@@ -283,16 +444,50 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_counted() {
-        let mut writer = Writer {
-            file: File::options().write(true).open("/dev/full").unwrap(),
-            buffer: Vec::new(),
-            unwritten: 0,
-            failure: None,
-        };
+        let mut writer = Writer::new(File::options().write(true).open("/dev/full").unwrap());
         writer.block(kind::WARNING, 0, 0, &[1; 100]);
         writer.flush();
         assert_eq!(writer.failure.as_ref().unwrap().kind(), ErrorKind::StorageFull);
         assert_eq!(writer.unwritten, 24 + 104);
+    }
+
+    #[test]
+    fn rows_are_gathered_and_packed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.trace");
+        let mut writer = Writer::create(&path).unwrap();
+        let row = |number: u64| [number, 5, 6, 7].map(u64::to_le_bytes).concat();
+        let (one, other): (Vec<u8>, Vec<u8>) =
+            ((0..10_000).flat_map(row).collect(), (7..9).flat_map(row).collect());
+        for part in one.chunks(32 * 10) {
+            writer.rows(kind::RECORDS, 1, 100, 32, part);
+            writer.rows(kind::RECORDS, 2, 101, 32, &[]);
+        }
+        writer.rows(kind::RECORDS, 2, 102, 32, &other);
+        writer.rows(kind::TCP, 0, 103, 184, &[9; 184]);
+        writer.settle();
+        writer.block(kind::IDLE, 0, 104, &[]);
+        writer.flush();
+        assert!(is_idle(&path));
+        let bytes = std::fs::read(path).unwrap();
+        assert!(bytes.len() < 10_000 * 4, "{}", bytes.len());
+        let (blocks, end) = read(&bytes).unwrap();
+        assert_eq!(end, Next::End);
+        let of = |stream| {
+            let blocks = blocks.iter().filter(|block| (block.kind, block.stream) == (kind::RECORDS, stream));
+            blocks.flat_map(|block| block.payload.clone()).collect::<Vec<u8>>()
+        };
+        assert!(of(1) == one && of(2) == other);
+        let kinds: Vec<u32> = blocks.iter().rev().map(|block| block.kind).take(4).collect();
+        assert_eq!(kinds, [kind::IDLE, kind::RECORDS, kind::RECORDS, kind::TCP]);
+        assert_eq!(last(&directory.path().join("a.trace"), kind::IDLE), Some(vec![]));
+        assert_eq!(last(&directory.path().join("a.trace"), kind::TOTALS), None);
+        // a packed block that is none
+        let mut writer = Writer::create(&directory.path().join("b.trace")).unwrap();
+        writer.block(kind::RECORDS | PACKED, 1, 0, &[255; 40]);
+        writer.flush();
+        let bytes = std::fs::read(directory.path().join("b.trace")).unwrap();
+        assert_eq!(read(&bytes).unwrap().1, Next::Broken(64));
     }
 
     proptest! {

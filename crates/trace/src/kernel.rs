@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `tracefs` | an instance of the kernel's tracing of our own |
 //! | `format`, `page` | layouts that the kernel tells, and the pages of its ring |
-//! | `tcp` | what the tracepoints say |
+//! | `state`, `tcp` | what the tracepoints say |
 //! | `matcher` | whose an event is, and sequence numbers from the first byte on |
 //! | `record` | how an event is kept in a file |
-//! | `syscalls` | socket calls of programs that preloading cannot see, by tracepoints too |
+//! | `syscalls`, `calls` | socket calls of programs that preloading cannot see, by tracepoints too |
 //! | `descriptors` | which of their descriptors are sockets |
+//! | `socks`, `ties` | which sockets of the kernel's these are, by what happens to them |
+//! | `names` | what is known of each, and who was told |
 //!
 //! Events are the whole machine's, all network namespaces included. The traced sockets' are picked out here; in the kernel only the
 //! busiest connections that are *not* traced are kept out of the ring, by a filter on their cookies. A filter on the traced
@@ -30,21 +32,28 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-mod descriptors;
+pub(crate) mod calls;
+pub(crate) mod descriptors;
 mod format;
 mod matcher;
+pub(crate) mod names;
 mod page;
 mod record;
+mod socks;
+mod state;
 mod syscalls;
 mod tcp;
+mod ties;
 mod tracefs;
 
-pub use descriptors::Named;
+pub use calls::{Program, SyscallEvent};
 pub use format::{Field, Format};
 pub use matcher::Counts;
+pub use names::Named;
 pub use page::{Events, Layout};
 pub use record::{KERNEL_BYTES, KernelRecord};
-pub use syscalls::{SyscallEvent, Syscalls};
+pub(crate) use syscalls::NAMES;
+pub use syscalls::Syscalls;
 pub use tracefs::{Instance, Unavailable};
 
 use crate::diag::{Wanted, monotonic};

@@ -4,12 +4,15 @@
 //! | module | does |
 //! |---|---|
 //! | [`collect`], [`tcp`] | empties recorders' rings into a file, and looks at their TCP connections meanwhile |
+//! | [`options`] | what is to be recorded, and how much of it |
 //! | [`session`] | the page that collector and recorders share |
 //! | [`diag`] | the state of TCP connections, by inet_diag |
 //! | [`unseen`] | programs that preloading does not see, recorded by the kernel |
+//! | `attach` | programs that run already, followed by ptrace where the kernel's tracepoints cannot be had |
 //! | [`kernel`] | what the kernel does to them, by its tracepoints, as root |
 //! | [`host`] | what there is to say of a host |
 //! | [`file`](mod@file), `read` | the files, and one stream of events out of them |
+//! | `pack`, `flight` | compression of rows; the last seconds alone |
 //! | [`live`] | connections while they are recorded |
 //! | [`model`] | what a recorded run is: hosts, processes, sockets, and a stream of events |
 //! | [`analysis`] | what the events say: messages, who talks to whom and waits for whom, what TCP did |
@@ -24,15 +27,19 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+mod attach;
 pub mod classify;
 pub mod collect;
 pub mod diag;
 pub mod file;
+mod flight;
 pub mod host;
 pub mod kernel;
 pub mod live;
 pub mod model;
 mod notes;
+pub mod options;
+mod pack;
 pub mod parquet;
 pub mod perfetto;
 mod read;

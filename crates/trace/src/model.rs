@@ -1,6 +1,7 @@
 //! What a recorded run is. All times are nanoseconds on one time line: the monotonic clock of the run's first host, to
 //! which the other hosts' clocks were aligned ([`Host::clock_error`]).
 
+use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 
 pub use polyrail_core::trace::{Call, Class, MpiFields};
@@ -12,8 +13,10 @@ pub struct Run {
     pub command: Vec<String>,
     /// When it began, in nanoseconds since 1970.
     pub date: u64,
-    /// How the command ended; `None`: the recording broke off.
+    /// How the command ended; `None`: that is not known.
     pub status: Option<i32>,
+    /// The recording ended before it should have.
+    pub broke_off: bool,
     /// First and last moment of anything recorded.
     pub span: (u64, u64),
     /// One per machine or network namespace.
@@ -22,8 +25,10 @@ pub struct Run {
     pub processes: Vec<Process>,
     /// In the order in which they were seen.
     pub threads: Vec<Thread>,
-    /// One per open socket, however many processes use it.
+    /// One per open socket, however many processes use it; and each end of a link through Polyrail's shared memory.
     pub sockets: Vec<Socket>,
+    /// What happened to the peers and lanes of Polyrail's endpoints, in the order of time.
+    pub rails: Vec<RailEvent>,
     /// What the reader of a report must know: losses, programs that could not be seen, a disk that was full.
     pub warnings: Vec<String>,
 }
@@ -77,6 +82,46 @@ pub struct MpiWorld {
     pub library: String,
 }
 
+/// What Polyrail told of a peer or a lane: fields as in `docs/events.md`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RailEvent {
+    /// When.
+    #[serde(skip)]
+    pub at: u64,
+    /// Index of the process that tells.
+    #[serde(skip)]
+    pub process: u32,
+    /// What happened.
+    pub event: String,
+    /// The endpoint that tells.
+    pub endpoint: String,
+    /// Its peer.
+    pub peer: String,
+    /// The rail.
+    pub rail: Option<String>,
+    /// Number of the lane.
+    pub lane: Option<u16>,
+    /// The lane's end on this side.
+    pub near: Option<RailEnd>,
+    /// Its other end.
+    pub far: Option<RailEnd>,
+    /// Whether it is encrypted.
+    pub encrypted: Option<bool>,
+    /// Why.
+    pub why: String,
+}
+
+/// One end of a lane.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct RailEnd {
+    /// The network interface.
+    pub interface: Option<String>,
+    /// IP and port.
+    pub address: String,
+}
+
 /// A thread of a traced process.
 #[derive(Clone, Debug, Default)]
 pub struct Thread {
@@ -101,6 +146,8 @@ pub enum Kind {
     Udp,
     /// Within the host.
     Unix,
+    /// Polyrail's shared memory: no socket, but a link between two processes like those.
+    Memory,
     /// Anything else: netlink, raw, ...
     #[default]
     Other,
@@ -121,6 +168,10 @@ pub struct Socket {
     pub remote: Option<SocketAddr>,
     /// Whether it only accepts connections.
     pub listening: bool,
+    /// Whether it came of one that does.
+    pub accepted: bool,
+    /// Whether its connection's beginning was recorded: it connected, was accepted, or made as one of a pair.
+    pub begun: bool,
     /// Index of the socket at the other end, where that was traced too.
     pub peer: Option<u32>,
     /// First and last moment seen.
@@ -163,10 +214,12 @@ pub struct CallEvent {
     pub bytes: u32,
     /// Bytes asked for; of waits, the timeout in milliseconds (`u32::MAX`: for ever).
     pub asked: u32,
-    /// The other side of a datagram, where the call named it.
+    /// The other side of a datagram, where the call named it; of a connect, whom it called.
     pub to: Option<SocketAddr>,
     /// Whether an MPI function was running in the thread.
     pub in_mpi: bool,
+    /// It looked at what another call receives (`MSG_PEEK`): its bytes are 0.
+    pub peeked: bool,
 }
 
 /// An MPI call.

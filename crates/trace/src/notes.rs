@@ -67,6 +67,50 @@ impl SocketNote {
     }
 }
 
+/// A [`note::UNIX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnixNote {
+    /// The process's number for the socket.
+    pub number: u32,
+    /// Whether it is one of the two ends of a connection, rather than sends to whom others may send, too.
+    pub connects: bool,
+    /// The kernel's number for it.
+    pub inode: u64,
+    /// For its peer; 0: none, or not known.
+    pub peer: u64,
+}
+
+/// `None`: too short.
+pub fn unix(payload: &[u8]) -> Option<UnixNote> {
+    const SOCK_SEQPACKET: u32 = 5;
+    (payload.len() >= note::UNIX_BYTES).then(|| UnixNote {
+        number: u32_at(payload, 0),
+        connects: [u32::from(SOCK_STREAM), SOCK_SEQPACKET].contains(&u32_at(payload, 4)),
+        inode: u64_at(payload, 8),
+        peer: u64_at(payload, 16),
+    })
+}
+
+/// A [`note::LINK`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkNote {
+    /// The process's number for it, among those of its sockets.
+    pub number: u32,
+    /// Its name at this end.
+    pub near: u64,
+    /// And at the other.
+    pub far: u64,
+}
+
+/// `None`: too short.
+pub fn link(payload: &[u8]) -> Option<LinkNote> {
+    (payload.len() >= note::LINK_BYTES).then(|| LinkNote {
+        number: u32_at(payload, 0),
+        near: u64_at(payload, 8),
+        far: u64_at(payload, 16),
+    })
+}
+
 /// `None`: too short.
 pub fn socket(payload: &[u8]) -> Option<SocketNote> {
     if payload.len() < note::SOCKET_BYTES {
@@ -113,7 +157,8 @@ pub fn socket_payload(told: &SocketNote) -> [u8; note::SOCKET_BYTES] {
         Kind::Tcp => (AF_INET, SOCK_STREAM, IPPROTO_TCP),
         Kind::Udp => (AF_INET, SOCK_DGRAM, IPPROTO_UDP),
         Kind::Unix => (AF_UNIX, SOCK_STREAM, 0),
-        Kind::Other => (0, 0, 0),
+        // which is no socket
+        Kind::Memory | Kind::Other => (0, 0, 0),
     };
     let mut payload = [0; note::SOCKET_BYTES];
     payload[..4].copy_from_slice(&told.number.to_le_bytes());

@@ -13,6 +13,7 @@
 mod table;
 
 use crate::analysis::Analysis;
+use crate::analysis::tcp::known;
 use crate::model::{Call, CallEvent, Event, KernelEvent, KernelEventKind, Kind, MpiEvent, Run, TcpSample};
 use parquet::data_type::ByteArray;
 use std::io::Error;
@@ -49,7 +50,7 @@ const CALLS: &[(&str, &str)] = &[
     ("socket", "int?"),
     ("result", "int"),
     ("bytes", "count"),
-    ("asked", "count"),
+    ("asked", "count?"),
     ("address", "text?"),
     ("in_mpi", "flag"),
 ];
@@ -72,12 +73,12 @@ const TCP: &[(&str, &str)] = &[
     ("ca_state", "int"),
     ("congestion", "text"),
     ("cwnd", "int"),
-    ("ssthresh", "int"),
+    ("ssthresh", "int?"),
     ("mss", "int"),
-    ("rtt", "int"),
-    ("rtt_var", "int"),
-    ("min_rtt", "int"),
-    ("rto", "int"),
+    ("rtt_us", "int"),
+    ("rtt_var_us", "int"),
+    ("min_rtt_us", "int?"),
+    ("rto_us", "int"),
     ("unacked", "int"),
     ("lost", "int"),
     ("sacked", "int"),
@@ -90,15 +91,15 @@ const TCP: &[(&str, &str)] = &[
     ("bytes_retrans", "long"),
     ("bytes_acked", "long"),
     ("bytes_received", "long"),
-    ("delivery_rate", "count"),
-    ("pacing_rate", "count"),
-    ("busy_time", "long"),
-    ("rwnd_limited", "long"),
-    ("sndbuf_limited", "long"),
+    ("delivery_rate", "count?"),
+    ("pacing_rate", "count?"),
+    ("busy_time_us", "long"),
+    ("rwnd_limited_us", "long"),
+    ("sndbuf_limited_us", "long"),
     ("notsent", "count"),
     ("send_free", "count"),
     ("snd_wnd", "count"),
-    ("last_sent", "count"),
+    ("last_sent_ms", "count"),
 ];
 const KERNEL: &[(&str, &str)] = &[
     ("at", "long"),
@@ -110,7 +111,7 @@ const KERNEL: &[(&str, &str)] = &[
     ("cwnd", "int?"),
     ("ssthresh", "int?"),
     ("snd_wnd", "count"),
-    ("rtt", "int?"),
+    ("rtt_us", "int?"),
     ("timeout", "flag"),
     ("old", "int?"),
     ("new", "int?"),
@@ -154,7 +155,8 @@ impl Tables {
             .int(call.thread.into())
             .shared(&self.names[call.call as u8 as usize])
             .int(call.calls.into());
-        row.maybe(call.socket).int(call.result.into()).long(call.bytes.into()).long(call.asked.into());
+        row.maybe(call.socket).int(call.result.into()).long(call.bytes.into());
+        row.perhaps((call.asked != u32::MAX).then_some(call.asked.into()));
         row.address(call.to).flag(call.in_mpi).end();
     }
 
@@ -174,13 +176,9 @@ impl Tables {
         let name = s.congestion.split(|&byte| byte == 0).next().unwrap_or_default();
         row.long(s.at.saturating_sub(self.start)).int(s.socket.into()).int(s.state.into());
         row.int(s.ca_state.into()).text(&String::from_utf8_lossy(name));
+        row.int(s.cwnd.into()).maybe(known(s.ssthresh)).int(s.mss.into());
+        row.int(s.rtt.into()).int(s.rtt_var.into()).maybe(known(s.min_rtt));
         let counts = [
-            s.cwnd,
-            s.ssthresh,
-            s.mss,
-            s.rtt,
-            s.rtt_var,
-            s.min_rtt,
             s.rto,
             s.unacked,
             s.lost,
@@ -195,7 +193,8 @@ impl Tables {
             row.int(count.into());
         }
         row.long(s.bytes_sent).long(s.bytes_retrans).long(s.bytes_acked).long(s.bytes_received);
-        row.long(s.delivery_rate).long(s.pacing_rate);
+        let rate = |rate: u64| (rate != u64::MAX).then_some(rate);
+        row.perhaps(rate(s.delivery_rate)).perhaps(rate(s.pacing_rate));
         row.long(s.busy_time).long(s.rwnd_limited).long(s.sndbuf_limited);
         row.long(s.notsent.into())
             .long(s.send_free.into())
@@ -227,9 +226,9 @@ impl Tables {
             }
         });
         let (length, snd_nxt, snd_una, cwnd, ssthresh, snd_wnd, rtt) = probe.unwrap_or_default();
-        let known = |value: u32| probe.map(|_| value);
-        row.maybe(known(length.into())).long(snd_nxt.into()).long(snd_una.into());
-        row.maybe(known(cwnd)).maybe(known(ssthresh)).long(snd_wnd.into()).maybe(known(rtt));
+        let told = |value: u32| probe.map(|_| value);
+        row.maybe(told(length.into())).long(snd_nxt.into()).long(snd_una.into());
+        row.maybe(told(cwnd)).maybe(known(ssthresh)).long(snd_wnd.into()).maybe(told(rtt));
         row.flag(timeout).maybe(states.0).maybe(states.1).end();
     }
 
@@ -281,11 +280,13 @@ fn sockets(run: &Run, analysis: &Analysis, out: &Path) -> Result<PathBuf, Error>
             Kind::Tcp => "tcp",
             Kind::Udp => "udp",
             Kind::Unix => "unix",
+            Kind::Memory => "memory",
             Kind::Other => "other",
         });
         table.int(about.process.into()).address(about.local).address(about.remote).flag(about.listening);
         table.maybe(about.peer).long(since(about.span.0)).long(since(about.span.1));
-        table.long(traffic.sent.bytes).long(traffic.received.bytes).long(traffic.sent.sends);
+        let received = traffic.received.bytes.saturating_add(traffic.heard.0);
+        table.long(traffic.sent.bytes).long(received).long(traffic.sent.sends);
         table.long(traffic.sent.messages).long(tcp.map_or(0, |tcp| tcp.retransmissions()));
         table.long(tcp.map_or(0, |tcp| tcp.timeouts())).long(tcp.map_or(0, |tcp| tcp.restarted.0));
         table.text(tcp.map_or("", |tcp| &tcp.congestion)).maybe(tcp.and_then(|tcp| tcp.min_rtt));

@@ -1,11 +1,14 @@
 //! The events as a Perfetto trace (<https://ui.perfetto.dev>): a track per thread, one more for its MPI calls, counters of
-//! each TCP connection, and marks for what was sent again. Times are ns since the run's start.
+//! each TCP connection, marks for what was sent again, and arrows from sends to receives. Times are ns since the run's start.
 //!
 //! Only the few messages that this needs of Perfetto's `trace_packet.proto` are here, field by field with its numbers.
 
 mod proto;
 
+use crate::analysis::arrows::{Arrow, Arrows, Point};
 use crate::model::{Call, Class, Event, KernelEventKind, Kind, Run};
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
 use prost::Message as _;
 use proto::*;
 use std::collections::{HashMap, HashSet};
@@ -33,6 +36,10 @@ const CATEGORIES: [&str; 10] = [
 /// Interned name of a mark; calls have their own numbers below.
 const AGAIN: u64 = 1001;
 const TIMEOUT: u64 = 1002;
+const MESSAGE: u64 = 1003;
+
+/// Bytes of packets that are compressed together.
+const TOGETHER: usize = 1 << 20;
 
 fn category(class: Class) -> u64 {
     match class {
@@ -53,7 +60,10 @@ fn category(class: Class) -> u64 {
 #[derive(Debug)]
 pub struct Trace {
     file: BufWriter<File>,
+    /// Packets that are not written yet.
     buffer: Vec<u8>,
+    arrows: Arrows,
+    drawn: u64,
     failed: Option<Error>,
     start: u64,
     threads: u64,
@@ -77,7 +87,9 @@ impl Trace {
         let mpi = threads + run.threads.len() as u64;
         let mut trace = Trace {
             file: BufWriter::with_capacity(1 << 18, File::create(path)?),
-            buffer: Vec::with_capacity(1 << 12),
+            buffer: Vec::with_capacity(TOGETHER + (1 << 12)),
+            arrows: Arrows::new(run),
+            drawn: 0,
             failed: None,
             start: run.span.0,
             threads,
@@ -99,7 +111,11 @@ impl Trace {
     fn describe(&mut self, run: &Run) {
         let name = |iid, name: &str| InternedName { iid: Some(iid), name: Some(name.into()) };
         let calls = Call::ALL.iter().map(|call| name(1 + *call as u64, call.name()));
-        let marks = [name(AGAIN, "sent again"), name(TIMEOUT, "sent again after a timeout")];
+        let marks = [
+            name(AGAIN, "sent again"),
+            name(TIMEOUT, "sent again after a timeout"),
+            name(MESSAGE, "message"),
+        ];
         let value = |(n, (_, name)): (usize, &(u64, String))| InternedString {
             iid: Some(1 + n as u64),
             str: Some(name.clone().into_bytes()),
@@ -172,8 +188,38 @@ impl Trace {
 
     /// A packet. An error is kept until the end.
     fn write(&mut self, packet: &TracePacket) {
-        if self.failed.is_none() {
-            self.failed = write(&mut self.file, &mut self.buffer, packet).err();
+        append(&mut self.buffer, packet);
+        if self.buffer.len() >= TOGETHER {
+            self.compress();
+        }
+    }
+
+    fn compress(&mut self) {
+        let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
+        let packed = packed.write_all(&self.buffer).and_then(|()| packed.finish());
+        self.buffer.clear();
+        let written = packed.and_then(|packed| {
+            let mut whole = Vec::with_capacity(packed.len() + 16);
+            append(&mut whole, &TracePacket { compressed_packets: Some(packed), ..TracePacket::default() });
+            self.file.write_all(&whole)
+        });
+        self.failed = self.failed.take().or(written.err());
+    }
+
+    /// Where an arrow begins and where it ends.
+    fn arrow(&mut self, (from, to): Arrow) {
+        self.drawn += 1;
+        for (point, begins) in [(from, true), (to, false)] {
+            let ids = |wanted: bool| if begins == wanted { vec![self.drawn] } else { Vec::new() };
+            let mark = TrackEvent {
+                kind: Some(3),
+                track_uuid: Some(point.track),
+                name_iid: Some(MESSAGE),
+                flow_ids: ids(true),
+                terminating_flow_ids: ids(false),
+                ..TrackEvent::default()
+            };
+            self.event_packet(point.at, mark);
         }
     }
 
@@ -181,8 +227,9 @@ impl Trace {
     fn event_packet(&mut self, at: u64, event: TrackEvent) -> TrackEvent {
         self.packet.timestamp = Some(at.saturating_sub(self.start));
         self.packet.track_event = Some(event);
-        if self.failed.is_none() {
-            self.failed = write(&mut self.file, &mut self.buffer, &self.packet).err();
+        append(&mut self.buffer, &self.packet);
+        if self.buffer.len() >= TOGETHER {
+            self.compress();
         }
         self.packet.track_event.take().unwrap_or_default()
     }
@@ -245,7 +292,7 @@ impl Trace {
     }
 
     /// Adds an event. What cannot be written is told by [`Trace::finish`].
-    pub fn event(&mut self, event: &Event) {
+    pub fn event(&mut self, run: &Run, event: &Event) {
         match event {
             Event::Call(call) => {
                 let notes = &mut self.begin.debug_annotations;
@@ -261,7 +308,12 @@ impl Trace {
                 if call.calls > 1 {
                     notes.push(DebugAnnotation::number(4, call.calls.into()));
                 }
-                self.slice(self.threads + u64::from(call.thread), call.start, call.took, call.call);
+                let track = self.threads + u64::from(call.thread);
+                self.slice(track, call.start, call.took, call.call);
+                let [start, end] = ends(track, call.start, call.took);
+                let mut found = Vec::new();
+                self.arrows.call(run, call, start, end, &mut |arrow| found.push(arrow));
+                found.into_iter().for_each(|arrow| self.arrow(arrow));
             }
             Event::Mpi(call) => {
                 let notes = &mut self.begin.debug_annotations;
@@ -270,7 +322,16 @@ impl Trace {
                     notes.push(DebugAnnotation::number(5, call.peer.into()));
                     notes.push(DebugAnnotation::number(6, call.tag.into()));
                 }
-                self.slice(self.mpi + u64::from(call.thread), call.start, call.took, call.call);
+                let track = self.mpi + u64::from(call.thread);
+                self.slice(track, call.start, call.took, call.call);
+                let process = run.threads[call.thread as usize].process;
+                if let Some(world) = &run.processes[process as usize].mpi {
+                    let rank = i32::try_from(world.rank).unwrap_or(i32::MAX);
+                    let [start, end] = ends(track, call.start, call.took);
+                    let mut found = Vec::new();
+                    self.arrows.mpi(rank, call, start, end, &mut |arrow| found.push(arrow));
+                    found.into_iter().for_each(|arrow| self.arrow(arrow));
+                }
             }
             Event::Tcp(sample) => {
                 let flight = u64::from(sample.unacked) * u64::from(sample.mss);
@@ -310,16 +371,20 @@ impl Trace {
     /// # Errors
     /// Something could not be written, now or before.
     pub fn finish(mut self) -> Result<(), Error> {
+        self.compress();
         self.failed.take().map_or_else(|| self.file.flush(), Err)
     }
 }
 
-/// Writes a packet as the field 1 that a trace consists of.
-fn write(file: &mut BufWriter<File>, buffer: &mut Vec<u8>, packet: &TracePacket) -> Result<(), Error> {
-    buffer.clear();
+/// Appends a packet as the field 1 that a trace consists of.
+fn append(buffer: &mut Vec<u8>, packet: &TracePacket) {
     buffer.push(0x0a);
-    packet.encode_length_delimited(buffer).map_err(Error::other)?;
-    file.write_all(buffer)
+    packet.encode_length_delimited(buffer).expect("a vector has room for it");
+}
+
+/// A slice's first moment, and its last one inside.
+fn ends(track: u64, start: u64, took: u64) -> [Point; 2] {
+    [start, start.saturating_add(took.saturating_sub(1))].map(|at| Point { track, at })
 }
 
 fn threshold(segments: u32) -> Option<u64> {
@@ -331,6 +396,7 @@ fn name(socket: &crate::model::Socket) -> String {
         Kind::Tcp => "tcp",
         Kind::Udp => "udp",
         Kind::Unix => "unix",
+        Kind::Memory => "shared memory",
         Kind::Other => "other",
     };
     let show =
@@ -349,6 +415,16 @@ mod tests {
         packet: Vec<TracePacket>,
     }
 
+    fn read(path: &Path) -> Whole {
+        let outer = Whole::decode(&std::fs::read(path).unwrap()[..]).unwrap();
+        let mut bytes = Vec::new();
+        for packet in outer.packet {
+            let packed = packet.compressed_packets.unwrap();
+            std::io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(&packed[..]), &mut bytes).unwrap();
+        }
+        Whole::decode(&bytes[..]).unwrap()
+    }
+
     fn sample(at: u64, cwnd: u32) -> Event {
         Event::Tcp(TcpSample { at, cwnd, ssthresh: 0x7fff_ffff, rtt: 50, ..TcpSample::default() })
     }
@@ -365,27 +441,31 @@ mod tests {
             ..Run::default()
         };
         let mut trace = Trace::create(&run, &path).unwrap();
-        trace.event(&Event::Call(CallEvent {
-            thread: 0,
-            call: Call::Send,
-            start: 1500,
-            took: 250,
-            inside: 250,
-            calls: 1,
-            socket: Some(0),
-            result: 99,
-            bytes: 99,
-            asked: 99,
-            to: None,
-            in_mpi: false,
-        }));
-        trace.event(&sample(2000, 10));
-        trace.event(&sample(3000, 10));
-        trace.event(&sample(4000, 12));
+        trace.event(
+            &run,
+            &Event::Call(CallEvent {
+                thread: 0,
+                call: Call::Send,
+                start: 1500,
+                took: 250,
+                inside: 250,
+                calls: 1,
+                socket: Some(0),
+                result: 99,
+                bytes: 99,
+                asked: 99,
+                to: None,
+                in_mpi: false,
+                peeked: false,
+            }),
+        );
+        trace.event(&run, &sample(2000, 10));
+        trace.event(&run, &sample(3000, 10));
+        trace.event(&run, &sample(4000, 12));
         let what = KernelEventKind::Retransmit { timeout: true };
-        trace.event(&Event::Kernel(KernelEvent { socket: 0, at: 5000, what }));
+        trace.event(&run, &Event::Kernel(KernelEvent { socket: 0, at: 5000, what }));
         trace.finish().unwrap();
-        let whole = Whole::decode(&std::fs::read(&path).unwrap()[..]).unwrap();
+        let whole = read(&path);
         let events: Vec<_> =
             whole.packet.iter().filter_map(|p| Some((p.timestamp?, p.track_event.as_ref()?))).collect();
         let (thread, sockets) = (2, 4);
@@ -410,10 +490,66 @@ mod tests {
         let tracks: Vec<_> = whole.packet.iter().filter_map(|p| p.track_descriptor.as_ref()?.uuid).collect();
         assert_eq!(tracks, [1, 2, 4, 5, 6, 7, 8]);
         let interned = whole.packet.iter().find_map(|p| p.interned_data.as_ref()).unwrap();
+        assert!(interned.event_names.iter().any(|name| name.iid == Some(MESSAGE)));
         let name = events[0].1.name_iid;
         assert_eq!(
             interned.event_names.iter().find(|n| n.iid == name).unwrap().name.as_deref(),
             Some("send")
+        );
+    }
+
+    #[test]
+    fn an_arrow_goes_from_the_send_to_the_receive() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let end = |peer| Socket { kind: Kind::Tcp, peer: Some(peer), begun: peer == 1, ..Socket::default() };
+        let run = Run {
+            span: (0, 9000),
+            processes: vec![Process::default(), Process::default()],
+            threads: vec![Thread::default(), Thread { process: 1, ..Thread::default() }],
+            sockets: vec![end(1), end(0)],
+            ..Run::default()
+        };
+        let call = |thread, call, start, bytes| {
+            Event::Call(CallEvent {
+                thread,
+                call,
+                start,
+                took: 100,
+                inside: 100,
+                calls: 1,
+                socket: Some(thread),
+                result: bytes as i32,
+                bytes,
+                asked: bytes,
+                to: None,
+                in_mpi: false,
+                peeked: false,
+            })
+        };
+        let mut trace = Trace::create(&run, &path).unwrap();
+        // as files are read: who receives may come first
+        trace.event(&run, &call(1, Call::Recv, 500, 8));
+        trace.event(&run, &call(0, Call::Send, 200, 5));
+        trace.event(&run, &call(0, Call::Send, 350, 3));
+        trace.finish().unwrap();
+        let whole = read(&path);
+        let marks = whole.packet.iter().filter_map(|p| Some((p.timestamp?, p.track_event.as_ref()?)));
+        let marks: Vec<_> = marks
+            .filter(|(_, event)| event.name_iid == Some(MESSAGE))
+            .map(|(at, event)| {
+                (at, event.track_uuid.unwrap(), event.flow_ids.clone(), event.terminating_flow_ids.clone())
+            })
+            .collect();
+        let (sender, receiver) = (3, 4);
+        assert_eq!(
+            marks,
+            [
+                (200, sender, vec![1], vec![]),
+                (599, receiver, vec![], vec![1]),
+                (350, sender, vec![2], vec![]),
+                (599, receiver, vec![], vec![2]),
+            ]
         );
     }
 }

@@ -3,7 +3,7 @@
 //! Two passes: [`open`] looks at everything once, for what notes tell (sockets, processes, addresses), for what there is of each
 //! thread, and for what sets hosts' clocks beside each other; [`Events::for_each`] then only decodes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::net::SocketAddr;
@@ -13,19 +13,25 @@ use polyrail_core::trace::{Call, Class, Record, Span, flags, note};
 
 use crate::collect::{CommandBlock, ThreadBlock};
 use crate::diag::{SAMPLE_BYTES, Sample, tcp_info};
-use crate::file::{Block, Next, Reader, kind};
+use crate::file::{BEFORE, Block, Next, Reader, kind};
 use crate::host::HostBlock;
 use crate::kernel::{KERNEL_BYTES, KernelRecord};
 use crate::model::{
-    CallEvent, Event, Events, Host, KernelEvent, Kind, MpiEvent, MpiWorld, Process, Run, Socket, TcpSample,
-    Thread,
+    CallEvent, Event, Events, Host, KernelEvent, Kind, MpiEvent, MpiWorld, Process, RailEvent, Run, Socket,
+    TcpSample, Thread,
 };
 use crate::notes::{self, u32_at, u64_at};
 use crate::records::Records;
+use crate::units;
 
 mod clocks;
+mod told;
 
 use clocks::{Aligned, Ticks};
+use told::unseen;
+
+/// Events of Polyrail's that are kept of a run.
+const RAIL_EVENTS: usize = 100_000;
 
 /// Why a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +39,12 @@ pub enum Error {
     /// Nothing is there.
     #[error("{} holds no recording of polyrail trace (no .trace file)", .0.display())]
     Nothing(PathBuf),
+    /// They are of several runs.
+    #[error(
+        "{} and {} are recordings of two runs: make a report of each, or compare them (polyrail report ONE --against OTHER)",
+        .0.display(), .1.display()
+    )]
+    Several(PathBuf, PathBuf),
     /// A file cannot be read, or is none of ours.
     #[error("{}: {source}", .path.display())]
     File {
@@ -62,6 +74,8 @@ struct Source {
     addresses: HashMap<u32, SocketAddr>,
     /// Sockets by the kernel's cookie.
     cookies: HashMap<u64, u32>,
+    /// Sockets by the numbers that all processes share of which the kernel recorded system calls.
+    by_kernel: HashMap<u32, u32>,
 }
 
 #[derive(Debug, Default)]
@@ -118,12 +132,30 @@ pub fn open(places: &[PathBuf]) -> Result<Recorded, Error> {
     for path in &paths {
         opening.read(path).map_err(|source| Error::File { path: path.clone(), source })?;
     }
+    if let Some((one, other)) = opening.command.zip(opening.other_command) {
+        let place = |at: usize| paths[at].parent().map_or_else(|| paths[at].clone(), Path::to_owned);
+        return Err(Error::Several(place(one), place(other)));
+    }
     // the command's own host is the first, and its clock the one that counts
     opening.finish().map_err(|source| Error::File { path: paths[0].clone(), source })
 }
 
-/// Source, whether times are nanoseconds, first and last.
-type SocketTicks = (usize, bool, u64, u64);
+/// First and last moment of a thread or socket: in ticks of the host's trace clock, and in nanoseconds of its monotonic clock, where the
+/// kernel recorded.
+#[derive(Clone, Copy, Debug)]
+struct Seen([(u64, u64); 2]);
+
+impl Default for Seen {
+    fn default() -> Self {
+        Seen([(u64::MAX, 0); 2])
+    }
+}
+
+impl Seen {
+    fn grow(&mut self, by_kernel: bool, first: u64, last: u64) {
+        grow(&mut self.0[usize::from(by_kernel)], first, last);
+    }
+}
 
 /// What is gathered while files are read for the first time.
 #[derive(Debug, Default)]
@@ -131,13 +163,27 @@ struct Opening {
     run: Run,
     sources: Vec<Source>,
     command: Option<usize>,
-    /// First and last ticks of threads, by thread.
-    thread_ticks: Vec<(u64, u64)>,
-    /// The same of sockets, with the source whose ticks they are, and whether they are nanoseconds.
-    socket_ticks: Vec<SocketTicks>,
+    /// Another file that tells what command was traced.
+    other_command: Option<usize>,
+    /// By thread.
+    threads_seen: Vec<Seen>,
+    /// By source, program there, and the program's own number of the socket: its calls, which may be read before the socket is told of.
+    sockets_seen: HashMap<(usize, usize, u32), Seen>,
+    /// Sockets that began a connection, by the same.
+    begun: Vec<(usize, usize, u32)>,
+    /// Sockets that were accepted, by the same.
+    accepted: Vec<(usize, usize, u32)>,
+    /// Unix sockets by their host's boot and the kernel's number; and what each of them is connected to, by that number.
+    unix: HashMap<(String, u64), u32>,
+    unix_peers: Vec<(u32, String, notes::UnixNote)>,
     /// Processes by source, id and namespace of ids.
     pids: HashMap<(usize, u32, u64), u32>,
-    unseen: HashMap<(u32, String), u32>,
+    /// Ends of links through Polyrail's shared memory, by their names: the links, and what the other end is called.
+    links: HashMap<u64, (u32, u64)>,
+    /// Events of Polyrail's by source, with their moments in its ticks: at most [`RAIL_EVENTS`].
+    rails: Vec<(usize, u64, RailEvent)>,
+    /// Programs that preloading did not see, by reason and path: how often, and who told of them.
+    unseen: HashMap<(u32, String), (u32, HashSet<u32>)>,
 }
 
 fn grow((first, last): &mut (u64, u64), start: u64, end: u64) {
@@ -179,9 +225,12 @@ impl Opening {
                 }
             }
             kind::COMMAND => {
-                if let Ok(command) = serde_json::from_slice::<CommandBlock>(payload) {
+                if self.command.is_some_and(|known| known != at) {
+                    self.other_command = Some(at);
+                } else if let Ok(command) = serde_json::from_slice::<CommandBlock>(payload) {
                     (self.run.command, self.run.date, self.run.status) =
                         (command.words, command.date, command.status);
+                    self.run.broke_off = command.status.is_none() && !command.left;
                     self.command = Some(at);
                 }
             }
@@ -288,7 +337,7 @@ impl Opening {
             records: 0,
             lost: 0,
         });
-        self.thread_ticks.push((u64::MAX, 0));
+        self.threads_seen.push(Seen::default());
         self.sources[at].streams.insert(stream, Stream { thread, program, by_kernel: false });
     }
 
@@ -304,31 +353,82 @@ impl Opening {
             stream.by_kernel = by_kernel;
         }
         let mut count = 0;
-        let mut ticks = self.thread_ticks[thread as usize];
+        let mut seen = self.threads_seen[thread as usize];
+        // of the socket that the last call used: most use the same again
+        let mut socket = (0, Seen::default());
         let mut notes = Vec::new();
         for (record, payload) in Records::new(payload) {
-            grow(&mut ticks, record.start, record.start.saturating_add(record.took.ticks()));
+            let end = record.start.saturating_add(record.took.ticks());
+            if block.at != BEFORE {
+                seen.grow(by_kernel, record.start, end);
+            }
             if record.call == 0 {
                 notes.push((record, payload));
-            } else {
-                count += 1;
+                continue;
             }
+            count += 1;
+            let fields = record.socket_fields();
+            let number = fields.socket;
+            let accepts = [Call::Accept, Call::Accept4].map(|call| call as u8).contains(&record.call);
+            if accepts && fields.result >= 0 && fields.arg2 != 0 {
+                self.accepted.push((at, program, fields.arg2));
+            }
+            let begins = match Call::from_number(record.call) {
+                Some(Call::Connect) => fields.result >= 0 || fields.result == -libc::EINPROGRESS,
+                Some(Call::SocketPair) => fields.result >= 0,
+                _ => false,
+            };
+            if begins && record.flags & flags::RUN == 0 {
+                self.begun.push((at, program, number));
+            }
+            if record.call >= Call::MpiInit as u8 || number == 0 {
+                continue;
+            }
+            if number != socket.0 {
+                self.socket_seen(program, socket);
+                socket = (number, Seen::default());
+            }
+            socket.1.grow(by_kernel, record.start, end);
         }
-        self.thread_ticks[thread as usize] = ticks;
+        self.socket_seen(program, socket);
+        self.threads_seen[thread as usize] = seen;
         self.run.threads[thread as usize].records += count;
         for (record, payload) in notes {
-            self.note(&record, payload, thread, program, by_kernel);
+            self.note(&record, payload, thread, program, by_kernel, block.at == BEFORE);
         }
     }
 
-    fn note(&mut self, record: &Record, payload: &[u8], thread: u32, program: usize, by_kernel: bool) {
+    fn socket_seen(&mut self, program: usize, (number, seen): (u32, Seen)) {
+        if number == 0 {
+            return;
+        }
+        let all = self.sockets_seen.entry((self.sources.len() - 1, program, number)).or_default();
+        for (all, (first, last)) in all.0.iter_mut().zip(seen.0) {
+            grow(all, first, last);
+        }
+    }
+
+    fn note(
+        &mut self,
+        record: &Record,
+        payload: &[u8],
+        thread: u32,
+        program: usize,
+        by_kernel: bool,
+        before: bool,
+    ) {
         let at = self.sources.len() - 1;
         let index = self.run.threads[thread as usize].process;
         let about = &mut self.run.processes[index as usize];
         match record.flags {
             note::SOCKET => {
                 if let Some(socket) = notes::socket(payload) {
-                    self.socket(&socket, index, program, (record.start, by_kernel));
+                    self.socket(&socket, index, program, by_kernel);
+                    let mut seen = Seen::default();
+                    if !before {
+                        seen.grow(by_kernel, record.start, record.start);
+                    }
+                    self.socket_seen(program, (socket.number, seen));
                 }
             }
             note::ADDRESS => {
@@ -348,27 +448,50 @@ impl Opening {
             }
             note::UNSEEN => {
                 let path = String::from_utf8_lossy(payload.get(8..).unwrap_or_default()).into_owned();
-                *self.unseen.entry((u32_at(payload, 4), path)).or_default() += 1;
+                let (times, tellers) = self.unseen.entry((u32_at(payload, 4), path)).or_default();
+                *times += 1;
+                tellers.insert(index);
             }
             note::MPI => {
                 let library = String::from_utf8_lossy(payload.get(8..).unwrap_or_default());
                 let library = library.lines().next().unwrap_or_default().trim().to_string();
                 about.mpi = Some(MpiWorld { rank: u32_at(payload, 0), size: u32_at(payload, 4), library });
             }
+            note::UNIX => {
+                if let Some(told) = notes::unix(payload) {
+                    self.unix(told, program);
+                }
+            }
+            note::LINK => {
+                if let Some(told) = notes::link(payload) {
+                    self.link(told, index, program);
+                    let mut seen = Seen::default();
+                    if !before {
+                        seen.grow(by_kernel, record.start, record.start);
+                    }
+                    self.socket_seen(program, (told.number, seen));
+                }
+            }
+            note::EVENT => {
+                let line = payload.get(8..).unwrap_or_default();
+                if self.rails.len() < RAIL_EVENTS
+                    && let Ok(event) = serde_json::from_slice::<RailEvent>(line)
+                {
+                    let event = RailEvent { process: index, ..event };
+                    self.rails.push((at, record.start, event));
+                }
+            }
             note::EXIT => about.status = Some(u32_at(payload, 0) as i32),
             _ => {}
         }
     }
 
-    fn socket(
-        &mut self,
-        told: &notes::SocketNote,
-        index: u32,
-        program: usize,
-        (ticks, by_kernel): (u64, bool),
-    ) {
+    fn socket(&mut self, told: &notes::SocketNote, index: u32, program: usize, by_kernel: bool) {
         let at = self.sources.len() - 1;
         let known = (told.cookie != 0).then(|| self.sources[at].cookies.get(&told.cookie).copied()).flatten();
+        // what is told again, with more, or of another process that has it
+        let again = || self.sources[at].by_kernel.get(&told.number).copied().filter(|_| by_kernel);
+        let known = known.or_else(again);
         let socket = known.unwrap_or_else(|| {
             self.run.sockets.push(Socket {
                 cookie: told.cookie,
@@ -376,40 +499,102 @@ impl Opening {
                 process: index,
                 ..Socket::default()
             });
-            self.socket_ticks.push((at, by_kernel, ticks, ticks));
             self.run.sockets.len() as u32 - 1
         });
         if told.cookie != 0 {
             self.sources[at].cookies.insert(told.cookie, socket);
         }
+        if by_kernel {
+            self.sources[at].by_kernel.insert(told.number, socket);
+        }
         let about = &mut self.run.sockets[socket as usize];
+        if about.cookie == 0 {
+            (about.cookie, about.kind) = (told.cookie, told.kind);
+        }
         about.listening |= told.listening;
         about.local = told.local.or(about.local);
         about.remote = told.remote.or(about.remote);
-        let (_, theirs, first, last) = &mut self.socket_ticks[socket as usize];
-        if *theirs == by_kernel {
-            (*first, *last) = ((*first).min(ticks), (*last).max(ticks));
-        }
         self.sources[at].programs[program].sockets.insert(told.number, socket);
+    }
+
+    fn unix(&mut self, told: notes::UnixNote, program: usize) {
+        let source = &self.sources[self.sources.len() - 1];
+        let Some(&socket) = source.programs[program].sockets.get(&told.number) else { return };
+        let boot = &source.host.boot;
+        self.unix.insert((boot.clone(), told.inode), socket);
+        if told.peer != 0 {
+            self.unix_peers.push((socket, boot.clone(), told));
+        }
+    }
+
+    fn link(&mut self, told: notes::LinkNote, process: u32, program: usize) {
+        let at = self.sources.len() - 1;
+        let sockets = &mut self.run.sockets;
+        let (link, _) = *self.links.entry(told.near).or_insert_with(|| {
+            sockets.push(Socket { kind: Kind::Memory, process, begun: true, ..Socket::default() });
+            (sockets.len() as u32 - 1, told.far)
+        });
+        self.sources[at].programs[program].sockets.insert(told.number, link);
+    }
+
+    /// The two ends of a link know both names.
+    fn find_link_peers(&mut self) {
+        for &(link, far) in self.links.values() {
+            if let Some(&(peer, _)) = self.links.get(&far).filter(|(peer, _)| *peer != link) {
+                self.run.sockets[link as usize].peer = Some(peer);
+            }
+        }
+    }
+
+    /// Unix sockets have no names that both ends know: one of them tells which the other is.
+    fn find_unix_peers(&mut self) {
+        for (socket, boot, told) in std::mem::take(&mut self.unix_peers) {
+            let Some(&peer) = self.unix.get(&(boot, told.peer)).filter(|&&peer| peer != socket) else {
+                continue;
+            };
+            self.run.sockets[socket as usize].peer = Some(peer);
+            if told.connects {
+                self.run.sockets[peer as usize].peer.get_or_insert(socket);
+            }
+        }
     }
 
     fn finish(mut self) -> io::Result<Recorded> {
         let first = self.command.unwrap_or(0);
+        for (source, program, number) in std::mem::take(&mut self.accepted) {
+            if let Some(&socket) = self.sources[source].programs[program].sockets.get(&number) {
+                self.run.sockets[socket as usize].accepted = true;
+                self.run.sockets[socket as usize].begun = true;
+            }
+        }
+        for (source, program, number) in std::mem::take(&mut self.begun) {
+            if let Some(&socket) = self.sources[source].programs[program].sockets.get(&number) {
+                self.run.sockets[socket as usize].begun = true;
+            }
+        }
         self.find_peers();
-        for ((reason, path), times) in std::mem::take(&mut self.unseen) {
-            let by_kernel = self.is_by_kernel(&path);
+        self.find_unix_peers();
+        self.find_link_peers();
+        for ((reason, path), (times, tellers)) in std::mem::take(&mut self.unseen) {
+            let by_kernel = self.is_by_kernel(&path, &tellers);
             self.run.warnings.push(unseen(reason, &path, times, by_kernel));
         }
         let lost: u64 = self.run.threads.iter().map(|thread| thread.lost).sum();
         if lost > 0 {
-            let threads = self.run.threads.iter().filter(|thread| thread.lost > 0).count();
-            self.run.warnings.push(format!(
-                "{lost} records of {threads} threads were lost, because their rings were full: counts and bytes are too low by them"
-            ));
+            let kept: u64 = self.run.threads.iter().map(|thread| thread.records).sum();
+            let threads = self.run.threads.iter().filter(|thread| thread.lost > 0).count() as u64;
+            let text = format!(
+                "{} of {} were lost: {} wrote faster than they could be kept. Counts and times are of what was kept.",
+                units::many(lost, "record"),
+                units::count(lost.saturating_add(kept)),
+                units::many(threads, "thread"),
+            );
+            self.run.warnings.insert(0, text);
         }
         if self.command.is_none() {
+            self.run.broke_off = true;
             self.run.warnings.push("the file that says what command was traced is not here".into());
-        } else if self.run.status.is_none() {
+        } else if self.run.broke_off {
             self.run.warnings.push("the recording broke off before the command ended".into());
         }
         if self.run.processes.is_empty() {
@@ -421,20 +606,21 @@ impl Opening {
         }
         let mut recorded = Recorded { run: self.run, sources: self.sources };
         clocks::align(&mut recorded, first)?;
-        recorded.set_spans(&self.thread_ticks, &self.socket_ticks);
+        recorded.set_rail_events(self.rails);
+        recorded.set_spans(&self.threads_seen, &self.sockets_seen);
         Ok(recorded)
     }
 
-    /// Whether the kernel recorded calls of a program of this name.
-    fn is_by_kernel(&self, path: &str) -> bool {
+    /// Whether the kernel recorded calls of a program of this name, or of one that became it.
+    fn is_by_kernel(&self, path: &str, tellers: &HashSet<u32>) -> bool {
         let name = |path: &str| Path::new(path).file_name().map(|name| name.to_owned());
-        self.sources.iter().flat_map(|source| source.streams.values()).filter(|stream| stream.by_kernel).any(
-            |stream| {
-                let process = self.run.threads[stream.thread as usize].process;
-                let words = &self.run.processes[process as usize].command;
-                words.first().and_then(|word| name(word)) == name(path)
-            },
-        )
+        let streams = self.sources.iter().flat_map(|source| source.streams.values());
+        streams.filter(|stream| stream.by_kernel).any(|stream| {
+            let thread = &self.run.threads[stream.thread as usize];
+            let words = &self.run.processes[thread.process as usize].command;
+            let called = words.first().and_then(|word| name(word));
+            tellers.contains(&thread.process) || called.is_some() && called == name(path)
+        })
     }
 
     /// Two sockets are the ends of one connection when each is connected to the other's name, at the same time.
@@ -458,70 +644,58 @@ impl Opening {
     }
 }
 
-fn unseen(reason: u32, path: &str, times: u32, by_kernel: bool) -> String {
-    use note::unseen;
-    let why = match reason {
-        unseen::STATIC => "it is linked without the dynamic loader",
-        unseen::PRIVILEGED => "it runs with another user's rights",
-        unseen::FOREIGN => "it is of another architecture than the recorder",
-        _ => "of an unknown kind",
-    };
-    if reason == unseen::SANDBOX {
-        return format!(
-            "{path} filters its system calls (seccomp): threads and sockets that it began after that were not recorded"
-        );
-    }
-    if reason == unseen::IO_URING {
-        return format!(
-            "{path} uses io_uring: what it does by that with sockets is no call, and was not recorded"
-        );
-    }
-    let times = if times == 1 { String::new() } else { format!(", {times} times") };
-    let how = match by_kernel {
-        true => "by the kernel: times are longer, and what vectors hold is not known",
-        false => "not at all (as root, the kernel may record it)",
-    };
-    format!("{path} was run{times} and {why}: its calls were recorded {how}")
-}
-
 impl Source {
     /// When a moment in ticks (or nanoseconds) was, on the run's time line.
     fn time(&self, ticks: u64, nanoseconds: bool) -> u64 {
         self.aligned.time(if nanoseconds { ticks } else { self.ticks.monotonic(ticks) })
     }
+
+    /// When something was seen first and last, if it was.
+    fn span(&self, seen: &Seen) -> Option<(u64, u64)> {
+        let known = seen.0.iter().zip([false, true]).filter(|((first, last), _)| first <= last);
+        let spans = known
+            .map(|((first, last), by_kernel)| (self.time(*first, by_kernel), self.time(*last, by_kernel)));
+        spans.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1)))
+    }
 }
 
 impl Recorded {
-    fn set_spans(&mut self, threads: &[(u64, u64)], sockets: &[SocketTicks]) {
+    /// Now that moments are known.
+    fn set_rail_events(&mut self, told: Vec<(usize, u64, RailEvent)>) {
+        let sources = &self.sources;
+        let events = told
+            .into_iter()
+            .map(|(source, at, event)| RailEvent { at: sources[source].time(at, false), ..event });
+        self.run.rails = events.collect();
+        self.run.rails.sort_by_key(|event| event.at);
+    }
+
+    fn set_spans(&mut self, threads: &[Seen], sockets: &HashMap<(usize, usize, u32), Seen>) {
+        const NEVER: (u64, u64) = (u64::MAX, 0);
         let run = &mut self.run;
-        run.span = (u64::MAX, 0);
-        for process in &mut run.processes {
-            process.span = (u64::MAX, 0);
-        }
+        run.span = NEVER;
+        run.processes.iter_mut().for_each(|process| process.span = NEVER);
+        run.sockets.iter_mut().for_each(|socket| socket.span = NEVER);
         for source in &self.sources {
             for stream in source.streams.values() {
-                let (first, last) = threads[stream.thread as usize];
-                if first <= last {
-                    let (first, last) =
-                        (source.time(first, stream.by_kernel), source.time(last, stream.by_kernel));
+                if let Some((first, last)) = source.span(&threads[stream.thread as usize]) {
                     let process = run.threads[stream.thread as usize].process;
                     grow(&mut run.processes[process as usize].span, first, last);
                     grow(&mut run.span, first, last);
                 }
             }
         }
-        for (socket, (source, by_kernel, first, last)) in run.sockets.iter_mut().zip(sockets) {
+        for ((source, program, number), seen) in sockets {
             let source = &self.sources[*source];
-            socket.span = (source.time(*first, *by_kernel), source.time(*last, *by_kernel));
-        }
-        for process in &mut run.processes {
-            if process.span.0 > process.span.1 {
-                process.span = (0, 0);
+            if let Some(socket) = source.programs[*program].sockets.get(number)
+                && let Some((first, last)) = source.span(seen)
+            {
+                grow(&mut run.sockets[*socket as usize].span, first, last);
             }
         }
-        if run.span.0 > run.span.1 {
-            run.span = (0, 0);
-        }
+        let spans = run.processes.iter_mut().map(|process| &mut process.span);
+        let spans = spans.chain(run.sockets.iter_mut().map(|socket| &mut socket.span));
+        spans.chain([&mut run.span]).filter(|span| span.0 > span.1).for_each(|span| *span = (0, 0));
     }
 
     /// Passes over the sources, block by block in the order of time.
@@ -633,7 +807,9 @@ impl Source {
         let fields = record.socket_fields();
         let moves = matches!(call.class(), Class::Send | Class::Receive);
         let many = matches!(call, Call::SendMMsg | Call::RecvMMsg);
-        let bytes = match (moves && fields.result > 0, many) {
+        let receives = matches!(call, Call::Recv | Call::RecvFrom | Call::RecvMsg | Call::RecvMMsg);
+        let peeked = receives && !run && i32::from(fields.extra) & libc::MSG_PEEK != 0;
+        let bytes = match (moves && fields.result > 0 && !peeked, many) {
             (true, true) => fields.arg,
             (true, false) => fields.result as u32,
             _ => 0,
@@ -650,12 +826,13 @@ impl Source {
             result: fields.result,
             bytes,
             asked: if run { 0 } else { fields.arg },
-            to: if moves && !run && fields.arg2 != 0 {
+            to: if (moves || call == Call::Connect) && !run && fields.arg2 != 0 {
                 self.addresses.get(&fields.arg2).copied()
             } else {
                 None
             },
             in_mpi: record.flags & flags::IN_MPI != 0,
+            peeked,
         }))
     }
 

@@ -2,7 +2,7 @@
 
 use polyrail_core::trace::{RECORD, Record};
 
-use crate::file::Writer;
+use crate::file::{GATHERED, Writer};
 
 /// Goes through a block's payload.
 pub struct Records<'a>(&'a [u8]);
@@ -32,12 +32,9 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Bytes of records that a block holds, about: what is cut off by a disk that is full loses its last block.
-const BLOCK: usize = 64 << 10;
-
 /// Appends records to a file, as so many blocks as they need.
 pub fn append(writer: &mut Writer, kind: u32, stream: u32, at: u64, payload: &[u8]) {
-    pieces(payload, BLOCK).for_each(|piece| writer.block(kind, stream, at, piece));
+    pieces(payload, GATHERED).for_each(|piece| writer.rows(kind, stream, at, RECORD, piece));
 }
 
 /// A payload in pieces of about `most` bytes, none of which parts a note from its payload.

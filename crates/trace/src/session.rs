@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use polyrail_core::trace::ring::session;
 
+use crate::options::Options;
+
 /// A session's page, locked as long as this process lives: by that recorders and [`remove_leftovers`] know that there is a collector.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -17,11 +19,11 @@ pub(crate) struct Session {
 
 impl Session {
     /// Makes it. Recorders see the whole page or none. `counter`: whether the processor's is the clock.
-    pub fn make(directory: &Path, counter: bool, options: u32) -> io::Result<Session> {
-        let mut page = vec![0; session::SIZE];
+    pub fn make(directory: &Path, counter: bool, options: &Options) -> io::Result<Session> {
+        let mut page = [0; session::SIZE];
         page[session::AT_MAGIC..][..8].copy_from_slice(&session::MAGIC.to_le_bytes());
         page[session::AT_CLOCK..][..4].copy_from_slice(&if counter { 1u32 } else { 2 }.to_le_bytes());
-        page[session::AT_OPTIONS..][..4].copy_from_slice(&options.to_le_bytes());
+        options.write(&mut page);
         let new = directory.join("session.new");
         let file = File::options().read(true).write(true).create_new(true).open(&new)?;
         file.write_all_at(&page, 0)?;

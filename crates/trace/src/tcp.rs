@@ -157,7 +157,7 @@ impl Tcp {
         }
         // readers take no block of more than 16 MiB, and a hundred thousand connections have more
         for part in self.payload.chunks(SAMPLE_BYTES << 12) {
-            writer.block(kind::TCP, 0, monotonic().unwrap_or(0), part);
+            writer.rows(kind::TCP, 0, monotonic().unwrap_or(0), SAMPLE_BYTES, part);
         }
     }
 
@@ -169,7 +169,7 @@ impl Tcp {
             self.kernel = None;
         }
         for part in self.payload.chunks(KERNEL_BYTES << 12) {
-            writer.block(kind::KERNEL, 0, monotonic().unwrap_or(0), part);
+            writer.rows(kind::KERNEL, 0, monotonic().unwrap_or(0), KERNEL_BYTES, part);
         }
     }
 
@@ -182,6 +182,13 @@ impl Tcp {
             }
             keep
         });
+    }
+
+    /// Nothing is looked at any more: the kernel need not tell.
+    pub fn close(&mut self) {
+        self.kernel = None;
+        self.connections.clear();
+        self.networks.clear();
     }
 
     /// A last look at everything. What was missed is among the warnings afterwards.

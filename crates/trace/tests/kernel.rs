@@ -184,51 +184,62 @@ fn what_is_not_read_in_time_is_counted() {
     assert_eq!(kernel.lost(), lost);
 }
 
+// Other programs of the machine, such as other tests, may be as busy, and take the filter's places at any time.
 #[test]
 fn the_busiest_connection_of_others_is_kept_out_until_it_is_wanted() {
     let _alone = alone();
     let Some(mut kernel) = open() else { return };
     let filter = kernel.path().join("events/tcp/tcp_probe/filter");
-    let (mut busy, mut ours) = (pair(), pair());
-    let (busy_end, ours_end) = (wanted(&busy.0), wanted(&ours.0));
-    kernel.want(&ours_end);
-    let mut records = Vec::new();
-    let begin = Instant::now();
-    // both its ends send as much, and are kept out one after the other
-    let [term, other] = [&busy.0, &busy.1].map(|end| format!("sock_cookie != {}", wanted(end).cookie));
     // A file of tracefs gives no more than the first read asks for.
     let filtered = || {
         let mut bytes = [0; 4096];
         let length = std::fs::File::open(&filter).unwrap().read(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     };
-    let mut pings = 0;
-    while ![&term, &other].iter().all(|term| filtered().contains(*term)) {
-        ping(&mut busy, 200);
-        pings += 200;
-        ping(&mut ours, 1);
-        kernel.drain(&mut |record| records.push(record)).unwrap();
-        if begin.elapsed() > Duration::from_secs(20) {
-            assert!(pings < 20 * 4000, "{pings} and no filter: {}", filtered());
+    let (mut busy, mut ours) = (pair(), pair());
+    let ours_end = wanted(&ours.0);
+    kernel.want(&ours_end);
+    // both its ends send as much
+    let ends = [&busy.0, &busy.1].map(wanted);
+    let kept_out = |text: &str, end: &Wanted| text.contains(&format!("sock_cookie != {}", end.cookie));
+    let both = |text: &str| ends.iter().all(|end| kept_out(text, end));
+    let begin = Instant::now();
+    let mut records = Vec::new();
+    loop {
+        if begin.elapsed() > Duration::from_secs(30) {
             return polyrail_skip::by_chance("the machine is too busy for a connection that is");
         }
+        while !both(&filtered()) && begin.elapsed() < Duration::from_secs(20) {
+            ping(&mut busy, 200);
+            ping(&mut ours, 1);
+            kernel.drain(&mut |_| ()).unwrap();
+        }
+        // what came before the filter is held for a tenth of a second
+        drain_for(&mut kernel, Duration::from_millis(200), &mut Vec::new());
+        records.clear();
+        let (lost, text) = (kernel.lost(), filtered());
+        ping(&mut busy, 500);
+        ping(&mut ours, 10);
+        if !both(&text) || filtered() != text {
+            continue;
+        }
+        // what is held of it would be handed out now
+        kernel.want(&ends[0]);
+        drain_for(&mut kernel, Duration::from_millis(50), &mut records);
+        assert!(!kept_out(&text, &ours_end), "{text}");
+        if kernel.lost() == lost {
+            break;
+        }
+        kernel.forget(ends[0].cookie);
     }
-    assert!(!filtered().contains(&ours_end.cookie.to_string()));
-    drain_for(&mut kernel, Duration::from_millis(150), &mut records);
-    let others = kernel.counts().others;
-    ping(&mut busy, 500);
-    ping(&mut ours, 10);
-    records.clear();
-    drain_for(&mut kernel, Duration::from_millis(150), &mut records);
-    assert!(records.len() >= 10 && records.iter().all(|record| record.cookie == ours_end.cookie));
-    // Other tests' connections are others too.
-    assert!(kernel.counts().others < others + 500, "{:?} {others}", kernel.counts());
-    kernel.want(&busy_end);
-    assert!(!filtered().contains(&term));
-    records.clear();
+    assert!(records.len() >= 10, "{records:?}");
+    assert!(records.iter().all(|record| record.cookie == ours_end.cookie), "{records:?}");
+    assert!(!kept_out(&filtered(), &ends[0]));
+    let lost = kernel.lost();
     ping(&mut busy, 10);
-    drain_for(&mut kernel, Duration::from_millis(30), &mut records);
-    assert!(records.iter().any(|record| record.cookie == busy_end.cookie));
+    drain_for(&mut kernel, Duration::from_millis(100), &mut records);
+    let seen = records.iter().any(|record| record.cookie == ends[0].cookie);
+    assert!(seen || kernel.lost() > lost);
 }
 
 /// This program again, for one test in another setting.

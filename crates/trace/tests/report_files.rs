@@ -5,6 +5,7 @@ mod synthetic;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
+use polyrail_trace::analysis::timeline::SOCKET_CLASSES;
 use polyrail_trace::analysis::{Analysis, Analyst, Settings};
 use polyrail_trace::classify::{self, Frequency, Level, Size};
 use polyrail_trace::model::*;
@@ -46,6 +47,7 @@ fn call(thread: u32, call: Call, start: u64, took: u64, socket: Option<u32>, res
         asked: bytes,
         to: None,
         in_mpi: false,
+        peeked: false,
     })
 }
 
@@ -70,6 +72,13 @@ fn a_dialogue_by_hand() {
     assert_eq!((cell(1, 0).bytes, cell(1, 0).messages, cell(1, 0).sends), (64, 1, 1));
     assert_eq!((cell(1, 0).waited, cell(0, 1).waited), (4_000_000, 700_000));
     assert_eq!((found.processes[0].waited, found.processes[0].idle), (4_000_000, 70_000_000));
+    // waiting that brought something, and waiting that did not
+    let class = |call: Call| {
+        let kept =
+            found.timeline.lanes[0].longest.iter().find(|kept| kept.0.long.call == call as u8).unwrap();
+        SOCKET_CLASSES[usize::from(kept.0.class)]
+    };
+    assert_eq!([Call::EpollWait, Call::Poll, Call::Recv].map(class), ["wait", "idle", "receive"]);
     assert_eq!(found.all.gaps.quantile(0.5), Some(2_000_000_000 - 1_015_000));
     assert_eq!(found.all.by_size.map(|share| share.count), [2, 1, 0]);
     let connections = found.connections(&run.run);
@@ -77,6 +86,40 @@ fn a_dialogue_by_hand() {
     let classes = classify::whole(&found);
     assert_eq!((classes.frequency, classes.synchrony), (Some(Frequency::Rare), None));
     assert_eq!(found.calls[Call::Send as usize].calls, 4);
+}
+
+/// What is copied from another process's memory was sent by that one, also where it did nothing else.
+#[test]
+fn memory_that_is_read_is_sent_by_whose_it_is() {
+    let mut run = two();
+    run.run.sockets.iter_mut().for_each(|socket| socket.kind = Kind::Memory);
+    run.events = vec![
+        call(1, Call::ProcessVmReadV, 1_000, 500, Some(1), 5_000),
+        call(1, Call::ProcessVmReadV, 1_600, 500, Some(1), 3_000),
+    ];
+    let found = analyse(&run);
+    let connections = found.connections(&run.run);
+    assert_eq!((connections.len(), connections[0].nodes), (1, (0, Some(1))));
+    let [there, back] =
+        [connections[0].there, connections[0].back].map(|way| (way.flow.bytes, way.flow.messages));
+    assert_eq!((there, back), ((8_000, 1), (0, 0)));
+    let bytes = found.processes.iter().map(|process| process.bytes);
+    assert_eq!(bytes.collect::<Vec<_>>(), [(8_000, 0), (0, 8_000)]);
+    assert_eq!((found.main.sizes.count(), found.senders), (1, 1));
+}
+
+#[test]
+fn calls_of_one_name_have_each_its_class() {
+    let mut run = two();
+    run.events = vec![
+        call(0, Call::SpliceTo, 1_000, 5_000, Some(0), 40),
+        call(1, Call::SpliceFrom, 9_000, 5_000, Some(1), 40),
+    ];
+    assert_eq!(Call::SpliceTo.name(), Call::SpliceFrom.name());
+    let found = analyse(&run);
+    let class =
+        |lane: usize| SOCKET_CLASSES[usize::from(found.timeline.lanes[lane].longest.peek().unwrap().0.class)];
+    assert_eq!([class(0), class(2)], ["send", "receive"]);
 }
 
 #[test]
@@ -145,7 +188,7 @@ fn parquet_files_hold_every_event() {
     let dir = tempfile::tempdir().unwrap();
     let events = synthetic::Synthetic::new(4, 50);
     let options = Options { html: false, perfetto: false, ..Options::default() };
-    report::write(&events, dir.path(), &options).unwrap();
+    report::write(&events, dir.path(), &options, None).unwrap();
     let mut counts = [0u64; 4];
     let mut bytes = 0;
     events
@@ -173,7 +216,7 @@ fn parquet_files_hold_every_event() {
 fn any_call() -> impl Strategy<Value = Event> {
     let calls: Vec<Call> = Call::ALL.iter().copied().filter(|call| (*call as u8) < 128).collect();
     let parts =
-        (0u32..3, prop::sample::select(calls), time(), time(), any::<u32>(), prop::option::of(0u32..5));
+        (0u32..3, prop::sample::select(calls), time(), time(), any::<u32>(), prop::option::of(0u32..7));
     let rest = (any::<i32>(), any::<u32>(), any::<u32>(), prop::option::of(any::<u16>()), any::<bool>());
     (parts, rest).prop_map(
         |((thread, call, start, took, calls, socket), (result, bytes, asked, to, in_mpi))| {
@@ -190,6 +233,7 @@ fn any_call() -> impl Strategy<Value = Event> {
                 asked,
                 to: to.map(|port| ([127, 0, 0, 1], port % 4).into()),
                 in_mpi,
+                peeked: took % 5 == 0,
             })
         },
     )
@@ -280,6 +324,26 @@ fn any_run() -> impl Strategy<Value = InMemory> {
                 socket(2, Kind::Udp, None),
                 socket(1, Kind::Unix, None),
                 socket(0, Kind::Other, None),
+                socket(0, Kind::Memory, Some(6)),
+                socket(2, Kind::Memory, Some(5)),
+            ],
+            rails: vec![
+                RailEvent {
+                    at: from,
+                    event: "lane_up".into(),
+                    endpoint: name.clone(),
+                    lane: Some(7),
+                    near: Some(RailEnd { interface: Some(name.clone()), address: "0.0.0.0:0".into() }),
+                    far: Some(RailEnd::default()),
+                    ..RailEvent::default()
+                },
+                RailEvent {
+                    at: to,
+                    process: 2,
+                    event: "lane_down".into(),
+                    why: name.clone(),
+                    ..RailEvent::default()
+                },
             ],
             warnings: vec![name.clone()],
             ..Run::default()
@@ -293,7 +357,7 @@ proptest! {
     #[test]
     fn nothing_in_a_run_breaks_its_report(run in any_run()) {
         let dir = tempfile::tempdir().unwrap();
-        let summary = report::write(&run, dir.path(), &Options::default()).unwrap().to_string();
+        let summary = report::write(&run, dir.path(), &Options::default(), None).unwrap().to_string();
         prop_assert!(!summary.is_empty());
         let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
         let start = page.find("id=\"data\">").unwrap() + 10;

@@ -1,13 +1,14 @@
 //! A recording: blocks of the files that `polyrail report` reads, made of the input. Blocks are what a collector could have
 //! written or not; the file around them is whole, because what is cut or has another checksum is not looked into.
 //!
-//! Input: blocks of kind u8, stream u8, length u16 and payload. A kind of 255 begins the file of another host.
+//! Input: blocks of kind u8, stream u8, length u16 and payload. A kind of 255 begins the file of another host; 64 added to one says that it is
+//! packed.
 #![no_main]
 use std::fs;
 
 use libfuzzer_sys::fuzz_target;
 use polyrail_fuzz::Input;
-use polyrail_trace::file::Writer;
+use polyrail_trace::file::{PACKED, Writer};
 use polyrail_trace::model::{Event, Events};
 
 fuzz_target!(|data: &[u8]| {
@@ -28,7 +29,8 @@ fuzz_target!(|data: &[u8]| {
             writer = Writer::create(&run.join(format!("{files}.trace"))).expect("a file");
         } else {
             at += 1_000_000;
-            writer.block(u32::from(kind), u32::from(stream), at, payload);
+            let packed = if kind & 64 != 0 { PACKED } else { 0 };
+            writer.block(u32::from(kind & !64) | packed, u32::from(stream), at, payload);
         }
     }
     writer.flush();

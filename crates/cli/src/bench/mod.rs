@@ -15,6 +15,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use crate::output;
+
 pub use error::Error;
 pub use figures::Point;
 pub use job::Pattern;
@@ -151,7 +153,7 @@ fn measure(args: &Args, figure: Figure) -> Result<(), Error> {
     let place =
         args.peer.as_ref().map_or_else(|| "two processes of this host".into(), |peer| format!("to {peer}"));
     let title = format!("{} over {rail}, {place}, median of {}", figure.name(), args.repetitions);
-    println!("{title}\n{}", figures::heading(figure));
+    output::print_line(&format!("{title}\n{}", figures::heading(figure)));
 
     let sizes = match &args.size {
         Some(Sizes(sizes)) => sizes.clone(),
@@ -160,7 +162,7 @@ fn measure(args: &Args, figure: Figure) -> Result<(), Error> {
     let mut points = Vec::new();
     for size in sizes {
         let point = measure_size(&mut session, figure, size, args.repetitions.into())?;
-        println!("{}", figures::line(&point));
+        output::print_line(&figures::line(&point));
         points.push(point);
     }
     if let Some(file) = &args.csv {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use polyrail_rails::mailbox::Mailbox;
 use polyrail_rails::{Address, Config, PeerIdx};
 
+use crate::output;
+
 use super::error::Error;
 use super::job::{self, ANSWER, ASK, Job, Side};
 
@@ -30,7 +32,7 @@ pub fn serve(port: u16) -> Result<(), Error> {
 /// Serves the process that started this one, and ends with it: the pipe to standard input closes.
 pub fn second() -> Result<(), Error> {
     let mut mailbox = Mailbox::open(Config::from_env()?)?;
-    println!("{}", own_address(&mailbox)?.expose());
+    output::print_line(&own_address(&mailbox)?.expose());
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);

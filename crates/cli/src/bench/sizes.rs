@@ -1,6 +1,7 @@
 //! Lists of message sizes on the command line.
 
 use super::job::Job;
+use crate::units;
 
 /// `8`, `64K`, `1,8,4M`, `1-64M` (each power of two from the first to the last), and mixtures. K, M and G are powers of 1024.
 pub fn parse(list: &str) -> Result<Vec<usize>, String> {
@@ -25,16 +26,8 @@ pub fn parse(list: &str) -> Result<Vec<usize>, String> {
 }
 
 fn size(text: &str) -> Result<usize, String> {
-    let wrong = || format!("{text:?} is no size; sizes are like 8, 64K, 4M");
-    let (digits, unit) = match text.trim_end_matches(['b', 'B']).to_ascii_uppercase() {
-        text if text.ends_with('K') => (text, 10),
-        text if text.ends_with('M') => (text, 20),
-        text if text.ends_with('G') => (text, 30),
-        text => (text + "_", 0),
-    };
-    let number: usize = digits[..digits.len() - 1].parse().map_err(|_| wrong())?;
-    match number.checked_mul(1 << unit) {
-        Some(size) if size <= Job::SIZE_MAX => Ok(size),
+    match usize::try_from(units::size(text)?) {
+        Ok(size) if size <= Job::SIZE_MAX => Ok(size),
         _ => Err(format!("{text:?} is more than the longest message, 1G")),
     }
 }

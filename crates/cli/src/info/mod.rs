@@ -7,6 +7,7 @@ mod settings;
 use std::process::ExitCode;
 
 use crate::bench;
+use crate::output;
 
 /// Shows the rails of this machine, or what would be used for a peer.
 #[derive(clap::Args)]
@@ -52,9 +53,9 @@ fn tell(args: &Args) -> Result<(), bench::Error> {
         }
     };
     if args.json {
-        println!("{json:#}")
+        output::print_line(&format!("{json:#}"));
     } else {
-        print!("{text}")
+        output::print(&text);
     }
     Ok(())
 }

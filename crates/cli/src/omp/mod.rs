@@ -10,6 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use crate::output;
 use crate::run::environment::{self, Provider};
 use crate::run::mpiexec::{self, Family, Mpiexec};
 use crate::run::watch::{Listener, Verdict};
@@ -112,7 +113,7 @@ pub fn main(args: &Args) -> ExitCode {
 fn look(args: &Args) -> Result<ExitCode, Error> {
     let program = args.rest.first().ok_or(Error::NoProgram)?;
     let report = check::check(program, polyrail_omp::ENTRIES).map_err(Error::Check)?;
-    print!("{}", report.text());
+    output::print(&report.text());
     Ok(if report.is_fine() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -136,7 +137,7 @@ fn run(args: &Args) -> Result<ExitCode, Error> {
     let job = agents(args, job, mpiexec.family)?;
     let mut command = command(&mpiexec, provider.as_ref(), &job);
     if args.dry_run {
-        println!("{}", environment::quoted(&command));
+        output::print_line(&environment::quoted(&command));
         return Ok(ExitCode::SUCCESS);
     }
     for note in report.notes.iter().chain(&report.warnings()) {

@@ -22,6 +22,7 @@ use mpiexec::{Family, Mpiexec};
 use watch::Verdict;
 
 use crate::launch::spawn_bound;
+use crate::output;
 use crate::signals::{self, exit_code};
 
 /// The program succeeded, but not every rank used Polyrail.
@@ -165,7 +166,7 @@ impl Plan {
 pub fn main(args: &Args) -> ExitCode {
     let outcome = match (args.print_env, family_named_by(&args.rest)) {
         (true, Some(family)) => Provider::find(args.provider_dir.as_deref()).map(|provider| {
-            print!("{}", environment::as_shell(family, &provider));
+            output::print(&environment::as_shell(family, &provider));
             ExitCode::SUCCESS
         }),
         _ => Plan::make(args).and_then(|plan| carry_out(&plan, args)),
@@ -183,11 +184,11 @@ fn family_named_by(rest: &[OsString]) -> Option<Family> {
 
 fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     if args.print_env {
-        print!("{}", environment::as_shell(plan.mpiexec.family, &plan.provider));
+        output::print(&environment::as_shell(plan.mpiexec.family, &plan.provider));
         return Ok(ExitCode::SUCCESS);
     }
     if args.dry_run {
-        println!("{}command   {}", plan.explain(), environment::quoted(&plan.command()));
+        output::print_line(&format!("{}command   {}", plan.explain(), environment::quoted(&plan.command())));
         return Ok(ExitCode::SUCCESS);
     }
     if args.verbose {
@@ -223,7 +224,7 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
 /// Starts a command and hands signals on to it until it ends; if this command is killed, it is told to end, too.
 pub fn run_and_forward(command: &Command, held: signals::Held) -> io::Result<ExitStatus> {
     let mut child = spawn_bound(command)?;
-    held.forward_to(child.id());
+    held.forward_to(child.id(), None);
     child.wait()
 }
 

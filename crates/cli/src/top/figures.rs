@@ -14,8 +14,6 @@ pub const HEADING: [&str; 15] = [
 ];
 /// Which of them are numbers.
 pub const NUMBERS: std::ops::RangeInclusive<usize> = 7..=13;
-/// Said in place of a table.
-pub const NOBODY: &str = "no Polyrail program of this user is running on this host";
 /// Most events that are shown.
 const EVENTS: usize = 16;
 
@@ -81,11 +79,19 @@ impl View {
     fn add(&mut self, pid: u32, now: &Snapshot, before: Option<&Snapshot>) {
         let pid = if pid == 0 { now.pid } else { pid }.to_string();
         let who = [(0, pid), (1, now.program.clone())];
-        for peer in &now.peers {
+        let gone = now.peers.iter().filter(|peer| peer.rail.is_none()).count();
+        let alone = |peer: &&Peer| peer.rail.is_some() || gone == 1;
+        for peer in now.peers.iter().filter(alone) {
             let was = before.and_then(|before| before.peers.iter().find(|one| one.id == peer.id));
             let seconds = before.map(|before| now.clock_us.saturating_sub(before.clock_us) as f64 / 1e6);
             let who = [&who[..], &[(2, peer.id.clone())]].concat();
             self.add_peer(&who, peer, was.zip(seconds.filter(|seconds| *seconds > 0.0)));
+        }
+        // of many that are gone one after the other, such as a server's clients, the last says it for all
+        if let Some(last) = now.peers.iter().rfind(|peer| !alone(peer)) {
+            let why =
+                format!("{gone} peers; one of them: {}", last.why.as_deref().unwrap_or("not connected"));
+            self.row(&[&who[..], &[(3, "gone".to_owned()), (14, why)]].concat());
         }
         if now.peers.is_empty() {
             self.row(&[&who[..], &[(14, "no peer is connected".to_owned())]].concat());
@@ -294,6 +300,23 @@ mod tests {
             let view = View::new(before, &[answer(1_500_000, [5, 0])]);
             assert_eq!(view.rows[0][7], "", "{before:?}");
         }
+    }
+
+    #[test]
+    fn peers_that_are_gone_take_one_line() {
+        let mut answer = answer(0, [0, 0]);
+        let Said::All(now) = &mut answer.said else { unreachable!() };
+        for id in ["aaaaaaaa", "bbbbbbbb"] {
+            now.peers.push(Peer {
+                id: id.into(),
+                why: Some(format!("peer {id}: it left")),
+                ..Peer::default()
+            });
+        }
+        let view = View::new(&[], &[answer]);
+        assert_eq!(view.rows.len(), 4, "{view:?}");
+        assert_eq!(view.rows[3][2..4], ["", "gone"]);
+        assert_eq!(view.rows[3][14], "2 peers; one of them: peer bbbbbbbb: it left");
     }
 
     #[test]

@@ -20,7 +20,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Shows what running programs send by which rail, live: q quits, p pauses, arrows scroll.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Args {
     /// Print one table, of half a second, and end
     #[arg(long)]
@@ -31,17 +31,20 @@ pub struct Args {
     /// Print what endpoints say, one JSON object per line
     #[arg(long)]
     json: bool,
+    /// These processes alone
+    #[arg(short, long, value_delimiter = ',', value_name = "PID")]
+    pid: Vec<u32>,
 }
 
 /// Runs the subcommand; the exit status is the one to end with.
 pub fn main(args: &Args) -> ExitCode {
     let shown = match (args.once, args.json) {
-        (once, true) => print_json(once, args.all),
-        (true, false) => print_table(args.all),
+        (once, true) => print_json(once, args),
+        (true, false) => print_table(args),
         (false, false) if !io::stdout().is_terminal() => {
             Err(io::Error::other("this is no terminal; --once prints a table, --json objects"))
         }
-        (false, false) => screen::run(args.all),
+        (false, false) => screen::run(args),
     };
     match shown {
         Ok(()) => ExitCode::SUCCESS,
@@ -54,18 +57,30 @@ pub fn main(args: &Args) -> ExitCode {
     }
 }
 
-/// Asks all endpoints of this user, or of all users.
-fn ask(all: bool) -> io::Result<Vec<Answer>> {
-    Ok(top::ask(&top::endpoints(all)?, PATIENCE, all))
+/// Asks all endpoints of this user, or of all users, for those processes that are wanted.
+fn ask(args: &Args) -> io::Result<Vec<Answer>> {
+    let mut answers = top::ask(&top::endpoints(args.all)?, PATIENCE, args.all);
+    if !args.pid.is_empty() {
+        answers.retain(|answer| args.pid.contains(&answer.pid));
+    }
+    Ok(answers)
 }
 
-fn print_table(all: bool) -> io::Result<()> {
-    let before = ask(all)?;
+/// Said in place of a table.
+fn nobody(args: &Args) -> &'static str {
+    match args.pid.is_empty() {
+        true => "no Polyrail program of this user is running on this host",
+        false => "these processes are no Polyrail programs of this user on this host",
+    }
+}
+
+fn print_table(args: &Args) -> io::Result<()> {
+    let before = ask(args)?;
     sleep(PERIOD);
-    let view = figures::View::new(&before, &ask(all)?);
+    let view = figures::View::new(&before, &ask(args)?);
     let mut out = io::stdout().lock();
     if view.rows.is_empty() {
-        return writeln!(out, "{}", figures::NOBODY);
+        return writeln!(out, "{}", nobody(args));
     }
     let heading = figures::HEADING.map(str::to_owned).to_vec();
     out.write_all(table::aligned([heading].into_iter().chain(view.rows)).as_bytes())?;
@@ -75,9 +90,9 @@ fn print_table(all: bool) -> io::Result<()> {
     view.events.iter().try_for_each(|event| writeln!(out, "  {event}"))
 }
 
-fn print_json(once: bool, all: bool) -> io::Result<()> {
+fn print_json(once: bool, args: &Args) -> io::Result<()> {
     loop {
-        let answers = ask(all)?;
+        let answers = ask(args)?;
         let mut out = io::stdout().lock();
         answers.iter().try_for_each(|answer| writeln!(out, "{}", object(answer)))?;
         out.flush()?;

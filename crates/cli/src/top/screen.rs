@@ -16,8 +16,8 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::figures::{HEADING, NOBODY, NUMBERS, View};
-use super::{PERIOD, ask};
+use super::figures::{HEADING, NUMBERS, View};
+use super::{Args, PERIOD, ask, nobody};
 
 /// How soon a signal to end is heard.
 const LOOK: Duration = Duration::from_millis(100);
@@ -28,6 +28,8 @@ struct State {
     view: View,
     before: Vec<Answer>,
     paused: bool,
+    /// What to say where there is nobody.
+    nobody: &'static str,
     /// There was an answer, or that there is nobody.
     asked: bool,
     /// The first row that is shown.
@@ -35,14 +37,14 @@ struct State {
 }
 
 /// Shows it until somebody has seen enough. The terminal is restored however this ends.
-pub fn run(all: bool) -> io::Result<()> {
+pub fn run(args: &Args) -> io::Result<()> {
     let end = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&end))?;
     }
-    let answers = asker(all);
+    let answers = asker(args.clone());
     let mut terminal = ratatui::try_init()?;
-    let mut state = State::default();
+    let mut state = State { nobody: nobody(args), ..State::default() };
     let outcome = loop {
         match answers.try_recv() {
             Ok(Ok(answers)) => state.take(answers),
@@ -63,12 +65,12 @@ pub fn run(all: bool) -> io::Result<()> {
     outcome
 }
 
-fn asker(all: bool) -> Receiver<io::Result<Vec<Answer>>> {
+fn asker(args: Args) -> Receiver<io::Result<Vec<Answer>>> {
     let (to, from) = sync_channel(1);
     spawn(move || {
         loop {
             let begun = Instant::now();
-            if to.send(ask(all)).is_err() {
+            if to.send(ask(&args)).is_err() {
                 return;
             }
             sleep(PERIOD.saturating_sub(begun.elapsed()));
@@ -117,7 +119,7 @@ impl State {
         let areas = Layout::vertical([Constraint::Length(1), Constraint::Min(2), Constraint::Length(news)])
             .split(frame.area());
         let title = match rows.is_empty() {
-            true if self.asked => NOBODY.to_owned(),
+            true if self.asked => self.nobody.to_owned(),
             true => "polyrail top".into(),
             false => {
                 let (out, into) = (total.0 / 1e6, total.1 / 1e6);
@@ -188,6 +190,9 @@ mod tests {
         for (width, height) in [(1, 1), (10, 3), (80, 2), (300, 100)] {
             picture(&mut state, width, height);
         }
-        assert!(picture(&mut State { asked: true, ..State::default() }, 80, 10).contains(NOBODY));
+        assert!(
+            picture(&mut State { asked: true, nobody: "nobody", ..State::default() }, 80, 10)
+                .contains("nobody")
+        );
     }
 }

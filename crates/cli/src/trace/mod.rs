@@ -6,17 +6,22 @@
 
 mod live;
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::ring::session;
-use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, realtime};
+use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, TotalsBlock, realtime};
+use polyrail_trace::options::{Options, Refused};
 use polyrail_trace::session::remove_leftovers;
 use polyrail_trace::tcp::Tcp;
+use polyrail_trace::unseen::How;
 
 use crate::signals::{self, exit_code};
 
@@ -36,7 +41,7 @@ const LINGER: Duration = Duration::from_secs(5);
 /// Records every socket call, MPI call and TCP connection of a program and all that it starts, on all hosts.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "polyrail trace [OPTIONS] -- COMMAND [ARGUMENTS]...",
+    override_usage = "polyrail trace [OPTIONS] -- COMMAND [ARGUMENTS]...\n       polyrail trace [OPTIONS] --pid PID",
     after_help = "Exit status: the command's own; 125 if it was not started. Look at the recording by: polyrail report DIRECTORY"
 )]
 pub struct Args {
@@ -49,6 +54,28 @@ pub struct Args {
     /// Lose records where they cannot be collected fast enough, rather than have the program wait: five seconds at most each time
     #[arg(long)]
     drop: bool,
+    /// Record for so long alone, such as 30s or 5min; the command goes on to its end
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    time: Option<Duration>,
+    /// Record so much on each host at most, such as 500M or 4G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_size: Option<u64>,
+    /// Keep the last seconds alone, in memory (256M at most, or --max-size): written at the end, and to DIRECTORY/1, DIRECTORY/2 and so on
+    /// whenever this gets the signal USR1
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    last: Option<Duration>,
+    /// Only these programs, by name
+    #[arg(long = "program", value_name = "NAME", value_delimiter = ',')]
+    programs: Vec<String>,
+    /// Only connections that have one of these ports at one of their ends
+    #[arg(long = "port", value_name = "PORT", value_delimiter = ',')]
+    ports: Vec<u16>,
+    /// Only these functions, such as send, 'recv*', 'MPI_*'
+    #[arg(long = "call", value_name = "FUNCTION", value_delimiter = ',')]
+    calls: Vec<String>,
+    /// Record a process that runs already, in place of a command, until it ends or this is interrupted (as root the kernel records it; else it is followed by ptrace, which makes it slower)
+    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "live", "programs", "ports", "calls", "every_call", "drop"])]
+    pid: Option<u32>,
     /// Leave MPI calls out
     #[arg(long)]
     no_mpi: bool,
@@ -62,12 +89,46 @@ pub struct Args {
     /// Collect for recorders that have found no collector on this host (they start this themselves)
     #[arg(long, value_name = "SESSION", hide = true)]
     collect: Option<PathBuf>,
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
+/// A time as people write it.
+fn time(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        Ok(_) => Err("that is no time at all".into()),
+        Err(why) => Err(format!("{why}; times are like 500ms, 30s, 5min, 2h")),
+    }
+}
+
+/// Bytes as people write them.
+fn size(text: &str) -> Result<u64, String> {
+    match crate::units::size(text)? {
+        size if size >= 1 << 20 => Ok(size),
+        _ => Err("a recording takes 1M at least".into()),
+    }
+}
+
 impl Args {
-    fn options(&self) -> u32 {
+    /// What recorders and collectors are told.
+    fn options(&self) -> Result<Options, Error> {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let mut options = Options {
+            bits: self.bits(),
+            until: self.time.map(|time| realtime().saturating_add(nanoseconds(time))),
+            most: self.max_size,
+            last: self.last.map(nanoseconds),
+            programs: self.programs.clone(),
+            ports: self.ports.clone(),
+            ..Options::default()
+        };
+        options.calls(&self.calls)?;
+        options.check()?;
+        Ok(options)
+    }
+
+    fn bits(&self) -> u32 {
         [
             (self.every_call, session::OPTION_EVERY_CALL),
             (self.no_mpi, session::OPTION_NO_MPI),
@@ -82,12 +143,16 @@ impl Args {
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 enum Error {
+    #[error("it cannot be recorded: {0}")]
+    Attach(io::Error),
     #[error("no command was given: polyrail trace -o DIRECTORY -- COMMAND")]
     NoCommand,
     #[error("the recorder {RECORDER} is in none of {}; build it by `make build`", list(.0))]
     NoRecorder(Vec<PathBuf>),
     #[error("{} holds a recording already; remove it or choose another directory by -o", .0.display())]
     Recorded(PathBuf),
+    #[error(transparent)]
+    Options(#[from] Refused),
     #[error("nothing can be recorded: {0}")]
     Begin(io::Error),
     #[error("--live needs a terminal: {0}")]
@@ -104,9 +169,10 @@ fn list(paths: &[PathBuf]) -> String {
 
 /// Runs the subcommand; the exit status is the one to end with.
 pub fn main(args: &Args) -> ExitCode {
-    let outcome = match &args.collect {
-        Some(session) => collect(session, &args.output),
-        None => record(args),
+    let outcome = match (&args.collect, args.pid) {
+        (Some(session), _) => collect(session, &args.output),
+        (None, Some(pid)) => attach(args, pid),
+        (None, None) => record(args),
     };
     outcome.map_or_else(
         |error| {
@@ -135,7 +201,13 @@ fn recorder() -> Result<PathBuf, Error> {
 
 fn holds_recording(directory: &Path) -> bool {
     let ends = |name: &OsStr| Path::new(name).extension().is_some_and(|end| end == "trace");
-    std::fs::read_dir(directory).is_ok_and(|entries| entries.flatten().any(|entry| ends(&entry.file_name())))
+    let is_picture = |name: &OsStr| name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+    std::fs::read_dir(directory).is_ok_and(|entries| {
+        entries.flatten().any(|entry| {
+            let name = entry.file_name();
+            ends(&name) || is_picture(&name) && holds_recording(&entry.path())
+        })
+    })
 }
 
 /// A session's directory that nobody else has.
@@ -145,21 +217,68 @@ fn session_directory() -> PathBuf {
     PathBuf::from(format!("/dev/shm/polyrail-trace-{}-{random:016x}", std::process::id()))
 }
 
-fn record(args: &Args) -> Result<u8, Error> {
-    let (program, arguments) = args.command.split_first().ok_or(Error::NoCommand)?;
-    let recorder = recorder()?;
+/// The directory of a new recording.
+fn new_run(args: &Args) -> Result<PathBuf, Error> {
     let run = std::path::absolute(&args.output).map_err(Error::Begin)?;
-    if holds_recording(&run) {
-        return Err(Error::Recorded(run));
-    }
+    if holds_recording(&run) { Err(Error::Recorded(run)) } else { Ok(run) }
+}
+
+/// Records a process that runs already.
+fn attach(args: &Args, pid: u32) -> Result<u8, Error> {
+    let options = args.options()?;
+    let run = new_run(args)?;
     let directory = session_directory();
     remove_leftovers(&directory);
-    let mut collector = Collector::begin(&directory, &run, args.options(), Tcp::new(!args.no_kernel))
-        .map_err(Error::Begin)?;
+    let mut collector =
+        Collector::begin(&directory, &run, options, Tcp::new(!args.no_kernel)).map_err(Error::Begin)?;
+    let [end, asked] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let flags = [(signals::INT, &end), (signals::TERM, &end), (signals::USR1, &asked)];
+    for (signal, flag) in flags {
+        if let Err(why) = signal_hook::flag::register(signal, Arc::clone(flag)) {
+            return Err(abandon(collector, Error::Signals(why)));
+        }
+    }
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = command.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let words = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    let how = match collector.attach(pid) {
+        Ok(how) => how,
+        Err(why) => return Err(abandon(collector, Error::Attach(why))),
+    };
+    let mut command = CommandBlock { words, date: realtime(), ..CommandBlock::default() };
+    collector.command(&command);
+    let how = match how {
+        How::Kernel => "by the kernel",
+        How::Followed => {
+            "by ptrace, which makes each of its system calls slower (as root the kernel may do so at little cost)"
+        }
+    };
+    eprintln!("polyrail trace: recording process {pid} {how}; an interrupt ends that, and not the process");
+    while !end.load(Ordering::Relaxed) && !collector.has_ended() && !collector.attached_is_over() {
+        collector.round();
+        picture(&mut collector, &asked);
+        collector.rest();
+    }
+    (command.status, command.left) = (collector.attached_status(), true);
+    collector.command(&command);
+    conclude(args, &run, collector);
+    Ok(0)
+}
+
+fn record(args: &Args) -> Result<u8, Error> {
+    let (program, arguments) = args.command.split_first().ok_or(Error::NoCommand)?;
+    let options = args.options()?;
+    let handed_on_options = options.to_text();
+    let recorder = recorder()?;
+    let run = new_run(args)?;
+    let directory = session_directory();
+    remove_leftovers(&directory);
+    let mut collector =
+        Collector::begin(&directory, &run, options, Tcp::new(!args.no_kernel)).map_err(Error::Begin)?;
     let mut words = CommandBlock {
         words: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         date: realtime(),
-        status: None,
+        ..CommandBlock::default()
     };
     collector.command(&words);
 
@@ -177,7 +296,7 @@ fn record(args: &Args) -> Result<u8, Error> {
         }
     };
     command.args(arguments).env(DIRECTORY, &directory).env(RUN, &run);
-    command.env(OPTIONS, args.options().to_string());
+    command.env(OPTIONS, handed_on_options);
     if collector.has_kernel() {
         command.env(KERNEL, "1");
     }
@@ -208,47 +327,81 @@ fn record(args: &Args) -> Result<u8, Error> {
         }
     };
     more_descriptors();
-    held.forward_to(child.id());
-    let status = follow(&mut child, &mut collector, screen.as_mut());
+    // asked for a picture of the last seconds
+    let asked = Arc::new(AtomicBool::new(false));
+    let kept = args.last.map(|_| (signals::USR1, Arc::clone(&asked)));
+    held.forward_to(child.id(), kept);
+    let status = follow(&mut child, &mut collector, screen.as_mut(), &asked);
     if screen.take().is_some() {
         show_output(&run);
     }
     words.status = Some(i32::from(status));
     collector.command(&words);
+    conclude(args, &run, collector);
+    Ok(status)
+}
+
+/// Ends a recording, and says what became of it.
+fn conclude(args: &Args, run: &Path, collector: Collector) {
     let own = collector.path.clone();
     let totals = collector.end();
-    wait_for_others(&run, &own);
+    let others = wait_for_others(run, &own);
+    let (mut records, mut processes) = (totals.records, totals.processes);
+    for other in &others {
+        let told = polyrail_trace::file::last(other, polyrail_trace::file::kind::TOTALS);
+        let told: TotalsBlock = told.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
+        records = records.saturating_add(told.records);
+        processes = processes.saturating_add(told.processes);
+    }
+    // a host may have had several collectors, one after the other
+    let host = |path: &PathBuf| path.file_stem()?.to_str()?.rsplit_once('-').map(|(host, _)| host.to_owned());
+    let hosts = match others.iter().chain([&own]).filter_map(host).collect::<HashSet<_>>().len() {
+        0 | 1 => String::new(),
+        hosts => format!(" on {hosts} hosts"),
+    };
     for warning in &totals.warnings {
         eprintln!("polyrail trace: {warning}");
     }
-    if totals.processes == 0 {
+    if !totals.any {
         eprintln!(
             "polyrail trace: nothing was recorded: no process of the command loaded the recorder. Static programs, and most Go \
              programs, are recorded only as root"
         );
     }
     eprintln!(
-        "polyrail trace: {} records of {} processes in {}; look at them by: polyrail report {}",
-        totals.records,
-        totals.processes,
+        "polyrail trace: {records} records of {processes} processes{hosts} in {}; look at them by: polyrail report {}",
         args.output.display(),
         args.output.display()
     );
-    Ok(status)
+}
+
+/// Writes the last seconds, if somebody asked for them.
+fn picture(collector: &mut Collector, asked: &AtomicBool) {
+    if asked.swap(false, Ordering::Relaxed) {
+        match collector.picture() {
+            Ok(place) => eprintln!("polyrail trace: the last seconds are in {}", place.display()),
+            Err(why) => eprintln!("polyrail trace: the last seconds could not be written: {why}"),
+        }
+    }
 }
 
 /// Leaves nothing behind of a recording that did not begin.
 fn abandon(collector: Collector, why: Error) -> Error {
     let path = collector.path.clone();
-    let _ = std::fs::remove_file(&path);
     collector.end();
+    let _ = std::fs::remove_file(&path);
     // only if it was made for this
     let _ = path.parent().map(std::fs::remove_dir);
     why
 }
 
 /// Collects until the command ends; its exit status.
-fn follow(child: &mut Child, collector: &mut Collector, mut screen: Option<&mut live::Screen>) -> u8 {
+fn follow(
+    child: &mut Child,
+    collector: &mut Collector,
+    mut screen: Option<&mut live::Screen>,
+    asked: &AtomicBool,
+) -> u8 {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => {
@@ -262,6 +415,7 @@ fn follow(child: &mut Child, collector: &mut Collector, mut screen: Option<&mut 
             }
         }
         collector.round();
+        picture(collector, asked);
         if let Some(screen) = screen.as_mut().filter(|screen| screen.is_due()) {
             collector.flush();
             // a terminal that is gone ends the picture, not the recording
@@ -310,8 +464,8 @@ fn handed_on() -> String {
     list.join(";")
 }
 
-/// Collectors of other hosts end by themselves; their files are whole when each ends with an idle block.
-fn wait_for_others(run: &Path, own: &Path) {
+/// Collectors of other hosts end by themselves; their files, which are whole when each ends with an idle block.
+fn wait_for_others(run: &Path, own: &Path) -> Vec<PathBuf> {
     let until = Instant::now() + Duration::from_secs(3);
     let others = || -> Vec<PathBuf> {
         let entries = std::fs::read_dir(run).into_iter().flatten().flatten();
@@ -321,7 +475,7 @@ fn wait_for_others(run: &Path, own: &Path) {
         traces.filter(|path| path != own).collect()
     };
     if others().is_empty() {
-        return;
+        return Vec::new();
     }
     let busy = || others().iter().any(|path| !polyrail_trace::file::is_idle(path));
     // looked at several times: they see new rings only after a moment
@@ -330,22 +484,28 @@ fn wait_for_others(run: &Path, own: &Path) {
         quiet = if busy() { 0 } else { quiet + 1 };
         std::thread::sleep(PERIOD);
     }
+    others()
 }
 
 /// A collector that recorders of this host have started.
 fn collect(session: &Path, run: &Path) -> Result<u8, Error> {
     more_descriptors();
     // as the recorder that starts this has got them
-    let options = std::env::var(OPTIONS).ok().and_then(|bits| bits.parse().ok()).unwrap_or(0);
+    let options = std::env::var(OPTIONS).map_or_else(|_| Options::default(), |text| Options::of_text(&text));
     let mut collector = Collector::begin(session, run, options, Tcp::new(true)).map_err(Error::Begin)?;
     let mut idle_since = Instant::now();
+    let mut kept = true;
     while idle_since.elapsed() < LINGER {
         collector.round();
         if !collector.is_idle() {
             idle_since = Instant::now();
+            kept = false;
+        } else if !kept {
+            collector.keep();
+            kept = true;
         }
         collector.rest();
     }
-    collector.end();
+    collector.leave();
     Ok(0)
 }

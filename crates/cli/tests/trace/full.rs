@@ -9,6 +9,7 @@ use std::time::Duration;
 use polyrail_core::trace::ring::{MOST, session};
 use polyrail_trace::collect::{Collector, CommandBlock};
 use polyrail_trace::model::Events;
+use polyrail_trace::options::Options;
 use polyrail_trace::tcp::Tcp;
 use tempfile::TempDir;
 
@@ -34,7 +35,13 @@ impl Session {
         let directory = tempfile::Builder::new().prefix("polyrail-test-").tempdir_in("/dev/shm").unwrap();
         let place = tempfile::tempdir().unwrap();
         let run = place.path().join("run");
-        let mut collector = Collector::begin(directory.path(), &run, options, Tcp::new(false)).unwrap();
+        let mut collector = Collector::begin(
+            directory.path(),
+            &run,
+            Options { bits: options, ..Options::default() },
+            Tcp::new(false),
+        )
+        .unwrap();
         collector.command(&CommandBlock { status: Some(0), ..CommandBlock::default() });
         let page = File::open(directory.path().join("session")).unwrap();
         Session { collector, directory, page, place, stdout: Vec::new(), status: None }
@@ -146,7 +153,7 @@ fn a_collector_that_does_not_come_costs_one_wait() {
         assert!(traced.counts(*pid)["send"].0 > TALKS as u64 / 2);
     }
     assert_eq!((traced.lost(|process| process == pids[2]), missing(&traced, pids[2])), (0, 0));
-    assert!(traced.warnings().contains("records of 2 threads were lost"), "{}", traced.warnings());
+    assert!(traced.warnings().contains(" were lost: 2 threads wrote"), "{}", traced.warnings());
 }
 
 #[test]
@@ -170,7 +177,7 @@ fn nobody_waits_where_losing_was_asked_for() {
     let pid = *traced.truth().keys().next().unwrap();
     assert!(missing(&traced, pid) > 0);
     assert_eq!(traced.lost(|_| true), missing(&traced, pid) + 1);
-    assert!(traced.warnings().contains("records of 1 threads were lost"), "{}", traced.warnings());
+    assert!(traced.warnings().contains(" were lost: 1 thread wrote"), "{}", traced.warnings());
 }
 
 /// Options as the session's page has them, on the command's host and on another, which is a mount of its own of shared memory.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use polyrail_trace::model::{Event, Events};
 
-use super::support::{Traced, build, is_root, program, trace, trace_with, tracing, until};
+use super::support::{Traced, build, counts, is_root, program, trace, trace_with, tracing, until};
 
 #[test]
 fn static_programs() {
@@ -92,6 +92,20 @@ fn programs_with_more_rights() {
 }
 
 #[test]
+fn programs_of_another_user() {
+    let by_setpriv = ["setpriv", "--reuid", "65534", "--clear-groups", "/bin/sh", "-c", "exit 3"];
+    if !is_root()
+        || !Command::new("setpriv").arg("--version").output().is_ok_and(|output| output.status.success())
+    {
+        return polyrail_skip::lacking("root, who can become another user");
+    }
+    let traced = trace(&by_setpriv);
+    assert_eq!(traced.status, Some(3), "{}", traced.stderr);
+    let told = "/bin/sh was run and it runs as another user than the command, who may not use its session: its calls were recorded not at all";
+    assert!(traced.warnings().contains(told), "{}", traced.warnings());
+}
+
+#[test]
 fn go_programs() {
     let place = tempfile::tempdir().unwrap();
     let source = "package main\nimport \"net\"\nfunc main() { l, _ := net.Listen(\"tcp\", \"127.0.0.1:0\"); c, _ := net.Dial(\"tcp\", \
@@ -151,6 +165,42 @@ fn processes_in_a_namespace_of_process_ids() {
     traced.check_no_warnings();
 }
 
+/// The kernel knows them by other numbers than they tell: nobody else is taken for them.
+#[test]
+fn static_programs_in_a_namespace_of_process_ids() {
+    let Some(program) = build("processes", &["-static"]) else {
+        return polyrail_skip::lacking("a static C library");
+    };
+    if !may_unshare(&["-pf", "--mount-proc"]) {
+        return;
+    }
+    // somebody who is not recorded, and whose number the program has in its namespace
+    let talks = "
+import signal, socket, sys
+signal.alarm(300)
+a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+print('ready', flush=True)
+while True: a.send(b'x'); b.recv(1)
+";
+    let mut other = Command::new("python3").args(["-c", talks]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 5];
+    std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    let (number, program) = (other.id(), program.display());
+    let script =
+        format!("echo {} >/proc/sys/kernel/ns_last_pid && {program} talk 3; sleep 0.2; true", number - 1);
+    let traced = trace_with(&[], &["unshare", "-pf", "--mount-proc", "sh", "-c", &script], |_| {});
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(traced.status, Some(0), "{}", traced.stderr);
+    if !traced.stdout.starts_with(&format!("{number} ")) {
+        return polyrail_skip::lacking("a kernel that lets root choose numbers of processes");
+    }
+    assert!(traced.warnings().contains("its calls were recorded not at all"), "{}", traced.warnings());
+    let talked = |command: &[String]| command.iter().any(|word| word.contains("socketpair"));
+    let processes = &traced.recorded.run().processes;
+    assert!(!processes.iter().any(|process| talked(&process.command)), "{processes:?}");
+}
+
 #[test]
 fn a_network_namespace_is_a_host_of_its_own_and_looked_into() {
     const PROGRAM: &str = "ip link set lo up && exec python3 -c '
@@ -199,6 +249,36 @@ fn another_shared_memory_is_another_host() {
     assert_eq!(traced.truth().len(), 4);
     let seen = traced.truth().keys().all(|pid| !traced.counts(*pid).is_empty());
     assert!(seen || traced.stderr.contains("is not recorded"), "{}", traced.stderr);
+    // the shell, mount, and those of the other collector, if that was done in the time that it is given
+    let all = |traced: &Traced| traced.stderr.contains("records of 6 processes");
+    let again = || unshared(&["-m"], &["sh", "-c", &script]).expect("as before");
+    assert!(!seen || all(&traced) || (0..10).any(|_| all(&again())), "{}", traced.stderr);
+}
+
+#[test]
+fn what_is_chosen_is_chosen_on_other_hosts_too() {
+    let program = program("processes");
+    let script = format!("mount -t tmpfs -o size=8m tmpfs /dev/shm; {} fork 3", program.display());
+    let words = ["unshare", "-m", "sh", "-c", &script];
+    if !is_root() {
+        return polyrail_skip::lacking("root, who can make mount namespaces");
+    }
+    let traced = trace_with(&["--no-kernel", "--last", "1h", "--call", "send"], &words, |_| {});
+    assert_eq!(traced.status, Some(0), "{}", traced.stderr);
+    let truth = traced.truth();
+    assert_eq!(truth.len(), 4);
+    if traced.stderr.contains("is not recorded") {
+        return polyrail_skip::by_chance("no collector could be started in time");
+    }
+    // the other collector writes when it has nothing to do
+    until("all is written", || {
+        let recorded = traced.again();
+        truth.iter().all(|(pid, truth)| {
+            let counts = counts(&recorded, |process| process == *pid);
+            assert!(counts.keys().all(|name| name == "send"), "{counts:?}");
+            counts.get("send") == Some(&truth["send"])
+        })
+    });
 }
 
 #[test]

@@ -82,6 +82,11 @@ impl Connection<'_> {
         [self.there.tcp, self.back.tcp].into_iter().flatten().map(TcpHistory::retransmissions).sum()
     }
 
+    /// How many of them were sent for nothing, both ways.
+    pub fn spurious(&self) -> u64 {
+        [self.there.tcp, self.back.tcp].into_iter().flatten().map(TcpHistory::spurious).sum()
+    }
+
     /// Retransmission timeouts, both ways.
     pub fn timeouts(&self) -> u64 {
         [self.there.tcp, self.back.tcp].into_iter().flatten().map(TcpHistory::timeouts).sum()
@@ -108,7 +113,30 @@ fn limits(tcp: Option<&TcpHistory>, span: (u64, u64)) -> Option<Limits> {
 }
 
 impl Analysis {
-    /// All connections over which bytes went, most bytes first.
+    /// Whether a socket of a stream has ever been connected, also where nothing was said by it.
+    fn was_connected(&self, run: &Run, index: usize) -> bool {
+        // linux/tcp_states.h: not SYN_SENT, SYN_RECV, CLOSE, LISTEN, NEW_SYN_RECV
+        const CONNECTED: [u8; 7] = [1, 4, 5, 6, 8, 9, 11];
+        let (about, mine) = (&run.sockets[index], &self.sockets[index]);
+        let state = mine.tcp.as_ref().and_then(|tcp| tcp.last).map(|last| last.state);
+        about.peer.is_some()
+            || about.accepted
+            || mine.sent.bytes.saturating_add(mine.received.bytes) > 0
+            || about.remote.is_some() && state.is_some_and(|state| CONNECTED.contains(&state))
+    }
+
+    /// TCP sockets that were neither connected nor listened: made to ask the kernel something, or refused.
+    pub fn never_connected(&self, run: &Run) -> usize {
+        (0..run.sockets.len()).filter(|&index| self.is_unconnected(run, index)).count()
+    }
+
+    /// Whether a socket is one of these.
+    pub(super) fn is_unconnected(&self, run: &Run, index: usize) -> bool {
+        let socket = &run.sockets[index];
+        socket.kind == Kind::Tcp && !socket.listening && !self.was_connected(run, index)
+    }
+
+    /// All connections that were made, those by which most bytes went first; of datagrams, all pairs by which some did.
     pub fn connections<'a>(&'a self, run: &Run) -> Vec<Connection<'a>> {
         let mut connections = Vec::new();
         for (index, about) in run.sockets.iter().enumerate() {
@@ -154,7 +182,7 @@ impl Analysis {
                 back,
                 span,
             };
-            if connection.bytes() > 0 || mine.tcp.as_ref().is_some_and(|tcp| tcp.last.is_some()) {
+            if connection.bytes() > 0 || about.kind == Kind::Tcp && self.was_connected(run, index) {
                 connections.push(connection);
             }
         }

@@ -87,6 +87,11 @@ impl Histogram {
         self.find(q, |value, count| value as f64 * count as f64)
     }
 
+    /// Likewise, a value counting as much as `weight` says.
+    pub fn quantile_by(&self, q: f64, weight: impl Fn(u64) -> f64) -> Option<u64> {
+        self.find(q, |value, count| weight(value) * count as f64)
+    }
+
     fn find(&self, q: f64, weight: impl Fn(u64, u64) -> f64) -> Option<u64> {
         let weights =
             || self.counts.iter().enumerate().map(|(step, &count)| (step, weight(self.middle(step), count)));

@@ -3,8 +3,9 @@
 //! TCP has no messages; the programs on it do. Sends of one thread on one socket are one message when less than
 //! [`Settings::message_gap`](super::Settings::message_gap) passes from the end of one to the start of the next and nothing
 //! was received on that socket in between: a header and its payload, or one buffer in several pieces. A send that took fewer
-//! bytes than it was given, or none because there was no room, is continued by the next one whatever comes between. Of
-//! datagram sockets each send is a message.
+//! bytes than it was given, or none because there was no room, is continued by the next one whatever comes between. Where that would make a
+//! message of more than [`PIECES`] sends, it is a stream of them: each send is a message, as the program chose it. Of datagram sockets each
+//! send is one anyway.
 
 use super::histogram::Histogram;
 
@@ -14,6 +15,9 @@ pub const HALF: u64 = 12_500;
 pub const SIZE_BOUNDS: [u64; 2] = [1_000, 200_000];
 /// Gaps in ns that separate frequent, medium and rare messages.
 pub const GAP_BOUNDS: [u64; 2] = [100_000_000, 1_000_000_000];
+
+/// Sends that may be one message: a header, and what a program has in several places.
+pub const PIECES: usize = 16;
 
 /// How late the kernel acknowledges what it was not asked to acknowledge at once, in ns.
 const DELAYED: std::ops::Range<u64> = 35_000_000..60_000_000;
@@ -97,6 +101,8 @@ pub(super) struct Piece {
     pub short: bool,
     /// A datagram.
     pub whole: bool,
+    /// The program chose how much it is; a receiver takes what there is.
+    pub chosen: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +112,12 @@ struct Open {
     bytes: u64,
     sends: u64,
     short: bool,
+    /// What is in the message so far, piece by piece, each with what continued it.
+    pieces: [u64; PIECES],
+    /// How many of these are known; none of a stream.
+    known: usize,
+    /// One of many, each a message.
+    stream: bool,
 }
 
 /// One direction of a socket.
@@ -131,28 +143,63 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Takes a piece. Returns the gap before it when a message begins with it (`None` within: 0 for the first).
-    pub(super) fn piece(&mut self, piece: Piece, message_gap: u64) -> Option<Begin> {
-        let Piece { thread, start, end, bytes, short, whole } = piece;
+    /// Takes a piece. Returns how many messages begin with it: 0 within one, more than one where those before turn out to be messages of
+    /// their own.
+    pub(super) fn piece(&mut self, piece: Piece, message_gap: u64) -> u64 {
+        let Piece { thread, start, end, bytes, short, whole, chosen } = piece;
         self.bytes = self.bytes.saturating_add(bytes);
         self.sends += 1;
         let span = self.span.get_or_insert((start, end));
         *span = (span.0.min(start), span.1.max(end));
         if let Some(open) = &mut self.open {
             let near = start.saturating_sub(open.end) < message_gap && open.thread == thread && !whole;
+            if !open.short && near && chosen && (open.stream || open.known == PIECES) {
+                return self.stream(piece);
+            }
             if open.short || near {
+                if !open.short && open.known < PIECES {
+                    open.known += 1;
+                    open.pieces[open.known - 1] = 0;
+                }
+                if let Some(last) = open.known.checked_sub(1) {
+                    open.pieces[last] = open.pieces[last].saturating_add(bytes);
+                }
                 open.end = open.end.max(end);
                 open.bytes = open.bytes.saturating_add(bytes);
                 open.sends += 1;
                 open.short = short;
-                return None;
+                return 0;
             }
         }
         self.close();
-        let gap = self.last_end.map(|last| start.saturating_sub(last));
-        gap.inspect(|&gap| self.pattern.gap(gap));
-        self.open = Some(Open { thread, end, bytes, sends: 1, short });
-        Some(Begin { gap })
+        if let Some(last) = self.last_end {
+            self.pattern.gap(start.saturating_sub(last));
+        }
+        self.begin(piece, false);
+        if whole {
+            self.close();
+        }
+        1
+    }
+
+    fn begin(&mut self, piece: Piece, stream: bool) {
+        let Piece { thread, end, bytes, short, .. } = piece;
+        let mut pieces = [0; PIECES];
+        pieces[0] = bytes;
+        self.open = Some(Open { thread, end, bytes, sends: 1, short, pieces, known: 1, stream });
+    }
+
+    /// What was a message in the making is a stream of messages, and this piece one more.
+    fn stream(&mut self, piece: Piece) -> u64 {
+        let Some(open) = self.open.take() else { return 0 };
+        let before = if open.stream { &[open.bytes] } else { &open.pieces[..open.known] };
+        before.iter().for_each(|bytes| self.pattern.message(*bytes));
+        self.messages += before.len() as u64;
+        self.last_end = Some(open.end);
+        self.pattern.gap(piece.start.saturating_sub(open.end));
+        self.begin(piece, true);
+        // that of the first was told when it began
+        before.len() as u64
     }
 
     /// A send was refused for want of room: the next one continues the message.
@@ -185,27 +232,21 @@ impl Flow {
     }
 }
 
-/// A message begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Begin {
-    /// Time since the one before, in ns.
-    pub gap: Option<u64>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn piece(start: u64, end: u64, bytes: u64) -> Piece {
-        Piece { thread: 0, start, end, bytes, short: false, whole: false }
+        Piece { thread: 0, start, end, bytes, short: false, whole: false, chosen: true }
     }
 
     #[test]
     fn header_and_payload_are_one_message() {
         let mut flow = Flow::default();
-        assert_eq!(flow.piece(piece(0, 10, 16), 100), Some(Begin { gap: None }));
-        assert_eq!(flow.piece(piece(60, 80, 984), 100), None);
-        assert_eq!(flow.piece(piece(1080, 1090, 5), 100), Some(Begin { gap: Some(1000) }));
+        assert_eq!(flow.piece(piece(0, 10, 16), 100), 1);
+        assert_eq!(flow.piece(piece(60, 80, 984), 100), 0);
+        assert_eq!(flow.piece(piece(1080, 1090, 5), 100), 1);
+        assert_eq!(flow.pattern.gaps.sum(), 1000);
         flow.close();
         assert_eq!((flow.messages, flow.sends, flow.bytes), (2, 3, 1005));
         assert_eq!(
@@ -216,11 +257,34 @@ mod tests {
     }
 
     #[test]
+    fn many_sends_are_many_messages() {
+        for (chosen, short) in [(true, false), (true, true), (false, false)] {
+            let mut flow = Flow::default();
+            let mut begun = 0;
+            for number in 0..1000 {
+                let piece = Piece { chosen, ..piece(number * 20, number * 20 + 10, 8) };
+                // what did not go whole goes on with the next
+                begun += flow.piece(Piece { short: short && number % 2 == 0, ..piece }, 100);
+            }
+            flow.close();
+            let (messages, bytes) = match (chosen, short) {
+                (true, false) => (1000, 8),
+                (true, true) => (500, 16),
+                _ => (1, 8000),
+            };
+            assert_eq!((flow.messages, flow.sends, begun), (messages, 1000, messages));
+            assert_eq!(flow.pattern.by_size[0].total + flow.pattern.by_size[1].total, 8000);
+            assert_eq!(flow.pattern.sizes.quantile(0.5), Some(bytes));
+        }
+    }
+
+    #[test]
     fn an_answer_ends_a_message() {
         let mut flow = Flow::default();
         flow.piece(piece(0, 10, 16), 100);
         flow.turn(15);
-        assert_eq!(flow.piece(piece(20, 30, 16), 100), Some(Begin { gap: Some(10) }));
+        assert_eq!(flow.piece(piece(20, 30, 16), 100), 1);
+        assert_eq!(flow.pattern.gaps.sum(), 10);
     }
 
     #[test]
@@ -240,7 +304,7 @@ mod tests {
         flow.piece(Piece { short: true, ..piece(0, 10, 70_000) }, 100);
         flow.turn(20);
         flow.refused();
-        assert_eq!(flow.piece(piece(1_000_000, 1_000_010, 30_000), 100), None);
+        assert_eq!(flow.piece(piece(1_000_000, 1_000_010, 30_000), 100), 0);
         flow.close();
         assert_eq!(flow.pattern.sizes.quantile(0.5), Some(100_000));
     }
@@ -249,8 +313,8 @@ mod tests {
     fn threads_and_datagrams_are_apart() {
         let mut flow = Flow::default();
         flow.piece(piece(0, 10, 1), 100);
-        assert!(flow.piece(Piece { thread: 1, ..piece(11, 12, 1) }, 100).is_some());
-        assert!(flow.piece(Piece { thread: 1, whole: true, ..piece(13, 14, 1) }, 100).is_some());
+        assert_eq!(flow.piece(Piece { thread: 1, ..piece(11, 12, 1) }, 100), 1);
+        assert_eq!(flow.piece(Piece { thread: 1, whole: true, ..piece(13, 14, 1) }, 100), 1);
     }
 
     #[test]

@@ -2,25 +2,38 @@
 //!
 //! | module | finds out |
 //! |---|---|
+//! | [`answers`] | how long answers take |
+//! | `arrows` | which receive gets what which send gave |
 //! | [`connections`] | both ends of each connection side by side |
+//! | [`failures`] | connects that failed, datagrams that nobody received |
+//! | [`flights`] | messages on their way, the slowest |
+//! | [`lanes`] | which sockets are lanes of Polyrail's |
 //! | [`messages`] | what a message is; its size, and the gap before it |
 //! | [`nodes`] | who talks to whom, and how much |
 //! | [`synchrony`] | who talks at the same time |
 //! | [`timeline`] | what each process did when |
+//! | [`traffic`] | bytes over time |
 //! | [`tcp`] | what TCP did to each connection |
 //! | [`path`] | how long an MPI message took to the socket, and to its acknowledgement |
 //! | [`histogram`] | counts by size |
 
+pub mod answers;
+pub(crate) mod arrows;
 pub mod connections;
+pub mod failures;
+pub mod flights;
 pub mod histogram;
+pub mod lanes;
 pub mod messages;
 pub mod nodes;
 pub mod path;
 pub mod synchrony;
 pub mod tcp;
 pub mod timeline;
+pub mod traffic;
 
-use crate::model::{Call, CallEvent, Class, Event, Kind, MpiEvent, Run, TcpSample};
+use crate::model::{Call, CallEvent, Class, Event, Kind, MpiEvent, Run, Socket, TcpSample};
+use failures::Failures;
 use messages::{Flow, Pattern, Piece};
 use nodes::{Judged, Links, Nodes, Ranks};
 use path::{Path, Paths, Sent};
@@ -83,8 +96,16 @@ type Known = (u32, u32, u32);
 pub struct SocketTraffic {
     /// What was sent.
     pub sent: Flow,
-    /// What was received.
+    /// What was received; of datagrams only those of senders that were not traced.
     pub received: Flow,
+    /// Bytes and number of datagrams that came from senders that were traced: these tell of them.
+    pub heard: (u64, u64),
+    /// Datagrams that it received without asking whom they came from, where nothing else says it.
+    pub anonymous: u64,
+    /// Datagrams that these sent to it.
+    pub addressed: u64,
+    /// Bytes that were put into shared memory, and taken out of it.
+    through: (u64, u64),
     /// What TCP did.
     pub tcp: Option<Box<TcpHistory>>,
     /// Numbers of the pairs that it was used for: sending, receiving.
@@ -104,6 +125,8 @@ pub struct Seen {
     pub samples: u64,
     /// Kernel events.
     pub kernel: u64,
+    /// Socket calls that moved bytes, and how many, of which nobody knows by which connection.
+    pub nameless: (u64, u64),
 }
 
 /// What was found out.
@@ -121,6 +144,8 @@ pub struct Analysis {
     pub processes: Vec<ProcessTotals>,
     /// By the functions' numbers.
     pub calls: Vec<CallTotals>,
+    /// What failed.
+    failures: Failures,
     /// Who did what when.
     pub timeline: Timeline,
     /// Ways of MPI messages.
@@ -163,6 +188,29 @@ const POINTS: usize = 240_000;
 /// Of one socket.
 const SOCKET_POINTS: std::ops::RangeInclusive<usize> = 64..=6000;
 
+/// How many datagrams a call has moved.
+fn datagrams(call: &CallEvent) -> u64 {
+    match call.call {
+        Call::SendMMsg | Call::RecvMMsg => u64::try_from(call.result).unwrap_or(0),
+        _ => call.calls.into(),
+    }
+}
+
+/// Whether nobody knows whom a connection is with.
+fn nameless(socket: &Socket) -> bool {
+    socket.kind == Kind::Tcp && socket.remote.is_none() && socket.peer.is_none()
+}
+
+/// Sockets that are never connected are many in some programs, and have nothing to tell.
+fn has_other_end(socket: &Socket) -> bool {
+    socket.remote.is_some() || socket.peer.is_some() || socket.kind == Kind::Udp
+}
+
+/// Points that a socket's time line may have, where connected ones have so many.
+fn points_of(socket: &Socket, connected: usize) -> usize {
+    if has_other_end(socket) { connected } else { *SOCKET_POINTS.start() }
+}
+
 impl Analysis {
     /// The node at the other end of a socket, where bytes went.
     pub fn other_end(&self, socket: usize) -> Option<u32> {
@@ -175,7 +223,7 @@ impl<'a> Analyst<'a> {
     /// Knows the run, and none of its events.
     pub fn new(run: &'a Run, settings: Settings) -> Self {
         let connections =
-            run.sockets.iter().filter(|socket| socket.kind == Kind::Tcp && !socket.listening).count();
+            run.sockets.iter().filter(|socket| socket.kind == Kind::Tcp && has_other_end(socket)).count();
         let points = (POINTS / connections.max(1)).clamp(*SOCKET_POINTS.start(), *SOCKET_POINTS.end());
         let found = Analysis {
             seen: Seen::default(),
@@ -184,6 +232,7 @@ impl<'a> Analyst<'a> {
             sockets: vec![SocketTraffic::default(); run.sockets.len()],
             processes: vec![ProcessTotals::default(); run.processes.len()],
             calls: vec![CallTotals::default(); 256],
+            failures: Failures::default(),
             timeline: Timeline::new(run),
             paths: Paths::default(),
             all: Pattern::default(),
@@ -216,7 +265,8 @@ impl<'a> Analyst<'a> {
             Event::Kernel(event) => {
                 self.found.seen.kernel += 1;
                 let tcp = self.found.sockets[event.socket as usize].tcp.get_or_insert_default();
-                tcp.event(event, self.points);
+                let points = points_of(&self.run.sockets[event.socket as usize], self.points);
+                tcp.event(event, points);
                 if let crate::model::KernelEventKind::Probe { snd_una, .. } = event.what {
                     self.found.paths.probe(event.socket, event.at, snd_una);
                 }
@@ -228,7 +278,7 @@ impl<'a> Analyst<'a> {
         self.found.seen.samples += 1;
         let tcp = self.found.sockets[sample.socket as usize].tcp.get_or_insert_default();
         let since = if tcp.last.is_some() { tcp.span.1 } else { 0 };
-        tcp.sample(sample, self.points);
+        tcp.sample(sample, points_of(&self.run.sockets[sample.socket as usize], self.points));
         self.found.paths.sample(sample.socket, sample.at, sample.bytes_acked, since);
     }
 
@@ -240,6 +290,10 @@ impl<'a> Analyst<'a> {
         self.found.seen.records += 1;
         self.found.seen.calls += u64::from(call.calls);
         self.count(call.call, call.calls, call.inside, moved, error);
+        if moved > 0 && call.socket.is_none_or(|socket| nameless(&self.run.sockets[socket as usize])) {
+            let (calls, bytes) = &mut self.found.seen.nameless;
+            (*calls, *bytes) = (*calls + u64::from(call.calls), bytes.saturating_add(moved));
+        }
         let lane = timeline::lane_class(class).1;
         let totals = &mut self.found.processes[process as usize];
         totals.calls += u64::from(call.calls);
@@ -263,7 +317,11 @@ impl<'a> Analyst<'a> {
         let waited = if call.in_mpi { call.took } else { call.inside };
         match (class, call.socket) {
             (Class::Send, Some(socket)) => self.send(call, process, socket, waited),
+            (Class::Receive, Some(socket)) if call.call.is_direct() => {
+                self.read_directly(call, process, socket);
+            }
             (Class::Receive, Some(socket)) => self.receive(call, process, socket, waited),
+            (Class::Open, _) if call.call == Call::Connect => self.found.failures.connect(process, call),
             (Class::Wait, _) | (Class::Receive, None) => {
                 let waiting = &mut self.waiting[call.thread as usize];
                 *waiting = waiting.saturating_add(waited);
@@ -279,50 +337,113 @@ impl<'a> Analyst<'a> {
         let end = call.start.saturating_add(call.took);
         let waited = std::mem::take(&mut self.waiting[call.thread as usize]);
         let unfinished = traffic.sent.unfinished();
+        self.found.timeline.waited(call.thread, if unfinished { 0 } else { timeline::NOTHING });
         if call.bytes == 0 && call.result < 0 {
             traffic.sent.refused();
             return self.idle(process, waited);
         }
         self.nodes.used(socket, process);
         let datagram = about.kind == Kind::Udp;
-        let stream = matches!(about.kind, Kind::Tcp | Kind::Unix);
+        if let Some(receiver) = self.nodes.receiver(run, socket, call.to, call.start) {
+            let addressed = &mut self.found.sockets[receiver as usize].addressed;
+            *addressed = addressed.saturating_add(datagrams(call));
+        }
+        let traffic = &mut self.found.sockets[socket as usize];
+        let stream = matches!(about.kind, Kind::Tcp | Kind::Unix | Kind::Memory);
         let short = stream && call.bytes < call.asked && call.call != Call::SendFile;
         let bytes = u64::from(call.bytes);
-        let piece = Piece { thread: call.thread, start: call.start, end, bytes, short, whole: datagram };
-        let begin = traffic.sent.piece(piece, self.settings.message_gap);
+        let piece = Piece {
+            thread: call.thread,
+            start: call.start,
+            end,
+            bytes,
+            short,
+            whole: datagram || call.call == Call::ShmPut,
+            chosen: true,
+        };
+        let begun = traffic.sent.piece(piece, self.settings.message_gap);
         if let Some(tcp) = &mut traffic.tcp {
             tcp.send(call.start, end, bytes);
         } else if about.kind == Kind::Tcp {
             traffic.tcp.get_or_insert_default().send(call.start, end, bytes);
         }
-        let offset = traffic.sent.bytes;
+        let memory = about.kind == Kind::Memory;
+        if memory && !call.call.is_direct() {
+            traffic.through.0 = traffic.through.0.saturating_add(bytes.max(1));
+        }
+        let offset = if memory { traffic.through.0 } else { traffic.sent.bytes };
         let totals = &mut self.found.processes[process as usize];
         totals.bytes.0 = totals.bytes.0.saturating_add(bytes);
-        totals.messages += u64::from(begin.is_some());
-        let Some(other) = self.nodes.other(run, socket, call.to) else { return self.idle(process, waited) };
+        totals.messages += begun;
+        let Some(other) = self.nodes.other(run, socket, call.to, call.start) else {
+            return self.idle(process, waited);
+        };
         let link = self.link(socket, false, process, other);
         let cell = &mut self.found.links.cells[link].2;
         cell.bytes = cell.bytes.saturating_add(bytes);
         cell.sends += u64::from(call.calls);
         let room = if unfinished { waited } else { 0 };
         cell.sending = cell.sending.saturating_add(took).saturating_add(room);
-        if begin.is_some() {
-            cell.messages += 1;
+        if begun > 0 {
+            cell.messages += begun;
             if self.judged.by(process, other) {
                 self.synchrony.message(link, process as usize, call.start);
             }
         }
         self.idle(process, waited - room);
+        if call.call.is_direct()
+            && let Some(totals) = self.found.processes.get_mut(other as usize)
+        {
+            totals.bytes.1 = totals.bytes.1.saturating_add(bytes);
+        }
         if call.in_mpi && stream && (other as usize) < run.processes.len() {
-            let sent = Sent { socket, start: call.start, end, bytes, offset };
+            // of a socket, an empty message is at least a header
+            let bytes = if memory { bytes.max(1) } else { bytes };
+            let arrived = call.call.is_direct();
+            let sent = Sent { socket, start: call.start, end, bytes, offset, arrived };
             self.found.paths.send((process, other), sent);
+        }
+    }
+
+    /// Bytes are copied from another process's memory: that one has sent them, though it did nothing.
+    fn read_directly(&mut self, call: &CallEvent, process: u32, socket: u32) {
+        let run = self.run;
+        let Some(other) = self.nodes.other(run, socket, None, call.start) else { return };
+        let bytes = u64::from(call.bytes);
+        let end = call.start.saturating_add(call.took);
+        let piece = Piece {
+            thread: call.thread,
+            start: call.start,
+            end,
+            bytes,
+            short: false,
+            whole: false,
+            chosen: true,
+        };
+        let peer = run.sockets[socket as usize].peer;
+        let traffic = &mut self.found.sockets[peer.unwrap_or(socket) as usize];
+        let flow = if peer.is_some() { &mut traffic.sent } else { &mut traffic.received };
+        let begun = flow.piece(piece, self.settings.message_gap);
+        let link = self.link(peer.unwrap_or(socket), peer.is_none(), other, process);
+        let cell = &mut self.found.links.cells[link].2;
+        cell.bytes = cell.bytes.saturating_add(bytes);
+        cell.sends += u64::from(call.calls);
+        cell.messages += begun;
+        let totals = &mut self.found.processes[process as usize];
+        totals.bytes.1 = totals.bytes.1.saturating_add(bytes);
+        if let Some(totals) = self.found.processes.get_mut(other as usize) {
+            totals.bytes.0 = totals.bytes.0.saturating_add(bytes);
+            totals.messages += begun;
+            let sent = Sent { socket, start: call.start, end, bytes, offset: 0, arrived: true };
+            self.found.paths.send((other, process), sent);
         }
     }
 
     fn receive(&mut self, call: &CallEvent, process: u32, socket: u32, took: u64) {
         let waiting = &mut self.waiting[call.thread as usize];
         *waiting = waiting.saturating_add(took);
-        if call.result < 0 {
+        // what was only looked at is received by another call
+        if call.result < 0 || call.peeked {
             return;
         }
         let waited = std::mem::take(waiting);
@@ -330,29 +451,59 @@ impl<'a> Analyst<'a> {
         let about = &run.sockets[socket as usize];
         let traffic = &mut self.found.sockets[socket as usize];
         let bytes = u64::from(call.bytes);
-        let mut begin = None;
-        if bytes > 0 {
+        let other = self.nodes.other(run, socket, call.to, call.start);
+        // who does not ask whom a datagram came from has asked somebody for it
+        let asked = || traffic.pairs.0.map(|(_, to, _)| to).filter(|_| about.kind == Kind::Udp);
+        let other = other.or_else(asked);
+        let traced = other.is_some_and(|other| (other as usize) < run.processes.len());
+        let mut begun = 0;
+        // of datagrams, and of messages in shared memory, some are empty
+        if bytes > 0 || matches!(about.kind, Kind::Udp | Kind::Memory) {
             self.nodes.used(socket, process);
             let end = call.start.saturating_add(call.took);
             traffic.sent.turn(end);
+            if about.kind == Kind::Memory {
+                traffic.through.1 = traffic.through.1.saturating_add(bytes.max(1));
+                if let Some(sender) = about.peer {
+                    self.found.paths.taken(sender, end, traffic.through.1);
+                }
+            }
             let whole = about.kind == Kind::Udp;
-            // a receive may wait long for a part of a message: what counts is when it got something
-            let piece = Piece { thread: call.thread, start: end, end, bytes, short: false, whole };
-            begin = traffic.received.piece(piece, self.settings.message_gap);
+            if whole && traced {
+                traffic.heard.0 = traffic.heard.0.saturating_add(bytes);
+                traffic.heard.1 = traffic.heard.1.saturating_add(datagrams(call));
+            } else {
+                if whole && other.is_none() {
+                    traffic.anonymous = traffic.anonymous.saturating_add(datagrams(call));
+                }
+                // a receive may wait long for a part of a message: what counts is when it got something
+                let piece =
+                    Piece { thread: call.thread, start: end, end, bytes, short: false, whole, chosen: false };
+                begun = traffic.received.piece(piece, self.settings.message_gap);
+            }
             let totals = &mut self.found.processes[process as usize];
             totals.bytes.1 = totals.bytes.1.saturating_add(bytes);
         }
-        let Some(other) = self.nodes.other(run, socket, call.to) else { return self.idle(process, waited) };
+        let Some(other) = other else {
+            self.found.timeline.waited(call.thread, timeline::NOTHING);
+            return self.idle(process, waited);
+        };
         let link = self.link(socket, true, other, process);
+        // before there was a connection nobody was waited for who had come, and who waits for himself waits for nobody
+        let end = call.start.saturating_add(call.took);
+        let since = if other == process { 0 } else { end.saturating_sub(about.span.0) };
+        let due = waited.min(since);
+        self.found.timeline.waited(call.thread, if due > 0 { about.span.0 } else { timeline::NOTHING });
+        self.idle(process, waited - due);
         let cell = &mut self.found.links.cells[link].2;
-        cell.waited = cell.waited.saturating_add(waited);
+        cell.waited = cell.waited.saturating_add(due);
         let totals = &mut self.found.processes[process as usize];
-        totals.waited = totals.waited.saturating_add(waited);
+        totals.waited = totals.waited.saturating_add(due);
         // what an untraced program sent is known only from what arrived
-        if other as usize >= run.processes.len() && bytes > 0 {
+        if !traced && bytes > 0 {
             cell.bytes = cell.bytes.saturating_add(bytes);
             cell.sends += u64::from(call.calls);
-            cell.messages += u64::from(begin.is_some());
+            cell.messages += begun;
         }
     }
 
@@ -430,7 +581,7 @@ impl<'a> Analyst<'a> {
                     acknowledged: None,
                     call: call.call as u8,
                     processes: (process, other),
-                    socket: 0,
+                    over: [None; 4],
                     bytes: call.bytes,
                     tag: call.tag,
                 });
@@ -477,6 +628,7 @@ impl<'a> Analyst<'a> {
     pub fn finish(mut self) -> Analysis {
         for (index, waited) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
             self.idle(self.run.threads[index].process, waited);
+            self.found.timeline.waited(index as u32, timeline::NOTHING);
         }
         for socket in &mut self.found.sockets {
             socket.sent.close();

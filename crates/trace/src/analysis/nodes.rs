@@ -1,8 +1,8 @@
 //! Who talks to whom: the traced processes, and behind them whatever else they talk to, by address.
 
 use super::messages::Pattern;
-use crate::model::{Kind, Run};
-use std::collections::HashMap;
+use crate::model::{Kind, Run, Socket};
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 /// What went from one node to another.
@@ -73,12 +73,18 @@ pub(super) struct Nodes {
     /// Names of what is not traced.
     pub outside: Vec<String>,
     by_name: HashMap<String, u32>,
-    /// Sockets that datagrams go to, by address; of addresses that mean another place on each host with the host's number.
-    datagrams: HashMap<(Option<u32>, SocketAddr), u32>,
+    /// Sockets that datagrams may go to, by address; of addresses that mean another place on each host with the host's number.
+    datagrams: HashMap<(Option<u32>, SocketAddr), Vec<u32>>,
     /// Which process used a socket last.
     user: Vec<u32>,
+    /// Ports at which hosts accept connections: who is connected to one of these is a client, whose own port says nothing.
+    served: HashSet<(u32, u16)>,
     /// By socket and process: the other end, as found the last time.
     cache: Vec<Option<u32>>,
+}
+
+fn host_of(run: &Run, socket: &Socket) -> u32 {
+    run.processes.get(socket.process as usize).map_or(0, |process| process.host)
 }
 
 fn local_to_host(address: &SocketAddr) -> bool {
@@ -87,13 +93,14 @@ fn local_to_host(address: &SocketAddr) -> bool {
 
 impl Nodes {
     pub fn new(run: &Run) -> Nodes {
-        let mut datagrams = HashMap::new();
+        let mut datagrams: HashMap<_, Vec<u32>> = HashMap::new();
         for (index, socket) in run.sockets.iter().enumerate().filter(|(_, socket)| socket.kind == Kind::Udp) {
             let Some(local) = socket.local else { continue };
-            let host = run.processes.get(socket.process as usize).map_or(0, |process| process.host);
+            let host = host_of(run, socket);
             let mut name = |ip: IpAddr| {
                 let address = SocketAddr::new(ip, local.port());
-                datagrams.insert((local_to_host(&address).then_some(host), address), index as u32);
+                let bound = datagrams.entry((local_to_host(&address).then_some(host), address)).or_default();
+                bound.push(index as u32);
             };
             name(local.ip());
             if local.ip().is_unspecified() {
@@ -102,7 +109,11 @@ impl Nodes {
                 addresses.iter().for_each(|(_, ip)| name(*ip));
             }
         }
+        let listening = run.sockets.iter().filter(|socket| socket.listening);
+        let served =
+            listening.filter_map(|socket| Some((host_of(run, socket), socket.local?.port()))).collect();
         Nodes {
+            served,
             processes: run.processes.len() as u32,
             outside: Vec::new(),
             by_name: HashMap::new(),
@@ -117,8 +128,8 @@ impl Nodes {
         self.user[socket as usize] = process;
     }
 
-    /// The node at the other end of a socket, or at the address that a datagram went to or came from.
-    pub fn other(&mut self, run: &Run, socket: u32, to: Option<SocketAddr>) -> Option<u32> {
+    /// The node at the other end of a socket, or at the address that a datagram went to or came from at this time.
+    pub fn other(&mut self, run: &Run, socket: u32, to: Option<SocketAddr>, at: u64) -> Option<u32> {
         let about = &run.sockets[socket as usize];
         if let Some(peer) = about.peer {
             return self.user.get(peer as usize).copied();
@@ -131,27 +142,57 @@ impl Nodes {
         {
             return Some(known);
         }
-        let host = run.processes[about.process as usize].host;
+        let host = host_of(run, about);
+        let serves =
+            about.accepted || about.local.is_some_and(|local| self.served.contains(&(host, local.port())));
         let host_name = run.hosts.get(host as usize).map_or("?", |host| host.name.as_str());
         let remote = to.or(about.remote);
         let found = match remote {
-            Some(remote) => {
-                let key = (local_to_host(&remote).then_some(host), remote);
-                match self.datagrams.get(&key).filter(|_| about.kind == Kind::Udp) {
-                    Some(&peer) => self.user[peer as usize],
-                    None if local_to_host(&remote) => {
-                        self.outside(&format!("another program on {host_name}, port {}", remote.port()))
-                    }
-                    None => self.outside(&remote.ip().to_string()),
+            Some(remote) => match self.receiver(run, socket, to, at) {
+                Some(peer) => self.user[peer as usize],
+                None if local_to_host(&remote) && serves => {
+                    self.outside(&format!("another program on {host_name}"))
                 }
+                None if local_to_host(&remote) => {
+                    self.outside(&format!("another program on {host_name}, port {}", remote.port()))
+                }
+                None => self.outside(&remote.ip().to_string()),
+            },
+            None if matches!(about.kind, Kind::Unix | Kind::Memory) => {
+                self.outside(&format!("another program on {host_name}"))
             }
-            None if about.kind == Kind::Unix => self.outside(&format!("another program on {host_name}")),
             None => return None,
         };
         if to.is_none() {
             self.cache[socket as usize] = Some(found);
         }
         Some(found)
+    }
+
+    /// The traced socket that a datagram goes to, or comes from, at this time. As the kernel chooses: of those with its address that
+    /// there are at the time the one that is connected to the sender, and none that is connected to somebody else.
+    pub fn receiver(&self, run: &Run, socket: u32, to: Option<SocketAddr>, at: u64) -> Option<u32> {
+        let about = &run.sockets[socket as usize];
+        if about.kind != Kind::Udp {
+            return None;
+        }
+        if about.peer.is_some() && to.is_none_or(|to| about.remote == Some(to)) {
+            return about.peer;
+        }
+        let to = to.or(about.remote)?;
+        let bound = self.datagrams.get(&(local_to_host(&to).then_some(host_of(run, about)), to))?;
+        let fits = |other: &u32| {
+            let other = &run.sockets[*other as usize];
+            let is_mine = |remote: SocketAddr| {
+                about.local.is_some_and(|local| {
+                    local.port() == remote.port()
+                        && (local.ip() == remote.ip() || local.ip().is_unspecified())
+                })
+            };
+            let connected = other.remote.map_or(1, |remote| 2 * u32::from(is_mine(remote)));
+            (other.span.0 <= at && at <= other.span.1, connected)
+        };
+        bound.iter().max_by_key(|other| fits(other)).copied()
     }
 
     fn outside(&mut self, name: &str) -> u32 {

@@ -121,6 +121,11 @@ impl TcpHistory {
         u64::from(self.counted.0).max(self.events.0)
     }
 
+    /// How many of them were sent again for nothing: the other side said that it had them.
+    pub fn spurious(&self) -> u64 {
+        self.last.map_or(0, |last| u64::from(last.dsack_dups)).min(self.retransmissions())
+    }
+
     /// Retransmission timeouts likewise.
     pub fn timeouts(&self) -> u64 {
         u64::from(self.counted.1).max(self.events.1)
@@ -143,8 +148,8 @@ impl TcpHistory {
         if sample.rto > 0 {
             self.rto = u64::from(sample.rto) * 1000;
         }
-        if sample.min_rtt > 0 {
-            self.min_rtt = self.min_rtt.into_iter().chain([sample.min_rtt]).min();
+        if let Some(least) = known(sample.min_rtt) {
+            self.min_rtt = self.min_rtt.into_iter().chain([least]).min();
         }
         if sample.congestion[0] != 0 && !self.congestion.as_bytes().eq(name(&sample.congestion)) {
             self.congestion = String::from_utf8_lossy(name(&sample.congestion)).into_owned();
@@ -155,7 +160,10 @@ impl TcpHistory {
         } else {
             (self.counted.0.saturating_sub(before.0), self.counted.1.saturating_sub(before.1))
         };
-        self.last = Some(*sample);
+        // the kernel's last word and its samples are recorded by different ways
+        if self.last.is_none_or(|last| last.at <= sample.at) {
+            self.last = Some(*sample);
+        }
         let flight = u64::from(sample.unacked) * u64::from(self.mss());
         let trouble = sample.ca_state >= 2;
         self.observe(
@@ -169,7 +177,7 @@ impl TcpHistory {
                 flight,
                 rtt: sample.rtt,
                 free: Some(sample.send_free),
-                rate: sample.delivery_rate,
+                rate: if sample.delivery_rate == u64::MAX { 0 } else { sample.delivery_rate },
                 again,
             },
         );
@@ -345,8 +353,13 @@ fn rounds(segments: u64, window: u32, most: u32) -> u64 {
     rounds + left.div_ceil(window)
 }
 
+/// A number of the kernel's where it has one: it says 0, or more than can be, where it has not.
+pub(crate) fn known(number: u32) -> Option<u32> {
+    (1..NO_THRESHOLD).contains(&number).then_some(number)
+}
+
 fn threshold(ssthresh: u32) -> u32 {
-    if ssthresh >= NO_THRESHOLD { 0 } else { ssthresh }
+    known(ssthresh).unwrap_or(0)
 }
 
 fn name(bytes: &[u8; 16]) -> &[u8] {

@@ -12,8 +12,15 @@ const LANE_BUCKETS: u64 = 1 << 16;
 /// Calls kept one by one, of all lanes together.
 const KEPT: usize = 40_000;
 
-/// Classes of a lane of socket calls.
-pub const SOCKET_CLASSES: [&str; 4] = ["send", "receive", "wait", "other"];
+/// Waiting calls of a thread of which it is not known yet whether they brought anything; what was before them counts as waiting.
+const UNDECIDED: usize = 256;
+
+/// Classes of a lane of socket calls. Those of the last are waiting calls, too, that ended with nothing from anybody.
+pub const SOCKET_CLASSES: [&str; 5] = ["send", "receive", "wait", "other", "idle"];
+const WAIT: usize = 2;
+const IDLE: usize = 4;
+/// Since when what ended with nothing was for somebody.
+pub(super) const NOTHING: u64 = u64::MAX;
 /// Classes of a lane of MPI calls.
 pub const MPI_CLASSES: [&str; 6] =
     ["MPI send", "MPI receive", "MPI wait", "MPI collective", "MPI one-sided", "MPI other"];
@@ -55,6 +62,15 @@ pub struct Long {
     pub error: u32,
 }
 
+/// A kept call and its class in its lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kept {
+    /// The call.
+    pub long: Long,
+    /// Index into [`SOCKET_CLASSES`] or [`MPI_CLASSES`].
+    pub class: u8,
+}
+
 /// Time per bucket of one class: what touches a bucket's edge, and how many calls cover how many whole buckets.
 #[derive(Clone, Debug, Default)]
 struct Track {
@@ -67,7 +83,7 @@ struct Track {
 pub struct Lane {
     tracks: Vec<Track>,
     /// The longest calls.
-    pub longest: BinaryHeap<Reverse<Long>>,
+    pub longest: BinaryHeap<Reverse<Kept>>,
     /// All calls (a run counts as one).
     pub calls: u64,
 }
@@ -85,6 +101,8 @@ pub struct Timeline {
     pub kept: usize,
     /// Two per process: socket calls, MPI calls.
     pub lanes: Vec<Lane>,
+    /// By thread: waiting calls, and whose, of which it is not known yet what ended them.
+    undecided: Vec<Vec<(u32, Long)>>,
 }
 
 impl Timeline {
@@ -104,19 +122,41 @@ impl Timeline {
             buckets: (span >> shift) as usize + 1,
             kept: (KEPT / lanes).max(20),
             lanes: vec![Lane::default(); lanes],
+            undecided: vec![Vec::new(); run.threads.len()],
         }
     }
 
     pub(super) fn call(&mut self, process: u32, mpi: bool, class: usize, long: Long) {
+        if !mpi && class == WAIT {
+            if self.undecided[long.thread as usize].len() == UNDECIDED {
+                self.waited(long.thread, 0);
+            }
+            return self.undecided[long.thread as usize].push((process, long));
+        }
+        self.draw(process, mpi, class, long);
+    }
+
+    /// A thread's waiting has ended: it was for somebody since a moment, and before that for nobody.
+    pub(super) fn waited(&mut self, thread: u32, since: u64) {
+        let mut calls = std::mem::take(&mut self.undecided[thread as usize]);
+        for (process, long) in calls.drain(..) {
+            let ended = long.start.saturating_add(long.took);
+            self.draw(process, false, if ended > since { WAIT } else { IDLE }, long);
+        }
+        self.undecided[thread as usize] = calls;
+    }
+
+    fn draw(&mut self, process: u32, mpi: bool, class: usize, long: Long) {
         let shift = self.bucket.trailing_zeros();
         let lane = &mut self.lanes[process as usize * 2 + usize::from(mpi)];
         lane.calls += 1;
+        let kept = Kept { long, class: class as u8 };
         if lane.longest.len() < self.kept {
-            lane.longest.push(Reverse(long));
+            lane.longest.push(Reverse(kept));
         } else if let Some(mut least) = lane.longest.peek_mut()
-            && least.0.took < long.took
+            && least.0.long.took < long.took
         {
-            *least = Reverse(long);
+            *least = Reverse(kept);
         }
         if class >= lane.tracks.len() {
             lane.tracks.resize(class + 1, Track::default());
@@ -198,8 +238,32 @@ mod tests {
         let mut timeline = Timeline::new(&run);
         assert_eq!(timeline.kept, 20);
         (0..100).for_each(|n| timeline.call(999, true, 3, long(n, (n * 37) % 100)));
-        let mut took: Vec<_> = timeline.lanes[1999].longest.iter().map(|long| long.0.took).collect();
+        let mut took: Vec<_> = timeline.lanes[1999].longest.iter().map(|kept| kept.0.long.took).collect();
         took.sort_unstable();
         assert_eq!(took, (80..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn waiting_for_nothing_is_idleness() {
+        let run = Run {
+            span: (0, 1 << 20),
+            processes: vec![Process::default()],
+            threads: vec![Default::default(); 2],
+            ..Run::default()
+        };
+        let mut timeline = Timeline::new(&run);
+        timeline.call(0, false, WAIT, long(0, 1600));
+        timeline.call(0, false, WAIT, Long { thread: 1, ..long(1600, 1600) });
+        timeline.waited(0, 0);
+        timeline.waited(1, NOTHING);
+        let lane = &timeline.lanes[0];
+        let classes: Vec<_> =
+            lane.longest.iter().map(|kept| (kept.0.long.start, kept.0.class as usize)).collect();
+        assert!(classes.contains(&(0, WAIT)) && classes.contains(&(1600, IDLE)), "{classes:?}");
+        let shares = timeline.shares(lane);
+        assert_eq!((shares[WAIT][5], shares[IDLE][5], shares[IDLE][75]), (255, 0, 255));
+        // memory is bounded also where nothing ever ends it
+        (0..1000).for_each(|n| timeline.call(0, false, WAIT, long(n, 1)));
+        assert!(timeline.undecided[0].len() <= UNDECIDED);
     }
 }

@@ -53,7 +53,7 @@ pub fn suggest(
         buffers(run, connections, false),
         striping(connections, whole),
         gateway(run, connections),
-        crumbs(connections),
+        crumbs(run, connections),
         waiting(run, analysis),
     ]
     .into_iter()
@@ -354,9 +354,12 @@ fn gateway(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
     })
 }
 
-fn crumbs(connections: &[Connection]) -> Option<Suggestion> {
+/// Messages in several small sends: of programs that choose their sends, not of those that have an MPI library choose them.
+fn crumbs(run: &Run, connections: &[Connection]) -> Option<Suggestion> {
+    let is_rank = |node: u32| run.processes.get(node as usize).is_some_and(|process| process.mpi.is_some());
     let flows = || {
         directions(connections)
+            .filter(|(_, direction)| !direction.from.is_some_and(is_rank))
             .filter(|(c, _)| c.min_rtt().is_none_or(|rtt| rtt < 30_000))
             .map(|(_, d)| d.flow)
     };
@@ -427,4 +430,61 @@ fn waiting(run: &Run, analysis: &Analysis) -> Option<Suggestion> {
         figures: figures([("waited for it", units::ns(waited as f64)), ("of all waiting", units::percent(share))]),
         lost: Some(each as u64),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::{Analyst, Settings};
+    use crate::model::{Call, CallEvent, Event, MpiWorld, Process, Socket, Thread};
+
+    /// A process that sends to another one, each message in two pieces.
+    fn pieces(mpi: Option<MpiWorld>) -> Vec<Suggestion> {
+        let process = || Process { mpi: mpi.clone(), span: (0, 1_000_000_000), ..Process::default() };
+        let socket = |process, peer| Socket {
+            kind: Kind::Tcp,
+            process,
+            peer: Some(peer),
+            span: (0, 1_000_000_000),
+            ..Socket::default()
+        };
+        let thread = |process| Thread { process, ..Thread::default() };
+        let run = Run {
+            processes: vec![process(), process()],
+            threads: vec![thread(0), thread(1)],
+            sockets: vec![socket(0, 1), socket(1, 0)],
+            span: (0, 1_000_000_000),
+            ..Run::default()
+        };
+        let mut analyst = Analyst::new(&run, Settings::default());
+        for message in 0..300 {
+            for piece in 0..2 {
+                analyst.event(&Event::Call(CallEvent {
+                    thread: 0,
+                    call: Call::Send,
+                    start: message * 1_000_000 + piece * 2000,
+                    took: 1000,
+                    inside: 1000,
+                    calls: 1,
+                    socket: Some(0),
+                    result: 100,
+                    bytes: 100,
+                    asked: 100,
+                    to: None,
+                    in_mpi: false,
+                    peeked: false,
+                }));
+            }
+        }
+        let analysis = analyst.finish();
+        let connections = analysis.connections(&run);
+        crumbs(&run, &connections).into_iter().collect()
+    }
+
+    #[test]
+    fn small_pieces_are_the_programs_only_where_it_chooses_its_sends() {
+        let found = pieces(None);
+        assert!(found.iter().any(|one| one.title == "One send per message"), "{found:?}");
+        assert!(pieces(Some(MpiWorld::default())).is_empty());
+    }
 }

@@ -1,161 +1,196 @@
 //! Which descriptors of a process are sockets, as far as system calls and `/proc` tell.
+//!
+//! `/proc` shows what a descriptor is now, and events tell of what was: what a look finds counts once all events up to the look were
+//! heard and the descriptor was still the same.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::diag::Diag;
-use crate::model::Kind;
-
-/// What is known of a socket of a process that preloading cannot see.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Named {
-    /// The number that [`SyscallEvent::socket`](super::SyscallEvent::socket) uses for it.
-    pub number: u32,
-    /// A process that has it open.
-    pub pid: u32,
-    /// The number in `socket:[...]` of `/proc/PID/fd`.
-    pub inode: u64,
-    /// `SO_COOKIE`; 0: not known (no TCP connection of the reader's network namespace).
-    pub cookie: u64,
-    /// What it is.
-    pub kind: Kind,
-    /// Its addresses, where it has any.
-    pub addresses: Option<(SocketAddr, SocketAddr)>,
-}
+use super::names::Names;
 
 /// A descriptor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Descriptor {
-    Socket(u32),
+    /// With our number, and whether it outlives an `exec`, where that is known.
+    Socket(u32, Option<bool>),
     Other,
+    /// It was something that is no more.
+    Closed,
 }
 
 /// Descriptors that are remembered.
 const MOST: usize = 65_536;
-/// Sockets that wait for a name, and how often each is looked for: it may be connected later.
-const UNNAMED: usize = 1024;
-const ATTEMPTS: u32 = 20;
+/// Looks at `/proc` that are to be made, or to be believed.
+const LOOKS: usize = 1024;
+
+/// How `/proc` is asked for the inode of a descriptor that is a socket.
+pub type Look<'a> = &'a dyn Fn(u32, i32) -> Option<u64>;
 
 /// The descriptors of all processes that are looked at.
 #[derive(Debug, Default)]
 pub struct Descriptors {
-    known: HashMap<(u32, i32), Descriptor>,
-    by_inode: HashMap<u64, u32>,
-    numbers: u32,
-    unnamed: Vec<(Named, u32)>,
+    known: HashMap<u32, HashMap<i32, Descriptor>>,
+    count: usize,
+    /// To be looked at: process, descriptor, and our number for what it is.
+    wanted: VecDeque<(u32, i32, u32)>,
+    /// Were looked at, and showed an inode at that moment.
+    looked: Vec<(u32, i32, u32, u64, u64)>,
 }
 
 impl Descriptors {
-    /// The number of the socket that this descriptor is; `None`: it is no socket. `inode` looks at `/proc`.
-    pub fn socket(&mut self, pid: u32, fd: i32, inode: impl Fn(u32, i32) -> Option<u64>) -> Option<u32> {
-        let known = match self.known.get(&(pid, fd)) {
-            Some(known) => *known,
-            None => {
-                let descriptor = inode(pid, fd)
-                    .map_or(Descriptor::Other, |inode| Descriptor::Socket(self.number(pid, inode)));
-                self.set(pid, fd, descriptor);
-                descriptor
-            }
-        };
-        if let Descriptor::Socket(number) = known { Some(number) } else { None }
-    }
-
-    /// Its number where that is known; asks nobody: the descriptor may be another thing by now.
+    /// The number of the socket that this descriptor is, if that is known.
     pub fn known(&self, pid: u32, fd: i32) -> Option<u32> {
-        match self.known.get(&(pid, fd)) {
-            Some(Descriptor::Socket(number)) => Some(*number),
+        match self.known.get(&pid)?.get(&fd) {
+            Some(Descriptor::Socket(number, _)) => Some(*number),
             _ => None,
         }
     }
 
-    /// A call has made this descriptor a new socket.
-    pub fn opened(&mut self, pid: u32, fd: i32, inode: impl Fn(u32, i32) -> Option<u64>) -> u32 {
-        // Without an inode it is closed already: a socket all the same.
-        let number = match inode(pid, fd) {
-            Some(inode) => self.number(pid, inode),
-            None => self.next(),
-        };
-        self.set(pid, fd, Descriptor::Socket(number));
+    /// Those of a process's that are sockets, as far as that is known.
+    pub fn sockets(&self, pid: u32) -> Vec<i32> {
+        let known = self.known.get(&pid).into_iter().flatten();
+        known.filter(|(_, what)| matches!(what, Descriptor::Socket(..))).map(|(fd, _)| *fd).collect()
+    }
+
+    /// As `/proc` shows it now, where nothing is known. `None`: it is no socket.
+    pub fn look(&mut self, pid: u32, fd: i32, at: u64, names: &mut Names, inode: Look<'_>) -> Option<u32> {
+        match self.known.get(&pid).and_then(|known| known.get(&fd)) {
+            Some(Descriptor::Socket(number, _)) => return Some(*number),
+            Some(Descriptor::Other) => return None,
+            Some(Descriptor::Closed) | None => {}
+        }
+        let number = inode(pid, fd).map(|inode| names.of_inode(at, inode));
+        self.set(pid, fd, number.map_or(Descriptor::Other, |number| Descriptor::Socket(number, None)));
         number
     }
 
+    /// It is a socket, and nothing is known of it: inherited, if the process has not had another at its place.
+    pub fn inherited(&mut self, pid: u32, fd: i32, at: u64, names: &mut Names, inode: Look<'_>) -> u32 {
+        let before = self.known.get(&pid).and_then(|known| known.get(&fd));
+        let found = if before.is_none() { inode(pid, fd) } else { None };
+        let number = match found {
+            Some(inode) => names.of_inode(at, inode),
+            None => names.open(at, None),
+        };
+        self.is(pid, fd, number, None);
+        number
+    }
+
+    /// It is this socket.
+    pub fn is(&mut self, pid: u32, fd: i32, number: u32, kept: Option<bool>) {
+        self.set(pid, fd, Descriptor::Socket(number, kept));
+        self.want(pid, fd, number);
+    }
+
     /// `to` is now what `from` is.
-    pub fn copied(&mut self, pid: u32, from: i32, to: i32) {
-        match self.known.get(&(pid, from)) {
-            Some(known) => self.set(pid, to, *known),
-            None => self.closed(pid, to),
+    pub fn copied(&mut self, pid: u32, from: i32, to: i32, kept: bool) {
+        match self.known.get(&pid).and_then(|known| known.get(&from)) {
+            Some(Descriptor::Socket(number, _)) => self.set(pid, to, Descriptor::Socket(*number, Some(kept))),
+            Some(Descriptor::Other) => self.set(pid, to, Descriptor::Other),
+            Some(Descriptor::Closed) | None => self.closed(pid, to),
+        }
+    }
+
+    /// Whether it outlives an `exec`.
+    pub fn keeps(&mut self, pid: u32, fd: i32, keeps: bool) {
+        if let Some(Descriptor::Socket(_, kept)) =
+            self.known.get_mut(&pid).and_then(|known| known.get_mut(&fd))
+        {
+            *kept = Some(keeps);
         }
     }
 
     /// This descriptor may become something else.
     pub fn closed(&mut self, pid: u32, fd: i32) {
-        self.known.remove(&(pid, fd));
+        self.set(pid, fd, Descriptor::Closed);
+    }
+
+    /// A process has another's descriptors, as they are now.
+    pub fn forked(&mut self, from: u32, to: u32) {
+        let Some(known) = self.known.get(&from) else { return };
+        let copies: HashMap<i32, Descriptor> = known
+            .iter()
+            .filter(|(_, descriptor)| matches!(descriptor, Descriptor::Socket(..)))
+            .map(|(fd, descriptor)| (*fd, *descriptor))
+            .collect();
+        self.forget(to);
+        if self.count + copies.len() <= MOST && !copies.is_empty() {
+            self.count += copies.len();
+            self.known.insert(to, copies);
+        }
+    }
+
+    /// The process becomes another program.
+    pub fn executed(&mut self, pid: u32) {
+        let Some(known) = self.known.get_mut(&pid) else { return };
+        self.count -= known.len();
+        known.retain(|_, descriptor| matches!(descriptor, Descriptor::Socket(_, Some(true))));
+        self.count += known.len();
     }
 
     /// Several descriptors of the process may have been closed, or it is gone.
-    pub fn unsure(&mut self, pid: u32) {
-        self.known.retain(|(of, _), _| *of != pid);
+    pub fn forget(&mut self, pid: u32) {
+        self.count -= self.known.remove(&pid).map_or(0, |known| known.len());
+    }
+
+    /// Several descriptors, by number, were closed.
+    pub fn closed_range(&mut self, pid: u32, first: u32, last: u32) {
+        for (fd, descriptor) in self.known.get_mut(&pid).into_iter().flatten() {
+            if u32::try_from(*fd).is_ok_and(|fd| (first..=last).contains(&fd)) {
+                *descriptor = Descriptor::Closed;
+            }
+        }
+    }
+
+    /// Several descriptors, by number, do not outlive an `exec`.
+    pub fn keeps_none(&mut self, pid: u32, first: u32, last: u32) {
+        for (fd, descriptor) in self.known.get_mut(&pid).into_iter().flatten() {
+            if let Descriptor::Socket(_, kept) = descriptor
+                && u32::try_from(*fd).is_ok_and(|fd| (first..=last).contains(&fd))
+            {
+                *kept = Some(false);
+            }
+        }
+    }
+
+    /// Nothing is known any more, of any process.
+    pub fn clear(&mut self) {
+        self.known.clear();
+        self.count = 0;
     }
 
     fn set(&mut self, pid: u32, fd: i32, descriptor: Descriptor) {
-        if self.known.len() >= MOST {
-            self.known.clear();
-            self.by_inode.clear();
+        if self.count >= MOST {
+            self.clear();
         }
-        self.known.insert((pid, fd), descriptor);
+        self.count += usize::from(self.known.entry(pid).or_default().insert(fd, descriptor).is_none());
     }
 
-    fn next(&mut self) -> u32 {
-        self.numbers += 1;
-        self.numbers
+    fn want(&mut self, pid: u32, fd: i32, number: u32) {
+        if self.wanted.len() < LOOKS {
+            self.wanted.push_back((pid, fd, number));
+        }
     }
 
-    fn number(&mut self, pid: u32, inode: u64) -> u32 {
-        if let Some(number) = self.by_inode.get(&inode) {
-            return *number;
-        }
-        let number = self.next();
-        self.by_inode.insert(inode, number);
-        if self.unnamed.len() < UNNAMED {
-            let named = Named { number, pid, inode, cookie: 0, kind: Kind::Other, addresses: None };
-            self.unnamed.push((named, 0));
-        }
-        number
-    }
-
-    /// Looks for the names of those that have none yet: TCP connections of the reader's namespace by inet_diag, the others by
-    /// the lists of `/proc/PID/net`. To be called a few times a second, since it may walk the kernel's tables.
-    pub fn name(&mut self, diag: &mut Option<Diag>, each: &mut dyn FnMut(Named)) {
-        if self.unnamed.is_empty() {
-            return;
-        }
-        let mut found = HashMap::new();
-        if let Some(diag) = diag {
-            // What inet_diag cannot say, the lists can.
-            let _ = diag.dump(&mut |connection| {
-                found.insert(u64::from(connection.inode), connection.wanted);
-            });
-        }
-        let mut lists = HashMap::new();
-        self.unnamed.retain_mut(|(named, attempts)| {
-            if let Some(wanted) = found.get(&named.inode) {
-                named.cookie = wanted.cookie;
-                (named.kind, named.addresses) = (Kind::Tcp, Some((wanted.local, wanted.remote)));
-            } else {
-                let list = lists.entry(named.pid).or_insert_with_key(|pid| listed(*pid));
-                if let Some((kind, addresses)) = list.get(&named.inode) {
-                    (named.kind, named.addresses) = (*kind, *addresses);
-                }
+    /// All events up to a moment were heard: believes what looks before it have shown, and looks at what is new. `now` is asked
+    /// after each look.
+    pub fn settle(&mut self, heard: u64, names: &mut Names, inode: Look<'_>, now: impl Fn() -> u64) {
+        for (pid, fd, number, inode, at) in std::mem::take(&mut self.looked) {
+            if at >= heard {
+                self.looked.push((pid, fd, number, inode, at));
+            } else if self.known(pid, fd) == Some(number) {
+                names.has_inode(number, inode);
             }
-            *attempts += 1;
-            let connected = named.addresses.is_some_and(|(_, remote)| remote.port() != 0);
-            let done = connected || named.kind == Kind::Unix || *attempts == ATTEMPTS;
-            if done {
-                each(*named);
+        }
+        while let Some((pid, fd, number)) = self.wanted.pop_front() {
+            if self.looked.len() < LOOKS
+                && names.wants_inode(number)
+                && self.known(pid, fd) == Some(number)
+                && let Some(inode) = inode(pid, fd)
+            {
+                self.looked.push((pid, fd, number, inode, now()));
             }
-            !done
-        });
+        }
     }
 }
 
@@ -165,53 +200,9 @@ pub fn inode(pid: u32, fd: i32) -> Option<u64> {
     link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-type Entry = (Kind, Option<(SocketAddr, SocketAddr)>);
-
-/// What the lists of a process's network namespace say, by inode.
-fn listed(pid: u32) -> HashMap<u64, Entry> {
-    let mut sockets = HashMap::new();
-    for (list, kind) in [
-        ("tcp", Kind::Tcp),
-        ("tcp6", Kind::Tcp),
-        ("udp", Kind::Udp),
-        ("udp6", Kind::Udp),
-        ("unix", Kind::Unix),
-    ] {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{list}")).unwrap_or_default();
-        sockets.extend(text.lines().skip(1).filter_map(|line| entry(line, kind)));
-    }
-    sockets
-}
-
-fn entry(line: &str, kind: Kind) -> Option<(u64, Entry)> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    if kind == Kind::Unix {
-        return Some((words.get(6)?.parse().ok()?, (kind, None)));
-    }
-    let addresses = (listed_address(words.get(1)?)?, listed_address(words.get(2)?)?);
-    Some((words.get(9)?.parse().ok()?, (kind, Some(addresses))))
-}
-
-/// `0100007F:1F90`: words of four bytes in the machine's order, then the port.
-fn listed_address(text: &str) -> Option<SocketAddr> {
-    let (address, port) = text.split_once(':')?;
-    let word =
-        |at: usize| Some(u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok()?.to_ne_bytes());
-    let ip = match address.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
-        32 => {
-            let bytes = [word(0)?, word(1)?, word(2)?, word(3)?].concat();
-            IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?)).to_canonical()
-        }
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use std::cell::Cell;
 
     #[test]
@@ -221,42 +212,73 @@ mod tests {
             asked.set(asked.get() + 1);
             (fd == 3).then_some(700)
         };
-        let mut descriptors = Descriptors::default();
-        assert_eq!(descriptors.socket(1, 3, look), Some(1));
-        assert_eq!(descriptors.socket(1, 3, look), Some(1));
-        assert_eq!(descriptors.socket(1, 4, look), None);
-        assert_eq!(descriptors.socket(1, 4, look), None);
+        let (mut descriptors, mut names) = (Descriptors::default(), Names::default());
+        assert_eq!(descriptors.look(1, 3, 0, &mut names, &look), Some(1));
+        assert_eq!(descriptors.look(1, 3, 0, &mut names, &look), Some(1));
+        assert_eq!(descriptors.look(1, 4, 0, &mut names, &look), None);
+        assert_eq!(descriptors.look(1, 4, 0, &mut names, &look), None);
         assert_eq!(asked.get(), 2);
-        assert_eq!(descriptors.socket(2, 3, look), Some(1), "a child's is the same socket");
-        descriptors.copied(1, 3, 9);
-        assert_eq!(descriptors.socket(1, 9, look), Some(1));
+        assert_eq!(descriptors.look(2, 3, 0, &mut names, &look), Some(1), "a child's is the same socket");
+        descriptors.copied(1, 3, 9, true);
+        assert_eq!(descriptors.look(1, 9, 0, &mut names, &look), Some(1));
         assert_eq!(asked.get(), 3);
         descriptors.closed(1, 3);
-        assert_eq!(descriptors.opened(1, 3, |_, _| None), 2, "gone before it could be looked at");
-        descriptors.unsure(1);
-        assert_eq!(descriptors.socket(1, 9, look), None);
-        assert_eq!(descriptors.known.len(), 2);
+        assert_eq!(
+            descriptors.inherited(1, 3, 0, &mut names, &look),
+            2,
+            "not what is there when it is looked at"
+        );
+        descriptors.forget(1);
+        assert_eq!(descriptors.look(1, 9, 0, &mut names, &look), None);
+        assert_eq!(descriptors.count, 2);
     }
 
     #[test]
-    fn addresses_of_the_lists() {
-        let line = "   1: 0100007F:1F90 0200000A:D431 01 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 20 4 24 10 -1";
-        let addresses = ("127.0.0.1:8080".parse().unwrap(), "10.0.0.2:54321".parse().unwrap());
-        if cfg!(target_endian = "little") {
-            assert_eq!(entry(line, Kind::Tcp), Some((4711, (Kind::Tcp, Some(addresses)))));
-            let mapped = listed_address("0000000000000000FFFF00000100007F:0001");
-            assert_eq!(mapped, Some("127.0.0.1:1".parse().unwrap()));
-        }
-        let unix = "0000000012345678: 00000002 00000000 00010000 0001 01 4712 /run/x";
-        assert_eq!(entry(unix, Kind::Unix), Some((4712, (Kind::Unix, None))));
+    fn a_look_counts_once_nothing_has_happened_to_the_descriptor_before_it() {
+        let (mut descriptors, mut names) = (Descriptors::default(), Names::default());
+        let (same, another) = (names.open(0, None), names.open(0, None));
+        descriptors.is(1, 3, same, None);
+        descriptors.is(1, 4, another, None);
+        let look = |_, fd| Some(700 + fd as u64);
+        descriptors.settle(5, &mut names, &look, || 10);
+        assert_eq!(names.get(same).unwrap().inode, 0);
+        descriptors.settle(10, &mut names, &look, || 11);
+        assert_eq!(names.get(same).unwrap().inode, 0, "what happened at that moment is not heard");
+        // an event from before the look, heard after it
+        descriptors.closed(1, 4);
+        descriptors.settle(20, &mut names, &look, || 21);
+        assert_eq!((names.get(same).unwrap().inode, names.get(another).unwrap().inode), (703, 0));
     }
 
-    proptest! {
-        #[test]
-        fn any_line_can_be_read(line in ".*") {
-            entry(&line, Kind::Tcp);
-            entry(&line, Kind::Unix);
-            listed_address(&line);
+    #[test]
+    fn a_child_has_its_parents_and_a_program_those_that_outlive_exec() {
+        let (mut descriptors, mut names) = (Descriptors::default(), Names::default());
+        let number = names.open(0, None);
+        descriptors.is(1, 3, number, Some(false));
+        descriptors.copied(1, 3, 4, true);
+        descriptors.is(1, 5, number, None);
+        descriptors.forked(1, 2);
+        descriptors.closed(1, 3);
+        let known = |descriptors: &Descriptors| [3, 4, 5].map(|fd| descriptors.known(2, fd).is_some());
+        assert_eq!(known(&descriptors), [true; 3]);
+        descriptors.executed(2);
+        assert_eq!(known(&descriptors), [false, true, false]);
+        descriptors.closed_range(2, 4, u32::MAX);
+        assert_eq!(known(&descriptors), [false; 3]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (mut descriptors, mut names) = (Descriptors::default(), Names::default());
+        for fd in 0..2 * MOST as i32 {
+            let number = names.open(0, None);
+            descriptors.is(1, fd, number, None);
+            if fd % 10_000 == 0 {
+                descriptors.forked(1, fd as u32 + 2);
+            }
         }
+        assert!(descriptors.count <= MOST && descriptors.wanted.len() <= LOOKS);
+        descriptors.settle(0, &mut names, &|_, _| Some(1), || 0);
+        assert!(descriptors.looked.len() <= LOOKS && descriptors.wanted.is_empty());
     }
 }

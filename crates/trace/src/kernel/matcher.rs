@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::record::KernelRecord;
+use super::state::{CLOSE, ESTABLISHED, SYN_RECV, SYN_SENT};
 use super::tcp::{Pair, Raw};
 use crate::diag::{Wanted, canonical};
 use crate::model::KernelEventKind as What;
@@ -17,10 +18,6 @@ pub const HOLD: u64 = 100_000_000;
 pub const HELD: usize = 16_384;
 /// Sockets of the machine that are remembered.
 const SOCKETS: usize = 65_536;
-const ESTABLISHED: u8 = 1;
-const SYN_SENT: u8 = 2;
-const SYN_RECV: u8 = 3;
-const CLOSE: u8 = 7;
 /// The congestion state that a retransmission timeout brings about.
 const LOSS: u8 = 4;
 

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use super::format::{Field, Format};
+use super::state::{Ends, STATE, StateLayout};
 use super::tracefs::Instance;
 
 /// `tcp:tcp_probe`, as tracefs names it. The only frequent one: it costs something for each segment that arrives.
 pub const PROBE: &str = "tcp/tcp_probe";
 const RETRANSMIT: &str = "tcp/tcp_retransmit_skb";
-const STATE: &str = "sock/inet_sock_set_state";
 const CONGESTION: &str = "tcp/tcp_cong_state_set";
 
 /// Those that can be read, by their order of use.
@@ -32,33 +32,11 @@ pub struct Raw {
     pub what: crate::model::KernelEventKind,
 }
 
+/// Where an event says whose it is.
 #[derive(Clone, Debug)]
-struct Common {
+struct Whose {
     sk: Option<Field>,
-    addresses: [Field; 2],
-    ports: [Field; 2],
-}
-
-impl Common {
-    fn new(format: &Format, addresses: [&str; 2]) -> Option<Common> {
-        Some(Common {
-            sk: format.field("skaddr"),
-            addresses: [format.field(addresses[0])?, format.field(addresses[1])?],
-            ports: [format.field("sport")?, format.field("dport")?],
-        })
-    }
-
-    fn sk(&self, data: &[u8]) -> u64 {
-        self.sk.and_then(|field| field.number(data)).unwrap_or(0)
-    }
-
-    fn pair(&self, data: &[u8]) -> Option<Pair> {
-        let address = |which: usize| {
-            let port = self.ports[which].number(data)? as u16;
-            Some(SocketAddr::new(self.addresses[which].ip(data)?, port)).filter(|_| port != 0)
-        };
-        Some((address(0)?, address(1)?))
-    }
+    ends: Ends,
 }
 
 #[derive(Clone, Debug)]
@@ -66,18 +44,14 @@ enum Kind {
     /// Data length, next, unacknowledged, window, threshold, peer's window, round trip, cookie.
     Probe([Field; 8]),
     Retransmit,
-    State {
-        old: Field,
-        new: Field,
-        protocol: Field,
-    },
+    State(StateLayout),
     Congestion(Field),
 }
 
 /// Where the fields of the events stand in this kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
-    kinds: Vec<(u16, Common, Kind)>,
+    kinds: Vec<(u16, Whose, Kind)>,
 }
 
 impl Decoder {
@@ -95,7 +69,7 @@ impl Decoder {
     pub fn add(&mut self, name: &str, format: &Format) -> Option<()> {
         let field = |name: &str| format.field(name);
         let addresses = if name == PROBE { ["saddr", "daddr"] } else { ["saddr_v6", "daddr_v6"] };
-        let common = Common::new(format, addresses)?;
+        let whose = Whose { sk: field("skaddr"), ends: Ends::new(format, addresses)? };
         let kind = match name {
             PROBE => Kind::Probe([
                 field("data_len")?,
@@ -108,13 +82,11 @@ impl Decoder {
                 field("sock_cookie")?,
             ]),
             RETRANSMIT => Kind::Retransmit,
-            STATE => {
-                Kind::State { old: field("oldstate")?, new: field("newstate")?, protocol: field("protocol")? }
-            }
+            STATE => Kind::State(StateLayout::new(format)?),
             CONGESTION => Kind::Congestion(field("cong_state")?),
             _ => return None,
         };
-        self.kinds.push((format.id, common, kind));
+        self.kinds.push((format.id, whose, kind));
         Some(())
     }
 
@@ -122,7 +94,7 @@ impl Decoder {
     pub fn decode(&self, at: u64, data: &[u8]) -> Option<Raw> {
         use crate::model::KernelEventKind as What;
         let id = u16::from_ne_bytes(data.get(..2)?.try_into().ok()?);
-        let (_, common, kind) = self.kinds.iter().find(|(known, ..)| *known == id)?;
+        let (_, whose, kind) = self.kinds.iter().find(|(known, ..)| *known == id)?;
         let mut cookie = 0;
         let what = match kind {
             Kind::Probe(fields) => {
@@ -137,44 +109,30 @@ impl Decoder {
                 What::Probe { length: length as u16, snd_nxt, snd_una, cwnd, ssthresh, snd_wnd, rtt }
             }
             Kind::Retransmit => What::Retransmit { timeout: false },
-            Kind::State { old, new, protocol } => {
-                if protocol.number(data)? != libc::IPPROTO_TCP as u64 {
-                    return None;
-                }
-                What::State { old: old.number(data)? as u8, new: new.number(data)? as u8 }
+            Kind::State(layout) => {
+                // the sockets under one of MPTCP tell the same again
+                let change = layout.decode(data).filter(|change| !change.mptcp)?;
+                What::State { old: change.old, new: change.new }
             }
             Kind::Congestion(state) => What::Congestion { state: state.number(data)? as u8 },
         };
-        Some(Raw { at, sk: common.sk(data), cookie, pair: common.pair(data), what })
+        let sk = whose.sk.and_then(|field| field.number(data)).unwrap_or(0);
+        let [local, remote] = whose.ends.of(data);
+        Some(Raw { at, sk, cookie, pair: local.zip(remote), what })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::state::tests::{data, format, state_format};
     use crate::model::KernelEventKind as What;
     use proptest::prelude::*;
 
-    /// Fields of `inet_sock_set_state` and of a `tcp_probe` of an older kernel, where they stand in a kernel of 2026.
+    /// `inet_sock_set_state` and `tcp_probe` of an older kernel, where their fields stand in a kernel of 2026.
     fn decoder() -> Decoder {
-        let field = |(name, offset, size): &(&str, usize, usize)| {
-            format!("field:x {name}; offset:{offset}; size:{size};\n")
-        };
-        let format = |id: u16, fields: &[(&str, usize, usize)]| {
-            Format::parse(&format!("ID: {id}\n{}", fields.iter().map(field).collect::<String>()))
-        };
         let mut decoder = Decoder::default();
-        let state = [
-            ("skaddr", 8, 8),
-            ("oldstate", 16, 4),
-            ("newstate", 20, 4),
-            ("sport", 24, 2),
-            ("dport", 26, 2),
-            ("protocol", 30, 2),
-            ("saddr_v6[16]", 40, 16),
-            ("daddr_v6[16]", 56, 16),
-        ];
-        decoder.add(STATE, &format(7, &state)).expect("all fields");
+        decoder.add(STATE, &state_format(7)).expect("all fields");
         let probe = [
             ("saddr[28]", 8, 28),
             ("daddr[28]", 36, 28),
@@ -197,48 +155,41 @@ mod tests {
         decoder
     }
 
-    fn put(data: &mut [u8], at: usize, bytes: &[u8]) {
-        data[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
     #[test]
     fn a_change_of_state() {
-        let mut data = [0; 72];
-        put(&mut data, 0, &7u16.to_ne_bytes());
-        put(&mut data, 8, &0xffff_8881_0000_0000u64.to_ne_bytes());
-        put(&mut data, 16, &2u32.to_ne_bytes());
-        put(&mut data, 20, &1u32.to_ne_bytes());
-        put(&mut data, 24, &5000u16.to_ne_bytes());
-        put(&mut data, 30, &6u16.to_ne_bytes());
-        put(&mut data, 50, &[255, 255, 10, 0, 0, 1]);
-        put(&mut data, 66, &[255, 255, 10, 0, 0, 2]);
-        let mut raw = Raw {
-            at: 9,
-            sk: 0xffff_8881_0000_0000,
-            cookie: 0,
-            pair: None,
-            what: What::State { old: 2, new: 1 },
-        };
-        assert_eq!(decoder().decode(9, &data), Some(raw), "without a port the addresses say nothing");
-        put(&mut data, 26, &80u16.to_ne_bytes());
+        let mapped = |last: u8| [255, 255, 10, 0, 0, last];
+        let (sk, of) = (0xffff_8881_0000_0000u64, |remote: u16, protocol: u16| {
+            let bytes = data::<72>(&[
+                (0, &7u16.to_ne_bytes()),
+                (8, &0xffff_8881_0000_0000u64.to_ne_bytes()),
+                (16, &2u32.to_ne_bytes()),
+                (20, &1u32.to_ne_bytes()),
+                (24, &5000u16.to_ne_bytes()),
+                (26, &remote.to_ne_bytes()),
+                (30, &protocol.to_ne_bytes()),
+                (50, &mapped(1)),
+                (66, &mapped(2)),
+            ]);
+            decoder().decode(9, &bytes)
+        });
+        let mut raw = Raw { at: 9, sk, cookie: 0, pair: None, what: What::State { old: 2, new: 1 } };
+        assert_eq!(of(0, 6), Some(raw), "without a port the addresses say nothing");
         raw.pair = Some(("10.0.0.1:5000".parse().unwrap(), "10.0.0.2:80".parse().unwrap()));
-        assert_eq!(decoder().decode(9, &data), Some(raw));
-        put(&mut data, 30, &132u16.to_ne_bytes());
-        assert_eq!(decoder().decode(9, &data), None, "not TCP");
+        assert_eq!(of(80, 6), Some(raw));
+        assert_eq!(of(80, 132), None, "not TCP");
+        assert_eq!(of(80, 262), None, "the sockets under it tell");
     }
 
     #[test]
     fn a_probe_without_the_address_of_the_socket() {
-        let mut data = [0; 136];
-        put(&mut data, 0, &8u16.to_ne_bytes());
-        for (at, value) in (80..104).step_by(4).zip(1u32..) {
-            put(&mut data, at, &value.to_ne_bytes());
+        let mut bytes: [u8; 136] =
+            data(&[(0, &8u16.to_ne_bytes()), (76, &9u16.to_ne_bytes()), (112, &77u64.to_ne_bytes())]);
+        for (four, value) in bytes[80..104].chunks_exact_mut(4).zip(1u32..) {
+            four.copy_from_slice(&value.to_ne_bytes());
         }
-        put(&mut data, 76, &9u16.to_ne_bytes());
-        put(&mut data, 112, &77u64.to_ne_bytes());
         let what =
             What::Probe { length: 9, snd_nxt: 1, snd_una: 2, cwnd: 3, ssthresh: 4, snd_wnd: 5, rtt: 6 };
-        assert_eq!(decoder().decode(5, &data), Some(Raw { at: 5, sk: 0, cookie: 77, pair: None, what }));
+        assert_eq!(decoder().decode(5, &bytes), Some(Raw { at: 5, sk: 0, cookie: 77, pair: None, what }));
     }
 
     proptest! {

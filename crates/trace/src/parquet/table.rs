@@ -101,7 +101,11 @@ impl Table {
     }
 
     pub fn long(&mut self, value: u64) -> &mut Self {
-        if let Values::Long(values) = self.column(true) {
+        self.perhaps(Some(value))
+    }
+
+    pub fn perhaps(&mut self, value: Option<u64>) -> &mut Self {
+        if let (Values::Long(values), Some(value)) = (self.column(value.is_some()), value) {
             values.push(i64::try_from(value).unwrap_or(i64::MAX));
         }
         self

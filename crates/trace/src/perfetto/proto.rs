@@ -15,6 +15,9 @@ pub(super) struct TracePacket {
     /// 1: what was interned before is forgotten; 2: this packet needs what was interned.
     #[prost(uint32, optional, tag = "13")]
     pub sequence_flags: Option<u32>,
+    /// Other packets, as a trace of their own, compressed (zlib, RFC 1950).
+    #[prost(bytes = "vec", optional, tag = "50")]
+    pub compressed_packets: Option<Vec<u8>>,
     #[prost(message, optional, tag = "60")]
     pub track_descriptor: Option<TrackDescriptor>,
 }
@@ -34,6 +37,11 @@ pub(super) struct TrackEvent {
     pub track_uuid: Option<u64>,
     #[prost(int64, optional, tag = "30")]
     pub counter_value: Option<i64>,
+    /// Arrows that begin here, and those that end.
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
+    pub flow_ids: Vec<u64>,
+    #[prost(fixed64, repeated, packed = "false", tag = "48")]
+    pub terminating_flow_ids: Vec<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -1,5 +1,7 @@
 //! Names, the headline, and what must be known before anything is believed.
 
+use super::key::{self, Key, keys};
+use super::program::{Kind, Program};
 use crate::analysis::Analysis;
 use crate::classify::{Classes, Frequency, Size, Suggestion};
 use crate::model::{Process, Run};
@@ -17,6 +19,8 @@ pub(super) struct About {
     pub finding: String,
     /// What must be known, most important first.
     pub warnings: Vec<String>,
+    /// The figures that matter for this kind of program.
+    pub keys: Vec<Key>,
     /// By node: processes, then what is outside.
     pub names: Vec<String>,
 }
@@ -54,32 +58,97 @@ fn names(run: &Run, analysis: &Analysis) -> Vec<String> {
 }
 
 impl About {
-    pub fn new(run: &Run, analysis: &Analysis, whole: &Classes, suggestions: &[Suggestion]) -> About {
+    pub fn new(
+        run: &Run,
+        analysis: &Analysis,
+        program: &Program,
+        whole: &Classes,
+        suggestions: &[Suggestion],
+    ) -> About {
         let names = names(run, analysis);
         About {
             command: shown(&run.command.join(" "), LONG),
-            sentence: sentence(run, analysis, whole),
+            sentence: sentence(run, analysis, program, whole),
             finding: finding(run, analysis, suggestions, &names),
             warnings: warnings(run, analysis),
+            keys: keys(run, analysis, program, &names),
             names,
         }
     }
 }
 
-fn sentence(run: &Run, analysis: &Analysis, whole: &Classes) -> String {
+/// What a program of another kind than MPI's did, where its messages tell less than its connections.
+fn on_connections(run: &Run, program: &Program, start: &str) -> Option<String> {
+    let (got, gave) = key::in_and_out(run, program);
+    let connections = || units::many(program.main(run).len() as u64, "connection");
+    let bytes = |moved: key::Moved| units::bytes(moved.bytes as f64);
+    match program.kind {
+        Kind::Server => {
+            let answers = &program.answers.given;
+            let what = match (key::answers_a_second(run, program), answers.quantile(0.5)) {
+                (Some(rate), Some(median)) => format!(
+                    "it answers {} a second over {}, half of them within {}",
+                    units::many(rate as u64, "time"),
+                    connections(),
+                    units::ns(median as f64)
+                ),
+                _ => format!("it got {} and gave {} over {}", bytes(got), bytes(gave), connections()),
+            };
+            Some(format!("{start}: {what}."))
+        }
+        Kind::Client => {
+            let wait = program.answers.got.quantile(0.5).map_or_else(String::new, |median| {
+                format!(", and was answered within {} half of the time", units::ns(median as f64))
+            });
+            Some(format!(
+                "{start}: it gave {} and got {} over {}{wait}.",
+                bytes(gave),
+                bytes(got),
+                connections()
+            ))
+        }
+        Kind::Transfer => {
+            let carrying = program.connections.iter().filter(|connection| connection.bytes() > 0);
+            let number = units::many(carrying.clone().count() as u64, "connection");
+            let moved = key::Moved::of(carrying.map(|one| super::program::heavy(one).0));
+            let rate = moved.rate().map_or_else(String::new, |rate| format!(" at {}", units::rate(rate)));
+            Some(format!("{start}: {} by {number}{rate}.", bytes(moved)))
+        }
+        Kind::Mpi | Kind::Other => None,
+    }
+}
+
+fn sentence(run: &Run, analysis: &Analysis, program: &Program, whole: &Classes) -> String {
     let ranks = run.processes.iter().filter(|process| process.mpi.is_some()).count();
     let life = units::ns(run.span.1.saturating_sub(run.span.0) as f64);
     let hosts = units::many(run.hosts.len().max(1) as u64, "host");
-    let who = match ranks {
-        0 => units::many(run.processes.len() as u64, "process"),
-        ranks => format!("An MPI program of {}", units::many(ranks as u64, "process")),
+    let processes = units::many(run.processes.len() as u64, "process");
+    let who = match (ranks, program.kind) {
+        (1.., _) => format!("An MPI program of {}", units::many(ranks as u64, "process")),
+        (0, Kind::Server) => format!("A server, {processes}"),
+        (0, Kind::Client) => format!("A client, {processes}"),
+        (0, Kind::Transfer) => format!("A transfer, {processes}"),
+        (0, Kind::Mpi | Kind::Other) => processes,
     };
     let start = format!("{who} on {hosts}, {life}");
+    if whole.messages == 0 && analysis.seen.nameless.0 > 0 {
+        let (calls, bytes) = analysis.seen.nameless;
+        return format!(
+            "{start}: {} moved {} by connections that are not known.",
+            units::many(calls, "socket call"),
+            units::bytes(bytes as f64)
+        );
+    }
     if whole.messages == 0 {
         return match analysis.seen.mpi {
             0 => format!("{start}: no message went through a socket."),
-            calls => format!("{start}: {} and no message through a socket.", units::many(calls, "MPI call")),
+            calls => {
+                format!("{start}: {} and no message that was seen.", units::many(calls, "MPI call"))
+            }
         };
+    }
+    if let Some(sentence) = on_connections(run, program, &start) {
+        return sentence;
     }
     let frequency = match whole.frequency {
         Some(Frequency::Frequent) => "sends often (gaps under 0.1 s)",
@@ -98,7 +167,7 @@ fn sentence(run: &Run, analysis: &Analysis, whole: &Classes) -> String {
         None => String::new(),
     };
     let like = match whole.like() {
-        Some((name, 3)) => format!(", like {name} of the NAS benchmarks"),
+        Some((name, 3)) if ranks > 0 => format!(", like {name} of the NAS benchmarks"),
         _ => String::new(),
     };
     format!("{start}: it {frequency}, {size}{synchrony}{like}.")
@@ -124,11 +193,15 @@ fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[
     let longest = waits.max_by_key(|(_, _, cell)| cell.waited);
     match longest {
         Some((from, to, cell)) if cell.waited as f64 > 0.05 * life => format!(
-            "{} waits {} for {}, {} of the run.",
+            "{} waits {} for {}{}.",
             names[*to as usize],
             units::ns(cell.waited as f64),
             names[*from as usize],
-            units::percent(cell.waited as f64 / life)
+            match cell.waited as f64 / life {
+                share if share <= 1.0 => format!(", {} of the run", units::percent(share)),
+                // several threads at once
+                _ => String::new(),
+            }
         ),
         _ => match suggestions.first() {
             Some(first) => format!("{}.", first.problem),
@@ -139,21 +212,7 @@ fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[
 
 fn warnings(run: &Run, analysis: &Analysis) -> Vec<String> {
     let mut warnings: Vec<String> = run.warnings.iter().map(|warning| shown(warning, 500)).collect();
-    let lost: u64 = run.threads.iter().map(|thread| thread.lost).sum();
-    if lost > 0 {
-        let kept: u64 = run.threads.iter().map(|thread| thread.records).sum();
-        let threads = run.threads.iter().filter(|thread| thread.lost > 0).count() as u64;
-        warnings.insert(
-            0,
-            format!(
-                "{} of {} were lost: {} wrote faster than they could be kept. Counts and times below are of what was kept.",
-                units::many(lost, "record"),
-                units::count(lost + kept),
-                units::many(threads, "thread"),
-            ),
-        );
-    }
-    if run.status.is_none() {
+    if run.broke_off {
         warnings.push("The recording broke off; this is what it had until then.".into());
     }
     for host in run.hosts.iter().skip(1) {
@@ -169,6 +228,13 @@ fn warnings(run: &Run, analysis: &Analysis) -> Vec<String> {
             )),
             Some(_) => {}
         }
+    }
+    if let (calls @ 1.., bytes) = analysis.seen.nameless {
+        warnings.push(format!(
+            "{} moved {} by sockets whose other end is not known: the sums and classes below leave these bytes out.",
+            units::many(calls, "call"),
+            units::bytes(bytes as f64)
+        ));
     }
     if analysis.seen.records == 0 && analysis.seen.mpi == 0 {
         warnings.push(

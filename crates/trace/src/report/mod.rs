@@ -2,21 +2,35 @@
 //!
 //! | module | makes |
 //! |---|---|
+//! | `against` | two runs side by side |
 //! | `about` | names, the headline, what must be known before anything is believed |
 //! | `data` | the figures of the page |
+//! | `key` | the few figures that matter, by the kind of program |
+//! | `matrix` | who talked to whom, in as many rows as a screen can show |
+//! | `rails` | what Polyrail's own rails tell |
 //! | `page` | one HTML file that needs nothing else |
+//! | `program` | the kind of program |
 //! | `text` | what the command prints |
 
 mod about;
+mod against;
 mod data;
+mod key;
 mod matrix;
 mod page;
+mod program;
+mod rails;
 mod text;
 
+pub use against::{Against, Figure};
 pub use text::Summary;
 
+use crate::analysis::answers::Answers;
+use crate::analysis::connections::Connection;
+use crate::analysis::flights::Flights;
+use crate::analysis::traffic::{Series, Traffic};
 use crate::analysis::{Analyst, Settings};
-use crate::model::Events;
+use crate::model::{Event, Events, Run};
 use crate::{classify, parquet, perfetto};
 use std::path::Path;
 
@@ -55,16 +69,65 @@ pub enum Error {
     Read(std::io::Error),
 }
 
+/// The figures of a run by which it is compared with another.
+///
+/// # Errors
+/// It cannot be read.
+pub fn figures(events: &dyn Events, settings: Settings) -> Result<Vec<Figure>, Error> {
+    let run = events.run();
+    let mut analyst = Analyst::new(run, settings);
+    events.for_each(&mut |event| analyst.event(event)).map_err(Error::Read)?;
+    let analysis = analyst.finish();
+    Ok(against::figures(run, &analysis, &analysis.connections(run)))
+}
+
+/// What the page alone draws.
+#[derive(Debug)]
+struct OverTime {
+    traffic: Traffic,
+    flights: Flights,
+}
+
+impl OverTime {
+    fn new(run: &Run) -> OverTime {
+        OverTime { traffic: Traffic::new(run), flights: Flights::new(run) }
+    }
+
+    fn event(&mut self, run: &Run, event: &Event) {
+        self.traffic.event(run, event);
+        self.flights.event(run, event);
+    }
+
+    /// A connection's bytes over time, there or back.
+    fn direction(&self, connection: &Connection, there: bool) -> Option<&Series> {
+        let moved = |socket: u32| self.traffic.sockets[socket as usize].as_deref();
+        let (one, other) = connection.sockets;
+        match (there, other) {
+            (true, _) => moved(one).map(|moved| &moved.sent),
+            (false, Some(other)) => moved(other).map(|moved| &moved.sent),
+            (false, None) => moved(one).map(|moved| &moved.received),
+        }
+    }
+}
+
 /// Reads a run once and writes `report.html`, the Parquet files and `trace.perfetto-trace` to a directory, which is made if there is
-/// none; files of an earlier report are replaced.
+/// none; files of an earlier report are replaced. The page shows
+/// the run's figures beside those of another one, where these are given.
 ///
 /// # Errors
 /// The run cannot be read, or a file not written.
-pub fn write(events: &dyn Events, out: &Path, options: &Options) -> Result<Summary, Error> {
+pub fn write(
+    events: &dyn Events,
+    out: &Path,
+    options: &Options,
+    other: Option<&[Figure]>,
+) -> Result<Summary, Error> {
     let run = events.run();
     let writing = |path: &Path, error| Error::Write { path: path.to_owned(), error };
     std::fs::create_dir_all(out).map_err(|error| writing(out, error))?;
     let mut analyst = Analyst::new(run, options.settings);
+    let mut answers = Answers::new(run);
+    let mut over_time = options.html.then(|| OverTime::new(run));
     let mut files = Vec::new();
     let mut tables = match options.parquet {
         true => Some(
@@ -80,11 +143,15 @@ pub fn write(events: &dyn Events, out: &Path, options: &Options) -> Result<Summa
     let mut read = || {
         let mut each = |event: &crate::model::Event| {
             analyst.event(event);
+            answers.event(run, event);
+            if let Some(over_time) = &mut over_time {
+                over_time.event(run, event);
+            }
             if let Some(tables) = &mut tables {
                 tables.event(event);
             }
             if let Some(trace) = &mut trace {
-                trace.event(event);
+                trace.event(run, event);
             }
         };
         events.for_each(&mut each)
@@ -103,12 +170,16 @@ pub fn write(events: &dyn Events, out: &Path, options: &Options) -> Result<Summa
     let connections = analysis.connections(run);
     let whole = classify::whole(&analysis);
     let suggestions = classify::suggest(run, &analysis, &connections, &whole);
-    let about = about::About::new(run, &analysis, &whole, &suggestions);
-    if options.html {
+    let program = program::Program::new(run, &analysis, &connections, &answers);
+    let about = about::About::new(run, &analysis, &program, &whole, &suggestions);
+    let figures = against::figures(run, &analysis, &connections);
+    if let Some(over_time) = over_time {
         let path = out.join("report.html");
-        let data = data::data(run, &analysis, &connections, &whole, &suggestions, &about);
+        let against = other.map(|other| Against::new(&figures, other));
+        let data =
+            data::data(run, &analysis, &over_time, &program, &whole, &suggestions, &about, against.as_ref());
         std::fs::write(&path, page::page(&about, &data)).map_err(|error| writing(&path, error))?;
         files.insert(0, path);
     }
-    Ok(text::summary(run, &analysis, &connections, &whole, &suggestions, &about, files))
+    Ok(text::summary(run, &analysis, &connections, &whole, &suggestions, &about, figures, files))
 }

@@ -9,11 +9,28 @@ const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 const CHARTS: &str = include_str!("vendor/echarts.min.js");
 /// The page's own code, in the order in which it is run.
-const SCRIPTS: [&str; 5] = [
-    include_str!("page/base.js"),
-    include_str!("page/overview.js"),
+const SCRIPTS: [&str; 22] = [
+    include_str!("page/figures.js"),
+    include_str!("page/elements.js"),
+    include_str!("page/colours.js"),
+    include_str!("page/address.js"),
+    include_str!("page/packed.js"),
+    include_str!("page/view.js"),
+    include_str!("page/traffic.js"),
+    include_str!("page/lanes.js"),
+    include_str!("page/arrows.js"),
+    include_str!("page/strip.js"),
+    include_str!("page/selection.js"),
     include_str!("page/timeline.js"),
+    include_str!("page/tcp.js"),
+    include_str!("page/connection.js"),
+    include_str!("page/table.js"),
+    include_str!("page/connections.js"),
     include_str!("page/tables.js"),
+    include_str!("page/head.js"),
+    include_str!("page/classes.js"),
+    include_str!("page/matrix.js"),
+    include_str!("page/histograms.js"),
     include_str!("page/main.js"),
 ];
 
@@ -97,6 +114,7 @@ mod tests {
             sentence: evil.into(),
             finding: String::new(),
             warnings: vec![],
+            keys: vec![],
             names: vec![],
         };
         let page = page(&about, &vec![evil]);
@@ -115,5 +133,38 @@ mod tests {
         let mut back = Vec::new();
         std::io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(&unpacked[..]), &mut back).unwrap();
         assert_eq!(back, bytes);
+    }
+
+    /// The colours of a scheme: those of light, and over them what dark changes.
+    fn colours(dark: bool) -> std::collections::HashMap<&'static str, [f64; 3]> {
+        let blocks: Vec<&str> =
+            STYLE.split(":root {").skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
+        let declared = blocks[..1 + usize::from(dark)].iter().flat_map(|block| block.split(';'));
+        let pairs = declared.filter_map(|one| one.trim().strip_prefix("--")?.split_once(": #"));
+        let channel =
+            |hex: &str, at: usize| f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+        pairs.map(|(name, hex)| (name, [0, 2, 4].map(|at| channel(hex, at)))).collect()
+    }
+
+    /// Relative luminance and contrast as WCAG 2 defines them.
+    fn contrast(a: [f64; 3], b: [f64; 3]) -> f64 {
+        let linear = |c: f64| if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) };
+        let light = |c: [f64; 3]| 0.2126 * linear(c[0]) + 0.7152 * linear(c[1]) + 0.0722 * linear(c[2]);
+        let (a, b) = (light(a), light(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
+
+    #[test]
+    fn text_can_be_read_on_every_ground() {
+        assert!((contrast([1.0; 3], [0.0; 3]) - 21.0).abs() < 1e-9);
+        for dark in [false, true] {
+            let colours = colours(dark);
+            for ink in ["ink", "soft", "bad"] {
+                for ground in ["bg", "card", "fill", "warn-bg", "tip"] {
+                    let contrast = contrast(colours[ink], colours[ground]);
+                    assert!(contrast >= 4.5, "--{ink} on --{ground}, dark {dark}: {contrast:.2}");
+                }
+            }
+        }
     }
 }

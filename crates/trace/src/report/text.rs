@@ -1,13 +1,17 @@
 //! What the command prints.
 
 use super::about::About;
-use super::data::kind;
+use super::against::Figure;
+use super::data::why_refused;
+use super::rails::{self, carrier};
 use crate::analysis::Analysis;
 use crate::analysis::connections::Connection;
+use crate::analysis::lanes::Lanes;
 use crate::classify::{self, Classes, Suggestion};
 use crate::model::Run;
 use crate::units;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Connections that the text lists.
@@ -28,11 +32,15 @@ pub struct Summary {
     pub suggestions: Vec<Suggestion>,
     /// The files that were written.
     pub files: Vec<PathBuf>,
+    /// What it may be compared with another run by.
+    pub figures: Vec<Figure>,
     totals: String,
+    failures: Vec<String>,
     rows: Vec<(String, Classes, String)>,
     left_out: usize,
 }
 
+#[allow(clippy::too_many_arguments, reason = "a summary tells of all")]
 pub(super) fn summary(
     run: &Run,
     analysis: &Analysis,
@@ -40,19 +48,34 @@ pub(super) fn summary(
     whole: &Classes,
     suggestions: &[Suggestion],
     about: &About,
+    figures: Vec<Figure>,
     files: Vec<PathBuf>,
 ) -> Summary {
+    let lanes = Lanes::new(run);
     let row = |connection: &Connection| {
         let name = |node: Option<u32>| node.map_or("?", |node| about.names[node as usize].as_str());
+        let end = |node: Option<u32>, address: Option<SocketAddr>| match address {
+            Some(address) => format!("{}:{}", name(node), address.port()),
+            None => name(node).to_owned(),
+        };
+        let socket = &run.sockets[connection.sockets.0 as usize];
         let names = format!(
             "{} {} – {}",
-            kind(connection.kind),
-            name(Some(connection.nodes.0)),
-            name(connection.nodes.1)
+            carrier(&lanes, connection),
+            end(Some(connection.nodes.0), socket.local),
+            end(connection.nodes.1, socket.remote)
         );
         let mut tail = units::bytes(connection.bytes() as f64);
-        if connection.retransmissions() > 0 {
-            tail += &format!(", {} again", units::count(connection.retransmissions()));
+        let (again, spurious) = (connection.retransmissions(), connection.spurious());
+        if again > 0 {
+            tail += &format!(", {} again", units::count(again));
+        }
+        if spurious > 0 {
+            tail += &if spurious == again {
+                " (for nothing)".into()
+            } else {
+                format!(" ({} for nothing)", units::count(spurious))
+            };
         }
         if connection.timeouts() > 0 {
             tail += &format!(", {}", units::many(connection.timeouts(), "timeout"));
@@ -72,6 +95,11 @@ pub(super) fn summary(
         units::many(analysis.all.sizes.count(), "message"),
         units::many(connections.len() as u64, "connection"),
     );
+    let idle = analysis.never_connected(run) as u64;
+    let totals = match idle {
+        0 => totals,
+        _ => format!("{totals}; {} never connected", units::many(idle, "TCP socket")),
+    };
     Summary {
         warnings: about.warnings.clone(),
         headline: (about.sentence.clone(), about.finding.clone()),
@@ -79,10 +107,44 @@ pub(super) fn summary(
         mpi: classify::mpi(analysis),
         suggestions: suggestions.to_vec(),
         files,
+        figures,
         totals,
+        failures: [failures(run, analysis, about), rails::failures(run, about, &lanes)].concat(),
         rows: connections.iter().take(ROWS).map(row).collect(),
         left_out: connections.len().saturating_sub(ROWS),
     }
+}
+
+/// Kinds of failures that the text lists.
+const FAILURES: usize = 5;
+
+fn failures(run: &Run, analysis: &Analysis, about: &About) -> Vec<String> {
+    let mut lines = Vec::new();
+    let refused = analysis.refused(run);
+    for row in refused.iter().take(FAILURES) {
+        let to = row.to.map_or_else(String::new, |to| format!(" to {to}"));
+        let name = &about.names[row.process as usize];
+        lines.push(format!(
+            "{name}: {}{to} failed: {}",
+            units::many(row.times, "connect"),
+            why_refused(row.error)
+        ));
+    }
+    if refused.len() > FAILURES {
+        let more = refused[FAILURES..].iter().fold(0u64, |all, row| all.saturating_add(row.times));
+        lines.push(format!("and {} more", units::many(more, "failed connect")));
+    }
+    for row in analysis.unheard(run).iter().take(FAILURES) {
+        let socket = &run.sockets[row.socket as usize];
+        let at = socket.local.map_or_else(String::new, |local| format!(" at port {}", local.port()));
+        lines.push(format!(
+            "{}{at} received {} of {} that were sent to it",
+            about.names[socket.process as usize],
+            units::count(row.received),
+            units::many(row.sent, "datagram"),
+        ));
+    }
+    lines
 }
 
 fn class(class: Option<impl ToString>) -> String {
@@ -101,9 +163,9 @@ fn line(f: &mut fmt::Formatter, width: usize, name: &str, classes: &Classes, tai
         f,
         "  {name:width$}  {:9} {:17}  {:7} {:19}  {:9} {:>9}  {tail}",
         class(classes.frequency),
-        both(classes.gap, units::ns),
+        both(classes.gap_by_time.zip(classes.gap.map(|gap| gap.0)), units::ns),
         class(classes.size),
-        both(classes.bytes, units::bytes),
+        both(classes.size_by_cost.zip(classes.bytes.map(|bytes| bytes.0)), units::bytes),
         class(classes.synchrony),
         units::count(classes.messages),
     )
@@ -118,11 +180,17 @@ impl fmt::Display for Summary {
             writeln!(f)?;
         }
         writeln!(f, "{}\n{}\n\n{}\n", self.headline.0, self.headline.1, self.totals)?;
+        for line in &self.failures {
+            writeln!(f, "  {line}")?;
+        }
+        if !self.failures.is_empty() {
+            writeln!(f)?;
+        }
         let width = self.rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).max(15);
         writeln!(
             f,
             "  {:width$}  {:27}  {:27}  {:9} {:>9}  bytes",
-            "", "frequency (gap p50 / p90)", "size (p50 / p90)", "synchrony", "messages"
+            "", "frequency (by time / p50)", "size (by cost / p50)", "synchrony", "messages"
         )?;
         line(f, width, "the whole", &self.whole, "")?;
         if let Some(mpi) = &self.mpi {
@@ -137,7 +205,7 @@ impl fmt::Display for Summary {
         if let Some((senders, pairs)) = self.whole.together {
             writeln!(
                 f,
-                "\nWithin half a gap of a message {} of the processes send, within a whole one over {} of all pairs.",
+                "\nWhen one sends, {} of the processes send at about the same time, over {} of all pairs.",
                 units::percent(senders),
                 units::percent(pairs)
             )?;

@@ -102,6 +102,8 @@ impl Synthetic {
                 local: Some(mine),
                 remote: Some(theirs),
                 listening: false,
+                accepted: false,
+                begun: true,
                 peer: Self::pairs(ranks).position(|pair| pair == (other, me)).map(|peer| peer as u32),
                 span,
             });
@@ -366,6 +368,7 @@ fn call_event(thread: u32, call: Call, start: u64, took: u64, socket: Option<u32
         asked: bytes,
         to: None,
         in_mpi: true,
+        peeked: false,
     })
 }
 
