@@ -22,6 +22,7 @@ FAST, FAR, LOSSY = "0", "relay:1000,delay=10ms", "relay:1000,delay=10ms,loss=1%"
 TCP = {"MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "r0"}
 LATENCY, BANDWIDTH = Figure("osu_latency", "us", True), Figure("osu_bw", "MB/s", False)
 CALLS = 10_000_000
+PARTS = ("calls", "million", "crowded", "osu", "loss", "idle")
 
 
 def missing() -> str:
@@ -180,7 +181,53 @@ def million() -> None:
     )
 
 
-def here(rounds: int) -> list[Table]:
-    tables = calls(rounds)
-    million()
-    return tables
+def crowded(rounds: int) -> list[Table]:
+    """Four threads that make calls and nothing else, beside four busy loops: what a call takes, and that none is lost."""
+    program = ROOT / "build/trace_threads"
+    alone(["cc", "-O2", "-Wall", "-pthread", "-o", program, ROOT / "bench/trace_threads.c"])
+    wall, processor = (Figure(f"a call, by the {name}", "ns", True) for name in ("clock", "processor"))
+
+    def read(output: Output) -> Sample:
+        found = dict(re.findall(r"^(wall|processor) ([\d.]+) ns$", output.text, re.MULTILINE))
+        if len(found) != 2:
+            raise Failed(output.reason())
+        return {(wall, None): float(found["wall"]), (processor, None): float(found["processor"])}
+
+    def whole() -> Sample:
+        with tempfile.TemporaryDirectory() as run:
+            output = alone([POLYRAIL, "trace", "--no-kernel", "-o", run, "--", program, "4", CALLS], limit=600)
+            told = report(run)
+        made = re.search(r"([\d,]+) socket calls", told)
+        count = int(made[1].replace(",", "")) if made else 0
+        # four pairs of sockets are made
+        if "were lost" in told or count < CALLS:
+            raise Failed(f"{count:,} of {CALLS:,} calls recorded")
+        return read(output)
+
+    brief = [program, "4", "40000"]
+    gone = "" if shutil.which("strace") else "install Debian's strace"
+    columns = [
+        Column("alone", {"calls": lambda: read(alone([program, "4", CALLS]))}),
+        Column("polyrail trace", {"calls": whole}, missing(), ours=True),
+        Column("strace", {"calls": lambda: read(alone(["strace", "-f", "-o", "/dev/null", *brief], limit=300))}, gone),
+    ]
+    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(4)]
+    try:
+        alternate(columns, rounds)
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+    table = Table(f"{CALLS:,} calls of four threads beside four busy loops (under strace 40,000): none lost", columns)
+    table.show()
+    compare(table, "alone")
+    return [table]
+
+
+def here(rounds: int, only: list[str]) -> list[Table]:
+    """On this host: those of the parts calls, million and crowded that are asked for; all if none is."""
+    wanted = [part for part in PARTS[:3] if not only or part in only]
+    tables = calls(rounds) if "calls" in wanted else []
+    if "million" in wanted:
+        million()
+    return tables + (crowded(min(rounds, 5)) if "crowded" in wanted else [])
