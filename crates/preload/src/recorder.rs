@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, 
 
 use polyrail_core::trace::ring::{self, session};
 use polyrail_core::trace::{Call, RECORD, Record, SocketFields, Span, flags, note};
+use polyrail_native::counter;
 
 use crate::filter;
 use crate::ring::{self as rings, Ring, word32, word64};
@@ -52,7 +53,7 @@ pub fn has_session() -> bool {
 /// The trace clock.
 #[inline(always)]
 pub fn now() -> u64 {
-    if COUNTER.load(Ordering::Relaxed) { sys::counter() } else { sys::nanoseconds(libc::CLOCK_MONOTONIC) }
+    if COUNTER.load(Ordering::Relaxed) { counter::ticks() } else { sys::nanoseconds(libc::CLOCK_MONOTONIC) }
 }
 
 /// See [`GENERATION`], in eight bits, never 0.

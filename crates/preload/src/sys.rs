@@ -16,27 +16,6 @@ pub fn set_errno(value: c_int) {
     unsafe { *libc::__errno_location() = value };
 }
 
-/// Ticks of the processor's counter.
-#[inline(always)]
-pub fn counter() -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, and Linux allows it
-    unsafe {
-        core::arch::x86_64::_rdtsc()
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        let ticks: u64;
-        // SAFETY: Linux lets user code read the virtual counter
-        unsafe {
-            core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags))
-        };
-        ticks
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    nanoseconds(libc::CLOCK_MONOTONIC)
-}
-
 /// A clock of the kernel, in nanoseconds.
 pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -15,7 +15,7 @@
 //!
 //! Whoever follows is a thread: when it ends, the kernel lets all go on, also those that stand still, and those that wait are not
 //! disturbed. So does it when this process is killed. What cannot be avoided is an interruption of each thread at the beginning, and at the end of
-//! those that do not wait; the calls that they may be in know nothing of it (`polyrail_ptrace::wait_on`).
+//! those that do not wait; the calls that they may be in know nothing of it (`polyrail_native::ptrace::wait_on`).
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use polyrail_ptrace::Sleeper;
+use polyrail_native::ptrace::Sleeper;
 
 mod follow;
 mod numbers;

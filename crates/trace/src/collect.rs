@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use polyrail_core::trace::RECORD;
 use polyrail_core::trace::ring::{self, session};
+use polyrail_native::counter;
 use serde::{Deserialize, Serialize};
 
 use crate::file::{Writer, kind};
@@ -145,7 +146,6 @@ impl Ring {
 
 /// What the collector knows about time.
 struct Clocks {
-    counter: quanta::Clock,
     uses_counter: bool,
 }
 
@@ -160,7 +160,7 @@ impl Clocks {
     fn now(&self) -> [u64; 3] {
         let look = || {
             let before = Self::monotonic();
-            let ticks = self.counter.raw();
+            let ticks = counter::ticks();
             let after = Self::monotonic();
             let middle = before + (after - before) / 2;
             (after - before, [if self.uses_counter { ticks } else { middle }, middle, realtime()])
@@ -227,13 +227,14 @@ impl Collector {
     ///
     /// # Errors
     /// One of them cannot be made or written to; the message names it.
-    pub fn begin(directory: &Path, run: &Path, options: Options, tcp: Tcp) -> io::Result<Collector> {
+    pub fn begin(directory: &Path, run: &Path, options: Options) -> io::Result<Collector> {
         fs::create_dir_all(run).map_err(|why| named(run, why))?;
         if let Err(why) = DirBuilder::new().mode(0o700).create(directory)
             && why.kind() != io::ErrorKind::AlreadyExists
         {
             return Err(named(directory, why));
         }
+        let tcp = Tcp::new(!options.no_kernel);
         let mut host = HostBlock::here();
         host.kernel_events = tcp.kernel_events();
         let path = run.join(format!("{}-{}.trace", file_name(&host.name), std::process::id()));
@@ -245,7 +246,7 @@ impl Collector {
         let used: u64 = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
         let used = if options.last.is_some() { 0 } else { used };
         writer.limit(options.most.map(|most| most.saturating_sub(used)), options.last);
-        let clocks = Clocks { counter: quanta::Clock::new(), uses_counter: host.counter };
+        let clocks = Clocks { uses_counter: host.counter };
         let at = Clocks::monotonic();
         writer.json(kind::HOST, 0, at, &host);
         tcp.warnings().iter().for_each(|text| writer.block(kind::WARNING, 0, at, text.as_bytes()));

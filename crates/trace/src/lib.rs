@@ -46,7 +46,7 @@ mod read;
 mod records;
 pub mod report;
 pub mod session;
-pub mod tcp;
+mod tcp;
 mod units;
 pub mod unseen;
 

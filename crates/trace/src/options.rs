@@ -11,6 +11,9 @@ pub struct Options {
     /// [Bits](session::OPTION_EVERY_CALL) for recorders.
     #[serde(skip_serializing_if = "is_default")]
     pub bits: u32,
+    /// No kernel events.
+    #[serde(skip_serializing_if = "is_default")]
+    pub no_kernel: bool,
     /// When recording ends though the program goes on, in nanoseconds since 1970.
     #[serde(skip_serializing_if = "is_default")]
     pub until: Option<u64>,
@@ -183,6 +186,7 @@ mod tests {
         // whatever is chosen, recorders hand it on whole
         let most = Options {
             bits: u32::MAX,
+            no_kernel: true,
             until: Some(u64::MAX),
             most: Some(u64::MAX),
             last: Some(u64::MAX),

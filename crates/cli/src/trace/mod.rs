@@ -20,7 +20,6 @@ use polyrail_core::trace::ring::session;
 use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, TotalsBlock, realtime};
 use polyrail_trace::options::{Options, Refused};
 use polyrail_trace::session::remove_leftovers;
-use polyrail_trace::tcp::Tcp;
 use polyrail_trace::unseen::How;
 
 use crate::signals::{self, exit_code};
@@ -116,6 +115,7 @@ impl Args {
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let mut options = Options {
             bits: self.bits(),
+            no_kernel: self.no_kernel,
             until: self.time.map(|time| realtime().saturating_add(nanoseconds(time))),
             most: self.max_size,
             last: self.last.map(nanoseconds),
@@ -229,8 +229,7 @@ fn attach(args: &Args, pid: u32) -> Result<u8, Error> {
     let run = new_run(args)?;
     let directory = session_directory();
     remove_leftovers(&directory);
-    let mut collector =
-        Collector::begin(&directory, &run, options, Tcp::new(!args.no_kernel)).map_err(Error::Begin)?;
+    let mut collector = Collector::begin(&directory, &run, options).map_err(Error::Begin)?;
     let [end, asked] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
     let flags = [(signals::INT, &end), (signals::TERM, &end), (signals::USR1, &asked)];
     for (signal, flag) in flags {
@@ -273,8 +272,7 @@ fn record(args: &Args) -> Result<u8, Error> {
     let run = new_run(args)?;
     let directory = session_directory();
     remove_leftovers(&directory);
-    let mut collector =
-        Collector::begin(&directory, &run, options, Tcp::new(!args.no_kernel)).map_err(Error::Begin)?;
+    let mut collector = Collector::begin(&directory, &run, options).map_err(Error::Begin)?;
     let mut words = CommandBlock {
         words: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         date: realtime(),
@@ -492,7 +490,7 @@ fn collect(session: &Path, run: &Path) -> Result<u8, Error> {
     more_descriptors();
     // as the recorder that starts this has got them
     let options = std::env::var(OPTIONS).map_or_else(|_| Options::default(), |text| Options::of_text(&text));
-    let mut collector = Collector::begin(session, run, options, Tcp::new(true)).map_err(Error::Begin)?;
+    let mut collector = Collector::begin(session, run, options).map_err(Error::Begin)?;
     let mut idle_since = Instant::now();
     let mut kept = true;
     while idle_since.elapsed() < LINGER {

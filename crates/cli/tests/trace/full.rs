@@ -10,7 +10,6 @@ use polyrail_core::trace::ring::{MOST, session};
 use polyrail_trace::collect::{Collector, CommandBlock};
 use polyrail_trace::model::Events;
 use polyrail_trace::options::Options;
-use polyrail_trace::tcp::Tcp;
 use tempfile::TempDir;
 
 use super::support::{Counts, Traced, WAITED, program, recorder, sends_and_receives, trace_with};
@@ -38,8 +37,7 @@ impl Session {
         let mut collector = Collector::begin(
             directory.path(),
             &run,
-            Options { bits: options, ..Options::default() },
-            Tcp::new(false),
+            Options { bits: options, no_kernel: true, ..Options::default() },
         )
         .unwrap();
         collector.command(&CommandBlock { status: Some(0), ..CommandBlock::default() });

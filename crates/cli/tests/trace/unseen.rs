@@ -273,6 +273,7 @@ fn what_is_chosen_is_chosen_on_other_hosts_too() {
     // the other collector writes when it has nothing to do
     until("all is written", || {
         let recorded = traced.again();
+        assert!(!recorded.run().hosts.iter().any(|host| host.kernel_events), "--no-kernel");
         truth.iter().all(|(pid, truth)| {
             let counts = counts(&recorded, |process| process == *pid);
             assert!(counts.keys().all(|name| name == "send"), "{counts:?}");

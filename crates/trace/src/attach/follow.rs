@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::Call as Function;
-use polyrail_ptrace::{self as ptrace, Call, Heard, Sleeper, Stop, Tid};
+use polyrail_native::ptrace::{self, Call, Heard, Sleeper, Stop, Tid};
 
 use super::sockets::Sockets;
 use super::status::Status;

@@ -1,6 +1,6 @@
 //! What `waitpid` says, in words.
 
-use crate::Tid;
+use super::Tid;
 
 /// What is heard of those that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Stop {
     Group,
     /// It was interrupted, has just begun, or its process goes on after it was stopped.
     Trap,
-    /// It has made a thread or a process, whose number is its [message](crate::message).
+    /// It has made a thread or a process, whose number is its [message](super::message).
     New,
     /// It has become another program.
     Exec,
