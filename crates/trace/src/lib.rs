@@ -3,7 +3,7 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`collect`], [`tcp`] | empties recorders' rings into a file, and looks at their TCP connections meanwhile |
+//! | [`collect`], `tcp` | empties recorders' rings into a file, and looks at their TCP connections meanwhile |
 //! | [`options`] | what is to be recorded, and how much of it |
 //! | [`session`] | the page that collector and recorders share |
 //! | [`diag`] | the state of TCP connections, by inet_diag |
