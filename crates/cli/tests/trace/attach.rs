@@ -243,14 +243,17 @@ fn calls_that_wait_wait_on_and_signals_arrive() {
     assert_eq!(status.code(), Some(5));
     // elsewhere some calls cannot be begun again as if nothing had happened
     if cfg!(target_arch = "x86_64") {
-        assert_eq!(said, "0 0 0 2");
+        assert!(said.starts_with("0 0 0 "), "{said}");
     }
+    // the second signal may come before the thread waits again
+    let interrupted: usize = said.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!([1, 2].contains(&interrupted), "{said}");
     tracer.ends();
     let all = calls(&user.recorded());
     assert_eq!(moved(&all, "recvfrom"), (3, 3));
     let ended_early = all.iter().filter(|call| call.call.name() == "recvfrom" && call.result == -4);
-    // the first, unless it had begun before it was followed
-    assert!([1, 2].contains(&ended_early.count()), "{all:?}");
+    // all, but for the first if it had begun before it was followed
+    assert!([interrupted - 1, interrupted].contains(&ended_early.count()), "{all:?}");
     assert!(all.iter().any(|call| call.call.name() == "epoll_wait" && call.result == 1), "{all:?}");
 }
 
