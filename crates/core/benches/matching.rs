@@ -71,7 +71,7 @@ fn posted(kind: &Kind, others: u64, window: u64, second_mask: bool) -> f64 {
         }
         for j in 0..window {
             let (source, tag) = black_box((source(i + j), tag(i + j)));
-            assert_eq!(queue.end_match(source, tag, |it| *it), Some(i + j));
+            assert_eq!(queue.end_match(source, tag, |it| Some(*it)), Some(i + j));
         }
     })
 }
@@ -98,7 +98,7 @@ fn scattered(kind: &Kind, posted: u64) -> f64 {
     let mut at = 0;
     best(1, |_| {
         at = (at + 7919) % posted;
-        assert_eq!(queue.end_match(source(at), tag(at), |it| *it), Some(at));
+        assert_eq!(queue.end_match(source(at), tag(at), |it| Some(*it)), Some(at));
         queue.post(receive(kind, at, tag(at)), at);
     })
 }

@@ -233,7 +233,11 @@ fn who_sends_more_than_it_has_credit_for_is_cut_off() {
         );
         if held {
             // nothing is in its turn until this one comes, which never left
-            world.engine(0).eager_sent(PeerIdx(1), 0);
+            world
+                .engine(0)
+                .try_eager(PeerIdx(1), 0, polyrail_core::proto::Delivery::Sent)
+                .expect("nothing waits")
+                .sent();
         }
         (0..5).for_each(|id| assert!(world.send_now(0, 1, message(id), &pattern(id, 100))));
         world.run();

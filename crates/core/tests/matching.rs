@@ -31,7 +31,8 @@ fn the_earliest_posted_wins_whatever_its_mask() {
         for &which in &order {
             queue.post(receives[which], which);
         }
-        let taken: Vec<usize> = std::iter::from_fn(|| queue.end_match(Source(1), 7, |it| *it)).collect();
+        let taken: Vec<usize> =
+            std::iter::from_fn(|| queue.end_match(Source(1), 7, |it| Some(*it))).collect();
         assert_eq!(taken, order);
     }
 }
@@ -41,12 +42,12 @@ fn a_message_takes_only_what_matches() {
     let mut queue = PostedQueue::new(1);
     queue.post(from(1, 7), "directed");
     queue.post(masked(0xab00, 0xff), "masked");
-    assert_eq!(queue.end_match(Source(2), 7, |it| *it), None);
-    assert_eq!(queue.end_match(Source(1), 8, |it| *it), None);
-    assert_eq!(queue.end_match(Source(1), 0xac00, |it| *it), None);
-    assert_eq!(queue.end_match(Source(9), 0xab42, |it| *it), Some("masked"));
-    assert_eq!(queue.end_match(Source(9), 0xab42, |it| *it), None);
-    assert_eq!(queue.end_match(Source(1), 7, |it| *it), Some("directed"));
+    assert_eq!(queue.end_match(Source(2), 7, |it| Some(*it)), None);
+    assert_eq!(queue.end_match(Source(1), 8, |it| Some(*it)), None);
+    assert_eq!(queue.end_match(Source(1), 0xac00, |it| Some(*it)), None);
+    assert_eq!(queue.end_match(Source(9), 0xab42, |it| Some(*it)), Some("masked"));
+    assert_eq!(queue.end_match(Source(9), 0xab42, |it| Some(*it)), None);
+    assert_eq!(queue.end_match(Source(1), 7, |it| Some(*it)), Some("directed"));
     assert!(queue.is_empty());
 }
 
@@ -55,8 +56,8 @@ fn ignored_bits_of_the_receives_own_tag_do_not_matter() {
     let mut queue = PostedQueue::new(1);
     queue.post(masked(0xabff, 0xff), 1);
     queue.post(masked(0xab00, 0xff), 2);
-    assert_eq!(queue.end_match(Source(0), 0xab77, |it| *it), Some(1));
-    assert_eq!(queue.end_match(Source(0), 0xab77, |it| *it), Some(2));
+    assert_eq!(queue.end_match(Source(0), 0xab77, |it| Some(*it)), Some(1));
+    assert_eq!(queue.end_match(Source(0), 0xab77, |it| Some(*it)), Some(2));
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn every_source_number_and_tag_is_usable() {
     }
     for tag in [u64::MAX, 0, u64::MAX - 1] {
         for source in [u32::MAX, 0, u32::MAX - 1] {
-            assert_eq!(queue.end_match(Source(source), tag, |it| *it), Some((source, tag)));
+            assert_eq!(queue.end_match(Source(source), tag, |it| Some(*it)), Some((source, tag)));
         }
     }
 }
@@ -81,7 +82,8 @@ fn cancelling_keeps_the_order_of_the_others() {
         let handles: Vec<_> = (0..5).map(|i| queue.post(any_source(7), i)).collect();
         assert_eq!(queue.cancel(handles[cancelled]), Some(cancelled));
         queue.post(any_source(7), 5);
-        let taken: Vec<usize> = std::iter::from_fn(|| queue.end_match(Source(0), 7, |it| *it)).collect();
+        let taken: Vec<usize> =
+            std::iter::from_fn(|| queue.end_match(Source(0), 7, |it| Some(*it))).collect();
         let left: Vec<usize> = (0..6).filter(|&i| i != cancelled).collect();
         assert_eq!(taken, left);
     }
@@ -106,16 +108,20 @@ fn receives_are_found_by_what_they_are_and_from_whom_they_are_to_come() {
 }
 
 #[test]
-fn a_receive_is_ended_where_it_is() {
+fn a_receive_is_ended_where_it_is_unless_nothing_is_made_of_it() {
     let mut queue = PostedQueue::new(1);
-    for i in 0..3 {
-        queue.post(any_source(7), vec![i]);
-    }
+    let handles: Vec<_> = (0..3).map(|i| queue.post(any_source(7), i)).collect();
     assert_eq!(queue.end_match(Source(1), 8, |_| panic!("nothing matches")), None::<()>);
-    assert_eq!(queue.end_match(Source(1), 7, |vec| vec[0]), Some(0));
-    assert_eq!(queue.len(), 2);
-    queue.post(any_source(7), vec![3]);
-    let order: Vec<i32> = std::iter::from_fn(|| queue.end_match(Source(1), 7, |vec| vec[0])).collect();
+    assert_eq!(
+        queue.end_match(Source(1), 7, |i| (*i > 0).then_some(*i)),
+        None,
+        "the earliest alone is asked"
+    );
+    assert_eq!((queue.len(), queue.find_where(|_| true)), (3, Some(handles[0])), "it is still there");
+    assert_eq!(queue.end_match(Source(1), 7, |i| Some(i + 10)), Some(10));
+    assert_eq!((queue.len(), queue.cancel(handles[0])), (2, None));
+    queue.post(any_source(7), 3);
+    let order: Vec<i32> = std::iter::from_fn(|| queue.end_match(Source(1), 7, |i| Some(*i))).collect();
     assert_eq!((order, queue.is_empty()), (vec![1, 2, 3], true));
 }
 
@@ -123,7 +129,7 @@ fn a_receive_is_ended_where_it_is() {
 fn a_handle_goes_stale_with_its_entry_though_the_slot_is_used_again() {
     let mut posted = PostedQueue::new(1);
     let first = posted.post(any_source(7), 1);
-    assert_eq!(posted.end_match(Source(0), 7, |it| *it), Some(1));
+    assert_eq!(posted.end_match(Source(0), 7, |it| Some(*it)), Some(1));
     assert_eq!(posted.cancel(first), None);
     let second = posted.post(any_source(7), 2);
     assert!(first < second, "handles are ordered as posted");
@@ -151,10 +157,10 @@ fn more_masks_than_any_program_has() {
             queue.post(masked(0, 1 << shift), shift);
         }
         for shift in 0..40 {
-            assert_eq!(queue.end_match(Source(0), 0, |it| *it), Some(shift));
+            assert_eq!(queue.end_match(Source(0), 0, |it| Some(*it)), Some(shift));
         }
         queue.post(any_source(0), 99);
-        assert_eq!(queue.end_match(Source(0), 0, |it| *it), Some(99));
+        assert_eq!(queue.end_match(Source(0), 0, |it| Some(*it)), Some(99));
     }
 }
 
@@ -170,7 +176,7 @@ fn a_found_receive_stays_until_cancelled() {
     }
     let (handle, _) = queue.find_match(Source(3), 4).unwrap();
     assert_eq!(queue.cancel(handle), Some(8));
-    assert_eq!(queue.end_match(Source(3), 4, |it| *it), Some(20));
+    assert_eq!(queue.end_match(Source(3), 4, |it| Some(*it)), Some(20));
     assert!(queue.find_match(Source(3), 4).is_none());
 }
 

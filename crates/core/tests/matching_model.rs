@@ -94,7 +94,7 @@ proptest! {
                 },
                 Op::Arrive(source, tag) => {
                     let expected = take_where(&mut list, |(_, receive)| matches(receive, source, tag));
-                    prop_assert_eq!(queue.end_match(Source(source), tag, |it| *it), expected.map(|(value, _)| value));
+                    prop_assert_eq!(queue.end_match(Source(source), tag, |it| Some(*it)), expected.map(|(value, _)| value));
                 }
                 Op::Find(source, tag) => {
                     let expected = list.iter().find(|(_, receive)| matches(receive, source, tag));

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use polyrail_rails::{Config, Idle};
 
 use crate::address::Format;
-use crate::lock::{Guard, Lock};
+use crate::lock::{Guard, Lock, Private};
 use crate::state::State;
 use crate::state::eq::Eq;
 use crate::state::slab::Key;
@@ -89,6 +89,12 @@ impl Domain {
     #[inline]
     pub fn lock(&self) -> Guard<'_, State> {
         self.state.lock()
+    }
+
+    /// The same, cheaper, where calls are serialised and no thread of ours is there.
+    #[inline(always)]
+    pub fn at_once(&self) -> Option<Private<'_, State>> {
+        self.state.at_once()
     }
 
     /// The same, if it is certain that nobody else is at it.

@@ -32,6 +32,37 @@ pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 
+/// The value of a lock that is private and stays so meanwhile: to share it takes a guard.
+pub struct Private<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Private<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: nobody else has the value, by the promise given to `private`.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Private<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above; `self` is borrowed mutably.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+// where nothing is checked there is nothing to do at its end, and no code for the case of a panic
+#[cfg(debug_assertions)]
+impl<T> Drop for Private<'_, T> {
+    fn drop(&mut self) {
+        self.lock.end_private();
+    }
+}
+
 impl<T> Lock<T> {
     /// For several threads.
     pub fn new(value: T) -> Self {
@@ -58,6 +89,19 @@ impl<T> Lock<T> {
             );
         }
         Guard { lock: self }
+    }
+
+    /// The value, where the lock is private: there is nothing to give back. None where it is shared.
+    #[inline(always)]
+    pub fn at_once(&self) -> Option<Private<'_, T>> {
+        if self.shared.load(Ordering::Relaxed) {
+            return None;
+        }
+        if cfg!(debug_assertions) {
+            let before = self.word.word().swap(HELD, Ordering::Relaxed);
+            assert_eq!(before, FREE, "calls are not serialised");
+        }
+        Some(Private { lock: self })
     }
 
     /// The value, if nobody else is at it; none if that cannot be known.
@@ -204,8 +248,10 @@ mod loom_tests {
             let guard = lock.lock();
             add(&guard);
             assert!(guard.end_unless_shared().is_none());
+            assert_eq!(lock.at_once().map(|value| add(&value)), Some(2));
             let mut guard = lock.lock();
             guard.share();
+            assert!(lock.at_once().is_none());
             let other = {
                 let lock = lock.clone();
                 thread::spawn(move || {
@@ -216,7 +262,7 @@ mod loom_tests {
             drop(guard);
             add(&lock.lock());
             other.join().expect("no panic");
-            assert_eq!(add(&lock.lock()), 5);
+            assert_eq!(add(&lock.lock()), 6);
         });
     }
 }

@@ -1,7 +1,7 @@
 //! From a worker's events to completion queues and counters.
 
 use polyrail_core::frame::Matching;
-use polyrail_core::proto::{Envelope, Failure, PeerIdx};
+use polyrail_core::proto::{Failure, PeerIdx};
 use polyrail_core::wire::Address;
 use polyrail_rails::{Event, EventKind, Listener, Nobody, User, Worker};
 
@@ -114,7 +114,7 @@ struct Reader<'a> {
 
 impl Listener for Reader<'_> {
     #[inline(always)]
-    fn received(&mut self, user: User, envelope: &Envelope) -> bool {
+    fn received(&mut self, user: User, from: PeerIdx, tag: u64, data: Option<u64>, len: u64) -> bool {
         if user.flags & mark::EXTRA != 0 {
             return false;
         }
@@ -122,8 +122,7 @@ impl Listener for Reader<'_> {
             cntr.add(1);
         }
         if let (true, Some(cq)) = (user.flags & mark::WANTED != 0, &mut self.cq) {
-            let Envelope { from, matching, data, len } = *envelope;
-            cq.push(entry_of(user, matching, data, len, Entry::source(self.endpoint, from)));
+            cq.push(entry_of(user, Matching::Tag(tag), data, len, Entry::source(self.endpoint, from)));
         }
         true
     }

@@ -180,7 +180,7 @@ impl Wait {
 
     /// Whether anybody sleeps, or may.
     #[inline(always)]
-    fn awaited(&self) -> bool {
+    pub fn awaited(&self) -> bool {
         self.awaits
     }
 

@@ -133,10 +133,26 @@ macro_rules! dispatch {
                 eager: PlainEager,
                 piece: RawIov,
             ) -> Result<(), Full> {
-                match rail {
+                // in their order: the commonest is the first
+                $(if rail == RailId::$name {
                     // SAFETY: our caller's word.
-                    $(RailId::$name => unsafe { self.$field.send_eager(link, eager, piece) },)+
-                }
+                    return unsafe { self.$field.send_eager(link, eager, piece) };
+                })+
+                Err(Full)
+            }
+
+            /// [`Rail::try_eager`].
+            ///
+            /// # Safety
+            /// The memory of `piece` is readable during the call.
+            #[inline(always)]
+            pub unsafe fn try_eager(&mut self, (rail, link): RailLink, eager: PlainEager, piece: RawIov) -> bool {
+                // in their order: the commonest is the first
+                $(if rail == RailId::$name {
+                    // SAFETY: our caller's word.
+                    return unsafe { self.$field.try_eager(link, eager, piece) };
+                })+
+                false
             }
 
             /// [`Rail::wants_more`].
@@ -177,6 +193,7 @@ macro_rules! dispatch {
             }
 
             /// [`Rail::holds_back`] of any.
+            #[inline(always)]
             pub fn holds_back(&self) -> bool {
                 $(self.$field.holds_back())||+
             }

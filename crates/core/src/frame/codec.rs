@@ -86,21 +86,27 @@ impl PlainEager {
     /// The frame whose header these bytes are, if it is such a one, and its payload's length.
     #[inline(always)]
     pub fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
-        let (head, rest) = bytes.split_first_chunk::<24>()?;
         let word = |at: usize| {
-            let mut word = [0; 8];
-            word.copy_from_slice(&head[at..at + 8]);
-            u64::from_le_bytes(word)
+            bytes.get(8 * at..).and_then(|rest| rest.first_chunk()).map(|word| u64::from_le_bytes(*word))
         };
-        let (prefix, order) = (word(0), word(8));
-        let data = match (prefix as u32, <[u8; 8]>::try_from(rest)) {
-            (Self::PLAIN, Err(_)) if rest.is_empty() => None,
-            (Self::WITH_DATA, Ok(data)) => Some(u64::from_le_bytes(data)),
+        let prefix = word(0)?;
+        let plain = Self::from_words(bytes.len(), prefix, |at| word(at).unwrap_or_default())?;
+        let payload = (prefix >> 32) as usize;
+        (payload <= MAX_PAYLOAD).then_some((plain, payload))
+    }
+
+    /// The same of a header of `len` bytes whose first word is given, and of whose others `word` gives each when it is asked for. The payload's length
+    /// is the upper half of the first.
+    #[inline(always)]
+    pub fn from_words(len: usize, prefix: u64, word: impl Fn(usize) -> u64) -> Option<Self> {
+        let data = match (prefix as u32, len) {
+            (Self::PLAIN, 24) => None,
+            (Self::WITH_DATA, 32) => Some(word(3)),
             _ => return None,
         };
-        let payload = (prefix >> 32) as usize;
+        let order = word(1);
         let order = Order { seq: order as u32, credit: (order >> 32) as u32 };
-        (payload <= MAX_PAYLOAD).then_some((Self { order, tag: word(16), data }, payload))
+        Some(Self { order, tag: word(2), data })
     }
 }
 

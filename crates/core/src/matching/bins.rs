@@ -38,12 +38,7 @@ impl Default for Link {
 
 impl Link {
     /// The part of an entry that is in no table.
-    pub const NONE: Link = Link::new(Key { tag: 0, source: 0 });
-
-    /// The part of an entry that [`Bins::append`] is about to put under `key`.
-    pub const fn new(key: Key) -> Self {
-        Link { key, chain: NIL, prev: NIL, next: NIL }
-    }
+    pub const NONE: Link = Link { key: Key { tag: 0, source: 0 }, chain: NIL, prev: NIL, next: NIL };
 
     /// What the entry is looked up by.
     pub const fn key(&self) -> Key {
@@ -154,25 +149,25 @@ impl Bins {
         Spot { slot, before, bin }
     }
 
-    /// Puts an entry, whose link is fresh from [`Link::new`] with this key, behind all others with it.
+    /// Whether it is to [grow](Self::grow) before the next entry.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.keys * 2 >= self.heads.len()
+    }
+
+    /// Puts an entry under `key`, behind all others with it, in a table that is not full. Its link is written whole.
     #[inline(always)]
     pub fn append<L: Links + ?Sized>(&mut self, links: &mut L, slot: u32, key: Key) {
-        debug_assert_eq!(links.link(slot).key, key);
-        let Spot { slot: leader, mut bin, .. } = self.walk(links, key);
+        debug_assert!(!self.is_full(), "chains would grow long");
+        let Spot { slot: leader, bin, .. } = self.walk(links, key);
         if leader == NIL {
-            if self.keys * 2 >= self.heads.len() {
-                self.grow(links);
-                bin = self.bin(key);
-            }
-            let link = links.link_mut(slot);
-            (link.chain, link.prev, link.next) = (self.heads[bin], slot, slot);
+            *links.link_mut(slot) = Link { key, chain: self.heads[bin], prev: slot, next: slot };
             self.heads[bin] = slot;
             self.keys += 1;
             return;
         }
         let last = core::mem::replace(&mut links.link_mut(leader).prev, slot);
-        let link = links.link_mut(slot);
-        (link.chain, link.prev, link.next) = (FOLLOWER, last, leader);
+        *links.link_mut(slot) = Link { key, chain: FOLLOWER, prev: last, next: leader };
         links.link_mut(last).next = slot;
     }
 
@@ -209,7 +204,7 @@ impl Bins {
 
     /// Four times the bins. Chains are rebuilt leader by leader; rings stay as they are.
     #[cold]
-    fn grow<L: Links + ?Sized>(&mut self, links: &mut L) {
+    pub fn grow<L: Links + ?Sized>(&mut self, links: &mut L) {
         let more = vec![NIL; self.heads.len() * 4].into();
         for head in core::mem::replace(&mut self.heads, more) {
             let mut slot = head;
@@ -244,7 +239,10 @@ mod tests {
     fn filled(seed: u64, keys: impl Iterator<Item = Key>) -> (Bins, Vec<Link>) {
         let (mut bins, mut links) = (Bins::new(Seed::new(seed)), Vec::new());
         for (slot, key) in (0..).zip(keys) {
-            links.push(Link::new(key));
+            links.push(Link::NONE);
+            if bins.is_full() {
+                bins.grow(&mut links[..]);
+            }
             bins.append(&mut links[..], slot, key);
         }
         (bins, links)

@@ -1,7 +1,7 @@
 //! The posted receive queue.
 
 use super::bins::{Bins, Link, Links, Seed, Spot};
-use super::slab::{Slab, Slot};
+use super::slab::{NIL, Slab, Slot};
 use super::{Handle, Mask, Receive, Source};
 use alloc::vec::Vec;
 
@@ -20,6 +20,8 @@ pub struct PostedQueue<T> {
     listed: Vec<u32>,
     /// The class posted to last: most likely the next one, too.
     recent: u32,
+    /// The only class that is listed, if there is but one.
+    only: u32,
     seed: Seed,
 }
 
@@ -39,14 +41,14 @@ struct Class {
     listed: bool,
 }
 
-impl<T> Links for Slab<Place, T> {
+impl<T> Links for [Slot<Place, T>] {
     #[inline]
     fn link(&self, slot: u32) -> &Link {
-        &self.place(slot).link
+        &self[slot as usize].place().link
     }
     #[inline]
     fn link_mut(&mut self, slot: u32) -> &mut Link {
-        &mut self.place_mut(slot).link
+        &mut self[slot as usize].place_mut().link
     }
 }
 
@@ -55,7 +57,7 @@ impl<T> PostedQueue<T> {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let seed = Seed::new(seed);
-        PostedQueue { slab: Slab::new(), classes: Vec::new(), listed: Vec::new(), recent: 0, seed }
+        PostedQueue { slab: Slab::new(), classes: Vec::new(), listed: Vec::new(), recent: 0, only: NIL, seed }
     }
 
     /// How many receives are posted.
@@ -80,40 +82,82 @@ impl<T> PostedQueue<T> {
     /// The same of a value that is made where it is kept.
     #[inline(always)]
     pub fn post_with(&mut self, receive: Receive, make: impl FnOnce() -> T) -> Handle {
-        let mask = receive.mask();
-        let class = match self.classes.get_mut(self.recent as usize) {
-            Some(class) if class.mask == mask => class,
-            _ => {
-                self.recent = self.other_class(mask);
-                &mut self.classes[self.recent as usize]
-            }
-        };
-        let Class { bins, listed, .. } = class;
-        if !*listed {
-            *listed = true;
-            self.listed.push(self.recent);
+        if !self.is_ready(receive.mask()) {
+            self.make_ready(receive.mask());
         }
-        let place = Place { link: Link::new(receive.key()), class: self.recent };
-        let handle = self.slab.insert_with(place, make);
-        bins.append(&mut self.slab, handle.slot, receive.key());
+        self.post_ready(receive, make)
+    }
+
+    /// The same if it takes no more than a few words: mostly. False, and nothing has happened.
+    #[inline(always)]
+    pub fn try_post(&mut self, receive: Receive, make: impl FnOnce() -> T) -> bool {
+        let ready = self.is_ready(receive.mask());
+        if ready {
+            self.post_ready(receive, make);
+        }
+        ready
+    }
+
+    /// Whether there is room for a receive of this mask, in the class posted to last.
+    #[inline(always)]
+    fn is_ready(&self, mask: Mask) -> bool {
+        let class = self.classes.get(self.recent as usize);
+        class.is_some_and(|class| class.mask == mask && class.listed && !class.bins.is_full())
+            && self.slab.has_room()
+    }
+
+    #[inline(never)]
+    fn make_ready(&mut self, mask: Mask) {
+        self.slab.make_room();
+        if self.classes.get(self.recent as usize).is_none_or(|class| class.mask != mask) {
+            self.recent = self.other_class(mask);
+        }
+        let Class { bins, listed, .. } = &mut self.classes[self.recent as usize];
+        if bins.is_full() {
+            bins.grow(self.slab.split().0);
+        }
+        if !core::mem::replace(listed, true) {
+            self.listed.push(self.recent);
+            self.only = if self.listed.len() == 1 { self.recent } else { NIL };
+        }
+    }
+
+    #[inline(always)]
+    fn post_ready(&mut self, receive: Receive, make: impl FnOnce() -> T) -> Handle {
+        let handle = self.slab.insert_with(|place| place.class = self.recent, make);
+        let bins = &mut self.classes[self.recent as usize].bins;
+        bins.append(self.slab.split().0, handle.slot, receive.key());
         handle
     }
 
-    /// Ends the earliest posted receive that a message from `source` with `tag` satisfies, after a last look at it where it is:
-    /// cheaper than taking it out.
+    /// Ends the earliest posted receive that a message from `source` with `tag` satisfies, if `read` makes something of it where it is:
+    /// it is forgotten then, and must own nothing. Cheaper than to take it out.
     #[inline(always)]
-    pub fn end_match<U>(&mut self, source: Source, tag: u64, look: impl FnOnce(&T) -> U) -> Option<U> {
+    pub fn end_match<U>(
+        &mut self,
+        source: Source,
+        tag: u64,
+        read: impl FnOnce(&T) -> Option<U>,
+    ) -> Option<U> {
         // With one mask in use there is nothing to compare.
-        let (class, spot) = if let [only] = self.listed[..] {
-            let class = &mut self.classes[only as usize];
-            let spot = class.bins.find(&self.slab, class.mask.key(source, tag))?;
-            (class, spot)
-        } else {
-            let (class, spot) = self.find_earliest(source, tag)?;
-            (&mut self.classes[class as usize], spot)
+        let several;
+        let (class, found) = match self.classes.get_mut(self.only as usize) {
+            Some(class) => (class, None),
+            None => {
+                several = self.find_earliest(source, tag)?;
+                (&mut self.classes[several.0 as usize], Some(several.1))
+            }
         };
-        class.bins.remove_leader(&mut self.slab, spot);
-        self.slab.end(spot.slot, look)
+        let Class { mask, bins, .. } = class;
+        let (slots, pool) = self.slab.split();
+        let spot = match found {
+            None => bins.find(slots, mask.key(source, tag))?,
+            Some(spot) => spot,
+        };
+        let made = read(slots[spot.slot as usize].value()?)?;
+        bins.remove_leader(slots, spot);
+        core::mem::forget(pool.free(slots, spot.slot));
+        Some(made)
     }
 
     /// Finds what [`end_match`](Self::end_match) would end, and leaves it posted: for a receive that serves
@@ -157,7 +201,7 @@ impl<T> PostedQueue<T> {
 
     fn remove(&mut self, slot: u32) -> Option<T> {
         let class = self.slab.place(slot).class;
-        self.classes[class as usize].bins.remove(&mut self.slab, slot);
+        self.classes[class as usize].bins.remove(self.slab.split().0, slot);
         self.slab.remove(slot)
     }
 
@@ -170,10 +214,11 @@ impl<T> PostedQueue<T> {
             if bins.is_empty() {
                 *listed = false;
                 self.listed.swap_remove(at);
+                self.only = if let [only] = self.listed[..] { only } else { NIL };
                 continue;
             }
             at += 1;
-            let Some(spot) = bins.find(&self.slab, mask.key(source, tag)) else { continue };
+            let Some(spot) = bins.find(&*self.slab.split().0, mask.key(source, tag)) else { continue };
             if best.is_none_or(|(_, best)| self.slab.handle(spot.slot) < self.slab.handle(best.slot)) {
                 best = Some((class, spot));
             }

@@ -15,6 +15,11 @@ const FREE: u64 = 1 << 63;
 /// Values of type `T`, each with the place `P` that its queue gives it.
 pub(super) struct Slab<P, T> {
     slots: Vec<Slot<P, T>>,
+    pool: Pool,
+}
+
+/// Which slots are free, and what the next entry is called.
+pub(super) struct Pool {
     free: u32,
     len: usize,
     next_seq: u64,
@@ -26,14 +31,43 @@ pub(super) struct Slot<P, T> {
     value: Option<T>,
 }
 
+impl<P, T> Slot<P, T> {
+    #[inline]
+    pub fn place(&self) -> &P {
+        &self.place
+    }
+
+    #[inline]
+    pub fn place_mut(&mut self) -> &mut P {
+        &mut self.place
+    }
+
+    #[inline]
+    pub fn value(&self) -> Option<&T> {
+        self.value.as_ref()
+    }
+}
+
+impl Pool {
+    /// Frees a slot that is taken, whose value comes back.
+    #[inline(always)]
+    pub fn free<P, T>(&mut self, slots: &mut [Slot<P, T>], slot: u32) -> Option<T> {
+        let entry = &mut slots[slot as usize];
+        entry.seq = FREE | u64::from(self.free);
+        self.free = slot;
+        self.len -= 1;
+        entry.value.take()
+    }
+}
+
 impl<P: Default, T> Slab<P, T> {
     pub fn new() -> Self {
-        Slab { slots: Vec::new(), free: NIL, len: 0, next_seq: 0 }
+        Slab { slots: Vec::new(), pool: Pool { free: NIL, len: 0, next_seq: 0 } }
     }
 
     #[inline]
     pub fn len(&self) -> usize {
-        self.len
+        self.pool.len
     }
 
     /// One more than the highest slot number that was ever in use.
@@ -45,27 +79,47 @@ impl<P: Default, T> Slab<P, T> {
     /// The sequence number that the next entry gets.
     #[inline]
     pub fn next_seq(&self) -> u64 {
-        self.next_seq
+        self.pool.next_seq
+    }
+
+    /// All slots, and which of them are free: for who does several things to them in turn.
+    #[inline(always)]
+    pub fn split(&mut self) -> (&mut [Slot<P, T>], &mut Pool) {
+        (&mut self.slots, &mut self.pool)
     }
 
     #[inline]
     pub fn insert(&mut self, place: P, value: T) -> Handle {
-        self.insert_with(place, || value)
+        self.make_room();
+        self.insert_with(|at| *at = place, || value)
     }
 
-    /// The same of a value that is made where it is kept: moved there, a large one would go through memory twice.
+    /// Whether a slot is free.
     #[inline(always)]
-    pub fn insert_with(&mut self, place: P, make: impl FnOnce() -> T) -> Handle {
-        if self.free == NIL {
+    pub fn has_room(&self) -> bool {
+        self.pool.free != NIL
+    }
+
+    /// Sees to it that one is.
+    #[inline]
+    pub fn make_room(&mut self) {
+        if !self.has_room() {
             self.grow();
         }
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        self.len += 1;
-        let slot = self.free;
+    }
+
+    /// The same, where there is room, of a value that is made where it is kept: moved there, a large one would go through memory twice. The
+    /// place is that of an earlier entry, for `set` to change.
+    #[inline(always)]
+    pub fn insert_with(&mut self, set: impl FnOnce(&mut P), make: impl FnOnce() -> T) -> Handle {
+        let pool = &mut self.pool;
+        let (seq, slot) = (pool.next_seq, pool.free);
+        pool.next_seq += 1;
+        pool.len += 1;
         let free = &mut self.slots[slot as usize];
-        self.free = free.seq as u32;
-        (free.seq, free.place) = (seq, place);
+        pool.free = free.seq as u32;
+        free.seq = seq;
+        set(&mut free.place);
         // there was none, which the compiler cannot know: to let go of it would cost a question
         core::mem::forget(free.value.replace(make()));
         Handle { seq, slot }
@@ -75,29 +129,13 @@ impl<P: Default, T> Slab<P, T> {
     #[cold]
     fn grow(&mut self) {
         self.slots.push(Slot { seq: FREE | u64::from(NIL), place: P::default(), value: None });
-        self.free = (self.slots.len() - 1) as u32;
+        self.pool.free = (self.slots.len() - 1) as u32;
     }
 
     /// Frees a slot that is taken.
     #[inline]
     pub fn remove(&mut self, slot: u32) -> Option<T> {
-        let entry = &mut self.slots[slot as usize];
-        entry.seq = FREE | u64::from(self.free);
-        self.free = slot;
-        self.len -= 1;
-        entry.value.take()
-    }
-
-    /// Frees a slot that is taken, after a last look at its value where it is.
-    #[inline(always)]
-    pub fn end<U>(&mut self, slot: u32, look: impl FnOnce(&T) -> U) -> Option<U> {
-        let entry = &mut self.slots[slot as usize];
-        entry.seq = FREE | u64::from(self.free);
-        self.free = slot;
-        self.len -= 1;
-        let seen = entry.value.as_ref().map(look);
-        entry.value = None;
-        seen
+        self.pool.free(&mut self.slots, slot)
     }
 
     /// The handle's slot, while the handle's entry is in it.

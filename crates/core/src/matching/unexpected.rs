@@ -60,7 +60,9 @@ impl Index {
             self.links.resize(extent, Link::NONE);
         }
         let key = self.mask.key(source, tag);
-        self.links[slot as usize] = Link::new(key);
+        if self.bins.is_full() {
+            self.bins.grow(&mut self.links[..]);
+        }
         self.bins.append(&mut self.links[..], slot, key);
     }
 }

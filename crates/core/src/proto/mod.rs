@@ -40,6 +40,7 @@ pub use bounds::{Bounds, Owed};
 pub use peer::{CREDIT_UNIT, REORDER_BYTES, REORDER_WINDOW, Route, Scheme};
 pub use region::{Access, KeyTaken, Reach, Regions, Registered};
 pub use rma::{PartSpec, RmaKind};
+pub use send::Going;
 pub use types::*;
 
 /// The phases of sends and receives as data, for tests and tools that print them.
@@ -153,10 +154,7 @@ impl<R: Receiver> Engine<R> {
     /// Has [`Engine::poll_ready`] name a peer.
     #[inline]
     fn name(&mut self, peer: PeerIdx) {
-        let p = &mut self.peers[peer.0 as usize];
-        if !core::mem::replace(&mut p.named, true) {
-            self.ready.push_back(peer);
-        }
+        self.peers[peer.0 as usize].name(peer, &mut self.ready);
     }
 
     /// Whether wireup is done.
@@ -302,7 +300,7 @@ impl<R: Receiver> Engine<R> {
         if p.session == session
             && let Some(credit) = p.consume(len, self.config.window)
         {
-            self.say(peer, Frame::Credit { credit });
+            p.return_credit(peer, credit, &mut self.ready);
         }
     }
 

@@ -119,8 +119,8 @@ pub(super) struct Peer {
     pub came: u64,
     /// Frames that came before their turn and have not been fed again.
     pub held: BTreeSet<u32>,
-    /// Credit units that the peer has used, and those that are free again.
-    pub taken: u32,
+    /// Credit units of messages that came and are not matched, and those that are free again.
+    pub unmatched: u32,
     pub consumed: u32,
     pub reported: u32,
     /// Puts that are coming in, in their sender's order.
@@ -165,15 +165,22 @@ impl Peer {
 
     #[inline]
     pub fn has_credit(&self, len: u64) -> bool {
-        self.spent.wrapping_sub(self.returned).saturating_add(units(len)) <= self.route.window
+        self.has_units(units(len))
+    }
+
+    /// The same of what is counted in units.
+    #[inline(always)]
+    pub fn has_units(&self, units: u32) -> bool {
+        self.spent.wrapping_sub(self.returned).saturating_add(units) <= self.route.window
     }
 
     /// Takes returned credit; false when the peer returns what was never spent.
-    #[inline]
+    #[inline(always)]
     pub fn take_credit(&mut self, credit: u32) -> bool {
+        // as a rule nothing new; or an older figure, that was overtaken on another rail
         let fresh = credit.wrapping_sub(self.returned);
-        if fresh == 0 || fresh > u32::MAX / 2 {
-            return true; // nothing new, or an older figure that was overtaken on another rail
+        if fresh as i32 <= 0 {
+            return true;
         }
         if fresh > self.spent.wrapping_sub(self.returned) {
             return false;
@@ -202,19 +209,43 @@ impl Peer {
     /// An eager message of `len` bytes has come; false when the peer had no credit for it.
     #[inline]
     pub fn take(&mut self, len: u64, window: u32) -> bool {
-        self.taken = self.taken.wrapping_add(units(len));
-        self.taken.wrapping_sub(self.consumed) <= window
+        self.unmatched = self.unmatched.wrapping_add(units(len));
+        self.unmatched <= window
     }
 
     /// An eager message is matched: its room is free again. The credit to return, when a quarter of the window has gathered.
     #[inline]
     pub fn consume(&mut self, len: u64, window: u32) -> Option<u32> {
+        self.unmatched = self.unmatched.wrapping_sub(units(len));
+        self.pass(len, window)
+    }
+
+    /// An eager message came, and was matched at once: as [`Peer::take`] and [`Peer::consume`].
+    #[inline(always)]
+    pub fn pass(&mut self, len: u64, window: u32) -> Option<u32> {
         self.consumed = self.consumed.wrapping_add(units(len));
         if self.consumed.wrapping_sub(self.reported) < window / 4 {
             return None;
         }
         self.reported = self.consumed;
         Some(self.consumed)
+    }
+
+    /// Has credit returned to this peer.
+    #[cold]
+    pub fn return_credit(&mut self, me: PeerIdx, credit: u32, ready: &mut VecDeque<PeerIdx>) {
+        if self.connected {
+            self.note(Frame::Credit { credit });
+            self.name(me, ready);
+        }
+    }
+
+    /// Has it be named as one that has something to send.
+    #[inline]
+    pub fn name(&mut self, me: PeerIdx, ready: &mut VecDeque<PeerIdx>) {
+        if !core::mem::replace(&mut self.named, true) {
+            ready.push_back(me);
+        }
     }
 
     #[inline]

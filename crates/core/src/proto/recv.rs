@@ -8,8 +8,8 @@ use super::bounds::Settles;
 use super::peer::units;
 use super::phase::{RECV, RecvEvent, RecvPhase};
 use super::types::{
-    Action, After, Completion, Delivered, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place,
-    Receiver, Region, Span,
+    Action, After, Completion, Directive, Envelope, Failure, Filter, Out, PeerIdx, Place, Receiver, Region,
+    Span,
 };
 use super::{Engine, Match};
 use crate::frame::{Frame, Matching, OpId, PlainEager, Status};
@@ -125,6 +125,16 @@ fn receive_of(filter: &Filter) -> Receive {
     }
 }
 
+impl<R> Match<R> {
+    /// The first unexpected message that a receive takes. What it asks for comes by value: by address, every receive that is posted would have
+    /// it written to memory.
+    #[inline(never)]
+    fn take_unexpected(&mut self, source: Option<PeerIdx>, matching: Matching, ignore: u64) -> Option<OpId> {
+        let receive = receive_of(&Filter { source, matching, ignore });
+        self.unexpected.take_match(&receive).map(|(_, stash)| stash)
+    }
+}
+
 impl<R: Receiver> Engine<R> {
     fn queues(&mut self, tagged: bool) -> &mut Match<R> {
         if tagged { &mut self.tagged } else { &mut self.messages }
@@ -160,17 +170,25 @@ impl<R: Receiver> Engine<R> {
     /// The same of a receiver that is made where it is kept. True: it has a message, and there is something to do.
     #[inline(always)]
     pub fn post_with(&mut self, filter: Filter, make: impl FnOnce() -> R) -> bool {
-        let receive = receive_of(&filter);
-        let tagged = matches!(filter.matching, Matching::Tag(_));
+        let Filter { source, matching, ignore } = filter;
+        let tagged = matches!(matching, Matching::Tag(_));
         let queue = if tagged { &mut self.tagged } else { &mut self.messages };
         if !queue.unexpected.is_empty()
-            && let Some((_, stash)) = queue.unexpected.take_match(&receive)
+            && let Some(stash) = queue.take_unexpected(source, matching, ignore)
         {
             self.post_to(stash, make());
             return true;
         }
-        queue.posted.post_with(receive, || Waiting::One(make()));
+        queue.posted.post_with(receive_of(&filter), || Waiting::One(make()));
         false
+    }
+
+    /// The same if it takes no more than a few words, and no message waits for it: mostly. False, and nothing has happened.
+    #[inline(always)]
+    pub fn try_post(&mut self, filter: Filter, make: impl FnOnce() -> R) -> bool {
+        let tagged = matches!(filter.matching, Matching::Tag(_));
+        let queue = if tagged { &mut self.tagged } else { &mut self.messages };
+        queue.unexpected.is_empty() && queue.posted.try_post(receive_of(&filter), || Waiting::One(make()))
     }
 
     /// A receive is posted for which a message waits.
@@ -336,32 +354,32 @@ impl<R: Receiver> Engine<R> {
         }
     }
 
-    /// The shortest way of the commonest frame: a whole tagged eager message, in its turn, whose receive is posted. `take` copies the
-    /// bytes and tells the user: the receive has ended with that. Nothing has happened otherwise, and [`Engine::on_frame`] decides.
-    #[inline(never)]
+    /// The shortest way of the commonest frame: a whole tagged eager message, in its turn, whose receive is posted, and of which `read`
+    /// makes what the driver needs to copy the bytes and to tell the user. The receive has ended with that, and is forgotten: it must own
+    /// nothing. `work` is set where there is something to do now. None, and nothing has happened: [`Engine::on_frame`] decides.
+    #[inline(always)]
     pub fn try_deliver<T>(
         &mut self,
         peer: PeerIdx,
-        PlainEager { order, tag, data }: PlainEager,
+        eager: &PlainEager,
         payload: usize,
-        take: impl FnOnce(&R, Delivered) -> T,
+        work: &mut bool,
+        read: impl FnOnce(&R) -> Option<T>,
     ) -> Option<T> {
-        let len = payload as u64;
         let p = &mut self.peers[peer.0 as usize];
-        if order.seq != p.expect_seq || !p.held.is_empty() || !p.take_credit(order.credit) {
+        if eager.order.seq != p.expect_seq || !p.held.is_empty() || !p.take_credit(eager.order.credit) {
             return None;
         }
-        let envelope = Envelope { from: peer, matching: Matching::Tag(tag), data, len };
-        let taken = self.tagged.posted.end_match(Source(peer.0), tag, |waiting| {
-            let Waiting::One(receiver) = waiting else { return None };
-            Some(take(receiver, Delivered { envelope, got: receiver.room().min(len) }))
+        let made = self.tagged.posted.end_match(Source(peer.0), eager.tag, |waiting| match waiting {
+            Waiting::One(receiver) => read(receiver),
+            Waiting::Several(_) => None,
         })?;
-        p.expect_seq = order.seq.wrapping_add(1);
-        p.take(len, self.config.window);
-        if let Some(credit) = p.consume(len, self.config.window) {
-            self.say(peer, Frame::Credit { credit });
+        p.expect_seq = eager.order.seq.wrapping_add(1);
+        if let Some(credit) = p.pass(payload as u64, self.config.window) {
+            p.return_credit(peer, credit, &mut self.ready);
+            *work = true;
         }
-        taken
+        Some(made)
     }
 
     #[inline]

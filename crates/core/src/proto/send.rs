@@ -35,29 +35,43 @@ impl Peer {
     }
 }
 
+/// An eager message that may leave at once, with nothing waiting before it and no operation to remember. Nothing has happened unless a rail
+/// has taken its EAGER, which wants no acknowledgement, and [`Going::sent`] says so.
+pub struct Going<'a> {
+    peer: &'a mut Peer,
+    units: u32,
+}
+
+impl Going<'_> {
+    /// The order of its EAGER.
+    #[inline(always)]
+    pub fn order(&self) -> Order {
+        self.peer.order()
+    }
+
+    /// A rail has taken that.
+    #[inline(always)]
+    pub fn sent(self) {
+        self.peer.sequenced();
+        self.peer.spent = self.peer.spent.wrapping_add(self.units);
+    }
+}
+
 impl<R: Receiver> Engine<R> {
-    /// The shortest way: whether a message may leave at once, with nothing waiting before it and no operation to remember; the order of
-    /// its EAGER, which wants no acknowledgement. When a rail has taken that, [`Engine::eager_sent`] follows; otherwise nothing has
-    /// happened.
-    #[inline]
-    pub fn try_eager(&self, peer: PeerIdx, m: &Message) -> Option<Order> {
-        let p = &self.peers[peer.0 as usize];
-        let first = p.connected && p.ordered.is_empty();
-        (first && !p.acknowledged(m) && p.may_go_eagerly(m)).then(|| p.order())
+    /// The shortest way of a message of `len` bytes, if it is open.
+    #[inline(always)]
+    pub fn try_eager(&mut self, peer: PeerIdx, len: u64, delivery: Delivery) -> Option<Going<'_>> {
+        let p = &mut self.peers[peer.0 as usize];
+        let units = units(len);
+        let open = p.connected && p.ordered.is_empty() && len <= p.route.eager_max as u64;
+        let told = delivery == Delivery::Sent || (delivery == Delivery::Delivered && p.route.immediate);
+        (open && told && p.has_units(units)).then_some(Going { peer: p, units })
     }
 
     /// Whether a message of so many bytes might go eagerly, if there were credit.
     pub fn lacks_credit(&self, peer: PeerIdx, len: u64) -> bool {
         let p = &self.peers[peer.0 as usize];
         p.connected && len <= p.route.eager_max as u64 && !p.has_credit(len)
-    }
-
-    /// A rail has taken the frame of [`Engine::try_eager`], with `len` bytes.
-    #[inline(always)]
-    pub fn eager_sent(&mut self, peer: PeerIdx, len: u64) {
-        let p = &mut self.peers[peer.0 as usize];
-        p.sequenced();
-        p.spent = p.spent.wrapping_add(units(len));
     }
 
     /// Sends a message; its bytes are in the driver's hands under the name returned, until [`Completion::Send`].

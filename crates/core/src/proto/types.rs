@@ -246,15 +246,6 @@ pub struct Envelope {
     pub len: u64,
 }
 
-/// A message that met its receive, and ended it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Delivered {
-    /// What came.
-    pub envelope: Envelope,
-    /// Bytes that fit into its buffer.
-    pub got: u64,
-}
-
 /// An operation's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Completion<U> {

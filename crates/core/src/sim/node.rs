@@ -4,8 +4,8 @@ use super::memory::{Bytes, Memory};
 use super::rail::Time;
 use crate::frame::{AtomicKind, Frame, OpId, Status};
 use crate::proto::{
-    self, Access, After, Config, Delivered, Directive, Envelope, Failure, Filter, Next, Operation, Out,
-    PeerIdx, Place, Receiver, Region, Registered, Span,
+    self, Access, After, Config, Directive, Envelope, Failure, Filter, Next, Operation, Out, PeerIdx, Place,
+    Receiver, Region, Registered, Span,
 };
 use crate::session::Partial;
 use crate::session::Told;
@@ -275,21 +275,23 @@ impl Node {
             return self.broken.push((peer, "a list of memory is malformed"));
         };
         let len = payload.len() as usize;
-        if let Some((op, Delivered { envelope, got })) = frame.plain().and_then(|plain| {
-            self.engine.try_deliver(peer, plain, len, |ticket, delivered| (ticket.op, delivered))
-        }) {
+        let op = frame.plain().and_then(|plain| {
+            let fits = |ticket: &Ticket| (ticket.room >= len as u64).then_some(ticket.op);
+            // the world asks for work anyway
+            self.engine.try_deliver(peer, &plain, len, &mut false, fits)
+        });
+        if let (Some(op), &Frame::Eager { matching, data, .. }) = (op, frame) {
             self.trace(Trace::Handled(peer, *frame));
-            self.memory.write(Span { place: Place::Recv(op), offset: 0, len: got as usize }, &payload);
-            let (offset, released, result) = (0, true, Ok(()));
-            let (peer, envelope) = (Some(peer), Some(envelope));
+            self.memory.write(Span { place: Place::Recv(op), offset: 0, len }, &payload);
+            let envelope = Some(Envelope { from: peer, matching, data, len: len as u64 });
             return self.complete(Completion::Recv {
                 user: op,
-                peer,
+                peer: Some(peer),
                 envelope,
-                got,
-                offset,
-                released,
-                result,
+                got: len as u64,
+                offset: 0,
+                released: true,
+                result: Ok(()),
             });
         }
         match self.on_frame(peer, frame, payload.len() as usize, region) {

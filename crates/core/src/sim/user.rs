@@ -33,11 +33,13 @@ impl World {
     pub fn send_now(&mut self, from: usize, to: usize, message: Message, bytes: &Bytes) -> bool {
         let message = Message { len: bytes.len(), ..message };
         let peer = PeerIdx(to as u32);
-        let Some(order) = self.nodes[from].engine.try_eager(peer, &message) else { return false };
+        let (len, delivery) = (message.len, message.delivery);
+        let going = self.nodes[from].engine.try_eager(peer, len, delivery);
+        let Some(order) = going.map(|going| going.order()) else { return false };
         let frame = Frame::Eager { order, matching: message.matching, data: message.data, ack: None };
         let taken = self.inject(from, to, &frame, bytes.clone());
-        if taken {
-            self.nodes[from].engine.eager_sent(peer, message.len);
+        if taken && let Some(going) = self.nodes[from].engine.try_eager(peer, len, delivery) {
+            going.sent();
         }
         taken
     }

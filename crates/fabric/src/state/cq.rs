@@ -50,12 +50,58 @@ impl Cq {
 
     #[inline(always)]
     pub fn push(&mut self, entry: Entry) {
-        if self.room.left() > 0 {
-            // SAFETY: there is, of the size that `lend` was promised.
-            unsafe { self.room.put(entry, self.entry) };
-        } else {
-            self.entries.push(entry);
+        let Entry { context, flags, len, buf, data, tag, source } = entry;
+        if !self.room.put_whole([context, flags, len, buf, data, tag]) {
+            self.push_otherwise(context, flags, len, buf, data, tag, source);
         }
+    }
+
+    #[inline(never)]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "an entry by value: by address, all would be written to memory first"
+    )]
+    fn push_otherwise(
+        &mut self,
+        context: u64,
+        flags: u64,
+        len: u64,
+        buf: u64,
+        data: u64,
+        tag: u64,
+        source: u64,
+    ) {
+        let entry = Entry { context, flags, len, buf, data, tag, source };
+        if !self.room.put(&entry) {
+            self.keep(entry);
+        }
+    }
+
+    /// Whether there is room for [`Cq::push_sent`], and nobody to be woken.
+    #[inline(always)]
+    pub fn is_ready(&self) -> bool {
+        self.entries.len() < self.entries.capacity() && !self.wait.awaited()
+    }
+
+    /// The entry of a send that was complete at once, in a queue that [is ready](Cq::is_ready), outside of reads.
+    ///
+    /// # Safety
+    /// It is.
+    #[inline(always)]
+    pub unsafe fn push_sent(&mut self, context: u64, flags: u64) {
+        debug_assert!(self.is_ready() && self.room.left() == 0, "a read is under way, or it was not asked");
+        let len = self.entries.len();
+        // SAFETY: there is room for one more, by the caller's promise.
+        unsafe {
+            self.entries.as_mut_ptr().add(len).write(Entry { context, flags, ..Entry::default() });
+            self.entries.set_len(len + 1);
+        }
+    }
+
+    /// Has an entry wait for the next read.
+    #[inline(always)]
+    fn keep(&mut self, entry: Entry) {
+        self.entries.push(entry);
         self.wait.wake();
     }
 
@@ -65,10 +111,16 @@ impl Cq {
         self.wait.wake();
     }
 
+    /// Bytes of an entry, as C wants it.
+    #[inline(always)]
+    pub fn entry_size(&self) -> usize {
+        self.entry
+    }
+
     /// Has what is pushed until [`Cq::take_back`] go to `room`. For a queue that is empty.
     ///
     /// # Safety
-    /// Until then there is as much room as it says, for entries of this queue's size.
+    /// Until then there is as much room as it says, for entries of this queue's [size](Cq::entry_size).
     #[inline(always)]
     pub unsafe fn lend(&mut self, room: Room) {
         debug_assert!(self.is_empty(), "what waits comes first");
@@ -92,18 +144,14 @@ impl Cq {
     /// Moves as many entries to `room` as it takes; how many, or none if an error comes first.
     ///
     /// # Safety
-    /// There is as much room as it says, for entries of this queue's size.
+    /// There is as much room as it says, for entries of this queue's [size](Cq::entry_size).
     #[inline(always)]
     pub unsafe fn drain(&mut self, mut room: Room) -> Option<usize> {
         if !self.faults.is_empty() {
             return None;
         }
         let waiting = &self.entries[self.taken..];
-        let count = room.left().min(waiting.len());
-        for entry in &waiting[..count] {
-            // SAFETY: there is room.
-            unsafe { room.put(*entry, self.entry) };
-        }
+        let count = waiting.iter().take_while(|entry| room.put(entry)).count();
         self.taken += count;
         if self.taken == self.entries.len() {
             self.entries.clear();

@@ -53,6 +53,12 @@ impl Endpoint {
         }
     }
 
+    /// The same, if it has been asked for before.
+    #[inline(always)]
+    pub fn known_peer(&self, number: fi_addr_t) -> Option<PeerIdx> {
+        self.peers.get(number as usize).filter(|peer| **peer != UNKNOWN).map(|peer| PeerIdx(*peer))
+    }
+
     #[cold]
     fn resolve(&mut self, number: fi_addr_t, avs: &Slab<Av>) -> Result<PeerIdx, c_int> {
         let address = self.av.and_then(|av| avs[av].get(number)).ok_or(-FI_EINVAL)?;

@@ -3,6 +3,9 @@
 use crate::ffi::*;
 use crate::state::completion::Entry;
 
+/// Bytes of the largest form.
+const WHOLE: usize = size_of::<fi_cq_tagged_entry>();
+
 /// Bytes of one entry of a format; none for a format that there is not.
 pub fn entry_size(format: fi_cq_format) -> Option<usize> {
     Some(match format {
@@ -18,7 +21,11 @@ pub fn entry_size(format: fi_cq_format) -> Option<usize> {
 #[derive(Debug)]
 pub struct Room {
     at: *mut u8,
-    left: usize,
+    /// How many more entries there is room for, of the largest form and without senders.
+    whole: usize,
+    /// The same of all others.
+    others: usize,
+    size: usize,
     /// Where senders go, if anywhere.
     sources: *mut fi_addr_t,
 }
@@ -27,64 +34,66 @@ pub struct Room {
 unsafe impl Send for Room {}
 
 impl Room {
-    pub const NONE: Self = Self { at: std::ptr::null_mut(), left: 0, sources: std::ptr::null_mut() };
+    pub const NONE: Self =
+        Self { at: std::ptr::null_mut(), whole: 0, others: 0, size: 0, sources: std::ptr::null_mut() };
 
-    /// Room for `count` entries at `at`, and for as many senders at `sources` unless that is null.
+    /// Room for `count` entries of `size` bytes at `at`, and for as many senders at `sources` unless that is null.
     ///
     /// # Safety
-    /// Both are writable for that many, entries of the size that [`Room::put`] is told, as long as the room is used.
+    /// Both are writable for that many as long as the room is used.
     #[inline(always)]
-    pub unsafe fn new(at: *mut u8, count: usize, sources: *mut fi_addr_t) -> Self {
-        Self { at, left: count, sources }
+    pub unsafe fn new(at: *mut u8, count: usize, size: usize, sources: *mut fi_addr_t) -> Self {
+        let is_whole = size == WHOLE && sources.is_null();
+        let (whole, others) = if is_whole { (count, 0) } else { (0, count) };
+        Self { at, whole, others, size, sources }
     }
 
     /// How many more there is room for.
     #[inline(always)]
     pub fn left(&self) -> usize {
-        self.left
+        self.whole + self.others
     }
 
     /// Ends it; how many there was still room for.
     #[inline(always)]
     pub fn end(&mut self) -> usize {
-        std::mem::replace(&mut self.left, 0)
+        let left = self.left();
+        (self.whole, self.others) = (0, 0);
+        left
     }
 
-    /// # Safety
-    /// There is room for one more, of `size` bytes.
+    /// Takes an entry, word by word, if that is all there is to it: of the largest form, without a sender. False, and nothing has happened:
+    /// [`Room::put`] knows.
     #[inline(always)]
-    pub unsafe fn put(&mut self, entry: Entry, size: usize) {
-        // SAFETY: by the caller's promise.
+    pub fn put_whole(&mut self, words: [u64; 6]) -> bool {
+        let Some(left) = self.whole.checked_sub(1) else { return false };
+        self.whole = left;
+        // SAFETY: there is room, by the promise given to `new`.
         unsafe {
-            write(entry, self.at, size);
-            self.at = self.at.add(size);
-            self.left -= 1;
+            self.at.cast::<[u64; 6]>().write_unaligned(words);
+            self.at = self.at.add(WHOLE);
+        }
+        true
+    }
+
+    /// Takes an entry; false where there is no room.
+    #[inline]
+    pub fn put(&mut self, entry: &Entry) -> bool {
+        let &Entry { context, flags, len, buf, data, tag, source } = entry;
+        if self.put_whole([context, flags, len, buf, data, tag]) {
+            return true;
+        }
+        let Some(left) = self.others.checked_sub(1) else { return false };
+        self.others = left;
+        // SAFETY: there is room, by the promise given to `new`; an entry begins with each of the forms.
+        unsafe {
+            (&raw const *entry).cast::<u8>().copy_to_nonoverlapping(self.at, self.size);
+            self.at = self.at.add(self.size);
             if !self.sources.is_null() {
-                self.sources.write(entry.source);
+                self.sources.write(source);
                 self.sources = self.sources.add(1);
             }
         }
-    }
-}
-
-/// Writes C's form of an entry, which has so many bytes, word by word: no entry need be put together first.
-///
-/// # Safety
-/// `to` has room for `size` bytes.
-#[inline(always)]
-unsafe fn write(Entry { context, flags, len, buf, data, tag, .. }: Entry, to: *mut u8, size: usize) {
-    const WHOLE: usize = size_of::<fi_cq_tagged_entry>();
-    // SAFETY: by the caller's promise; an entry begins with each of the forms.
-    unsafe {
-        to.cast::<u64>().write_unaligned(context);
-        if size == WHOLE {
-            return to.add(8).cast::<[u64; 5]>().write_unaligned([flags, len, buf, data, tag]);
-        }
-        if size > 8 {
-            to.add(8).cast::<[u64; 2]>().write_unaligned([flags, len]);
-        }
-        if size > 24 {
-            to.add(24).cast::<[u64; 2]>().write_unaligned([buf, data]);
-        }
+        true
     }
 }

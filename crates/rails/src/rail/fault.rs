@@ -242,10 +242,16 @@ impl<R: Rail> Rail for Fault<R> {
     unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
         if self.plan.is_some() {
             // SAFETY: our caller's word.
-            return unsafe { super::send_as_any(self, link, eager, piece) };
+            return unsafe { super::send_as_any(self, link, eager.order, eager.tag, eager.data, piece) };
         }
         // SAFETY: our caller's word.
         unsafe { self.rail.send_eager(link, eager, piece) }
+    }
+
+    #[inline(always)]
+    unsafe fn try_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> bool {
+        // SAFETY: our caller's word.
+        self.plan.is_none() && unsafe { self.rail.try_eager(link, eager, piece) }
     }
 
     #[inline]
@@ -253,6 +259,7 @@ impl<R: Rail> Rail for Fault<R> {
         self.rail.wants_more(link)
     }
 
+    #[inline(always)]
     fn holds_back(&self) -> bool {
         self.rail.holds_back()
     }

@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::list::RailId;
 use crate::primitive;
 use direct::Direct;
-use polyrail_core::frame::{Acked, Frame, PlainEager};
+use polyrail_core::frame::{Acked, Frame, Order, PlainEager};
 use polyrail_core::wire::PeerId;
 use std::collections::VecDeque;
 use std::io;
@@ -116,6 +116,15 @@ impl Payload {
         unsafe { primitive::copy(self.base.add(offset), to, len) };
         len
     }
+    /// Copies all bytes to `to`.
+    ///
+    /// # Safety
+    /// `to` is writable for as many, and overlaps no part of the payload.
+    #[inline(always)]
+    pub unsafe fn copy_whole(&self, to: *mut u8) {
+        // SAFETY: readable by `new`'s contract; `to` by ours.
+        unsafe { primitive::copy(self.base, to, self.len) };
+    }
     /// A copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len);
@@ -132,10 +141,11 @@ impl Payload {
 pub trait Sink: Memory {
     /// A whole frame. The payload is valid during the call only.
     fn frame(&mut self, link: LinkId, frame: Frame, payload: Payload);
-    /// The commonest whole frame: the same as [`Sink::frame`], for rails that see at once that it is one.
-    #[inline]
-    fn eager(&mut self, link: LinkId, eager: PlainEager, payload: Payload) {
-        self.frame(link, eager.into(), payload);
+    /// The commonest whole frame, for rails that see at once that it is one: as [`Sink::frame`], but only if that takes no more than a few
+    /// words. False: nothing has happened, and the frame is to be given to that.
+    #[inline(always)]
+    fn eager(&mut self, _link: LinkId, _eager: &PlainEager, _payload: Payload) -> bool {
+        false
     }
     /// A frame with a long payload has begun: says where its `len` bytes go. The span has exactly `len` bytes. The rail
     /// calls [`Sink::end`] for this link when they are all there; no other frame of the link comes in between.
@@ -192,7 +202,8 @@ impl Caps {
     }
 }
 
-/// [`Rail::send_eager`] of a rail, and where, that has no shorter way for it than for any frame.
+/// [`Rail::send_eager`] of a rail, and where, that has no shorter way for it than for any frame. By value: by address, each frame would be
+/// written to memory first, for those too that do have a shorter way.
 ///
 /// # Safety
 /// As there.
@@ -200,10 +211,12 @@ impl Caps {
 pub(crate) unsafe fn send_as_any<R: Rail + ?Sized>(
     rail: &mut R,
     link: LinkId,
-    eager: PlainEager,
+    order: Order,
+    tag: u64,
+    data: Option<u64>,
     piece: RawIov,
 ) -> Result<(), Full> {
-    let header = Frame::from(eager).encode(piece.len);
+    let header = Frame::from(PlainEager { order, tag, data }).encode(piece.len);
     // SAFETY: our caller's word.
     unsafe { rail.send(link, &header, &[piece], None) }
 }
@@ -248,7 +261,17 @@ pub trait Rail: LaneRail + Direct + Send {
     #[inline(always)]
     unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
         // SAFETY: our caller's word.
-        unsafe { send_as_any(self, link, eager, piece) }
+        unsafe { send_as_any(self, link, eager.order, eager.tag, eager.data, piece) }
+    }
+
+    /// The same if it takes no more than a few words of memory. False, and nothing has happened, where there is no such way, or no room at
+    /// first sight.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    unsafe fn try_eager(&mut self, _link: LinkId, _eager: PlainEager, _piece: RawIov) -> bool {
+        false
     }
 
     /// Whether a large frame would be taken now without queueing much behind what is already waiting: who stripes or
@@ -256,6 +279,7 @@ pub trait Rail: LaneRail + Direct + Send {
     fn wants_more(&self, link: LinkId) -> bool;
 
     /// Whether [`Rail::flush`] has something to send.
+    #[inline(always)]
     fn holds_back(&self) -> bool {
         false
     }

@@ -35,6 +35,8 @@ struct Link {
     control: OwnedFd,
     state: State,
     bye: bool,
+    /// It is up, and nobody watches it.
+    plain: bool,
     /// There may be more to do than to take frames: something was taken lately, or the link ends.
     restless: bool,
     /// It is not looked at: its peer marks the board.
@@ -140,6 +142,7 @@ impl ShmRail {
             control,
             state: State::Up,
             bye: false,
+            plain: true,
             restless: true,
             away: false,
             busy: true,
@@ -175,7 +178,7 @@ impl ShmRail {
             if let Some(Some(link)) = self.links.get_mut(token as usize) {
                 // nothing is ever said on this socket after wireup: readable means ended
                 if link.state == State::Up {
-                    link.state = State::Ending;
+                    link.enter(State::Ending);
                 }
                 self.epoll.remove(link.control.as_raw_fd());
                 self.attend(token as u32);
@@ -315,7 +318,7 @@ impl ShmRail {
                 _ => None,
             };
             if let Some(down) = over {
-                link.state = State::Down;
+                link.enter(State::Down);
                 ended = true;
                 total += 1;
                 sink.down(id, down);
@@ -357,6 +360,11 @@ impl ShmRail {
 }
 
 impl Link {
+    /// Its life goes on to another state than that of being up.
+    fn enter(&mut self, state: State) {
+        (self.state, self.plain) = (state, false);
+    }
+
     /// Whether there is nothing to do but to take frames.
     fn is_calm(&self) -> bool {
         !self.restless && self.state == State::Up
@@ -402,11 +410,41 @@ impl Link {
         }
     }
 
+    /// Takes the commonest frames, so many at most, as long as there are such and it takes no more than a few words to see to them: how
+    /// many.
+    #[inline(never)]
+    fn take_plain<S: Sink + ?Sized>(&mut self, id: LinkId, most: usize, sink: &mut S) -> usize {
+        let mut taken = 0;
+        while taken < most
+            && let Some(frame) = self.consumer.glance()
+        {
+            let prefix = u64::from_le(frame.word(0));
+            let Some(eager) = PlainEager::from_words(frame.header, prefix, |at| u64::from_le(frame.word(at)))
+            else {
+                break;
+            };
+            if (prefix >> 32) as usize != frame.len {
+                break;
+            }
+            // SAFETY: the bytes stay mapped, and are not reused before they are released below.
+            if !sink.eager(id, &eager, unsafe { Payload::new(frame.payload, frame.len) }) {
+                break;
+            }
+            let end = frame.end();
+            self.consumer.release_seen(end);
+            taken += 1;
+        }
+        taken
+    }
+
     /// Takes frames; returns how many, and why the link ended if it did.
     #[inline]
     fn take<S: Sink + ?Sized>(&mut self, id: LinkId, sink: &mut S) -> (usize, Option<Down>) {
         let mut taken = 0;
         while taken < BURST {
+            if self.plain {
+                taken += self.take_plain(id, BURST - taken, sink);
+            }
             // that there is room again is told in the next round, which finds nothing: an answer may leave before that
             let found = if taken == 0 { self.consumer.peek() } else { self.consumer.peek_on() };
             let frame = match found {
@@ -416,21 +454,16 @@ impl Link {
             };
             // SAFETY: the bytes stay mapped, and are not reused before `release` below.
             let payload = unsafe { Payload::new(frame.payload.as_ptr(), frame.payload.len()) };
-            match PlainEager::parse(frame.header) {
-                Some((eager, announced)) if announced == payload.len() && !self.watched.is_watched() => {
-                    sink.eager(id, eager, payload);
-                }
-                _ => match any(frame.header, payload.len()) {
-                    Ok(header) => {
-                        self.bye |= matches!(header, Frame::Bye);
-                        let moving = self.watched.begin();
-                        sink.frame(id, header, payload);
-                        if let Some(moving) = moving {
-                            moving.took(&header, payload.len());
-                        }
+            match any(frame.header, payload.len()) {
+                Ok(header) => {
+                    self.bye |= matches!(header, Frame::Bye);
+                    let moving = self.watched.begin();
+                    sink.frame(id, header, payload);
+                    if let Some(moving) = moving {
+                        moving.took(&header, payload.len());
                     }
-                    Err(why) => return (taken, Some(Down::Protocol(why))),
-                },
+                }
+                Err(why) => return (taken, Some(Down::Protocol(why))),
             }
             self.consumer.release();
             taken += 1;
@@ -543,21 +576,25 @@ impl Rail for ShmRail {
 
     #[inline(always)]
     unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
-        if let Some(Some(link)) = self.links.get_mut(link.0 as usize)
-            && link.state == State::Up
-            && !link.watched.is_watched()
-        {
-            let (words, len) = eager.encode(piece.len);
-            // SAFETY: readable, by our caller's word.
-            if unsafe { link.producer.try_send_short(words, len, piece.base, piece.len) } {
-                if let Some(place) = link.producer.peer_sleeps() {
-                    link.bell.ring(place);
-                }
+        // SAFETY: our caller's word.
+        unsafe {
+            if self.try_eager(link, eager, piece) {
                 return Ok(());
             }
+            crate::rail::send_as_any(self, link, eager.order, eager.tag, eager.data, piece)
         }
-        // SAFETY: our caller's word.
-        unsafe { crate::rail::send_as_any(self, link, eager, piece) }
+    }
+
+    #[inline(always)]
+    unsafe fn try_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> bool {
+        let Some(Some(link)) = self.links.get_mut(link.0 as usize) else { return false };
+        let (words, len) = eager.encode(piece.len);
+        // SAFETY: readable, by our caller's word.
+        let sent = link.plain && unsafe { link.producer.try_send_short(words, len, piece.base, piece.len) };
+        if sent && let Some(place) = link.producer.peer_sleeps() {
+            link.bell.ring(place);
+        }
+        sent
     }
 
     #[inline]
@@ -640,6 +677,7 @@ impl Rail for ShmRail {
     fn watch(&mut self, link: LinkId, (near, far): (PeerId, PeerId)) {
         if let Some(Some(link)) = self.links.get_mut(link.0 as usize) {
             link.watched = Watched::link(near, far);
+            link.plain &= !link.watched.is_watched();
         }
     }
 

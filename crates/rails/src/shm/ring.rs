@@ -358,7 +358,76 @@ impl<'a> Payload<'a> {
     }
 }
 
+/// A frame where it lies, in shared memory, which the peer may still write to: who takes words of it reads each once.
+#[derive(Clone, Copy)]
+pub struct Glance<'a> {
+    slot: &'a memory::Slot,
+    /// Bytes of its header.
+    pub header: usize,
+    /// Bytes of its payload.
+    pub len: usize,
+    /// Where that lies.
+    pub payload: *const u8,
+    /// The position in the bulk area behind it.
+    end: u64,
+}
+
+impl Glance<'_> {
+    /// The header's word of this number.
+    ///
+    /// # Panics
+    /// If a slot has not so many.
+    #[inline(always)]
+    pub fn word(&self, at: usize) -> u64 {
+        self.slot.read(8 * at)
+    }
+
+    /// For [`Consumer::release_seen`].
+    #[inline(always)]
+    pub fn end(self) -> u64 {
+        self.end
+    }
+}
+
 impl Consumer {
+    /// The frame at the head, where it lies; [`release_seen`](Self::release_seen) ends it. None where there is none, or what is there is
+    /// impossible: [`peek`](Self::peek) knows.
+    #[inline(always)]
+    pub fn glance(&self) -> Option<Glance<'_>> {
+        let slot = self.memory.slot(self.head);
+        let word = slot.word.load(Acquire);
+        if cfg!(loom) || (word >> 32) as u32 != lap(self.head) {
+            return None;
+        }
+        let (header, len) = ((word >> 24 & 0xff) as usize, (word & 0xff_ffff) as usize);
+        let (payload, end) = if header + len <= INLINE {
+            (slot.body.as_ptr().wrapping_add(header), self.bulk_head)
+        } else if header <= MAX_HEADER && len <= MAX_PAYLOAD {
+            let span = Span::after(self.bulk_head, len);
+            (self.memory.bulk(span.start), span.end)
+        } else {
+            return None;
+        };
+        Some(Glance { slot, header, len, payload: payload.cast(), end })
+    }
+
+    /// Frees the frame that [`glance`](Self::glance) showed and whose [`Glance::end`] this is.
+    #[inline(always)]
+    pub fn release_seen(&mut self, end: u64) {
+        self.head += 1;
+        let due = self.head - self.head_published >= (SLOTS / LAZY) as u64;
+        if end == self.bulk_head {
+            if due {
+                self.publish();
+            }
+            return;
+        }
+        self.bulk_head = end;
+        if due || end - self.bulk_published >= (BULK / LAZY) as u64 {
+            self.publish();
+        }
+    }
+
     /// The frame at the head, again and again until it is released. None if the ring is empty.
     ///
     /// # Errors

@@ -557,6 +557,7 @@ impl Rail for TcpRail {
         self.up(link).is_some_and(|link| link.error.is_none() && link.tx.wants_more())
     }
 
+    #[inline(always)]
     fn holds_back(&self) -> bool {
         !self.dirty.is_empty()
     }

@@ -161,15 +161,12 @@ impl Receiver for Posted {
 unsafe impl Send for Posted {}
 
 impl Posted {
-    /// Copies the first `len` bytes of a payload, for which there is room, to the memory.
-    #[inline]
-    pub fn take(&self, len: usize, payload: Payload) {
+    /// All that there is to it, where it has room for so many bytes in one piece, and so owns nothing.
+    #[inline(always)]
+    pub fn plain(&self, len: usize) -> Option<(*mut u8, User)> {
         match &self.iov {
-            IoVec::One(one) => {
-                // SAFETY: inside the user's buffer, which is valid until the receive ends; a payload never lies in it.
-                unsafe { payload.copy_to(0, one.base, len.min(one.len)) };
-            }
-            IoVec::Many(_) => self.fill(0, len, payload),
+            IoVec::One(one) if len <= one.len => Some((one.base, self.user)),
+            _ => None,
         }
     }
 

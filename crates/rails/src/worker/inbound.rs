@@ -8,8 +8,8 @@ use crate::atomic;
 use crate::list::RailId;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use crate::set::NO_LINK;
-use polyrail_core::frame::{AtomicKind, Frame, PlainEager, Status};
-use polyrail_core::proto::{Access, After, Delivered, Directive, Operation, PeerIdx, Region};
+use polyrail_core::frame::{AtomicKind, Frame, Matching, PlainEager, Status};
+use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
 use polyrail_core::session::Told;
 
 /// A payload that is on its way in pieces.
@@ -70,6 +70,16 @@ fn region_of(frame: &Frame, payload: Payload) -> Result<Option<Region>, ()> {
     Region::parse(&bytes[..len]).map(Some).ok_or(())
 }
 
+/// An event is to tell of a message that was received whole.
+#[cold]
+#[inline(never)]
+fn tell_by_event(core: &mut Core, user: User, from: PeerIdx, tag: u64, data: Option<u64>, len: u64) {
+    core.asks = true;
+    let event = Event::of(EventKind::Recv, user);
+    let matching = Matching::Tag(tag);
+    core.events.push_back(Event { peer: Some(from), matching, data, len, got: len, ..event });
+}
+
 impl<L: Listener> Inbound<'_, L> {
     #[inline]
     fn peer(&mut self, link: LinkId) -> Option<PeerIdx> {
@@ -118,37 +128,34 @@ impl<L: Listener> Inbound<'_, L> {
         }
     }
 
-    /// Gives a message to a receive that waits for it; false, and nothing happened, where there is none.
-    #[inline]
-    fn deliver(&mut self, peer: PeerIdx, eager: PlainEager, payload: Payload) -> bool {
-        let Core { engine, events, asks, .. } = &mut *self.core;
-        let delivered =
-            engine.try_deliver(peer, eager, payload.len(), |posted, Delivered { envelope, got }| {
-                posted.take(got as usize, payload);
-                // not past an event that waits to be told
-                if got == envelope.len && events.is_empty() && self.listener.received(posted.user, &envelope)
-                {
-                    return;
-                }
-                *asks = true;
-                events.push_back(Event {
-                    peer: Some(envelope.from),
-                    matching: envelope.matching,
-                    data: envelope.data,
-                    len: envelope.len,
-                    got,
-                    ..Event::of(EventKind::Recv, posted.user)
-                });
-            });
-        // of credit that is to be returned
-        *asks |= engine.has_work();
-        delivered.is_some()
+    /// Gives a message to a receive that waits for it, with a buffer in one piece; false, and nothing happened, where there is none.
+    #[inline(always)]
+    fn deliver(&mut self, peer: PeerIdx, eager: &PlainEager, payload: Payload) -> bool {
+        let Core { engine, asks, .. } = &mut *self.core;
+        let len = payload.len();
+        let Some((to, user)) = engine.try_deliver(peer, eager, len, asks, |posted| posted.plain(len)) else {
+            return false;
+        };
+        // SAFETY: the user's buffer, which has so much room and is valid until the receive is told of; a payload never lies in it.
+        unsafe { payload.copy_whole(to) };
+        let &PlainEager { tag, data, .. } = eager;
+        // not past an event that waits to be told
+        if !self.core.events.is_empty() || !self.listener.received(user, peer, tag, data, len as u64) {
+            tell_by_event(self.core, user, peer, tag, data, len as u64);
+        }
+        true
+    }
+
+    /// The same of a frame that was held, or of which it was not seen at once what it is.
+    #[inline(never)]
+    fn deliver_any(&mut self, peer: PeerIdx, eager: &PlainEager, payload: Payload) -> bool {
+        self.deliver(peer, eager, payload)
     }
 
     /// A frame of a peer's, by whichever link it came.
     #[inline(never)]
     pub(super) fn accept(&mut self, peer: PeerIdx, link: LinkId, frame: Frame, payload: Payload) {
-        let delivered = frame.plain().is_some_and(|eager| self.deliver(peer, eager, payload));
+        let delivered = frame.plain().is_some_and(|eager| self.deliver_any(peer, &eager, payload));
         if !delivered {
             self.direct(peer, link, &frame, payload);
         }
@@ -257,16 +264,11 @@ impl<L: Listener> Sink for Inbound<'_, L> {
         self.catch_up();
     }
 
-    #[inline]
-    fn eager(&mut self, link: LinkId, eager: PlainEager, payload: Payload) {
-        let Some(peer) = self.peer(link) else { return };
-        if !self.core.peers[peer.0 as usize].partial.is_empty() {
-            return self.frame(link, eager.into(), payload);
-        }
-        if !self.deliver(peer, eager, payload) {
-            self.direct(peer, link, &eager.into(), payload);
-        }
-        self.catch_up();
+    /// A frame of which a part came before has had its turn, or is held until then: the engine refuses it. None that is held has its turn
+    /// with one that found its receive waiting.
+    #[inline(always)]
+    fn eager(&mut self, link: LinkId, eager: &PlainEager, payload: Payload) -> bool {
+        self.peer(link).is_none_or(|peer| self.deliver(peer, eager, payload))
     }
 
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span {

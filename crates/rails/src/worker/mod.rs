@@ -308,9 +308,8 @@ impl Worker {
     }
 
     /// The lane for a short message of so many bytes, thought over if it is time; none where it has to wait.
-    #[inline(always)]
     fn lane_for(&mut self, to: PeerIdx, len: u64) -> Option<RailLink> {
-        let lane = self.core.lane_for(to, len);
+        let lane = self.core.peers[to.0 as usize].short.lane_for(len);
         if lane.is_none() { self.chosen_lane(to) } else { lane }
     }
 
@@ -361,10 +360,12 @@ impl Worker {
     /// For who polls and rests by himself.
     #[inline(always)]
     pub fn skip(&mut self) -> bool {
-        let skips = !self.core.asks && self.rounds + 1 < self.chores_at && self.rails.skip();
-        debug_assert!(!skips || !self.has_more(), "something asks to be acted on, and nobody said so");
-        self.rounds += u64::from(skips);
-        skips
+        if self.core.asks || self.rounds + 1 >= self.chores_at || !self.rails.skip() {
+            return false;
+        }
+        debug_assert!(!self.has_more(), "something asks to be acted on, and nobody said so");
+        self.rounds += 1;
+        true
     }
 
     /// Takes what came by the rails that it costs nothing to look at; how many frames.
@@ -588,6 +589,7 @@ impl Worker {
     }
 
     /// Whether small messages wait to share a system call: without progress for long, call [`Worker::push`].
+    #[inline(always)]
     pub fn holds_back(&self) -> bool {
         self.rails.holds_back()
     }

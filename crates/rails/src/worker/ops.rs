@@ -2,7 +2,7 @@
 
 use super::buffers::{RegionMemory, User, total};
 use super::outbound::{copied, kept, posted};
-use super::{EventKind, Issued, Nobody, Refused, Worker};
+use super::{Core, EventKind, Issued, Nobody, Refused, Worker};
 use crate::rail::RawIov;
 use polyrail_core::frame::{AtomicCode, AtomicKind, Frame, Matching, OpId, PlainEager, RemoteAddr};
 use polyrail_core::proto::{
@@ -19,31 +19,72 @@ pub const ATOMIC_MAX: usize = 16 << 10;
 const QUEUE_MAX: usize = 4096;
 
 impl Worker {
-    /// Sends a message if it can leave at once, leaving nothing to remember.
+    /// Sends a tagged message from memory in one piece if it can leave at once, leaving nothing to remember: the shortest way.
     ///
     /// # Safety
     /// As [`Worker::send`].
     #[inline(always)]
-    unsafe fn send_now(&mut self, to: PeerIdx, message: &Message, iov: &[RawIov]) -> bool {
-        let Some(order) = self.core.engine.try_eager(to, message) else { return false };
-        let Some(lane) = self.lane_for(to, message.len) else { return false };
-        let &Message { matching, data, .. } = message;
-        // SAFETY: readable, by our caller's word; without a span the rail keeps no address.
-        let sent = unsafe {
-            match (matching, iov) {
-                (Matching::Tag(tag), [one]) => {
-                    self.rails.send_eager(lane, PlainEager { order, tag, data }, *one)
-                }
-                _ => {
-                    let frame = Frame::Eager { order, matching, data, ack: None };
-                    self.rails.send(lane, &frame.encode(message.len as usize), iov, None)
-                }
-            }
-        };
-        if sent.is_ok() {
-            self.core.engine.eager_sent(to, message.len);
+    unsafe fn send_plain(
+        &mut self,
+        to: PeerIdx,
+        tag: u64,
+        data: Option<u64>,
+        delivery: Delivery,
+        piece: RawIov,
+    ) -> bool {
+        let Self { core: Core { engine, peers, .. }, rails, .. } = self;
+        let len = piece.len as u64;
+        let Some(going) = engine.try_eager(to, len, delivery) else { return false };
+        let Some(lane) = peers[to.0 as usize].short.lane_for(len) else { return false };
+        let eager = PlainEager { order: going.order(), tag, data };
+        // SAFETY: readable, by our caller's word; the rail keeps no address.
+        let sent = unsafe { rails.send_eager(lane, eager, piece) }.is_ok();
+        if sent {
+            going.sent();
         }
-        sent.is_ok()
+        sent
+    }
+
+    /// [`Worker::inject`] of a tagged message from one piece of memory if that takes no more than a few words, as it mostly does in shared
+    /// memory. False: nothing has happened.
+    ///
+    /// # Safety
+    /// The memory of `piece` is readable.
+    #[inline(always)]
+    pub unsafe fn try_inject(&mut self, to: PeerIdx, tag: u64, data: Option<u64>, piece: RawIov) -> bool {
+        let Self { core: Core { engine, peers, .. }, rails, .. } = self;
+        let len = piece.len as u64;
+        let Some(going) = engine.try_eager(to, len, Delivery::Sent) else { return false };
+        let short = &peers[to.0 as usize].short;
+        // where somebody counts, or there is a choice, it takes more
+        let (u32::MAX, Some(lane)) = (short.budget, short.lane) else { return false };
+        let eager = PlainEager { order: going.order(), tag, data };
+        // SAFETY: readable, by our caller's word; the rail keeps no address.
+        let sent = unsafe { rails.try_eager(lane, eager, piece) };
+        if sent {
+            going.sent();
+        }
+        sent
+    }
+
+    /// The same of any message, whose lane is thought over if it is time.
+    ///
+    /// # Safety
+    /// As [`Worker::send`].
+    unsafe fn send_now(&mut self, to: PeerIdx, message: &Message, iov: &[RawIov]) -> bool {
+        let &Message { matching, data, len, delivery } = message;
+        if self.core.engine.try_eager(to, len, delivery).is_none() {
+            return false;
+        }
+        let Some(lane) = self.lane_for(to, len) else { return false };
+        let Some(going) = self.core.engine.try_eager(to, len, delivery) else { return false };
+        let frame = Frame::Eager { order: going.order(), matching, data, ack: None };
+        // SAFETY: readable, by our caller's word; without a span the rail keeps no address.
+        let sent = unsafe { self.rails.send(lane, &frame.encode(len as usize), iov, None) }.is_ok();
+        if sent {
+            going.sent();
+        }
+        sent
     }
 
     /// Sends a message. `Done`: the memory may be reused and no event follows; else an event of kind `Send` follows.
@@ -63,28 +104,50 @@ impl Worker {
         iov: &[RawIov],
         user: User,
     ) -> Result<Issued, Refused> {
-        let message = Message { matching, data, len: total(iov), delivery };
         // SAFETY: our caller's word.
-        if message.len <= SHORT && unsafe { self.send_now(to, &message, iov) } {
-            return Ok(Issued::Done);
+        unsafe {
+            if let (Matching::Tag(tag), &[piece]) = (matching, iov) {
+                if piece.len as u64 <= SHORT && self.send_plain(to, tag, data, delivery, piece) {
+                    return Ok(Issued::Done);
+                }
+                return self.send_piece(to, tag, data, delivery, piece, user);
+            }
+            self.send_any(to, Message { matching, data, len: total(iov), delivery }, iov, user)
         }
+    }
+
+    /// [`Worker::send_any`] of a piece: by value, since to have an address of it in [`Worker::send`] would have all of it written to memory.
+    ///
+    /// # Safety
+    /// As [`Worker::send`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn send_piece(
+        &mut self,
+        to: PeerIdx,
+        tag: u64,
+        data: Option<u64>,
+        delivery: Delivery,
+        piece: RawIov,
+        user: User,
+    ) -> Result<Issued, Refused> {
+        let message = Message { matching: Matching::Tag(tag), data, len: piece.len as u64, delivery };
         // SAFETY: our caller's word.
-        unsafe { self.send_later(to, message, iov, user) }
+        unsafe { self.send_any(to, message, &[piece], user) }
     }
 
     /// # Safety
     /// As [`Worker::send`].
     #[inline(never)]
-    unsafe fn send_later(
+    unsafe fn send_any(
         &mut self,
         to: PeerIdx,
         message: Message,
         iov: &[RawIov],
         user: User,
     ) -> Result<Issued, Refused> {
-        let heard = message.len <= SHORT && self.hears_of_credit(to, message.len);
         // SAFETY: our caller's word.
-        if heard && unsafe { self.send_now(to, &message, iov) } {
+        if message.len <= SHORT && unsafe { self.send_or_hear(to, &message, iov) } {
             return Ok(Issued::Done);
         }
         self.room_for(to)?;
@@ -92,6 +155,18 @@ impl Worker {
         self.core.bufs.sends.put(op, kept(iov, user));
         self.start(to);
         Ok(Issued::Pending(op))
+    }
+
+    /// Sends a message if it can leave at once, or can once what came is heard.
+    ///
+    /// # Safety
+    /// As [`Worker::send`].
+    unsafe fn send_or_hear(&mut self, to: PeerIdx, message: &Message, iov: &[RawIov]) -> bool {
+        // SAFETY: our caller's word.
+        unsafe {
+            self.send_now(to, message, iov)
+                || (self.hears_of_credit(to, message.len) && self.send_now(to, message, iov))
+        }
     }
 
     /// Sends a message of at most [`INJECT_MAX`] bytes; the memory may be reused on return and no event follows.
@@ -110,25 +185,52 @@ impl Worker {
         data: Option<u64>,
         iov: &[RawIov],
     ) -> Result<(), Refused> {
-        let message = Message { matching, data, len: total(iov), delivery: Delivery::Sent };
         // SAFETY: our caller's word.
-        if unsafe { self.send_now(to, &message, iov) } {
-            return Ok(());
+        unsafe {
+            if let (Matching::Tag(tag), &[piece]) = (matching, iov) {
+                if self.send_plain(to, tag, data, Delivery::Sent, piece) {
+                    return Ok(());
+                }
+                return self.inject_piece(to, tag, data, piece);
+            }
+            self.inject_any(to, matching, data, iov)
         }
-        // SAFETY: the same.
-        unsafe { self.inject_later(to, message, iov) }
+    }
+
+    /// [`Worker::inject_any`] of a piece, by value as for [`Worker::send_piece`].
+    ///
+    /// # Safety
+    /// The memory of `piece` is readable.
+    #[cold]
+    #[inline(never)]
+    unsafe fn inject_piece(
+        &mut self,
+        to: PeerIdx,
+        tag: u64,
+        data: Option<u64>,
+        piece: RawIov,
+    ) -> Result<(), Refused> {
+        // SAFETY: our caller's word.
+        unsafe { self.inject_any(to, Matching::Tag(tag), data, &[piece]) }
     }
 
     /// # Safety
     /// The memory at `iov` is readable.
     #[inline(never)]
-    unsafe fn inject_later(&mut self, to: PeerIdx, message: Message, iov: &[RawIov]) -> Result<(), Refused> {
+    unsafe fn inject_any(
+        &mut self,
+        to: PeerIdx,
+        matching: Matching,
+        data: Option<u64>,
+        iov: &[RawIov],
+    ) -> Result<(), Refused> {
         if !self.core.engine.is_connected(to) {
             self.connect(to)?;
             return Err(Refused::Again);
         }
+        let message = Message { matching, data, len: total(iov), delivery: Delivery::Sent };
         // SAFETY: our caller's word.
-        if self.hears_of_credit(to, message.len) && unsafe { self.send_now(to, &message, iov) } {
+        if unsafe { self.send_or_hear(to, &message, iov) } {
             return Ok(());
         }
         if self.core.engine.queued(to) >= QUEUE_MAX {
@@ -152,6 +254,15 @@ impl Worker {
         if self.core.engine.post_with(filter, || posted(iov, user)) {
             self.settle();
         }
+    }
+
+    /// [`Worker::recv`] into one piece of memory if that takes no more than a few words, which it mostly does. False: nothing has happened.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn try_recv(&mut self, filter: Filter, piece: RawIov, user: User) -> bool {
+        self.core.engine.try_post(filter, || posted(&[piece], user))
     }
 
     /// Posts a buffer for any number of untagged messages; each gives an event with its offset, the last of them is marked

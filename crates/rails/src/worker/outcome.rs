@@ -2,7 +2,7 @@
 
 use super::User;
 use polyrail_core::frame::{Matching, OpId};
-use polyrail_core::proto::{Envelope, Failure, PeerIdx};
+use polyrail_core::proto::{Failure, PeerIdx};
 
 /// How an operation was begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,8 +89,9 @@ impl Event {
 
 /// Who hears of messages while they come, instead of by [`Event`]s afterwards.
 pub trait Listener {
-    /// A message has come, all of it, into a buffer of its own. False: an event is to tell.
-    fn received(&mut self, user: User, envelope: &Envelope) -> bool;
+    /// A tagged message has come, all of it, into a buffer of its own: its receive's words, its sender, its tag, what came along, its length in
+    /// bytes. False: an event is to tell.
+    fn received(&mut self, user: User, from: PeerIdx, tag: u64, data: Option<u64>, len: u64) -> bool;
 }
 
 /// Nobody: events tell.
@@ -98,7 +99,7 @@ pub struct Nobody;
 
 impl Listener for Nobody {
     #[inline]
-    fn received(&mut self, _: User, _: &Envelope) -> bool {
+    fn received(&mut self, _: User, _: PeerIdx, _: u64, _: Option<u64>, _: u64) -> bool {
         false
     }
 }

@@ -34,6 +34,15 @@ impl ShortBy {
     pub(super) fn plainly(lane: Option<RailLink>) -> Self {
         Self { lane, budget: u32::MAX, granted: u32::MAX, takes: true, wide: false }
     }
+
+    /// The lane for a message of so many bytes; none where that is to be thought over.
+    #[inline(always)]
+    pub(super) fn lane_for(&mut self, len: u64) -> Option<RailLink> {
+        if self.budget != u32::MAX {
+            self.budget = self.budget.checked_sub(len as u32 + 64)?;
+        }
+        self.lane
+    }
 }
 
 /// What is known of a peer besides what the engine knows.
@@ -173,16 +182,6 @@ impl Core {
             let (header, body) = bytes.split_at(usize::from(header_len).min(bytes.len()));
             handler(peer, header, body);
         }
-    }
-
-    /// The lane for a short message of so many bytes; none where that is to be thought over.
-    #[inline(always)]
-    pub(super) fn lane_for(&mut self, peer: PeerIdx, len: u64) -> Option<RailLink> {
-        let short = &mut self.peers[peer.0 as usize].short;
-        if short.budget != u32::MAX {
-            short.budget = short.budget.checked_sub(len as u32 + 64)?;
-        }
-        short.lane
     }
 
     /// Keeps a frame that came before its turn; false when the peer has too many of them.

@@ -36,7 +36,7 @@ impl CqMember {
     ) -> isize {
         let cq = &mut state.cqs[self.member.key];
         // SAFETY: by the caller's promise.
-        let room = unsafe { Room::new(buf.cast(), count, sources) };
+        let room = unsafe { Room::new(buf.cast(), count, cq.entry_size(), sources) };
         let got = if cq.is_empty() {
             // SAFETY: by the caller's promise; it is taken back below.
             unsafe { cq.lend(room) };
@@ -67,34 +67,62 @@ impl CqMember {
         got as isize
     }
 
-    /// [`CqMember::take`] with the lock, giving the processor away after many empty reads.
+    /// [`CqMember::take`] with the lock, giving the processor away after many empty reads. Most reads show at once that there is nothing to
+    /// read, and nothing else to do meanwhile: they need a look at memory and nothing else.
     ///
     /// # Safety
     /// As for [`CqMember::take`].
     #[inline(always)]
     unsafe fn read(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
+        if let Some(mut state) = self.member.domain.at_once() {
+            if self.is_empty(&mut state) {
+                return -(FI_EAGAIN as isize);
+            }
+            drop(state);
+            // SAFETY: by the caller's promise.
+            return unsafe { self.read_some(buf, count, sources) };
+        }
+        // SAFETY: by the caller's promise.
+        unsafe { self.read_shared(buf, count, sources) }
+    }
+
+    /// The same where several threads may be at it.
+    ///
+    /// # Safety
+    /// As for [`CqMember::take`].
+    #[inline(never)]
+    unsafe fn read_shared(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
         let mut state = self.member.lock();
+        self.member.domain.polled();
         if self.is_empty(&mut state) {
             return -(FI_EAGAIN as isize);
         }
         // SAFETY: by the caller's promise.
-        unsafe { self.read_some(state, buf, count, sources) }
+        unsafe { self.read_locked(state, buf, count, sources) }
     }
 
-    /// Whether a look at memory shows that there is nothing to read, and nothing else to do meanwhile. Most reads are like that: they
-    /// need nothing but this.
+    /// Whether a look at memory shows that there is nothing, and it is not time to do something about that.
     #[inline(always)]
     fn is_empty(&self, state: &mut State) -> bool {
-        self.member.domain.polled();
         state.skip(self.member.key) && state.idle.spins()
+    }
+
+    /// [`CqMember::read_locked`] with the lock.
+    ///
+    /// # Safety
+    /// As for [`CqMember::take`].
+    #[inline(never)]
+    unsafe fn read_some(&self, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
+        // SAFETY: by the caller's promise.
+        unsafe { self.read_locked(self.member.lock(), buf, count, sources) }
     }
 
     /// [`CqMember::read`] where there may be something.
     ///
     /// # Safety
     /// As for [`CqMember::take`].
-    #[inline(never)]
-    unsafe fn read_some(
+    #[inline(always)]
+    unsafe fn read_locked(
         &self,
         mut state: Guard<'_, State>,
         buf: *mut c_void,

@@ -87,15 +87,15 @@ pub(super) fn check(flags: u64) -> Result<(), c_int> {
     if flags & STRANGE == 0 { Ok(()) } else { Err(-FI_EBADFLAGS) }
 }
 
-#[inline(always)]
+/// Flags of operations that complete later than when their bytes are on their way.
+const LATE: u64 = FI_MATCH_COMPLETE | FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE;
+
 fn delivery(flags: u64) -> Delivery {
-    const DELIVERED: u64 = FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE;
-    /// Not the commonest: apart, so that it is not computed for all.
-    #[cold]
-    fn late(flags: u64) -> Delivery {
-        if flags & FI_MATCH_COMPLETE != 0 { Delivery::Matched } else { Delivery::Delivered }
+    match flags & LATE {
+        0 => Delivery::Sent,
+        late if late & FI_MATCH_COMPLETE != 0 => Delivery::Matched,
+        _ => Delivery::Delivered,
     }
-    if flags & (FI_MATCH_COMPLETE | DELIVERED) == 0 { Delivery::Sent } else { late(flags) }
 }
 
 /// An entry with what is known of a message that has not been received.
@@ -115,7 +115,7 @@ fn described(mut entry: Entry, ep: usize, envelope: &Envelope) -> Entry {
 impl Endpoint {
     /// The worker of an endpoint that is enabled, as it is in all data calls.
     #[inline(always)]
-    fn at_work(&mut self) -> &mut Worker {
+    pub(super) fn at_work(&mut self) -> &mut Worker {
         debug_assert!(self.enabled && self.worker.is_some());
         // SAFETY: `enable` opens it first, and it is there as long as the endpoint.
         unsafe { self.worker.as_mut().unwrap_unchecked() }
@@ -141,12 +141,61 @@ impl Endpoint {
     #[inline(always)]
     unsafe fn send(&mut self, s: Send<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let peer = self.peer(s.to, sinks.avs)?;
+        if s.flags & (FI_INJECT | LATE) != 0 {
+            // SAFETY: by the caller's promise.
+            return unsafe { self.send_unusual(peer, s.matching, s.data, s.iov, s.flags, s.context, sinks) };
+        }
+        let (kind, most) = match s.matching {
+            Matching::Tag(_) => (FI_SEND | FI_TAGGED, self.limits.tagged),
+            Matching::Message => (FI_SEND | FI_MSG, self.limits.msg),
+        };
+        if total(s.iov) > most {
+            return Err(-FI_EMSGSIZE);
+        }
+        let user = User { context: number(s.context), flags: kind | s.flags & mark::WANTED };
+        // SAFETY: by the caller's promise.
+        match unsafe { self.at_work().send(peer, s.matching, s.data, Delivery::Sent, s.iov, user) } {
+            Ok(Issued::Done) => {
+                self.done(Class::Send, user.context, user.flags, sinks);
+                Ok(())
+            }
+            Ok(Issued::Pending(_)) => Ok(()),
+            Err(why) => Err(self.refused(why, peer)),
+        }
+    }
+
+    /// [`Endpoint::send`] with flags that few programs use.
+    ///
+    /// # Safety
+    /// As there.
+    #[cold]
+    #[inline(never)]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "all of a `Send` by value: by address, every send would write one to memory"
+    )]
+    unsafe fn send_unusual(
+        &mut self,
+        peer: PeerIdx,
+        matching: Matching,
+        data: Option<u64>,
+        iov: &[RawIov],
+        flags: u64,
+        context: *mut c_void,
+        sinks: &mut Sinks<'_>,
+    ) -> Result<(), c_int> {
+        let s = Send { to: FI_ADDR_UNSPEC, matching, data, iov, flags, context };
         let (kind, most) = match s.matching {
             Matching::Tag(_) => (FI_SEND | FI_TAGGED, self.limits.tagged),
             Matching::Message => (FI_SEND | FI_MSG, self.limits.msg),
         };
         let marks = kind | s.flags & mark::WANTED;
+        let delivery = delivery(s.flags);
         if s.flags & FI_INJECT != 0 {
+            if marks & mark::WANTED != 0 && delivery > Delivery::Sent {
+                // SAFETY: by the caller's promise.
+                return unsafe { self.send_copy(peer, &s, marks, delivery) };
+            }
             // SAFETY: by the caller's promise.
             return unsafe { self.inject(peer, s, marks, sinks) };
         }
@@ -155,7 +204,7 @@ impl Endpoint {
         }
         let user = User { context: number(s.context), flags: marks };
         // SAFETY: by the caller's promise.
-        match unsafe { self.at_work().send(peer, s.matching, s.data, delivery(s.flags), s.iov, user) } {
+        match unsafe { self.at_work().send(peer, s.matching, s.data, delivery, s.iov, user) } {
             Ok(Issued::Done) => self.done(Class::Send, user.context, marks, sinks),
             Ok(Issued::Pending(_)) => {}
             Err(why) => return Err(self.refused(why, peer)),
@@ -173,26 +222,34 @@ impl Endpoint {
         marks: u64,
         sinks: &mut Sinks<'_>,
     ) -> Result<(), c_int> {
+        self.may_inject(&s)?;
+        // SAFETY: by the caller's promise.
+        match unsafe { self.at_work().inject(peer, s.matching, s.data, s.iov) } {
+            Ok(()) => self.done(Class::Send, number(s.context), marks, sinks),
+            Err(why) => return Err(self.refused(why, peer)),
+        }
+        Ok(())
+    }
+
+    /// Whether a message is short enough for that.
+    #[inline(always)]
+    fn may_inject(&self, s: &Send<'_>) -> Result<(), c_int> {
         let most = match s.matching {
             Matching::Tag(_) => self.limits.inject_tagged,
             Matching::Message => self.limits.inject_msg,
         };
-        if total(s.iov) > most {
-            return Err(-FI_EMSGSIZE);
-        }
-        let context = number(s.context);
-        if marks & mark::WANTED != 0 && delivery(s.flags) > Delivery::Sent {
-            // SAFETY: by the caller's promise.
-            return unsafe {
-                self.send_copy(peer, s.matching, s.data, s.iov, s.context, marks, delivery(s.flags))
-            };
-        }
+        if total(s.iov) > most { Err(-FI_EMSGSIZE) } else { Ok(()) }
+    }
+
+    /// Injects without a completion.
+    ///
+    /// # Safety
+    /// The memory is readable during the call.
+    #[inline(always)]
+    unsafe fn inject_silently(&mut self, s: Send<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
+        let peer = self.peer(s.to, sinks.avs)?;
         // SAFETY: by the caller's promise.
-        match unsafe { self.at_work().inject(peer, s.matching, s.data, s.iov) } {
-            Ok(()) => self.done(Class::Send, context, marks, sinks),
-            Err(why) => return Err(self.refused(why, peer)),
-        }
-        Ok(())
+        unsafe { self.inject(peer, s, 0, sinks) }
     }
 
     /// Injects, but tells when the message has arrived: a copy waits for that.
@@ -200,20 +257,15 @@ impl Endpoint {
     /// # Safety
     /// The memory is readable during the call.
     #[cold]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "all of a `Send` by value: by address, every send would write one to memory"
-    )]
     unsafe fn send_copy(
         &mut self,
         to: PeerIdx,
-        matching: Matching,
-        data: Option<u64>,
-        iov: &[RawIov],
-        context: *mut c_void,
+        s: &Send<'_>,
         marks: u64,
         delivery: Delivery,
     ) -> Result<(), c_int> {
+        self.may_inject(s)?;
+        let &Send { matching, data, iov, context, .. } = s;
         let mut copy = Vec::with_capacity(total(iov));
         for piece in iov.iter().filter(|piece| piece.len > 0) {
             // SAFETY: by the caller's promise.
@@ -246,8 +298,9 @@ impl Endpoint {
             false => None,
         };
         let mut user = User { context: number(r.context), flags: kind | r.flags & mark::WANTED };
-        if r.flags & FI_MULTI_RECV != 0 {
-            let (Matching::Message, [buffer]) = (r.matching, r.iov) else { return Err(-FI_EINVAL) };
+        // it says nothing of tagged ones
+        if r.matching == Matching::Message && r.flags & FI_MULTI_RECV != 0 {
+            let [buffer] = r.iov else { return Err(-FI_EINVAL) };
             let base = buffer.base.expose_provenance() as u64;
             let extra = self.extras.insert(Extra { context: user.context, base, _copy: None }).number;
             user = User { context: extra as u64, flags: user.flags | mark::EXTRA };
@@ -337,6 +390,95 @@ impl EpMember {
         self.leave(state, result, busy)
     }
 
+    /// Sends a tagged message, with the flags of the endpoint and a completion, or injects it, without, if that takes no more than a few words,
+    /// as it mostly does in shared memory. False: nothing has happened.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    #[inline(always)]
+    pub(super) unsafe fn send_at_once(
+        &self,
+        to: fi_addr_t,
+        tag: u64,
+        data: Option<u64>,
+        [piece]: [RawIov; 1],
+        told: Option<*mut c_void>,
+    ) -> bool {
+        let Some(mut state) = self.member.domain.at_once() else { return false };
+        let Ok((endpoint, sinks)) = self.enter(&mut state) else { return false };
+        let Some(peer) = endpoint.known_peer(to) else { return false };
+        if endpoint.counter[Class::Send as usize].is_some() || sinks.awaited.any() {
+            return false;
+        }
+        let Some(context) = told else {
+            // SAFETY: by the caller's promise.
+            return piece.len <= endpoint.limits.inject_tagged
+                && unsafe { endpoint.at_work().try_inject(peer, tag, data, piece) };
+        };
+        let flags = self.tx_flags() | endpoint.tx_always;
+        if flags & (FI_INJECT | LATE) != 0 || piece.len > endpoint.limits.tagged {
+            return false;
+        }
+        let cq = if flags & mark::WANTED != 0 { endpoint.tx_cq } else { None };
+        if cq.is_some_and(|cq| !sinks.cqs[cq].is_ready()) {
+            return false;
+        }
+        // SAFETY: by the caller's promise.
+        let sent = unsafe { endpoint.at_work().try_inject(peer, tag, data, piece) };
+        if sent && let Some(cq) = cq {
+            // SAFETY: it was asked above, and nothing has come to it since.
+            unsafe { sinks.cqs[cq].push_sent(number(context), FI_SEND | FI_TAGGED) };
+        }
+        sent
+    }
+
+    /// The same whatever it takes.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    #[inline(never)]
+    pub(super) unsafe fn send_piece(
+        &self,
+        to: fi_addr_t,
+        tag: u64,
+        data: Option<u64>,
+        piece: [RawIov; 1],
+        told: Option<*mut c_void>,
+    ) -> isize {
+        let matching = Matching::Tag(tag);
+        let iov = &piece;
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match told {
+                Some(context) => self.send(Send { to, matching, data, iov, flags: self.tx_flags(), context }),
+                None => {
+                    let context = std::ptr::null_mut();
+                    self.inject(Send { to, matching, data, iov, flags: FI_INJECT, context })
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`EpMember::send_at_once`].
+    #[inline(always)]
+    pub(super) unsafe fn send_plain(
+        &self,
+        to: fi_addr_t,
+        tag: u64,
+        data: Option<u64>,
+        piece: [RawIov; 1],
+        told: Option<*mut c_void>,
+    ) -> isize {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if self.send_at_once(to, tag, data, piece, told) {
+                return 0;
+            }
+            self.send_piece(to, tag, data, piece, told)
+        }
+    }
+
     /// [`EpMember::send`] for all but the plain calls.
     ///
     /// # Safety
@@ -359,9 +501,60 @@ impl EpMember {
             Err(code) => return code,
         };
         // SAFETY: by the caller's promise.
-        let result = unsafe { endpoint.send(s, &mut sinks) };
+        let result = unsafe { endpoint.inject_silently(s, &mut sinks) };
         let busy = is_busy(endpoint, &sinks);
         self.leave(state, result, busy)
+    }
+
+    /// Posts a receive of a tagged message with the flags of the endpoint if that takes no more than a few words, as it mostly does. False:
+    /// nothing has happened. Nobody who sleeps need hear of it: nothing is to be done for a receive that no message waits for.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    #[inline(always)]
+    pub(super) unsafe fn recv_at_once(
+        &self,
+        from: fi_addr_t,
+        tag: u64,
+        ignore: u64,
+        [piece]: [RawIov; 1],
+        context: *mut c_void,
+    ) -> bool {
+        let Some(mut state) = self.member.domain.at_once() else { return false };
+        let Ok((endpoint, _)) = self.enter(&mut state) else { return false };
+        if endpoint.rx_cq.is_none() {
+            return false;
+        }
+        let mut source = None;
+        if endpoint.directed_tagged && from != FI_ADDR_UNSPEC {
+            source = endpoint.known_peer(from);
+            if source.is_none() {
+                return false;
+            }
+        }
+        let wanted = (self.rx_flags() | endpoint.rx_always) & mark::WANTED;
+        let user = User { context: number(context), flags: FI_RECV | FI_TAGGED | wanted };
+        let filter = Filter { source, matching: Matching::Tag(tag), ignore };
+        // SAFETY: by the caller's promise.
+        unsafe { endpoint.at_work().try_recv(filter, piece, user) }
+    }
+
+    /// The same whatever it takes.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::recv`].
+    #[inline(never)]
+    pub(super) unsafe fn recv_piece(
+        &self,
+        from: fi_addr_t,
+        tag: u64,
+        ignore: u64,
+        piece: [RawIov; 1],
+        context: *mut c_void,
+    ) -> isize {
+        let (matching, flags) = (Matching::Tag(tag), self.rx_flags());
+        // SAFETY: by the caller's promise.
+        unsafe { self.recv(Recv { from, matching, ignore, iov: &piece, flags, context }) }
     }
 
     /// # Safety

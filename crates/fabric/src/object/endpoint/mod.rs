@@ -132,8 +132,8 @@ impl EpMember {
 
 /// Whether a call has to be followed up: somebody sleeps, or something is held back.
 #[inline(always)]
-fn is_busy(endpoint: &Endpoint, sinks: &Sinks<'_>) -> bool {
-    sinks.awaited.any() || endpoint.holds_back()
+fn is_busy(endpoint: &mut Endpoint, sinks: &Sinks<'_>) -> bool {
+    sinks.awaited.any() || endpoint.at_work().holds_back()
 }
 
 /// C's form of an error. Apart: it is not what is to be expected.

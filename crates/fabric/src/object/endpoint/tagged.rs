@@ -35,8 +35,10 @@ unsafe extern "C" fn recv(
     // SAFETY: C's endpoint; its memory until the completion.
     unsafe {
         let ep = EpObject::ours(ep);
-        let (matching, iov) = (Matching::Tag(tag), &piece(buf, len));
-        ep.recv(Recv { from: src_addr, matching, ignore, iov, flags: ep.rx_flags(), context })
+        if ep.recv_at_once(src_addr, tag, ignore, piece(buf, len), context) {
+            return 0;
+        }
+        ep.recv_piece(src_addr, tag, ignore, piece(buf, len), context)
     }
 }
 
@@ -93,11 +95,7 @@ unsafe extern "C" fn send(
     context: *mut c_void,
 ) -> isize {
     // SAFETY: C's endpoint; its memory until the completion.
-    unsafe {
-        let ep = EpObject::ours(ep);
-        let (matching, iov) = (Matching::Tag(tag), &piece(buf, len));
-        ep.send(Send { to: dest_addr, matching, data: None, iov, flags: ep.tx_flags(), context })
-    }
+    unsafe { EpObject::ours(ep).send_plain(dest_addr, tag, None, piece(buf, len), Some(context)) }
 }
 
 unsafe extern "C" fn sendv(
@@ -148,19 +146,8 @@ unsafe extern "C" fn inject(
     dest_addr: fi_addr_t,
     tag: u64,
 ) -> isize {
-    let (matching, iov) = (Matching::Tag(tag), &piece(buf, len));
-    let context = std::ptr::null_mut();
     // SAFETY: C's endpoint; its memory during the call.
-    unsafe {
-        EpObject::ours(ep).inject(Send {
-            to: dest_addr,
-            matching,
-            data: None,
-            iov,
-            flags: FI_INJECT,
-            context,
-        })
-    }
+    unsafe { EpObject::ours(ep).send_plain(dest_addr, tag, None, piece(buf, len), None) }
 }
 
 unsafe extern "C" fn senddata(
@@ -174,11 +161,7 @@ unsafe extern "C" fn senddata(
     context: *mut c_void,
 ) -> isize {
     // SAFETY: C's endpoint; its memory until the completion.
-    unsafe {
-        let ep = EpObject::ours(ep);
-        let (matching, iov) = (Matching::Tag(tag), &piece(buf, len));
-        ep.send(Send { to: dest_addr, matching, data: Some(data), iov, flags: ep.tx_flags(), context })
-    }
+    unsafe { EpObject::ours(ep).send_plain(dest_addr, tag, Some(data), piece(buf, len), Some(context)) }
 }
 
 unsafe extern "C" fn injectdata(
@@ -189,10 +172,6 @@ unsafe extern "C" fn injectdata(
     dest_addr: fi_addr_t,
     tag: u64,
 ) -> isize {
-    let (matching, iov, data) = (Matching::Tag(tag), &piece(buf, len), Some(data));
-    let context = std::ptr::null_mut();
     // SAFETY: C's endpoint; its memory during the call.
-    unsafe {
-        EpObject::ours(ep).inject(Send { to: dest_addr, matching, data, iov, flags: FI_INJECT, context })
-    }
+    unsafe { EpObject::ours(ep).send_plain(dest_addr, tag, Some(data), piece(buf, len), None) }
 }

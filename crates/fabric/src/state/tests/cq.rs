@@ -120,7 +120,7 @@ fn read(
     let sources = if senders { from.as_mut_ptr() } else { std::ptr::null_mut() };
     // SAFETY: room for as many, which nobody else is at.
     let got = unsafe {
-        let room = Room::new(at.as_mut_ptr().cast(), count, sources);
+        let room = Room::new(at.as_mut_ptr().cast(), count, cq.entry_size(), sources);
         if cq.is_empty() {
             cq.lend(room);
             arriving.iter().for_each(|arrival| push(cq, arrival));

@@ -36,6 +36,19 @@ pub(super) struct Slot {
 #[cfg(not(loom))]
 const _: () = assert!(std::mem::size_of::<Slot>() == 64, "a frame is one cache line");
 
+impl Slot {
+    /// Eight bytes of the body, read once.
+    ///
+    /// # Panics
+    /// If it has not so many.
+    #[inline(always)]
+    pub(super) fn read(&self, at: usize) -> u64 {
+        assert!(at + 8 <= INLINE);
+        // SAFETY: within the body, whose bytes any party may write at any time, and which is never referred to but by cells.
+        unsafe { self.body.as_ptr().add(at).cast::<u64>().read_volatile() }
+    }
+}
+
 /// Its own cache line, and the one that the processor fetches along with it.
 #[repr(C, align(128))]
 pub(super) struct Line<T>(pub(super) T);
