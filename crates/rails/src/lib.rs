@@ -68,5 +68,6 @@ pub use polyrail_core::{
 };
 pub use report::report;
 pub use worker::{
-    ATOMIC_MAX, Event, EventKind, INJECT_MAX, Idle, Issued, Listener, Nobody, Refused, Rest, User, Worker,
+    AT_ONCE_MAX, ATOMIC_MAX, Event, EventKind, INJECT_MAX, Idle, Issued, Listener, Nobody, Refused, Rest,
+    User, Worker,
 };

@@ -30,7 +30,7 @@ pub use crate::wireup::Strangers;
 pub use buffers::User;
 pub use idle::{Idle, Rest};
 pub use lanes::{LaneReport, PathReport, Paths};
-pub use ops::{ATOMIC_MAX, INJECT_MAX};
+pub use ops::{AT_ONCE_MAX, ATOMIC_MAX, INJECT_MAX};
 pub use outcome::{Counts, Event, EventKind, Issued, Listener, Nobody, Refused};
 
 use crate::config::Config;

@@ -11,6 +11,8 @@ use polyrail_core::proto::{
 
 /// Longest payload that is sent without an operation to remember, because the rail copies what it cannot send at once.
 const SHORT: u64 = 8 << 10;
+/// Longest message for which [`Worker::try_inject`] is worth while, in bytes: what a slot of shared memory has room for beside a header.
+pub const AT_ONCE_MAX: usize = 32;
 /// Longest message that [`Worker::inject`] takes, in bytes.
 pub const INJECT_MAX: usize = 16 << 10;
 /// Most bytes of operands and comparands together, and of results, that an atomic operation may have.

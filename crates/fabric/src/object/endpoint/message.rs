@@ -6,7 +6,7 @@ use libc::iovec;
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, Envelope, Filter, PeerIdx};
 use polyrail_rails::rail::RawIov;
-use polyrail_rails::{Issued, Refused, User, Worker};
+use polyrail_rails::{AT_ONCE_MAX, Issued, Refused, User, Worker};
 
 use super::{EpMember, is_busy};
 use crate::error;
@@ -404,6 +404,9 @@ impl EpMember {
         [piece]: [RawIov; 1],
         told: Option<*mut c_void>,
     ) -> bool {
+        if piece.len > AT_ONCE_MAX {
+            return false;
+        }
         let Some(mut state) = self.member.domain.at_once() else { return false };
         let Ok((endpoint, sinks)) = self.enter(&mut state) else { return false };
         let Some(peer) = endpoint.known_peer(to) else { return false };
