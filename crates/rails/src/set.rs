@@ -12,7 +12,7 @@ use crate::rail::fault::Fault;
 use crate::rail::{
     Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame,
 };
-use polyrail_core::frame::{Acked, PlainEager};
+use polyrail_core::frame::{Acked, OpId, PlainEager};
 use polyrail_core::wire::PeerId;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -296,6 +296,19 @@ macro_rules! dispatch {
             /// [`LaneRail::acked`].
             pub fn acked(&mut self, (rail, link): RailLink, frames: &Acked) -> bool {
                 match rail { $(RailId::$name => self.$field.acked(link, frames),)+ }
+            }
+
+            /// [`LaneRail::take_returned`] of any.
+            pub fn take_returned(&mut self) -> Option<OpId> {
+                $(if let Some(send) = self.$field.take_returned() {
+                    return Some(send);
+                })+
+                None
+            }
+
+            /// [`LaneRail::copy_lent`].
+            pub fn copy_lent<M: Memory + ?Sized>(&mut self, (rail, link): RailLink, send: Option<OpId>, mem: &M) {
+                match rail { $(RailId::$name => self.$field.copy_lent(link, send, mem),)+ }
             }
 
             /// [`LaneRail::retire`].

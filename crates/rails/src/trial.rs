@@ -10,7 +10,7 @@ use crate::rail::{
     Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
 };
 use crate::tcp::TcpRail;
-use polyrail_core::frame::Acked;
+use polyrail_core::frame::{Acked, OpId};
 use polyrail_core::session::Over;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -93,8 +93,17 @@ impl LaneRail for Trial {
     fn acked(&mut self, link: LinkId, frames: &Acked) -> bool {
         self.tcp.acked(link, frames)
     }
+    fn take_returned(&mut self) -> Option<OpId> {
+        self.tcp.take_returned()
+    }
+    fn copy_lent<M: Memory + ?Sized>(&mut self, link: LinkId, send: Option<OpId>, mem: &M) {
+        self.tcp.copy_lent(link, send, mem);
+    }
     fn retire(&mut self, link: LinkId) -> Acked {
         self.tcp.retire(link)
+    }
+    fn reset(&mut self, link: LinkId) {
+        self.tcp.reset(link);
     }
     fn kept(&self, link: LinkId) -> Vec<UnackedFrame> {
         self.tcp.kept(link)

@@ -9,7 +9,7 @@ use self::hold::{Held, Holding};
 use super::direct::{Direct, DirectError, Transfer};
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame};
 use crate::config::{Config, Faults};
-use polyrail_core::frame::{Acked, Frame, PlainEager};
+use polyrail_core::frame::{Acked, Frame, OpId, PlainEager};
 use polyrail_core::sim::Rng;
 use polyrail_core::wire::PeerId;
 use std::collections::{HashMap, VecDeque};
@@ -192,6 +192,14 @@ impl<R: Rail> LaneRail for Fault<R> {
 
     fn acked(&mut self, link: LinkId, frames: &Acked) -> bool {
         self.rail.acked(link, frames)
+    }
+
+    fn take_returned(&mut self) -> Option<OpId> {
+        self.rail.take_returned()
+    }
+
+    fn copy_lent<M: Memory + ?Sized>(&mut self, link: LinkId, send: Option<OpId>, mem: &M) {
+        self.rail.copy_lent(link, send, mem);
     }
 
     /// What is held has not come, and will not.

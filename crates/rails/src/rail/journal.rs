@@ -1,5 +1,7 @@
 //! What was given to a link and the peer may not have: the stream's bytes from the first such frame on. Small payloads and
-//! headers are copied to here and written from here; large ones stay where they are, under their span's name.
+//! headers are copied to here and written from here; large ones stay where they are, under their span's name. Of these some are only
+//! lent, those of eager messages that want no acknowledgement: they may be copied later, and whose they were is told when they are not
+//! needed any more.
 //!
 //! Positions count the stream's bytes since the link began. The frames between them need no table: their headers are here.
 
@@ -8,9 +10,9 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use polyrail_core::frame::{Acked, PREFIX, peek_lengths};
+use polyrail_core::frame::{Acked, Frame, OpId, PREFIX, peek_lengths};
 
-use crate::rail::{Memory, RawIov, Span, UnackedFrame};
+use crate::rail::{Memory, Place, RawIov, Span, UnackedFrame};
 
 /// Most addresses that one call is offered (`UIO_MAXIOV`).
 pub(crate) const MAX_IOV: usize = 1024;
@@ -30,11 +32,12 @@ const CUT: usize = 32 << 10;
 /// Stands for memory that is gone.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Memory that links have no use for now.
+/// What links have no use for now: memory of their own, and, by their operations, users' that was lent to them.
 #[derive(Default)]
 pub(crate) struct Pool {
     small: Vec<Vec<u8>>,
     large: Vec<Vec<u8>>,
+    pub(crate) returned: VecDeque<OpId>,
 }
 
 impl Pool {
@@ -42,6 +45,13 @@ impl Pool {
     pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
         let large = if len >= LARGE { self.large.pop() } else { None };
         large.or_else(|| self.small.pop()).unwrap_or_default()
+    }
+
+    /// Some for one payload.
+    fn take_one(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = self.small.pop().unwrap_or_default();
+        bytes.reserve_exact(len);
+        bytes
     }
 
     pub(crate) fn give(&mut self, mut bytes: Vec<u8>) {
@@ -61,6 +71,25 @@ struct Lasting {
     span: Span,
     /// Its memory turned out not to be readable.
     gone: bool,
+    /// Whose it is, if it is only lent.
+    lent: Option<OpId>,
+    /// A copy of it; without memory while there is none.
+    copy: Vec<u8>,
+}
+
+impl Lasting {
+    /// The copy's bytes from `offset` on, if it is copied.
+    fn copied(&self, offset: usize) -> Option<&[u8]> {
+        self.copy.get(offset..).filter(|_| !self.copy.is_empty())
+    }
+}
+
+/// The send that a payload is lent by.
+fn lender(header: &[u8], span: Span) -> Option<OpId> {
+    match (Frame::parse(header), span.place) {
+        (Ok((Frame::Eager { ack: None, .. }, _)), Place::Send(op)) => Some(op),
+        _ => None,
+    }
 }
 
 #[derive(Default)]
@@ -69,6 +98,8 @@ pub(crate) struct RetransmitBuffer {
     bytes: Vec<u8>,
     head: usize,
     lasting: VecDeque<Lasting>,
+    /// Bytes of copies of these.
+    copies: usize,
     /// Where the first frame kept begins, what is written, and the end of all that was given.
     kept: u64,
     written: u64,
@@ -101,7 +132,7 @@ impl RetransmitBuffer {
 
     /// Copied bytes that the peer may not have.
     pub(crate) fn copied(&self) -> usize {
-        self.bytes.len() - self.head
+        self.bytes.len() - self.head + self.copies
     }
 
     /// Payloads under a span's name that are not yet written whole.
@@ -133,7 +164,8 @@ impl RetransmitBuffer {
         self.frames += 1;
         match span {
             Some(span) => {
-                self.lasting.push_back(Lasting { at: self.end, span, gone: false });
+                let (lent, copy) = (lender(header, span), Vec::new());
+                self.lasting.push_back(Lasting { at: self.end, span, gone: false, lent, copy });
                 self.end += span.len as u64;
             }
             None => {
@@ -174,7 +206,9 @@ impl RetransmitBuffer {
             let sent = (at - lasting.at) as usize;
             let span = lasting.span;
             let left = Span { place: span.place, offset: span.offset + sent as u64, len: span.len - sent };
-            if lasting.gone || !mem.resolve(left, iov) {
+            if let Some(copy) = lasting.copied(sent) {
+                iov.push(RawIov { base: copy.as_ptr().cast_mut(), len: copy.len() });
+            } else if lasting.gone || !mem.resolve(left, iov) {
                 zeros(left.len, iov);
             }
             at += left.len as u64;
@@ -213,26 +247,48 @@ impl RetransmitBuffer {
         self.lasting.get_mut(self.next).is_some_and(|lasting| !std::mem::replace(&mut lasting.gone, true))
     }
 
-    /// Takes the first frame kept off: its header, its payload where that was copied, its span where not.
-    fn pop(&mut self) -> Option<(std::ops::Range<usize>, usize, Option<Span>)> {
+    /// Copies what was lent, by this send or by any.
+    pub(crate) fn copy_lent<M: Memory + ?Sized>(&mut self, send: Option<OpId>, mem: &M, pool: &mut Pool) {
+        let mut iov = Vec::new();
+        for lasting in &mut self.lasting {
+            let Some(op) = lasting.lent.filter(|op| send.is_none_or(|send| send == *op)) else { continue };
+            lasting.lent = None;
+            iov.clear();
+            // what cannot be read the peer has had as zeros
+            if lasting.gone || !mem.resolve(lasting.span, &mut iov) {
+                zeros(lasting.span.len, &mut iov);
+            }
+            lasting.copy = pool.take_one(lasting.span.len);
+            for piece in iov.iter().filter(|piece| piece.len > 0) {
+                // SAFETY: zeros, or what the memory's owner just named as a live operation's.
+                lasting.copy.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.base, piece.len) });
+            }
+            self.copies += lasting.copy.len();
+            pool.returned.push_back(op);
+        }
+    }
+
+    /// Takes the first frame kept off: its header, its payload where that was copied with it, its place where not.
+    fn pop(&mut self) -> Option<(std::ops::Range<usize>, usize, Option<Lasting>)> {
         let from = self.head;
         let prefix: &[u8; PREFIX] = self.bytes[from..].first_chunk()?;
         let (header, payload) = peek_lengths(prefix).ok()?;
         let place = self.kept + header as u64;
-        let span = match self.lasting.front() {
-            Some(lasting) if lasting.at == place => self.lasting.pop_front().map(|lasting| lasting.span),
+        let lasting = match self.lasting.front() {
+            Some(lasting) if lasting.at == place => self.lasting.pop_front(),
             _ => None,
         };
-        let stored = if span.is_some() { header } else { header + payload };
+        let stored = if lasting.is_some() { header } else { header + payload };
         self.head += stored;
         self.at = self.at.saturating_sub(stored);
-        self.next = self.next.saturating_sub(usize::from(span.is_some()));
+        self.next = self.next.saturating_sub(usize::from(lasting.is_some()));
+        self.copies -= lasting.as_ref().map_or(0, |lasting| lasting.copy.len());
         self.kept = place + payload as u64;
         self.had += 1;
-        Some((from..from + stored, header, span))
+        Some((from..from + stored, header, lasting))
     }
 
-    /// The frames kept, oldest first: their headers, and with them their payloads where those were copied.
+    /// The frames kept, oldest first: their headers, and with them their payloads where those were copied with them.
     pub(crate) fn frames(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (mut from, mut place) = (self.head, self.kept);
         let mut lasting = self.lasting.iter().peekable();
@@ -258,7 +314,12 @@ impl RetransmitBuffer {
         }
         self.said.clone_from(acked);
         while self.had < acked.upto() {
-            self.pop();
+            if let Some((.., Some(Lasting { lent, copy, .. }))) = self.pop() {
+                pool.returned.extend(lent);
+                if copy.capacity() > 0 {
+                    pool.give(copy);
+                }
+            }
             if self.kept > self.written {
                 return false;
             }
@@ -281,12 +342,17 @@ impl RetransmitBuffer {
         let mut unacked = VecDeque::new();
         loop {
             let number = self.had;
-            let Some((stored, header, span)) = self.pop() else { return Some(unacked) };
+            let Some((stored, header, lasting)) = self.pop() else { return Some(unacked) };
             match acked.has(number) {
                 // it cannot have come before it was written
                 true if self.kept > self.written => return None,
                 true => {}
-                false => unacked.push_back(UnackedFrame { bytes: self.bytes[stored].to_vec(), header, span }),
+                false => {
+                    let copy = lasting.as_ref().and_then(|lasting| lasting.copied(0));
+                    let bytes = [&self.bytes[stored], copy.unwrap_or_default()].concat();
+                    let span = lasting.as_ref().filter(|_| copy.is_none()).map(|lasting| lasting.span);
+                    unacked.push_back(UnackedFrame { bytes, header, span });
+                }
             }
         }
     }

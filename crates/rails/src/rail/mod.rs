@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::list::RailId;
 use crate::primitive;
 use direct::Direct;
-use polyrail_core::frame::{Acked, Frame, Order, PlainEager};
+use polyrail_core::frame::{Acked, Frame, OpId, Order, PlainEager};
 use polyrail_core::wire::PeerId;
 use std::collections::VecDeque;
 use std::io;
@@ -236,7 +236,8 @@ pub trait Rail: LaneRail + Direct + Send {
 
     /// Sends one frame. `header` is encoded for exactly the payload's length; the payload's bytes are at `iov`. With `span`,
     /// the rail may keep the span in place of a copy, for as long as the peer may not have the frame; without, it copies what it
-    /// may still need.
+    /// may still need. The span of an EAGER without acknowledgement is only lent: the rail says by [`LaneRail::take_returned`] when it
+    /// has no use for it any more.
     ///
     /// # Errors
     /// [`Full`] when neither is possible; a link that is down is full for ever (its end has been or will be told).
@@ -432,6 +433,14 @@ pub trait LaneRail {
     /// Ends a link as a network does where one of several fails: both ends hear of it by [`Sink::down`], and that no process closed it.
     /// For [`fault`].
     fn reset(&mut self, _link: LinkId) {}
+
+    /// The next send whose bytes were lent to a link ([`Rail::send`]) and are needed no more: the peer has them, or they were copied.
+    fn take_returned(&mut self) -> Option<OpId> {
+        None
+    }
+
+    /// Copies what this send has lent to a link, or what all have. The link may have ended.
+    fn copy_lent<M: Memory + ?Sized>(&mut self, _link: LinkId, _send: Option<OpId>, _mem: &M) {}
 
     /// Ends a link, if it has not ended: which whole frames came by it.
     fn retire(&mut self, _link: LinkId) -> Acked {

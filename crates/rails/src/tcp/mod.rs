@@ -36,7 +36,7 @@ use crate::rail::{
     Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
 };
 use crate::sys::Epoll;
-use polyrail_core::frame::{Acked, Frame};
+use polyrail_core::frame::{Acked, Frame, OpId};
 
 /// How the rail's sockets are set up.
 #[derive(Clone, Debug)]
@@ -477,6 +477,19 @@ impl LaneRail for TcpRail {
     fn acked(&mut self, link: LinkId, frames: &Acked) -> bool {
         let Some(up) = self.slots.get_mut(link.0 as usize).and_then(Slot::up) else { return true };
         frames.is_in_order() && up.tx.unacked.acked(frames, &mut self.shared.pool)
+    }
+
+    fn take_returned(&mut self) -> Option<OpId> {
+        self.shared.pool.returned.pop_front()
+    }
+
+    fn copy_lent<M: Memory + ?Sized>(&mut self, link: LinkId, send: Option<OpId>, mem: &M) {
+        let unacked = match self.slots.get_mut(link.0 as usize) {
+            Some(Slot::Up(up)) => &mut up.tx.unacked,
+            Some(Slot::Down(remains)) => &mut remains.unacked,
+            _ => return,
+        };
+        unacked.copy_lent(send, mem, &mut self.shared.pool);
     }
 
     fn retire(&mut self, link: LinkId) -> Acked {

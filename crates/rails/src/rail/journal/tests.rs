@@ -1,8 +1,8 @@
 //! What the peer has not had is given back, and nothing else.
 
 use super::{Pool, RetransmitBuffer};
-use crate::rail::{Place, RawIov, Span};
-use polyrail_core::frame::{Acked, Frame, OpId};
+use crate::rail::{Memory, Place, RawIov, Span};
+use polyrail_core::frame::{Acked, Frame, Matching, OpId, Order};
 use proptest::prelude::*;
 
 fn numbered(n: u64) -> Frame {
@@ -54,6 +54,91 @@ fn what_was_not_written_cannot_have_come() {
     assert!(given(&[(10, false); 8], 4, &mut pool).reclaim(&acked([0, 3]), &mut pool).is_some());
     assert!(given(&[(10, false); 8], 4, &mut pool).reclaim(&acked([0, 4]), &mut pool).is_none());
     assert!(!given(&[(10, false); 8], 4, &mut pool).acked(&acked(0..5), &mut pool));
+}
+
+/// Memory of sends by their slots; of others there is none.
+struct Sends(Vec<Vec<u8>>);
+
+impl Memory for Sends {
+    fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
+        let Place::Send(op) = span.place else { return false };
+        let Some(bytes) = self.0.get(op.slot as usize) else { return false };
+        let from = span.offset as usize;
+        out.push(RawIov { base: bytes[from..].as_ptr().cast_mut(), len: span.len });
+        true
+    }
+}
+
+fn send(n: usize) -> OpId {
+    OpId { slot: n as u32, generation: 0 }
+}
+
+/// An eager message whose bytes are lent, if its sender waits for no answer.
+fn eager(n: usize, answered: bool) -> Frame {
+    let ack = answered.then(|| send(n));
+    Frame::Eager { order: Order::default(), matching: Matching::Tag(n as u64), data: None, ack }
+}
+
+/// Gives a journal such messages of 100 bytes.
+fn lent(kept: &mut RetransmitBuffer, answered: &[bool], pool: &mut Pool) -> Sends {
+    let sends = Sends((0..answered.len()).map(|n| vec![n as u8; 100]).collect());
+    for (n, answered) in answered.iter().enumerate() {
+        let span = Span { place: Place::Send(send(n)), offset: 0, len: 100 };
+        let mut iov = Vec::new();
+        assert!(sends.resolve(span, &mut iov));
+        // SAFETY: the bytes outlive the call.
+        unsafe { kept.push(&eager(n, *answered).encode(100), &iov, Some(span), pool) };
+    }
+    sends
+}
+
+/// What there is to write, of memory as it is now.
+fn stream(kept: &RetransmitBuffer, mem: &Sends) -> Vec<u8> {
+    let mut iov = Vec::new();
+    kept.gather(&mut iov, Some(mem));
+    // SAFETY: the journal's bytes and those of the memory, which are both borrowed.
+    iov.iter().flat_map(|v| unsafe { std::slice::from_raw_parts(v.base, v.len) }).copied().collect()
+}
+
+#[test]
+fn what_was_lent_is_told_once_whether_it_was_copied_or_came() {
+    let mut pool = Pool::default();
+    let mut kept = RetransmitBuffer::default();
+    let mut sends = lent(&mut kept, &[false, true, false, false], &mut pool);
+    let (before, all) = (stream(&kept, &sends), kept.unwritten());
+    kept.copy_lent(Some(send(1)), &sends, &mut pool);
+    assert_eq!((pool.returned.pop_front(), kept.copied()), (None, all - 400), "it waits for its answer");
+    kept.copy_lent(Some(send(2)), &sends, &mut pool);
+    assert_eq!((pool.returned.pop_front(), pool.returned.pop_front()), (Some(send(2)), None));
+    kept.copy_lent(Some(send(2)), &sends, &mut pool);
+    assert_eq!(pool.returned.pop_front(), None, "it is copied once");
+    // whoever had it may write to it
+    sends.0[2].fill(0xee);
+    assert_eq!(stream(&kept, &sends), before);
+    // also after a part of it
+    kept.advance(all - 250);
+    assert_eq!(stream(&kept, &sends), before[all - 250..]);
+    kept.advance(250);
+    assert!(kept.acked(&acked(0..3), &mut pool));
+    assert_eq!(pool.returned.drain(..).collect::<Vec<_>>(), [send(0)]);
+    assert!(kept.acked(&acked(0..4), &mut pool));
+    assert_eq!(pool.returned.drain(..).collect::<Vec<_>>(), [send(3)]);
+    assert_eq!(kept.copied(), 0);
+}
+
+#[test]
+fn what_was_lent_comes_back_as_a_copy() {
+    let mut pool = Pool::default();
+    let mut kept = RetransmitBuffer::default();
+    let mut sends = lent(&mut kept, &[false, false, true], &mut pool);
+    kept.advance(kept.unwritten());
+    kept.copy_lent(None, &sends, &mut pool);
+    assert_eq!(pool.returned.drain(..).collect::<Vec<_>>(), [send(0), send(1)]);
+    sends.0.iter_mut().for_each(|bytes| bytes.fill(0xee));
+    let back = kept.reclaim(&acked([0]), &mut pool).expect("it was sent");
+    assert_eq!((back.len(), pool.returned.len()), (2, 0));
+    assert_eq!((&back[0].bytes[back[0].header..], back[0].span), (&[1; 100][..], None));
+    assert_eq!(back[1].span.map(|span| span.place), Some(Place::Send(send(2))));
 }
 
 proptest! {
