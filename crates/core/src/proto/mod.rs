@@ -23,9 +23,10 @@
 //! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
 //!
 //! Files: `types` words; `peer` per-peer state; `bounds` what it may have outstanding; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
-//! either end; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
+//! either end; `lend` sends whose bytes lanes keep the place of; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
 
 mod bounds;
+mod lend;
 mod peer;
 mod phase;
 mod recv;
@@ -87,6 +88,7 @@ pub struct Engine<R: Receiver> {
     rmas: Slab<rma::RmaOp>,
     parts: Slab<rma::Part>,
     puts: Slab<target::PutIn>,
+    lent: lend::Lent,
     /// Memory that peers may reach.
     pub regions: Regions,
     actions: VecDeque<Action<R::User>>,
@@ -109,6 +111,7 @@ impl<R: Receiver> Engine<R> {
             rmas: Slab::default(),
             parts: Slab::default(),
             puts: Slab::default(),
+            lent: lend::Lent::default(),
             regions: Regions::default(),
             actions: VecDeque::new(),
             ready: VecDeque::new(),

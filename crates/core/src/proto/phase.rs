@@ -10,6 +10,8 @@ use crate::state::Machine;
 pub enum SendPhase {
     /// Not yet given to a rail.
     Queued,
+    /// Eager: a lane has taken it and keeps the place of its bytes, until the peer has them or they are copied.
+    Lent,
     /// Eager with delivery completion: waits for ATS.
     AwaitAts,
     /// RTS sent: the receiver answers RTR, or reads and answers ATS.
@@ -29,6 +31,10 @@ pub enum SendPhase {
 pub enum SendEvent {
     /// A rail took the eager frame whole.
     EagerDone,
+    /// A lane took the eager frame and keeps the place of its bytes.
+    EagerLent,
+    /// It does so no longer.
+    Returned,
     /// A rail took the eager frame; delivery is to be acknowledged.
     EagerWait,
     /// A rail took the RTS.
@@ -49,14 +55,31 @@ pub enum SendEvent {
 
 /// A send, frequent steps first.
 pub const SEND: Machine<SendPhase, SendEvent> = {
-    use SendEvent::{Ats, AtsFailed, EagerDone, EagerWait, Rtr, RtrWritable, RtsSent, WriteRefused, Written};
-    use SendPhase::{AwaitAts, AwaitRtr, Done, Failed, Queued, Streaming, Writing};
+    use SendEvent::{
+        Ats, AtsFailed, EagerDone, EagerLent, EagerWait, Returned, Rtr, RtrWritable, RtsSent, WriteRefused,
+        Written,
+    };
+    use SendPhase::{AwaitAts, AwaitRtr, Done, Failed, Lent, Queued, Streaming, Writing};
     Machine {
         name: "send",
-        states: &[Queued, AwaitAts, AwaitRtr, Writing, Streaming, Done, Failed],
-        events: &[EagerDone, EagerWait, RtsSent, RtrWritable, Rtr, Written, WriteRefused, Ats, AtsFailed],
+        states: &[Queued, Lent, AwaitAts, AwaitRtr, Writing, Streaming, Done, Failed],
+        events: &[
+            EagerDone,
+            EagerLent,
+            Returned,
+            EagerWait,
+            RtsSent,
+            RtrWritable,
+            Rtr,
+            Written,
+            WriteRefused,
+            Ats,
+            AtsFailed,
+        ],
         arcs: &[
             (&[Queued], EagerDone, Done),
+            (&[Queued], EagerLent, Lent),
+            (&[Lent], Returned, Done),
             (&[Queued], RtsSent, AwaitRtr),
             (&[AwaitAts, AwaitRtr, Streaming], Ats, Done),
             (&[AwaitRtr], Rtr, Streaming),

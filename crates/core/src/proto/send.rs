@@ -201,6 +201,11 @@ impl<R: Receiver> Engine<R> {
 
     /// A rail has taken the frame that [`Engine::poll_transmit`] named.
     pub fn transmitted(&mut self, peer: PeerIdx, next: &Next) {
+        self.left(peer, next, false);
+    }
+
+    /// The same; of a message, whether its bytes are lent.
+    pub(super) fn left(&mut self, peer: PeerIdx, next: &Next, lent: bool) {
         let p = &mut self.peers[peer.0 as usize];
         match next.from {
             // unless there is a later total meanwhile
@@ -232,7 +237,7 @@ impl<R: Receiver> Engine<R> {
                 match p.ordered.front().copied() {
                     Some(Item::Send(op)) => {
                         p.ordered.pop_front();
-                        self.send_left(op, &next.frame);
+                        self.send_left(op, &next.frame, lent);
                     }
                     Some(Item::Rma(part)) => {
                         if let Out::Bytes(span) = next.payload {
@@ -246,7 +251,7 @@ impl<R: Receiver> Engine<R> {
         }
     }
 
-    fn send_left(&mut self, op: OpId, frame: &Frame) {
+    fn send_left(&mut self, op: OpId, frame: &Frame, lent: bool) {
         let Some(s) = self.sends.get(op) else { return };
         let event = match frame {
             Frame::Eager { .. } => {
@@ -255,6 +260,8 @@ impl<R: Receiver> Engine<R> {
                 if p.acknowledged(&s.message) {
                     p.asked.left(0);
                     SendEvent::EagerWait
+                } else if lent {
+                    SendEvent::EagerLent
                 } else {
                     SendEvent::EagerDone
                 }
@@ -265,7 +272,7 @@ impl<R: Receiver> Engine<R> {
     }
 
     /// Applies an event; false when it cannot happen in this phase.
-    fn step_send(&mut self, op: OpId, event: SendEvent) -> bool {
+    pub(super) fn step_send(&mut self, op: OpId, event: SendEvent) -> bool {
         let Some(s) = self.sends.get_mut(op) else { return false };
         match SEND.next(s.phase, event) {
             None => return false,
@@ -276,7 +283,10 @@ impl<R: Receiver> Engine<R> {
     }
 
     fn end_send(&mut self, op: OpId, result: Result<(), Failure>) {
-        if let Some(SendOp { peer, .. }) = self.sends.remove(op) {
+        if let Some(SendOp { peer, phase, message, .. }) = self.sends.remove(op) {
+            if phase == SendPhase::Lent {
+                self.end_loan(message.len);
+            }
             self.peers[peer.0 as usize].under_way -= 1;
             self.actions.push_back(Action::Complete(Completion::Send { op, peer, result }));
         }
@@ -355,10 +365,12 @@ impl<R: Receiver> Engine<R> {
     }
 
     pub(super) fn fail_sends(&mut self, peer: PeerIdx) {
-        let gone: alloc::vec::Vec<_> =
-            self.sends.iter().filter(|(_, s)| s.peer == peer).map(|(op, _)| op).collect();
-        for op in gone {
-            self.end_send(op, Err(Failure::PeerGone));
+        let its = self.sends.iter().filter(|(_, s)| s.peer == peer);
+        let gone: alloc::vec::Vec<_> = its.map(|(op, s)| (op, s.phase)).collect();
+        for (op, phase) in gone {
+            // what a lane has taken is sent, as if it had been copied: more was not promised
+            let sent = phase == SendPhase::Lent;
+            self.end_send(op, if sent { Ok(()) } else { Err(Failure::PeerGone) });
         }
     }
 }

@@ -81,7 +81,8 @@ impl Next {
     }
 
     /// Its payload's bytes, if their operation lives until the peer has answered for them: a rail need not copy those. What
-    /// completes when it was sent, and results that are forgotten then, a rail copies if it may have to send them again.
+    /// completes when it was sent, and results that are forgotten then, a rail copies if it may have to send them again; the former may
+    /// be lent to it instead ([`Engine::may_lend`](crate::proto::Engine::may_lend)).
     #[inline]
     pub fn lasting(&self) -> Option<Span> {
         match (self.payload, self.frame) {

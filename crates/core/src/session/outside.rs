@@ -34,6 +34,8 @@ pub trait Traffic {
     fn poll_transmit(&mut self, bulk: usize) -> Option<Self::Next>;
     /// A lane has taken that frame.
     fn transmitted(&mut self, next: &Self::Next);
+    /// A lane has taken that frame and keeps the place of its payload.
+    fn lent(&mut self, next: &Self::Next);
     /// What that frame was to list cannot be listed.
     fn unlisted(&mut self, next: &Self::Next);
     /// Queues a frame of the session's own.
@@ -89,6 +91,9 @@ impl<R: Receiver> Traffic for ToPeer<'_, R> {
     fn transmitted(&mut self, next: &Next) {
         self.engine.transmitted(self.peer, next);
     }
+    fn lent(&mut self, next: &Next) {
+        self.engine.lent(self.peer, next);
+    }
     fn unlisted(&mut self, next: &Next) {
         self.engine.unlisted(self.peer, next);
     }
@@ -122,7 +127,8 @@ pub trait Links<L> {
     fn wants_more(&self, link: L) -> bool;
     /// The peer has had these frames by a link: what is kept of them may be forgotten. False: that cannot be.
     fn confirm(&mut self, link: L, acked: &Acked) -> bool;
-    /// Ends a link, if it has not ended, so that the other side can tell this from the end of a process: by a reset.
+    /// Ends a link, if it has not ended, so that the other side can tell this from the end of a process: by a reset. What was lent to it
+    /// is copied and returned.
     fn retire(&mut self, link: L) -> Retired;
     /// What an ended link did not deliver, oldest first, if the peer had these frames; none when that cannot be.
     fn reclaim(&mut self, link: L, acked: &Acked) -> Option<VecDeque<UnackedFrame>>;
@@ -135,6 +141,9 @@ pub trait Links<L> {
 pub enum Sent {
     /// The link has taken it.
     Away,
+    /// The link has taken it, and keeps the place of a payload that its operation need not keep that long
+    /// ([`Engine::may_lend`]).
+    Lent,
     /// The link is full.
     Full,
     /// What it was to list cannot be listed.

@@ -286,8 +286,11 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         }
         let link = self.lanes[at].link;
         match carrier.send(link, next, traffic) {
-            Sent::Away => {
-                traffic.transmitted(next);
+            sent @ (Sent::Away | Sent::Lent) => {
+                match sent {
+                    Sent::Lent => traffic.lent(next),
+                    _ => traffic.transmitted(next),
+                }
                 if sequenced && self.current != Some(link) {
                     self.scattered = traffic.next_seq();
                 }

@@ -312,12 +312,14 @@ impl World {
             torn,
             plans: vec![],
             ended: vec![],
+            returned: vec![],
         };
         let mut traffic = ToPeer { engine, peer: PeerIdx(peer as u32) };
         let session = &mut lanes.sides[side].session;
         let answer = ask(session, &mut traffic, &mut outlet);
         lanes.sides[side].budget = session.budget(&traffic);
-        let Outlet { plans, ended, .. } = outlet;
+        let Outlet { plans, ended, returned, .. } = outlet;
+        returned.into_iter().for_each(|op| engine.returned(op));
         plans.into_iter().for_each(|(at, what)| self.plan_lane(pair, at, what));
         ended.into_iter().for_each(|(conn, reset)| self.given_up(pair, side, conn, reset));
         Some(answer)
@@ -462,7 +464,11 @@ impl World {
         let unsettled = |side: &Side| !side.session.is_quiet() || side.session.lanes().is_empty();
         // connections that broke are heard of, one way or the other
         let flies = |conn: &Conn| conn.ways.iter().any(|way| !way.flights.is_empty());
+        // what is lent comes back by rounds of progress, if not by words
+        let lends = |node: usize| self.nodes[node].engine.has_lent();
         waits(pair.0, pair.1)
+            || lends(pair.0)
+            || lends(pair.1)
             || waits(pair.1, pair.0)
             || lanes.sides.iter().any(unsettled)
             || lanes.conns.values().any(flies)
@@ -505,10 +511,24 @@ impl World {
                     self.follow(pair, side);
                     let (node, peer) = if side == 0 { pair } else { (pair.1, pair.0) };
                     self.pump_lanes(node, peer);
+                    self.copy_lent(node);
                     self.settle(node);
                 }
                 self.wake(pair);
             }
+        }
+    }
+
+    /// A round of a process's progress, who goes to sleep in one of eight.
+    fn copy_lent(&mut self, node: usize) {
+        let sleeps = self.rng.chance(12);
+        self.nodes[node].engine.wait(sleeps);
+        while let Some((peer, op)) = self.nodes[node].engine.poll_copy() {
+            let (pair, side) = (ends(node, peer.0 as usize), usize::from(node > peer.0 as usize));
+            self.ask(pair, side, |session, _, outlet| {
+                session.links().for_each(|conn| outlet.copy(conn, Some(op)));
+            });
+            self.nodes[node].engine.returned(op);
         }
     }
 
@@ -637,6 +657,7 @@ fn plainly(link: usize, traffic: &mut ToPeer<'_, Ticket>, outlet: &mut Outlet<'_
         let Some(next) = crate::session::Traffic::poll_transmit(traffic, bulk) else { return };
         match outlet.send(link, &next, traffic) {
             Sent::Away => crate::session::Traffic::transmitted(traffic, &next),
+            Sent::Lent => crate::session::Traffic::lent(traffic, &next),
             Sent::Full => return,
             Sent::Unlisted => crate::session::Traffic::unlisted(traffic, &next),
         }

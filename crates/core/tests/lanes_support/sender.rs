@@ -223,6 +223,9 @@ impl Traffic for Queue {
         self.messages[next.message].given += next.len;
         self.much |= next.len >= LONG;
     }
+    fn lent(&mut self, _: &Fragment) {
+        unreachable!("nothing is lent here");
+    }
     fn unlisted(&mut self, _: &Fragment) {}
     fn say(&mut self, frame: Frame) {
         if let Frame::Retire { lane, .. } = frame {

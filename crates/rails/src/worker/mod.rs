@@ -389,6 +389,9 @@ impl Worker {
         if self.is_asked() {
             moved += self.act_on_arrivals();
         }
+        if self.core.engine.has_lent() {
+            moved += self.copy_lent(false);
+        }
         if chores {
             self.rails.flush(&self.core.bufs);
         }
@@ -575,6 +578,9 @@ impl Worker {
 
     /// Prepares to sleep on [`Worker::wait_fd`]. False: there is something to do already; call [`Worker::progress`].
     pub fn arm(&mut self) -> bool {
+        if self.core.engine.has_lent() {
+            self.copy_lent(true);
+        }
         self.rails.flush(&self.core.bufs);
         let nothing = self.core.events.is_empty() && self.core.transfers == 0 && !self.core.has_news();
         let sleeps = nothing && self.rails.arm();

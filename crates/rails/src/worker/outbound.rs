@@ -47,8 +47,11 @@ impl Worker {
                 return;
             };
             match self.transmit(lane, &next) {
-                Sent::Away => {
-                    self.core.engine.transmitted(peer, &next);
+                sent @ (Sent::Away | Sent::Lent) => {
+                    match sent {
+                        Sent::Lent => self.core.engine.lent(peer, &next),
+                        _ => self.core.engine.transmitted(peer, &next),
+                    }
                     if let Out::Bytes(Span { len: LONG.., .. }) = next.payload {
                         self.core.carried_long(lane);
                         self.sent_long(peer);
@@ -58,6 +61,32 @@ impl Worker {
                 Sent::Unlisted => self.core.engine.unlisted(peer, &next),
             }
         }
+    }
+
+    /// Ends sends whose bytes are not lent any more.
+    pub(super) fn take_back(&mut self) {
+        while let Some(send) = self.rails.take_returned() {
+            self.core.asks = true;
+            self.core.engine.returned(send);
+        }
+    }
+
+    /// Copies what was lent and somebody waits for, in a round of progress or before the caller `sleeps`; how many sends.
+    pub(super) fn copy_lent(&mut self, sleeps: bool) -> usize {
+        let mut copied = 0;
+        self.core.engine.wait(sleeps);
+        while let Some((peer, send)) = self.core.engine.poll_copy() {
+            let lanes = &self.core.peers[peer.0 as usize].lanes;
+            for link in lanes.iter().flat_map(|lanes| lanes.session.links()) {
+                self.rails.copy_lent(link, Some(send), &self.core.bufs);
+            }
+            self.core.engine.returned(send);
+            copied += 1;
+        }
+        self.take_back();
+        self.settle();
+        self.core.counts.copied += copied as u64;
+        copied
     }
 
     /// A long part left by the only lane.

@@ -109,6 +109,8 @@ impl Listener for Nobody {
 pub struct Counts {
     /// Looks at the control channel, each a system call.
     pub looks: u64,
+    /// Sends whose bytes were copied because somebody waited for them, after they had been lent to a lane.
+    pub copied: u64,
     /// Room in the table of peers: for those that are known, and those whose numbers are free.
     pub peers: usize,
 }

@@ -11,6 +11,9 @@ use std::collections::VecDeque;
 /// So many copied bytes a peer may have without saying so: what both kernels may hold, and what it says nothing of yet, is less.
 const UNTOLD: usize = 96 << 20;
 
+/// From so many bytes on a copy costs more than to remember that there is none: shorter ones leave without an operation.
+const LEND: usize = 8 << 10;
+
 /// The parts of a worker that frames leave by.
 pub(super) struct Outlet<'a> {
     pub rails: &'a mut Rails,
@@ -47,6 +50,8 @@ impl Links<RailLink> for Outlet<'_> {
     }
     fn retire(&mut self, link: RailLink) -> Retired {
         let received = self.rails.retire(link);
+        // what it did not deliver may wait for long until it is sent again
+        self.rails.copy_lent(link, None, self.bufs);
         Retired { received, said: self.rails.kept(link) }
     }
     fn reclaim(&mut self, link: RailLink, acked: &Acked) -> Option<VecDeque<UnackedFrame>> {
@@ -86,14 +91,21 @@ impl Outlet<'_> {
         }
         let may_change = |span: &Span| self.reads_told && matches!(span.place, Place::Region(..));
         let lasting = next.lasting().filter(|span| !may_change(span));
+        // by a link that has no room at once, what waits is copied: there is time for that
+        let lends = link.0.caps().has_lanes() && lasting.is_none() && self.rails.wants_more(link);
+        let lent = if lends { engine.may_lend(next, LEND) } else { None };
         let header = next.frame.encode(iov.iter().map(|piece| piece.len).sum());
         // SAFETY: the pieces are the memory of live operations, or of this function and its worker.
-        let sent = unsafe { self.rails.send(link, &header, &iov, lasting) };
+        let sent = unsafe { self.rails.send(link, &header, &iov, lasting.or(lent)) };
         *self.iov = iov;
         if self.rails.copied(link) > UNTOLD {
             self.cut.push((link, "it does not say what it has had"));
         }
-        if sent.is_ok() { Sent::Away } else { Sent::Full }
+        match sent {
+            Ok(()) if lent.is_some() => Sent::Lent,
+            Ok(()) => Sent::Away,
+            Err(_) => Sent::Full,
+        }
     }
 }
 

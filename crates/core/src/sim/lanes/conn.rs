@@ -5,8 +5,8 @@ use super::super::node::Ticket;
 use super::super::rail::{RailSpec, Time, Wire};
 use super::super::rng::Rng;
 use super::LaneHappening;
-use crate::frame::{Acked, Frame, MAX_ACKED};
-use crate::proto::{Next, Out, Region};
+use crate::frame::{Acked, Frame, MAX_ACKED, OpId};
+use crate::proto::{Next, Out, Place, Region, Span};
 use crate::session::{Carrier, Links, Retired, Seen, Sent, ToPeer, UnackedFrame};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -54,8 +54,9 @@ impl Direction {
         Self { wire, flights, kept, had, sent: 0, given: 0, acked: 0, received, untold: 0, told: 0 }
     }
 
-    /// Forgets the first frames, up to one that is missing; false when that cannot be. A word that was overtaken means nothing.
-    pub fn confirm(&mut self, acked: &Acked) -> bool {
+    /// Forgets the first frames, up to one that is missing; false when that cannot be. A word that was overtaken means nothing. Notes
+    /// which sends get back what they lent.
+    pub fn confirm(&mut self, acked: &Acked, returned: &mut Vec<OpId>) -> bool {
         if self.had.covers(acked) {
             return true;
         }
@@ -64,14 +65,15 @@ impl Direction {
         if other || in_order && !acked.is_in_order() {
             return false;
         }
-        self.kept.drain(..(acked.upto() - self.had.upto()) as usize);
+        let gone = self.kept.drain(..(acked.upto() - self.had.upto()) as usize);
+        returned.extend(gone.filter_map(|unacked| lent(&unacked)));
         self.had = acked.clone();
         true
     }
 
     /// What the peer has not had that had these; none when that cannot be.
     pub fn reclaim(&mut self, acked: &Acked) -> Option<VecDeque<UnackedFrame>> {
-        if !acked.covers(&self.had) || !self.confirm(acked) {
+        if !acked.covers(&self.had) || !self.confirm(acked, &mut vec![]) {
             return None;
         }
         let numbers = acked.upto()..;
@@ -94,6 +96,14 @@ impl Direction {
     /// Whether all frames that have not been confirmed can be spoken of.
     fn is_too_far(&self) -> bool {
         self.wire.spec.overtaking.is_some() && self.sent - self.had.upto() >= WINDOW
+    }
+}
+
+/// The send that has lent a frame's payload to its connection.
+fn lent(unacked: &UnackedFrame) -> Option<OpId> {
+    match (unacked.frame(), unacked.span) {
+        (Some(Frame::Eager { ack: None, .. }), Some(Span { place: Place::Send(op), .. })) => Some(op),
+        _ => None,
     }
 }
 
@@ -132,6 +142,8 @@ pub(super) struct Outlet<'a> {
     pub plans: Vec<(Time, LaneHappening)>,
     /// Connections that were ended, and whether by a reset.
     pub ended: Vec<(usize, bool)>,
+    /// Sends that have back what they lent.
+    pub returned: Vec<OpId>,
 }
 
 impl Outlet<'_> {
@@ -170,6 +182,19 @@ impl Outlet<'_> {
         true
     }
 
+    /// Copies what a send has lent to a connection, or what all have.
+    pub fn copy(&mut self, id: usize, send: Option<OpId>) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        for unacked in &mut conn.ways[self.side].kept {
+            let Some(op) = lent(unacked).filter(|op| send.is_none_or(|send| send == *op)) else { continue };
+            let Some(span) = unacked.span.take() else { continue };
+            let bytes = self.memory.read(span);
+            *self.torn += u64::from(bytes.is_none());
+            unacked.bytes.extend_from_slice(bytes.unwrap_or(Bytes::Real(vec![0xdd; span.len])).real());
+            self.returned.push(op);
+        }
+    }
+
     pub fn read_or_tear(&mut self, span: crate::proto::Span) -> Bytes {
         self.memory.read(span).unwrap_or_else(|| {
             *self.torn += 1;
@@ -196,9 +221,11 @@ impl Links<usize> for Outlet<'_> {
         self.way(conn).is_some_and(|way| way.wire.wants_more())
     }
     fn confirm(&mut self, conn: usize, acked: &Acked) -> bool {
-        self.conns.get_mut(&conn).is_none_or(|conn| conn.ways[self.side].confirm(acked))
+        let conn = self.conns.get_mut(&conn);
+        conn.is_none_or(|conn| conn.ways[self.side].confirm(acked, &mut self.returned))
     }
     fn retire(&mut self, id: usize) -> Retired {
+        self.copy(id, None);
         let Some(conn) = self.conns.get_mut(&id) else { return Retired::default() };
         if conn.ends[self.side] == EndState::Lane {
             conn.ends[self.side] = EndState::Ended;
@@ -236,13 +263,18 @@ impl Carrier<usize, ToPeer<'_, Ticket>> for Outlet<'_> {
             }
         };
         let header = next.frame.encode(payload.len() as usize).to_vec();
-        let span = next.lasting();
+        let lent = traffic.engine.may_lend(next, 1);
+        let span = next.lasting().or(lent);
         let mut bytes = header.clone();
         if span.is_none() {
             bytes.extend_from_slice(payload.real());
         }
         let unacked = UnackedFrame { bytes, header: header.len(), span };
-        if self.launch(conn, &header, payload, unacked) { Sent::Away } else { Sent::Full }
+        match self.launch(conn, &header, payload, unacked) {
+            true if lent.is_some() => Sent::Lent,
+            true => Sent::Away,
+            false => Sent::Full,
+        }
     }
 
     fn send_again(&mut self, conn: usize, frame: &UnackedFrame) -> bool {

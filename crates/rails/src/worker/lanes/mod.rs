@@ -162,6 +162,7 @@ impl Worker {
                 }
             }
         }
+        self.take_back();
         self.notice_short(peer);
         let Some((now, speaks)) = self.session(peer, |session, traffic, _| {
             let budget = session.budget(traffic);
