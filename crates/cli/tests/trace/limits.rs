@@ -93,15 +93,18 @@ fn shared_memory_that_is_full() {
 fn a_disk_that_is_full() {
     let program = program("processes");
     let full = "mount -t tmpfs -o size=300k tmpfs $M/m; RUN=$M/m/run;";
-    let Some(traced) = in_namespace(full, &[program.to_str().unwrap(), "busy", "100000"]) else { return };
+    // a call takes a byte and a half where each takes as long as the one before: on a quick and quiet machine
+    let Some(traced) = in_namespace(full, &[program.to_str().unwrap(), "busy", "500000"]) else { return };
     assert_eq!(traced.status, Some(0), "{}", traced.stderr);
     assert!(
         traced.stderr.contains("No space left on device")
-            && traced.stderr.contains("kB of what was recorded could not be written")
+            && traced.stderr.contains("kB of what was recorded could not be written"),
+        "{}",
+        traced.stderr
     );
     assert!(traced.warnings().contains("the recording broke off"), "{}", traced.warnings());
     let seen: u64 = traced.calls().iter().map(|call| u64::from(call.calls)).sum();
-    assert!(seen > 1000 && seen < 200_000, "{seen}");
+    assert!(seen > 1000 && seen < 1_000_000, "{seen}");
 }
 
 #[test]
