@@ -119,28 +119,6 @@ macro_rules! dispatch {
                 }
             }
 
-            /// [`Rail::send_eager`].
-            ///
-            /// # Errors
-            /// [`Full`].
-            ///
-            /// # Safety
-            /// The memory of `piece` is readable during the call.
-            #[inline(always)]
-            pub unsafe fn send_eager(
-                &mut self,
-                (rail, link): RailLink,
-                eager: PlainEager,
-                piece: RawIov,
-            ) -> Result<(), Full> {
-                // in their order: the commonest is the first
-                $(if rail == RailId::$name {
-                    // SAFETY: our caller's word.
-                    return unsafe { self.$field.send_eager(link, eager, piece) };
-                })+
-                Err(Full)
-            }
-
             /// [`Rail::try_eager`].
             ///
             /// # Safety

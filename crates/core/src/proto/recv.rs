@@ -125,16 +125,6 @@ fn receive_of(filter: &Filter) -> Receive {
     }
 }
 
-impl<R> Match<R> {
-    /// The first unexpected message that a receive takes. What it asks for comes by value: by address, every receive that is posted would have
-    /// it written to memory.
-    #[inline(never)]
-    fn take_unexpected(&mut self, source: Option<PeerIdx>, matching: Matching, ignore: u64) -> Option<OpId> {
-        let receive = receive_of(&Filter { source, matching, ignore });
-        self.unexpected.take_match(&receive).map(|(_, stash)| stash)
-    }
-}
-
 impl<R: Receiver> Engine<R> {
     fn queues(&mut self, tagged: bool) -> &mut Match<R> {
         if tagged { &mut self.tagged } else { &mut self.messages }
@@ -170,24 +160,20 @@ impl<R: Receiver> Engine<R> {
     /// The same of a receiver that is made where it is kept. True: it has a message, and there is something to do.
     #[inline(always)]
     pub fn post_with(&mut self, filter: Filter, make: impl FnOnce() -> R) -> bool {
-        let Filter { source, matching, ignore } = filter;
-        let tagged = matches!(matching, Matching::Tag(_));
-        let queue = if tagged { &mut self.tagged } else { &mut self.messages };
-        if !queue.unexpected.is_empty()
-            && let Some(stash) = queue.take_unexpected(source, matching, ignore)
-        {
+        let receive = receive_of(&filter);
+        let queue = self.queues(matches!(filter.matching, Matching::Tag(_)));
+        if let Some((_, stash)) = queue.unexpected.take_match(&receive) {
             self.post_to(stash, make());
             return true;
         }
-        queue.posted.post_with(receive_of(&filter), || Waiting::One(make()));
+        queue.posted.post_with(receive, || Waiting::One(make()));
         false
     }
 
     /// The same if it takes no more than a few words, and no message waits for it: mostly. False, and nothing has happened.
     #[inline(always)]
     pub fn try_post(&mut self, filter: Filter, make: impl FnOnce() -> R) -> bool {
-        let tagged = matches!(filter.matching, Matching::Tag(_));
-        let queue = if tagged { &mut self.tagged } else { &mut self.messages };
+        let queue = self.queues(matches!(filter.matching, Matching::Tag(_)));
         queue.unexpected.is_empty() && queue.posted.try_post(receive_of(&filter), || Waiting::One(make()))
     }
 

@@ -247,16 +247,6 @@ impl<R: Rail> Rail for Fault<R> {
     }
 
     #[inline(always)]
-    unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
-        if self.plan.is_some() {
-            // SAFETY: our caller's word.
-            return unsafe { super::send_as_any(self, link, eager.order, eager.tag, eager.data, piece) };
-        }
-        // SAFETY: our caller's word.
-        unsafe { self.rail.send_eager(link, eager, piece) }
-    }
-
-    #[inline(always)]
     unsafe fn try_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> bool {
         // SAFETY: our caller's word.
         self.plan.is_none() && unsafe { self.rail.try_eager(link, eager, piece) }

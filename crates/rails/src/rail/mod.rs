@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::list::RailId;
 use crate::primitive;
 use direct::Direct;
-use polyrail_core::frame::{Acked, Frame, OpId, Order, PlainEager};
+use polyrail_core::frame::{Acked, Frame, OpId, PlainEager};
 use polyrail_core::wire::PeerId;
 use std::collections::VecDeque;
 use std::io;
@@ -202,25 +202,6 @@ impl Caps {
     }
 }
 
-/// [`Rail::send_eager`] of a rail, and where, that has no shorter way for it than for any frame. By value: by address, each frame would be
-/// written to memory first, for those too that do have a shorter way.
-///
-/// # Safety
-/// As there.
-#[inline(never)]
-pub(crate) unsafe fn send_as_any<R: Rail + ?Sized>(
-    rail: &mut R,
-    link: LinkId,
-    order: Order,
-    tag: u64,
-    data: Option<u64>,
-    piece: RawIov,
-) -> Result<(), Full> {
-    let header = Frame::from(PlainEager { order, tag, data }).encode(piece.len);
-    // SAFETY: our caller's word.
-    unsafe { rail.send(link, &header, &[piece], None) }
-}
-
 /// A transport opened on a device. No method blocks. No method calls back except `progress`.
 pub trait Rail: LaneRail + Direct + Send {
     /// What it is like.
@@ -252,24 +233,11 @@ pub trait Rail: LaneRail + Direct + Send {
         span: Option<Span>,
     ) -> Result<(), Full>;
 
-    /// The same for the commonest frame, from memory in one piece, where the rail keeps no address.
-    ///
-    /// # Errors
-    /// [`Full`].
+    /// Sends the commonest frame, from memory in one piece, if that takes no more than a few words of memory. False, and nothing has happened,
+    /// where there is no such way, or no room at first sight: [`Rail::send`] knows.
     ///
     /// # Safety
     /// The memory of `piece` is readable during the call.
-    #[inline(always)]
-    unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
-        // SAFETY: our caller's word.
-        unsafe { send_as_any(self, link, eager.order, eager.tag, eager.data, piece) }
-    }
-
-    /// The same if it takes no more than a few words of memory. False, and nothing has happened, where there is no such way, or no room at
-    /// first sight.
-    ///
-    /// # Safety
-    /// As there.
     #[inline(always)]
     unsafe fn try_eager(&mut self, _link: LinkId, _eager: PlainEager, _piece: RawIov) -> bool {
         false

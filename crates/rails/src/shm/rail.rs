@@ -575,17 +575,6 @@ impl Rail for ShmRail {
     }
 
     #[inline(always)]
-    unsafe fn send_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> Result<(), Full> {
-        // SAFETY: our caller's word.
-        unsafe {
-            if self.try_eager(link, eager, piece) {
-                return Ok(());
-            }
-            crate::rail::send_as_any(self, link, eager.order, eager.tag, eager.data, piece)
-        }
-    }
-
-    #[inline(always)]
     unsafe fn try_eager(&mut self, link: LinkId, eager: PlainEager, piece: RawIov) -> bool {
         let Some(Some(link)) = self.links.get_mut(link.0 as usize) else { return false };
         let (words, len) = eager.encode(piece.len);

@@ -11,7 +11,7 @@ use polyrail_core::proto::{
 
 /// Longest payload that is sent without an operation to remember, because the rail copies what it cannot send at once.
 const SHORT: u64 = 8 << 10;
-/// Longest message for which [`Worker::try_inject`] is worth while, in bytes: what a slot of shared memory has room for beside a header.
+/// Longest message that [`Worker::try_inject`] takes, in bytes: what a slot of shared memory has room for beside a header.
 pub const AT_ONCE_MAX: usize = 32;
 /// Longest message that [`Worker::inject`] takes, in bytes.
 pub const INJECT_MAX: usize = 16 << 10;
@@ -21,32 +21,6 @@ pub const ATOMIC_MAX: usize = 16 << 10;
 const QUEUE_MAX: usize = 4096;
 
 impl Worker {
-    /// Sends a tagged message from memory in one piece if it can leave at once, leaving nothing to remember: the shortest way.
-    ///
-    /// # Safety
-    /// As [`Worker::send`].
-    #[inline(always)]
-    unsafe fn send_plain(
-        &mut self,
-        to: PeerIdx,
-        tag: u64,
-        data: Option<u64>,
-        delivery: Delivery,
-        piece: RawIov,
-    ) -> bool {
-        let Self { core: Core { engine, peers, .. }, rails, .. } = self;
-        let len = piece.len as u64;
-        let Some(going) = engine.try_eager(to, len, delivery) else { return false };
-        let Some(lane) = peers[to.0 as usize].short.lane_for(len) else { return false };
-        let eager = PlainEager { order: going.order(), tag, data };
-        // SAFETY: readable, by our caller's word; the rail keeps no address.
-        let sent = unsafe { rails.send_eager(lane, eager, piece) }.is_ok();
-        if sent {
-            going.sent();
-        }
-        sent
-    }
-
     /// [`Worker::inject`] of a tagged message from one piece of memory if that takes no more than a few words, as it mostly does in shared
     /// memory. False: nothing has happened.
     ///
@@ -54,6 +28,9 @@ impl Worker {
     /// The memory of `piece` is readable.
     #[inline(always)]
     pub unsafe fn try_inject(&mut self, to: PeerIdx, tag: u64, data: Option<u64>, piece: RawIov) -> bool {
+        if piece.len > AT_ONCE_MAX {
+            return false;
+        }
         let Self { core: Core { engine, peers, .. }, rails, .. } = self;
         let len = piece.len as u64;
         let Some(going) = engine.try_eager(to, len, Delivery::Sent) else { return false };
@@ -69,7 +46,7 @@ impl Worker {
         sent
     }
 
-    /// The same of any message, whose lane is thought over if it is time.
+    /// Sends a message if it can leave at once, leaving nothing to remember; its lane is thought over if it is time.
     ///
     /// # Safety
     /// As [`Worker::send`].
@@ -108,34 +85,30 @@ impl Worker {
     ) -> Result<Issued, Refused> {
         // SAFETY: our caller's word.
         unsafe {
-            if let (Matching::Tag(tag), &[piece]) = (matching, iov) {
-                if piece.len as u64 <= SHORT && self.send_plain(to, tag, data, delivery, piece) {
-                    return Ok(Issued::Done);
-                }
-                return self.send_piece(to, tag, data, delivery, piece, user);
+            if delivery == Delivery::Sent && self.goes_at_once(to, matching, data, iov) {
+                return Ok(Issued::Done);
             }
             self.send_any(to, Message { matching, data, len: total(iov), delivery }, iov, user)
         }
     }
 
-    /// [`Worker::send_any`] of a piece: by value, since to have an address of it in [`Worker::send`] would have all of it written to memory.
+    /// [`Worker::try_inject`] of what may be for it.
     ///
     /// # Safety
-    /// As [`Worker::send`].
-    #[cold]
-    #[inline(never)]
-    unsafe fn send_piece(
+    /// As there.
+    #[inline(always)]
+    unsafe fn goes_at_once(
         &mut self,
         to: PeerIdx,
-        tag: u64,
+        matching: Matching,
         data: Option<u64>,
-        delivery: Delivery,
-        piece: RawIov,
-        user: User,
-    ) -> Result<Issued, Refused> {
-        let message = Message { matching: Matching::Tag(tag), data, len: piece.len as u64, delivery };
-        // SAFETY: our caller's word.
-        unsafe { self.send_any(to, message, &[piece], user) }
+        iov: &[RawIov],
+    ) -> bool {
+        match (matching, iov) {
+            // SAFETY: our caller's word.
+            (Matching::Tag(tag), &[piece]) => unsafe { self.try_inject(to, tag, data, piece) },
+            _ => false,
+        }
     }
 
     /// # Safety
@@ -189,31 +162,11 @@ impl Worker {
     ) -> Result<(), Refused> {
         // SAFETY: our caller's word.
         unsafe {
-            if let (Matching::Tag(tag), &[piece]) = (matching, iov) {
-                if self.send_plain(to, tag, data, Delivery::Sent, piece) {
-                    return Ok(());
-                }
-                return self.inject_piece(to, tag, data, piece);
+            if self.goes_at_once(to, matching, data, iov) {
+                return Ok(());
             }
             self.inject_any(to, matching, data, iov)
         }
-    }
-
-    /// [`Worker::inject_any`] of a piece, by value as for [`Worker::send_piece`].
-    ///
-    /// # Safety
-    /// The memory of `piece` is readable.
-    #[cold]
-    #[inline(never)]
-    unsafe fn inject_piece(
-        &mut self,
-        to: PeerIdx,
-        tag: u64,
-        data: Option<u64>,
-        piece: RawIov,
-    ) -> Result<(), Refused> {
-        // SAFETY: our caller's word.
-        unsafe { self.inject_any(to, Matching::Tag(tag), data, &[piece]) }
     }
 
     /// # Safety
@@ -253,6 +206,12 @@ impl Worker {
     /// The memory at `iov` stays writable, and nobody else's, until the event.
     #[inline(always)]
     pub unsafe fn recv(&mut self, filter: Filter, iov: &[RawIov], user: User) {
+        // SAFETY: our caller's word.
+        if let &[piece] = iov
+            && unsafe { self.try_recv(filter, piece, user) }
+        {
+            return;
+        }
         if self.core.engine.post_with(filter, || posted(iov, user)) {
             self.settle();
         }

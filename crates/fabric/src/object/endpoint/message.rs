@@ -141,50 +141,6 @@ impl Endpoint {
     #[inline(always)]
     unsafe fn send(&mut self, s: Send<'_>, sinks: &mut Sinks<'_>) -> Result<(), c_int> {
         let peer = self.peer(s.to, sinks.avs)?;
-        if s.flags & (FI_INJECT | LATE) != 0 {
-            // SAFETY: by the caller's promise.
-            return unsafe { self.send_unusual(peer, s.matching, s.data, s.iov, s.flags, s.context, sinks) };
-        }
-        let (kind, most) = match s.matching {
-            Matching::Tag(_) => (FI_SEND | FI_TAGGED, self.limits.tagged),
-            Matching::Message => (FI_SEND | FI_MSG, self.limits.msg),
-        };
-        if total(s.iov) > most {
-            return Err(-FI_EMSGSIZE);
-        }
-        let user = User { context: number(s.context), flags: kind | s.flags & mark::WANTED };
-        // SAFETY: by the caller's promise.
-        match unsafe { self.at_work().send(peer, s.matching, s.data, Delivery::Sent, s.iov, user) } {
-            Ok(Issued::Done) => {
-                self.done(Class::Send, user.context, user.flags, sinks);
-                Ok(())
-            }
-            Ok(Issued::Pending(_)) => Ok(()),
-            Err(why) => Err(self.refused(why, peer)),
-        }
-    }
-
-    /// [`Endpoint::send`] with flags that few programs use.
-    ///
-    /// # Safety
-    /// As there.
-    #[cold]
-    #[inline(never)]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "all of a `Send` by value: by address, every send would write one to memory"
-    )]
-    unsafe fn send_unusual(
-        &mut self,
-        peer: PeerIdx,
-        matching: Matching,
-        data: Option<u64>,
-        iov: &[RawIov],
-        flags: u64,
-        context: *mut c_void,
-        sinks: &mut Sinks<'_>,
-    ) -> Result<(), c_int> {
-        let s = Send { to: FI_ADDR_UNSPEC, matching, data, iov, flags, context };
         let (kind, most) = match s.matching {
             Matching::Tag(_) => (FI_SEND | FI_TAGGED, self.limits.tagged),
             Matching::Message => (FI_SEND | FI_MSG, self.limits.msg),
