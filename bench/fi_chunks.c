@@ -8,9 +8,11 @@
  */
 #define _GNU_SOURCE
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,7 +24,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-enum { NAME_BYTES = 256, WINDOW = 64, WINDOWS = 4, ROUNDS = 100, WARM = 20, ENTRIES = 16, ANSWER = 8, PAGE = 4096, TAG = 1 };
+enum { NAME_BYTES = 256, SECONDS = 100, WINDOW = 64, WINDOWS = 4, ROUNDS = 100, WARM = 20, ENTRIES = 16, ANSWER = 8, PAGE = 4096, TAG = 1 };
 
 static struct fid_cq *cq;
 static struct fid_ep *ep;
@@ -160,6 +162,11 @@ int main(int argc, char **argv)
         check(-FI_EINVAL, "arguments");
     pid_t child = fork();
     int first = child != 0;
+    check(child, "fork");
+    /* who is left alone polls in vain: neither outlives the other for long */
+    alarm(SECONDS);
+    if (!first)
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
     int read_end = first ? from[0] : to[0], write_end = first ? to[1] : from[1];
     cpu_set_t own;
     CPU_ZERO(&own);
