@@ -264,9 +264,8 @@ fn who_goes_to_sleep_gets_lent_memory_back() {
     pair.send(1);
     pair.a.settle();
     let mut lending = Lending::new(&mut pair, 8);
-    while pair.a.arm() {
-        assert!(!pair.a.core.engine.has_lent());
-    }
+    assert!(!pair.a.arm(), "that they were sent is to be told first");
+    assert!(!pair.a.core.engine.has_lent());
     lending.hear(&mut pair.a);
     assert!(lending.is_sent());
     lending.receive(&mut pair);
