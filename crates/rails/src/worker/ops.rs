@@ -206,10 +206,12 @@ impl Worker {
     /// The memory at `iov` stays writable, and nobody else's, until the event.
     #[inline(always)]
     pub unsafe fn recv(&mut self, filter: Filter, iov: &[RawIov], user: User) {
-        // SAFETY: our caller's word.
-        if let &[piece] = iov
-            && unsafe { self.try_recv(filter, piece, user) }
-        {
+        let at_once = match iov {
+            // SAFETY: our caller's word.
+            &[piece] => unsafe { self.try_recv(filter, piece, user) },
+            _ => false,
+        };
+        if at_once {
             return;
         }
         if self.core.engine.post_with(filter, || posted(iov, user)) {
