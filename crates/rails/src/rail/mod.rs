@@ -233,8 +233,8 @@ pub trait Rail: LaneRail + Direct + Send {
         span: Option<Span>,
     ) -> Result<(), Full>;
 
-    /// Sends the commonest frame, from memory in one piece, if that takes no more than a few words of memory. False, and nothing has happened,
-    /// where there is no such way, or no room at first sight: [`Rail::send`] knows.
+    /// Sends the commonest frame, from memory in one piece, if that takes a copy in memory and no more. False, and nothing has happened, where
+    /// there is no such way, or no room: [`Rail::send`] knows.
     ///
     /// # Safety
     /// The memory of `piece` is readable during the call.

@@ -4,7 +4,7 @@
 use super::attach::Attach;
 use super::board::PLACES;
 use super::doorbell::{Bell, Doorbell};
-use super::ring::{self, Consumer, Corrupt, Head, MAX_PAYLOAD, Producer, SendError};
+use super::ring::{self, Consumer, Corrupt, Head, INLINE, MAX_PAYLOAD, Producer, SendError};
 use crate::config::Config;
 use crate::list::RailId;
 use crate::rail::direct::{Direct, DirectError, Transfer};
@@ -13,7 +13,7 @@ use crate::rail::{
 };
 use crate::sys::Epoll;
 use crate::watched::Watched;
-use polyrail_core::frame::{Frame, PlainEager};
+use polyrail_core::frame::{Frame, Order, PlainEager};
 use polyrail_core::wire::PeerId;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -25,6 +25,8 @@ const FEW: usize = 4;
 /// Looks at rings, each round counted as a few at least, between two looks at whether peers live and which rings are looked at in
 /// vain: about the same time for many as for few.
 const LOOKS: usize = 4096 * FEW;
+/// Longest payload for which a slot has room beside the commonest header.
+const SHORT: usize = if cfg!(loom) { 0 } else { INLINE - 24 };
 /// Each so many-th of these also looks at the rings that were left.
 const CHECKS: u32 = 8;
 
@@ -365,6 +367,21 @@ impl Link {
         (self.state, self.plain) = (state, false);
     }
 
+    /// [`Rail::try_eager`] of a frame whose payload does not fit into its slot. By value: by address, all frames would be written to memory first.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(never)]
+    unsafe fn try_long(&mut self, order: Order, tag: u64, data: Option<u64>, piece: RawIov) -> bool {
+        if piece.len > MAX_PAYLOAD {
+            return false;
+        }
+        let header = Frame::from(PlainEager { order, tag, data }).encode(piece.len);
+        // SAFETY: readable, by our caller's word.
+        let payload = unsafe { std::slice::from_raw_parts(piece.base, piece.len) };
+        self.producer.try_send(&header, &[payload]).is_ok()
+    }
+
     /// Whether there is nothing to do but to take frames.
     fn is_calm(&self) -> bool {
         !self.restless && self.state == State::Up
@@ -579,7 +596,13 @@ impl Rail for ShmRail {
         let Some(Some(link)) = self.links.get_mut(link.0 as usize) else { return false };
         let (words, len) = eager.encode(piece.len);
         // SAFETY: readable, by our caller's word.
-        let sent = link.plain && unsafe { link.producer.try_send_short(words, len, piece.base, piece.len) };
+        let sent = link.plain
+            && unsafe {
+                match piece.len {
+                    ..=SHORT => link.producer.try_send_short(words, len, piece.base, piece.len),
+                    _ => link.try_long(eager.order, eager.tag, eager.data, piece),
+                }
+            };
         if sent && let Some(place) = link.producer.peer_sleeps() {
             link.bell.ring(place);
         }

@@ -11,7 +11,8 @@ use polyrail_core::proto::{
 
 /// Longest payload that is sent without an operation to remember, because the rail copies what it cannot send at once.
 const SHORT: u64 = 8 << 10;
-/// Longest message that [`Worker::try_inject`] takes, in bytes: what a slot of shared memory has room for beside a header.
+/// Longest message of which [`Worker::try_inject`] may be compiled into its caller: a slot of shared memory has room for it. Longer ones are
+/// copied by a call of its own, for which callers would save what they need afterwards, for all.
 pub const AT_ONCE_MAX: usize = 32;
 /// Longest message that [`Worker::inject`] takes, in bytes.
 pub const INJECT_MAX: usize = 16 << 10;
@@ -28,15 +29,12 @@ impl Worker {
     /// The memory of `piece` is readable.
     #[inline(always)]
     pub unsafe fn try_inject(&mut self, to: PeerIdx, tag: u64, data: Option<u64>, piece: RawIov) -> bool {
-        if piece.len > AT_ONCE_MAX {
-            return false;
-        }
         let Self { core: Core { engine, peers, .. }, rails, .. } = self;
         let len = piece.len as u64;
-        let Some(going) = engine.try_eager(to, len, Delivery::Sent) else { return false };
         let short = &peers[to.0 as usize].short;
         // where somebody counts, or there is a choice, it takes more
         let (u32::MAX, Some(lane)) = (short.budget, short.lane) else { return false };
+        let Some(going) = engine.try_eager(to, len, Delivery::Sent) else { return false };
         let eager = PlainEager { order: going.order(), tag, data };
         // SAFETY: readable, by our caller's word; the rail keeps no address.
         let sent = unsafe { rails.try_eager(lane, eager, piece) };
@@ -44,6 +42,21 @@ impl Worker {
             going.sent();
         }
         sent
+    }
+
+    /// [`Worker::inject`] of a tagged message from one piece of memory, if a rail takes it now, by whichever way. False: nothing has happened.
+    ///
+    /// # Safety
+    /// The memory of `piece` is readable.
+    #[inline(never)]
+    pub unsafe fn inject_now(&mut self, to: PeerIdx, tag: u64, data: Option<u64>, piece: RawIov) -> bool {
+        let (matching, len) = (Matching::Tag(tag), piece.len as u64);
+        let message = Message { matching, data, len, delivery: Delivery::Sent };
+        // SAFETY: our caller's word.
+        unsafe {
+            let copied = piece.len > AT_ONCE_MAX && self.try_inject(to, tag, data, piece);
+            copied || (len <= SHORT && self.send_now(to, &message, &[piece]))
+        }
     }
 
     /// Sends a message if it can leave at once, leaving nothing to remember; its lane is thought over if it is time.

@@ -15,6 +15,7 @@ use crate::limits::IOV_LIMIT;
 use crate::log::log;
 use crate::state::Sinks;
 use crate::state::completion::{Class, Entry, Fault, mark};
+use crate::state::cq::Cq;
 use crate::state::endpoint::{Endpoint, Extra};
 
 /// Flags that none of our operations knows.
@@ -346,13 +347,13 @@ impl EpMember {
         self.leave(state, result, busy)
     }
 
-    /// Sends a tagged message, with the flags of the endpoint and a completion, or injects it, without, if that takes no more than a few words,
-    /// as it mostly does in shared memory. False: nothing has happened.
+    /// Sends a tagged message, with the flags of the endpoint and a completion, or injects it, without, if that takes no more than a few words
+    /// of memory, as it mostly does in shared memory. False: nothing has happened.
     ///
     /// # Safety
     /// As for [`Endpoint::send`].
     #[inline(always)]
-    pub(super) unsafe fn send_at_once(
+    unsafe fn send_at_once(
         &self,
         to: fi_addr_t,
         tag: u64,
@@ -364,31 +365,76 @@ impl EpMember {
             return false;
         }
         let Some(mut state) = self.member.domain.at_once() else { return false };
-        let Ok((endpoint, sinks)) = self.enter(&mut state) else { return false };
-        let Some(peer) = endpoint.known_peer(to) else { return false };
-        if endpoint.counter[Class::Send as usize].is_some() || sinks.awaited.any() {
+        let Ok((endpoint, mut sinks)) = self.enter(&mut state) else { return false };
+        let Some((peer, cq)) = self.plain_send(endpoint, &mut sinks, to, piece.len, told) else {
             return false;
-        }
-        let Some(context) = told else {
-            // SAFETY: by the caller's promise.
-            return piece.len <= endpoint.limits.inject_tagged
-                && unsafe { endpoint.at_work().try_inject(peer, tag, data, piece) };
         };
-        let flags = self.tx_flags() | endpoint.tx_always;
-        if flags & (FI_INJECT | LATE) != 0 || piece.len > endpoint.limits.tagged {
-            return false;
-        }
-        let cq = if flags & mark::WANTED != 0 { endpoint.tx_cq } else { None };
-        if cq.is_some_and(|cq| !sinks.cqs[cq].is_ready()) {
-            return false;
-        }
         // SAFETY: by the caller's promise.
         let sent = unsafe { endpoint.at_work().try_inject(peer, tag, data, piece) };
-        if sent && let Some(cq) = cq {
+        if sent && let (Some(cq), Some(context)) = (cq, told) {
             // SAFETY: it was asked above, and nothing has come to it since.
-            unsafe { sinks.cqs[cq].push_sent(number(context), FI_SEND | FI_TAGGED) };
+            unsafe { cq.push_sent(number(context), FI_SEND | FI_TAGGED) };
         }
         sent
+    }
+
+    /// The same if a rail takes it now, by whichever way.
+    ///
+    /// # Safety
+    /// As for [`Endpoint::send`].
+    #[inline(never)]
+    unsafe fn send_now(
+        &self,
+        to: fi_addr_t,
+        tag: u64,
+        data: Option<u64>,
+        [piece]: [RawIov; 1],
+        told: Option<*mut c_void>,
+    ) -> bool {
+        let mut state = self.member.lock();
+        let Ok((endpoint, mut sinks)) = self.enter(&mut state) else { return false };
+        let Some((peer, cq)) = self.plain_send(endpoint, &mut sinks, to, piece.len, told) else {
+            return false;
+        };
+        // SAFETY: by the caller's promise.
+        let sent = unsafe { endpoint.at_work().inject_now(peer, tag, data, piece) };
+        if sent && let (Some(cq), Some(context)) = (cq, told) {
+            // SAFETY: it was asked above, and nothing has come to it since.
+            unsafe { cq.push_sent(number(context), FI_SEND | FI_TAGGED) };
+        }
+        let busy = endpoint.at_work().holds_back();
+        self.leave(state, Ok(()), busy);
+        sent
+    }
+
+    /// Of a tagged message of `len` bytes, to be `told` of or not, if nobody has to hear of it but a queue that has room: whom it is for, and
+    /// this queue, if it is to hear.
+    #[inline(always)]
+    fn plain_send<'a>(
+        &self,
+        endpoint: &Endpoint,
+        sinks: &'a mut Sinks<'_>,
+        to: fi_addr_t,
+        len: usize,
+        told: Option<*mut c_void>,
+    ) -> Option<(PeerIdx, Option<&'a mut Cq>)> {
+        let peer = endpoint.known_peer(to)?;
+        if endpoint.counter[Class::Send as usize].is_some() || sinks.awaited.any() {
+            return None;
+        }
+        let (flags, most) = match told {
+            Some(_) => (self.tx_flags() | endpoint.tx_always, endpoint.limits.tagged),
+            None => (0, endpoint.limits.inject_tagged),
+        };
+        if flags & (FI_INJECT | LATE) != 0 || len > most {
+            return None;
+        }
+        let wanted = flags & mark::WANTED != 0;
+        let cq = endpoint.tx_cq.filter(|_| wanted).map(|cq| &mut sinks.cqs[cq]);
+        match cq {
+            Some(cq) if !cq.is_ready() => None,
+            cq => Some((peer, cq)),
+        }
     }
 
     /// The same whatever it takes.
@@ -418,8 +464,10 @@ impl EpMember {
         }
     }
 
+    /// The same, by the shortest way that is open.
+    ///
     /// # Safety
-    /// As for [`EpMember::send_at_once`].
+    /// As for [`Endpoint::send`].
     #[inline(always)]
     pub(super) unsafe fn send_plain(
         &self,
@@ -431,7 +479,7 @@ impl EpMember {
     ) -> isize {
         // SAFETY: by the caller's promise.
         unsafe {
-            if self.send_at_once(to, tag, data, piece, told) {
+            if self.send_at_once(to, tag, data, piece, told) || self.send_now(to, tag, data, piece, told) {
                 return 0;
             }
             self.send_piece(to, tag, data, piece, told)
