@@ -121,7 +121,8 @@ impl Node {
                 Err(Refused::Gone) => return false,
                 Err(Refused::Again) => self.progress(),
             }
-            assert!(start.elapsed() < BOUND, "no room for an injected message: {}", self.why(to));
+            let lanes = || self.worker.lanes(to);
+            assert!(start.elapsed() < BOUND, "no room for an injected message: {}, {:#?}", self.why(to), lanes());
         }
     }
 
