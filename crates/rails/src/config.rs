@@ -114,7 +114,7 @@ impl Default for Config {
             secret: SecretFile::Usual,
             rendezvous: Rendezvous::Auto,
             tcp_eager: 64 << 10,
-            shm_eager: 16 << 10,
+            shm_eager: 32 << 10,
             window: 2 << 20,
             announced: polyrail_core::proto::Bounds::DEFAULT.announced as usize,
             connect_timeout: Duration::from_secs(10),
@@ -162,7 +162,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "large messages within a host: auto (the receiver reads), put (the sender writes), frag (through the rail)",
     ),
     ("TCP_EAGER", "longest message that goes eagerly by TCP, in bytes (default 65536)"),
-    ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 16384)"),
+    ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 32768)"),
     ("WINDOW", "eager bytes that each peer may send without a matching receive (default 2097152)"),
     (
         "ANNOUNCED",

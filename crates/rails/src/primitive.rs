@@ -6,7 +6,7 @@
 
 pub use imp::{
     AtomicU32, AtomicU64, ByteCell, Ordering, evict, evicting_pays, fence, heavy_barrier, light_barrier,
-    membarrier_registered,
+    membarrier_registered, prefetch,
 };
 
 /// Most bytes that [`copy_short`] copies.
@@ -88,7 +88,32 @@ mod imp {
             unsafe { src.copy_to_nonoverlapping(dst.cast::<u8>().cast_mut(), len) }
         }
 
-        /// The same of at most [`SHORT`](super::SHORT) bytes.
+        /// The same past the caches: what is written is in none of them afterwards. For a copy of many bytes that another core will read.
+        ///
+        /// # Safety
+        /// As there.
+        pub unsafe fn copy_in_past_caches(dst: *const ByteCell, src: *const u8, len: usize) {
+            const UNIT: usize = 16;
+            #[cfg(all(target_arch = "x86_64", not(miri)))]
+            if dst.addr().is_multiple_of(UNIT) {
+                use core::arch::x86_64::{_mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+                let whole = len - len % UNIT;
+                // SAFETY: passed on to the caller; the fence orders these writes before all that follow, as others would be.
+                unsafe {
+                    for at in (0..whole).step_by(UNIT) {
+                        let bytes = _mm_loadu_si128(src.add(at).cast());
+                        _mm_stream_si128(dst.cast::<u8>().add(at).cast_mut().cast(), bytes);
+                    }
+                    Self::copy_in(dst.add(whole), src.add(whole), len - whole);
+                    _mm_sfence();
+                }
+                return;
+            }
+            // SAFETY: passed on to the caller.
+            unsafe { Self::copy_in(dst, src, len) }
+        }
+
+        /// [`ByteCell::copy_in`] of at most [`SHORT`](super::SHORT) bytes.
         ///
         /// # Safety
         /// As there.
@@ -142,6 +167,18 @@ mod imp {
         #[cfg(target_arch = "x86_64")]
         unsafe {
             core::arch::asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    }
+
+    /// Fetches a cache line for writing, on processors of which [`evicting_pays`] may be true.
+    #[inline(always)]
+    pub fn prefetch(line: *const ByteCell) {
+        // SAFETY: a hint; it changes no memory and no register, whatever the address.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = line;
@@ -205,6 +242,11 @@ mod imp {
             unsafe { Self::copy_in(dst, src, len) }
         }
 
+        pub unsafe fn copy_in_past_caches(dst: *const ByteCell, src: *const u8, len: usize) {
+            // SAFETY: passed on to the caller.
+            unsafe { Self::copy_in(dst, src, len) }
+        }
+
         pub unsafe fn copy_out(src: *const ByteCell, dst: *mut u8, len: usize) {
             for i in 0..len {
                 // SAFETY: passed on to the caller.
@@ -218,6 +260,8 @@ mod imp {
     }
 
     pub unsafe fn evict(_line: *const ByteCell) {}
+
+    pub fn prefetch(_line: *const ByteCell) {}
 
     pub fn membarrier_registered() -> bool {
         false

@@ -9,7 +9,7 @@ use polyrail_rails::{Config, PeerIdx};
 use crate::host::host;
 use crate::node::{Node, Pair, Want, context, ok, pair, pattern, piece};
 
-const SIZES: [usize; 8] = [0, 1, 64, 4096, 16384, 16385, 300_000, 3_000_000];
+const SIZES: [usize; 9] = [0, 1, 64, 4096, 16385, 32768, 32769, 300_000, 3_000_000];
 
 #[test]
 fn messages_arrive_whole_and_in_order() {

@@ -463,7 +463,12 @@ impl Link {
                 taken += self.take_plain(id, BURST - taken, sink);
             }
             // that there is room again is told in the next round, which finds nothing: an answer may leave before that
-            let found = if taken == 0 { self.consumer.peek() } else { self.consumer.peek_on() };
+            let found = if taken == 0 {
+                self.producer.prepare();
+                self.consumer.peek()
+            } else {
+                self.consumer.peek_on()
+            };
             let frame = match found {
                 None => break,
                 Some(Err(why)) => return (taken, Some(Down::Protocol(why.to_string()))),

@@ -10,8 +10,10 @@
 //!
 //! **Progress.** The consumer publishes how far it is, on a line of its own, when a quarter of either area is
 //! due, when [`Consumer::peek`] finds the ring empty, and on [`Consumer::flush`]. The producer looks only when it seems to be out of room.
-//! Where it pays, the consumer drops the bulk it returns from the caches; only its memory then knows it, and the producer's
-//! next write need not take it away from anybody.
+//!
+//! **Caches.** Where it pays ([`evicting_pays`]), the consumer drops the bulk it returns from all caches: only its memory then knows it,
+//! and the producer's next write need not take it away from anybody. Who waits for an answer fetches what it will write next
+//! ([`Producer::prepare`]). Long payloads are written past the caches.
 //!
 //! **Sleep.** A side that looks at this ring no more, be it that it sleeps or that it has others to look at, arms its word, calls
 //! [`sleep_barrier`], and looks once more; the other side looks at the word after it published ([`Producer::peer_sleeps`],
@@ -25,7 +27,7 @@
 use std::{any::Any, fmt, marker::PhantomData, ptr::NonNull, sync::Arc};
 
 pub use crate::primitive::heavy_barrier as sleep_barrier;
-use crate::primitive::{AtomicU64, ByteCell, Ordering::*, evict, evicting_pays};
+use crate::primitive::{AtomicU64, ByteCell, Ordering::*, evict, evicting_pays, prefetch};
 pub use memory::{BULK, Corrupt, INLINE, MAX_HEADER, MAX_PAYLOAD, RingMemory, SLOTS};
 use memory::{BULK_UNIT, LAZY, Memory, Span, lap, word};
 use sleep::{Sleeper, Waker};
@@ -57,6 +59,9 @@ impl fmt::Display for SendError {
 
 impl std::error::Error for SendError {}
 
+/// Payloads longer than this are written past the caches where evicting pays: then there is nothing to evict, nor to prepare for.
+const LONG: usize = 16 << 10;
+
 /// The sending end.
 pub struct Producer {
     memory: Memory,
@@ -66,6 +71,10 @@ pub struct Producer {
     /// Bulk positions taken, and the limit likewise.
     bulk_tail: u64,
     bulk_limit: u64,
+    /// The last of which [`prepare`](Self::prepare) knows.
+    prepared: u64,
+    /// Whether the consumer evicts what it has read.
+    evicts: bool,
     consumer: Waker,
     sleeper: Sleeper,
 }
@@ -103,6 +112,8 @@ impl Producer {
                 let to = rest.wrapping_add(at);
                 if inline {
                     ByteCell::copy_in_short(to, piece.as_ptr(), piece.len());
+                } else if self.evicts && len > LONG {
+                    ByteCell::copy_in_past_caches(to, piece.as_ptr(), piece.len());
                 } else {
                     ByteCell::copy_in(to, piece.as_ptr(), piece.len());
                 }
@@ -192,6 +203,27 @@ impl Producer {
         self.sleeper.set(&self.memory.producer.0, false);
     }
 
+    /// Has this processor's caches ready for as many bulk bytes as were sent since this was last called. For who waits for an answer: the
+    /// next message is likely to be as long.
+    #[inline(always)]
+    pub fn prepare(&mut self) {
+        if self.bulk_tail != self.prepared {
+            self.prepare_bulk();
+        }
+    }
+
+    #[inline(never)]
+    fn prepare_bulk(&mut self) {
+        let sent = self.bulk_tail - std::mem::replace(&mut self.prepared, self.bulk_tail);
+        if !self.evicts || sent > LONG as u64 {
+            return;
+        }
+        let end = (self.bulk_tail + sent).min(self.bulk_limit);
+        for position in (self.bulk_tail..end).step_by(BULK_UNIT) {
+            prefetch(self.memory.bulk(position));
+        }
+    }
+
     fn reserve(&mut self, len: usize) -> Result<Span, SendError> {
         let span = Span::after(self.bulk_tail, len);
         if span.end > self.bulk_limit {
@@ -274,6 +306,8 @@ pub struct Consumer {
     peeked: u64,
     body: Body,
     evicts: bool,
+    /// Bulk bytes that are in no cache of ours, or need not be evicted.
+    evicted: u64,
     producer: Waker,
     /// Progress was published since the producer's word was last looked at.
     news: bool,
@@ -422,7 +456,7 @@ impl Consumer {
             }
             return;
         }
-        self.bulk_head = end;
+        self.take_bulk(end);
         if due || end - self.bulk_published >= (BULK / LAZY) as u64 {
             self.publish();
         }
@@ -493,7 +527,7 @@ impl Consumer {
             return;
         }
         self.head += 1;
-        self.bulk_head = end;
+        self.take_bulk(end);
         if self.head - self.head_published >= (SLOTS / LAZY) as u64
             || self.bulk_head - self.bulk_published >= (BULK / LAZY) as u64
         {
@@ -551,15 +585,32 @@ impl Consumer {
         (found != expected).then_some(Err(Corrupt::Lap { expected, found }))
     }
 
+    /// The bulk bytes up to `end` are released.
+    #[inline(always)]
+    fn take_bulk(&mut self, end: u64) {
+        if end - self.bulk_head > LONG as u64 {
+            // written past the caches, and reading leaves no more than the producer can overwrite
+            self.evict();
+            self.evicted = end;
+        }
+        self.bulk_head = end;
+    }
+
     #[inline]
-    fn publish(&mut self) {
+    fn evict(&mut self) {
         if self.evicts {
-            // Here and not on release, so that an answer leaves first.
-            for position in (self.bulk_published..self.bulk_head).step_by(BULK_UNIT) {
+            for position in (self.evicted..self.bulk_head).step_by(BULK_UNIT) {
                 // SAFETY: the processor can, and the line is within the bulk area.
                 unsafe { evict(self.memory.bulk(position)) };
             }
         }
+        self.evicted = self.bulk_head;
+    }
+
+    #[inline]
+    fn publish(&mut self) {
+        // Here and not on release, so that an answer leaves first.
+        self.evict();
         (self.head_published, self.bulk_published) = (self.head, self.bulk_head);
         let progress = u64::from(self.head as u32) | self.bulk_head << 32;
         self.memory.progress.0.store(progress, Release);
@@ -578,6 +629,8 @@ pub unsafe fn producer(ring: NonNull<RingMemory>, keep: Arc<dyn Any + Send + Syn
         tail: 0,
         tail_limit: SLOTS as u64,
         bulk_tail: 0,
+        prepared: 0,
+        evicts: evicting_pays(),
         bulk_limit: BULK as u64,
         consumer: Waker::new(),
         sleeper: Sleeper::new(&memory.producer.0),
@@ -599,6 +652,7 @@ pub unsafe fn consumer(ring: NonNull<RingMemory>, keep: Arc<dyn Any + Send + Syn
         peeked: NOTHING,
         body: Body([0; INLINE]),
         evicts: evicting_pays(),
+        evicted: 0,
         producer: Waker::new(),
         news: false,
         sleeper: Sleeper::new(&memory.consumer.0),

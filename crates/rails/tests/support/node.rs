@@ -122,7 +122,12 @@ impl Node {
                 Err(Refused::Again) => self.progress(),
             }
             let lanes = || self.worker.lanes(to);
-            assert!(start.elapsed() < BOUND, "no room for an injected message: {}, {:#?}", self.why(to), lanes());
+            assert!(
+                start.elapsed() < BOUND,
+                "no room for an injected message: {}, {:#?}",
+                self.why(to),
+                lanes()
+            );
         }
     }
 

@@ -52,7 +52,7 @@ fn take(c: &mut Consumer) -> Option<(Vec<u8>, Vec<u8>)> {
 fn frames_of_every_size_arrive() {
     let (_, mut p, mut c) = ring();
     let bytes: Vec<u8> = (0..MAX_PAYLOAD).map(|i| (i * 7) as u8).collect();
-    let lens = (0..200).chain([1000, 4095, 4096, MAX_PAYLOAD - 1, MAX_PAYLOAD]);
+    let lens = (0..200).chain([1000, 4095, 4096, LONG, LONG + 1, LONG + 17, MAX_PAYLOAD - 1, MAX_PAYLOAD]);
     for (i, len) in lens.enumerate() {
         let (header, payload) = (&bytes[..i % (MAX_HEADER + 1)], &bytes[..len]);
         p.try_send(header, &[&payload[..len / 3], &payload[len / 3..]]).unwrap();
@@ -260,6 +260,7 @@ enum Step {
     Send { header: usize, payload: usize, pieces: usize },
     Take(usize),
     Flush,
+    Prepare,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -269,7 +270,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         payload,
         pieces,
     });
-    let step = prop_oneof![8 => send, 3 => (1..6usize).prop_map(Step::Take), 1 => Just(Step::Flush)];
+    let step = prop_oneof![8 => send, 3 => (1..6usize).prop_map(Step::Take), 1 => Just(Step::Flush), 1 => Just(Step::Prepare)];
     prop::collection::vec(step, 1..1500)
 }
 
@@ -299,6 +300,7 @@ proptest! {
                     prop_assert_eq!(take(&mut c), oracle.pop_front());
                 },
                 Step::Flush => c.flush(),
+                Step::Prepare => p.prepare(),
             }
             prop_assert!(oracle.len() <= SLOTS);
         }
