@@ -11,7 +11,7 @@
 //! **Progress.** The consumer publishes how far it is, on a line of its own, when a quarter of either area is
 //! due, when [`Consumer::peek`] finds the ring empty, and on [`Consumer::flush`]. The producer looks only when it seems to be out of room.
 //!
-//! **Caches.** Where it pays ([`evicting_pays`]), the consumer drops the bulk it returns from all caches: only its memory then knows it,
+//! **Caches.** Where it pays (`evicting_pays`), the consumer drops the bulk it returns from all caches: only its memory then knows it,
 //! and the producer's next write need not take it away from anybody. Who waits for an answer fetches what it will write next
 //! ([`Producer::prepare`]). Long payloads are written past the caches.
 //!
