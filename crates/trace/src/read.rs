@@ -133,7 +133,10 @@ pub fn open(places: &[PathBuf]) -> Result<Recorded, Error> {
         opening.read(path).map_err(|source| Error::File { path: path.clone(), source })?;
     }
     if let Some((one, other)) = opening.command.zip(opening.other_command) {
-        let place = |at: usize| paths[at].parent().map_or_else(|| paths[at].clone(), Path::to_owned);
+        let folder = |at: usize| paths[at].parent().map_or_else(|| paths[at].clone(), Path::to_owned);
+        // in one folder, only files tell them apart
+        let apart = folder(one) != folder(other);
+        let place = |at: usize| if apart { folder(at) } else { paths[at].clone() };
         return Err(Error::Several(place(one), place(other)));
     }
     // the command's own host is the first, and its clock the one that counts

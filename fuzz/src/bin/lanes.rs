@@ -1,8 +1,8 @@
 //! A worker against a peer that knows the key and says anything by several lanes of one session: frames in any order, cut
 //! anywhere, lanes that end in the middle of them.
 #![no_main]
-use polyrail_rails::list::Reach;
 use polyrail_rails::list::RailSet;
+use polyrail_rails::list::Reach;
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};

@@ -1,5 +1,6 @@
 //! What the analysis says of a recording is what happened: programs that know what they did, in Python.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
@@ -335,6 +336,24 @@ for _ in range({times}): a.sendall(b'x' * 1000); b.recv(1000)
     let (status, _, why) = report(&[&one, &other]);
     assert!(status == Some(1) && why.contains("recordings of two runs"), "{why}");
     assert!(!Path::new(&one).join("report.html").exists());
+    // nor where they were put into one folder, of which the files are named then
+    let both = place.path().join("both");
+    fs::create_dir(&both).unwrap();
+    for run in [&one, &other] {
+        for file in fs::read_dir(run).unwrap().map(|file| file.unwrap().path()) {
+            if file.extension().is_some_and(|end| end == "trace") {
+                let name = format!(
+                    "{}-{}",
+                    Path::new(run).file_name().unwrap().display(),
+                    file.file_name().unwrap().display()
+                );
+                fs::copy(&file, both.join(name)).unwrap();
+            }
+        }
+    }
+    let (status, _, why) = report(&[both.to_str().unwrap()]);
+    assert!(status == Some(1) && why.contains("recordings of two runs"), "{why}");
+    assert!(why.contains("/both/one-") && why.contains("/both/other-"), "{why}");
     let (status, text, why) = report(&[&one, "--against", &other, "--no-perfetto"]);
     assert_eq!(status, Some(0), "{why}");
     let row = |name: &str| {
