@@ -38,7 +38,10 @@ fuzz_target!(|data: &[u8]| {
     let recorded = match polyrail_trace::open(&[run.clone()]) {
         Ok(recorded) => recorded,
         // two files that each name a command are of two runs
-        Err(Error::Several(..)) => return,
+        Err(Error::Several(..)) => {
+            let _ = fs::remove_dir_all(&run);
+            return;
+        }
         Err(why) => panic!("whole files: {why}"),
     };
     let about = recorded.run();
