@@ -152,6 +152,23 @@ fn what_is_still_being_read_or_written_for_a_peer_that_is_gone_is_answered_to_no
     }
 }
 
+/// Peers that read are helped by their sender, each with its own message only.
+#[test]
+fn who_was_told_of_a_send_and_nobody_else_is_to_read_it_and_until_it_has() {
+    let mut world = mesh(1, 3, &Join { direct_call: 1_000_000, ..join(Scheme::Get) });
+    let send = world.send(0, 1, message(5), pattern(4, 300));
+    world.recv(1, any_tag(), 300);
+    world.run_until(500_000);
+    let names = (0..3).filter_map(|generation| world.engine(1).announced(OpId { slot: 0, generation }));
+    assert_eq!(names.collect::<Vec<_>>(), [send]);
+    let reads = |world: &mut World| [1, 2].map(|peer| world.engine(0).is_read_by(PeerIdx(peer), send));
+    assert_eq!(reads(&mut world), [true, false]);
+    world.run();
+    assert_eq!(reads(&mut world), [false, false]);
+    assert_eq!(world.received(1), [&pattern(4, 300)]);
+    assert_clean(&world, 3);
+}
+
 #[test]
 fn more_values_than_a_frame_holds_are_not_returned() {
     let mut world = with_region(&join(Scheme::Fragments));

@@ -12,7 +12,7 @@ use std::{
 
 use polyrail_rails::shm::{
     ring::{Consumer, Producer, sleep_barrier},
-    segment::Segment,
+    segment::{Ends, Segment},
 };
 
 const ROUNDS: usize = 300;
@@ -67,11 +67,12 @@ fn pair(parent: impl FnOnce(Producer, Consumer), child: impl FnOnce(Producer, Co
     let (ours, fd) = Segment::create().expect("a segment");
     two_processes(
         move || {
-            let (p, c) = ours.split();
+            let Ends { producer: p, consumer: c, .. } = ours.split();
             parent(p, c);
         },
         move || {
-            let (p, c) = Segment::open(fd.as_fd()).expect("the segment").split();
+            let Ends { producer: p, consumer: c, .. } =
+                Segment::open(fd.as_fd()).expect("the segment").split();
             child(p, c);
         },
     );
@@ -135,8 +136,8 @@ fn latency(size: usize) {
 fn instructions(size: usize) {
     const N: u32 = 1000;
     let (ours, fd) = Segment::create().expect("a segment");
-    let (mut p, _) = ours.split();
-    let (_, mut c) = Segment::open(fd.as_fd()).expect("the segment").split();
+    let mut p = ours.split().producer;
+    let mut c = Segment::open(fd.as_fd()).expect("the segment").split().consumer;
     let mut buffer = vec![1; size];
     let mut round = |_| {
         let start = Instant::now();

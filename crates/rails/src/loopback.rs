@@ -8,7 +8,7 @@ use crate::rail::direct::{Direct, DirectError, Transfer};
 use crate::rail::{
     Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span,
 };
-use crate::shm::{Attach, cma};
+use crate::shm::{Attach, NoDesks, cma};
 use crate::watched::Watched;
 use polyrail_core::frame::{Frame, MAX_HEADER};
 use polyrail_core::proto::{CREDIT_UNIT, Route, Scheme};
@@ -97,7 +97,7 @@ impl Direct for Loopback {
         mem: &M,
         budget: &mut usize,
     ) -> Option<(Transfer, Result<(), DirectError>)> {
-        self.attach.poll(mem, budget)
+        self.attach.poll(mem, &mut NoDesks, budget)
     }
 
     fn transfers(&self) -> usize {

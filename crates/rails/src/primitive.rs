@@ -9,6 +9,10 @@ pub use imp::{
     membarrier_registered, prefetch,
 };
 
+/// Its own cache line, and the one that the processor fetches along with it.
+#[repr(C, align(128))]
+pub struct Line<T>(pub T);
+
 /// Most bytes that [`copy_short`] copies.
 pub const SHORT: usize = 64;
 

@@ -5,7 +5,7 @@ use polyrail_rails::rail::RawIov;
 use polyrail_rails::shm::cma::{self, CmaError, RemoteIov};
 use polyrail_rails::shm::doorbell::{Bell, Doorbell};
 use polyrail_rails::shm::ring::{Consumer, MAX_PAYLOAD, Producer, SendError, sleep_barrier};
-use polyrail_rails::shm::segment::Segment;
+use polyrail_rails::shm::segment::{self, Segment};
 use polyrail_rails::sockets::unix;
 use std::env;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -103,13 +103,14 @@ fn exchange(stream: &OwnedFd, memory: Option<&OwnedFd>) -> (Doorbell, Bell, Opti
 fn offer(stream: &OwnedFd) -> Ends {
     let (segment, fd) = Segment::create().unwrap();
     let (ours, theirs, _) = exchange(stream, Some(&fd));
-    let (out, back) = segment.split();
+    let segment::Ends { producer: out, consumer: back, .. } = segment.split();
     Ends { out, back, ours, theirs }
 }
 
 fn accept(stream: &OwnedFd) -> Ends {
     let (ours, theirs, memory) = exchange(stream, None);
-    let (out, back) = Segment::open(memory.expect("the memory").as_fd()).unwrap().split();
+    let segment = Segment::open(memory.expect("the memory").as_fd()).unwrap();
+    let segment::Ends { producer: out, consumer: back, .. } = segment.split();
     Ends { out, back, ours, theirs }
 }
 

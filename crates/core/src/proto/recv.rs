@@ -465,6 +465,11 @@ impl<R: Receiver> Engine<R> {
         self.actions.push_back(Action::Unstash { stash, to: self.span(op, 0, want), op });
     }
 
+    /// The peer's send that a rendezvous receives.
+    pub fn announced(&self, op: OpId) -> Option<OpId> {
+        self.recvs.get(op)?.sender
+    }
+
     /// What [`Action::Unstash`] asked for is done.
     pub fn unstashed(&mut self, op: OpId) {
         self.received(op);

@@ -292,6 +292,11 @@ impl<R: Receiver> Engine<R> {
         }
     }
 
+    /// Whether this peer was told of a send, and is to read it.
+    pub fn is_read_by(&self, peer: PeerIdx, send: OpId) -> bool {
+        self.sends.get(send).is_some_and(|s| s.peer == peer && s.phase == SendPhase::AwaitRtr)
+    }
+
     pub(super) fn on_rtr(
         &mut self,
         peer: PeerIdx,

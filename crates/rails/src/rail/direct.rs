@@ -2,6 +2,7 @@
 //! the lock around it, nor the small transfer behind it.
 
 use super::{LinkId, Memory, Span};
+use polyrail_core::frame::OpId;
 use polyrail_core::proto::{Job, PeerIdx, Region};
 
 /// Bytes between this process's memory and a peer's.
@@ -19,6 +20,8 @@ pub struct Transfer {
     pub peer: PeerIdx,
     /// Likewise.
     pub job: Job,
+    /// The peer's send that is read, if it is one: the peer may help.
+    pub send: Option<OpId>,
 }
 
 /// Why a transfer came to nothing.

@@ -147,6 +147,10 @@ pub trait Sink: Memory {
     fn eager(&mut self, _link: LinkId, _eager: &PlainEager, _payload: Payload) -> bool {
         false
     }
+    /// Whether the peer at the end of a link was told of this send, and is to read it.
+    fn is_read(&mut self, _link: LinkId, _send: OpId) -> bool {
+        false
+    }
     /// A frame with a long payload has begun: says where its `len` bytes go. The span has exactly `len` bytes. The rail
     /// calls [`Sink::end`] for this link when they are all there; no other frame of the link comes in between.
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span;

@@ -1,6 +1,8 @@
-//! Direct transfers by cross-memory attach, a slice of each in turn.
+//! Direct transfers by cross-memory attach, a slice of each in turn. Long reads of what a peer announced it may help with
+//! ([`desk`](super::desk)).
 
 use super::cma::{self, RemoteIov};
+use super::desk::{DESKS, Next, Reader};
 use crate::rail::direct::{DirectError, Transfer};
 use crate::rail::{LinkId, Memory, RawIov, Span};
 use crate::watched::Watched;
@@ -16,12 +18,47 @@ struct UnderWay {
     watched: Watched,
     transfer: Transfer,
     done: usize,
+    /// It lies on this desk of its link's.
+    desk: Option<usize>,
+}
+
+impl UnderWay {
+    fn desk<'a>(&self, desks: &'a mut impl Desks) -> Option<&'a mut Reader> {
+        desks.of(self.transfer.link).get_mut(self.desk?)
+    }
+}
+
+/// Where the peer of a link may help to read.
+pub(crate) trait Desks {
+    /// The link's desks.
+    fn of(&mut self, link: LinkId) -> &mut [Reader];
+    /// Tells the peer that there is something to take.
+    fn tell(&mut self, link: LinkId);
+    /// Has the peer write to this process's memory no more.
+    fn withdraw(&mut self, link: LinkId, desk: usize);
+}
+
+/// There are none.
+pub(crate) struct NoDesks;
+
+impl Desks for NoDesks {
+    fn of(&mut self, _link: LinkId) -> &mut [Reader] {
+        &mut []
+    }
+
+    fn tell(&mut self, _link: LinkId) {}
+
+    fn withdraw(&mut self, _link: LinkId, _desk: usize) {}
 }
 
 /// Transfers that are under way.
 #[derive(Default)]
 pub(crate) struct Attach {
     queue: VecDeque<UnderWay>,
+    /// Those that lie on desks.
+    laid: VecDeque<UnderWay>,
+    /// The last turn was of one of these, if one could go on.
+    odd: bool,
     local: Vec<RawIov>,
     remote: Vec<RemoteIov>,
 }
@@ -29,49 +66,119 @@ pub(crate) struct Attach {
 impl Attach {
     /// Takes in a transfer with this process.
     pub fn start(&mut self, pid: i32, watched: Watched, transfer: Transfer) {
-        self.queue.push_back(UnderWay { pid, watched, transfer, done: 0 });
+        self.queue.push_back(UnderWay { pid, watched, transfer, done: 0, desk: None });
     }
 
     /// Forgets the transfers of a link.
     pub fn close(&mut self, link: LinkId) {
         self.queue.retain(|one| one.transfer.link != link);
+        self.laid.retain(|one| one.transfer.link != link);
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.laid.len()
     }
 
     /// As [`crate::rail::direct::Direct::poll`].
     pub fn poll<M: Memory + ?Sized>(
         &mut self,
         mem: &M,
+        desks: &mut impl Desks,
         budget: &mut usize,
     ) -> Option<(Transfer, Result<(), DirectError>)> {
         while *budget > 0 {
-            let mut one = self.queue.pop_front()?;
-            let len = (one.transfer.ours.len - one.done).min(SLICE);
-            if let Err(why) = self.slice(&one, len, mem) {
-                return Some((one.transfer, Err(why)));
+            self.lay(mem, desks);
+            let mut one = self.pick(desks)?;
+            match self.turn(&mut one, mem, desks, budget) {
+                Ok(()) if one.desk.is_some() => self.laid.push_back(one),
+                Ok(()) => self.queue.push_back(one),
+                Err(result) => return Some((one.transfer, result)),
             }
-            *budget = budget.saturating_sub(len);
-            one.done += len;
-            if one.done == one.transfer.ours.len {
-                return Some((one.transfer, Ok(())));
-            }
-            self.queue.push_back(one);
         }
         None
     }
 
-    fn slice<M: Memory + ?Sized>(&mut self, one: &UnderWay, len: usize, mem: &M) -> Result<(), DirectError> {
+    /// The transfer whose turn it is; none if all that is left is what peers are at. Every other turn is of one that lies on a desk, for
+    /// which others may wait.
+    fn pick(&mut self, desks: &mut impl Desks) -> Option<UnderWay> {
+        self.odd = !self.odd;
+        let goes_on = |one: &UnderWay| !one.desk(desks).is_some_and(|desk| desk.waits());
+        let laid = if self.odd || self.queue.is_empty() { self.laid.iter().position(goes_on) } else { None };
+        match laid {
+            Some(at) => self.laid.remove(at),
+            None => self.queue.pop_front(),
+        }
+    }
+
+    /// Moves a transfer on by a slice, or ends it.
+    fn turn<M: Memory + ?Sized>(
+        &mut self,
+        one: &mut UnderWay,
+        mem: &M,
+        desks: &mut impl Desks,
+        budget: &mut usize,
+    ) -> Result<(), Result<(), DirectError>> {
+        // the peer has others to help with
+        let all = self.laid.iter().any(|one| one.desk(desks).is_some_and(|desk| desk.is_whole()));
+        let end = one.done + SLICE;
+        while one.done < end {
+            let (from, len) = match one.desk(desks).map(|desk| desk.next(all)) {
+                Some(Next::Read(part)) => (part.start, part.len()),
+                Some(Next::Wait) => return Ok(()),
+                Some(Next::Over) => return Err(Ok(())),
+                None if one.done == one.transfer.ours.len => return Err(Ok(())),
+                None => (one.done, (one.transfer.ours.len - one.done).min(end - one.done)),
+            };
+            if let Err(why) = self.slice(one, from, len, mem) {
+                if let Some(desk) = one.desk {
+                    desks.withdraw(one.transfer.link, desk);
+                }
+                return Err(Err(why));
+            }
+            one.done += len;
+            *budget = budget.saturating_sub(len);
+        }
+        let whole = one.desk.is_none() && one.done == one.transfer.ours.len;
+        if whole { Err(Ok(())) } else { Ok(()) }
+    }
+
+    /// Lays on desks what can be laid of the next few.
+    fn lay<M: Memory + ?Sized>(&mut self, mem: &M, desks: &mut impl Desks) {
+        let mut at = 0;
+        while at < self.queue.len().min(DESKS) {
+            let one = &mut self.queue[at];
+            at += 1;
+            let Transfer { link, write: false, ours, send: Some(send), .. } = one.transfer else { continue };
+            let free = desks.of(link).iter().position(|desk| desk.takes(ours.len)).filter(|_| one.done == 0);
+            let Some(free) = free else { continue };
+            self.local.clear();
+            if mem.resolve(ours, &mut self.local)
+                && let [whole] = self.local[..]
+            {
+                desks.of(link)[free].lay(send, whole.base, ours.len);
+                one.desk = Some(free);
+                at -= 1;
+                self.laid.extend(self.queue.remove(at));
+                desks.tell(link);
+            }
+        }
+    }
+
+    fn slice<M: Memory + ?Sized>(
+        &mut self,
+        one: &UnderWay,
+        from: usize,
+        len: usize,
+        mem: &M,
+    ) -> Result<(), DirectError> {
         let ours = one.transfer.ours;
-        let part = Span { place: ours.place, offset: ours.offset + one.done as u64, len };
+        let part = Span { place: ours.place, offset: ours.offset + from as u64, len };
         self.local.clear();
         if !mem.resolve(part, &mut self.local) {
             return Err(DirectError::Ended);
         }
-        ranges(one.transfer.theirs.ranges(), one.done as u64, len as u64, &mut self.remote);
+        ranges(one.transfer.theirs.ranges(), from as u64, len as u64, &mut self.remote);
         let copy = if one.transfer.write { cma::write } else { cma::read };
         let moving = one.watched.begin();
         // SAFETY: the local memory was just named as that of a live operation; the kernel checks the remote addresses.
@@ -129,7 +236,7 @@ mod tests {
         let len = from.iter().map(|part| part.len()).sum();
         let ours = Span { place: Place::Recv(op(slot)), offset: 0, len };
         let job = Job::Rget(op(slot));
-        Transfer { link: LinkId(slot as u32), write: false, ours, theirs, peer: PeerIdx(0), job }
+        Transfer { link: LinkId(slot as u32), write: false, ours, theirs, peer: PeerIdx(0), job, send: None }
     }
 
     fn noise(len: usize) -> Vec<u8> {
@@ -145,7 +252,7 @@ mod tests {
         let mut ended = Vec::new();
         for round in 1..1000 {
             let mut left = budget;
-            while let Some((transfer, result)) = attach.poll(mem, &mut left) {
+            while let Some((transfer, result)) = attach.poll(mem, &mut NoDesks, &mut left) {
                 ended.push((round, transfer.link.0, result));
             }
             if attach.len() == 0 {
@@ -174,7 +281,7 @@ mod tests {
         let mut attach = Attach::default();
         (0..3).for_each(|slot| attach.start(me(), Watched::default(), reads(slot, &[&from])));
         let mut budget = 3 * SLICE;
-        assert!(attach.poll(&mem, &mut budget).is_none() && budget == 0);
+        assert!(attach.poll(&mem, &mut NoDesks, &mut budget).is_none() && budget == 0);
         mem.0[1].clear();
         attach.close(LinkId(2));
         assert_eq!(run(&mut attach, &mem, SLICE), [(2, 1, Err(DirectError::Ended)), (3, 0, Ok(()))]);

@@ -15,15 +15,12 @@
 //!
 //! [`Consumer::arm`]: super::ring::Consumer::arm
 
-use crate::primitive::{AtomicU32, AtomicU64, Ordering::*, fence};
+use crate::primitive::{AtomicU32, AtomicU64, Line, Ordering::*, fence};
 
 /// Words of marks.
 const WORDS: usize = if cfg!(loom) { 1 } else { 64 };
 /// Places on a board. Rings whose numbers are alike modulo this share one.
 pub(super) const PLACES: usize = WORDS * 64;
-
-#[repr(C, align(128))]
-struct Line<T>(T);
 
 /// A board, as all its users map it. All zero: nothing is marked, and the owner is awake.
 #[repr(C)]
@@ -42,6 +39,14 @@ impl Board {
         self.summary.0.fetch_or(1 << word, AcqRel);
         fence(SeqCst);
         self.asleep.0.load(Relaxed) != 0
+    }
+
+    /// Marks a place, unless the owner sleeps: that it is not to be rung for.
+    #[cold]
+    pub fn mark_if_awake(&self, place: u32) {
+        if self.asleep.0.load(Relaxed) == 0 {
+            self.mark(place);
+        }
     }
 
     /// Whether anything is marked.

@@ -117,6 +117,11 @@ impl Bell {
         }
     }
 
+    /// Tells the owner, if it is awake, that there is something for it at this place, which can do without it.
+    pub fn tell(&self, place: u32) {
+        self.board.mark_if_awake(place);
+    }
+
     fn wake(&self) {
         let one = 1u64.to_ne_bytes();
         // A full counter, the one failure, means that it rings already.

@@ -3,14 +3,13 @@
 
 use super::attach::Attach;
 use super::board::PLACES;
+use super::desk::{DESKS, Helper, Reader};
 use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, Head, INLINE, MAX_PAYLOAD, Producer, SendError};
+use super::segment::Ends;
 use crate::config::Config;
 use crate::list::RailId;
-use crate::rail::direct::{Direct, DirectError, Transfer};
-use crate::rail::{
-    Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span,
-};
+use crate::rail::{Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Payload, Rail, RawIov, Sink, Span};
 use crate::sys::Epoll;
 use crate::watched::Watched;
 use polyrail_core::frame::{Frame, Order, PlainEager};
@@ -33,6 +32,9 @@ const CHECKS: u32 = 8;
 struct Link {
     producer: Producer,
     consumer: Consumer,
+    /// Long reads: this side's, with which the peer may help; the peer's.
+    readers: [Reader; DESKS],
+    helpers: [Helper; DESKS],
     bell: Bell,
     control: OwnedFd,
     state: State,
@@ -77,6 +79,9 @@ pub struct ShmRail {
     /// Those that were full when a frame was last tried.
     full: Vec<u32>,
     attach: Attach,
+    /// For [`ShmRail::hear`]: links whose peers ask for help, and addresses.
+    asked: Vec<u32>,
+    iov: Vec<RawIov>,
     doorbell: Doorbell,
     epoll: Epoll,
     events: Vec<libc::epoll_event>,
@@ -106,6 +111,8 @@ impl ShmRail {
             watched: Vec::new(),
             full: Vec::new(),
             attach: Attach::default(),
+            asked: Vec::new(),
+            iov: Vec::new(),
             doorbell,
             epoll: Epoll::new()?,
             events: Vec::with_capacity(16),
@@ -128,18 +135,20 @@ impl ShmRail {
     ///
     /// # Errors
     /// When the control socket cannot be watched.
-    pub fn adopt(&mut self, ends: (Producer, Consumer), bell: Bell, control: OwnedFd) -> io::Result<LinkId> {
+    pub fn adopt(&mut self, ends: Ends, bell: Bell, control: OwnedFd) -> io::Result<LinkId> {
         let id = self.links.iter().position(Option::is_none).unwrap_or_else(|| {
             self.links.push(None);
             self.links.len() - 1
         });
         self.epoll.add(control.as_raw_fd(), libc::EPOLLIN | libc::EPOLLRDHUP, id as u64)?;
-        let (mut producer, mut consumer) = ends;
+        let Ends { mut producer, mut consumer, readers, helpers } = ends;
         producer.stand_at(id as u32);
         consumer.stand_at(id as u32);
         let link = Link {
             producer,
             consumer,
+            readers,
+            helpers,
             bell,
             control,
             state: State::Up,
@@ -274,18 +283,22 @@ impl ShmRail {
         self.full.len() == before
     }
 
-    /// Looks again at what is marked on the board.
+    /// Looks again at what is marked on the board, and helps to read where that was asked for: how many parts.
     #[cold]
-    fn hear(&mut self) {
-        let (links, watched) = (&mut self.links, &mut self.watched);
+    fn hear<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+        let (links, watched, asked) = (&mut self.links, &mut self.watched, &mut self.asked);
         self.doorbell.board().take(|place| {
             for id in (place..links.len()).step_by(PLACES) {
                 if let Some(link) = &mut links[id] {
                     link.return_to(id as u32, watched);
+                    if link.helpers.iter().any(Helper::is_asked) {
+                        asked.push(id as u32);
+                    }
                 }
             }
         });
         self.left = self.left.min(self.rounds());
+        self.help(sink)
     }
 
     /// One turn of each link.
@@ -294,10 +307,10 @@ impl ShmRail {
         if self.armed {
             self.disarm();
         }
-        if self.doorbell.board().is_marked() {
-            self.hear();
-        }
         let mut total = 0;
+        if self.doorbell.board().is_marked() {
+            total += self.hear(sink);
+        }
         let mut ended = false;
         for watch in &mut self.watched {
             // SAFETY: its link is there, and the consumer with it.
@@ -320,6 +333,7 @@ impl ShmRail {
                 _ => None,
             };
             if let Some(down) = over {
+                link.withdraw(0..DESKS);
                 link.enter(State::Down);
                 ended = true;
                 total += 1;
@@ -511,29 +525,6 @@ fn any(header: &[u8], payload: usize) -> Result<Frame, String> {
     Ok(header)
 }
 
-impl Direct for ShmRail {
-    fn start(&mut self, transfer: Transfer) -> Result<(), Transfer> {
-        let link = self.links.get(transfer.link.0 as usize).and_then(Option::as_ref);
-        match link.and_then(|link| link.pid) {
-            Some(pid) => self.attach.start(pid, link.map(|link| link.watched).unwrap_or_default(), transfer),
-            None => return Err(transfer),
-        }
-        Ok(())
-    }
-
-    fn poll<M: Memory + ?Sized>(
-        &mut self,
-        mem: &M,
-        budget: &mut usize,
-    ) -> Option<(Transfer, Result<(), DirectError>)> {
-        self.attach.poll(mem, budget)
-    }
-
-    fn transfers(&self) -> usize {
-        self.attach.len()
-    }
-}
-
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
@@ -678,7 +669,8 @@ impl Rail for ShmRail {
 
     fn close(&mut self, link: LinkId) {
         let Some(slot) = self.links.get_mut(link.0 as usize) else { return };
-        if let Some(closed) = slot.take() {
+        if let Some(mut closed) = slot.take() {
+            closed.withdraw(0..DESKS);
             self.up -= usize::from(closed.state != State::Down);
             self.watched.retain(|watch| watch.id != link.0);
             self.full.retain(|id| *id != link.0);
@@ -712,5 +704,6 @@ impl Rail for ShmRail {
     }
 }
 
+mod help;
 #[cfg(all(test, not(loom)))]
 mod tests;

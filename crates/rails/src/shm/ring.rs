@@ -169,6 +169,11 @@ impl Producer {
         self.consumer.must_ring(&self.memory.consumer.0)
     }
 
+    /// This ring's place on the consumer's board.
+    pub fn peer_place(&self) -> u32 {
+        self.memory.consumer.0.place.load(Relaxed)
+    }
+
     /// Bytes of the ring that all frames up to now took.
     pub fn sent(&self) -> u64 {
         self.tail * size_of::<memory::Slot>() as u64 + self.bulk_tail

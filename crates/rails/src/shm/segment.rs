@@ -1,4 +1,4 @@
-//! The memory of a pair: a header and two rings, one per direction.
+//! The memory of a pair: a header with two desks, and two rings, one of each per direction.
 //!
 //! A pair takes [`SEGMENT_SIZE`] bytes (284 KiB) of address space in each process, and one descriptor while it is being set
 //! up. Pages come on first touch, one for both processes: an idle pair has 3 (12 KiB), a pair that exchanged short messages
@@ -7,16 +7,18 @@
 use std::{
     mem,
     os::fd::{BorrowedFd, OwnedFd},
+    ptr::NonNull,
     sync::Arc,
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use super::desk::{self, DESKS, DeskMemory, Helper, Reader};
 use super::ring::{self, BULK, Consumer, Producer, RingMemory, SLOTS};
 use super::sealed::{MemoryError, Sealed, same};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"polyrail");
 /// To be raised with each change of what the two processes share.
-pub const LAYOUT: u16 = 2;
+pub const LAYOUT: u16 = 3;
 const PAGE: usize = 4096;
 const RING: usize = mem::size_of::<RingMemory>().next_multiple_of(PAGE);
 /// Bytes of a pair's segment.
@@ -38,6 +40,22 @@ struct First {
     header: Header,
     /// Set by the one process that opens the segment.
     opened: AtomicU32,
+    /// As the rings: the first is read at by who made the segment.
+    desks: [[DeskMemory; DESKS]; 2],
+}
+
+const _: () = assert!(mem::size_of::<First>() <= PAGE);
+
+/// What a process has of a pair's memory, which stays mapped until all of it is dropped.
+pub struct Ends {
+    /// Sends.
+    pub producer: Producer,
+    /// Receives.
+    pub consumer: Consumer,
+    /// Reads what the peer announced.
+    pub readers: [Reader; DESKS],
+    /// Helps the peer to read.
+    pub helpers: [Helper; DESKS],
 }
 
 /// The process's view of a pair's memory, from which its two ends are made.
@@ -74,17 +92,29 @@ impl Segment {
         Ok(Segment { mapping, ours: 1 })
     }
 
-    /// The two ends on this side; the memory stays mapped until both are dropped.
-    pub fn split(self) -> (Producer, Consumer) {
+    /// The ends on this side.
+    pub fn split(self) -> Ends {
         let ring = |i: usize| {
             // SAFETY: both rings are within the mapping.
             unsafe { self.mapping.at().byte_add(PAGE + i * RING).cast::<RingMemory>() }
         };
         let (out, back) = (ring(self.ours), ring(1 - self.ours));
+        // SAFETY: both desks are within the mapping, as `First` is.
+        let desks = |i: usize| unsafe {
+            (*self.mapping.at().cast::<First>().as_ptr()).desks[i].each_ref().map(NonNull::from)
+        };
+        let (read, help) = (desks(self.ours), desks(1 - self.ours));
         let keep = Arc::new(self.mapping);
         // SAFETY: a fresh memfd is zero; the mapping lives in `keep`; sides are made once each: by `create`, and by the
         // `open` that found `opened` unset.
-        unsafe { (ring::producer(out, keep.clone()), ring::consumer(back, keep)) }
+        unsafe {
+            Ends {
+                producer: ring::producer(out, keep.clone()),
+                consumer: ring::consumer(back, keep.clone()),
+                readers: read.map(|at| desk::reader(at, keep.clone())),
+                helpers: help.map(|at| desk::helper(at, keep.clone())),
+            }
+        }
     }
 }
 
@@ -98,7 +128,8 @@ mod tests {
         let (ours, fd) = Segment::create().unwrap();
         let theirs = Segment::open(fd.as_fd()).unwrap();
         drop(fd);
-        let ((mut p0, mut c0), (mut p1, mut c1)) = (ours.split(), theirs.split());
+        let Ends { producer: mut p0, consumer: mut c0, .. } = ours.split();
+        let Ends { producer: mut p1, consumer: mut c1, .. } = theirs.split();
         p0.try_send(b"there", &[b"1"]).unwrap();
         p1.try_send(b"back", &[b"2"]).unwrap();
         assert_eq!(c1.peek().unwrap().unwrap().header, b"there");
@@ -124,7 +155,8 @@ mod tests {
                 stat.assume_init().st_blocks as usize * 512 / PAGE
             }
         };
-        let ((mut p0, mut c0), (mut p1, mut c1)) = (ours.split(), Segment::open(fd.as_fd()).unwrap().split());
+        let Ends { producer: mut p0, consumer: mut c0, .. } = ours.split();
+        let Ends { producer: mut p1, consumer: mut c1, .. } = Segment::open(fd.as_fd()).unwrap().split();
         assert_eq!(pages(), 3, "idle");
         let mut exchange = |payload: &[u8]| {
             for _ in 0..SLOTS {

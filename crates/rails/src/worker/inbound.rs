@@ -8,7 +8,7 @@ use crate::atomic;
 use crate::list::RailId;
 use crate::rail::{Down, LinkId, Memory, Payload, Place, RawIov, Sink, Span};
 use crate::set::NO_LINK;
-use polyrail_core::frame::{AtomicKind, Frame, Matching, PlainEager, Status};
+use polyrail_core::frame::{AtomicKind, Frame, Matching, OpId, PlainEager, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
 use polyrail_core::session::Told;
 
@@ -269,6 +269,10 @@ impl<L: Listener> Sink for Inbound<'_, L> {
     #[inline(always)]
     fn eager(&mut self, link: LinkId, eager: &PlainEager, payload: Payload) -> bool {
         self.peer(link).is_none_or(|peer| self.deliver(peer, eager, payload))
+    }
+
+    fn is_read(&mut self, link: LinkId, send: OpId) -> bool {
+        self.peer(link).is_some_and(|peer| self.core.engine.is_read_by(peer, send))
     }
 
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span {

@@ -158,7 +158,8 @@ impl Core {
     /// Notes a transfer that is to begin.
     fn begin_transfer(&mut self, peer: PeerIdx, write: bool, ours: Span, theirs: Region, job: Job) {
         let (rail, link) = self.lane(peer).unwrap_or(NO_LINK);
-        self.starting.push((rail, Transfer { link, write, ours, theirs, peer, job }));
+        let send = if let Job::Rget(op) = job { self.engine.announced(op) } else { None };
+        self.starting.push((rail, Transfer { link, write, ours, theirs, peer, job, send }));
     }
 
     fn complete(&mut self, completion: Completion<User>) {

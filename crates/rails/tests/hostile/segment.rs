@@ -9,7 +9,7 @@ use polyrail_core::proto::{Delivery, PeerIdx, Scheme};
 use polyrail_core::wire::offer::MemoryProbe;
 use polyrail_core::wire::{Offer, Transport};
 use polyrail_rails::shm::doorbell::Doorbell;
-use polyrail_rails::shm::segment::{SEGMENT_SIZE, Segment};
+use polyrail_rails::shm::segment::{Ends, SEGMENT_SIZE, Segment};
 use polyrail_rails::sockets::unix;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -149,7 +149,7 @@ fn any_frames_in_a_segment_do_no_harm() {
             node.get(peer, 1, len);
         }
         let segment = Segment::open(hostile.fds[0].as_fd()).expect("the worker's segment");
-        let (mut producer, mut consumer) = segment.split();
+        let Ends { mut producer, mut consumer, .. } = segment.split();
         let mut frames = Frames::new(seed + 1000);
         beside(node, || {
             for _ in 0..60 {
@@ -234,7 +234,7 @@ fn memory_of_another_layout_is_not_shared() {
     let mut victim = Victim::new();
     let bell = bell();
     let bell = bell.each_ref().map(AsFd::as_fd);
-    for layout in [&[1, 0][..], &[3, 0], &[2], &[2, 0, 0], &[]] {
+    for layout in [&[2, 0][..], &[4, 0], &[3], &[3, 0, 0], &[]] {
         let bare = offer();
         let mut offer = Offer::new(bare.process, bare.limits);
         assert!(offer.push_transport(Transport::SHM, layout));

@@ -2,7 +2,7 @@
 
 use super::{LATE, Plan, Pretended};
 use crate::rail::{Down, LinkId, Memory, Payload, RawIov, Sink, Span};
-use polyrail_core::frame::Frame;
+use polyrail_core::frame::{Frame, OpId};
 
 /// A frame that waits.
 pub(super) struct Held {
@@ -39,6 +39,10 @@ impl<S: Sink + ?Sized> Sink for Holding<'_, S> {
             return self.sink.frame(link, frame, payload);
         }
         pretended.held.push_back(Held { frame, payload: payload.to_vec(), rounds, part });
+    }
+
+    fn is_read(&mut self, link: LinkId, send: OpId) -> bool {
+        self.sink.is_read(link, send)
     }
 
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span {

@@ -1,5 +1,10 @@
 use super::*;
+use crate::rail::direct::{Direct, DirectError, Transfer};
+use crate::rail::{Memory, Place};
+use crate::shm::desk::Next;
 use crate::shm::segment::Segment;
+use polyrail_core::frame::OpId;
+use polyrail_core::proto::{Job, PeerIdx, Region};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -224,4 +229,184 @@ fn frames_come_without_a_mark_also_to_who_naps() {
         }
         assert_eq!(frames, [*here]);
     }
+}
+
+const OP: OpId = OpId { slot: 3, generation: 1 };
+const LONG: usize = 3 << 20;
+
+/// A message's bytes on one side: a send that the peer at a link reads, or the receive.
+struct Message {
+    bytes: Vec<u8>,
+    read_by: Option<LinkId>,
+}
+
+impl Message {
+    fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
+        let ours = matches!(span.place, Place::Send(op) | Place::Recv(op) if op == OP);
+        let end = span.offset.saturating_add(span.len as u64);
+        if !ours || end > self.bytes.len() as u64 {
+            return false;
+        }
+        let base = self.bytes.as_ptr().wrapping_add(span.offset as usize).cast_mut();
+        out.push(RawIov { base, len: span.len });
+        true
+    }
+}
+
+impl Memory for Message {
+    fn resolve(&self, span: Span, out: &mut Vec<RawIov>) -> bool {
+        Message::resolve(self, span, out)
+    }
+}
+
+impl Sink for Message {
+    fn frame(&mut self, _: LinkId, _: Frame, _: Payload) {
+        unreachable!("none is sent")
+    }
+    fn is_read(&mut self, link: LinkId, send: OpId) -> bool {
+        self.read_by == Some(link) && send == OP
+    }
+    fn begin(&mut self, _: LinkId, _: Frame, _: usize) -> Span {
+        unreachable!("none is sent")
+    }
+    fn end(&mut self, _: LinkId) {}
+    fn down(&mut self, _: LinkId, _: Down) {}
+}
+
+/// Two rails that reach each other's memory, a message at the first that the second reads, and what that calls the link.
+struct Reading {
+    a: ShmRail,
+    b: ShmRail,
+    to_a: LinkId,
+    to_b: LinkId,
+    from: Message,
+    to: Message,
+}
+
+impl Reading {
+    fn new() -> Self {
+        let (mut a, mut b) = (ShmRail::new().expect("descriptors"), ShmRail::new().expect("descriptors"));
+        let (to_b, to_a) = link(&mut a, &mut b);
+        let me = std::process::id() as i32;
+        a.reach(to_b, me);
+        b.reach(to_a, me);
+        let from = Message { bytes: (0..LONG).map(|i| (i % 251) as u8).collect(), read_by: Some(to_b) };
+        let to = Message { bytes: vec![0; LONG], read_by: None };
+        Self { a, b, to_a, to_b, from, to }
+    }
+
+    fn start(&mut self) {
+        let mut theirs = Region::default();
+        assert!(theirs.push(self.from.bytes.as_ptr() as u64, LONG as u64));
+        let ours = Span { place: Place::Recv(OP), offset: 0, len: LONG };
+        let (link, peer) = (self.to_a, PeerIdx(0));
+        let read = Transfer { link, write: false, ours, theirs, peer, job: Job::Rget(OP), send: Some(OP) };
+        assert!(self.b.start(read).is_ok());
+    }
+
+    /// The reader moves so many bytes at most: how it ended, if it did.
+    fn read(&mut self, mut most: usize) -> Option<Result<(), DirectError>> {
+        self.b.poll(&self.to, &mut most).map(|(_, result)| result)
+    }
+
+    fn read_to_its_end(&mut self) {
+        assert!((0..100).any(|_| self.read(1) == Some(Ok(()))), "it ends");
+        assert!(self.b.transfers() == 0 && self.to.bytes == self.from.bytes);
+    }
+}
+
+#[test]
+fn who_comes_by_helps_its_peer_to_read() {
+    for helps in [true, false] {
+        let mut reading = Reading::new();
+        reading.start();
+        assert_eq!(reading.read(1), None);
+        let parts = if helps { reading.a.progress(&mut reading.from) } else { 0 };
+        assert_eq!(parts > 0, helps);
+        let copied = |message: &Message| message.bytes.last() == Some(&message_end());
+        assert_eq!(copied(&reading.to), helps, "from the back");
+        reading.read_to_its_end();
+        assert!(!helps || reading.a.progress(&mut reading.from) == 0, "all is done");
+    }
+}
+
+fn message_end() -> u8 {
+    ((LONG - 1) % 251) as u8
+}
+
+/// A peer may be of another user, and this process of root's.
+#[test]
+fn nobody_is_helped_to_what_was_not_announced_to_him() {
+    let mut reading = Reading::new();
+    reading.from.read_by = None;
+    reading.start();
+    assert_eq!(reading.read(1), None);
+    assert_eq!(reading.a.progress(&mut reading.from), 0);
+    assert_eq!(reading.to.bytes[LONG - 1], 0);
+    reading.read_to_its_end();
+}
+
+/// The kernel may refuse it one side only; then it is the reader's to do.
+#[test]
+fn what_cannot_be_written_is_read() {
+    let mut reading = Reading::new();
+    reading.a.reach(reading.to_b, i32::MAX);
+    reading.start();
+    assert_eq!(reading.read(1), None);
+    assert_eq!(reading.a.progress(&mut reading.from), 0);
+    reading.read_to_its_end();
+}
+
+/// It may stand still; and a link has to end.
+#[test]
+fn who_writes_here_is_not_waited_for_for_ever() {
+    let mut reading = Reading::new();
+    reading.start();
+    assert_eq!(reading.read(1), None);
+    let Reading { a, b, to_b, to_a, from, .. } = &mut reading;
+    let helpers = &mut a.links[to_b.0 as usize].as_mut().expect("it is up").helpers;
+    helpers[0].help(|_| {
+        b.close(*to_a);
+        true
+    });
+    assert_eq!((b.transfers(), a.progress(from)), (0, 0), "nothing is left to take");
+}
+
+/// Whose process is gone writes no more.
+#[test]
+fn a_link_ends_at_once_when_its_peer_has_hung_up() {
+    let mut reading = Reading::new();
+    reading.start();
+    assert_eq!(reading.read(1), None);
+    let Reading { a, b, to_b, to_a, .. } = &mut reading;
+    let Some(Link { helpers, control, .. }) = &mut a.links[to_b.0 as usize] else { panic!("it is up") };
+    helpers[0].help(|_| {
+        // SAFETY: no memory is involved.
+        unsafe { libc::shutdown(control.as_raw_fd(), libc::SHUT_RDWR) };
+        b.close(*to_a);
+        true
+    });
+    assert!(b.transfers() == 0);
+}
+
+/// Tasks of several messages: either side takes those that the other has not begun.
+#[test]
+fn several_reads_are_shared() {
+    let mut reading = Reading::new();
+    for _ in 0..6 {
+        reading.start();
+    }
+    assert_eq!(reading.read(1), None);
+    let reader = &reading.b.links[reading.to_a.0 as usize].as_ref().expect("it is up").readers;
+    assert_eq!(reader.iter().filter(|reader| !reader.takes(LONG)).count(), DESKS);
+    assert!(reading.a.progress(&mut reading.from) > 0);
+    let mut ended = 0;
+    for _ in 0..200 {
+        ended += usize::from(reading.read(1).is_some());
+        reading.a.progress(&mut reading.from);
+    }
+    assert_eq!((ended, reading.b.transfers()), (6, 0));
+    let readers = &mut reading.b.links[reading.to_a.0 as usize].as_mut().expect("it is up").readers;
+    assert!(readers.iter_mut().all(|reader| reader.next(true) == Next::Over));
+    assert!(reading.to.bytes == reading.from.bytes);
 }

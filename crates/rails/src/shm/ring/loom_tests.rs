@@ -3,10 +3,10 @@
 use loom::{sync::Notify, thread};
 
 use super::{
-    memory::{Line, Sleep, Slot},
+    memory::{Sleep, Slot},
     *,
 };
-use crate::primitive::{AtomicU32, AtomicU64};
+use crate::primitive::{AtomicU32, AtomicU64, Line};
 use crate::shm::board::Board;
 
 // The ring is freed once both ends are dropped, as the mapping is.

@@ -2,7 +2,7 @@
 
 use std::{any::Any, fmt, ops::Deref, ptr::NonNull, sync::Arc};
 
-use crate::primitive::{AtomicU32, AtomicU64, ByteCell};
+use crate::primitive::{AtomicU32, AtomicU64, ByteCell, Line};
 
 /// Slots of a ring: frames in flight at most. Both directions and more fit a first-level cache: with 512, which do not, short
 /// frames took 77 ns instead of 62 and streamed at less than half the rate.
@@ -48,10 +48,6 @@ impl Slot {
         unsafe { self.body.as_ptr().add(at).cast::<u64>().read_volatile() }
     }
 }
-
-/// Its own cache line, and the one that the processor fetches along with it.
-#[repr(C, align(128))]
-pub(super) struct Line<T>(pub(super) T);
 
 /// What one side says of its sleep, and of where it hears of what it does not look at. See the ring's page on sleep.
 #[repr(C)]
