@@ -287,11 +287,13 @@ impl ShmRail {
     #[cold]
     fn hear<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         let (links, watched, asked) = (&mut self.links, &mut self.watched, &mut self.asked);
+        // what is read here comes first: its sender may help
+        let idle = self.attach.len() == 0;
         self.doorbell.board().take(|place| {
             for id in (place..links.len()).step_by(PLACES) {
                 if let Some(link) = &mut links[id] {
                     link.return_to(id as u32, watched);
-                    if link.helpers.iter().any(Helper::is_asked) {
+                    if idle && link.helpers.iter().any(Helper::is_asked) {
                         asked.push(id as u32);
                     }
                 }

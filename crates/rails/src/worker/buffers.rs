@@ -1,6 +1,7 @@
 //! The users' memory: which operation owns which bytes. The engine knows operations by name; this is where the name becomes
 //! an address. What belongs to a receive the engine keeps with it ([`Posted`]).
 
+use super::spare::Spare;
 use crate::rail::{Memory, Payload, Place, RawIov, Span};
 use crate::set::RailLink;
 use crate::worker::EventKind;
@@ -90,17 +91,36 @@ impl IoVec {
 /// Bytes of the worker's own, at an address that may be read and written through as long as they live, wherever their owner
 /// moves.
 #[derive(Debug)]
-pub(crate) struct Owned(RawIov);
+pub(crate) struct Owned {
+    memory: RawIov,
+    /// How many there are behind that address.
+    room: usize,
+}
 
 impl Owned {
     /// Where they are.
     pub fn memory(&self) -> RawIov {
-        self.0
+        self.memory
     }
 
     /// So many zeros.
     pub fn zeros(len: usize) -> Self {
         vec![0; len].into()
+    }
+
+    /// The first of them only, or more than before where there is room.
+    ///
+    /// # Panics
+    /// Where there is not.
+    pub fn cut(mut self, len: usize) -> Self {
+        assert!(len <= self.room, "{len} bytes of {}", self.room);
+        self.memory.len = len;
+        self
+    }
+
+    /// Most that it can be cut to.
+    pub fn room(&self) -> usize {
+        self.room
     }
 
     /// They all, as what has arrived.
@@ -109,7 +129,7 @@ impl Owned {
     /// The payload is not used after `self` has ended.
     pub unsafe fn payload(&self) -> Payload {
         // SAFETY: the bytes live as long as `self`.
-        unsafe { Payload::new(self.0.base, self.0.len) }
+        unsafe { Payload::new(self.memory.base, self.memory.len) }
     }
 }
 
@@ -121,15 +141,15 @@ impl Default for Owned {
 
 impl From<Vec<u8>> for Owned {
     fn from(bytes: Vec<u8>) -> Self {
-        let len = bytes.len();
-        Self(RawIov { base: Box::into_raw(bytes.into_boxed_slice()).cast(), len })
+        let room = bytes.len();
+        Self { memory: RawIov { base: Box::into_raw(bytes.into_boxed_slice()).cast(), len: room }, room }
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
         // SAFETY: it came out of such a box, in `from`, and nothing else gives it back.
-        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.0.base, self.0.len)) });
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.memory.base, self.room)) });
     }
 }
 
@@ -203,7 +223,7 @@ pub(crate) struct Buf {
     pub iov: IoVec,
     pub user: User,
     /// Bytes copied from the user at once; `iov` points into them.
-    pub _owned: Option<Owned>,
+    pub owned: Option<Owned>,
 }
 
 /// What belongs to operations that the engine has named: by slot, as its own tables.
@@ -266,6 +286,7 @@ pub(crate) struct Buffers {
     /// With what ends them.
     pub rmas: Table<(Buf, EventKind)>,
     pub stashes: Table<Owned>,
+    pub spare: Spare,
     pub regions: HashMap<u64, RegionMemory>,
     /// Frames that a rail delivers in pieces and that are looked at whole, by rail and link.
     pub scratch: HashMap<OpId, Owned>,
@@ -307,11 +328,31 @@ impl Memory for Buffers {
 }
 
 impl Buffers {
+    /// A copy of the caller's bytes.
+    ///
+    /// # Safety
+    /// They are readable.
+    pub unsafe fn copied(&mut self, bytes: &[RawIov], user: User) -> Buf {
+        let copy = self.spare.take(total(bytes) as usize);
+        let mut to = copy.memory().base;
+        for piece in bytes.iter().filter(|piece| piece.len > 0) {
+            // SAFETY: readable, by our caller's word; the copy has room for all.
+            unsafe {
+                to.copy_from_nonoverlapping(piece.base, piece.len);
+                to = to.add(piece.len);
+            }
+        }
+        Buf { iov: IoVec::One(copy.memory()), user, owned: Some(copy) }
+    }
+
     /// Copies the first `span.len` bytes of a payload to their place, which is no receive's.
     pub fn fill(&mut self, span: Span, payload: Payload) {
         if let Place::Stash(op) = span.place {
             // a new stash: it gets exactly what came
-            self.stashes.put(op, payload.to_vec().into());
+            let stash = self.spare.take(payload.len());
+            // SAFETY: fresh memory of that length.
+            unsafe { payload.copy_to(0, stash.memory().base, payload.len()) };
+            self.stashes.put(op, stash);
             return;
         }
         let mut pieces = Vec::new();

@@ -204,7 +204,8 @@ impl<L: Listener> Inbound<'_, L> {
             Frame::Eager { .. } | Frame::Frag { .. } | Frame::Put { .. } | Frame::GetData { .. } => {
                 match self.core.engine.on_frame(peer, &frame, len, None) {
                     Directive::Place(span @ Span { place: Place::Stash(stash), .. }, after) => {
-                        self.core.bufs.stashes.put(stash, Owned::zeros(len));
+                        let memory = self.core.bufs.spare.take(len);
+                        self.core.bufs.stashes.put(stash, memory);
                         (Incoming::Direct(after), span)
                     }
                     Directive::Place(span, after) if span.len == len => (Incoming::Direct(after), span),

@@ -22,6 +22,7 @@ mod ops;
 mod outbound;
 mod outcome;
 mod outlet;
+mod spare;
 mod state;
 mod top;
 mod turns;

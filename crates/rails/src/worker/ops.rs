@@ -207,7 +207,7 @@ impl Worker {
         // no credit, or something waits before it: a copy waits too, so that order and the caller's time are kept
         let op = self.core.engine.send(to, message);
         // SAFETY: our caller's word.
-        let buf = unsafe { copied(iov, &[], User { context: 0, flags: Self::SILENT }) };
+        let buf = unsafe { self.core.bufs.copied(iov, User { context: 0, flags: Self::SILENT }) };
         self.core.bufs.sends.put(op, buf);
         self.settle();
         Ok(())

@@ -141,6 +141,7 @@ impl Core {
                 let bytes = self.bufs.stashes.take(stash).unwrap_or_default();
                 // SAFETY: `bytes` lives to the end of this block.
                 self.fill(to, unsafe { bytes.payload() });
+                self.bufs.spare.keep(bytes);
                 self.engine.unstashed(op);
             }
             Action::DropStash(stash) => {
@@ -166,6 +167,9 @@ impl Core {
         match completion {
             Completion::Send { op, peer, result } => {
                 let Some(buf) = self.bufs.sends.take(op) else { return };
+                if let Some(copy) = buf.owned {
+                    self.bufs.spare.keep(copy);
+                }
                 let event = Event::of(EventKind::Send, buf.user);
                 self.events.push_back(Event { peer: Some(peer), error: result.err(), ..event });
             }
@@ -215,7 +219,7 @@ pub(super) fn posted(iov: &[RawIov], user: User) -> Posted {
 /// Memory of an operation that the caller keeps until the event.
 #[inline]
 pub(super) fn kept(iov: &[RawIov], user: User) -> Buf {
-    Buf { iov: IoVec::new(iov), user, _owned: None }
+    Buf { iov: IoVec::new(iov), user, owned: None }
 }
 
 /// A copy of the caller's bytes, followed by memory of the caller's (of an atomic: where results go).
@@ -232,5 +236,5 @@ pub(super) unsafe fn copied(bytes: &[RawIov], behind: &[RawIov], user: User) -> 
     let owned = Owned::from(owned);
     let mut pieces = vec![owned.memory()];
     pieces.extend_from_slice(behind);
-    Buf { iov: IoVec::new(&pieces), user, _owned: Some(owned) }
+    Buf { iov: IoVec::new(&pieces), user, owned: Some(owned) }
 }
