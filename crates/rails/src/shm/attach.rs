@@ -2,7 +2,7 @@
 //! ([`desk`](super::desk)).
 
 use super::cma::{self, RemoteIov};
-use super::desk::{DESKS, Next, Reader};
+use super::desk::{DESKS, Next, Reader, Readers};
 use crate::rail::direct::{DirectError, Transfer};
 use crate::rail::{LinkId, Memory, RawIov, Span};
 use crate::watched::Watched;
@@ -18,20 +18,26 @@ struct UnderWay {
     watched: Watched,
     transfer: Transfer,
     done: usize,
-    /// It lies on this desk of its link's.
+    /// It lies on this desk of its link's; it was thought over whether it should.
     desk: Option<usize>,
+    thought: bool,
 }
 
 impl UnderWay {
+    /// What is to be done next, if it lies on a desk.
+    fn next(&self, desks: &mut impl Desks, all: bool) -> Option<Next> {
+        Some(desks.of(self.transfer.link)?.next(self.desk?, all))
+    }
+
     fn desk<'a>(&self, desks: &'a mut impl Desks) -> Option<&'a mut Reader> {
-        desks.of(self.transfer.link).get_mut(self.desk?)
+        Some(desks.of(self.transfer.link)?.at(self.desk?))
     }
 }
 
 /// Where the peer of a link may help to read.
 pub(crate) trait Desks {
     /// The link's desks.
-    fn of(&mut self, link: LinkId) -> &mut [Reader];
+    fn of(&mut self, link: LinkId) -> Option<&mut Readers>;
     /// Tells the peer that there is something to take.
     fn tell(&mut self, link: LinkId);
     /// Has the peer write to this process's memory no more.
@@ -42,8 +48,8 @@ pub(crate) trait Desks {
 pub(crate) struct NoDesks;
 
 impl Desks for NoDesks {
-    fn of(&mut self, _link: LinkId) -> &mut [Reader] {
-        &mut []
+    fn of(&mut self, _link: LinkId) -> Option<&mut Readers> {
+        None
     }
 
     fn tell(&mut self, _link: LinkId) {}
@@ -66,7 +72,7 @@ pub(crate) struct Attach {
 impl Attach {
     /// Takes in a transfer with this process.
     pub fn start(&mut self, pid: i32, watched: Watched, transfer: Transfer) {
-        self.queue.push_back(UnderWay { pid, watched, transfer, done: 0, desk: None });
+        self.queue.push_back(UnderWay { pid, watched, transfer, done: 0, desk: None, thought: false });
     }
 
     /// Forgets the transfers of a link.
@@ -123,7 +129,7 @@ impl Attach {
         let all = self.laid.iter().any(|one| one.desk(desks).is_some_and(|desk| desk.is_whole()));
         let end = one.done + SLICE;
         while one.done < end {
-            let (from, len) = match one.desk(desks).map(|desk| desk.next(all)) {
+            let (from, len) = match one.next(desks, all) {
                 Some(Next::Read(part)) => (part.start, part.len()),
                 Some(Next::Wait) => return Ok(()),
                 Some(Next::Over) => return Err(Ok(())),
@@ -150,14 +156,16 @@ impl Attach {
             let one = &mut self.queue[at];
             at += 1;
             let Transfer { link, write: false, ours, send: Some(send), .. } = one.transfer else { continue };
-            let free = desks.of(link).iter().position(|desk| desk.takes(ours.len)).filter(|_| one.done == 0);
-            let Some(free) = free else { continue };
+            let Some(readers) = desks.of(link).filter(|readers| readers.take()) else { continue };
+            if std::mem::replace(&mut one.thought, true) || one.done > 0 {
+                continue;
+            }
             self.local.clear();
             if mem.resolve(ours, &mut self.local)
                 && let [whole] = self.local[..]
+                && let Some(desk) = readers.lay(send, whole.base, ours.len)
             {
-                desks.of(link)[free].lay(send, whole.base, ours.len);
-                one.desk = Some(free);
+                one.desk = Some(desk);
                 at -= 1;
                 self.laid.extend(self.queue.remove(at));
                 desks.tell(link);

@@ -38,12 +38,16 @@ mod tests;
 pub const LEAST: usize = 40 << 10;
 /// Bytes of a part: so many at least, and at most. A call costs as much as twenty-odd KiB.
 const PART: (usize, usize) = if cfg!(loom) { (UNIT, UNIT) } else { (32 << 10, 256 << 10) };
+/// Bytes of a part at most where no helper comes.
+const ALONE: usize = if cfg!(loom) { UNIT } else { 1 << 20 };
 /// A helper takes all where no more than this is left.
 const REST: usize = if cfg!(loom) { UNIT } else { 128 << 10 };
 /// Bytes of a unit, where they are few enough: a power of two.
 const UNIT: usize = 4 << 10;
 /// A longer one no helper takes: enough for terabytes.
 const LONGEST_UNIT: usize = 64 << 20;
+/// Most tasks in a row that are not laid on a desk because nobody came by.
+const LONGEST_PAUSE: u32 = 31;
 /// So often a helper tries to take a part that the reader is faster to take.
 const ATTEMPTS: u32 = 8;
 /// The helper's word: it could not copy.
@@ -89,10 +93,10 @@ impl Claims {
     }
 }
 
-/// Units of a part, of so many that are left: a half, or all of it.
-fn part(left: u16, unit: usize, all: bool) -> u16 {
+/// Units of a part, of so many that are left: a half, or all of it, and `most` bytes.
+fn part(left: u16, unit: usize, all: bool, most: usize) -> u16 {
     let bytes = usize::from(left).saturating_mul(unit);
-    let bytes = (if all { bytes } else { bytes / 2 }).clamp(PART.0, PART.1);
+    let bytes = (if all { bytes } else { bytes / 2 }).clamp(PART.0, most);
     u16::try_from(bytes.div_ceil(unit.max(1))).unwrap_or(left).min(left)
 }
 
@@ -180,9 +184,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Whether a task of so many bytes can be laid on the desk now.
-    pub fn takes(&self, len: usize) -> bool {
-        len >= LEAST && self.task.is_none() && !self.damaged
+    /// Whether a task can be laid on the desk now.
+    pub fn takes(&self) -> bool {
+        self.task.is_none() && !self.damaged
+    }
+
+    /// Whether a helper has taken something of the task that is on it.
+    fn is_helped(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.back < task.units || self.desk.claims().back < task.units)
     }
 
     /// Lays a task on the desk: the bytes of a send of the peer's, which go to `to` in this process. [`Reader::next`] says what is the
@@ -212,7 +221,7 @@ impl Reader {
         let Some(task) = &mut self.task else { return Next::Over };
         loop {
             if let Some(alone) = &mut task.alone {
-                let taken = part(alone.len() as u16, task.unit, true);
+                let taken = part(alone.len() as u16, task.unit, true, ALONE);
                 if taken == 0 {
                     self.task = None;
                     return Next::Over;
@@ -229,7 +238,10 @@ impl Reader {
                 continue;
             }
             task.back = claims.back;
-            let taken = part(claims.left(), task.unit, all);
+            // who has not come during the first part is not waited for
+            let alone = front > 0 && claims.back == task.units;
+            let most = if alone { ALONE } else { PART.1 };
+            let taken = part(claims.left(), task.unit, all || alone, most);
             if taken > 0 {
                 let ours = Claims { front: front + taken, ..claims };
                 if self.desk.exchange(claims, ours) {
@@ -290,6 +302,62 @@ impl Reader {
     }
 }
 
+/// The desks at which a link's peer may help to read.
+pub struct Readers {
+    desks: [Reader; DESKS],
+    /// So many tasks are not laid on any after one with which nobody helped, and so many more.
+    pause: u32,
+    paused: u32,
+}
+
+impl Readers {
+    /// From all of a direction.
+    pub fn new(desks: [Reader; DESKS]) -> Self {
+        Self { desks, pause: 0, paused: 0 }
+    }
+
+    /// Whether a task can be laid on one now.
+    pub fn take(&self) -> bool {
+        self.desks.iter().any(|desk| desk.takes())
+    }
+
+    /// Lays a task on one of them, as [`Reader::lay`] does: which. None: it is done without help, since it is short, or nobody has come by lately.
+    pub fn lay(&mut self, send: OpId, to: *mut u8, len: usize) -> Option<usize> {
+        let at = self.desks.iter().position(Reader::takes)?;
+        if len < LEAST || self.paused > 0 {
+            self.paused = self.paused.saturating_sub(1);
+            return None;
+        }
+        self.desks[at].lay(send, to, len);
+        Some(at)
+    }
+
+    /// [`Reader::next`] at one of them.
+    pub fn next(&mut self, at: usize, all: bool) -> Next {
+        let helped = self.desks[at].is_helped();
+        let next = self.desks[at].next(all);
+        if next == Next::Over {
+            if helped {
+                self.pause = 0;
+            } else if !self.desks.iter().any(Reader::is_helped) {
+                self.pause = (2 * self.pause + 1).min(LONGEST_PAUSE);
+                self.paused = self.pause;
+            }
+        }
+        next
+    }
+
+    /// One of them.
+    pub fn at(&mut self, desk: usize) -> &mut Reader {
+        &mut self.desks[desk]
+    }
+
+    /// [`Reader::withdraw`] of some. False: it is to be asked again.
+    pub fn withdraw(&mut self, desks: Range<usize>) -> bool {
+        self.desks[desks].iter_mut().fold(true, |over, desk| desk.withdraw() & over)
+    }
+}
+
 /// A part of a task, for its helper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
@@ -336,7 +404,7 @@ impl Helper {
             if unit_len > LONGEST_UNIT {
                 return None;
             }
-            let taken = part(left, unit_len, usize::from(left).saturating_mul(unit_len) <= REST);
+            let taken = part(left, unit_len, usize::from(left).saturating_mul(unit_len) <= REST, PART.1);
             let rest = Claims { back: claims.back - taken, ..claims };
             if taken == 0 || !self.desk.exchange(claims, rest) {
                 continue;

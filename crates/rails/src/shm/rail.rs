@@ -3,7 +3,7 @@
 
 use super::attach::Attach;
 use super::board::PLACES;
-use super::desk::{DESKS, Helper, Reader};
+use super::desk::{DESKS, Helper, Readers};
 use super::doorbell::{Bell, Doorbell};
 use super::ring::{self, Consumer, Corrupt, Head, INLINE, MAX_PAYLOAD, Producer, SendError};
 use super::segment::Ends;
@@ -33,7 +33,7 @@ struct Link {
     producer: Producer,
     consumer: Consumer,
     /// Long reads: this side's, with which the peer may help; the peer's.
-    readers: [Reader; DESKS],
+    readers: Readers,
     helpers: [Helper; DESKS],
     bell: Bell,
     control: OwnedFd,

@@ -12,7 +12,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use super::desk::{self, DESKS, DeskMemory, Helper, Reader};
+use super::desk::{self, DESKS, DeskMemory, Helper, Readers};
 use super::ring::{self, BULK, Consumer, Producer, RingMemory, SLOTS};
 use super::sealed::{MemoryError, Sealed, same};
 
@@ -53,7 +53,7 @@ pub struct Ends {
     /// Receives.
     pub consumer: Consumer,
     /// Reads what the peer announced.
-    pub readers: [Reader; DESKS],
+    pub readers: Readers,
     /// Helps the peer to read.
     pub helpers: [Helper; DESKS],
 }
@@ -111,7 +111,7 @@ impl Segment {
             Ends {
                 producer: ring::producer(out, keep.clone()),
                 consumer: ring::consumer(back, keep.clone()),
-                readers: read.map(|at| desk::reader(at, keep.clone())),
+                readers: Readers::new(read.map(|at| desk::reader(at, keep.clone()))),
                 helpers: help.map(|at| desk::helper(at, keep.clone())),
             }
         }

@@ -35,9 +35,9 @@ fn each_byte_is_copied_once_whoever_comes_when() {
     for round in 0..300 {
         let len = LEAST + noise.below(if round % 3 == 0 { 4 << 20 } else { 100_000 }) as usize;
         let (mut copied, to) = (Copied(vec![0; len]), noise.below(1 << 40));
-        assert!(reader.takes(len) && !helper.is_asked());
+        assert!(reader.takes() && !helper.is_asked());
         reader.lay(SEND, to as *mut u8, len);
-        assert!(!reader.takes(len) && reader.is_whole() && helper.is_whole());
+        assert!(!reader.takes() && reader.is_whole() && helper.is_whole());
         let helpful = noise.below(5);
         loop {
             if noise.below(5) < helpful {
@@ -94,7 +94,7 @@ fn nothing_can_be_taken_of_a_task_that_is_withdrawn() {
     assert!(reader.withdraw(), "there is none");
     reader.lay(SEND, std::ptr::null_mut(), 1 << 20);
     assert!(matches!(reader.next(false), Next::Read(_)));
-    assert!(reader.withdraw() && reader.takes(LEAST) && !helper.is_asked());
+    assert!(reader.withdraw() && reader.takes() && !helper.is_asked());
     assert_eq!(helper.help(|_| unreachable!()), None);
     // what a helper of the old one says is not of the new one
     reader.lay(SEND, std::ptr::null_mut(), 1 << 20);
@@ -122,6 +122,42 @@ fn tasks_of_any_length_have_units_enough() {
         assert!(first.start == 0 && !first.is_empty() && last == Some(len as u64), "{len}: {first:?}");
         assert!(reader.withdraw());
     }
+}
+
+#[test]
+fn who_never_comes_by_is_asked_less_and_less_and_who_comes_always() {
+    // SAFETY: atomics, of which all zeros are a value.
+    let memory: Arc<[DeskMemory; DESKS]> = Arc::new(unsafe { std::mem::zeroed() });
+    let at = memory.each_ref().map(NonNull::from);
+    // SAFETY: they are empty, and live as long as either end.
+    let ends = at.map(|at| unsafe { (reader(at, memory.clone()), helper(at, memory.clone())) });
+    let (desks, mut helpers): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    let mut readers = Readers::new(desks.try_into().ok().expect("as many"));
+    let mut asked = |helps: bool| {
+        let mut asked = 0;
+        for _ in 0..500 {
+            let Some(desk) = readers.lay(SEND, std::ptr::null_mut(), 1 << 20) else { continue };
+            asked += 1;
+            assert!(readers.next(desk, false) == Next::Read(0..256 << 10));
+            if helps {
+                assert!(helpers[desk].help(|_| true).is_some());
+            } else {
+                assert!(readers.next(desk, false) == Next::Read(256 << 10..1 << 20), "it does not come");
+            }
+            while readers.next(desk, false) != Next::Over {}
+        }
+        asked
+    };
+    let seldom = asked(false);
+    assert!((500 / LONGEST_PAUSE / 2..100).contains(&seldom), "{seldom}");
+    // up to one pause more
+    assert!(asked(true) >= 500 - LONGEST_PAUSE);
+    assert_eq!(asked(true), 500);
+    assert_eq!(readers.lay(SEND, std::ptr::null_mut(), LEAST - 1), None);
+    let all: Vec<_> = (0..DESKS).filter_map(|_| readers.lay(SEND, std::ptr::null_mut(), LEAST)).collect();
+    assert_eq!(all, (0..DESKS).collect::<Vec<_>>());
+    assert!(!readers.take() && readers.lay(SEND, std::ptr::null_mut(), LEAST).is_none());
+    assert!(readers.withdraw(0..DESKS) && readers.take());
 }
 
 /// What the other side writes by mistake or on purpose: it costs the reader the help, and has nobody copy what is not the task's.

@@ -5,7 +5,7 @@ use crate::rail::direct::{Direct, DirectError, Transfer};
 use crate::rail::{LinkId, Memory, Place, RawIov, Sink, Span};
 use crate::shm::attach::Desks;
 use crate::shm::cma::{self, RemoteIov};
-use crate::shm::desk::{Helper, LEAST, Part, Reader};
+use crate::shm::desk::{Helper, LEAST, Part, Readers};
 use polyrail_core::trace::Call;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
@@ -63,10 +63,7 @@ impl Link {
     /// The peer is to write to this process's memory no more, for these desks. Waits for what it is at, unless its end is known.
     pub(super) fn withdraw(&mut self, desks: Range<usize>) {
         let deadline = Instant::now() + STANDSTILL;
-        let at_it = |readers: &mut [Reader]| {
-            readers.iter_mut().fold(false, |at_it, reader| !reader.withdraw() | at_it)
-        };
-        while at_it(&mut self.readers[desks.clone()]) && !self.has_hung_up() && Instant::now() < deadline {
+        while !self.readers.withdraw(desks.clone()) && !self.has_hung_up() && Instant::now() < deadline {
             std::thread::yield_now();
         }
     }
@@ -82,9 +79,8 @@ impl Link {
 struct Tables<'a>(&'a mut [Option<Link>]);
 
 impl Desks for Tables<'_> {
-    fn of(&mut self, link: LinkId) -> &mut [Reader] {
-        let link = self.0.get_mut(link.0 as usize).and_then(Option::as_mut);
-        link.map_or(&mut [], |link| &mut link.readers[..])
+    fn of(&mut self, link: LinkId) -> Option<&mut Readers> {
+        Some(&mut self.0.get_mut(link.0 as usize)?.as_mut()?.readers)
     }
 
     fn tell(&mut self, link: LinkId) {

@@ -1,7 +1,6 @@
 use super::*;
 use crate::rail::direct::{Direct, DirectError, Transfer};
 use crate::rail::{Memory, Place};
-use crate::shm::desk::Next;
 use crate::shm::segment::Segment;
 use polyrail_core::frame::OpId;
 use polyrail_core::proto::{Job, PeerIdx, Region};
@@ -397,8 +396,8 @@ fn several_reads_are_shared() {
         reading.start();
     }
     assert_eq!(reading.read(1), None);
-    let reader = &reading.b.links[reading.to_a.0 as usize].as_ref().expect("it is up").readers;
-    assert_eq!(reader.iter().filter(|reader| !reader.takes(LONG)).count(), DESKS);
+    let readers = &reading.b.links[reading.to_a.0 as usize].as_ref().expect("it is up").readers;
+    assert!(!readers.take(), "all are taken");
     assert!(reading.a.progress(&mut reading.from) > 0);
     let mut ended = 0;
     for _ in 0..200 {
@@ -407,6 +406,6 @@ fn several_reads_are_shared() {
     }
     assert_eq!((ended, reading.b.transfers()), (6, 0));
     let readers = &mut reading.b.links[reading.to_a.0 as usize].as_mut().expect("it is up").readers;
-    assert!(readers.iter_mut().all(|reader| reader.next(true) == Next::Over));
+    assert!((0..DESKS).all(|desk| readers.at(desk).takes()));
     assert!(reading.to.bytes == reading.from.bytes);
 }
