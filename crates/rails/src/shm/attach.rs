@@ -97,9 +97,9 @@ impl Attach {
             self.lay(mem, desks);
             let mut one = self.pick(desks)?;
             match self.turn(&mut one, mem, desks, budget) {
-                Ok(()) if one.desk.is_some() => self.laid.push_back(one),
-                Ok(()) => self.queue.push_back(one),
-                Err(result) => return Some((one.transfer, result)),
+                Some(result) => return Some((one.transfer, result)),
+                None if one.desk.is_some() => self.laid.push_back(one),
+                None => self.queue.push_back(one),
             }
         }
         None
@@ -117,36 +117,35 @@ impl Attach {
         }
     }
 
-    /// Moves a transfer on by a slice, or ends it.
+    /// Moves a transfer on by a slice: how it ended, if it did.
     fn turn<M: Memory + ?Sized>(
         &mut self,
         one: &mut UnderWay,
         mem: &M,
         desks: &mut impl Desks,
         budget: &mut usize,
-    ) -> Result<(), Result<(), DirectError>> {
+    ) -> Option<Result<(), DirectError>> {
         // the peer has others to help with
         let all = self.laid.iter().any(|one| one.desk(desks).is_some_and(|desk| desk.is_whole()));
         let end = one.done + SLICE;
         while one.done < end {
             let (from, len) = match one.next(desks, all) {
                 Some(Next::Read(part)) => (part.start, part.len()),
-                Some(Next::Wait) => return Ok(()),
-                Some(Next::Over) => return Err(Ok(())),
-                None if one.done == one.transfer.ours.len => return Err(Ok(())),
+                Some(Next::Wait) => return None,
+                Some(Next::Over) => return Some(Ok(())),
+                None if one.done == one.transfer.ours.len => return Some(Ok(())),
                 None => (one.done, (one.transfer.ours.len - one.done).min(end - one.done)),
             };
             if let Err(why) = self.slice(one, from, len, mem) {
                 if let Some(desk) = one.desk {
                     desks.withdraw(one.transfer.link, desk);
                 }
-                return Err(Err(why));
+                return Some(Err(why));
             }
             one.done += len;
             *budget = budget.saturating_sub(len);
         }
-        let whole = one.desk.is_none() && one.done == one.transfer.ours.len;
-        if whole { Err(Ok(())) } else { Ok(()) }
+        (one.desk.is_none() && one.done == one.transfer.ours.len).then_some(Ok(()))
     }
 
     /// Lays on desks what can be laid of the next few.

@@ -256,8 +256,11 @@ impl Reader {
                     self.task = None;
                     return Next::Over;
                 }
-                Ok(_) => return Next::Wait,
-                Err(()) => task.alone = Some(task.back..task.units),
+                Ok(copied) if copied < helped => return Next::Wait,
+                counted => {
+                    self.damaged |= counted.is_ok();
+                    task.alone = Some(task.back..task.units);
+                }
             }
         }
     }

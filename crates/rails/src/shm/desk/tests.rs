@@ -160,6 +160,19 @@ fn who_never_comes_by_is_asked_less_and_less_and_who_comes_always() {
     assert!(readers.withdraw(0..DESKS) && readers.take());
 }
 
+/// Or its transfer would be picked for ever.
+#[test]
+fn a_helper_that_counts_more_than_it_took_is_not_believed() {
+    let (mut reader, mut helper, memory) = ends();
+    reader.lay(SEND, std::ptr::null_mut(), 64 << 10);
+    assert_eq!(reader.next(false), Next::Read(0..32 << 10));
+    assert!(helper.help(|_| true).is_some());
+    memory.done.0.store(1 << 32 | 9, Relaxed);
+    assert!(!reader.waits());
+    assert_eq!(reader.next(false), Next::Read(32 << 10..64 << 10));
+    assert!(reader.next(false) == Next::Over && !reader.takes(), "nor asked again");
+}
+
 /// What the other side writes by mistake or on purpose: it costs the reader the help, and has nobody copy what is not the task's.
 #[test]
 fn a_peer_that_writes_anything_keeps_nobody_from_ending() {
