@@ -69,6 +69,7 @@ fuzz_target!(|data: &[u8]| {
                         task.copied[bytes].iter_mut().for_each(|count| *count = count.saturating_add(1));
                     }
                     Next::Wait => assert!(!honest, "the helper is done with what it took"),
+                    Next::Gone => assert!(!honest, "it was not withdrawn"),
                     Next::Over => {
                         let failed = task.copied.iter().any(|count| *count != 1);
                         assert!(!honest || !failed, "not once");
@@ -78,19 +79,19 @@ fuzz_target!(|data: &[u8]| {
             }
             5 | 6 => {
                 let can = what & 0x80 == 0;
-                let helped = helpers[desk].help(|part| {
+                let mut taken = false;
+                let _ = helpers[desk].help(|part| {
                     if honest {
                         let task = tasks[desk].as_mut().expect("it was laid");
                         assert_eq!((part.send, part.to), (task.name, part.offset));
                         let bytes = part.offset as usize..part.offset as usize + part.len;
                         task.copied[bytes].iter_mut().for_each(|count| *count += u8::from(can));
                     }
+                    taken = true;
                     can
                 });
-                if !can && helped.is_none() && honest {
-                    // what of its parts was copied before is read again
-                    honest = tasks[desk].is_none();
-                }
+                // what of its parts was copied before is read again
+                honest &= can || !taken;
             }
             _ => {
                 let over = readers.withdraw(desk..desk + 1);

@@ -63,7 +63,7 @@ pub(crate) struct Attach {
     queue: VecDeque<UnderWay>,
     /// Those that lie on desks.
     laid: VecDeque<UnderWay>,
-    /// The last turn was of one of these, if one could go on.
+    /// This turn is of one of these, if one can go on.
     odd: bool,
     local: Vec<RawIov>,
     remote: Vec<RemoteIov>,
@@ -133,6 +133,7 @@ impl Attach {
                 Some(Next::Read(part)) => (part.start, part.len()),
                 Some(Next::Wait) => return None,
                 Some(Next::Over) => return Some(Ok(())),
+                Some(Next::Gone) => return Some(Err(DirectError::Ended)),
                 None if one.done == one.transfer.ours.len => return Some(Ok(())),
                 None => (one.done, (one.transfer.ours.len - one.done).min(end - one.done)),
             };

@@ -113,10 +113,13 @@ impl Connector for ShmRail {
         let [Some(event), Some(board)] = bell else { return Err(missing()) };
         let bell = Bell::new([event, board]).map_err(text)?;
         let reached = reach(agreed.settings, agreed.offer, agreed.connection.as_fd());
+        // SAFETY: a plain call.
+        let own = unsafe { libc::geteuid() };
+        let same_user = unix::peer_uid(agreed.connection.as_fd()).is_ok_and(|user| user == own);
         let link = ShmRail::adopt(self, segment.split(), bell, agreed.connection).map_err(text)?;
         let costs = match reached {
             Ok(pid) => {
-                self.reach(link, pid);
+                self.reach(link, pid, same_user);
                 RailCosts::SHM.with(DirectCosts::CMA)
             }
             Err(_) => RailCosts::SHM,

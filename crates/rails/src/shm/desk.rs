@@ -16,8 +16,8 @@
 //! that was taken from the back is counted, the reader has it all. If the helper could not copy, it says so, and the reader reads
 //! what was the helper's itself.
 //!
-//! **Withdrawal.** Before memory is given back that a helper may write to, [`Reader::withdraw`] takes what is left, and waits for what the helper
-//! has taken: microseconds, unless its process stands still.
+//! **Withdrawal.** Before memory is given back that a helper may write to, [`Reader::withdraw`] takes what is left, and says whether the helper is
+//! still at what it has taken: for microseconds, unless its process stands still.
 //!
 //! **Trust.** The peer may write anything at any time. A helper names its memory by the send that it announced, and copies what is within
 //! it, to the process that the kernel says is its peer: no more than the peer could read. Of claims that cannot be, the reader believes nothing any more, and copies by itself.
@@ -172,6 +172,8 @@ pub enum Next {
     Wait,
     /// Nothing: all is here.
     Over,
+    /// Nothing, and it is not here: no task is on the desk, for it was withdrawn.
+    Gone,
 }
 
 /// The end of who reads.
@@ -189,9 +191,10 @@ impl Reader {
         self.task.is_none() && !self.damaged
     }
 
-    /// Whether a helper has taken something of the task that is on it.
+    /// Whether a helper has taken something of the task that is on it, and could copy it.
     fn is_helped(&self) -> bool {
-        self.task.as_ref().is_some_and(|task| task.back < task.units || self.desk.claims().back < task.units)
+        let taken = |task: &Task| task.back < task.units || self.desk.claims().back < task.units;
+        self.task.as_ref().is_some_and(taken) && self.desk.copied(self.number).is_ok()
     }
 
     /// Lays a task on the desk: the bytes of a send of the peer's, which go to `to` in this process. [`Reader::next`] says what is the
@@ -218,7 +221,7 @@ impl Reader {
     /// What is to be done next; `all` of what is left, where that is not too much, since the helper has other tasks. The task ends with
     /// [`Next::Over`].
     pub fn next(&mut self, all: bool) -> Next {
-        let Some(task) = &mut self.task else { return Next::Over };
+        let Some(task) = &mut self.task else { return Next::Gone };
         loop {
             if let Some(alone) = &mut task.alone {
                 let taken = part(alone.len() as u16, task.unit, true, ALONE);

@@ -51,6 +51,8 @@ struct Link {
     full: bool,
     /// Its process, where its memory can be reached.
     pid: Option<i32>,
+    /// It is of this process's user. Of another it could have this process, if that has more rights, write to what takes its number.
+    helps: bool,
     /// What the peer did to the ring that this side sends by.
     damage: Option<Corrupt>,
     watched: Watched,
@@ -159,6 +161,7 @@ impl ShmRail {
             busy: true,
             full: false,
             pid: None,
+            helps: false,
             damage: None,
             watched: Watched::default(),
         };
@@ -169,10 +172,10 @@ impl ShmRail {
         Ok(LinkId(id as u32))
     }
 
-    /// The memory of a link's peer can be reached, as that of this process.
-    pub fn reach(&mut self, link: LinkId, pid: i32) {
+    /// The memory of a link's peer can be reached, as that of this process; `helps` it to read this process's, where that is asked for.
+    pub fn reach(&mut self, link: LinkId, pid: i32, helps: bool) {
         if let Some(Some(link)) = self.links.get_mut(link.0 as usize) {
-            link.pid = Some(pid);
+            (link.pid, link.helps) = (Some(pid), helps);
         }
     }
 
@@ -335,7 +338,6 @@ impl ShmRail {
                 _ => None,
             };
             if let Some(down) = over {
-                link.withdraw(0..DESKS);
                 link.enter(State::Down);
                 ended = true;
                 total += 1;

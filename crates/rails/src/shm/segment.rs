@@ -1,4 +1,4 @@
-//! The memory of a pair: a header with two desks, and two rings, one of each per direction.
+//! The memory of a pair: a header with a few desks per direction, and a ring for each.
 //!
 //! A pair takes [`SEGMENT_SIZE`] bytes (284 KiB) of address space in each process, and one descriptor while it is being set
 //! up. Pages come on first touch, one for both processes: an idle pair has 3 (12 KiB), a pair that exchanged short messages

@@ -20,14 +20,15 @@ impl Worker {
 
     /// Moves transfers on; how many slices' worth of bytes, or ends, that was.
     pub(super) fn move_transfers(&mut self) -> usize {
-        let before = self.direct_budget;
+        let (before, mut ended) = (self.direct_budget, false);
         while let Some((transfer, result)) =
             self.rails.poll_direct(&self.core.memory(), &mut self.direct_budget)
         {
+            ended = true;
             self.transfer_ended(&transfer, result);
         }
         self.core.transfers = self.rails.transfers();
-        usize::from(self.direct_budget < before)
+        usize::from(ended || self.direct_budget < before)
     }
 
     fn transfer_ended(&mut self, transfer: &Transfer, result: Result<(), DirectError>) {

@@ -1,7 +1,7 @@
 //! A worker: one endpoint's protocol engine, its rails, its control channel, and the users' memory.
 //!
 //! Single-threaded: all methods take `&mut self`. None blocks but [`Worker::close`], which is bounded, and [`Worker::progress`]
-//! where the settings let it sleep. Who has several threads puts a lock around it. Nothing moves unless [`Worker::progress`] is
+//! where the settings let it sleep, or, for a second at most, where a read ends that a peer is helping with (decision 20). Who has several threads puts a lock around it. Nothing moves unless [`Worker::progress`] is
 //! called, but that a message without credit looks whether memory has some; who wants to sleep asks [`Worker::arm`] and then waits for [`Worker::wait_fd`].
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`

@@ -67,6 +67,7 @@ fn all_is_copied_once_and_the_reader_sees_it() {
                 match reader.next(false) {
                     Next::Read(bytes) => places.copy(task, bytes),
                     Next::Wait => thread::yield_now(),
+                    Next::Gone => unreachable!("it was not withdrawn"),
                     Next::Over => break,
                 }
             }

@@ -46,6 +46,7 @@ fn each_byte_is_copied_once_whoever_comes_when() {
             match reader.next(noise.below(2) == 0) {
                 Next::Read(bytes) => copied.bytes(bytes),
                 Next::Wait => unreachable!("the helper is done with what it took"),
+                Next::Gone => unreachable!("it was not withdrawn"),
                 Next::Over => break,
             }
         }
@@ -68,7 +69,7 @@ fn it_is_over_when_the_helper_has_copied_what_it_took() {
     });
     assert_eq!(helped, Some(32 << 10));
     assert!(!reader.waits() && !helper.is_asked() && helper.help(|_| unreachable!()).is_none());
-    assert_eq!((reader.next(false), reader.next(false)), (Next::Over, Next::Over));
+    assert_eq!((reader.next(false), reader.next(false)), (Next::Over, Next::Gone));
 }
 
 #[test]
@@ -81,10 +82,13 @@ fn what_the_helper_cannot_copy_the_reader_does() {
         assert_eq!(helper.help(|_| false), None);
         assert!(!helper.is_asked(), "it does not try this one again");
         let mut read = 0;
-        while let Next::Read(bytes) = reader.next(true) {
-            read += bytes.len();
-        }
-        assert_eq!((read, reader.next(true)), (1 << 20, Next::Over), "with what it had copied");
+        let end = loop {
+            match reader.next(true) {
+                Next::Read(bytes) => read += bytes.len(),
+                end => break end,
+            }
+        };
+        assert_eq!((read, end), (1 << 20, Next::Over), "with what it had copied");
     }
 }
 
@@ -95,6 +99,7 @@ fn nothing_can_be_taken_of_a_task_that_is_withdrawn() {
     reader.lay(SEND, std::ptr::null_mut(), 1 << 20);
     assert!(matches!(reader.next(false), Next::Read(_)));
     assert!(reader.withdraw() && reader.takes() && !helper.is_asked());
+    assert_eq!(reader.next(false), Next::Gone, "nobody has copied the rest");
     assert_eq!(helper.help(|_| unreachable!()), None);
     // what a helper of the old one says is not of the new one
     reader.lay(SEND, std::ptr::null_mut(), 1 << 20);
@@ -133,14 +138,14 @@ fn who_never_comes_by_is_asked_less_and_less_and_who_comes_always() {
     let ends = at.map(|at| unsafe { (reader(at, memory.clone()), helper(at, memory.clone())) });
     let (desks, mut helpers): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
     let mut readers = Readers::new(desks.try_into().ok().expect("as many"));
-    let mut asked = |helps: bool| {
+    let mut asked = |helps: Option<bool>| {
         let mut asked = 0;
         for _ in 0..500 {
             let Some(desk) = readers.lay(SEND, std::ptr::null_mut(), 1 << 20) else { continue };
             asked += 1;
             assert!(readers.next(desk, false) == Next::Read(0..256 << 10));
-            if helps {
-                assert!(helpers[desk].help(|_| true).is_some());
+            if let Some(can) = helps {
+                assert_eq!(helpers[desk].help(|_| can).is_some(), can);
             } else {
                 assert!(readers.next(desk, false) == Next::Read(256 << 10..1 << 20), "it does not come");
             }
@@ -148,11 +153,12 @@ fn who_never_comes_by_is_asked_less_and_less_and_who_comes_always() {
         }
         asked
     };
-    let seldom = asked(false);
-    assert!((500 / LONGEST_PAUSE / 2..100).contains(&seldom), "{seldom}");
+    for seldom in [asked(None), asked(Some(false))] {
+        assert!((500 / LONGEST_PAUSE / 2..100).contains(&seldom), "{seldom}");
+    }
     // up to one pause more
-    assert!(asked(true) >= 500 - LONGEST_PAUSE);
-    assert_eq!(asked(true), 500);
+    assert!(asked(Some(true)) >= 500 - LONGEST_PAUSE);
+    assert_eq!(asked(Some(true)), 500);
     assert_eq!(readers.lay(SEND, std::ptr::null_mut(), LEAST - 1), None);
     let all: Vec<_> = (0..DESKS).filter_map(|_| readers.lay(SEND, std::ptr::null_mut(), LEAST)).collect();
     assert_eq!(all, (0..DESKS).collect::<Vec<_>>());
@@ -209,6 +215,7 @@ fn a_peer_that_writes_anything_keeps_nobody_from_ending() {
                     break;
                 }
                 Next::Wait => {}
+                Next::Gone => unreachable!("it was not withdrawn"),
                 Next::Over => {
                     end = Some(true);
                     break;

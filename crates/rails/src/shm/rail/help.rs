@@ -41,7 +41,7 @@ impl Link {
     /// Takes a part of what the peer reads, and writes it where that goes. How many bytes.
     fn help<S: Sink + ?Sized>(&mut self, id: LinkId, sink: &mut S, iov: &mut Vec<RawIov>) -> Option<usize> {
         let (pid, watched) = (self.pid, self.watched);
-        let pid = pid.filter(|_| self.state == State::Up)?;
+        let pid = pid.filter(|_| self.helps && self.state == State::Up)?;
         let whole = self.helpers.iter().position(Helper::is_whole);
         let at = whole.or_else(|| self.helpers.iter().position(Helper::is_asked))?;
         self.helpers[at].help(|Part { send, offset, to, len }| {

@@ -287,8 +287,8 @@ impl Reading {
         let (mut a, mut b) = (ShmRail::new().expect("descriptors"), ShmRail::new().expect("descriptors"));
         let (to_b, to_a) = link(&mut a, &mut b);
         let me = std::process::id() as i32;
-        a.reach(to_b, me);
-        b.reach(to_a, me);
+        a.reach(to_b, me, true);
+        b.reach(to_a, me, true);
         let from = Message { bytes: (0..LONG).map(|i| (i % 251) as u8).collect(), read_by: Some(to_b) };
         let to = Message { bytes: vec![0; LONG], read_by: None };
         Self { a, b, to_a, to_b, from, to }
@@ -345,11 +345,51 @@ fn nobody_is_helped_to_what_was_not_announced_to_him() {
     reading.read_to_its_end();
 }
 
+/// The kernel asks what this process may, not what its peer may.
+#[test]
+fn a_peer_of_another_user_is_not_helped() {
+    let mut reading = Reading::new();
+    let me = std::process::id() as i32;
+    reading.a.reach(reading.to_b, me, false);
+    reading.start();
+    assert_eq!(reading.read(1), None);
+    assert_eq!(reading.a.progress(&mut reading.from), 0);
+    reading.read_to_its_end();
+}
+
+/// Its worker hears of that later, and moves what is under way before.
+#[test]
+fn what_is_read_when_a_link_ends_is_not_thought_to_be_there() {
+    let mut reading = Reading::new();
+    for _ in 0..3 {
+        reading.start();
+    }
+    assert_eq!(reading.read(1), None);
+    reading.b.cut(reading.to_a);
+    assert!((0..100 * LOOKS).any(|_| reading.b.progress(&mut reading.to) > 0), "the end is seen");
+    for _ in 0..3 {
+        assert!((0..100).any(|_| reading.read(1) == Some(Ok(()))), "its memory is still to be read");
+        assert!(reading.to.bytes == reading.from.bytes, "what is there is there");
+    }
+}
+
+/// The reader's own part may fail: then nobody writes to its memory any more.
+#[test]
+fn a_read_that_fails_is_withdrawn() {
+    let mut reading = Reading::new();
+    reading.b.reach(reading.to_a, i32::MAX, true);
+    reading.start();
+    let ended = reading.read(1);
+    assert!(matches!(&ended, Some(Err(DirectError::Refused(why))) if why.contains("gone")), "{ended:?}");
+    assert_eq!((reading.b.transfers(), reading.a.progress(&mut reading.from)), (0, 0));
+    assert!(reading.to.bytes.iter().all(|byte| *byte == 0));
+}
+
 /// The kernel may refuse it one side only; then it is the reader's to do.
 #[test]
 fn what_cannot_be_written_is_read() {
     let mut reading = Reading::new();
-    reading.a.reach(reading.to_b, i32::MAX);
+    reading.a.reach(reading.to_b, i32::MAX, true);
     reading.start();
     assert_eq!(reading.read(1), None);
     assert_eq!(reading.a.progress(&mut reading.from), 0);
