@@ -292,7 +292,7 @@ impl<R: Receiver> Engine<R> {
         }
     }
 
-    /// Whether this peer was told of a send, and is to read it.
+    /// Whether this peer was told of a send, and has neither asked for it nor said that it has it: it may be reading it.
     pub fn is_read_by(&self, peer: PeerIdx, send: OpId) -> bool {
         self.sends.get(send).is_some_and(|s| s.peer == peer && s.phase == SendPhase::AwaitRtr)
     }

@@ -147,7 +147,7 @@ pub trait Sink: Memory {
     fn eager(&mut self, _link: LinkId, _eager: &PlainEager, _payload: Payload) -> bool {
         false
     }
-    /// Whether the peer at the end of a link was told of this send, and is to read it.
+    /// Whether the peer at the end of a link was told of this send, and may be reading it.
     fn is_read(&mut self, _link: LinkId, _send: OpId) -> bool {
         false
     }

@@ -13,6 +13,10 @@ struct Places([[UnsafeCell<u32>; UNITS]; 2]);
 unsafe impl Sync for Places {}
 
 impl Places {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(std::array::from_fn(|_| std::array::from_fn(|_| UnsafeCell::new(0)))))
+    }
+
     /// Copies units of a task, which nobody else does.
     fn copy(&self, task: usize, bytes: Range<usize>) {
         for unit in bytes.start / UNIT..bytes.end.div_ceil(UNIT) {
@@ -50,7 +54,7 @@ fn check(body: impl Fn() + Send + Sync + 'static) {
 fn all_is_copied_once_and_the_reader_sees_it() {
     check(|| {
         let (mut reader, mut helper) = ends();
-        let places = Arc::new(Places(std::array::from_fn(|_| std::array::from_fn(|_| UnsafeCell::new(0)))));
+        let places = Places::new();
         let theirs = places.clone();
         let helps = thread::spawn(move || {
             for _ in 0..2 {
@@ -81,7 +85,7 @@ fn all_is_copied_once_and_the_reader_sees_it() {
 fn after_a_withdrawal_nobody_writes() {
     check(|| {
         let (mut reader, mut helper) = ends();
-        let places = Arc::new(Places(std::array::from_fn(|_| std::array::from_fn(|_| UnsafeCell::new(0)))));
+        let places = Places::new();
         let theirs = places.clone();
         let helps = thread::spawn(move || {
             helper.help(|part| {

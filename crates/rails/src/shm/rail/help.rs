@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// So many bytes of peers' reads are helped with in a round, and a part more.
+/// So many bytes of peers' reads are helped with in a round, and a part more for each peer that asks.
 const HELP: usize = 512 << 10;
 /// So long it is waited for a peer that writes to this process's memory while its link ends here: longer only one takes that stands still.
 const STANDSTILL: Duration = Duration::from_secs(1);
