@@ -5,7 +5,7 @@ use super::attach::Attach;
 use super::board::PLACES;
 use super::desk::{DESKS, Helper, Readers};
 use super::doorbell::{Bell, Doorbell};
-use super::ring::{self, Consumer, Corrupt, Head, INLINE, MAX_PAYLOAD, Producer, SendError};
+use super::ring::{self, ANNEX, Consumer, Corrupt, Head, MAX_PAYLOAD, Producer, SendError};
 use super::segment::Ends;
 use crate::config::Config;
 use crate::list::RailId;
@@ -24,8 +24,6 @@ const FEW: usize = 4;
 /// Looks at rings, each round counted as a few at least, between two looks at whether peers live and which rings are looked at in
 /// vain: about the same time for many as for few.
 const LOOKS: usize = 4096 * FEW;
-/// Longest payload for which a slot has room beside the commonest header.
-const SHORT: usize = if cfg!(loom) { 0 } else { INLINE - 24 };
 /// Each so many-th of these also looks at the rings that were left.
 const CHECKS: u32 = 8;
 
@@ -385,7 +383,7 @@ impl Link {
         (self.state, self.plain) = (state, false);
     }
 
-    /// [`Rail::try_eager`] of a frame whose payload does not fit into its slot. By value: by address, all frames would be written to memory first.
+    /// [`Rail::try_eager`] of a frame whose payload goes to the bulk area. By value: by address, all frames would be written to memory first.
     ///
     /// # Safety
     /// As there.
@@ -599,7 +597,7 @@ impl Rail for ShmRail {
         let sent = link.plain
             && unsafe {
                 match piece.len {
-                    ..=SHORT => link.producer.try_send_short(words, len, piece.base, piece.len),
+                    ..=ANNEX => link.producer.try_send_short(words, len, piece.base, piece.len),
                     _ => link.try_long(eager.order, eager.tag, eager.data, piece),
                 }
             };

@@ -5,8 +5,10 @@
 //! cache-line transfer carries flag and data. The word holds the lap number, which tells a fresh slot from last lap's: the
 //! consumer never writes to a slot, and an idle ring costs no traffic.
 //!
-//! **Bulk.** A payload that does not fit beside its header goes to the direction's bulk area, in one piece. Both sides
-//! compute its place from the lengths alone, by the same rule (`Span`), so that no offset is ever read from the peer.
+//! **Annexes.** A payload that has no room behind its header, but in one line, goes to a line that belongs to the slot. It comes and goes with it.
+//!
+//! **Bulk.** A longer one goes to the direction's bulk area, in one piece. Both sides compute its place from the lengths alone, by the
+//! same rule (`Span`), so that no offset is ever read from the peer.
 //!
 //! **Progress.** The consumer publishes how far it is, on a line of its own, when a quarter of either area is
 //! due, when [`Consumer::peek`] finds the ring empty, and on [`Consumer::flush`]. The producer looks only when it seems to be out of room.
@@ -28,7 +30,7 @@ use std::{any::Any, fmt, marker::PhantomData, ptr::NonNull, sync::Arc};
 
 pub use crate::primitive::heavy_barrier as sleep_barrier;
 use crate::primitive::{AtomicU64, ByteCell, Ordering::*, evict, evicting_pays, prefetch};
-pub use memory::{BULK, Corrupt, INLINE, MAX_HEADER, MAX_PAYLOAD, RingMemory, SLOTS};
+pub use memory::{ANNEX, BULK, Corrupt, INLINE, MAX_HEADER, MAX_PAYLOAD, RingMemory, SLOTS};
 use memory::{BULK_UNIT, LAZY, Memory, Span, lap, word};
 use sleep::{Sleeper, Waker};
 
@@ -96,21 +98,22 @@ impl Producer {
             }
         }
         let inline = header.len() + len <= INLINE;
-        let span = if inline { None } else { Some(self.reserve(len)?) };
+        let span = if inline || len <= ANNEX { None } else { Some(self.reserve(len)?) };
         let slot = self.memory.slot(self.tail);
         let body = slot.body.as_ptr();
         let rest = match &span {
-            None => body.wrapping_add(header.len()),
+            None if inline => body.wrapping_add(header.len()),
+            None => self.memory.annex(self.tail),
             Some(span) => self.memory.bulk(span.start),
         };
-        // SAFETY: the slot and the span are within the ring, and free: the consumer released what was there before. The
+        // SAFETY: the slot, its annex and the span are within the ring, and free: the consumer released what was there before. The
         // lengths were checked against both. The caller's slices cannot overlap memory that only this ring hands out.
         unsafe {
             ByteCell::copy_in_short(body, header.as_ptr(), header.len());
             let mut at = 0;
             for piece in payload {
                 let to = rest.wrapping_add(at);
-                if inline {
+                if span.is_none() {
                     ByteCell::copy_in_short(to, piece.as_ptr(), piece.len());
                 } else if self.evicts && len > LONG {
                     ByteCell::copy_in_past_caches(to, piece.as_ptr(), piece.len());
@@ -128,7 +131,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Sends a frame that fits into its slot, whose header's `len` bytes come as words and whose payload is in one piece. False, and
+    /// Sends a frame that fits into its slot and annex, whose header's `len` bytes come as words and whose payload is in one piece. False, and
     /// nothing was sent: it does not fit, or there is no room at first sight; [`try_send`](Self::try_send) knows.
     ///
     /// # Safety
@@ -146,20 +149,34 @@ impl Producer {
     ) -> bool {
         const { assert!(cfg!(loom) || 8 * N <= INLINE) };
         assert!(len <= 8 * N, "a header of {len} bytes");
-        if cfg!(loom) || self.tail == self.tail_limit || size > INLINE - len {
+        if cfg!(loom) || self.tail == self.tail_limit || size > ANNEX {
             return false;
         }
         let slot = self.memory.slot(self.tail);
         let body = slot.body.as_ptr();
-        // SAFETY: within the slot, which is free: the consumer released what was there before. Words beyond the header are where the
-        // payload goes, or nobody looks.
+        // SAFETY: within the slot and its annex, which are free: the consumer released what was there before. Words beyond the header are
+        // where the payload goes, or nobody looks.
         unsafe {
             ByteCell::copy_in(body, words.as_ptr().cast(), 8 * N);
-            ByteCell::copy_in_short(body.add(len), payload, size);
+            if size <= INLINE - len {
+                ByteCell::copy_in_short(body.add(len), payload, size);
+            } else {
+                self.fill_annex(payload, size);
+            }
         }
         slot.word.store(word(lap(self.tail), len, size), Release);
         self.tail += 1;
         true
+    }
+
+    /// Apart, so that messages of a few words have no part in it.
+    ///
+    /// # Safety
+    /// `payload` is readable for `size` bytes, which are at most [`ANNEX`]; the slot is free.
+    #[inline(never)]
+    unsafe fn fill_annex(&self, payload: *const u8, size: usize) {
+        // SAFETY: our caller's word.
+        unsafe { ByteCell::copy_in_short(self.memory.annex(self.tail), payload, size) };
     }
 
     /// The place on the consumer's board that is to be marked for what was sent up to now, if the consumer does not look at this
@@ -187,7 +204,7 @@ impl Producer {
 
     /// Whether a frame with so many bytes of header and payload can be sent now.
     pub fn has_room(&mut self, header: usize, payload: usize) -> Result<bool, Corrupt> {
-        let bulk = header + payload > INLINE;
+        let bulk = header + payload > INLINE && payload > ANNEX;
         self.reload()?;
         let fits = !bulk || Span::after(self.bulk_tail, payload).end <= self.bulk_limit;
         Ok(fits && self.tail < self.tail_limit)
@@ -336,7 +353,7 @@ pub struct Payload<'a> {
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Inline(&'a [u8]),
-    Bulk(*const ByteCell, usize, PhantomData<&'a ByteCell>),
+    Shared(*const ByteCell, usize, PhantomData<&'a ByteCell>),
 }
 
 impl<'a> Payload<'a> {
@@ -346,7 +363,7 @@ impl<'a> Payload<'a> {
     pub fn len(&self) -> usize {
         match self.place {
             Place::Inline(bytes) => bytes.len(),
-            Place::Bulk(_, len, _) => len,
+            Place::Shared(_, len, _) => len,
         }
     }
 
@@ -355,7 +372,7 @@ impl<'a> Payload<'a> {
     pub fn inline(&self) -> Option<&'a [u8]> {
         match self.place {
             Place::Inline(bytes) => Some(bytes),
-            Place::Bulk(..) => None,
+            Place::Shared(..) => None,
         }
     }
 
@@ -364,7 +381,7 @@ impl<'a> Payload<'a> {
     pub fn as_ptr(&self) -> *const u8 {
         match self.place {
             Place::Inline(bytes) => bytes.as_ptr(),
-            Place::Bulk(at, ..) => at.cast(),
+            Place::Shared(at, ..) => at.cast(),
         }
     }
 
@@ -391,7 +408,7 @@ impl<'a> Payload<'a> {
         unsafe {
             match self.place {
                 Place::Inline(bytes) => bytes.as_ptr().add(offset).copy_to_nonoverlapping(dst, len),
-                Place::Bulk(at, ..) => ByteCell::copy_out(at.add(offset), dst, len),
+                Place::Shared(at, ..) => ByteCell::copy_out(at.add(offset), dst, len),
             }
         }
     }
@@ -441,7 +458,11 @@ impl Consumer {
         let (header, len) = ((word >> 24 & 0xff) as usize, (word & 0xff_ffff) as usize);
         let (payload, end) = if header + len <= INLINE {
             (slot.body.as_ptr().wrapping_add(header), self.bulk_head)
-        } else if header <= MAX_HEADER && len <= MAX_PAYLOAD {
+        } else if header > MAX_HEADER {
+            return None;
+        } else if len <= ANNEX {
+            (self.memory.annex(self.head), self.bulk_head)
+        } else if len <= MAX_PAYLOAD {
             let span = Span::after(self.bulk_head, len);
             (self.memory.bulk(span.start), span.end)
         } else {
@@ -511,9 +532,11 @@ impl Consumer {
         unsafe { ByteCell::copy_out(slot.body.as_ptr(), self.body.0.as_mut_ptr(), len) };
         let (place, end) = if inline {
             (Place::Inline(&self.body.0[header..header + payload]), self.bulk_head)
+        } else if payload <= ANNEX {
+            (Place::Shared(self.memory.annex(self.head), payload, PhantomData), self.bulk_head)
         } else {
             let span = Span::after(self.bulk_head, payload);
-            (Place::Bulk(self.memory.bulk(span.start), payload, PhantomData), span.end)
+            (Place::Shared(self.memory.bulk(span.start), payload, PhantomData), span.end)
         };
         self.peeked = end;
         Some(Ok(Frame { header: &self.body.0[..header], payload: Payload { place } }))

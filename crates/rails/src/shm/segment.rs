@@ -1,8 +1,8 @@
 //! The memory of a pair: a header with a few desks per direction, and a ring for each.
 //!
-//! A pair takes [`SEGMENT_SIZE`] bytes (284 KiB) of address space in each process, and one descriptor while it is being set
-//! up. Pages come on first touch, one for both processes: an idle pair has 3 (12 KiB), a pair that exchanged short messages
-//! only has 7, one in full use has all 71.
+//! A pair takes [`SEGMENT_SIZE`] bytes (300 KiB) of address space in each process, and one descriptor while it is being set
+//! up. Pages come on first touch, one for both processes: an idle pair has 3 (12 KiB), a pair that exchanged messages of a few words
+//! only has 7, one in full use has all 75.
 
 use std::{
     mem,
@@ -18,7 +18,7 @@ use super::sealed::{MemoryError, Sealed, same};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"polyrail");
 /// To be raised with each change of what the two processes share.
-pub const LAYOUT: u16 = 3;
+pub const LAYOUT: u16 = 4;
 const PAGE: usize = 4096;
 const RING: usize = mem::size_of::<RingMemory>().next_multiple_of(PAGE);
 /// Bytes of a pair's segment.
@@ -170,9 +170,11 @@ mod tests {
             }
         };
         exchange(&[1; 8]);
-        assert_eq!(pages(), 7, "short messages");
+        assert_eq!(pages(), 7, "messages of a few words");
+        exchange(&[1; ring::ANNEX]);
+        assert_eq!(pages(), 11, "of a line");
         exchange(&[1; ring::MAX_PAYLOAD]);
-        assert_eq!((pages(), SEGMENT_SIZE), (71, 71 * PAGE), "full use");
+        assert_eq!((pages(), SEGMENT_SIZE), (75, 75 * PAGE), "full use");
     }
 
     #[test]

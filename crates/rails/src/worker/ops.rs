@@ -11,9 +11,9 @@ use polyrail_core::proto::{
 
 /// Longest payload that is sent without an operation to remember, because the rail copies what it cannot send at once.
 const SHORT: u64 = 8 << 10;
-/// Longest message of which [`Worker::try_inject`] may be compiled into its caller: a slot of shared memory has room for it. Longer ones are
+/// Longest message of which [`Worker::try_inject`] may be compiled into its caller: a slot of shared memory and its annex have room for it. Longer ones are
 /// copied by a call of its own, for which callers would save what they need afterwards, for all.
-pub const AT_ONCE_MAX: usize = 32;
+pub const AT_ONCE_MAX: usize = crate::primitive::SHORT;
 /// Longest message that [`Worker::inject`] takes, in bytes.
 pub const INJECT_MAX: usize = 16 << 10;
 /// Most bytes of operands and comparands together, and of results, that an atomic operation may have.

@@ -3,7 +3,7 @@
 use loom::{sync::Notify, thread};
 
 use super::{
-    memory::{Sleep, Slot},
+    memory::{Annex, Sleep, Slot},
     *,
 };
 use crate::primitive::{AtomicU32, AtomicU64, Line};
@@ -36,6 +36,7 @@ fn ring() -> (Producer, Consumer) {
         consumer: awake(),
         producer: awake(),
         slots: std::array::from_fn(slot),
+        annexes: std::array::from_fn(|_| Annex(cells())),
         bulk: cells(),
     });
     let at = NonNull::from(Box::leak(ring));
@@ -50,31 +51,31 @@ fn check(body: impl Fn() + Send + Sync + 'static) {
     model.check(body);
 }
 
-fn take(c: &mut Consumer, i: u8, payload: usize) -> bool {
+fn take(c: &mut Consumer, i: u8, header: usize, payload: usize) -> bool {
     if c.peek().is_none() {
         return false;
     }
     let Some(frame) = c.peek_on() else { return false };
     let frame = frame.expect("an honest peer");
     let mut bytes = [0xff; MAX_PAYLOAD];
-    assert_eq!((frame.header, frame.payload.copy_to(&mut bytes)), (&[i][..], payload));
+    assert_eq!((frame.header, frame.payload.copy_to(&mut bytes)), (&[i; MAX_HEADER][..header], payload));
     assert_eq!(bytes[..payload], [i; MAX_PAYLOAD][..payload]);
     c.release();
     true
 }
 
-fn streams(frames: u8, payload: usize) {
+fn streams(frames: u8, header: usize, payload: usize) {
     check(move || {
         let (mut p, mut c) = ring();
         let sender = thread::spawn(move || {
             for i in 0..frames {
-                while p.try_send(&[i], &[&[i; MAX_PAYLOAD][..payload]]).is_err() {
+                while p.try_send(&[i; MAX_HEADER][..header], &[&[i; MAX_PAYLOAD][..payload]]).is_err() {
                     thread::yield_now();
                 }
             }
         });
         for i in 0..frames {
-            while !take(&mut c, i, payload) {
+            while !take(&mut c, i, header, payload) {
                 thread::yield_now();
             }
         }
@@ -86,13 +87,19 @@ fn streams(frames: u8, payload: usize) {
 /// More frames than slots: slots are reused only after they were copied out, and no old one is taken for new.
 #[test]
 fn loom_short_frames_wrap() {
-    streams(SLOTS as u8 + 2, INLINE - 1);
+    streams(SLOTS as u8 + 2, 1, INLINE - 1);
+}
+
+/// The same where the payload has no room behind its header.
+#[test]
+fn loom_annexes_wrap() {
+    streams(SLOTS as u8 + 2, INLINE, ANNEX);
 }
 
 /// More bulk than the area holds: the same for bulk.
 #[test]
 fn loom_long_frames_wrap() {
-    streams((BULK / MAX_PAYLOAD) as u8 + 2, MAX_PAYLOAD);
+    streams((BULK / MAX_PAYLOAD) as u8 + 2, 1, MAX_PAYLOAD);
 }
 
 /// A consumer that does not look at the ring is told by its board of what comes, and sleeps only when nothing is left: no frame finds
@@ -114,7 +121,7 @@ fn loom_sleeping_consumer_is_woken() {
         });
         let (bell, board) = &*at;
         for _ in 0..2 {
-            while !take(&mut c, 0, 0) {
+            while !take(&mut c, 0, 1, 0) {
                 c.arm();
                 sleep_barrier();
                 let mut told = c.has_frame();
@@ -137,7 +144,7 @@ fn loom_sleeping_consumer_is_woken() {
 #[test]
 fn loom_waiting_producer_is_woken() {
     waiting_producer(|c, told| {
-        while !take(c, 0, 0) {
+        while !take(c, 0, 1, 0) {
             thread::yield_now();
         }
         c.flush();

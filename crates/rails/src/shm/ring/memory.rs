@@ -9,8 +9,10 @@ use crate::primitive::{AtomicU32, AtomicU64, ByteCell, Line};
 pub const SLOTS: usize = if cfg!(loom) { 4 } else { 128 };
 /// Bytes of a ring's bulk area.
 pub const BULK: usize = if cfg!(loom) { 2 * MAX_PAYLOAD } else { 4 * MAX_PAYLOAD };
-/// Bytes of a slot beside its control word: header and payload of a frame that needs no bulk.
+/// Bytes of a slot beside its control word: header and payload of a frame that takes one line.
 pub const INLINE: usize = if cfg!(loom) { 2 } else { 56 };
+/// Bytes of the line beside a slot: a payload that has no room in the slot.
+pub const ANNEX: usize = if cfg!(loom) { 1 } else { crate::primitive::SHORT };
 /// Longest header, in bytes.
 pub const MAX_HEADER: usize = if cfg!(loom) { 2 } else { 48 };
 /// Longest payload, in bytes.
@@ -33,8 +35,12 @@ pub(super) struct Slot {
     pub(super) body: [ByteCell; INLINE],
 }
 
+/// The line beside a slot.
+#[repr(C, align(64))]
+pub(super) struct Annex(pub(super) [ByteCell; ANNEX]);
+
 #[cfg(not(loom))]
-const _: () = assert!(std::mem::size_of::<Slot>() == 64, "a frame is one cache line");
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Annex>() == 64, "each is one cache line");
 
 impl Slot {
     /// Eight bytes of the body, read once.
@@ -65,6 +71,7 @@ pub struct RingMemory {
     pub(super) consumer: Line<Sleep>,
     pub(super) producer: Line<Sleep>,
     pub(super) slots: [Slot; SLOTS],
+    pub(super) annexes: [Annex; SLOTS],
     pub(super) bulk: [ByteCell; BULK],
 }
 
@@ -161,6 +168,11 @@ impl Memory {
     #[inline]
     pub(super) fn slot(&self, position: u64) -> &Slot {
         &self.slots[position as usize % SLOTS]
+    }
+
+    #[inline]
+    pub(super) fn annex(&self, position: u64) -> *const ByteCell {
+        self.annexes[position as usize % SLOTS].0.as_ptr()
     }
 
     #[inline]

@@ -330,9 +330,13 @@ proptest! {
             unsafe { heap.bytes().add(at).cast::<u64>().write(value) };
             if let Some(Ok(frame)) = c.peek() {
                 prop_assert!(frame.header.len() <= MAX_HEADER && frame.payload.len() <= MAX_PAYLOAD);
-                if let Place::Bulk(from, len, _) = frame.payload.place {
-                    let offset = (from as usize).wrapping_sub(bulk as usize);
-                    prop_assert!(offset < BULK && offset + len <= BULK);
+                if let Place::Shared(from, len, _) = frame.payload.place {
+                    let within = |area: usize, size| {
+                        let offset = (from as usize).wrapping_sub(area);
+                        offset < size && offset + len <= size
+                    };
+                    let annexes = bulk as usize - SLOTS * ANNEX;
+                    prop_assert!(within(bulk as usize, BULK) || within(annexes, SLOTS * ANNEX));
                 }
                 frame.payload.copy_to(&mut sink);
                 c.release();
