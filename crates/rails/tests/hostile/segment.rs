@@ -9,7 +9,7 @@ use polyrail_core::proto::{Delivery, PeerIdx, Scheme};
 use polyrail_core::wire::offer::MemoryProbe;
 use polyrail_core::wire::{Offer, Transport};
 use polyrail_rails::shm::doorbell::Doorbell;
-use polyrail_rails::shm::segment::{Ends, SEGMENT_SIZE, Segment};
+use polyrail_rails::shm::segment::{Ends, LAYOUT, SEGMENT_SIZE, Segment};
 use polyrail_rails::sockets::unix;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -234,7 +234,8 @@ fn memory_of_another_layout_is_not_shared() {
     let mut victim = Victim::new();
     let bell = bell();
     let bell = bell.each_ref().map(AsFd::as_fd);
-    for layout in [&[2, 0][..], &[4, 0], &[3], &[3, 0, 0], &[]] {
+    let (before, now, after) = ((LAYOUT - 1).to_le_bytes(), LAYOUT.to_le_bytes(), (LAYOUT + 1).to_le_bytes());
+    for layout in [&before[..], &after, &now[..1], &[now[0], now[1], 0], &[]] {
         let bare = offer();
         let mut offer = Offer::new(bare.process, bare.limits);
         assert!(offer.push_transport(Transport::SHM, layout));
