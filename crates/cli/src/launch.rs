@@ -10,6 +10,8 @@ use std::process::{Child, Command, ExitCode};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 
+use crate::output;
+
 /// The first word of this command when it is to become another.
 const WORD: &str = "--become";
 /// Nothing was started.
@@ -45,6 +47,6 @@ pub fn become_bound() -> Option<ExitCode> {
         return Some(ExitCode::from(NOT_STARTED));
     }
     let error = Command::new(program).args(arguments).exec();
-    eprintln!("polyrail: cannot start {}: {error}", program.display());
+    output::tell!("polyrail: cannot start {}: {error}", program.display());
     Some(ExitCode::from(NOT_STARTED))
 }

@@ -17,6 +17,8 @@
 //! - `run` exits with the program's own status, or by one that says that messages went another way (86) or that nothing was
 //!   started (125).
 #![forbid(unsafe_code)]
+// they end the process where nobody reads: `output` has what does not
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod bench;
 mod info;

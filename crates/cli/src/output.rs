@@ -1,4 +1,4 @@
-//! What commands print to standard output, which may be closed or full.
+//! What commands print to standard output and standard error, which may be closed or full.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -21,3 +21,12 @@ pub fn print(text: &str) {
 pub fn print_line(text: &str) {
     print(&format!("{text}\n"));
 }
+
+/// A line to standard error. Where that cannot be written there is nobody to tell, and what was begun goes on.
+macro_rules! tell {
+    ($($text:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+pub(crate) use tell;

@@ -41,7 +41,7 @@ pub fn main(args: &Args) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(why) => {
-            eprintln!("polyrail report: {why}");
+            output::tell!("polyrail report: {why}");
             ExitCode::FAILURE
         }
     }

@@ -133,7 +133,7 @@ pub fn main(args: &Args) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("polyrail bench: {error}");
+            output::tell!("polyrail bench: {error}");
             ExitCode::FAILURE
         }
     }

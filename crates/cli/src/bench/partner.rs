@@ -25,7 +25,7 @@ pub fn serve(port: u16) -> Result<(), Error> {
         other => other.into(),
     })?;
     let sockets: Vec<String> = own_address(&mailbox)?.sockets().map(|socket| socket.to_string()).collect();
-    eprintln!("listening at {}; end with Ctrl-C", sockets.join(", "));
+    output::tell!("listening at {}; end with Ctrl-C", sockets.join(", "));
     run(&mut mailbox)
 }
 
@@ -54,7 +54,7 @@ fn run(mailbox: &mut Mailbox) -> Result<(), Error> {
         match asked.try_recv() {
             Ok((from, request)) => {
                 if let Err(error) = answer(mailbox, from, &request) {
-                    eprintln!("{error}");
+                    output::tell!("{error}");
                 }
             }
             Err(_) => mailbox.sleep(Duration::from_secs(1)),

@@ -31,7 +31,7 @@ pub fn main(args: &Args) -> ExitCode {
     match tell(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("polyrail info: {error}");
+            output::tell!("polyrail info: {error}");
             ExitCode::FAILURE
         }
     }

@@ -105,7 +105,7 @@ enum Error {
 pub fn main(args: &Args) -> ExitCode {
     let outcome = if args.check { look(args) } else { run(args) };
     outcome.unwrap_or_else(|error| {
-        eprintln!("polyrail omp: {error}");
+        output::tell!("polyrail omp: {error}");
         ExitCode::from(NOT_STARTED)
     })
 }
@@ -141,7 +141,7 @@ fn run(args: &Args) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     for note in report.notes.iter().chain(&report.warnings()) {
-        eprintln!("polyrail omp: warning: {note}");
+        output::tell!("polyrail omp: warning: {note}");
     }
     let held = signals::hold().map_err(|source| error::Error::Signals { source })?;
     let start = |source| error::Error::Start { mpiexec: mpiexec.path.clone(), source };
@@ -153,7 +153,7 @@ fn run(args: &Args) -> Result<ExitCode, Error> {
     let status = run_and_forward(&command, held).map_err(start)?;
     let verdict = Verdict::of(&listener.finish(), job.ranks());
     if exit_code(status) == 0 && verdict != Verdict::All {
-        eprintln!(
+        output::tell!(
             "polyrail omp: the messages of some ranks went another way than Polyrail's; `polyrail run` says more about that"
         );
     }

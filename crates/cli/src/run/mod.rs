@@ -172,7 +172,7 @@ pub fn main(args: &Args) -> ExitCode {
         _ => Plan::make(args).and_then(|plan| carry_out(&plan, args)),
     };
     outcome.unwrap_or_else(|error| {
-        eprintln!("polyrail run: {error}");
+        output::tell!("polyrail run: {error}");
         ExitCode::from(NOT_STARTED)
     })
 }
@@ -192,7 +192,7 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.verbose {
-        eprint!("{}", plan.explain());
+        output::tell!("{}", plan.explain().trim_end());
     }
 
     let held = signals::hold().map_err(|source| Error::Signals { source })?;
@@ -207,12 +207,12 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     if args.verbose {
         for report in &reports {
             let rank = report.rank.map_or("?".into(), |(rank, _)| rank.to_string());
-            eprintln!("rank {rank} on {}: {}", report.host, report.what);
+            output::tell!("rank {rank} on {}: {}", report.host, report.what);
         }
     }
     let verdict = Verdict::of(&reports, plan.job.ranks());
     if verdict != Verdict::All {
-        eprintln!("{}", watch::warning(&verdict, plan.mpiexec.family, &plan.provider, port));
+        output::tell!("{}", watch::warning(&verdict, plan.mpiexec.family, &plan.provider, port));
     }
     Ok(match exit_code(status) {
         0 if verdict != Verdict::All => NOT_USED,

@@ -13,6 +13,7 @@ use std::time::Duration;
 use polyrail_rails::top::{self, Answer, Said};
 use serde_json::{Value, json};
 
+use crate::output;
 use crate::table;
 
 /// How often endpoints are asked, and how long those that say nothing are waited for.
@@ -51,7 +52,7 @@ pub fn main(args: &Args) -> ExitCode {
         // who read this has had enough
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("polyrail top: {error}");
+            output::tell!("polyrail top: {error}");
             ExitCode::FAILURE
         }
     }

@@ -9,6 +9,7 @@ mod limits;
 mod processes;
 mod rails;
 mod short;
+mod silent;
 mod support;
 mod tracer;
 mod true_to_life;
