@@ -27,7 +27,6 @@ LIMIT = 240.0
 TOLD = {
     r"in all, for their records to be collected": "threads waited, nothing was lost",
     r"^the kernel lost [\d,]+ events": "of times only: the report's numbers do not come from these events",
-    r"^kernel events need root": "as it should be where the program's user is another",
     r"its calls were recorded by the kernel": "as it should be of a program without the dynamic loader",
 }
 # Before each script: `listens PORT` waits for a server.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 use polyrail_core::trace::RECORD;
 use polyrail_core::trace::ring::{self, session};
 use polyrail_native::counter;
-use serde::{Deserialize, Serialize};
 
+use crate::blocks::{CommandBlock, ThreadBlock, TotalsBlock};
 use crate::file::{Writer, kind};
 use crate::host::{self, HostBlock};
 use crate::options::Options;
@@ -33,51 +33,6 @@ const RECORDER: &[u8] = b"libpolyrail_preload";
 
 /// How often rings are looked for at the end.
 const END_ROUNDS: u32 = 64;
-
-/// A thread, as in a [`THREAD`](kind::THREAD) block.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ThreadBlock {
-    /// Number of its process in the session on this host.
-    pub process: u64,
-    /// Process id, as it sees it.
-    pub pid: u32,
-    /// Thread id, likewise.
-    pub tid: u32,
-    /// Process id of the parent.
-    pub parent: u32,
-    /// Inode of the namespace of these ids.
-    pub pids: u64,
-    /// Inode of its network namespace.
-    pub network: u64,
-    /// Its name.
-    pub name: String,
-}
-
-/// The command, as in a [`COMMAND`](kind::COMMAND) block.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CommandBlock {
-    /// Word by word.
-    pub words: Vec<String>,
-    /// When it began, in nanoseconds since 1970.
-    pub date: u64,
-    /// How it ended, if it has.
-    pub status: Option<i32>,
-    /// Recording ended in order, though it is not known how the command did, or it goes on: it ran already (`--pid`).
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub left: bool,
-}
-
-/// How much was recorded, as in a [`TOTALS`](kind::TOTALS) block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TotalsBlock {
-    /// Records, of calls and notes.
-    pub records: u64,
-    /// Processes that recorded.
-    pub processes: u64,
-}
 
 /// A thread's ring, seen from here.
 struct Ring {
@@ -192,6 +147,8 @@ pub struct Collector {
     /// Whether the last round found a ring that was half full.
     pressed: bool,
     records: u64,
+    /// Records that found no room in a ring.
+    lost: u64,
     buffer: Vec<u8>,
     pids: u64,
     tcp: Tcp,
@@ -214,6 +171,8 @@ pub struct Collector {
 pub struct Totals {
     /// Records written.
     pub records: u64,
+    /// Records lost: for want of room in a ring, or of a ring.
+    pub lost: u64,
     /// Processes that recorded.
     pub processes: u64,
     /// Whether any process has loaded the recorder, or was recorded by the kernel.
@@ -237,6 +196,7 @@ impl Collector {
         let tcp = Tcp::new(!options.no_kernel);
         let mut host = HostBlock::here();
         host.kernel_events = tcp.kernel_events();
+        host.why_no_events = tcp.why_no_events().map(Into::into);
         let path = run.join(format!("{}-{}.trace", file_name(&host.name), std::process::id()));
         let mut writer = Writer::create(&path).map_err(|why| named(&path, why))?;
         // a host's collectors, one after the other, share what there may be
@@ -249,7 +209,6 @@ impl Collector {
         let clocks = Clocks { uses_counter: host.counter };
         let at = Clocks::monotonic();
         writer.json(kind::HOST, 0, at, &host);
-        tcp.warnings().iter().for_each(|text| writer.block(kind::WARNING, 0, at, text.as_bytes()));
 
         let session = Session::make(directory, host.counter, &options)
             .map_err(|why| named(&directory.join("session"), why))?;
@@ -269,6 +228,7 @@ impl Collector {
             idle: false,
             pressed: false,
             records: 0,
+            lost: 0,
             buffer: Vec::new(),
             pids: host::namespace("pid"),
             tcp,
@@ -465,8 +425,13 @@ impl Collector {
         (by_kernel.into_iter().chain(ours).collect::<HashSet<u32>>().len() + elsewhere) as u64
     }
 
+    fn lost(&self) -> u64 {
+        self.lost.saturating_add(self.session.numbers()(session::AT_MISSED))
+    }
+
     fn write_idle(&mut self) {
-        let totals = TotalsBlock { records: self.records, processes: self.count_processes() };
+        let totals =
+            TotalsBlock { records: self.records, processes: self.count_processes(), lost: self.lost() };
         let at = Clocks::monotonic();
         self.writer.json(kind::TOTALS, 0, at, &totals);
         self.writer.block(kind::IDLE, 0, at, &[]);
@@ -606,6 +571,7 @@ impl Collector {
         }
         if lost > ring.lost {
             self.writer.block(kind::LOST, ring.stream, at, &(lost - ring.lost).to_le_bytes());
+            self.lost = self.lost.saturating_add(lost - ring.lost);
             ring.lost = lost;
         }
         closed
@@ -662,9 +628,8 @@ impl Collector {
         }
         self.drain_unseen(true);
         warnings.extend(self.unseen.warnings());
-        let known = self.tcp.warnings().len();
         self.tcp.finish(&mut self.writer);
-        warnings.extend(self.tcp.warnings()[known..].iter().cloned());
+        warnings.extend(self.tcp.warnings().iter().cloned());
 
         let number = self.session.numbers();
         let [failed, nested, missed] =
@@ -717,7 +682,7 @@ impl Collector {
         }
         let number = self.session.numbers();
         let loaded = number(session::AT_PROCESSES);
-        let processes = self.count_processes();
+        let (processes, lost) = (self.count_processes(), self.lost());
         let unseen = number(session::AT_UNSEEN);
         if unseen > 0 && self.unseen.processes().is_empty() {
             // whoever reads the recording is told their names
@@ -735,7 +700,7 @@ impl Collector {
         if !keep_page {
             let _ = fs::remove_dir_all(&self.directory);
         }
-        Totals { records: self.records, processes, any: loaded > 0 || processes > 0, warnings }
+        Totals { records: self.records, lost, processes, any: loaded > 0 || processes > 0, warnings }
     }
 }
 

@@ -29,6 +29,9 @@ pub struct HostBlock {
     pub counter: bool,
     /// Whether kernel events are recorded.
     pub kernel_events: bool,
+    /// Why they are not, though that was not asked for: a sentence for the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_no_events: Option<String>,
 }
 
 /// What a report may say something about.
@@ -83,6 +86,7 @@ impl HostBlock {
                 .collect(),
             counter: counter_is_clock(),
             kernel_events: false,
+            why_no_events: None,
         }
     }
 }

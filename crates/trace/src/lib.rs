@@ -11,7 +11,7 @@
 //! | `attach` | programs that run already, followed by ptrace where the kernel's tracepoints cannot be had |
 //! | [`kernel`] | what the kernel does to them, by its tracepoints, as root |
 //! | [`host`] | what there is to say of a host |
-//! | [`file`](mod@file), `read` | the files, and one stream of events out of them |
+//! | [`file`](mod@file), [`blocks`], `read` | the files, and one stream of events out of them |
 //! | `pack`, `flight` | compression of rows; the last seconds alone |
 //! | [`live`] | connections while they are recorded |
 //! | [`model`] | what a recorded run is: hosts, processes, sockets, and a stream of events |
@@ -28,6 +28,7 @@
 
 pub mod analysis;
 mod attach;
+pub mod blocks;
 pub mod classify;
 pub mod collect;
 pub mod diag;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use polyrail_core::trace::note;
 
-use crate::collect::ThreadBlock;
+use crate::blocks::ThreadBlock;
 use crate::diag::{SAMPLE_BYTES, Sample};
 use crate::file::{Block, FILE_HEADER, Next, Reader, kind};
 use crate::host::HostBlock;

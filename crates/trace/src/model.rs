@@ -50,6 +50,8 @@ pub struct Host {
     pub clock_error: Option<u64>,
     /// Whether kernel events (tracepoints) were recorded there.
     pub kernel_events: bool,
+    /// Why they were not, though that was not asked for: a sentence for the user.
+    pub why_no_events: Option<String>,
 }
 
 /// A traced process.

@@ -9,22 +9,19 @@ use std::io::{self, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use polyrail_core::trace::{Call, Class, Record, Span, flags, note};
+use polyrail_core::trace::{Call, Record, flags, note};
 
-use crate::collect::{CommandBlock, ThreadBlock};
-use crate::diag::{SAMPLE_BYTES, Sample, tcp_info};
+use crate::blocks::{CommandBlock, ThreadBlock};
 use crate::file::{BEFORE, Block, Next, Reader, kind};
 use crate::host::HostBlock;
-use crate::kernel::{KERNEL_BYTES, KernelRecord};
-use crate::model::{
-    CallEvent, Event, Events, Host, KernelEvent, Kind, MpiEvent, MpiWorld, Process, RailEvent, Run, Socket,
-    TcpSample, Thread,
-};
+use crate::model::{Host, Kind, MpiWorld, Process, RailEvent, Run, Socket, Thread};
 use crate::notes::{self, u32_at, u64_at};
 use crate::records::Records;
 use crate::units;
 
 mod clocks;
+mod events;
+mod peers;
 mod told;
 
 use clocks::{Aligned, Ticks};
@@ -295,6 +292,7 @@ impl Opening {
                 settings: if own { source.host.settings.clone() } else { Vec::new() },
                 clock_error: None,
                 kernel_events: source.host.kernel_events,
+                why_no_events: source.host.why_no_events.clone(),
             });
             self.run.hosts.len() as u32 - 1
         });
@@ -540,28 +538,6 @@ impl Opening {
         self.sources[at].programs[program].sockets.insert(told.number, link);
     }
 
-    /// The two ends of a link know both names.
-    fn find_link_peers(&mut self) {
-        for &(link, far) in self.links.values() {
-            if let Some(&(peer, _)) = self.links.get(&far).filter(|(peer, _)| *peer != link) {
-                self.run.sockets[link as usize].peer = Some(peer);
-            }
-        }
-    }
-
-    /// Unix sockets have no names that both ends know: one of them tells which the other is.
-    fn find_unix_peers(&mut self) {
-        for (socket, boot, told) in std::mem::take(&mut self.unix_peers) {
-            let Some(&peer) = self.unix.get(&(boot, told.peer)).filter(|&&peer| peer != socket) else {
-                continue;
-            };
-            self.run.sockets[socket as usize].peer = Some(peer);
-            if told.connects {
-                self.run.sockets[peer as usize].peer.get_or_insert(socket);
-            }
-        }
-    }
-
     fn finish(mut self) -> io::Result<Recorded> {
         let first = self.command.unwrap_or(0);
         for (source, program, number) in std::mem::take(&mut self.accepted) {
@@ -579,8 +555,8 @@ impl Opening {
         self.find_unix_peers();
         self.find_link_peers();
         for ((reason, path), (times, tellers)) in std::mem::take(&mut self.unseen) {
-            let by_kernel = self.is_by_kernel(&path, &tellers);
-            self.run.warnings.push(unseen(reason, &path, times, by_kernel));
+            let kernel = self.of_kernel(&path, &tellers);
+            self.run.warnings.push(unseen(reason, &path, times, kernel));
         }
         let lost: u64 = self.run.threads.iter().map(|thread| thread.lost).sum();
         if lost > 0 {
@@ -615,34 +591,21 @@ impl Opening {
     }
 
     /// Whether the kernel recorded calls of a program of this name, or of one that became it.
-    fn is_by_kernel(&self, path: &str, tellers: &HashSet<u32>) -> bool {
+    fn of_kernel(&self, path: &str, tellers: &HashSet<u32>) -> told::Kernel {
         let name = |path: &str| Path::new(path).file_name().map(|name| name.to_owned());
         let streams = self.sources.iter().flat_map(|source| source.streams.values());
-        streams.filter(|stream| stream.by_kernel).any(|stream| {
+        let recorded = streams.filter(|stream| stream.by_kernel).any(|stream| {
             let thread = &self.run.threads[stream.thread as usize];
             let words = &self.run.processes[thread.process as usize].command;
             let called = words.first().and_then(|word| name(word));
             tellers.contains(&thread.process) || called.is_some() && called == name(path)
-        })
-    }
-
-    /// Two sockets are the ends of one connection when each is connected to the other's name, at the same time.
-    fn find_peers(&mut self) {
-        let mut by_names: HashMap<(SocketAddr, SocketAddr, Kind), Vec<u32>> = HashMap::new();
-        let named = |socket: &Socket| Some((socket.local?, socket.remote?, socket.kind));
-        for (index, socket) in self.run.sockets.iter().enumerate() {
-            if let (Some(names), false) = (named(socket), socket.listening) {
-                by_names.entry(names).or_default().push(index as u32);
-            }
-        }
-        // the n-th use of a pair of names on one side is the n-th on the other
-        for ((local, remote, transport), ours) in &by_names {
-            let Some(theirs) = by_names.get(&(*remote, *local, *transport)) else { continue };
-            for (a, b) in ours.iter().zip(theirs) {
-                if a != b {
-                    self.run.sockets[*a as usize].peer = Some(*b);
-                }
-            }
+        });
+        let hosts = || self.sources.iter().map(|source| &source.host);
+        match recorded {
+            true => told::Kernel::Recorded,
+            false if hosts().any(|host| host.why_no_events.is_some()) => told::Kernel::NeedsRights,
+            false if hosts().any(|host| host.kernel_events) => told::Kernel::Missed,
+            false => told::Kernel::LeftOut,
         }
     }
 }
@@ -699,156 +662,5 @@ impl Recorded {
         let spans = run.processes.iter_mut().map(|process| &mut process.span);
         let spans = spans.chain(run.sockets.iter_mut().map(|socket| &mut socket.span));
         spans.chain([&mut run.span]).filter(|span| span.0 > span.1).for_each(|span| *span = (0, 0));
-    }
-
-    /// Passes over the sources, block by block in the order of time.
-    fn each_block(&self, each: &mut dyn FnMut(&Source, &Block)) -> io::Result<()> {
-        struct Open<'a> {
-            source: &'a Source,
-            reader: Reader<BufReader<File>>,
-            block: Block,
-            at: Option<u64>,
-        }
-        impl Open<'_> {
-            fn advance(&mut self) -> io::Result<()> {
-                self.at = match self.reader.next(&mut self.block)? {
-                    Next::Block => Some(self.source.aligned.time(self.block.at)),
-                    _ => None,
-                };
-                Ok(())
-            }
-        }
-        let mut all = Vec::new();
-        for source in &self.sources {
-            let file = File::open(&source.path)?;
-            let length = file.metadata()?.len();
-            let reader = Reader::new(BufReader::with_capacity(1 << 18, file), length)?;
-            let mut open = Open { source, reader, block: Block::default(), at: None };
-            open.advance()?;
-            all.push(open);
-        }
-        while let Some(next) = all.iter_mut().filter(|open| open.at.is_some()).min_by_key(|open| open.at) {
-            each(next.source, &next.block);
-            next.advance()?;
-        }
-        Ok(())
-    }
-}
-
-impl Events for Recorded {
-    fn run(&self) -> &Run {
-        &self.run
-    }
-
-    fn for_each(&self, each: &mut dyn FnMut(&Event)) -> Result<(), io::Error> {
-        self.each_block(&mut |source, block| match block.kind {
-            kind::RECORDS | kind::SYSCALLS => {
-                if let Some(stream) = source.streams.get(&block.stream) {
-                    for (record, payload) in Records::new(&block.payload) {
-                        if let Some(event) = source.event(stream, &record, payload) {
-                            each(&event);
-                        }
-                    }
-                }
-            }
-            kind::TCP => {
-                for bytes in block.payload.as_chunks::<SAMPLE_BYTES>().0 {
-                    let Sample { cookie, tcp } = Sample::from_bytes(bytes);
-                    if let Some(socket) = source.cookies.get(&cookie) {
-                        each(&Event::Tcp(TcpSample {
-                            socket: *socket,
-                            at: source.aligned.time(tcp.at),
-                            ..tcp
-                        }));
-                    }
-                }
-            }
-            kind::KERNEL => {
-                for bytes in block.payload.as_chunks::<KERNEL_BYTES>().0 {
-                    if let Some(KernelRecord { at, cookie, what }) = KernelRecord::from_bytes(bytes)
-                        && let Some(socket) = source.cookies.get(&cookie)
-                    {
-                        each(&Event::Kernel(KernelEvent {
-                            socket: *socket,
-                            at: source.aligned.time(at),
-                            what,
-                        }));
-                    }
-                }
-            }
-            _ => {}
-        })
-    }
-}
-
-impl Source {
-    fn event(&self, stream: &Stream, record: &Record, payload: &[u8]) -> Option<Event> {
-        if record.call == 0 {
-            return self.last_word(stream, record, payload);
-        }
-        let call = Call::from_number(record.call)?;
-        let start = self.time(record.start, stream.by_kernel);
-        let end = self.time(record.start.saturating_add(record.took.ticks()), stream.by_kernel);
-        let took = end.saturating_sub(start);
-        let run = record.flags & flags::RUN != 0;
-        let calls = if run { record.rest[3].max(1) } else { 1 };
-        if record.call >= Call::MpiInit as u8 {
-            let fields = record.mpi_fields();
-            let bytes = if run { 0 } else { fields.bytes };
-            return Some(Event::Mpi(MpiEvent {
-                thread: stream.thread,
-                call,
-                start,
-                took,
-                calls,
-                peer: fields.peer,
-                tag: fields.tag,
-                bytes,
-                comm: fields.comm,
-            }));
-        }
-        let fields = record.socket_fields();
-        let moves = matches!(call.class(), Class::Send | Class::Receive);
-        let many = matches!(call, Call::SendMMsg | Call::RecvMMsg);
-        let receives = matches!(call, Call::Recv | Call::RecvFrom | Call::RecvMsg | Call::RecvMMsg);
-        let peeked = receives && !run && i32::from(fields.extra) & libc::MSG_PEEK != 0;
-        let bytes = match (moves && fields.result > 0 && !peeked, many) {
-            (true, true) => fields.arg,
-            (true, false) => fields.result as u32,
-            _ => 0,
-        };
-        let inside = if run { self.ticks.length(Span(fields.arg).ticks()).min(took) } else { took };
-        Some(Event::Call(CallEvent {
-            thread: stream.thread,
-            call,
-            start,
-            took,
-            inside,
-            calls,
-            socket: self.programs[stream.program].sockets.get(&fields.socket).copied(),
-            result: fields.result,
-            bytes,
-            asked: if run { 0 } else { fields.arg },
-            to: if (moves || call == Call::Connect) && !run && fields.arg2 != 0 {
-                self.addresses.get(&fields.arg2).copied()
-            } else {
-                None
-            },
-            in_mpi: record.flags & flags::IN_MPI != 0,
-            peeked,
-        }))
-    }
-
-    /// What the kernel said of a connection when it was closed.
-    fn last_word(&self, stream: &Stream, record: &Record, payload: &[u8]) -> Option<Event> {
-        if record.flags != note::TCP_INFO {
-            return None;
-        }
-        let socket = *self.programs[stream.program].sockets.get(&u32_at(payload, 0))?;
-        let mut sample = tcp_info(payload.get(24..)?);
-        (sample.socket, sample.at, sample.send_free) =
-            (socket, self.time(record.start, stream.by_kernel), u32_at(payload, 4));
-        sample.congestion.copy_from_slice(payload.get(8..24)?);
-        Some(Event::Tcp(sample))
     }
 }

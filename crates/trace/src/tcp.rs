@@ -29,6 +29,7 @@ pub struct Tcp {
     /// A way to ask for each network namespace that traced processes are in, and whom to ask about; `None`: it could not be opened.
     networks: BTreeMap<u64, Option<Network>>,
     kernel: Option<Kernel>,
+    why_no_events: Option<String>,
     warnings: Vec<String>,
     next: Option<Instant>,
     samples: Vec<Sample>,
@@ -53,13 +54,13 @@ struct Connection {
 }
 
 impl Tcp {
-    /// `with_kernel`: kernel events too, where they can be had. Otherwise the [warnings](Self::warnings) say why not.
+    /// `with_kernel`: kernel events too, where they can be had. Otherwise it is [said](Self::why_no_events) why not.
     pub fn new(with_kernel: bool) -> Tcp {
         let mut tcp = Tcp::default();
         if with_kernel {
             match Kernel::open() {
                 Ok(kernel) => tcp.kernel = Some(kernel),
-                Err(why) => tcp.warnings.push(why.to_string()),
+                Err(why) => tcp.why_no_events = Some(why.to_string()),
             }
         }
         tcp
@@ -68,6 +69,11 @@ impl Tcp {
     /// Whether kernel events are recorded.
     pub fn kernel_events(&self) -> bool {
         self.kernel.is_some()
+    }
+
+    /// Why they are not, though they were asked for.
+    pub fn why_no_events(&self) -> Option<&str> {
+        self.why_no_events.as_deref()
     }
 
     /// What the user must know.

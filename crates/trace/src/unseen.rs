@@ -16,7 +16,7 @@ use polyrail_core::trace::{RECORD, Record, SocketFields, Span, note};
 mod source;
 
 use crate::attach::{Attached, refusal};
-use crate::collect::ThreadBlock;
+use crate::blocks::ThreadBlock;
 use crate::diag::monotonic;
 use crate::file::{Writer, kind};
 use crate::host;

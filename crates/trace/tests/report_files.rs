@@ -136,7 +136,7 @@ fn bytes_of_programs_that_were_not_traced_are_those_that_arrived() {
         call(1, Call::Send, 100, 10, Some(1), 7),
     ];
     let found = analyse(&run);
-    assert_eq!(found.outside, ["192.0.2.7", "another program on here, port 80"]);
+    assert_eq!(found.outside, ["192.0.2.7, port 80", "another program on here, port 80"]);
     let cell = |from, to| &found.links.cells[found.links.position(from, to).unwrap()].2;
     assert_eq!(
         (cell(0, 2).bytes, cell(2, 0).bytes, cell(2, 0).waited, cell(1, 3).bytes),

@@ -17,11 +17,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::ring::session;
-use polyrail_trace::collect::{Collector, CommandBlock, PERIOD, TotalsBlock, realtime};
+use polyrail_trace::blocks::{CommandBlock, TotalsBlock};
+use polyrail_trace::collect::{Collector, PERIOD, realtime};
 use polyrail_trace::options::{Options, Refused};
 use polyrail_trace::session::remove_leftovers;
 use polyrail_trace::unseen::How;
 
+use crate::output;
 use crate::signals::{self, exit_code};
 
 /// The recorder's file.
@@ -176,7 +178,7 @@ pub fn main(args: &Args) -> ExitCode {
     };
     outcome.map_or_else(
         |error| {
-            eprintln!("polyrail trace: {error}");
+            output::tell!("polyrail trace: {error}");
             ExitCode::from(NOT_STARTED)
         },
         ExitCode::from,
@@ -252,7 +254,9 @@ fn attach(args: &Args, pid: u32) -> Result<u8, Error> {
             "by ptrace, which makes each of its system calls slower (as root the kernel may do so at little cost)"
         }
     };
-    eprintln!("polyrail trace: recording process {pid} {how}; an interrupt ends that, and not the process");
+    output::tell!(
+        "polyrail trace: recording process {pid} {how}; an interrupt ends that, and not the process"
+    );
     while !end.load(Ordering::Relaxed) && !collector.has_ended() && !collector.attached_is_over() {
         collector.round();
         picture(&mut collector, &asked);
@@ -344,12 +348,13 @@ fn conclude(args: &Args, run: &Path, collector: Collector) {
     let own = collector.path.clone();
     let totals = collector.end();
     let others = wait_for_others(run, &own);
-    let (mut records, mut processes) = (totals.records, totals.processes);
+    let (mut records, mut processes, mut lost) = (totals.records, totals.processes, totals.lost);
     for other in &others {
         let told = polyrail_trace::file::last(other, polyrail_trace::file::kind::TOTALS);
         let told: TotalsBlock = told.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
         records = records.saturating_add(told.records);
         processes = processes.saturating_add(told.processes);
+        lost = lost.saturating_add(told.lost);
     }
     // a host may have had several collectors, one after the other
     let host = |path: &PathBuf| path.file_stem()?.to_str()?.rsplit_once('-').map(|(host, _)| host.to_owned());
@@ -358,16 +363,17 @@ fn conclude(args: &Args, run: &Path, collector: Collector) {
         hosts => format!(" on {hosts} hosts"),
     };
     for warning in &totals.warnings {
-        eprintln!("polyrail trace: {warning}");
+        output::tell!("polyrail trace: {warning}");
     }
     if !totals.any {
-        eprintln!(
+        output::tell!(
             "polyrail trace: nothing was recorded: no process of the command loaded the recorder. Static programs, and most Go \
              programs, are recorded only as root"
         );
     }
-    eprintln!(
-        "polyrail trace: {records} records of {processes} processes{hosts} in {}; look at them by: polyrail report {}",
+    let lost = if lost > 0 { format!(", {lost} lost,") } else { String::new() };
+    output::tell!(
+        "polyrail trace: {records} records of {processes} processes{hosts}{lost} in {}; look at them by: polyrail report {}",
         args.output.display(),
         args.output.display()
     );
@@ -377,8 +383,8 @@ fn conclude(args: &Args, run: &Path, collector: Collector) {
 fn picture(collector: &mut Collector, asked: &AtomicBool) {
     if asked.swap(false, Ordering::Relaxed) {
         match collector.picture() {
-            Ok(place) => eprintln!("polyrail trace: the last seconds are in {}", place.display()),
-            Err(why) => eprintln!("polyrail trace: the last seconds could not be written: {why}"),
+            Ok(place) => output::tell!("polyrail trace: the last seconds are in {}", place.display()),
+            Err(why) => output::tell!("polyrail trace: the last seconds could not be written: {why}"),
         }
     }
 }
@@ -408,7 +414,7 @@ fn follow(
             }
             Ok(None) => {}
             Err(why) => {
-                eprintln!("polyrail trace: the command cannot be waited for: {why}");
+                output::tell!("polyrail trace: the command cannot be waited for: {why}");
                 return 1;
             }
         }

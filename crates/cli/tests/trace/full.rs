@@ -7,7 +7,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use polyrail_core::trace::ring::{MOST, session};
-use polyrail_trace::collect::{Collector, CommandBlock};
+use polyrail_trace::blocks::CommandBlock;
+use polyrail_trace::collect::Collector;
 use polyrail_trace::model::Events;
 use polyrail_trace::options::Options;
 use tempfile::TempDir;
@@ -86,9 +87,11 @@ impl Session {
 
     /// What all of them did, and what was recorded of it.
     fn end(self) -> Traced {
-        self.collector.end();
+        let totals = self.collector.end();
         let status = self.status.expect("something ran");
-        Traced::of(Output { status, stdout: self.stdout, stderr: Vec::new() }, self.place)
+        let traced = Traced::of(Output { status, stdout: self.stdout, stderr: Vec::new() }, self.place);
+        assert_eq!(totals.lost, traced.lost(|_| true), "who waits at the terminal is told, too");
+        traced
     }
 }
 

@@ -87,6 +87,10 @@ fn shared_memory_that_is_full() {
         in_namespace("mount -t tmpfs -o size=8k tmpfs /dev/shm;", &[program, "busy", "100"]).unwrap();
     assert_eq!(traced.status, Some(0), "{}", traced.stderr);
     assert!(traced.warnings().contains("1 threads could not record"), "{}", traced.warnings());
+    // a send and a receive each, at least
+    let last = traced.stderr.lines().last().unwrap_or_default();
+    let lost = last.split(", ").find_map(|part| part.strip_suffix(" lost")?.parse::<u64>().ok());
+    assert!(lost.is_some_and(|lost| lost >= 200), "{last}");
 }
 
 #[test]

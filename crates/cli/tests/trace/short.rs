@@ -146,4 +146,7 @@ fn what_is_not_recorded_is_not_called_silent() {
     assert!(traced.warnings().contains("its calls were recorded not at all"), "{}", traced.warnings());
     let text = report(&traced);
     assert!(text.contains("No call was recorded"), "{text}");
+    assert!(text.contains("no call of it was recorded"), "{text}");
+    assert!(text.contains("What holds it up cannot be told"), "{text}");
+    assert!(!text.contains("no message went"), "{text}");
 }

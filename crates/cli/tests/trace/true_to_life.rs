@@ -5,8 +5,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
+use polyrail_trace::Recorded;
 use polyrail_trace::analysis::{Analysis, Analyst, Settings};
 use polyrail_trace::model::{Call, Events, Kind, Run};
+use tempfile::TempDir;
 
 use super::support::{POLYRAIL, Traced, is_root, open, program, trace, tracing, until};
 
@@ -215,40 +217,115 @@ client.close(); served.close(); server.close()
     assert_eq!(analysis.never_connected(run), 51);
 }
 
-/// Programs that are not traced are told apart by host, and by the port of their service, not by the ports that they happen to have.
-#[test]
-fn clients_that_are_not_traced_are_one_node() {
-    const CLIENTS: usize = 20;
+/// A traced server that serves so many clients, which are not traced; it writes its port to the file that it is told of. What was
+/// found, and where it is.
+fn served(server: &str, clients: usize, client: impl Fn(u16)) -> (TempDir, Recorded, Analysis) {
     let place = tempfile::tempdir().unwrap();
     let port = place.path().join("port");
-    let script = "
-import os, socket, sys
-server = socket.create_server(('127.0.0.1', 0))
-with open(sys.argv[1] + '.new', 'w') as file: file.write(str(server.getsockname()[1]))
-os.rename(sys.argv[1] + '.new', sys.argv[1])
-for _ in range(int(sys.argv[2])):
-    served, _ = server.accept()
-    served.sendall(served.recv(1000)); served.close()
-";
-    let script = format!("{BOUNDED}{script}");
-    let words = ["python3", "-c", &script, port.to_str().unwrap(), &CLIENTS.to_string()];
+    let script = format!(
+        "{BOUNDED}
+import os, socket, sys, time
+def tell(server):
+    with open(sys.argv[1] + '.new', 'w') as file: file.write(str(server.getsockname()[1]))
+    os.rename(sys.argv[1] + '.new', sys.argv[1])
+{server}"
+    );
+    let words = ["python3", "-c", &script, port.to_str().unwrap(), &clients.to_string()];
     let mut tracer = tracing(&place.path().join("run"), &["--no-kernel"]).args(words).spawn().unwrap();
     until("the server listens", || port.exists() || tracer.try_wait().unwrap().is_some());
     let port: u16 = std::fs::read_to_string(&port).expect("it listens").parse().unwrap();
-    for _ in 0..CLIENTS {
-        let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        client.write_all(b"hello").unwrap();
-        client.read_exact(&mut [0; 5]).unwrap();
-    }
+    (0..clients).for_each(|_| client(port));
     assert!(tracer.wait().unwrap().success());
     let recorded = open(&place.path().join("run"));
     let mut analyst = Analyst::new(recorded.run(), Settings::default());
     recorded.for_each(&mut |event| analyst.event(event)).unwrap();
     let analysis = analyst.finish();
+    (place, recorded, analysis)
+}
+
+/// Programs that are not traced are told apart by host, and by the port of their service, not by the ports that they happen to have.
+#[test]
+fn clients_that_are_not_traced_are_one_node() {
+    const CLIENTS: usize = 20;
+    let server = "
+server = socket.create_server(('127.0.0.1', 0)); tell(server)
+for _ in range(int(sys.argv[2])):
+    served, _ = server.accept()
+    served.sendall(served.recv(1000)); served.close()
+";
+    let (_place, recorded, analysis) = served(server, CLIENTS, |port| {
+        let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        client.write_all(b"hello").unwrap();
+        client.read_exact(&mut [0; 5]).unwrap();
+    });
     assert_eq!(analysis.outside.len(), 1, "{:?}", analysis.outside);
     let cells = analysis.links.cells.iter().map(|(_, _, cell)| (cell.bytes, cell.messages));
     assert_eq!(cells.collect::<Vec<_>>(), [(5 * CLIENTS as u64, CLIENTS as u64); 2]);
     assert_eq!(analysis.connections(recorded.run()).len(), CLIENTS);
+}
+
+/// A server of datagrams accepts no connections: it is one by being asked first.
+#[test]
+fn clients_by_datagrams_are_one_node() {
+    const CLIENTS: usize = 20;
+    let server = "
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); server.bind(('127.0.0.1', 0)); tell(server)
+for _ in range(int(sys.argv[2])):
+    asked, who = server.recvfrom(1000)
+    server.sendto(asked, who)
+";
+    let (_place, _, analysis) = served(server, CLIENTS, |port| {
+        let client = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        client.send_to(b"hello", ("127.0.0.1", port)).unwrap();
+        client.recv_from(&mut [0; 5]).unwrap();
+    });
+    assert_eq!(analysis.outside.len(), 1, "{:?}", analysis.outside);
+    let cells = analysis.links.cells.iter().map(|(_, _, cell)| (cell.bytes, cell.messages));
+    assert_eq!(cells.collect::<Vec<_>>(), [(5 * CLIENTS as u64, CLIENTS as u64); 2]);
+}
+
+/// What a server waits for is its clients' business; what a client waits for is what a reader wants to know.
+#[test]
+fn a_server_is_not_held_up_by_clients_that_ask_nothing() {
+    let server = "
+server = socket.create_server(('127.0.0.1', 0)); tell(server)
+served, _ = server.accept()
+while asked := served.recv(1000): served.sendall(asked)
+";
+    let (_place, recorded, analysis) = served(server, 1, |port| {
+        let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        for _ in 0..5 {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            client.write_all(b"hello").unwrap();
+            client.read_exact(&mut [0; 5]).unwrap();
+        }
+    });
+    let waited = analysis.links.cells.iter().map(|(_, _, cell)| cell.waited).max();
+    assert!(waited.is_some_and(|waited| waited > 400_000_000), "it did wait: {waited:?}");
+    let finding = headline(&recorded).1;
+    assert_eq!(finding, "Nothing on the network holds it up noticeably.");
+
+    let traced = python(
+        "
+import os, socket, time
+server = socket.create_server(('127.0.0.1', 0))
+if os.fork() == 0:
+    client = socket.create_connection(server.getsockname())
+    for _ in range(5): client.sendall(b'x'); client.recv(1)
+    os._exit(0)
+served, _ = server.accept()
+for _ in range(5): served.recv(1); time.sleep(0.1); served.sendall(b'y')
+os.wait()
+",
+    );
+    let finding = headline(&traced.recorded).1;
+    assert!(finding.contains(" waits ") && finding.contains(" for "), "{finding}");
+}
+
+/// What the program is, and the most important finding.
+fn headline(recorded: &Recorded) -> (String, String) {
+    let place = tempfile::tempdir().unwrap();
+    polyrail_trace::report::write(recorded, place.path(), &Default::default(), None).unwrap().headline
 }
 
 /// Who waits for himself waits for nobody, nor who waits for somebody who has not come.

@@ -342,7 +342,7 @@ impl<'a> Analyst<'a> {
             traffic.sent.refused();
             return self.idle(process, waited);
         }
-        self.nodes.used(socket, process);
+        self.nodes.used(socket, process, false);
         let datagram = about.kind == Kind::Udp;
         if let Some(receiver) = self.nodes.receiver(run, socket, call.to, call.start) {
             let addressed = &mut self.found.sockets[receiver as usize].addressed;
@@ -451,15 +451,18 @@ impl<'a> Analyst<'a> {
         let about = &run.sockets[socket as usize];
         let traffic = &mut self.found.sockets[socket as usize];
         let bytes = u64::from(call.bytes);
+        // of datagrams, and of messages in shared memory, some are empty
+        let moved = bytes > 0 || matches!(about.kind, Kind::Udp | Kind::Memory);
+        if moved {
+            self.nodes.used(socket, process, true);
+        }
         let other = self.nodes.other(run, socket, call.to, call.start);
         // who does not ask whom a datagram came from has asked somebody for it
         let asked = || traffic.pairs.0.map(|(_, to, _)| to).filter(|_| about.kind == Kind::Udp);
         let other = other.or_else(asked);
         let traced = other.is_some_and(|other| (other as usize) < run.processes.len());
         let mut begun = 0;
-        // of datagrams, and of messages in shared memory, some are empty
-        if bytes > 0 || matches!(about.kind, Kind::Udp | Kind::Memory) {
-            self.nodes.used(socket, process);
+        if moved {
             let end = call.start.saturating_add(call.took);
             traffic.sent.turn(end);
             if about.kind == Kind::Memory {

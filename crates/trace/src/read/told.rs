@@ -2,8 +2,21 @@
 
 use polyrail_core::trace::note;
 
+/// Why the kernel did not record a program that preloading does not see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// It did.
+    Recorded,
+    /// It does only for root.
+    NeedsRights,
+    /// It was not asked to.
+    LeftOut,
+    /// It was, and has not.
+    Missed,
+}
+
 /// A program that preloading does not see: why, how often it was run, and whether the kernel recorded it.
-pub(super) fn unseen(reason: u32, path: &str, times: u32, by_kernel: bool) -> String {
+pub(super) fn unseen(reason: u32, path: &str, times: u32, kernel: Kernel) -> String {
     use note::unseen;
     let why = match reason {
         unseen::STATIC => "it is linked without the dynamic loader",
@@ -23,10 +36,12 @@ pub(super) fn unseen(reason: u32, path: &str, times: u32, by_kernel: bool) -> St
         );
     }
     let times = if times == 1 { String::new() } else { format!(", {times} times") };
-    let how = match by_kernel {
-        true => "by the kernel: times are longer, and what vectors hold is not known",
-        false if reason == unseen::USER => "not at all",
-        false => "not at all (as root, the kernel may record it)",
+    let how = match kernel {
+        Kernel::Recorded => "by the kernel: times are longer, and what vectors hold is not known",
+        Kernel::Missed => "not at all",
+        _ if reason == unseen::USER => "not at all",
+        Kernel::NeedsRights => "not at all (as root, the kernel may record it)",
+        Kernel::LeftOut => "not at all (without --no-kernel, and as root, the kernel may record it)",
     };
     format!("{path} was run{times} and {why}: its calls were recorded {how}")
 }

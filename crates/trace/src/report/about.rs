@@ -6,7 +6,7 @@ use crate::analysis::Analysis;
 use crate::classify::{Classes, Frequency, Size, Suggestion};
 use crate::model::{Process, Run};
 use crate::units;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// How the run is spoken of.
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ pub(super) struct About {
     pub finding: String,
     /// What must be known, most important first.
     pub warnings: Vec<String>,
+    /// What was not recorded by the nature of things, though nothing went wrong.
+    pub notes: Vec<String>,
     /// The figures that matter for this kind of program.
     pub keys: Vec<Key>,
     /// By node: processes, then what is outside.
@@ -69,8 +71,9 @@ impl About {
         About {
             command: shown(&run.command.join(" "), LONG),
             sentence: sentence(run, analysis, program, whole),
-            finding: finding(run, analysis, suggestions, &names),
+            finding: finding(run, analysis, program, suggestions, &names),
             warnings: warnings(run, analysis),
+            notes: notes(run),
             keys: keys(run, analysis, program, &names),
             names,
         }
@@ -141,7 +144,8 @@ fn sentence(run: &Run, analysis: &Analysis, program: &Program, whole: &Classes) 
     }
     if whole.messages == 0 {
         return match analysis.seen.mpi {
-            0 => format!("{start}: no message went through a socket."),
+            0 if analysis.seen.records == 0 => format!("{start}: no call of it was recorded."),
+            0 => format!("{start}: no message went through a socket that was seen."),
             calls => {
                 format!("{start}: {} and no message that was seen.", units::many(calls, "MPI call"))
             }
@@ -173,7 +177,38 @@ fn sentence(run: &Run, analysis: &Analysis, program: &Program, whole: &Classes) 
     format!("{start}: it {frequency}, {size}{synchrony}{like}.")
 }
 
-fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[String]) -> String {
+/// Whether less is known than is not: of nothing, or of bytes whose other end has no name, nothing follows.
+fn is_mostly_unknown(analysis: &Analysis) -> bool {
+    let cells = analysis.links.cells.iter();
+    let known =
+        cells.fold(0u64, |sum, (.., cell)| sum.saturating_add(cell.bytes).saturating_add(cell.mpi_bytes));
+    analysis.seen.records == 0 && analysis.seen.mpi == 0 || analysis.seen.nameless.1 > known
+}
+
+/// Pairs (from, to) where `to` waits for `from` by its trade: a server for the questions of those who connect to it.
+fn served(run: &Run, program: &Program) -> HashSet<(u32, u32)> {
+    if !matches!(program.kind, Kind::Server | Kind::Client | Kind::Other) {
+        return HashSet::new();
+    }
+    let accepted = |socket: Option<u32>| socket.is_some_and(|socket| run.sockets[socket as usize].accepted);
+    let pairs = program.connections.iter().filter_map(|connection| {
+        let (one, other) = (connection.nodes.0, connection.nodes.1?);
+        match (accepted(Some(connection.sockets.0)), accepted(connection.sockets.1)) {
+            (true, _) => Some((other, one)),
+            (_, true) => Some((one, other)),
+            _ => None,
+        }
+    });
+    pairs.collect()
+}
+
+fn finding(
+    run: &Run,
+    analysis: &Analysis,
+    program: &Program,
+    suggestions: &[Suggestion],
+    names: &[String],
+) -> String {
     let life = run.span.1.saturating_sub(run.span.0).max(1) as f64;
     if let Some(first) =
         suggestions.first().filter(|first| first.lost.is_some_and(|lost| lost as f64 > 0.01 * life))
@@ -188,7 +223,9 @@ fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[
     }
     // of an MPI program, what its ranks wait for each other, not for the launcher
     let rank = |node: u32| run.processes.get(node as usize).is_some_and(|process| process.mpi.is_some());
-    let counts = |from, to| analysis.seen.mpi == 0 || rank(from) && rank(to);
+    let served = served(run, program);
+    let counts =
+        |from, to| (analysis.seen.mpi == 0 || rank(from) && rank(to)) && !served.contains(&(from, to));
     let waits = analysis.links.cells.iter().filter(|(from, to, _)| counts(*from, *to));
     let longest = waits.max_by_key(|(_, _, cell)| cell.waited);
     match longest {
@@ -205,9 +242,28 @@ fn finding(run: &Run, analysis: &Analysis, suggestions: &[Suggestion], names: &[
         ),
         _ => match suggestions.first() {
             Some(first) => format!("{}.", first.problem),
+            None if is_mostly_unknown(analysis) => "What holds it up cannot be told from this.".into(),
             None => "Nothing on the network holds it up noticeably.".into(),
         },
     }
+}
+
+/// One for each reason, with its hosts where there are several.
+fn notes(run: &Run) -> Vec<String> {
+    let mut notes: Vec<(&str, Vec<String>)> = Vec::new();
+    for host in &run.hosts {
+        let Some(why) = host.why_no_events.as_deref() else { continue };
+        let at = notes.iter().position(|(known, _)| *known == why).unwrap_or_else(|| {
+            notes.push((why, Vec::new()));
+            notes.len() - 1
+        });
+        notes[at].1.push(shown(&host.name, 40));
+    }
+    let on = |hosts: &[String]| match run.hosts.len() {
+        0 | 1 => String::new(),
+        _ => format!(" ({})", hosts.join(", ")),
+    };
+    notes.iter().map(|(why, hosts)| format!("{}{}.", shown(why, 500), on(hosts))).collect()
 }
 
 fn warnings(run: &Run, analysis: &Analysis) -> Vec<String> {

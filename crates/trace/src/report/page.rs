@@ -114,6 +114,7 @@ mod tests {
             sentence: evil.into(),
             finding: String::new(),
             warnings: vec![],
+            notes: vec![],
             keys: vec![],
             names: vec![],
         };

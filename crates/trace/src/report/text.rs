@@ -22,6 +22,8 @@ const ROWS: usize = 20;
 pub struct Summary {
     /// What must be known before anything is believed.
     pub warnings: Vec<String>,
+    /// What was not recorded though nothing went wrong: without rights, say.
+    pub notes: Vec<String>,
     /// What this program is, and the most important finding.
     pub headline: (String, String),
     /// The classes of the whole.
@@ -84,10 +86,13 @@ pub(super) fn summary(
     };
     let seen = analysis.seen;
     let bytes = analysis.links.cells.iter().fold(0u64, |sum, (_, _, cell)| sum.saturating_add(cell.bytes));
+    let mpi = match seen.mpi {
+        0 => String::new(),
+        calls => format!(" and {}", units::many(calls, "MPI call")),
+    };
     let totals = format!(
-        "{} and {} of {}; {} and {}; {} in {} over {}",
+        "{}{mpi} of {}; {} and {}; {} in {} over {}",
         units::many(seen.calls, "socket call"),
-        units::many(seen.mpi, "MPI call"),
         units::many(run.processes.len() as u64, "process"),
         units::many(seen.samples, "TCP sample"),
         units::many(seen.kernel, "kernel event"),
@@ -102,6 +107,7 @@ pub(super) fn summary(
     };
     Summary {
         warnings: about.warnings.clone(),
+        notes: about.notes.clone(),
         headline: (about.sentence.clone(), about.finding.clone()),
         whole: whole.clone(),
         mpi: classify::mpi(analysis),
@@ -218,6 +224,12 @@ impl fmt::Display for Summary {
             writeln!(f, "\n  {}\n  How: {}", suggestion.reason, suggestion.how)?;
         }
         writeln!(f)?;
+        for note in &self.notes {
+            writeln!(f, "Note: {note}")?;
+        }
+        if !self.notes.is_empty() {
+            writeln!(f)?;
+        }
         self.files.iter().try_for_each(|file| writeln!(f, "{}", file.display()))
     }
 }

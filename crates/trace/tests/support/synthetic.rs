@@ -57,7 +57,8 @@ impl Synthetic {
             addresses: vec![("eth0".into(), [10, 0, n as u8, 1].into())],
             settings: vec![("net.ipv4.tcp_slow_start_after_idle".into(), "1".into())],
             clock_error: Some(u64::from(n) * 12_000),
-            kernel_events: true,
+            kernel_events: n == 0,
+            why_no_events: (n > 0).then(|| "kernel events need root; TCP_INFO is sampled instead".into()),
         };
         let mut run = Run {
             command: ["mpiexec", "-n", &ranks.to_string(), "./stencil", "--title", "</script><b>&amp;\"'"]

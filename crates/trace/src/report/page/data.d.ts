@@ -10,6 +10,7 @@ interface Data {
   sentence: string;
   finding: string;
   warnings: string[];
+  notes: string[];
   date_ms: number;
   status: number | null;
   span: number;

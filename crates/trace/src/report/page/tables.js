@@ -163,6 +163,7 @@ function footer() {
   const t = data.totals;
   must("page").append(el("footer", null,
     el("p", null, data.hosts.length ? `Hosts: ${data.hosts.map(host).join("; ")}.` : ""),
-    el("p", null, `${count(t.records)} records of ${count(t.calls)} socket calls, ${count(t.mpi)} MPI calls, ${count(t.samples)} samples of TCP connections, ${count(t.kernel)} kernel events. Beside this page: the same as Parquet files for notebooks, and trace.perfetto-trace for ui.perfetto.dev.`),
+    data.notes.map((note) => el("p", { class: "note" }, note)),
+    el("p", null, `${count(t.records)} records of ${count(t.calls)} socket calls, ${t.mpi ? `${count(t.mpi)} MPI calls, ` : ""}${count(t.samples)} samples of TCP connections, ${count(t.kernel)} kernel events. Beside this page: the same as Parquet files for notebooks, and trace.perfetto-trace for ui.perfetto.dev.`),
     el("p", null, "Charts: Apache ECharts (Apache License 2.0).")));
 }
