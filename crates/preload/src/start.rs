@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::OnceLock;
 
 use polyrail_core::trace::note;
+use polyrail_core::trace::ring::session;
 
 use crate::next::next;
 use crate::recorder;
@@ -128,16 +129,24 @@ unsafe extern "C" {
 /// The page of the session. Where this host has none, a collector is started, which makes it.
 fn session_file(path: &Text<400>) -> Result<File, &'static [u8]> {
     const NO_COLLECTOR: &[u8] = b"this process is not recorded: no collector could be started on this host";
-    let open = || File::open(path.c(), libc::O_RDWR, 0);
+    const NOT_OURS: &[u8] =
+        b"this process is not recorded: the session of this host is another user's, or others may write to it";
+    let directory = environment().directory.c();
+    // who may write to the directory, or owns the page, could end this program
+    let own = |file: File| {
+        let place = File::open(directory, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW, 0);
+        let own = file.is_own(session::SIZE) && place.is_some_and(|place| place.is_own(0));
+        if own { Ok(file) } else { Err(NOT_OURS) }
+    };
+    let open = || File::open(path.c(), libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK, 0);
     if let Some(file) = open() {
-        return Ok(file);
+        return own(file);
     }
     if matches!(crate::sys::errno(), libc::EACCES | libc::EPERM) {
         return Err(b"this process is not recorded: it runs as another user than the command, who may not use its session");
     } else if crate::sys::errno() != libc::ENOENT {
         return Err(b"this process is not recorded: the session cannot be opened (no descriptors left?)");
     }
-    let directory = environment().directory.c();
     // SAFETY: a C string; who makes the directory starts the collector
     if unsafe { libc::mkdir(directory.as_ptr(), 0o700) } == 0 {
         if !start_collector() {
@@ -156,7 +165,7 @@ fn session_file(path: &Text<400>) -> Result<File, &'static [u8]> {
         // SAFETY: a time, and nowhere to tell what remained of it
         unsafe { libc::nanosleep(&pause, std::ptr::null_mut()) };
         if let Some(file) = open() {
-            return Ok(file);
+            return own(file);
         }
     }
     Err(NO_COLLECTOR)

@@ -91,6 +91,16 @@ impl File {
         if at == libc::MAP_FAILED { std::ptr::null_mut() } else { at.cast() }
     }
 
+    /// Whether it is this process's user's and nobody else may write to it, and has so many bytes at least: another's could be cut short
+    /// while it is mapped, which ends the program.
+    pub fn is_own(&self, length: usize) -> bool {
+        // SAFETY: an open descriptor and a place for the answer; geteuid takes nothing
+        let (stat, user) = unsafe { (status(|stat| libc::fstat(self.0, stat)), libc::geteuid()) };
+        stat.is_some_and(|stat| {
+            stat.st_uid == user && stat.st_mode & 0o022 == 0 && stat.st_size as u64 >= length as u64
+        })
+    }
+
     /// Whether nobody else holds a lock on it. Others may ask the same meanwhile.
     pub fn can_be_locked(&self) -> bool {
         let how = libc::LOCK_SH | libc::LOCK_NB;

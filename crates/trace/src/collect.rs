@@ -21,7 +21,7 @@ use crate::file::{Writer, kind};
 use crate::host::{self, HostBlock};
 use crate::options::Options;
 use crate::records;
-use crate::session::Session;
+use crate::session::{Session, make_directory};
 use crate::tcp::Tcp;
 use crate::unseen::{How, Unseen};
 
@@ -187,12 +187,9 @@ impl Collector {
     /// # Errors
     /// One of them cannot be made or written to; the message names it.
     pub fn begin(directory: &Path, run: &Path, options: Options) -> io::Result<Collector> {
-        fs::create_dir_all(run).map_err(|why| named(run, why))?;
-        if let Err(why) = DirBuilder::new().mode(0o700).create(directory)
-            && why.kind() != io::ErrorKind::AlreadyExists
-        {
-            return Err(named(directory, why));
-        }
+        // command lines are nobody else's business
+        DirBuilder::new().recursive(true).mode(0o700).create(run).map_err(|why| named(run, why))?;
+        make_directory(directory).map_err(|why| named(directory, why))?;
         let tcp = Tcp::new(!options.no_kernel);
         let mut host = HostBlock::here();
         host.kernel_events = tcp.kernel_events();
@@ -305,7 +302,7 @@ impl Collector {
         let place = loop {
             self.pictures += 1;
             let place = run.join(self.pictures.to_string());
-            match fs::create_dir(&place) {
+            match DirBuilder::new().mode(0o700).create(&place) {
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
                 made => break made.map(|()| place.clone()).map_err(|why| named(&place, why))?,
             }

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::flight::Flight;
@@ -122,7 +122,7 @@ impl Writer {
     /// # Errors
     /// It exists already, or cannot be made.
     pub fn create(path: &Path) -> io::Result<Writer> {
-        let file = File::options().write(true).create_new(true).open(path)?;
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
         let mut writer = Writer::new(file);
         write_header(&mut writer.buffer);
         writer.flush();

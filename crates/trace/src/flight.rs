@@ -5,7 +5,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -16,6 +15,7 @@ use crate::file::{BEFORE, LONGEST, PACKED, encode, kind, write_header};
 use crate::notes::u32_at;
 use crate::pack::Packer;
 use crate::records::Records;
+use crate::whole::Whole;
 
 /// Notes that are remembered beyond what is kept of the calls that they explain: those that were needed last.
 const NOTES: usize = 40_000;
@@ -300,16 +300,7 @@ impl Flight {
 
     /// Writes what is kept into a file, whole or not at all; `at`: now.
     pub fn write(&self, path: &Path, at: u64, idle: bool) -> io::Result<()> {
-        let new = path.with_extension("new");
-        let written = self.write_new(&new, at, idle).and_then(|()| fs::rename(&new, path));
-        if written.is_err() {
-            let _ = fs::remove_file(&new);
-        }
-        written
-    }
-
-    fn write_new(&self, path: &Path, at: u64, idle: bool) -> io::Result<()> {
-        let mut file = File::create(path)?;
+        let mut file = Whole::create(path)?;
         let mut buffer = Vec::new();
         write_header(&mut buffer);
         buffer.extend(&self.always);
@@ -339,7 +330,8 @@ impl Flight {
         if idle {
             encode(&mut buffer, kind::IDLE, 0, at, &[]);
         }
-        file.write_all(&buffer)
+        file.write_all(&buffer)?;
+        file.finish()
     }
 
     /// What the user must know.
@@ -364,6 +356,7 @@ mod tests {
     use crate::file::{Block, Next, Reader};
     use polyrail_core::trace::{SocketFields, Span};
     use proptest::prelude::*;
+    use std::fs;
 
     fn call(call: Call, start: u64, socket: u32) -> Vec<u8> {
         let fields = SocketFields { socket, result: 8, arg: 8, arg2: 0, extra: 0 };

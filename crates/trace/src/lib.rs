@@ -12,7 +12,7 @@
 //! | [`kernel`] | what the kernel does to them, by its tracepoints, as root |
 //! | [`host`] | what there is to say of a host |
 //! | [`file`](mod@file), [`blocks`], `read` | the files, and one stream of events out of them |
-//! | `pack`, `flight` | compression of rows; the last seconds alone |
+//! | `pack`, `flight`, `whole` | compression of rows; the last seconds alone; files that are there whole or not at all |
 //! | [`live`] | connections while they are recorded |
 //! | [`model`] | what a recorded run is: hosts, processes, sockets, and a stream of events |
 //! | [`analysis`] | what the events say: messages, who talks to whom and waits for whom, what TCP did |
@@ -50,5 +50,6 @@ pub mod session;
 mod tcp;
 mod units;
 pub mod unseen;
+mod whole;
 
 pub use read::{Error, Recorded, open};

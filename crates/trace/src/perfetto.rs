@@ -7,12 +7,12 @@ mod proto;
 
 use crate::analysis::arrows::{Arrow, Arrows, Point};
 use crate::model::{Call, Class, Event, KernelEventKind, Kind, Run};
+use crate::whole::Whole;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use prost::Message as _;
 use proto::*;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io::{BufWriter, Error, Write as _};
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn category(class: Class) -> u64 {
 /// A trace that is being written.
 #[derive(Debug)]
 pub struct Trace {
-    file: BufWriter<File>,
+    file: BufWriter<Whole>,
     /// Packets that are not written yet.
     buffer: Vec<u8>,
     arrows: Arrows,
@@ -86,7 +86,7 @@ impl Trace {
         let threads = 1 + run.processes.len() as u64;
         let mpi = threads + run.threads.len() as u64;
         let mut trace = Trace {
-            file: BufWriter::with_capacity(1 << 18, File::create(path)?),
+            file: BufWriter::with_capacity(1 << 18, Whole::create(path)?),
             buffer: Vec::with_capacity(TOGETHER + (1 << 12)),
             arrows: Arrows::new(run),
             drawn: 0,
@@ -372,7 +372,10 @@ impl Trace {
     /// Something could not be written, now or before.
     pub fn finish(mut self) -> Result<(), Error> {
         self.compress();
-        self.failed.take().map_or_else(|| self.file.flush(), Err)
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.file.into_inner().map_err(|error| error.into_error())?.finish()
     }
 }
 

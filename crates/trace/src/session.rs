@@ -1,8 +1,8 @@
 //! The page that a collector shares with all recorders of its host, and what is left of sessions whose collector was killed.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Session {
         page[session::AT_CLOCK..][..4].copy_from_slice(&if counter { 1u32 } else { 2 }.to_le_bytes());
         options.write(&mut page);
         let new = directory.join("session.new");
-        let file = File::options().read(true).write(true).create_new(true).open(&new)?;
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&new)?;
         file.write_all_at(&page, 0)?;
         file.try_lock()?;
         let mut session = Session { file, beat: 0 };
@@ -51,6 +51,22 @@ impl Session {
         let _ = self.file.read_exact_at(&mut page, 0);
         move |at| u64::from_le_bytes(std::array::from_fn(|i| page[at + i]))
     }
+}
+
+/// Makes a session's directory, or takes one that is there: which must be this user's alone.
+///
+/// # Errors
+/// It cannot be made, or somebody else may write there, who could put anything in the place of recorders' rings.
+pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made,
+    }
+    let about = fs::symlink_metadata(directory)?;
+    let own = about.is_dir() && about.uid() == nix::unistd::geteuid().as_raw() && about.mode() & 0o022 == 0;
+    let why =
+        "it is not this user's, or others may write to it: remove it, or choose another by POLYRAIL_TRACE";
+    if own { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, why)) }
 }
 
 /// Removes what sessions have left behind whose collector was killed: directories in shared memory that begin like `directory`, up to

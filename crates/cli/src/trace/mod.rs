@@ -10,6 +10,7 @@ use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -435,8 +436,17 @@ fn take_terminal(command: &mut Command, run: &Path) -> io::Result<live::Screen> 
         return Err(io::Error::other("the standard output is none"));
     }
     command.stdin(Stdio::null());
-    command.stdout(File::create(run.join("stdout"))?).stderr(File::create(run.join("stderr"))?);
+    command.stdout(new_file(&run.join("stdout"))?).stderr(new_file(&run.join("stderr"))?);
     live::Screen::open(run)
+}
+
+/// A file of this user's alone, in the place of whatever had that name.
+fn new_file(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// What the command has printed meanwhile.

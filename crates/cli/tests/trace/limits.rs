@@ -1,8 +1,14 @@
 //! Programs for which something is scarce or forbidden do what they would do anyway; what could not be recorded is told.
 
-use std::process::Command;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
+use polyrail_core::trace::ring::session;
+use polyrail_trace::collect::Collector;
 use polyrail_trace::model::Events;
+use polyrail_trace::options::Options;
 
 use super::support::{POLYRAIL, Traced, is_root, program, recorder, trace};
 
@@ -151,4 +157,70 @@ fn another_user() {
     let cannot = traced.stderr.contains("is not recorded: it runs as another user")
         || traced.stderr.contains("cannot be preloaded");
     assert!(cannot, "{}", traced.stderr);
+}
+
+/// A page that somebody else may cut short would end the program that maps it.
+#[test]
+fn sessions_of_others_are_not_used() {
+    let place = tempfile::tempdir().unwrap();
+    let session = |name: &str, page: &[u8]| {
+        let directory = place.path().join(name);
+        fs::create_dir(&directory).unwrap();
+        fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
+        fs::write(directory.join("session"), page).unwrap();
+        fs::set_permissions(directory.join("session"), Permissions::from_mode(0o600)).unwrap();
+        directory
+    };
+    let mut page = vec![0; session::SIZE];
+    page[..8].copy_from_slice(&session::MAGIC.to_le_bytes());
+    let said = |directory: &Path| {
+        let mut command = Command::new(program("processes"));
+        command.args(["busy", "10"]).env("POLYRAIL_TRACE", directory);
+        let ended = command.env("LD_PRELOAD", recorder().join("libpolyrail_preload.so")).output().unwrap();
+        assert!(ended.status.success(), "{:?}", ended.status);
+        String::from_utf8_lossy(&ended.stderr).into_owned()
+    };
+    assert_eq!(said(&session("good", &page)), "");
+    let short = session("short", &page[..100]);
+    let linked = session("linked", &page);
+    fs::rename(linked.join("session"), linked.join("page")).unwrap();
+    std::os::unix::fs::symlink("page", linked.join("session")).unwrap();
+    let open = session("open", &page);
+    fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+    let written = session("written", &page);
+    fs::set_permissions(written.join("session"), Permissions::from_mode(0o666)).unwrap();
+    for directory in [&short, &linked, &open, &written] {
+        let said = said(directory);
+        assert!(said.contains("this process is not recorded: the session"), "{directory:?}: {said}");
+    }
+    let begin = |directory: &Path| {
+        Collector::begin(directory, &place.path().join("run"), Options::default()).map(Collector::end)
+    };
+    let refused = begin(&open).expect_err("others may write there").to_string();
+    assert!(refused.contains("not this user's, or others may write to it"), "{refused}");
+    if !is_root() {
+        return polyrail_skip::lacking("root, who may give files to another user");
+    }
+    let given = session("given", &page);
+    std::os::unix::fs::chown(given.join("session"), Some(65534), None).unwrap();
+    assert!(said(&given).contains("another user's"));
+    std::os::unix::fs::chown(&given, Some(65534), None).unwrap();
+    begin(&given).expect_err("another user's");
+}
+
+/// Command lines and addresses are nobody else's business.
+#[test]
+fn what_is_recorded_is_its_users_alone() {
+    let place = tempfile::tempdir().unwrap();
+    let run = place.path().join("new/run");
+    let words = ["-c", "umask 0; exec \"$@\"", "sh", POLYRAIL, "trace", "--no-kernel", "-o"];
+    let mut command = Command::new("sh");
+    command.args(words).arg(&run).args(["--", "true"]).env("POLYRAIL_RECORDER_DIR", recorder());
+    assert!(command.status().unwrap().success());
+    assert!(Command::new(POLYRAIL).arg("report").arg(&run).stdout(Stdio::null()).status().unwrap().success());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&run), 0o700);
+    let files: Vec<_> = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() > 5, "{files:?}");
+    files.iter().for_each(|file| assert_eq!(mode(file), 0o600, "{file:?}"));
 }

@@ -1,6 +1,7 @@
 //! A Parquet file that is written row by row, a group at a time.
 
 use crate::model::Run;
+use crate::whole::Whole;
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::file::metadata::KeyValue;
@@ -8,7 +9,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
-use std::fs::File;
 use std::io::{BufWriter, Error};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ struct Column {
 /// A file of rows. Values are given in the order of its columns.
 pub(super) struct Table {
     path: PathBuf,
-    writer: SerializedFileWriter<BufWriter<File>>,
+    writer: SerializedFileWriter<BufWriter<Whole>>,
     columns: Vec<Column>,
     next: usize,
     rows: usize,
@@ -86,7 +86,7 @@ impl Table {
         }
         let schema = Arc::new(parse_message_type(&(message + " }")).map_err(other)?);
         let path = out.join(format!("{name}.parquet"));
-        let file = BufWriter::new(File::create(&path)?);
+        let file = BufWriter::new(Whole::create(&path)?);
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties.build())).map_err(other)?;
         Ok(Table { path, writer, columns, next: 0, rows: 0, failed: None })
     }
@@ -222,7 +222,7 @@ impl Table {
             return Err(error);
         }
         let file = self.writer.into_inner().map_err(other)?;
-        file.into_inner().map_err(|error| error.into_error())?;
+        file.into_inner().map_err(|error| error.into_error())?.finish()?;
         Ok(self.path)
     }
 }

@@ -31,7 +31,9 @@ use crate::analysis::flights::Flights;
 use crate::analysis::traffic::{Series, Traffic};
 use crate::analysis::{Analyst, Settings};
 use crate::model::{Event, Events, Run};
+use crate::whole::Whole;
 use crate::{classify, parquet, perfetto};
+use std::io::Write;
 use std::path::Path;
 
 /// What to write, and how to look.
@@ -178,7 +180,12 @@ pub fn write(
         let against = other.map(|other| Against::new(&figures, other));
         let data =
             data::data(run, &analysis, &over_time, &program, &whole, &suggestions, &about, against.as_ref());
-        std::fs::write(&path, page::page(&about, &data)).map_err(|error| writing(&path, error))?;
+        let write = || {
+            let mut file = Whole::create(&path)?;
+            file.write_all(page::page(&about, &data).as_bytes())?;
+            file.finish()
+        };
+        write().map_err(|error| writing(&path, error))?;
         files.insert(0, path);
     }
     Ok(text::summary(run, &analysis, &connections, &whole, &suggestions, &about, figures, files))
