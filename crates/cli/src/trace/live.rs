@@ -125,9 +125,9 @@ fn cells(row: &Connection) -> Vec<String> {
 
 fn draw(frame: &mut Frame<'_>, rows: &[Connection], first: &mut usize, time: Duration) {
     let areas = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).split(frame.area());
-    let sum = |rate: fn(&Connection) -> f64| rows.iter().map(rate).sum::<f64>() / 1e6;
-    let (out, resent) =
-        (sum(|row| row.out), rows.iter().map(|row| u64::from(row.tcp.total_retrans)).sum::<u64>());
+    // a sum of nothing is -0.0
+    let out = rows.iter().map(|row| row.out).fold(0.0, std::ops::Add::add) / 1e6;
+    let resent = rows.iter().map(|row| u64::from(row.tcp.total_retrans)).sum::<u64>();
     let title = format!(
         "polyrail trace   {} s   {} connections   {out:.1} MB/s   {resent} segments resent   arrows scroll, ^C interrupts the command",
         time.as_secs(),
@@ -198,5 +198,6 @@ mod tests {
         for (width, height) in [(1, 1), (10, 3), (300, 100)] {
             picture(&rows, width, height, &mut 0);
         }
+        assert!(picture(&[], 160, 12, &mut 0).contains(" 0.0 MB/s"), "before the first connection");
     }
 }

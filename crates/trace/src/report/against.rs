@@ -32,7 +32,9 @@ fn sum(all: &[u64]) -> f64 {
 /// The figures by which runs are compared.
 pub(super) fn figures(run: &Run, analysis: &Analysis, connections: &[Connection]) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let mut add = |name: &str, value: f64, show| figures.push(Figure { name: name.into(), value, show });
+    // a sum of nothing is -0.0
+    let mut add =
+        |name: &str, value: f64, show| figures.push(Figure { name: name.into(), value: value + 0.0, show });
     let cells = |get: fn(&crate::analysis::nodes::Cell) -> u64| {
         analysis.links.cells.iter().map(|(_, _, cell)| get(cell) as f64).sum::<f64>()
     };
@@ -146,6 +148,16 @@ mod tests {
 
     fn figure(name: &str, value: f64) -> Figure {
         Figure { name: name.into(), value, show: number }
+    }
+
+    #[test]
+    fn nothing_has_no_sign() {
+        let run = Run::default();
+        let analysis = crate::analysis::Analyst::new(&run, Default::default()).finish();
+        for figure in figures(&run, &analysis, &[]) {
+            let shown = (figure.show)(figure.value);
+            assert!(!shown.starts_with('-'), "{}: {shown}", figure.name);
+        }
     }
 
     #[test]
