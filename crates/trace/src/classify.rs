@@ -160,6 +160,17 @@ pub fn mpi(analysis: &Analysis) -> Option<Classes> {
     any.then(|| classes(&analysis.mpi, Concurrency::default(), 0))
 }
 
+/// The program by its own messages, where MPI's calls tell most of what it sends: what they say is a message is one, while on a stream the
+/// library's headers and pieces count as well. Who sends at the same time is known from the whole.
+pub fn own(analysis: &Analysis, whole: &Classes) -> Option<Classes> {
+    let (told, seen) = analysis.links.cells.iter().fold((0u64, 0u64), |(told, seen), (.., cell)| {
+        (told.saturating_add(cell.mpi_bytes), seen.saturating_add(cell.bytes))
+    });
+    let mut own = mpi(analysis).filter(|_| told >= seen / 2)?;
+    (own.synchrony, own.together) = (whole.synchrony, whole.together);
+    Some(own)
+}
+
 /// One connection, both directions.
 pub fn connection(analysis: &Analysis, connection: &Connection) -> Classes {
     let mut pattern = connection.there.flow.pattern.clone();

@@ -65,12 +65,13 @@ impl About {
         analysis: &Analysis,
         program: &Program,
         whole: &Classes,
+        own: Option<&Classes>,
         suggestions: &[Suggestion],
     ) -> About {
         let names = names(run, analysis);
         About {
             command: shown(&run.command.join(" "), LONG),
-            sentence: sentence(run, analysis, program, whole),
+            sentence: sentence(run, analysis, program, own.unwrap_or(whole)),
             finding: finding(run, analysis, program, suggestions, &names),
             warnings: warnings(run, analysis),
             notes: notes(run),

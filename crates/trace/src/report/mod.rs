@@ -173,7 +173,8 @@ pub fn write(
     let whole = classify::whole(&analysis);
     let suggestions = classify::suggest(run, &analysis, &connections, &whole);
     let program = program::Program::new(run, &analysis, &connections, &answers);
-    let about = about::About::new(run, &analysis, &program, &whole, &suggestions);
+    let own = classify::own(&analysis, &whole);
+    let about = about::About::new(run, &analysis, &program, &whole, own.as_ref(), &suggestions);
     let figures = against::figures(run, &analysis, &connections);
     if let Some(over_time) = over_time {
         let path = out.join("report.html");

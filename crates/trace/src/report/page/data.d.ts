@@ -17,6 +17,7 @@ interface Data {
   hosts: HostData[];
   classes: ClassesData;
   mpi_classes: ClassesData | null;
+  own_classes: ClassesData | null;
   slots: [number, number];
   senders: number;
   suggestions: SuggestionData[];
