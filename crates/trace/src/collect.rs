@@ -20,7 +20,8 @@ use crate::blocks::{CommandBlock, ThreadBlock, TotalsBlock};
 use crate::file::{Writer, kind};
 use crate::host::{self, HostBlock};
 use crate::options::Options;
-use crate::records;
+use crate::pack::at_least;
+use crate::records::append;
 use crate::session::{Session, make_directory};
 use crate::tcp::Tcp;
 use crate::unseen::{How, Unseen};
@@ -70,19 +71,18 @@ impl RingHeader {
 }
 
 impl Ring {
-    /// Reads the new records into `buffer`, which stays empty if that cannot be. If the ring has grown meanwhile: its new header, by which
-    /// they must be read again.
-    fn take(&self, header: &RingHeader, buffer: &mut Vec<u8>) -> Option<RingHeader> {
+    /// Reads the new records; empty if that cannot be. If the ring has grown meanwhile: its new header, by which they must be read again.
+    fn take<'a>(&self, header: &RingHeader, memory: &'a mut Vec<u8>) -> Result<&'a [u8], RingHeader> {
         // records are read after the head that promises them, and what tells of growth after the records
         fence(Ordering::Acquire);
         let RingHeader { slots, head, .. } = *header;
         let new = head.wrapping_sub(self.tail);
-        buffer.clear();
+        let mut records = &[][..];
         if new == 0 {
-            return None;
+            return Ok(records);
         }
         if new <= slots && slots.is_power_of_two() && slots <= ring::MOST as u64 {
-            buffer.resize(new as usize * RECORD, 0);
+            let buffer = at_least(memory, new as usize * RECORD);
             let first = (slots - self.tail % slots).min(new) as usize * RECORD;
             let place = (ring::HEADER + (self.tail % slots) as usize * RECORD) as u64;
             let (one, two) = buffer.split_at_mut(first);
@@ -90,12 +90,15 @@ impl Ring {
                 .file
                 .read_exact_at(one, place)
                 .and_then(|()| self.file.read_exact_at(two, ring::HEADER as u64));
-            if read.is_err() {
-                buffer.clear();
+            if read.is_ok() {
+                records = buffer;
             }
         }
         fence(Ordering::Acquire);
-        RingHeader::read(&self.file).ok().filter(|now| now.slots > slots)
+        match RingHeader::read(&self.file) {
+            Ok(now) if now.slots > slots => Err(now),
+            _ => Ok(records),
+        }
     }
 }
 
@@ -149,7 +152,7 @@ pub struct Collector {
     records: u64,
     /// Records that found no room in a ring.
     lost: u64,
-    buffer: Vec<u8>,
+    memory: Vec<u8>,
     pids: u64,
     tcp: Tcp,
     unseen: Unseen,
@@ -226,7 +229,7 @@ impl Collector {
             pressed: false,
             records: 0,
             lost: 0,
-            buffer: Vec::new(),
+            memory: Vec::new(),
             pids: host::namespace("pid"),
             tcp,
             unseen: Unseen::default(),
@@ -545,19 +548,23 @@ impl Collector {
         let Some(ring) = self.rings.get_mut(name) else { return false };
         let Ok(mut header) = RingHeader::read(&ring.file) else { return true };
         // a ring that has grown meanwhile has its records at other places
-        while let Some(grown) = ring.take(&header, &mut self.buffer) {
-            header = grown;
-        }
+        let records = loop {
+            match ring.take(&header, &mut self.memory) {
+                Ok(records) => break records.len(),
+                Err(grown) => header = grown,
+            }
+        };
+        let records = &self.memory[..records];
         let at = Clocks::monotonic();
         let RingHeader { slots, head, mut lost, closed } = header;
         let new = head.wrapping_sub(ring.tail);
         self.pressed |= new >= slots / 2;
-        if self.buffer.len() as u64 != new * RECORD as u64 {
+        if records.len() as u64 != new * RECORD as u64 {
             // nothing that a recorder does, or it cannot be read: what it held is lost
             lost = lost.max(ring.lost).saturating_add(new.min(slots));
         } else if new > 0 {
-            self.tcp.learn(ring.network, &self.buffer);
-            records::append(&mut self.writer, kind::RECORDS, ring.stream, at, &self.buffer);
+            self.tcp.learn(ring.network, records);
+            append(&mut self.writer, kind::RECORDS, ring.stream, at, records);
             self.records += new;
         }
         if new > 0 {

@@ -25,17 +25,13 @@ impl Packer {
     /// `payload` as packed, `width` bytes a row: a multiple of 8. `None`: it would not be shorter.
     pub fn pack(&mut self, payload: &[u8], width: usize) -> Option<&[u8]> {
         debug_assert!(width > 0 && width.is_multiple_of(8));
-        let Packer { columns, packed } = self;
-        columns.clear();
-        columns.resize(payload.len(), 0);
+        let columns = at_least(&mut self.columns, payload.len());
         to_columns(payload, width, columns);
-        packed.clear();
-        packed.extend((payload.len() as u32).to_le_bytes());
-        packed.extend((width as u32).to_le_bytes());
-        packed.resize(HEADER + get_maximum_output_size(payload.len()), 0);
-        let length = compress_into(columns, &mut packed[HEADER..]).ok()?;
-        packed.truncate(HEADER + length);
-        (packed.len() < payload.len()).then_some(packed)
+        let packed = at_least(&mut self.packed, HEADER + get_maximum_output_size(payload.len()));
+        packed[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        packed[4..HEADER].copy_from_slice(&(width as u32).to_le_bytes());
+        let length = HEADER + compress_into(columns, &mut packed[HEADER..]).ok()?;
+        (length < payload.len()).then(|| &packed[..length])
     }
 
     /// The original of what [`pack`](Self::pack) made, in `payload`, whose memory is used again. `false`: it is nothing that was packed, or longer than `most`
@@ -53,14 +49,12 @@ impl Packer {
         if length > most || length / 255 > block.len() || width == 0 || !width.is_multiple_of(8) {
             return false;
         }
-        self.columns.clear();
-        self.columns.resize(length, 0);
-        if decompress_into(block, &mut self.columns).ok() != Some(length) {
+        let columns = at_least(&mut self.columns, length);
+        if decompress_into(block, columns).ok() != Some(length) {
             return false;
         }
-        payload.clear();
         payload.resize(length, 0);
-        from_columns(&self.columns, width, payload);
+        from_columns(columns, width, payload);
         true
     }
 }
@@ -80,55 +74,86 @@ fn transpose(mut words: [u64; 8]) -> [u64; 8] {
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+    let bytes = bytes[at..at + 8].try_into().expect("eight bytes");
+    u64::from_le_bytes(bytes)
 }
+
+/// The first bytes of memory that is kept, whatever they hold.
+pub(crate) fn at_least(memory: &mut Vec<u8>, length: usize) -> &mut [u8] {
+    if memory.len() < length {
+        memory.resize(length, 0);
+    }
+    &mut memory[..length]
+}
+
+/// Rows that are taken at once.
+const SOME: usize = 8;
+/// Rows of which one part after the other is taken: their part of a column is a cache line.
+const STRIP: usize = 64;
 
 fn to_columns(payload: &[u8], width: usize, columns: &mut [u8]) {
     let rows = payload.len() / width;
+    let (whole, end) = payload.split_at(rows * width);
+    columns[rows * width..].copy_from_slice(end);
     let mut before = 0;
-    let mut row = 0;
-    while row < rows {
-        let some = (rows - row).min(8);
+    let mut less = |word: &mut u64| before = std::mem::replace(word, word.wrapping_sub(before));
+    let last = whole.chunks_exact(SOME * width).remainder();
+    // eight columns at once: columns are apart by what is a multiple of the cache's size, so that more would push each other out
+    for (first, strip) in whole[..whole.len() - last.len()].chunks(STRIP * width).enumerate() {
         for at in (0..width).step_by(8) {
-            let mut words: [u64; 8] =
-                std::array::from_fn(|i| if i < some { word(payload, (row + i) * width + at) } else { 0 });
-            if at == 0 {
-                for word in &mut words[..some] {
-                    before = std::mem::replace(word, word.wrapping_sub(before));
+            for (number, block) in strip.chunks_exact(SOME * width).enumerate() {
+                let mut words: [u64; SOME] = std::array::from_fn(|row| word(block, row * width + at));
+                if at == 0 {
+                    words.iter_mut().for_each(&mut less);
+                }
+                for (column, word) in transpose(words).into_iter().enumerate() {
+                    let place = (at + column) * rows + first * STRIP + number * SOME;
+                    columns[place..place + SOME].copy_from_slice(&word.to_le_bytes());
                 }
             }
-            for (column, word) in transpose(words).into_iter().enumerate() {
-                columns[(at + column) * rows + row..][..some].copy_from_slice(&word.to_le_bytes()[..some]);
-            }
         }
-        row += some;
     }
-    columns[rows * width..].copy_from_slice(&payload[rows * width..]);
+    for (row, bytes) in last.chunks_exact(width).enumerate() {
+        let place = rows / SOME * SOME + row;
+        let mut first = word(bytes, 0);
+        less(&mut first);
+        let bytes = first.to_le_bytes().into_iter().chain(bytes[8..].iter().copied());
+        bytes.enumerate().for_each(|(column, byte)| columns[column * rows + place] = byte);
+    }
 }
 
 fn from_columns(columns: &[u8], width: usize, payload: &mut [u8]) {
     let rows = columns.len() / width;
+    let (whole, end) = payload.split_at_mut(rows * width);
+    end.copy_from_slice(&columns[rows * width..]);
     let mut before = 0u64;
-    let mut row = 0;
-    while row < rows {
-        let some = (rows - row).min(8);
+    let mut more = |word: &mut u64| {
+        *word = word.wrapping_add(before);
+        before = *word;
+    };
+    let (blocks, last) = whole.split_at_mut(rows / SOME * SOME * width);
+    for (first, strip) in blocks.chunks_mut(STRIP * width).enumerate() {
         for at in (0..width).step_by(8) {
-            let mut words = transpose(std::array::from_fn(|column| {
-                let mut bytes = [0; 8];
-                bytes[..some].copy_from_slice(&columns[(at + column) * rows + row..][..some]);
-                u64::from_le_bytes(bytes)
-            }));
-            for (i, word) in words[..some].iter_mut().enumerate() {
+            for (number, block) in strip.chunks_exact_mut(SOME * width).enumerate() {
+                let place = first * STRIP + number * SOME;
+                let words = std::array::from_fn(|column| word(columns, (at + column) * rows + place));
+                let mut words = transpose(words);
                 if at == 0 {
-                    *word = word.wrapping_add(before);
-                    before = *word;
+                    words.iter_mut().for_each(&mut more);
                 }
-                payload[(row + i) * width + at..][..8].copy_from_slice(&word.to_le_bytes());
+                for (row, word) in words.into_iter().enumerate() {
+                    block[row * width + at..][..8].copy_from_slice(&word.to_le_bytes());
+                }
             }
         }
-        row += some;
     }
-    payload[rows * width..].copy_from_slice(&columns[rows * width..]);
+    for (row, bytes) in last.chunks_exact_mut(width).enumerate() {
+        let place = rows / SOME * SOME + row;
+        bytes.iter_mut().enumerate().for_each(|(column, byte)| *byte = columns[column * rows + place]);
+        let mut first = word(bytes, 0);
+        more(&mut first);
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+    }
 }
 
 #[cfg(test)]
