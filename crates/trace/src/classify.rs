@@ -173,8 +173,16 @@ pub fn own(analysis: &Analysis, whole: &Classes) -> Option<Classes> {
 
 /// One connection, both directions.
 pub fn connection(analysis: &Analysis, connection: &Connection) -> Classes {
-    let mut pattern = connection.there.flow.pattern.clone();
-    pattern.merge(&connection.back.flow.pattern);
+    between(analysis, connection, &[connection])
+}
+
+/// All connections of a pair of nodes, as one; the first tells which pair it is.
+pub fn between(analysis: &Analysis, connection: &Connection, all: &[&Connection]) -> Classes {
+    let mut pattern = Pattern::default();
+    for one in all {
+        pattern.merge(&one.there.flow.pattern);
+        pattern.merge(&one.back.flow.pattern);
+    }
     let mut concurrency = Concurrency::default();
     if let (a, Some(b)) = connection.nodes {
         for (from, to) in [(a, b), (b, a)] {

@@ -262,6 +262,14 @@ for _ in range(int(sys.argv[2])):
     let cells = analysis.links.cells.iter().map(|(_, _, cell)| (cell.bytes, cell.messages));
     assert_eq!(cells.collect::<Vec<_>>(), [(5 * CLIENTS as u64, CLIENTS as u64); 2]);
     assert_eq!(analysis.connections(recorded.run()).len(), CLIENTS);
+    // one row for all, by the port that says something
+    let text = summary(&recorded).to_string();
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains(" TCP python3")).collect();
+    let service =
+        recorded.run().sockets.iter().find(|socket| socket.listening).unwrap().local.unwrap().port();
+    assert_eq!(rows.len(), 1, "{text}");
+    assert!(rows[0].contains(&format!(":{service} – another program on ")), "{text}");
+    assert!(rows[0].contains(&format!(", {CLIENTS} connections ")) && rows[0].ends_with("200 B"), "{text}");
 }
 
 /// A server of datagrams accepts no connections: it is one by being asked first.
@@ -302,7 +310,7 @@ while asked := served.recv(1000): served.sendall(asked)
     });
     let waited = analysis.links.cells.iter().map(|(_, _, cell)| cell.waited).max();
     assert!(waited.is_some_and(|waited| waited > 400_000_000), "it did wait: {waited:?}");
-    let finding = headline(&recorded).1;
+    let finding = summary(&recorded).headline.1;
     assert_eq!(finding, "Nothing on the network holds it up noticeably.");
 
     let traced = python(
@@ -318,14 +326,14 @@ for _ in range(5): served.recv(1); time.sleep(0.1); served.sendall(b'y')
 os.wait()
 ",
     );
-    let finding = headline(&traced.recorded).1;
+    let finding = summary(&traced.recorded).headline.1;
     assert!(finding.contains(" waits ") && finding.contains(" for "), "{finding}");
 }
 
-/// What the program is, and the most important finding.
-fn headline(recorded: &Recorded) -> (String, String) {
+/// The report in short.
+fn summary(recorded: &Recorded) -> polyrail_trace::report::Summary {
     let place = tempfile::tempdir().unwrap();
-    polyrail_trace::report::write(recorded, place.path(), &Default::default(), None).unwrap().headline
+    polyrail_trace::report::write(recorded, place.path(), &Default::default(), None).unwrap()
 }
 
 /// Who waits for himself waits for nobody, nor who waits for somebody who has not come.

@@ -10,11 +10,12 @@ use crate::analysis::lanes::Lanes;
 use crate::classify::{self, Classes, Suggestion};
 use crate::model::Run;
 use crate::units;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Connections that the text lists.
+/// Connections that the text lists, or groups of them.
 const ROWS: usize = 20;
 
 /// A report in short; as text what the command prints.
@@ -54,21 +55,10 @@ pub(super) fn summary(
     files: Vec<PathBuf>,
 ) -> Summary {
     let lanes = Lanes::new(run);
-    let row = |connection: &Connection| {
-        let name = |node: Option<u32>| node.map_or("?", |node| about.names[node as usize].as_str());
-        let end = |node: Option<u32>, address: Option<SocketAddr>| match address {
-            Some(address) => format!("{}:{}", name(node), address.port()),
-            None => name(node).to_owned(),
-        };
-        let socket = &run.sockets[connection.sockets.0 as usize];
-        let names = format!(
-            "{} {} – {}",
-            carrier(&lanes, connection),
-            end(Some(connection.nodes.0), socket.local),
-            end(connection.nodes.1, socket.remote)
-        );
-        let mut tail = units::bytes(connection.bytes() as f64);
-        let (again, spurious) = (connection.retransmissions(), connection.spurious());
+    let groups = groups(run, &lanes, connections);
+    let row = |group: &Vec<&Connection>| {
+        let mut tail = units::bytes(sum(group, |one| one.bytes()) as f64);
+        let (again, spurious) = (sum(group, |one| one.retransmissions()), sum(group, |one| one.spurious()));
         if again > 0 {
             tail += &format!(", {} again", units::count(again));
         }
@@ -79,10 +69,11 @@ pub(super) fn summary(
                 format!(" ({} for nothing)", units::count(spurious))
             };
         }
-        if connection.timeouts() > 0 {
-            tail += &format!(", {}", units::many(connection.timeouts(), "timeout"));
+        let timeouts = sum(group, |one| one.timeouts());
+        if timeouts > 0 {
+            tail += &format!(", {}", units::many(timeouts, "timeout"));
         }
-        (names, classify::connection(analysis, connection), tail)
+        (ends(run, about, &lanes, group), classify::between(analysis, group[0], group), tail)
     };
     let seen = analysis.seen;
     let bytes = analysis.links.cells.iter().fold(0u64, |sum, (_, _, cell)| sum.saturating_add(cell.bytes));
@@ -116,9 +107,72 @@ pub(super) fn summary(
         figures,
         totals,
         failures: [failures(run, analysis, about), rails::failures(run, about, &lanes)].concat(),
-        rows: connections.iter().take(ROWS).map(row).collect(),
-        left_out: connections.len().saturating_sub(ROWS),
+        rows: groups.iter().take(ROWS).map(row).collect(),
+        left_out: groups.iter().skip(ROWS).map(Vec::len).sum(),
     }
+}
+
+/// The port at which a connection was accepted, where that is known: the other end's says nothing. First or second end.
+fn service(run: &Run, connection: &Connection) -> Option<(bool, u16)> {
+    let socket = |number: u32| &run.sockets[number as usize];
+    let (one, other) = (socket(connection.sockets.0), connection.sockets.1.map(socket));
+    let port = |address: Option<SocketAddr>| address.map(|address| address.port());
+    if one.accepted {
+        return port(one.local).map(|port| (true, port));
+    }
+    let known = other.is_none_or(|other| other.accepted);
+    port(one.remote).filter(|_| known).map(|port| (false, port))
+}
+
+/// Connections between the same two to one service, most bytes first: a client may have made thousands.
+fn groups<'a, 'b>(
+    run: &Run,
+    lanes: &Lanes,
+    connections: &'b [Connection<'a>],
+) -> Vec<Vec<&'b Connection<'a>>> {
+    let mut places = HashMap::new();
+    let mut groups: Vec<Vec<&Connection>> = Vec::new();
+    for (at, connection) in connections.iter().enumerate() {
+        let (one, other) = (Some(connection.nodes.0), connection.nodes.1);
+        let which = match service(run, connection) {
+            Some((true, port)) => Ok((other, one, port)),
+            Some((false, port)) => Ok((one, other, port)),
+            // each is by itself
+            None => Err(at),
+        };
+        let place = *places.entry((carrier(lanes, connection), which)).or_insert(groups.len());
+        if place == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[place].push(connection);
+    }
+    groups.sort_by_cached_key(|group| std::cmp::Reverse(sum(group, |one| one.bytes())));
+    groups
+}
+
+fn sum(group: &[&Connection], of: fn(&Connection) -> u64) -> u64 {
+    group.iter().fold(0u64, |sum, one| sum.saturating_add(of(one)))
+}
+
+/// What joins whom.
+fn ends(run: &Run, about: &About, lanes: &Lanes, group: &[&Connection]) -> String {
+    let connection = group[0];
+    let service = service(run, connection).filter(|_| group.len() > 1);
+    let name = |node: Option<u32>| node.map_or("?", |node| about.names[node as usize].as_str());
+    let end = |first: bool, node: Option<u32>, address: Option<SocketAddr>| match address {
+        Some(address) if service.is_none_or(|(at, _)| at == first) => {
+            format!("{}:{}", name(node), address.port())
+        }
+        _ => name(node).to_owned(),
+    };
+    let socket = &run.sockets[connection.sockets.0 as usize];
+    let (one, other) =
+        (end(true, Some(connection.nodes.0), socket.local), end(false, connection.nodes.1, socket.remote));
+    let number = match group.len() {
+        1 => String::new(),
+        number => format!(", {}", units::many(number as u64, "connection")),
+    };
+    format!("{} {one} – {other}{number}", carrier(lanes, connection))
 }
 
 /// Kinds of failures that the text lists.
