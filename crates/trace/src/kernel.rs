@@ -54,16 +54,14 @@ pub use page::{Events, Layout};
 pub use record::{KERNEL_BYTES, KernelRecord};
 pub(crate) use syscalls::NAMES;
 pub use syscalls::Syscalls;
-pub use tracefs::{Instance, Unavailable};
+pub use tracefs::{Instance, Room, Unavailable};
 
 use crate::diag::{Wanted, monotonic};
 use matcher::Matcher;
 use tcp::{Decoder, Raw};
 
-/// KiB of each processor's ring: 3700 segments, 10 ms of 500 MB/s in segments of 1448 bytes.
-const RING_KIB: u32 = 512;
-/// Pages read of each processor's ring at once, at most: all that it holds.
-const PAGES: usize = RING_KIB as usize / 4;
+/// At least 3700 segments of a processor, 10 ms of 500 MB/s in segments of 1448 bytes.
+const ROOM: Room = Room { least: 512, all: 16 << 10 };
 /// How often the busiest connections of others are looked for.
 const LOOK: Duration = Duration::from_secs(2);
 /// Events a second from which a connection of others is worth a filter.
@@ -92,7 +90,7 @@ impl Kernel {
     /// # Errors
     /// One sentence for the user: no root, no tracefs, no such tracepoints.
     pub fn open() -> Result<Kernel, Unavailable> {
-        let instance = Instance::new(RING_KIB)?;
+        let instance = Instance::new(ROOM)?;
         let (decoder, names) = Decoder::new(&instance);
         if names.is_empty() {
             return Err(Unavailable::NoEvents(tcp::EVENTS.join(", ")));
@@ -139,7 +137,7 @@ impl Kernel {
     pub fn drain(&mut self, each: &mut dyn FnMut(KernelRecord)) -> io::Result<()> {
         let now = monotonic()?;
         let Kernel { instance, decoder, ahead, matcher, busy, .. } = self;
-        let missed = instance.read(PAGES, &mut |at, data| ahead.extend(decoder.decode(at, data)))?;
+        let missed = instance.read(&mut |at, data| ahead.extend(decoder.decode(at, data)))?;
         if missed {
             matcher.missed();
         }

@@ -24,13 +24,13 @@ use super::format::{Field, Format};
 use super::names::Named;
 use super::socks::{self, SockLayout};
 use super::state::STATE;
-use super::tracefs::{Instance, Unavailable};
+use super::tracefs::{Instance, Room, Unavailable};
 use crate::diag::{Diag, monotonic};
 
-/// KiB of each processor's ring: 10000 calls.
-const RING_KIB: u32 = 1024;
-/// Of the one for changes of state: 10000 of them.
-const STATES_KIB: u32 = 1024;
+/// 10000 calls a MiB.
+const ROOM: Room = Room { least: 1024, all: 32 << 10 };
+/// Changes of state: 10000 a MiB.
+const STATES_ROOM: Room = Room { least: 1024, all: 4 << 10 };
 /// How often names are looked for.
 pub(crate) const NAMES: Duration = Duration::from_millis(100);
 
@@ -90,7 +90,7 @@ impl Syscalls {
     /// # Errors
     /// One sentence for the user: no root, no tracefs, no such tracepoints.
     pub fn open() -> Result<Syscalls, Unavailable> {
-        let instance = Instance::new(RING_KIB)?;
+        let instance = Instance::new(ROOM)?;
         instance.write("set_event_pid", NOBODY)?;
         instance.write("options/event-fork", "1")?;
         let sock = |event: &str, format: &Format| SockLayout::new(event, format).map(Kind::Sock);
@@ -119,7 +119,7 @@ impl Syscalls {
         for event in socks::MOVED {
             moved &= enable(&instance, event, &mut kinds, |format| sock(event, format))?;
         }
-        let states = Instance::new(STATES_KIB).and_then(|states| {
+        let states = Instance::new(STATES_ROOM).and_then(|states| {
             let mut kinds = Kinds::new();
             for event in [STATE, socks::DESTROYED] {
                 enable(&states, event, &mut kinds, |format| sock(event, format))?;
@@ -161,10 +161,9 @@ impl Syscalls {
     pub fn drain(&mut self, each: &mut dyn FnMut(SyscallEvent)) -> io::Result<()> {
         let now = monotonic()?;
         let Syscalls { instance, kinds, states, ahead, calls, .. } = self;
-        let missed =
-            instance.read(RING_KIB as usize / 4, &mut |at, data| ahead.extend(decode(kinds, at, data)))?;
+        let missed = instance.read(&mut |at, data| ahead.extend(decode(kinds, at, data)))?;
         if let Some((states, kinds)) = states
-            && states.read(STATES_KIB as usize / 4, &mut |at, data| ahead.extend(decode(kinds, at, data)))?
+            && states.read(&mut |at, data| ahead.extend(decode(kinds, at, data)))?
         {
             calls.ties.missed();
         }

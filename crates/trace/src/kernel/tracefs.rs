@@ -94,11 +94,23 @@ struct Ring {
     stats: PathBuf,
 }
 
+/// KiB of an instance's rings: each processor's at least, and all of them together unless that is less. A busy machine keeps who reads them
+/// away for tens of milliseconds, and few processors have as many events as many have.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Of each processor's at least.
+    pub least: u32,
+    /// Of all together.
+    pub all: u32,
+}
+
 /// An instance; removed when dropped.
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
     rings: Vec<Ring>,
+    /// Pages that a processor's ring has.
+    pages: usize,
     layout: Layout,
     page: Vec<u8>,
     _tracefs: Tracefs,
@@ -123,12 +135,12 @@ fn make(instances: &Path) -> Result<PathBuf, Unavailable> {
 }
 
 impl Instance {
-    /// Makes one whose rings hold `ring_kib` KiB for each processor, on the monotonic clock, without events; removes those
+    /// Makes one whose rings have so much room, on the monotonic clock, without events; removes those
     /// that crashed processes left.
     ///
     /// # Errors
     /// See [`Unavailable`].
-    pub fn new(ring_kib: u32) -> Result<Instance, Unavailable> {
+    pub fn new(room: Room) -> Result<Instance, Unavailable> {
         let tracefs = Tracefs::find()?;
         let instances = tracefs.path.join("instances");
         remove_stale(&instances);
@@ -140,11 +152,25 @@ impl Instance {
                 Unavailable::file(&tracefs.path.join("events/header_page"), io::ErrorKind::InvalidData.into())
             })?;
         let page = vec![0; layout.size];
-        let mut instance = Instance { path, rings: Vec::new(), layout, page, _tracefs: tracefs };
+        let mut instance = Instance { path, rings: Vec::new(), pages: 0, layout, page, _tracefs: tracefs };
         instance.write("trace_clock", "mono")?;
-        instance.write("buffer_size_kb", &ring_kib.to_string())?;
+        instance.make_room(room)?;
         instance.open_rings()?;
         Ok(instance)
+    }
+
+    /// Less than was asked for where there is no memory for it.
+    fn make_room(&mut self, room: Room) -> Result<(), Unavailable> {
+        let processors = fs::read_dir(self.path.join("per_cpu")).map_or(1, |entries| entries.count().max(1));
+        let mut each = (room.all / processors as u32).max(room.least);
+        while let Err(why) = self.write("buffer_size_kb", &each.to_string()) {
+            if each <= room.least {
+                return Err(why);
+            }
+            each = (each / 2).max(room.least);
+        }
+        self.pages = each as usize * 1024 / self.layout.size.max(1);
+        Ok(())
     }
 
     fn open_rings(&mut self) -> Result<(), Unavailable> {
@@ -179,15 +205,15 @@ impl Instance {
         Some(Format::parse(&format)).filter(|format| format.id != 0)
     }
 
-    /// Reads at most `pages` pages of each processor, and calls `each` with each event's time and data; of each processor in
+    /// Reads what there is, at most what a ring holds of each processor, and calls `each` with each event's time and data; of each processor in
     /// order. Says whether the kernel lost events before any of these.
     ///
     /// # Errors
     /// Reading failed.
-    pub fn read(&mut self, pages: usize, each: &mut dyn FnMut(u64, &[u8])) -> io::Result<bool> {
+    pub fn read(&mut self, each: &mut dyn FnMut(u64, &[u8])) -> io::Result<bool> {
         let mut missed = false;
         for ring in &mut self.rings {
-            for _ in 0..pages {
+            for _ in 0..self.pages {
                 let length = match ring.pages.read(&mut self.page) {
                     Ok(length) => length,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
