@@ -16,12 +16,11 @@ use polyrail_core::trace::RECORD;
 use polyrail_core::trace::ring::{self, session};
 use polyrail_native::counter;
 
-use crate::blocks::{CommandBlock, ThreadBlock, TotalsBlock};
-use crate::file::{Writer, kind};
+use crate::blocks::{CommandBlock, ThreadBlock, TotalsBlock, kind};
+use crate::file::Writer;
 use crate::host::{self, HostBlock};
 use crate::options::Options;
 use crate::pack::at_least;
-use crate::records::append;
 use crate::session::{Session, make_directory};
 use crate::tcp::Tcp;
 use crate::unseen::{How, Unseen};
@@ -564,7 +563,7 @@ impl Collector {
             lost = lost.max(ring.lost).saturating_add(new.min(slots));
         } else if new > 0 {
             self.tcp.learn(ring.network, records);
-            append(&mut self.writer, kind::RECORDS, ring.stream, at, records);
+            self.writer.records(kind::RECORDS, ring.stream, at, records);
             self.records += new;
         }
         if new > 0 {

@@ -15,72 +15,17 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use polyrail_core::trace::RECORD;
+
+use crate::blocks::{BLOCK_HEADER, FILE_HEADER, LONGEST, MAGIC, PACKED, VERSION, encode, kind, write_header};
 use crate::flight::Flight;
 use crate::pack::Packer;
+use crate::records::pieces;
 
-/// First bytes of a file.
-pub const MAGIC: &[u8; 8] = b"PRTRACE1";
-/// Of what follows them; a reader refuses any other.
-pub const VERSION: u32 = 2;
-/// Bytes before the first block.
-pub const FILE_HEADER: usize = 16;
-/// Bytes before a block's payload.
-pub const BLOCK_HEADER: usize = 24;
-/// Longest payload that a reader accepts, packed or not.
-pub const LONGEST: usize = 16 << 20;
-/// When a block was written that tells again what was told before the recording begins: that is in none's time.
-pub const BEFORE: u64 = 0;
-/// Added to a block's kind: its payload is packed. The checksum is that of the packed bytes.
-pub const PACKED: u32 = 1 << 31;
 /// Rows that are gathered for one block, in bytes, about: what is cut off by a disk that is full loses its last block.
 pub const GATHERED: usize = 64 << 10;
 /// Bytes of memory that the last seconds take at most where nothing else is said: some forty million calls.
 pub const FLIGHT: u64 = 256 << 20;
-
-/// Kinds of blocks. A reader skips kinds that it does not know.
-pub mod kind {
-    /// JSON: the host that the file is of.
-    pub const HOST: u32 = 1;
-    /// JSON: a thread; its records have the block's stream number.
-    pub const THREAD: u32 = 2;
-    /// Records of the thread with this stream number.
-    pub const RECORDS: u32 = 3;
-    /// Ticks, `CLOCK_MONOTONIC` and `CLOCK_REALTIME` (u64 each, nanoseconds) of one moment.
-    pub const CLOCK: u32 = 4;
-    /// u64: records of the stream that were lost since the last such block.
-    pub const LOST: u32 = 5;
-    /// Looks at TCP connections (samples).
-    pub const TCP: u32 = 6;
-    /// Kernel events.
-    pub const KERNEL: u32 = 7;
-    /// Nothing more is there at this moment: no process of the host is being recorded.
-    pub const IDLE: u32 = 8;
-    /// Text: what the user must know.
-    pub const WARNING: u32 = 9;
-    /// JSON: the command, and how it ended.
-    pub const COMMAND: u32 = 10;
-    /// As [`RECORDS`], with times in nanoseconds of `CLOCK_MONOTONIC`: system calls of a program that preloading cannot see.
-    pub const SYSCALLS: u32 = 11;
-    /// JSON: how much was recorded on the host so far; before each [`IDLE`].
-    pub const TOTALS: u32 = 12;
-}
-
-/// Appends a block to a buffer.
-pub(crate) fn encode(buffer: &mut Vec<u8>, kind: u32, stream: u32, at: u64, payload: &[u8]) {
-    for word in [kind, payload.len() as u32, stream, crc32fast::hash(payload)] {
-        buffer.extend(word.to_le_bytes());
-    }
-    buffer.extend(at.to_le_bytes());
-    buffer.extend(payload);
-    buffer.resize(buffer.len().next_multiple_of(8), 0);
-}
-
-/// What a file begins with.
-pub(crate) fn write_header(buffer: &mut Vec<u8>) {
-    buffer.extend(MAGIC);
-    buffer.extend(VERSION.to_le_bytes());
-    buffer.extend([0; 4]);
-}
 
 /// Appends blocks to a file, or keeps the last ones (see [`limit`](Writer::limit)).
 ///
@@ -152,6 +97,11 @@ impl Writer {
         all.into_iter().for_each(|(kind, stream)| self.gathered_block(kind, stream));
         // streams that have ended have none again
         self.gathered.clear();
+    }
+
+    /// Appends a thread's records, as so many blocks as they need.
+    pub fn records(&mut self, kind: u32, stream: u32, at: u64, records: &[u8]) {
+        pieces(records, GATHERED).for_each(|piece| self.rows(kind, stream, at, RECORD, piece));
     }
 
     fn gathered_block(&mut self, kind: u32, stream: u32) {

@@ -10,8 +10,7 @@ use std::path::Path;
 
 use polyrail_core::trace::{Call, RECORD, Record, note};
 
-use crate::blocks::ThreadBlock;
-use crate::file::{BEFORE, LONGEST, PACKED, encode, kind, write_header};
+use crate::blocks::{BEFORE, LONGEST, PACKED, ThreadBlock, encode, kind, write_header};
 use crate::notes::u32_at;
 use crate::pack::Packer;
 use crate::records::Records;

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
 
-/// A host, as in a [`HOST`](crate::file::kind::HOST) block.
+/// A host, as in a [`HOST`](crate::blocks::kind::HOST) block.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostBlock {

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use polyrail_core::trace::note;
 
-use crate::blocks::ThreadBlock;
+use crate::blocks::{FILE_HEADER, ThreadBlock, kind};
 use crate::diag::{SAMPLE_BYTES, Sample};
-use crate::file::{Block, FILE_HEADER, Next, Reader, kind};
+use crate::file::{Block, Next, Reader};
 use crate::host::HostBlock;
 use crate::model::TcpSample;
 use crate::notes;

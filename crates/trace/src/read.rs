@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use polyrail_core::trace::{Call, Record, flags, note};
 
-use crate::blocks::{CommandBlock, ThreadBlock};
-use crate::file::{BEFORE, Block, Next, Reader, kind};
+use crate::blocks::{BEFORE, CommandBlock, ThreadBlock, kind};
+use crate::file::{Block, Next, Reader};
 use crate::host::HostBlock;
 use crate::model::{Host, Kind, MpiWorld, Process, RailEvent, Run, Socket, Thread};
 use crate::notes::{self, u32_at, u64_at};

@@ -2,8 +2,6 @@
 
 use polyrail_core::trace::{RECORD, Record};
 
-use crate::file::{GATHERED, Writer};
-
 /// Goes through a block's payload.
 pub struct Records<'a>(&'a [u8]);
 
@@ -32,13 +30,8 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Appends records to a file, as so many blocks as they need.
-pub fn append(writer: &mut Writer, kind: u32, stream: u32, at: u64, payload: &[u8]) {
-    pieces(payload, GATHERED).for_each(|piece| writer.rows(kind, stream, at, RECORD, piece));
-}
-
 /// A payload in pieces of about `most` bytes, none of which parts a note from its payload.
-fn pieces(payload: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
+pub fn pieces(payload: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
     let mut rest = payload;
     std::iter::from_fn(move || {
         let mut records = Records::new(rest);

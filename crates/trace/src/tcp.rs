@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use polyrail_core::trace::note;
 
+use crate::blocks::kind;
 use crate::diag::{Diag, SAMPLE_BYTES, Sample, Wanted, monotonic};
-use crate::file::{Writer, kind};
+use crate::file::Writer;
 use crate::host;
 use crate::kernel::{KERNEL_BYTES, Kernel};
 use crate::notes::{self, SocketNote};

@@ -16,13 +16,12 @@ use polyrail_core::trace::{RECORD, Record, SocketFields, Span, note};
 mod source;
 
 use crate::attach::{Attached, refusal};
-use crate::blocks::ThreadBlock;
+use crate::blocks::{ThreadBlock, kind};
 use crate::diag::monotonic;
-use crate::file::{Writer, kind};
+use crate::file::Writer;
 use crate::host;
 use crate::kernel::{Named, Program, SyscallEvent, Syscalls};
 use crate::notes::{SocketNote, socket_payload};
-use crate::records;
 use crate::tcp::Tcp;
 use source::Source;
 
@@ -236,7 +235,7 @@ impl Unseen {
         }
         let at = monotonic().unwrap_or(0);
         for (stream, buffer) in std::mem::take(&mut self.buffers) {
-            records::append(writer, kind::SYSCALLS, stream, at, &buffer);
+            writer.records(kind::SYSCALLS, stream, at, &buffer);
         }
         count
     }

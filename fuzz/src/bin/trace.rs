@@ -9,7 +9,8 @@ use std::fs;
 use libfuzzer_sys::fuzz_target;
 use polyrail_fuzz::Input;
 use polyrail_trace::Error;
-use polyrail_trace::file::{PACKED, Writer};
+use polyrail_trace::blocks::{PACKED};
+use polyrail_trace::file::{Writer};
 use polyrail_trace::model::{Event, Events};
 
 fuzz_target!(|data: &[u8]| {

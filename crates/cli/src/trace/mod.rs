@@ -351,7 +351,7 @@ fn conclude(args: &Args, run: &Path, collector: Collector) {
     let others = wait_for_others(run, &own);
     let (mut records, mut processes, mut lost) = (totals.records, totals.processes, totals.lost);
     for other in &others {
-        let told = polyrail_trace::file::last(other, polyrail_trace::file::kind::TOTALS);
+        let told = polyrail_trace::file::last(other, polyrail_trace::blocks::kind::TOTALS);
         let told: TotalsBlock = told.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default();
         records = records.saturating_add(told.records);
         processes = processes.saturating_add(told.processes);

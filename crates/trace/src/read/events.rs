@@ -6,8 +6,9 @@ use std::io::{self, BufReader};
 use polyrail_core::trace::{Call, Class, Record, Span, flags, note};
 
 use super::{Recorded, Source, Stream};
+use crate::blocks::kind;
 use crate::diag::{SAMPLE_BYTES, Sample, tcp_info};
-use crate::file::{Block, Next, Reader, kind};
+use crate::file::{Block, Next, Reader};
 use crate::kernel::{KERNEL_BYTES, KernelRecord};
 use crate::model::{CallEvent, Event, Events, KernelEvent, MpiEvent, Run, TcpSample};
 use crate::notes::u32_at;

@@ -42,6 +42,6 @@ function classes() {
       "Half the cost is that of messages over ", bold(bytes(c.size_by_cost)), ". Median ", bold(bytes(c.bytes && c.bytes[0])), ", 90 % up to ", bold(bytes(c.bytes && c.bytes[1])), ", of ", bold(count(c.messages)), " messages.",
       other.bytes ? [`  ${how}: median `, bold(bytes(other.bytes[0])), ", 90 % up to ", bold(bytes(other.bytes[1])), ` (${other.size}).`] : ""),
     classCard({ title: "Synchrony", verdict: c.synchrony, names: levels, bounds: ["some send at once", "most, to few", "most, to most"], like: ["BT SP LU", "CG MG", "FT IS"], shares: levels.map((level) => Number(level === c.synchrony)), what: "" },
-      ...(c.together ? ["Within ", bold(ns(data.slots[0])), " of a message ", bold(percent(c.together[0])), " of ", many(data.senders, "sender"), " send; within ", bold(ns(data.slots[1])), ", over ", bold(percent(c.together[1])), " of all pairs."] : ["Too few messages to tell who sends at the same time."])),
+      ...(c.together ? ["When one sends, ", bold(percent(c.together[0])), " of ", many(data.senders, "sender"), ` send at about the same time (within ${ns(data.slots[0])}), over `, bold(percent(c.together[1])), ` of all pairs (within ${ns(data.slots[1])}).`] : ["Too few messages to tell who sends at the same time."])),
   ));
 }
