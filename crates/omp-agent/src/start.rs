@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use polyrail_omp::area::{LOCALS, RANKS, SHARING, SharedFile, VERSION, setting};
 use polyrail_omp::layout::SLOTS;
+use polyrail_parts::Part;
 
 use crate::launch::{self, Launch, numbers, pack, read_numbers, unpack};
 use crate::mapping::{Facts, Mapping};
@@ -283,22 +284,13 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
     })
 }
 
-/// The runtime's file.
-const RUNTIME: &str = "libpolyrail_omp_rt.so";
-
-/// Where the runtime is: as the user says, or as built or installed with this agent.
+/// Where the runtime is: as the user says, or where this agent's parts are.
 fn runtime(options: &Options) -> Result<PathBuf, String> {
-    let own = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
-    let places = match &options.runtime {
-        Some(path) => vec![path.clone()],
-        None => ["", "../lib/polyrail", "../lib", "../../lib/polyrail"]
-            .map(|dir| own.with_file_name("").join(dir).join(RUNTIME))
-            .into(),
+    let path = match &options.runtime {
+        Some(path) => path.clone(),
+        None => Part::Runtime.find(&[]).map_err(|error| error.to_string())?,
     };
-    let found = places.iter().find_map(|path| path.canonicalize().ok()).ok_or_else(|| {
-        let places: Vec<String> = places.iter().map(|path| path.display().to_string()).collect();
-        format!("the runtime was not found; looked for {}", places.join(", "))
-    })?;
+    let found = path.canonicalize().map_err(|error| format!("the runtime {}: {error}", path.display()))?;
     if found.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
         return Err(format!("{}: the loader takes no paths with spaces or colons", found.display()));
     }

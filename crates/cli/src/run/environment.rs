@@ -4,12 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Job;
-use super::error::Error;
-use super::mpiexec::Family;
+use polyrail_parts::{Missing, Part};
 
-/// The provider's file. libfabric loads what ends in `fi.so`.
-const FILE: &str = "libpolyrail_fi.so";
+use super::Job;
+use super::mpiexec::Family;
 
 /// Where the provider is.
 #[derive(Debug)]
@@ -18,39 +16,20 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Looks in `explicit` only, if given; else in `FI_PROVIDER_PATH` and beside this command, as built or as installed.
-    pub fn find(explicit: Option<&Path>) -> Result<Self, Error> {
-        let dirs = match explicit {
-            Some(dir) => vec![dir.to_owned()],
-            None => default_dirs(),
-        };
-        // Ranks may start in another directory.
-        let absolute = |dir: &PathBuf| std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
-        match dirs.iter().find(|dir| dir.join(FILE).is_file()) {
-            Some(dir) => Ok(Self { dir: absolute(dir) }),
-            None => Err(Error::NoProvider { searched: dirs.iter().map(|dir| dir.join(FILE)).collect() }),
-        }
+    /// Looks in `explicit` only, if given; else where this command's parts are.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn find(explicit: Option<&Path>) -> Result<Self, Missing> {
+        let chosen: Vec<PathBuf> = explicit.map(Path::to_owned).into_iter().collect();
+        let file = Part::Provider.find(&chosen)?;
+        Ok(Self { dir: file.parent().map(Path::to_owned).unwrap_or_default() })
     }
 
     /// The file itself.
     pub fn file(&self) -> PathBuf {
-        self.dir.join(FILE)
+        self.dir.join(Part::Provider.file())
     }
-}
-
-fn default_dirs() -> Vec<PathBuf> {
-    let chosen = std::env::var_os("FI_PROVIDER_PATH").unwrap_or_default();
-    let mut dirs: Vec<PathBuf> = std::env::split_paths(&chosen).filter(|dir| dir.is_absolute()).collect();
-    if let Some(bin) = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned())) {
-        let prefix = bin.parent().unwrap_or(&bin);
-        dirs.extend([
-            bin.clone(),
-            prefix.join("lib/polyrail"),
-            prefix.join("lib/libfabric"),
-            prefix.join("lib"),
-        ]);
-    }
-    dirs
 }
 
 /// One environment variable of a job.
@@ -197,14 +176,5 @@ mod tests {
         {
             assert_eq!(quote(OsStr::new(word)), quoted);
         }
-    }
-
-    #[test]
-    fn a_provider_that_is_not_there_is_named_with_the_places() {
-        let dir = tempfile::tempdir().unwrap();
-        let error = Provider::find(Some(dir.path())).unwrap_err().to_string();
-        assert!(error.contains(&dir.path().join(FILE).display().to_string()), "{error}");
-        std::fs::write(dir.path().join(FILE), "").unwrap();
-        assert_eq!(Provider::find(Some(dir.path())).unwrap().file(), dir.path().join(FILE));
     }
 }

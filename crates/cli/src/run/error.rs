@@ -42,11 +42,8 @@ pub enum Error {
         library.display()
     )]
     NoLibfabric { library: PathBuf },
-    #[error(
-        "the provider libpolyrail_fi.so was not found; looked for\n{}\nName its directory with --provider-dir.",
-        list(searched)
-    )]
-    NoProvider { searched: Vec<PathBuf> },
+    #[error("{0}\nOr name its directory with --provider-dir.")]
+    NoProvider(#[from] polyrail_parts::Missing),
     #[error("cannot listen for the ranks' reports: {source}")]
     Listen { source: io::Error },
     #[error("cannot catch signals: {source}")]

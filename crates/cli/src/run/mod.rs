@@ -165,10 +165,12 @@ impl Plan {
 /// Runs the subcommand; the exit status is the one to end with.
 pub fn main(args: &Args) -> ExitCode {
     let outcome = match (args.print_env, family_named_by(&args.rest)) {
-        (true, Some(family)) => Provider::find(args.provider_dir.as_deref()).map(|provider| {
-            output::print(&environment::as_shell(family, &provider));
-            ExitCode::SUCCESS
-        }),
+        (true, Some(family)) => {
+            Provider::find(args.provider_dir.as_deref()).map_err(Error::from).map(|provider| {
+                output::print(&environment::as_shell(family, &provider));
+                ExitCode::SUCCESS
+            })
+        }
         _ => Plan::make(args).and_then(|plan| carry_out(&plan, args)),
     };
     outcome.unwrap_or_else(|error| {

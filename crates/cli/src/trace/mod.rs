@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::ring::session;
+use polyrail_parts::Part;
 use polyrail_trace::blocks::{CommandBlock, TotalsBlock};
 use polyrail_trace::collect::{Collector, PERIOD, realtime};
 use polyrail_trace::options::{Options, Refused};
@@ -27,8 +28,6 @@ use polyrail_trace::unseen::How;
 use crate::output;
 use crate::signals::{self, exit_code};
 
-/// The recorder's file.
-const RECORDER: &str = "libpolyrail_preload.so";
 /// Nothing was started.
 const NOT_STARTED: u8 = 125;
 /// What recorders read; see `crates/preload`.
@@ -150,8 +149,8 @@ enum Error {
     Attach(io::Error),
     #[error("no command was given: polyrail trace -o DIRECTORY -- COMMAND")]
     NoCommand,
-    #[error("the recorder {RECORDER} is in none of {}; build it by `make build`", list(.0))]
-    NoRecorder(Vec<PathBuf>),
+    #[error(transparent)]
+    NoRecorder(#[from] polyrail_parts::Missing),
     #[error("{} holds a recording already; remove it or choose another directory by -o", .0.display())]
     Recorded(PathBuf),
     #[error(transparent)]
@@ -164,10 +163,6 @@ enum Error {
     Signals(io::Error),
     #[error("{}: {source}", .command.display())]
     Start { command: OsString, source: io::Error },
-}
-
-fn list(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs the subcommand; the exit status is the one to end with.
@@ -186,20 +181,11 @@ pub fn main(args: &Args) -> ExitCode {
     )
 }
 
-/// The recorder, as built or as installed.
+/// The recorder: in the directory that the user names, else where this command's parts are.
 fn recorder() -> Result<PathBuf, Error> {
-    let chosen = std::env::var_os("POLYRAIL_RECORDER_DIR").map(PathBuf::from);
-    let here = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
-    let places: Vec<PathBuf> = match (chosen, here) {
-        (Some(chosen), _) => vec![chosen],
-        (None, Some(bin)) => {
-            let prefix = bin.parent().unwrap_or(&bin).to_owned();
-            vec![bin, prefix.join("lib/polyrail"), prefix.join("lib")]
-        }
-        (None, None) => vec![],
-    };
-    let found = places.iter().map(|place| place.join(RECORDER)).find(|file| file.is_file());
-    found.and_then(|file| std::path::absolute(file).ok()).ok_or(Error::NoRecorder(places))
+    let chosen: Vec<PathBuf> =
+        std::env::var_os("POLYRAIL_RECORDER_DIR").map(PathBuf::from).into_iter().collect();
+    Ok(Part::Recorder.find(&chosen)?)
 }
 
 fn holds_recording(directory: &Path) -> bool {
