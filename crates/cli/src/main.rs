@@ -10,6 +10,7 @@
 //! | `trace` | records what any program says on the network, and what TCP does to it |
 //! | `report` | makes a recording something to look at |
 //! | `top` | what running programs send by which rail, live |
+//! | `manual` | completions for shells; manual pages, for who installs |
 //!
 //! Invariants:
 //! - No unsafe code: `run` and `omp` start processes and watch, the others use the safe API of `rails`.
@@ -23,6 +24,7 @@
 mod bench;
 mod info;
 mod launch;
+mod manual;
 mod omp;
 mod output;
 mod report;
@@ -39,7 +41,18 @@ use clap::Parser;
 
 /// One message-passing stack over whatever joins machines.
 #[derive(Parser)]
-#[command(name = "polyrail", version)]
+#[command(
+    name = "polyrail",
+    version,
+    after_help = "Examples:\n  \
+        polyrail run -n 4 ./app                       an MPI program, unchanged, over all that joins its hosts\n  \
+        polyrail run -hosts n1,n2 -n 8 -- ./app       ... on two hosts, by its own MPI's launcher\n  \
+        polyrail trace -o seen -- ./app               any program: what it says on the network\n  \
+        polyrail report seen                          ... as a page, tables and a time line\n  \
+        polyrail omp -n 2 -t 4 ./app                  an OpenMP program over two processes\n  \
+        polyrail info                                 what joins this machine to others\n\
+        polyrail COMMAND --help says more; so do the manual pages, as polyrail-run(1)."
+)]
 struct Command {
     #[command(subcommand)]
     task: Task,
@@ -54,6 +67,9 @@ enum Task {
     Top(top::Args),
     Trace(trace::Args),
     Report(report::Args),
+    Completions(manual::Completions),
+    #[command(hide = true)]
+    Manual(manual::Pages),
 }
 
 fn main() -> ExitCode {
@@ -68,5 +84,7 @@ fn main() -> ExitCode {
         Task::Top(args) => top::main(&args),
         Task::Trace(args) => trace::main(&args),
         Task::Report(args) => report::main(&args),
+        Task::Completions(args) => manual::completions(&args),
+        Task::Manual(args) => manual::pages(&args),
     }
 }

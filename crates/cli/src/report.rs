@@ -9,9 +9,11 @@ use crate::output;
 
 /// Makes an HTML page, tables (Parquet) and a Perfetto trace of a recording, and says what kind of program it was.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Exit status: 0; 1 if there is nothing that can be read, or the report could not be written."
-)]
+#[command(after_help = "Examples:\n  \
+                  polyrail report seen\n  \
+                  polyrail report after --against before\n  \
+                  polyrail report --output all seen-n1 seen-n2\n\
+                  Exit status: 0; 1 if there is nothing that can be read, or the report could not be written.")]
 pub struct Args {
     /// Directories with recordings of one run: more than one where hosts do not share files
     #[arg(required = true, value_name = "DIRECTORY")]

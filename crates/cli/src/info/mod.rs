@@ -11,6 +11,11 @@ use crate::output;
 
 /// Shows the rails of this machine, or what would be used for a peer.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+                        polyrail info\n  \
+                        polyrail info --settings\n  \
+                        polyrail info --listen 7000                    on one host; then, on another:\n  \
+                        polyrail info --peer n1:7000")]
 pub struct Args {
     /// What would be used for this peer: HOST:PORT of polyrail info --listen there, or the text of an address
     #[arg(long, value_name = "ADDRESS", conflicts_with = "listen")]

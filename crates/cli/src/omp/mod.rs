@@ -28,7 +28,11 @@ const NOT_STARTED: u8 = 125;
     override_usage = "polyrail omp [OPTIONS] [-n RANKS] PROGRAM [ARGUMENTS]...\n       \
                       polyrail omp [OPTIONS] [MPIEXEC'S OWN ARGUMENTS]... -- PROGRAM [ARGUMENTS]...\n       \
                       polyrail omp --check PROGRAM",
-    after_help = "Exit status: the program's own; 125 if nothing was started; with --check 1 if not all that the program uses is supported."
+    after_help = "Examples:\n  \
+                  polyrail omp -n 2 -t 4 ./app\n  \
+                  polyrail omp -hosts n1,n2 -n 2 --stats -- ./app input.dat\n  \
+                  polyrail omp --check ./app\n\
+                  Exit status: the program's own; 125 if nothing was started; with --check 1 if not all that the program uses is supported."
 )]
 pub struct Args {
     /// How many processes to run the program on
@@ -70,7 +74,8 @@ pub struct Args {
     /// The directory with libpolyrail_fi.so
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    /// The program and its arguments, behind mpiexec's own
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     rest: Vec<OsString>,
 }
 

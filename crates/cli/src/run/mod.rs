@@ -37,7 +37,12 @@ const NOT_STARTED: u8 = 125;
     override_usage = "polyrail run [OPTIONS] [-n RANKS] PROGRAM [ARGUMENTS]...\n       \
                       polyrail run [OPTIONS] [MPIEXEC'S OWN ARGUMENTS]... -- PROGRAM [ARGUMENTS]...\n       \
                       polyrail run --print-env mpich|openmpi|PROGRAM",
-    after_help = "Exit status: the program's own; 86 if it succeeded but not every rank used Polyrail; \
+    after_help = "Examples:\n  \
+                  polyrail run -n 4 ./app\n  \
+                  polyrail run -hosts n1,n2 -ppn 2 -- ./app input.dat\n  \
+                  polyrail run -n 4 python3 program.py\n  \
+                  eval \"$(polyrail run --print-env mpich)\"; srun --mpi=pmi2 -n 4 ./app\n\
+                  Exit status: the program's own; 86 if it succeeded but not every rank used Polyrail; \
                   125 if nothing was started."
 )]
 pub struct Args {
@@ -62,7 +67,8 @@ pub struct Args {
     /// The directory with libpolyrail_fi.so
     #[arg(long, value_name = "DIR")]
     provider_dir: Option<PathBuf>,
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    /// The program and its arguments, behind mpiexec's own
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     rest: Vec<OsString>,
 }
 

@@ -43,7 +43,11 @@ const LINGER: Duration = Duration::from_secs(5);
 #[derive(clap::Args)]
 #[command(
     override_usage = "polyrail trace [OPTIONS] -- COMMAND [ARGUMENTS]...\n       polyrail trace [OPTIONS] --pid PID",
-    after_help = "Exit status: the command's own; 125 if it was not started. Look at the recording by: polyrail report DIRECTORY"
+    after_help = "Examples:\n  \
+                  polyrail trace -o seen -- mpiexec -n 4 ./app\n  \
+                  polyrail trace -o seen --for 30s --pid 4711\n  \
+                  polyrail trace -o seen --live -- ./client server 7000\n\
+                  Exit status: the command's own; 125 if it was not started. Look at the recording by: polyrail report DIRECTORY"
 )]
 pub struct Args {
     /// Directory for the recording: a new one, or one without a recording
@@ -90,6 +94,7 @@ pub struct Args {
     /// Collect for recorders that have found no collector on this host (they start this themselves)
     #[arg(long, value_name = "SESSION", hide = true)]
     collect: Option<PathBuf>,
+    /// The command to record, and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
