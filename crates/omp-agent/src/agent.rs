@@ -3,6 +3,7 @@ mod ending;
 mod watching;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::Ordering;
@@ -505,5 +506,10 @@ impl Agent {
 
 /// For people, once.
 pub fn tell(why: &str) {
-    eprintln!("polyrail omp: {why}");
+    print(&format!("polyrail omp: {why}\n"));
+}
+
+/// To standard error. Where that is closed or full there is nobody to tell, and the program's own end must not change by that.
+pub fn print(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -20,6 +20,9 @@
 //! - Rank 0 decides when and how a run ends. The program dies with its agent, the agents with one another.
 //! - What comes from the network or from the program is checked before use.
 
+// they end the process where nobody reads
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod agent;
 mod child;
 mod control;
@@ -104,7 +107,7 @@ fn main() -> ExitCode {
 fn report(options: &Options, launch: &launch::Launch, ended: &mut agent::Ended) {
     let report = stats::Report::new(&ended.counted, launch, ended.symbols.as_mut());
     if options.stats {
-        eprint!("{}", report.text());
+        agent::print(&report.text());
     }
     if let Some(path) = &options.json
         && let Err(error) = report.write(path)
