@@ -9,7 +9,7 @@ use polyrail_core::trace::ring::session;
 use crate::next::next;
 use crate::recorder;
 use crate::sockets;
-use crate::sys::{File, Text, quietly};
+use crate::sys::{File, Text, is_own_directory, quietly};
 
 /// The session's directory in shared memory.
 pub const DIRECTORY: &CStr = c"POLYRAIL_TRACE";
@@ -134,8 +134,7 @@ fn session_file(path: &Text<400>) -> Result<File, &'static [u8]> {
     let directory = environment().directory.c();
     // who may write to the directory, or owns the page, could end this program
     let own = |file: File| {
-        let place = File::open(directory, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW, 0);
-        let own = file.is_own(session::SIZE) && place.is_some_and(|place| place.is_own(0));
+        let own = file.is_own(session::SIZE) && is_own_directory(directory);
         if own { Ok(file) } else { Err(NOT_OURS) }
     };
     let open = || File::open(path.c(), libc::O_RDWR | libc::O_NOFOLLOW | libc::O_NONBLOCK, 0);
@@ -144,6 +143,8 @@ fn session_file(path: &Text<400>) -> Result<File, &'static [u8]> {
     }
     if matches!(crate::sys::errno(), libc::EACCES | libc::EPERM) {
         return Err(b"this process is not recorded: it runs as another user than the command, who may not use its session");
+    } else if crate::sys::errno() == libc::ELOOP {
+        return Err(NOT_OURS);
     } else if crate::sys::errno() != libc::ENOENT {
         return Err(b"this process is not recorded: the session cannot be opened (no descriptors left?)");
     }

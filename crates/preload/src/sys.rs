@@ -94,11 +94,9 @@ impl File {
     /// Whether it is this process's user's and nobody else may write to it, and has so many bytes at least: another's could be cut short
     /// while it is mapped, which ends the program.
     pub fn is_own(&self, length: usize) -> bool {
-        // SAFETY: an open descriptor and a place for the answer; geteuid takes nothing
-        let (stat, user) = unsafe { (status(|stat| libc::fstat(self.0, stat)), libc::geteuid()) };
-        stat.is_some_and(|stat| {
-            stat.st_uid == user && stat.st_mode & 0o022 == 0 && stat.st_size as u64 >= length as u64
-        })
+        // SAFETY: an open descriptor and a place for the answer
+        let stat = status(|stat| unsafe { libc::fstat(self.0, stat) });
+        stat.is_some_and(|stat| is_own(&stat) && stat.st_size as u64 >= length as u64)
     }
 
     /// Whether nobody else holds a lock on it. Others may ask the same meanwhile.
@@ -150,6 +148,19 @@ fn status(fill: impl FnOnce(*mut libc::stat) -> c_int) -> Option<libc::stat> {
     // SAFETY: plain numbers, for which zeros are values
     let mut stat = unsafe { std::mem::zeroed() };
     (fill(&mut stat) == 0).then_some(stat)
+}
+
+/// Whether it is this process's user's, and nobody else may write to it.
+fn is_own(stat: &libc::stat) -> bool {
+    // SAFETY: takes nothing
+    stat.st_uid == unsafe { libc::geteuid() } && stat.st_mode & 0o022 == 0
+}
+
+/// The same of a directory, which is no link. Takes no descriptor: a program may have none left.
+pub fn is_own_directory(path: &CStr) -> bool {
+    // SAFETY: a C string, and a place for the answer
+    let stat = status(|stat| unsafe { libc::lstat(path.as_ptr(), stat) });
+    stat.is_some_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR && is_own(&stat))
 }
 
 /// Whether a file is another user's than this process's, who is not root. One that cannot be reached is.
