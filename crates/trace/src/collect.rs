@@ -24,6 +24,7 @@ use crate::pack::at_least;
 use crate::session::{Session, make_directory};
 use crate::tcp::Tcp;
 use crate::unseen::{How, Unseen};
+use crate::whole;
 
 /// How often rings are looked at.
 pub const PERIOD: Duration = Duration::from_millis(10);
@@ -190,7 +191,7 @@ impl Collector {
     /// One of them cannot be made or written to; the message names it.
     pub fn begin(directory: &Path, run: &Path, options: Options) -> io::Result<Collector> {
         // command lines are nobody else's business
-        DirBuilder::new().recursive(true).mode(0o700).create(run).map_err(|why| named(run, why))?;
+        whole::make_directory(run).map_err(|why| named(run, why))?;
         make_directory(directory).map_err(|why| named(directory, why))?;
         let tcp = Tcp::new(!options.no_kernel);
         let mut host = HostBlock::here();
