@@ -179,7 +179,7 @@ fn what_is_not_read_in_time_is_counted() {
     drain_for(&mut kernel, Duration::from_millis(30), &mut records);
     let probe = |record: &&KernelRecord| matches!(record.what, What::Probe { .. });
     let kept = records.iter().filter(probe).count() as u64;
-    assert!(kept > 0 && kept <= 2 * made);
+    assert!(kept > 0 && kept < 2 * made, "{kept} of {made}");
     // What is left is the newest, and what comes now is not lost.
     records.clear();
     ping(&mut ends, 100);

@@ -24,6 +24,11 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Bytes of events that a page holds.
+    pub fn data_size(&self) -> usize {
+        self.size.saturating_sub(self.data)
+    }
+
     /// From the text of `events/header_page`; `None`: it is no such text.
     pub fn parse(text: &str) -> Option<Layout> {
         let format = Format::parse(text);

@@ -104,6 +104,31 @@ pub struct Room {
     pub all: u32,
 }
 
+/// Rings take no more than this part of the memory that is there: they cannot be given up again for who needs it more.
+const PART: u32 = 32;
+
+/// KiB of memory that is there for the asking; proc_meminfo(5).
+fn available() -> u32 {
+    let text = text(Path::new("/proc/meminfo")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(u32::MAX)
+}
+
+/// Processors that run, each of which has a ring: of those that may be plugged in one day there are hundreds in some virtual machines.
+fn processors() -> u32 {
+    count(&text(Path::new("/sys/devices/system/cpu/online")).unwrap_or_default())
+}
+
+/// How many numbers a list like `0-3,8` has, one at least.
+fn count(list: &str) -> u32 {
+    let part = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        Some(last.checked_sub(first)?.saturating_add(1))
+    };
+    list.trim().split(',').filter_map(part).fold(0u32, u32::saturating_add).max(1)
+}
+
 /// An instance; removed when dropped.
 #[derive(Debug)]
 pub struct Instance {
@@ -161,15 +186,16 @@ impl Instance {
 
     /// Less than was asked for where there is no memory for it.
     fn make_room(&mut self, room: Room) -> Result<(), Unavailable> {
-        let processors = fs::read_dir(self.path.join("per_cpu")).map_or(1, |entries| entries.count().max(1));
-        let mut each = (room.all / processors as u32).max(room.least);
+        let all = room.all.min(available() / PART);
+        let mut each = (all / processors()).max(room.least);
         while let Err(why) = self.write("buffer_size_kb", &each.to_string()) {
             if each <= room.least {
                 return Err(why);
             }
             each = (each / 2).max(room.least);
         }
-        self.pages = each as usize * 1024 / self.layout.size.max(1);
+        // each holds a little less than its size, and one more is the reader's
+        self.pages = (each as usize * 1024).div_ceil(self.layout.data_size().max(1)) + 2;
         Ok(())
     }
 
@@ -278,5 +304,25 @@ fn remove_stale(instances: &Path) {
         if ours && age.is_some_and(|age| age >= STALE) {
             let _ = fs::remove_dir(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_counted() {
+        for (list, many) in [
+            ("0-1\n", 2),
+            ("0", 1),
+            ("0-3,8,10-11\n", 7),
+            ("", 1),
+            ("x-3,5-4", 1),
+            ("0-4294967295", u32::MAX),
+        ] {
+            assert_eq!(count(list), many, "{list:?}");
+        }
+        assert!(available() > 0 && processors() >= 1);
     }
 }
