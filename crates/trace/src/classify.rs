@@ -25,6 +25,7 @@ use crate::analysis::Analysis;
 use crate::analysis::connections::Connection;
 use crate::analysis::messages::{GAP_BOUNDS, HALF, Pattern, SIZE_BOUNDS};
 use crate::analysis::synchrony::Concurrency;
+use crate::model::Run;
 use serde::Serialize;
 
 /// What share of the processes is most.
@@ -162,8 +163,11 @@ pub fn mpi(analysis: &Analysis) -> Option<Classes> {
 
 /// The program by its own messages, where MPI's calls tell most of what it sends: what they say is a message is one, while on a stream the
 /// library's headers and pieces count as well. Who sends at the same time is known from the whole.
-pub fn own(analysis: &Analysis, whole: &Classes) -> Option<Classes> {
-    let (told, seen) = analysis.links.cells.iter().fold((0u64, 0u64), |(told, seen), (.., cell)| {
+pub fn own(run: &Run, analysis: &Analysis, whole: &Classes) -> Option<Classes> {
+    // what its ranks send each other: not what they read of a server, and not what they tell themselves, which takes no socket
+    let rank = |node: u32| run.processes.get(node as usize).is_some_and(|process| process.mpi.is_some());
+    let cells = analysis.links.cells.iter().filter(|(from, to, _)| from != to && rank(*from) && rank(*to));
+    let (told, seen) = cells.fold((0u64, 0u64), |(told, seen), (.., cell)| {
         (told.saturating_add(cell.mpi_bytes), seen.saturating_add(cell.bytes))
     });
     let mut own = mpi(analysis).filter(|_| told >= seen / 2)?;

@@ -174,10 +174,44 @@ pub struct Socket {
     pub accepted: bool,
     /// Whether its connection's beginning was recorded: it connected, was accepted, or made as one of a pair.
     pub begun: bool,
+    /// Whether the first that it moved came in rather than went out; none if it moved nothing.
+    pub heard_first: Option<bool>,
     /// Index of the socket at the other end, where that was traced too.
     pub peer: Option<u32>,
     /// First and last moment seen.
     pub span: (u64, u64),
+}
+
+/// The first of the ports that Linux gives to who asks for none (`ip_local_port_range`, ip(7)).
+const EPHEMERAL: u16 = 32_768;
+
+impl Socket {
+    /// Whether this end serves who comes to it: its connection was accepted; of one that was recorded from its middle on, its port
+    /// is a service's and the other's is not; and of datagrams, which nobody accepts, it was spoken to before it spoke.
+    pub fn serves(&self) -> bool {
+        let port = |address: Option<SocketAddr>| address.map(|address| address.port());
+        if self.accepted || self.begun {
+            return self.accepted;
+        }
+        match self.kind {
+            Kind::Udp => self.heard_first == Some(true),
+            _ => {
+                port(self.local).is_some_and(|port| port < EPHEMERAL)
+                    && port(self.remote).is_some_and(|port| port >= EPHEMERAL)
+            }
+        }
+    }
+
+    /// Whether who waits here waits for a question rather than for an answer. Of a connection that was accepted, who spoke first
+    /// decides: a master whose workers connect to it asks them first.
+    pub fn awaits_questions(&self) -> bool {
+        self.serves() && (!self.begun || self.heard_first != Some(false))
+    }
+
+    /// Whether what it speaks to at this address may be a service, of which the port says something.
+    pub fn is_at_service(&self, remote: SocketAddr) -> bool {
+        !self.serves() && (self.begun || remote.port() < EPHEMERAL)
+    }
 }
 
 /// Something that happened.
@@ -399,5 +433,53 @@ impl Events for InMemory {
     fn for_each(&self, each: &mut dyn FnMut(&Event)) -> Result<(), std::io::Error> {
         self.events.iter().for_each(each);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn between(local: u16, remote: u16) -> Socket {
+        let at = |port| Some(SocketAddr::from(([127, 0, 0, 1], port)));
+        Socket { kind: Kind::Tcp, local: at(local), remote: at(remote), ..Socket::default() }
+    }
+
+    #[test]
+    fn who_serves_whom_is_known_by_the_beginning_or_by_the_ports() {
+        let (service, chance, other) = (80, 40_000, 50_000);
+        // the beginning was recorded: ports say nothing
+        for (local, remote) in [(service, chance), (chance, service), (chance, other)] {
+            let connected = Socket { begun: true, ..between(local, remote) };
+            assert!(!connected.serves() && connected.is_at_service(connected.remote.unwrap()));
+            let accepted = Socket { begun: true, accepted: true, ..between(local, remote) };
+            assert!(accepted.serves() && !accepted.is_at_service(accepted.remote.unwrap()));
+        }
+        // from the middle on
+        assert!(between(service, chance).serves());
+        assert!(
+            !between(chance, service).serves()
+                && between(chance, service).is_at_service(([1, 1, 1, 1], service).into())
+        );
+        // neither is known: a port that says nothing makes no node
+        assert!(
+            !between(chance, other).serves()
+                && !between(chance, other).is_at_service(([1, 1, 1, 1], other).into())
+        );
+        for heard_first in [None, Some(false), Some(true)] {
+            let datagrams = Socket { kind: Kind::Udp, heard_first, remote: None, ..between(service, chance) };
+            assert_eq!(datagrams.serves(), heard_first == Some(true));
+        }
+    }
+
+    #[test]
+    fn who_spoke_first_waits_for_answers() {
+        for (heard_first, awaits) in [(None, true), (Some(true), true), (Some(false), false)] {
+            let accepted = Socket { begun: true, accepted: true, heard_first, ..between(80, 40_000) };
+            assert_eq!(accepted.awaits_questions(), awaits);
+            // who spoke first is not known, of what was recorded from its middle on
+            assert!(Socket { heard_first, ..between(80, 40_000) }.awaits_questions());
+            assert!(!Socket { begun: true, heard_first, ..between(40_000, 80) }.awaits_questions());
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use polyrail_core::trace::{Call, Record, flags, note};
+use polyrail_core::trace::{Call, Class, Record, flags, note};
 
 use crate::blocks::{BEFORE, CommandBlock, ThreadBlock, kind};
 use crate::file::{Block, Next, Reader};
@@ -155,6 +155,20 @@ impl Seen {
     fn grow(&mut self, by_kernel: bool, first: u64, last: u64) {
         grow(&mut self.0[usize::from(by_kernel)], first, last);
     }
+
+    fn join(&mut self, other: Seen) {
+        for (all, (first, last)) in self.0.iter_mut().zip(other.0) {
+            grow(all, first, last);
+        }
+    }
+}
+
+/// When a socket was used: at all; when something came in by it; when something went out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    all: Seen,
+    heard: Seen,
+    spoke: Seen,
 }
 
 /// What is gathered while files are read for the first time.
@@ -168,7 +182,7 @@ struct Opening {
     /// By thread.
     threads_seen: Vec<Seen>,
     /// By source, program there, and the program's own number of the socket: its calls, which may be read before the socket is told of.
-    sockets_seen: HashMap<(usize, usize, u32), Seen>,
+    sockets_used: HashMap<(usize, usize, u32), Used>,
     /// Sockets that began a connection, by the same.
     begun: Vec<(usize, usize, u32)>,
     /// Sockets that were accepted, by the same.
@@ -356,7 +370,7 @@ impl Opening {
         let mut count = 0;
         let mut seen = self.threads_seen[thread as usize];
         // of the socket that the last call used: most use the same again
-        let mut socket = (0, Seen::default());
+        let mut socket = (0, Used::default());
         let mut notes = Vec::new();
         for (record, payload) in Records::new(payload) {
             let end = record.start.saturating_add(record.took.ticks());
@@ -386,12 +400,19 @@ impl Opening {
                 continue;
             }
             if number != socket.0 {
-                self.socket_seen(program, socket);
-                socket = (number, Seen::default());
+                self.socket_used(program, socket);
+                socket = (number, Used::default());
             }
-            socket.1.grow(by_kernel, record.start, end);
+            socket.1.all.grow(by_kernel, record.start, end);
+            if fields.result > 0 {
+                match Call::from_number(record.call).map(Call::class) {
+                    Some(Class::Receive) => socket.1.heard.grow(by_kernel, end, end),
+                    Some(Class::Send) => socket.1.spoke.grow(by_kernel, record.start, record.start),
+                    _ => {}
+                }
+            }
         }
-        self.socket_seen(program, socket);
+        self.socket_used(program, socket);
         self.threads_seen[thread as usize] = seen;
         self.run.threads[thread as usize].records += count;
         for (record, payload) in notes {
@@ -399,14 +420,14 @@ impl Opening {
         }
     }
 
-    fn socket_seen(&mut self, program: usize, (number, seen): (u32, Seen)) {
+    fn socket_used(&mut self, program: usize, (number, used): (u32, Used)) {
         if number == 0 {
             return;
         }
-        let all = self.sockets_seen.entry((self.sources.len() - 1, program, number)).or_default();
-        for (all, (first, last)) in all.0.iter_mut().zip(seen.0) {
-            grow(all, first, last);
-        }
+        let known = self.sockets_used.entry((self.sources.len() - 1, program, number)).or_default();
+        known.all.join(used.all);
+        known.heard.join(used.heard);
+        known.spoke.join(used.spoke);
     }
 
     fn note(
@@ -425,11 +446,11 @@ impl Opening {
             note::SOCKET => {
                 if let Some(socket) = notes::socket(payload) {
                     self.socket(&socket, index, program, by_kernel);
-                    let mut seen = Seen::default();
+                    let mut used = Used::default();
                     if !before {
-                        seen.grow(by_kernel, record.start, record.start);
+                        used.all.grow(by_kernel, record.start, record.start);
                     }
-                    self.socket_seen(program, (socket.number, seen));
+                    self.socket_used(program, (socket.number, used));
                 }
             }
             note::ADDRESS => {
@@ -466,11 +487,11 @@ impl Opening {
             note::LINK => {
                 if let Some(told) = notes::link(payload) {
                     self.link(told, index, program);
-                    let mut seen = Seen::default();
+                    let mut used = Used::default();
                     if !before {
-                        seen.grow(by_kernel, record.start, record.start);
+                        used.all.grow(by_kernel, record.start, record.start);
                     }
-                    self.socket_seen(program, (told.number, seen));
+                    self.socket_used(program, (told.number, used));
                 }
             }
             note::EVENT => {
@@ -586,7 +607,7 @@ impl Opening {
         let mut recorded = Recorded { run: self.run, sources: self.sources };
         clocks::align(&mut recorded, first)?;
         recorded.set_rail_events(self.rails);
-        recorded.set_spans(&self.threads_seen, &self.sockets_seen);
+        recorded.set_spans(&self.threads_seen, &self.sockets_used);
         Ok(recorded)
     }
 
@@ -600,7 +621,14 @@ impl Opening {
             let called = words.first().and_then(|word| name(word));
             tellers.contains(&thread.process) || called.is_some() && called == name(path)
         });
-        let hosts = || self.sources.iter().map(|source| &source.host);
+        // the hosts on which it was run
+        let told = |source: &&Source| {
+            source
+                .streams
+                .values()
+                .any(|stream| tellers.contains(&self.run.threads[stream.thread as usize].process))
+        };
+        let hosts = || self.sources.iter().filter(told).map(|source| &source.host);
         match recorded {
             true => told::Kernel::Recorded,
             false if hosts().any(|host| host.why_no_events.is_some()) => told::Kernel::NeedsRights,
@@ -636,7 +664,7 @@ impl Recorded {
         self.run.rails.sort_by_key(|event| event.at);
     }
 
-    fn set_spans(&mut self, threads: &[Seen], sockets: &HashMap<(usize, usize, u32), Seen>) {
+    fn set_spans(&mut self, threads: &[Seen], sockets: &HashMap<(usize, usize, u32), Used>) {
         const NEVER: (u64, u64) = (u64::MAX, 0);
         let run = &mut self.run;
         run.span = NEVER;
@@ -651,13 +679,20 @@ impl Recorded {
                 }
             }
         }
-        for ((source, program, number), seen) in sockets {
+        // by several processes, one socket may be known by several numbers
+        let mut first_moved = vec![(u64::MAX, u64::MAX); run.sockets.len()];
+        for ((source, program, number), used) in sockets {
             let source = &self.sources[*source];
-            if let Some(socket) = source.programs[*program].sockets.get(number)
-                && let Some((first, last)) = source.span(seen)
-            {
-                grow(&mut run.sockets[*socket as usize].span, first, last);
-            }
+            let Some(&socket) = source.programs[*program].sockets.get(number) else { continue };
+            let Some((first, last)) = source.span(&used.all) else { continue };
+            grow(&mut run.sockets[socket as usize].span, first, last);
+            let (heard, spoke) = &mut first_moved[socket as usize];
+            let first = |seen| source.span(seen).map_or(u64::MAX, |(first, _)| first);
+            *heard = first(&used.heard).min(*heard);
+            *spoke = first(&used.spoke).min(*spoke);
+        }
+        for (socket, (heard, spoke)) in run.sockets.iter_mut().zip(first_moved) {
+            socket.heard_first = (heard != spoke).then_some(heard < spoke);
         }
         let spans = run.processes.iter_mut().map(|process| &mut process.span);
         let spans = spans.chain(run.sockets.iter_mut().map(|socket| &mut socket.span));

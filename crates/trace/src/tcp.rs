@@ -10,7 +10,7 @@ use crate::blocks::kind;
 use crate::diag::{Diag, SAMPLE_BYTES, Sample, Wanted, monotonic};
 use crate::file::Writer;
 use crate::host;
-use crate::kernel::{KERNEL_BYTES, Kernel};
+use crate::kernel::{KERNEL_BYTES, Kernel, Unavailable};
 use crate::notes::{self, SocketNote};
 use crate::records::Records;
 
@@ -55,13 +55,16 @@ struct Connection {
 }
 
 impl Tcp {
-    /// `with_kernel`: kernel events too, where they can be had. Otherwise it is [said](Self::why_no_events) why not.
+    /// `with_kernel`: kernel events too, where they can be had. Otherwise it is [said](Self::why_no_events) why not, or
+    /// [warned](Self::warnings) where they ought to be there.
     pub fn new(with_kernel: bool) -> Tcp {
         let mut tcp = Tcp::default();
         if with_kernel {
             match Kernel::open() {
                 Ok(kernel) => tcp.kernel = Some(kernel),
-                Err(why) => tcp.why_no_events = Some(why.to_string()),
+                // a user's recording is whole without; one of root's is not
+                Err(why @ Unavailable::Root) => tcp.why_no_events = Some(why.to_string()),
+                Err(why) => tcp.warnings.push(why.to_string()),
             }
         }
         tcp
@@ -72,7 +75,7 @@ impl Tcp {
         self.kernel.is_some()
     }
 
-    /// Why they are not, though they were asked for.
+    /// Why they are not, though they were asked for: this user may not.
     pub fn why_no_events(&self) -> Option<&str> {
         self.why_no_events.as_deref()
     }

@@ -178,11 +178,11 @@ fn the_stencil_is_what_it_was_made_to_be() {
     assert_eq!(found.mpi.sizes.count(), 400 * 8);
     assert_eq!(found.all.sizes.count(), 400 * 8 + 40 * 8);
     // MPI's calls tell of all but the sums: the program is what they say
-    let own = classify::own(&found, &classes).expect("most is told by MPI");
+    let own = classify::own(events.run(), &found, &classes).expect("most is told by MPI");
     assert_eq!((own.messages, own.synchrony), (400 * 8, classes.synchrony));
     let mut silent = analyse(&events);
     silent.links.cells.iter_mut().for_each(|(.., cell)| cell.mpi_bytes /= 4);
-    assert_eq!(classify::own(&silent, &classes), None, "collectives, say: sockets tell more");
+    assert_eq!(classify::own(events.run(), &silent, &classes), None, "collectives, say: sockets tell more");
     assert_eq!((found.paths.found, found.paths.unfound), (400 * 8, 0));
     let connections = found.connections(events.run());
     let suggestions = classify::suggest(events.run(), &found, &connections, &classes);

@@ -171,7 +171,7 @@ fn what_cannot_start_is_told() {
     told(
         no_recorder.env("POLYRAIL_RECORDER_DIR", "/nowhere").arg("true"),
         125,
-        "libpolyrail_preload.so is in none of /nowhere",
+        "libpolyrail_preload.so) is in none of these: /nowhere",
     );
 }
 

@@ -272,21 +272,31 @@ for _ in range(int(sys.argv[2])):
     assert!(rows[0].contains(&format!(", {CLIENTS} connections ")) && rows[0].ends_with("200 B"), "{text}");
 }
 
-/// A server of datagrams accepts no connections: it is one by being asked first.
+/// A server of datagrams accepts no connections: it is one by being asked first, also where another thread answers, whose records
+/// may be read before.
 #[test]
 fn clients_by_datagrams_are_one_node() {
     const CLIENTS: usize = 20;
     let server = "
+import queue, threading
+questions = queue.Queue()
+def answer():
+    while question := questions.get(): server.sendto(*question)
+answers = threading.Thread(target=answer); answers.start()
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); server.bind(('127.0.0.1', 0)); tell(server)
-for _ in range(int(sys.argv[2])):
-    asked, who = server.recvfrom(1000)
-    server.sendto(asked, who)
+for _ in range(int(sys.argv[2])): questions.put(server.recvfrom(1000))
+questions.put(None); answers.join()
 ";
-    let (_place, _, analysis) = served(server, CLIENTS, |port| {
+    let (_place, recorded, analysis) = served(server, CLIENTS, |port| {
         let client = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        client.set_read_timeout(Some(std::time::Duration::from_secs(300))).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
         client.send_to(b"hello", ("127.0.0.1", port)).unwrap();
         client.recv_from(&mut [0; 5]).unwrap();
     });
+    let (sentence, finding) = summary(&recorded).headline;
+    assert!(sentence.starts_with("A server"), "{sentence}");
+    assert_eq!(finding, "Nothing on the network holds it up noticeably.");
     assert_eq!(analysis.outside.len(), 1, "{:?}", analysis.outside);
     let cells = analysis.links.cells.iter().map(|(_, _, cell)| (cell.bytes, cell.messages));
     assert_eq!(cells.collect::<Vec<_>>(), [(5 * CLIENTS as u64, CLIENTS as u64); 2]);
@@ -304,6 +314,7 @@ while asked := served.recv(1000): served.sendall(asked)
         let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         for _ in 0..5 {
             std::thread::sleep(std::time::Duration::from_millis(100));
+            client.set_read_timeout(Some(std::time::Duration::from_secs(300))).unwrap();
             client.write_all(b"hello").unwrap();
             client.read_exact(&mut [0; 5]).unwrap();
         }
@@ -322,12 +333,74 @@ if os.fork() == 0:
     for _ in range(5): client.sendall(b'x'); client.recv(1)
     os._exit(0)
 served, _ = server.accept()
-for _ in range(5): served.recv(1); time.sleep(0.1); served.sendall(b'y')
+for _ in range(5): served.recv(1); time.sleep(0.5); served.sendall(b'y')
 os.wait()
 ",
     );
     let finding = summary(&traced.recorded).headline.1;
     assert!(finding.contains(" waits ") && finding.contains(" for "), "{finding}");
+}
+
+/// Who connects is not always who asks: a master's workers connect to it, and two programs may each have connected to the other.
+#[test]
+fn who_waits_for_answers_is_held_up_also_by_who_connected_to_it() {
+    let master = "
+server = socket.create_server(('127.0.0.1', 0)); tell(server)
+served, _ = server.accept()
+for _ in range(3): served.sendall(b'task'); served.recv(1000)
+";
+    let (_place, recorded, _) = served(master, 1, |port| {
+        let mut worker = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        for _ in 0..3 {
+            worker.read_exact(&mut [0; 4]).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(1000));
+            worker.write_all(b"done").unwrap();
+        }
+    });
+    let finding = summary(&recorded).headline.1;
+    assert!(finding.contains(" waits "), "{finding}");
+
+    let traced = python(
+        "
+import os, socket, time
+mine = socket.create_server(('127.0.0.1', 0)); theirs = socket.create_server(('127.0.0.1', 0))
+if os.fork() == 0:
+    idle = socket.create_connection(mine.getsockname()); idle.sendall(b'x')
+    served, _ = theirs.accept()
+    for _ in range(3): served.recv(1); time.sleep(1); served.sendall(b'y')
+    os._exit(0)
+idle, _ = mine.accept(); idle.recv(1)
+client = socket.create_connection(theirs.getsockname())
+for _ in range(3): client.sendall(b'z'); client.recv(1)
+os.wait()
+",
+    );
+    let finding = summary(&traced.recorded).headline.1;
+    assert!(finding.contains(" waits "), "{finding}");
+}
+
+/// A client may have connected a thousand times, by whatever sockets: one row says so.
+#[test]
+fn connections_to_one_unix_service_are_one_row() {
+    const CLIENTS: usize = 20;
+    let traced = python(
+        "
+import os, socket, tempfile
+place = tempfile.mkdtemp(); name = place + '/s'
+server = socket.socket(socket.AF_UNIX); server.bind(name); server.listen(50)
+if os.fork() == 0:
+    for _ in range(20):
+        client = socket.socket(socket.AF_UNIX); client.connect(name); client.sendall(b'x' * 10); client.recv(10); client.close()
+    os._exit(0)
+for _ in range(20):
+    served, _ = server.accept(); served.sendall(served.recv(10)); served.close()
+os.wait(); os.unlink(name); os.rmdir(place)
+",
+    );
+    let text = summary(&traced.recorded).to_string();
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains(" Unix python3")).collect();
+    assert_eq!(rows.len(), 1, "{text}");
+    assert!(rows[0].contains(&format!(", {CLIENTS} connections ")) && rows[0].ends_with("400 B"), "{text}");
 }
 
 /// The report in short.

@@ -54,7 +54,7 @@ impl Answers {
             Class::Send => {
                 // threads' events may come a little out of order: what would have ended before it began is left out
                 if let Some(took) = dialogue.heard.take().and_then(|heard| call.start.checked_sub(heard))
-                    && about.accepted
+                    && about.serves()
                 {
                     self.given.add(took);
                 }
@@ -62,7 +62,7 @@ impl Answers {
             }
             Class::Receive => {
                 if let Some(took) = dialogue.asked.take().and_then(|asked| end.checked_sub(asked))
-                    && !about.accepted
+                    && !about.serves()
                 {
                     self.got.add(took);
                 }

@@ -342,7 +342,7 @@ impl<'a> Analyst<'a> {
             traffic.sent.refused();
             return self.idle(process, waited);
         }
-        self.nodes.used(socket, process, false);
+        self.nodes.used(socket, process);
         let datagram = about.kind == Kind::Udp;
         if let Some(receiver) = self.nodes.receiver(run, socket, call.to, call.start) {
             let addressed = &mut self.found.sockets[receiver as usize].addressed;
@@ -454,7 +454,7 @@ impl<'a> Analyst<'a> {
         // of datagrams, and of messages in shared memory, some are empty
         let moved = bytes > 0 || matches!(about.kind, Kind::Udp | Kind::Memory);
         if moved {
-            self.nodes.used(socket, process, true);
+            self.nodes.used(socket, process);
         }
         let other = self.nodes.other(run, socket, call.to, call.start);
         // who does not ask whom a datagram came from has asked somebody for it
@@ -500,6 +500,9 @@ impl<'a> Analyst<'a> {
         self.idle(process, waited - due);
         let cell = &mut self.found.links.cells[link].2;
         cell.waited = cell.waited.saturating_add(due);
+        if about.awaits_questions() {
+            cell.unasked = cell.unasked.saturating_add(due);
+        }
         let totals = &mut self.found.processes[process as usize];
         totals.waited = totals.waited.saturating_add(due);
         // what an untraced program sent is known only from what arrived

@@ -18,6 +18,8 @@ pub struct Cell {
     pub sending: u64,
     /// ns that the *receiver* waited until bytes of this sender came.
     pub waited: u64,
+    /// Of these, ns that it waited for questions ([`Socket::awaits_questions`]).
+    pub unasked: u64,
     /// Messages by MPI's point-to-point calls.
     pub mpi_messages: u64,
     /// Their bytes.
@@ -79,8 +81,6 @@ pub(super) struct Nodes {
     user: Vec<u32>,
     /// Ports at which hosts accept connections: who is connected to one of these is a client, whose own port says nothing.
     served: HashSet<(u32, u16)>,
-    /// Whether the first that a socket moved came in. Who waits for datagrams of anybody serves: it accepts no connections, and asks nobody.
-    heard_first: Vec<Option<bool>>,
     /// By socket and process: the other end, as found the last time.
     cache: Vec<Option<u32>>,
 }
@@ -120,16 +120,14 @@ impl Nodes {
             outside: Vec::new(),
             by_name: HashMap::new(),
             datagrams,
-            heard_first: vec![None; run.sockets.len()],
             user: run.sockets.iter().map(|socket| socket.process).collect(),
             cache: vec![None; run.sockets.len()],
         }
     }
 
-    /// The process moves data on the socket, in or out.
-    pub fn used(&mut self, socket: u32, process: u32, inwards: bool) {
+    /// The process moves data on the socket.
+    pub fn used(&mut self, socket: u32, process: u32) {
         self.user[socket as usize] = process;
-        self.heard_first[socket as usize].get_or_insert(inwards);
     }
 
     /// The node at the other end of a socket, or at the address that a datagram went to or came from at this time.
@@ -147,22 +145,25 @@ impl Nodes {
             return Some(known);
         }
         let host = host_of(run, about);
-        let serves = about.accepted
-            || about.local.is_some_and(|local| self.served.contains(&(host, local.port())))
-            || about.kind == Kind::Udp && self.heard_first[socket as usize] == Some(true);
+        let at_service = |remote| {
+            about.is_at_service(remote)
+                && !about.local.is_some_and(|local| self.served.contains(&(host, local.port())))
+        };
         let host_name = run.hosts.get(host as usize).map_or("?", |host| host.name.as_str());
         let remote = to.or(about.remote);
         let found = match remote {
             Some(remote) => match self.receiver(run, socket, to, at) {
                 Some(peer) => self.user[peer as usize],
-                None if local_to_host(&remote) && serves => {
-                    self.outside(&format!("another program on {host_name}"))
+                None => {
+                    let place = match local_to_host(&remote) {
+                        true => format!("another program on {host_name}"),
+                        false => remote.ip().to_string(),
+                    };
+                    match at_service(remote) {
+                        true => self.outside(&format!("{place}, port {}", remote.port())),
+                        false => self.outside(&place),
+                    }
                 }
-                None if local_to_host(&remote) => {
-                    self.outside(&format!("another program on {host_name}, port {}", remote.port()))
-                }
-                None if serves => self.outside(&remote.ip().to_string()),
-                None => self.outside(&format!("{}, port {}", remote.ip(), remote.port())),
             },
             None if matches!(about.kind, Kind::Unix | Kind::Memory) => {
                 self.outside(&format!("another program on {host_name}"))

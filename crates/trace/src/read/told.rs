@@ -9,7 +9,7 @@ pub(super) enum Kernel {
     Recorded,
     /// It does only for root.
     NeedsRights,
-    /// It was not asked to.
+    /// It was not asked to, or could not.
     LeftOut,
     /// It was, and has not.
     Missed,
@@ -41,7 +41,9 @@ pub(super) fn unseen(reason: u32, path: &str, times: u32, kernel: Kernel) -> Str
         Kernel::Missed => "not at all",
         _ if reason == unseen::USER => "not at all",
         Kernel::NeedsRights => "not at all (as root, the kernel may record it)",
-        Kernel::LeftOut => "not at all (without --no-kernel, and as root, the kernel may record it)",
+        Kernel::LeftOut => {
+            "not at all (where kernel events can be had, as root and without --no-kernel, the kernel may record it)"
+        }
     };
     format!("{path} was run{times} and {why}: its calls were recorded {how}")
 }

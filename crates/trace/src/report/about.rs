@@ -3,10 +3,11 @@
 use super::key::{self, Key, keys};
 use super::program::{Kind, Program};
 use crate::analysis::Analysis;
+use crate::analysis::nodes::Cell;
 use crate::classify::{Classes, Frequency, Size, Suggestion};
 use crate::model::{Process, Run};
 use crate::units;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// How the run is spoken of.
 #[derive(Clone, Debug)]
@@ -181,26 +182,9 @@ fn sentence(run: &Run, analysis: &Analysis, program: &Program, whole: &Classes) 
 /// Whether less is known than is not: of nothing, or of bytes whose other end has no name, nothing follows.
 fn is_mostly_unknown(analysis: &Analysis) -> bool {
     let cells = analysis.links.cells.iter();
-    let known =
-        cells.fold(0u64, |sum, (.., cell)| sum.saturating_add(cell.bytes).saturating_add(cell.mpi_bytes));
+    // MPI's messages may go by sockets, which count them as well
+    let known = cells.fold(0u64, |sum, (.., cell)| sum.saturating_add(cell.bytes.max(cell.mpi_bytes)));
     analysis.seen.records == 0 && analysis.seen.mpi == 0 || analysis.seen.nameless.1 > known
-}
-
-/// Pairs (from, to) where `to` waits for `from` by its trade: a server for the questions of those who connect to it.
-fn served(run: &Run, program: &Program) -> HashSet<(u32, u32)> {
-    if !matches!(program.kind, Kind::Server | Kind::Client | Kind::Other) {
-        return HashSet::new();
-    }
-    let accepted = |socket: Option<u32>| socket.is_some_and(|socket| run.sockets[socket as usize].accepted);
-    let pairs = program.connections.iter().filter_map(|connection| {
-        let (one, other) = (connection.nodes.0, connection.nodes.1?);
-        match (accepted(Some(connection.sockets.0)), accepted(connection.sockets.1)) {
-            (true, _) => Some((other, one)),
-            (_, true) => Some((one, other)),
-            _ => None,
-        }
-    });
-    pairs.collect()
 }
 
 fn finding(
@@ -224,18 +208,19 @@ fn finding(
     }
     // of an MPI program, what its ranks wait for each other, not for the launcher
     let rank = |node: u32| run.processes.get(node as usize).is_some_and(|process| process.mpi.is_some());
-    let served = served(run, program);
-    let counts =
-        |from, to| (analysis.seen.mpi == 0 || rank(from) && rank(to)) && !served.contains(&(from, to));
+    let counts = |from, to| analysis.seen.mpi == 0 || rank(from) && rank(to);
+    // who waits for questions has nothing to do; a rank that accepted a connection has
+    let asks = matches!(program.kind, Kind::Server | Kind::Client | Kind::Other);
+    let waited = |cell: &Cell| cell.waited.saturating_sub(if asks { cell.unasked } else { 0 });
     let waits = analysis.links.cells.iter().filter(|(from, to, _)| counts(*from, *to));
-    let longest = waits.max_by_key(|(_, _, cell)| cell.waited);
+    let longest = waits.map(|(from, to, cell)| (from, to, waited(cell))).max_by_key(|(.., waited)| *waited);
     match longest {
-        Some((from, to, cell)) if cell.waited as f64 > 0.05 * life => format!(
+        Some((from, to, waited)) if waited as f64 > 0.05 * life => format!(
             "{} waits {} for {}{}.",
             names[*to as usize],
-            units::ns(cell.waited as f64),
+            units::ns(waited as f64),
             names[*from as usize],
-            match cell.waited as f64 / life {
+            match waited as f64 / life {
                 share if share <= 1.0 => format!(", {} of the run", units::percent(share)),
                 // several threads at once
                 _ => String::new(),

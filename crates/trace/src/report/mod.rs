@@ -126,7 +126,7 @@ pub fn write(
 ) -> Result<Summary, Error> {
     let run = events.run();
     let writing = |path: &Path, error| Error::Write { path: path.to_owned(), error };
-    std::fs::create_dir_all(out).map_err(|error| writing(out, error))?;
+    crate::whole::make_directory(out).map_err(|error| writing(out, error))?;
     let mut analyst = Analyst::new(run, options.settings);
     let mut answers = Answers::new(run);
     let mut over_time = options.html.then(|| OverTime::new(run));
@@ -173,7 +173,7 @@ pub fn write(
     let whole = classify::whole(&analysis);
     let suggestions = classify::suggest(run, &analysis, &connections, &whole);
     let program = program::Program::new(run, &analysis, &connections, &answers);
-    let own = classify::own(&analysis, &whole);
+    let own = classify::own(run, &analysis, &whole);
     let about = about::About::new(run, &analysis, &program, &whole, own.as_ref(), &suggestions);
     let figures = against::figures(run, &analysis, &connections);
     if let Some(over_time) = over_time {

@@ -63,10 +63,10 @@ impl<'a> Program<'a> {
     }
 }
 
-/// The socket among a connection's that was accepted.
+/// The socket among a connection's that serves the other.
 pub(super) fn accepting(run: &Run, connection: &Connection) -> Option<u32> {
     let (one, other) = connection.sockets;
-    [Some(one), other].into_iter().flatten().find(|socket| run.sockets[*socket as usize].accepted)
+    [Some(one), other].into_iter().flatten().find(|socket| run.sockets[*socket as usize].serves())
 }
 
 /// The direction with most bytes.

@@ -8,7 +8,7 @@ use crate::analysis::Analysis;
 use crate::analysis::connections::Connection;
 use crate::analysis::lanes::Lanes;
 use crate::classify::{self, Classes, Suggestion};
-use crate::model::Run;
+use crate::model::{Run, Socket};
 use crate::units;
 use std::collections::HashMap;
 use std::fmt;
@@ -112,16 +112,15 @@ pub(super) fn summary(
     }
 }
 
-/// The port at which a connection was accepted, where that is known: the other end's says nothing. First or second end.
-fn service(run: &Run, connection: &Connection) -> Option<(bool, u16)> {
+/// The end that serves the other, where that is known: whether it is the first, and its port, if it has one.
+fn service(run: &Run, connection: &Connection) -> Option<(bool, Option<u16>)> {
     let socket = |number: u32| &run.sockets[number as usize];
     let (one, other) = (socket(connection.sockets.0), connection.sockets.1.map(socket));
     let port = |address: Option<SocketAddr>| address.map(|address| address.port());
-    if one.accepted {
-        return port(one.local).map(|port| (true, port));
+    if one.serves() {
+        return Some((true, port(one.local)));
     }
-    let known = other.is_none_or(|other| other.accepted);
-    port(one.remote).filter(|_| known).map(|port| (false, port))
+    other.is_none_or(Socket::serves).then(|| (false, port(one.remote)))
 }
 
 /// Connections between the same two to one service, most bytes first: a client may have made thousands.
@@ -160,7 +159,11 @@ fn ends(run: &Run, about: &About, lanes: &Lanes, group: &[&Connection]) -> Strin
     let service = service(run, connection).filter(|_| group.len() > 1);
     let name = |node: Option<u32>| node.map_or("?", |node| about.names[node as usize].as_str());
     let end = |first: bool, node: Option<u32>, address: Option<SocketAddr>| match address {
-        Some(address) if service.is_none_or(|(at, _)| at == first) => {
+        // the name of what is not traced may hold it already
+        Some(address)
+            if service.is_none_or(|(at, _)| at == first)
+                && !name(node).ends_with(&format!(", port {}", address.port())) =>
+        {
             format!("{}:{}", name(node), address.port())
         }
         _ => name(node).to_owned(),

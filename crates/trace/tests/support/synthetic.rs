@@ -105,6 +105,7 @@ impl Synthetic {
                 listening: false,
                 accepted: false,
                 begun: true,
+                heard_first: None,
                 peer: Self::pairs(ranks).position(|pair| pair == (other, me)).map(|peer| peer as u32),
                 span,
             });

@@ -199,7 +199,7 @@ pub(super) fn data<'a>(
             .collect(),
         classes: whole,
         mpi_classes: classify::mpi(analysis),
-        own_classes: classify::own(analysis, whole),
+        own_classes: classify::own(run, analysis, whole),
         slots: analysis.synchrony.0,
         senders: analysis.senders,
         suggestions,
