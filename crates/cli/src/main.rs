@@ -29,6 +29,7 @@ mod omp;
 mod output;
 mod report;
 mod run;
+mod settings;
 mod signals;
 mod table;
 mod top;

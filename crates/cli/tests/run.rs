@@ -90,6 +90,30 @@ fn a_program_that_ran_on_something_else_is_told_of_and_fails() {
     assert!(status == Some(86) && stderr.contains("no rank used Polyrail"), "{stderr}");
 }
 
+/// What the launcher, or the program, has said is the reason; there is nothing to guess.
+#[test]
+fn a_launcher_that_refuses_is_not_explained() {
+    let stage = Stage::new();
+    stage.put("fails", "#!/bin/sh\necho 'there are not enough slots' >&2; exit 3\n");
+    let (status, _, stderr) = stage.run("-n 2 ./fails");
+    assert!(status == Some(3) && stderr.contains("not enough slots"), "{stderr}");
+    assert!(stderr.contains("ended with status 3 before any rank") && !stderr.contains("Likely"), "{stderr}");
+}
+
+/// MPI would only say that a domain cannot be opened, in each rank.
+#[test]
+fn settings_are_looked_at_before_anything_starts() {
+    let stage = Stage::new();
+    let with = |name: &str, value: &str| {
+        let output = stage.command("-n 1 ./rank").env(name, value).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, stderr) = with("POLYRAIL_RAILS", "foo");
+    assert!(status == Some(125) && stderr.contains("POLYRAIL_RAILS") && stderr.contains("foo"), "{stderr}");
+    let (status, stderr) = with("POLYRAIL_RIALS", "tcp");
+    assert!(status == Some(0) && stderr.contains("did you mean POLYRAIL_RAILS?"), "{stderr}");
+}
+
 #[test]
 fn the_environment_reaches_the_ranks() {
     let stage = Stage::new();

@@ -8,9 +8,9 @@ use polyrail_rails::discover::{Access, Device, Interface, Obstacle};
 use polyrail_rails::list::RailId;
 use serde_json::{Value, json};
 
-use super::settings::{self, Setting};
 use crate::run::environment::Provider;
 use crate::run::mpiexec::{self, Family, Mpiexec};
+use crate::settings::{self, Setting};
 use crate::table;
 
 /// All of it.

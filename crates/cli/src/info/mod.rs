@@ -2,12 +2,12 @@
 
 mod machine;
 mod peer;
-mod settings;
 
 use std::process::ExitCode;
 
 use crate::bench;
 use crate::output;
+use crate::settings;
 
 /// Shows the rails of this machine, or what would be used for a peer.
 #[derive(clap::Args)]

@@ -91,7 +91,10 @@ impl Found {
 
 /// Finds the MPI of `program`, or of the first of its arguments that is an MPI program.
 pub fn detect(program: &OsStr, arguments: &[OsString]) -> Result<Found, Error> {
-    let path = resolve(program).ok_or_else(|| Error::NotFound { program: program.into() })?;
+    let path = resolve(program).ok_or_else(|| match Path::new(program).is_file() {
+        true => Error::NotExecutable { program: program.into() },
+        false => Error::NotFound { program: program.into() },
+    })?;
     let error = match inspect(&path) {
         Err(error @ Error::NotMpi { .. }) => error,
         outcome => return outcome,

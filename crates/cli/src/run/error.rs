@@ -1,8 +1,8 @@
 //! Why nothing was started.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::mpiexec::Family;
 
@@ -13,8 +13,14 @@ pub enum Error {
     NoProgram,
     #[error("cannot tell mpiexec's arguments from the program at '{}': put -- before the program", word.display())]
     Ambiguous { word: OsString },
+    #[error("-n {}: that is no number of ranks", word.display())]
+    NotANumber { word: OsString },
     #[error("{}: no such program, neither here nor on PATH", program.display())]
     NotFound { program: PathBuf },
+    #[error("{}: it may not be executed (chmod +x {})", program.display(), program.display())]
+    NotExecutable { program: PathBuf },
+    #[error(transparent)]
+    Setting(#[from] polyrail_rails::error::Error),
     #[error("cannot read {}: {source}", program.display())]
     Unreadable { program: PathBuf, source: io::Error },
     #[error(
@@ -29,11 +35,13 @@ pub enum Error {
     #[error("{} cannot load mpi4py's MPI:\n{why}", python.display())]
     Mpi4py { python: PathBuf, why: String },
     #[error(
-        "no mpiexec of {} found; looked for\n{}\nName it with --mpiexec.",
+        "no mpiexec of {} found{}; looked for {} in {}. Name it with --mpiexec.",
         family.map_or("this program's MPI", Family::name),
-        list(searched)
+        refused.iter().map(|why| format!("; {why}")).collect::<String>(),
+        names(searched, |path| path.file_name()),
+        names(searched, |path| path.parent().map(Path::as_os_str)),
     )]
-    NoMpiexec { family: Option<Family>, searched: Vec<PathBuf> },
+    NoMpiexec { family: Option<Family>, searched: Vec<PathBuf>, refused: Vec<String> },
     #[error("{}: {why}", path.display())]
     WrongMpiexec { path: PathBuf, why: String },
     #[error(
@@ -52,6 +60,13 @@ pub enum Error {
     Start { mpiexec: PathBuf, source: io::Error },
 }
 
-fn list(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| format!("  {}", path.display())).collect::<Vec<_>>().join("\n")
+/// One part of each path, each once.
+fn names(paths: &[PathBuf], part: impl Fn(&Path) -> Option<&OsStr>) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for name in paths.iter().filter_map(|path| part(path)).map(|name| name.display().to_string()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(", ")
 }

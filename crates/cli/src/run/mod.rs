@@ -23,6 +23,7 @@ use watch::Verdict;
 
 use crate::launch::spawn_bound;
 use crate::output;
+use crate::settings;
 use crate::signals::{self, exit_code};
 
 /// The program succeeded, but not every rank used Polyrail.
@@ -89,7 +90,12 @@ impl Job {
         let is_option = |word: &OsString| word.as_encoded_bytes().starts_with(b"-");
         let mut first = 0;
         while words.get(first).is_some_and(|word| is_rank_count(word)) {
-            first += 2;
+            match words.get(first + 1) {
+                Some(word) if word.to_str().is_none_or(|word| word.parse::<u32>().is_err()) => {
+                    return Err(Error::NotANumber { word: word.clone() });
+                }
+                _ => first += 2,
+            }
         }
         let (launcher, program) = if words.get(first).is_some_and(|word| !is_option(word)) {
             (&words[..first], &words[first..])
@@ -126,6 +132,8 @@ struct Plan {
 impl Plan {
     fn make(args: &Args) -> Result<Self, Error> {
         let job = Job::parse(&args.rest)?;
+        // ranks would find out each for itself, and only MPI would say so
+        polyrail_rails::config::Config::from_env()?;
         let provider = Provider::find(args.provider_dir.as_deref())?;
         let found = match args.mpi {
             Some(_) => None,
@@ -199,6 +207,9 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
         output::print_line(&format!("{}command   {}", plan.explain(), environment::quoted(&plan.command())));
         return Ok(ExitCode::SUCCESS);
     }
+    for doubt in settings::misspelt() {
+        output::tell!("polyrail run: warning: {doubt}");
+    }
     if args.verbose {
         output::tell!("{}", plan.explain().trim_end());
     }
@@ -220,7 +231,11 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     }
     let verdict = Verdict::of(&reports, plan.job.ranks());
     if verdict != Verdict::All {
-        output::tell!("{}", watch::warning(&verdict, plan.mpiexec.family, &plan.provider, port));
+        let warning = match exit_code(status) {
+            code @ 1.. if verdict == Verdict::None => watch::nothing_began(code),
+            _ => watch::warning(&verdict, plan.mpiexec.family, &plan.provider, port),
+        };
+        output::tell!("{warning}");
     }
     Ok(match exit_code(status) {
         0 if verdict != Verdict::All => NOT_USED,

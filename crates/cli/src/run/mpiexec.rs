@@ -40,6 +40,9 @@ impl fmt::Display for Family {
     }
 }
 
+/// What to do instead.
+const NOT_SRUN: &str = "Slurm's launcher starts ranks without this command: polyrail run --print-env says what to export before srun";
+
 /// A launcher that was found.
 #[derive(Debug)]
 pub struct Mpiexec {
@@ -56,7 +59,14 @@ impl Mpiexec {
     fn ask(path: &Path) -> Result<Self, String> {
         let output = Command::new(path).arg("--version").output().map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let (family, version) = identify(&text).ok_or("neither MPICH's launcher (Hydra) nor Open MPI's")?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let (family, version) =
+            match (identify(&text), complaint.lines().find(|line| !line.trim().is_empty())) {
+                (Some(known), _) => known,
+                (None, Some(line)) if !output.status.success() => return Err(line.trim().to_owned()),
+                (None, _) if text.starts_with("slurm ") => return Err(NOT_SRUN.into()),
+                (None, _) => return Err("neither MPICH's launcher (Hydra) nor Open MPI's".into()),
+            };
         Ok(Self { path: path.into(), family, version })
     }
 
@@ -97,7 +107,7 @@ fn identify(text: &str) -> Option<(Family, String)> {
 }
 
 /// Finds the launcher that belongs to `library`, else one of `family` (any, if `None`): where the library is installed,
-/// then on PATH, then in the environments that set-up makes beside this command.
+/// then on PATH, beside this command, and in the environments that set-up makes.
 pub fn find(
     family: Option<Family>,
     library: Option<&Path>,
@@ -114,21 +124,30 @@ pub fn find(
             _ => Ok(mpiexec),
         };
     }
-    let searched = candidates(family, library);
-    let found = all(&searched).find(fits);
-    found.ok_or(Error::NoMpiexec { family, searched })
+    first_of(family, candidates(family, library), fits)
 }
 
-fn all(searched: &[PathBuf]) -> impl Iterator<Item = Mpiexec> {
-    searched.iter().filter(|path| path.is_file()).filter_map(|path| Mpiexec::ask(path).ok())
+/// The first that fits; or why those that are there could not be asked.
+fn first_of(
+    family: Option<Family>,
+    searched: Vec<PathBuf>,
+    fits: impl Fn(&Mpiexec) -> bool,
+) -> Result<Mpiexec, Error> {
+    let mut refused = Vec::new();
+    for path in searched.iter().filter(|path| path.is_file()) {
+        match Mpiexec::ask(path) {
+            Ok(mpiexec) if fits(&mpiexec) => return Ok(mpiexec),
+            Ok(_) => {}
+            Err(why) => refused.push(format!("{}: {why}", path.display())),
+        }
+    }
+    Err(Error::NoMpiexec { family, searched, refused })
 }
 
 /// The first launcher, of `family` if there is one, that `is_right`.
 pub fn first(family: Option<Family>, is_right: impl Fn(&Mpiexec) -> bool) -> Result<Mpiexec, Error> {
-    let searched = candidates(family, None);
     let fits = |mpiexec: &Mpiexec| family.is_none_or(|family| family == mpiexec.family) && is_right(mpiexec);
-    let found = all(&searched).find(fits);
-    found.ok_or(Error::NoMpiexec { family, searched })
+    first_of(family, candidates(family, None), fits)
 }
 
 fn candidates(family: Option<Family>, library: Option<&Path>) -> Vec<PathBuf> {
@@ -138,7 +157,7 @@ fn candidates(family: Option<Family>, library: Option<&Path>) -> Vec<PathBuf> {
     };
     let names: Vec<&str> = families.iter().flat_map(|family| family.launchers()).copied().collect();
     let mut paths: Vec<PathBuf> = Vec::new();
-    for dir in prefixes(library).chain(on_path()).chain(set_up()) {
+    for dir in prefixes(library).chain(on_path()).chain(beside()).chain(set_up()) {
         for path in names.iter().map(|name| dir.join(name)) {
             if !paths.contains(&path) {
                 paths.push(path);
@@ -158,6 +177,11 @@ fn prefixes(library: Option<&Path>) -> impl Iterator<Item = PathBuf> {
 fn on_path() -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).filter(|dir| dir.is_absolute()).collect::<Vec<_>>().into_iter()
+}
+
+/// Where this command is: in a Python environment that has an MPI and is not activated.
+fn beside() -> impl Iterator<Item = PathBuf> {
+    std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned())).into_iter()
 }
 
 /// `.venv/*/bin` in a directory above this command.
@@ -226,6 +250,12 @@ mod tests {
         assert!(error.contains("Open MPI 5.0.11 cannot launch a program of MPICH"), "{error}");
         assert!(find(None, None, Some(&dir.path().join("none"))).is_err());
         let other = fake(dir.path(), "srun", "slurm 22.05.8");
-        assert!(find(None, None, Some(&other)).unwrap_err().to_string().contains("neither MPICH's"));
+        assert!(find(None, None, Some(&other)).unwrap_err().to_string().contains("polyrail run --print-env"));
+        let broken = dir.path().join("broken");
+        std::fs::write(&broken, "#!/bin/sh\necho 'libslurm.so.38: not found' >&2; exit 127\n").unwrap();
+        std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(
+            find(None, None, Some(&broken)).unwrap_err().to_string().ends_with("libslurm.so.38: not found")
+        );
     }
 }

@@ -239,6 +239,13 @@ impl Verdict {
     }
 }
 
+/// What to tell the user when the launcher or the program failed before any rank came so far: why, they have said themselves.
+pub fn nothing_began(code: u8) -> String {
+    format!(
+        "polyrail run: mpiexec ended with status {code} before any rank used Polyrail; the reason is what it, or the program, says above."
+    )
+}
+
 /// What to tell the user when not every rank used Polyrail.
 pub fn warning(verdict: &Verdict, family: Family, provider: &Provider, port: u16) -> String {
     let who = match verdict {

@@ -20,8 +20,8 @@ const OTHERS: [(&str, &str); 6] = [
     ("POLYRAIL_OMP_RT", "polyrail omp: the runtime library (default: the one beside the agent)"),
     ("POLYRAIL_REPORT", "where polyrail run waits for the reports of its ranks"),
 ];
-/// What scripts/lab tells the commands inside it.
-const LAB: &str = "POLYRAIL_LAB";
+/// What scripts/lab tells the commands inside it, and `polyrail trace` its recorders.
+const OWN: [&str; 3] = ["POLYRAIL_LAB", "POLYRAIL_TRACE", "POLYRAIL_RECORDER_DIR"];
 
 /// A setting that is made.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub fn made(environment: impl Iterator<Item = (String, String)>) -> Vec<Setting>
     let mut all: Vec<Setting> = environment
         .filter(|(name, _)| {
             ["POLYRAIL_", "FI_POLYRAIL_"].iter().any(|prefix| name.starts_with(prefix))
-                && !name.starts_with(LAB)
+                && !OWN.iter().any(|own| name.starts_with(own))
         })
         .map(|(name, value)| {
             let meaning = known().find(|(known, _)| *known == name).map(|(_, meaning)| meaning);
@@ -69,6 +69,15 @@ pub fn made(environment: impl Iterator<Item = (String, String)>) -> Vec<Setting>
         .collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
+}
+
+/// The names in this process's environment that nobody reads and that are like a setting's, in words.
+pub fn misspelt() -> Vec<String> {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
+    let doubt =
+        |setting: Setting| Some(format!("nobody reads {}; did you mean {}?", setting.name, setting.nearest?));
+    made(environment).into_iter().filter_map(doubt).collect()
 }
 
 fn known() -> impl Iterator<Item = (String, &'static str)> {
@@ -131,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_is_not_ours_is_left_alone_and_secrets_stay_so() {
-        let others = ["PATH", "FI_PROVIDER", "POLYRAIL", "POLYRAIL_LAB_HOSTS"];
+        let others = ["PATH", "FI_PROVIDER", "POLYRAIL", "POLYRAIL_LAB_HOSTS", "POLYRAIL_TRACE_TO"];
         assert_eq!(made(others.map(|name| (name.to_owned(), String::new())).into_iter()), []);
         assert_eq!(one("POLYRAIL_REPORT").value, "(set)");
     }
