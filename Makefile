@@ -52,13 +52,13 @@ test: build examples for-test ## everything that can fail: unit, integration, an
 PREFIX ?= /usr/local
 install: ## commands and their parts to PREFIX (/usr/local), below DESTDIR where that is set
 	@test -x $(TARGET)/release/polyrail || $(MAKE) --no-print-directory build
-	DESTDIR=$(DESTDIR) scripts/install $(TARGET)/release $(PREFIX)
+	DESTDIR="$(DESTDIR)" scripts/install $(TARGET)/release "$(PREFIX)"
 
 install-debug: install ## what debuggers want of them, to PREFIX/lib/debug
-	DESTDIR=$(DESTDIR) scripts/install --debug $(TARGET)/release $(PREFIX)
+	DESTDIR="$(DESTDIR)" scripts/install --debug $(TARGET)/release "$(PREFIX)"
 
 uninstall: ## takes away what install put to PREFIX
-	DESTDIR=$(DESTDIR) scripts/install --remove $(TARGET)/release $(PREFIX)
+	DESTDIR="$(DESTDIR)" scripts/install --remove $(TARGET)/release "$(PREFIX)"
 
 dist: build .venv/dist/.complete ## packages, in dist/: Debian's, a wheel, an archive
 	scripts/dist $(TARGET)/release dist
