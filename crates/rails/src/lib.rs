@@ -66,7 +66,7 @@ pub use polyrail_core::{
     proto::{Failure, PeerIdx, Route, Scheme},
     wire::{Address, AddressError, Versions},
 };
-pub use report::report;
+pub use report::{report, report_end};
 pub use worker::{
     AT_ONCE_MAX, ATOMIC_MAX, Event, EventKind, INJECT_MAX, Idle, Issued, Listener, Nobody, Refused, Rest,
     User, Worker,

@@ -2,15 +2,18 @@
 //!
 //! MPI launchers, resource managers and MPI libraries all have ways to end up on another transport without a word. So
 //! `polyrail run` listens, names itself in [`VARIABLE`], and the provider sends one line per process when its first
-//! endpoint opens. A job whose ranks did not all report has run on something else.
+//! endpoint opens. A job whose ranks did not all report has run on something else. When an endpoint closes, another line says
+//! what went by it: a rank may open one and talk by other means.
 //!
 //! The value of [`VARIABLE`] is `TOKEN,ADDRESS[,ADDRESS...]`; the line is `polyrail TOKEN HOST PID RANK SIZE TEXT`, where
-//! rank and size are `-` if the launcher did not tell. The token keeps strangers from speaking for a rank.
+//! rank and size are `-` if the launcher did not tell, and the text of an endpoint that closes is `carried PEERS SENT RECEIVED RAILS`,
+//! peers that it was connected with and bytes. The token keeps strangers from speaking for a rank.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The environment variable that says where to report; unset when nobody listens.
@@ -36,14 +39,63 @@ const RANK_AND_SIZE: [(&str, &str); 3] = [
 /// The launcher could not be reached, or [`VARIABLE`] is not one that a launcher makes. The job is none the worse for it,
 /// except that its launcher will say that this process used something else.
 pub fn report(what: &str) -> io::Result<()> {
-    static ONCE: Once = Once::new();
     let mut outcome = Ok(());
     ONCE.call_once(|| {
         if let Ok(value) = std::env::var(VARIABLE) {
-            outcome = Target::parse(&value).and_then(|target| target.send(&Report::of_this_process(what)));
+            outcome =
+                Target::parse(&value).and_then(|target| target.send(&Report::of_this_process(what, None)));
+            HEARD.store(outcome.is_ok(), Ordering::Relaxed);
         }
     });
     outcome
+}
+
+static ONCE: Once = Once::new();
+/// Whether the launcher was reached the first time.
+static HEARD: AtomicBool = AtomicBool::new(false);
+
+/// Tells the same launcher what went by an endpoint that closes now, if it heard of its opening. Blocks for at most a second.
+///
+/// # Errors
+/// The launcher could not be reached: it will count on what it knows.
+pub fn report_end(carried: impl FnOnce() -> Carried) -> io::Result<()> {
+    if !HEARD.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let Ok(value) = std::env::var(VARIABLE) else { return Ok(()) };
+    Target::parse(&value)?.send(&Report::of_this_process("", Some(carried())))
+}
+
+/// What went by an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// How many peers it was connected with: that is done when the first message goes to one.
+    pub peers: u64,
+    /// Bytes sent and received by links that were still there, headers included, or copied directly.
+    pub bytes: (u64, u64),
+    /// Names of the rails of peers that were still there, joined by commas.
+    pub rails: String,
+}
+
+impl fmt::Display for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{WORD} {} {} {} {}", self.peers, self.bytes.0, self.bytes.1, self.rails)
+    }
+}
+
+/// What the text of an endpoint that closes begins with.
+const WORD: &str = "carried";
+
+impl Carried {
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.splitn(5, ' ');
+        if words.next()? != WORD {
+            return None;
+        }
+        let mut number = || words.next()?.parse().ok();
+        let (peers, bytes) = (number()?, (number()?, number()?));
+        Some(Self { peers, bytes, rails: words.next()?.into() })
+    }
 }
 
 /// Where a launcher listens.
@@ -109,16 +161,19 @@ pub struct Report {
     pub rank: Option<(u32, u32)>,
     /// What it uses, for people.
     pub what: String,
+    /// What went by an endpoint of its that has closed; none: one has opened.
+    pub carried: Option<Carried>,
 }
 
 impl Report {
-    fn of_this_process(what: &str) -> Self {
+    fn of_this_process(what: &str, carried: Option<Carried>) -> Self {
         let number = |name: &str| std::env::var(name).ok()?.parse().ok();
         Self {
             host: crate::events::host_name(),
             pid: std::process::id(),
             rank: RANK_AND_SIZE.iter().find_map(|(rank, size)| Some((number(rank)?, number(size)?))),
             what: what.into(),
+            carried,
         }
     }
 
@@ -126,7 +181,8 @@ impl Report {
     fn line(&self, token: &str) -> String {
         let (rank, size) =
             self.rank.map_or(("-".into(), "-".into()), |(rank, size)| (rank.to_string(), size.to_string()));
-        let mut line = format!("polyrail {token} {} {} {rank} {size} {}", self.host, self.pid, self.what);
+        let text = self.carried.as_ref().map_or_else(|| self.what.clone(), Carried::to_string);
+        let mut line = format!("polyrail {token} {} {} {rank} {size} {text}", self.host, self.pid);
         line = line.replace(char::is_control, " ");
         while line.len() >= LINE_MAX {
             line.pop();
@@ -156,7 +212,10 @@ impl Report {
                 Some((rank, size))
             }
         };
-        Some(Self { host, pid, rank, what: words.next()?.into() })
+        let text = words.next()?;
+        let carried = Carried::parse(text);
+        let what = if carried.is_some() { String::new() } else { text.into() };
+        Some(Self { host, pid, rank, what, carried })
     }
 }
 
@@ -167,7 +226,25 @@ mod tests {
     use std::net::TcpListener;
 
     fn sample() -> Report {
-        Report { host: "node7".into(), pid: 42, rank: Some((3, 4)), what: "shm, tcp on eth0".into() }
+        let what = "shm, tcp on eth0".into();
+        Report { host: "node7".into(), pid: 42, rank: Some((3, 4)), what, carried: None }
+    }
+
+    #[test]
+    fn a_line_says_what_went_by_an_endpoint() {
+        let carried = Some(Carried { peers: 3, bytes: (1 << 40, 7), rails: "shm, tcp".into() });
+        let report = Report { what: String::new(), carried, ..sample() };
+        assert_eq!(report.line("t0k"), "polyrail t0k node7 42 3 4 carried 3 1099511627776 7 shm, tcp\n");
+        let nothing = Report { carried: Some(Carried::default()), ..report.clone() };
+        for report in [report, nothing] {
+            assert_eq!(Report::parse(report.line("t0k").as_bytes(), "t0k"), Some(report));
+        }
+        // not one of these, so it is for people
+        for text in ["carried", "carried 1 2 x shm", "carried -1 2 3 shm", "carrieds 1 2 3 shm"] {
+            let line = format!("polyrail t0k node7 42 3 4 {text}\n");
+            let parsed = Report::parse(line.as_bytes(), "t0k").unwrap();
+            assert_eq!((parsed.what.as_str(), parsed.carried), (text, None));
+        }
     }
 
     #[test]

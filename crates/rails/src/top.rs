@@ -6,6 +6,7 @@
 
 use crate::bounded::{FEW, bounded};
 use crate::events::{Protocol, Record, Side};
+use crate::report::Carried;
 use crate::sockets::unix;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read};
@@ -137,6 +138,26 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// What went by the endpoint, as far as it is known: links that ended have taken their counts with them.
+    pub fn carried(&self) -> Carried {
+        let mut carried = Carried { peers: self.peers_left_out, ..Carried::default() };
+        let mut rails: Vec<&str> = Vec::new();
+        for peer in &self.peers {
+            carried.peers += 1;
+            let lanes = peer.lanes.iter();
+            let (sent, received) =
+                lanes.fold((peer.direct_written_bytes, peer.direct_read_bytes), |sum, lane| {
+                    (sum.0.saturating_add(lane.sent_bytes), sum.1.saturating_add(lane.received_bytes))
+                });
+            carried.bytes.0 = carried.bytes.0.saturating_add(sent);
+            carried.bytes.1 = carried.bytes.1.saturating_add(received);
+            rails.extend(peer.rail.as_deref().filter(|rail| !rails.contains(rail)));
+        }
+        rails.sort_unstable();
+        carried.rails = rails.join(", ");
+        carried
+    }
+
     /// Reads a document.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ mod records;
 pub mod report;
 pub mod session;
 mod tcp;
-mod units;
+pub mod units;
 pub mod unseen;
 mod whole;
 

@@ -72,6 +72,13 @@ pub fn variables(family: Family, provider: &Provider) -> impl Iterator<Item = (&
     all(family, provider).into_iter().filter(move |variable| !keep(variable)).map(|v| (v.name, v.value))
 }
 
+/// What the user has set by which ranks of one host talk by their MPI's own means, as `NAME=VALUE`.
+pub fn other_way(family: Family) -> Option<String> {
+    const NAME: &str = "MPIR_CVAR_NOLOCAL";
+    let value = std::env::var(NAME).ok().filter(|value| family == Family::Mpich && value != "1")?;
+    Some(format!("{NAME}={value}"))
+}
+
 /// The environment as commands for a shell.
 pub fn as_shell(family: Family, provider: &Provider) -> String {
     let line = |(name, value): (&str, OsString)| format!("export {name}={}\n", quote(&value));

@@ -225,8 +225,7 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     let reports = listener.finish();
     if args.verbose {
         for report in &reports {
-            let rank = report.rank.map_or("?".into(), |(rank, _)| rank.to_string());
-            output::tell!("rank {rank} on {}: {}", report.host, report.what);
+            output::tell!("{}", watch::told(report));
         }
     }
     let verdict = Verdict::of(&reports, plan.job.ranks());
@@ -237,8 +236,13 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
         };
         output::tell!("{warning}");
     }
+    let nothing = verdict == Verdict::All && watch::carried_nothing(&reports);
+    let instead = environment::other_way(plan.mpiexec.family);
+    if nothing {
+        output::tell!("{}", watch::nothing_carried(instead.as_deref()));
+    }
     Ok(match exit_code(status) {
-        0 if verdict != Verdict::All => NOT_USED,
+        0 if verdict != Verdict::All || nothing && instead.is_some() => NOT_USED,
         code => code,
     }
     .into())

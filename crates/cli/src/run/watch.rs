@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use polyrail_rails::report::{LINE_MAX, Report, Target};
+use polyrail_trace::units::bytes;
 
 use super::environment::Provider;
 use super::mpiexec::Family;
@@ -222,6 +223,7 @@ pub enum Verdict {
 impl Verdict {
     /// Judges by the size of the world that ranks were told, else by how many ranks were asked for.
     pub fn of(reports: &[Report], asked: Option<u32>) -> Self {
+        let reports: Vec<&Report> = reports.iter().filter(|report| report.carried.is_none()).collect();
         let size = reports.iter().filter_map(|report| report.rank).map(|(_, size)| size).max();
         let expected = size.or(asked).map_or(1, |size| size as usize);
         match reports.len() {
@@ -237,6 +239,43 @@ impl Verdict {
             }
         }
     }
+}
+
+/// Whether nothing went by Polyrail though all had it: each of several processes that opened an endpoint has told what it carried,
+/// and that was nothing.
+pub fn carried_nothing(reports: &[Report]) -> bool {
+    let process = |report: &Report| (report.host.clone(), report.pid);
+    let opened: HashSet<_> = reports.iter().filter(|one| one.carried.is_none()).map(process).collect();
+    let told: HashSet<_> = reports.iter().filter(|one| one.carried.is_some()).map(process).collect();
+    opened.len() > 1
+        && opened == told
+        && reports.iter().filter_map(|report| report.carried.as_ref()).all(|carried| carried.peers == 0)
+}
+
+/// What to tell the user then; `instead` is what he has set that lets an MPI talk by other means.
+pub fn nothing_carried(instead: Option<&str>) -> String {
+    match instead {
+        Some(set) => format!(
+            "polyrail run: warning: no message went by Polyrail: {set} lets ranks of one host use their MPI's own shared memory"
+        ),
+        None => "polyrail run: note: no message went by Polyrail; if the program sends any, they went some other way".into(),
+    }
+}
+
+/// What a process has told, for people.
+pub fn told(report: &Report) -> String {
+    let rank = report.rank.map_or("?".into(), |(rank, _)| rank.to_string());
+    let what = match &report.carried {
+        None => report.what.clone(),
+        Some(carried) if carried.peers == 0 => "carried nothing".into(),
+        Some(carried) => {
+            let by = if carried.rails.is_empty() { String::new() } else { format!(" by {}", carried.rails) };
+            let (sent, received) = (bytes(carried.bytes.0 as f64), bytes(carried.bytes.1 as f64));
+            let peers = if carried.peers == 1 { "peer" } else { "peers" };
+            format!("{} {peers}{by}, {sent} sent, {received} received", carried.peers)
+        }
+    };
+    format!("rank {rank} on {}: {what}", report.host)
 }
 
 /// What to tell the user when the launcher or the program failed before any rank came so far: why, they have said themselves.
@@ -277,11 +316,40 @@ pub fn warning(verdict: &Verdict, family: Family, provider: &Provider, port: u16
 #[cfg(test)]
 mod tests {
     use super::*;
+    use polyrail_rails::report::Carried;
     use std::io::Write;
     use std::sync::mpsc;
 
     fn report(rank: Option<(u32, u32)>) -> Report {
-        Report { host: "node1".into(), pid: 1, rank, what: "shm".into() }
+        Report { host: "node1".into(), pid: 1, rank, what: "shm".into(), carried: None }
+    }
+
+    #[test]
+    fn what_endpoints_carried_is_told_by_each_process_and_counts_no_rank() {
+        let opened = |pid| Report { pid, ..report(Some((pid, 2))) };
+        let ended =
+            |pid, peers| Report { carried: Some(Carried { peers, ..Carried::default() }), ..opened(pid) };
+        assert_eq!(
+            Verdict::of(&[opened(0), ended(0, 1)], Some(2)),
+            Verdict::Some { reported: 1, expected: 2, missing: vec![1] }
+        );
+        assert!(carried_nothing(&[opened(0), opened(1), ended(1, 0), ended(0, 0)]));
+        for reports in [
+            &[opened(0), ended(0, 0)][..],
+            &[opened(0), opened(1), ended(1, 0)],
+            &[opened(0), opened(1), ended(1, 0), ended(0, 1)],
+            // several endpoints of a process
+            &[opened(0), opened(1), ended(1, 0), ended(1, 1), ended(0, 0)],
+            &[],
+        ] {
+            assert!(!carried_nothing(reports), "{reports:?}");
+        }
+        assert_eq!(told(&ended(1, 0)), "rank 1 on node1: carried nothing");
+        let carried = Some(Carried { peers: 3, bytes: (2_000_000, 5), rails: "shm, tcp".into() });
+        assert_eq!(
+            told(&Report { carried, ..opened(1) }),
+            "rank 1 on node1: 3 peers by shm, tcp, 2 MB sent, 5 B received"
+        );
     }
 
     /// Ranks in the world that the lines speak of.
