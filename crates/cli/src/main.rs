@@ -6,6 +6,7 @@
 //! | `run` | starts an unchanged MPI program so that its messages travel by Polyrail |
 //! | `omp` | runs an unchanged OpenMP program over several processes and hosts |
 //! | `info` | what joins this machine to others, which way messages take, and why |
+//! | `doctor` | what works on this machine and on the hosts of a job, and what mends the rest |
 //! | `bench` | measures messages between two processes |
 //! | `trace` | records what any program says on the network, and what TCP does to it |
 //! | `report` | makes a recording something to look at |
@@ -22,6 +23,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod bench;
+mod doctor;
 mod info;
 mod launch;
 mod manual;
@@ -51,7 +53,8 @@ use clap::Parser;
         polyrail trace -o seen -- ./app               any program: what it says on the network\n  \
         polyrail report seen                          ... as a page, tables and a time line\n  \
         polyrail omp -n 2 -t 4 ./app                  an OpenMP program over two processes\n  \
-        polyrail info                                 what joins this machine to others\n\
+        polyrail info                                 what joins this machine to others\n  \
+        polyrail doctor                               what works here, and what mends the rest\n\
         polyrail COMMAND --help says more; so do the manual pages, as polyrail-run(1)."
 )]
 struct Command {
@@ -64,6 +67,7 @@ enum Task {
     Run(run::Args),
     Omp(omp::Args),
     Info(info::Args),
+    Doctor(doctor::Args),
     Bench(bench::Args),
     Top(top::Args),
     Trace(trace::Args),
@@ -81,6 +85,7 @@ fn main() -> ExitCode {
         Task::Run(args) => run::main(&args),
         Task::Omp(args) => omp::main(&args),
         Task::Info(args) => info::main(&args),
+        Task::Doctor(args) => doctor::main(&args),
         Task::Bench(args) => bench::main(&args),
         Task::Top(args) => top::main(&args),
         Task::Trace(args) => trace::main(&args),

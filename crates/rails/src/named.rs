@@ -66,6 +66,14 @@ pub(crate) fn users_secret(file: &SecretFile) -> Result<Secret, Error> {
     }
 }
 
+/// Whether connections of this user's endpoints prove a secret; if not, why, in a sentence.
+///
+/// # Errors
+/// A file that `POLYRAIL_SECRET_FILE` names cannot be used, so that no endpoint opens.
+pub fn proves_secret() -> Result<Result<(), String>, Error> {
+    Ok(users_secret(&SecretFile::Usual)?.map(drop))
+}
+
 /// Where users look for their secret, for what is said to them.
 pub(crate) fn shown_path(file: &SecretFile) -> String {
     match file {

