@@ -90,6 +90,29 @@ fn a_program_that_ran_on_something_else_is_told_of_and_fails() {
     assert!(status == Some(86) && stderr.contains("no rank used Polyrail"), "{stderr}");
 }
 
+/// An endpoint that was opened has carried nothing yet.
+#[test]
+fn ranks_by_whose_endpoints_nothing_went_are_told_of() {
+    let stage = Stage::new();
+    stage.put(
+        "silent",
+        "#!/bin/bash\nIFS=, read -r token address _ <<< \"$POLYRAIL_REPORT\"\n\
+         for text in shm \"carried $1 0 0 \"; do\n\
+         echo \"polyrail $token node $$ $PMI_RANK $PMI_SIZE $text\" | \"$(dirname \"$0\")/send\" \"$address\"\ndone\n",
+    );
+    let with = |words: &str, nolocal: &str| {
+        let output = stage.command(words).env("MPIR_CVAR_NOLOCAL", nolocal).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, stderr) = with("-n 2 ./silent 0", "0");
+    assert!(status == Some(86) && stderr.contains("MPIR_CVAR_NOLOCAL=0"), "{stderr}");
+    let (status, stderr) = with("-n 2 ./silent 0", "1");
+    assert!(status == Some(0) && stderr.contains("note: no message went by Polyrail"), "{stderr}");
+    for (words, nolocal) in [("-n 2 ./silent 1", "0"), ("-n 1 ./silent 0", "1")] {
+        assert_eq!(with(words, nolocal), (Some(0), String::new()), "{words}");
+    }
+}
+
 /// What the launcher, or the program, has said is the reason; there is nothing to guess.
 #[test]
 fn a_launcher_that_refuses_is_not_explained() {
