@@ -29,6 +29,7 @@ mod launch;
 mod manual;
 mod omp;
 mod output;
+mod parts;
 mod report;
 mod run;
 mod settings;

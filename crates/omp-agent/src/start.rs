@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use polyrail_omp::area::{LOCALS, RANKS, SHARING, SharedFile, VERSION, setting};
 use polyrail_omp::layout::SLOTS;
-use polyrail_parts::Part;
 
 use crate::launch::{self, Launch, numbers, pack, read_numbers, unpack};
 use crate::mapping::{Facts, Mapping};
@@ -284,12 +283,10 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
     })
 }
 
-/// Where the runtime is: as the user says, or where this agent's parts are.
+/// Where the runtime is: as the user says, or beside this agent.
 fn runtime(options: &Options) -> Result<PathBuf, String> {
-    let path = match &options.runtime {
-        Some(path) => path.clone(),
-        None => Part::Runtime.find(&[]).map_err(|error| error.to_string())?,
-    };
+    let own = std::env::current_exe().map_err(|error| format!("this program's path: {error}"))?;
+    let path = options.runtime.clone().unwrap_or_else(|| own.with_file_name(polyrail_omp::RUNTIME));
     let found = path.canonicalize().map_err(|error| format!("the runtime {}: {error}", path.display()))?;
     if found.as_os_str().as_encoded_bytes().iter().any(|byte| b" :\t\n".contains(byte)) {
         return Err(format!("{}: the loader takes no paths with spaces or colons", found.display()));

@@ -22,6 +22,9 @@ pub mod merge;
 /// Entry points of the compilers' runtimes, a line each: name, `works` or `refused`, and the construct or the reason, between tabs.
 pub const ENTRIES: &str = include_str!("entries.txt");
 
+/// The runtime's file, which stands beside its agent, built or installed.
+pub const RUNTIME: &str = "libpolyrail_omp_rt.so";
+
 /// Begins of names of libraries whose own data are each process's (descriptors, locks, caches): the C, C++ and Fortran libraries, the loader, runtimes.
 const SYSTEM: [&str; 31] = [
     "ld-linux",

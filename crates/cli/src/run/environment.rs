@@ -4,10 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use polyrail_parts::{Missing, Part};
-
 use super::Job;
 use super::mpiexec::Family;
+use crate::parts::{Missing, Part};
 
 /// Where the provider is.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::mpiexec::Family;
+use crate::parts::Missing;
 
 /// Why nothing was started, and what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +52,7 @@ pub enum Error {
     )]
     NoLibfabric { library: PathBuf },
     #[error("{0}\nOr name its directory with --provider-dir.")]
-    NoProvider(#[from] polyrail_parts::Missing),
+    NoProvider(#[from] Missing),
     #[error("cannot listen for the ranks' reports: {source}")]
     Listen { source: io::Error },
     #[error("cannot catch signals: {source}")]

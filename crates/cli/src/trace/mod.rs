@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrail_core::trace::ring::session;
-use polyrail_parts::Part;
 use polyrail_trace::blocks::{CommandBlock, TotalsBlock};
 use polyrail_trace::collect::{Collector, PERIOD, realtime};
 use polyrail_trace::options::{Options, Refused};
@@ -26,6 +25,7 @@ use polyrail_trace::session::remove_leftovers;
 use polyrail_trace::unseen::How;
 
 use crate::output;
+use crate::parts::{Missing, Part};
 use crate::signals::{self, exit_code};
 
 /// Nothing was started.
@@ -155,7 +155,7 @@ enum Error {
     #[error("no command was given: polyrail trace -o DIRECTORY -- COMMAND")]
     NoCommand,
     #[error(transparent)]
-    NoRecorder(#[from] polyrail_parts::Missing),
+    NoRecorder(#[from] Missing),
     #[error("{} holds a recording already; remove it or choose another directory by -o", .0.display())]
     Recorded(PathBuf),
     #[error(transparent)]

@@ -1,11 +1,9 @@
 //! Where the parts of Polyrail are: one rule for all commands, built or installed.
 //!
 //! A build leaves all parts in one directory. An installation has the commands in `PREFIX/bin` and what they load or start
-//! in `PREFIX/lib/polyrail` (`make install`, the Debian package, and the wheel, whose prefix is the Python environment). So a
-//! part is beside the program that looks for it, or in `../lib/polyrail` as seen from there; a symbolic link to the
-//! program is followed first. Nothing else is searched, so that a command never loads another version's part by chance:
-//! who wants another one names its directory.
-#![forbid(unsafe_code)]
+//! in `PREFIX/lib/polyrail` (`scripts/install`, which the Debian package and the wheel use, too). So a part is beside the program
+//! that looks for it, or in `../lib/polyrail` as seen from there; a symbolic link to the program is followed first. Nothing else is searched,
+//! so that a command never loads another version's part by chance: who wants another one names its directory.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +30,7 @@ impl Part {
             Self::Provider => "libpolyrail_fi.so",
             Self::Recorder => "libpolyrail_preload.so",
             Self::Agent => "polyrail-omp-agent",
-            Self::Runtime => "libpolyrail_omp_rt.so",
+            Self::Runtime => polyrail_omp::RUNTIME,
         }
     }
 
@@ -71,10 +69,7 @@ fn places(program: &Path) -> Vec<PathBuf> {
 
 /// A part is not there.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the {} ({}) is in none of these: {}; install Polyrail again, or build it with make build",
-    .part.what(), .part.file(), list(.searched)
-)]
+#[error("the {} ({}) is in none of these: {}; {REMEDY}", .part.what(), .part.file(), self.places())]
 pub struct Missing {
     /// What was looked for.
     pub part: Part,
@@ -82,9 +77,15 @@ pub struct Missing {
     pub searched: Vec<PathBuf>,
 }
 
-fn list(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+impl Missing {
+    /// The directories that were searched, in words.
+    pub fn places(&self) -> String {
+        self.searched.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
 }
+
+/// What mends it.
+pub const REMEDY: &str = "install Polyrail again, or build it with make build";
 
 #[cfg(test)]
 mod tests {
@@ -109,9 +110,6 @@ mod tests {
             // what was built beside the program belongs to it more than what is installed
             put(&at("bin").join(part.file()));
             assert_eq!(part.find_for(&[], &program), Ok(at("bin").join(part.file())));
-            // parts among themselves
-            let agent = at("lib/polyrail/polyrail-omp-agent");
-            assert_eq!(part.find_for(&[], &agent), Ok(at("lib/polyrail").join(part.file())));
         }
     }
 
