@@ -23,6 +23,9 @@ system:
 for-test:
 	@scripts/system test
 
+for-dist:
+	@scripts/system dist
+
 build: setup ## the polyrail command and the provider, optimized
 	scripts/cargo build --release --workspace
 
@@ -60,7 +63,7 @@ install-debug: install ## what debuggers want of them, to PREFIX/lib/debug
 uninstall: ## takes away what install put to PREFIX
 	DESTDIR="$(DESTDIR)" scripts/install --remove $(TARGET)/release "$(PREFIX)"
 
-dist: build .venv/dist/.complete ## packages, in dist/: Debian's, a wheel, an archive
+dist: build for-dist .venv/dist/.complete ## packages, in dist/: Debian's, a wheel, an archive
 	scripts/dist $(TARGET)/release dist
 
 bench: build ## the measurements of bench/
@@ -69,6 +72,6 @@ bench: build ## the measurements of bench/
 clean: ## remove what was built; .venv stays
 	rm -rf build dist $(TARGET)
 
-.PHONY: help setup system for-test build examples demo test install install-debug uninstall dist bench clean
+.PHONY: help setup system for-test for-dist build examples demo test install install-debug uninstall dist bench clean
 # Pattern rules must not take half-made environments for finished ones.
 .DELETE_ON_ERROR:

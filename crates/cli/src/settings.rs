@@ -1,5 +1,7 @@
 //! Settings: all there are, those in force, and names that were meant to be settings.
 
+use std::ffi::OsString;
+
 use polyrail_rails::config::SETTINGS;
 use serde_json::{Value, json};
 
@@ -71,13 +73,18 @@ pub fn made(environment: impl Iterator<Item = (String, String)>) -> Vec<Setting>
     all
 }
 
-/// The names in this process's environment that nobody reads and that are like a setting's, in words.
-pub fn misspelt() -> Vec<String> {
-    let environment = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())));
-    let doubt =
-        |setting: Setting| Some(format!("nobody reads {}; did you mean {}?", setting.name, setting.nearest?));
-    made(environment).into_iter().filter_map(doubt).collect()
+/// The settings in this process's environment.
+pub fn here() -> Vec<Setting> {
+    let shown = |text: OsString| text.to_string_lossy().into_owned();
+    made(std::env::vars_os().map(|(name, value)| (shown(name), shown(value))))
+}
+
+/// Those that nobody reads and that are like one that somebody reads, in words.
+pub fn misspelt(settings: &[Setting]) -> impl Iterator<Item = String> {
+    settings.iter().filter_map(|setting| {
+        let nearest = setting.nearest.as_ref()?;
+        Some(format!("nobody reads {}; did you mean {nearest}?", setting.name))
+    })
 }
 
 fn known() -> impl Iterator<Item = (String, &'static str)> {

@@ -87,6 +87,17 @@ impl fmt::Display for Carried {
 const WORD: &str = "carried";
 
 impl Carried {
+    /// What went by another endpoint of the same process is added.
+    pub fn add(&mut self, other: &Self) {
+        self.peers = self.peers.saturating_add(other.peers);
+        self.bytes.0 = self.bytes.0.saturating_add(other.bytes.0);
+        self.bytes.1 = self.bytes.1.saturating_add(other.bytes.1);
+        // of several that carried something, those of the first that says
+        if self.rails.is_empty() {
+            self.rails.clone_from(&other.rails);
+        }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.splitn(5, ' ');
         if words.next()? != WORD {

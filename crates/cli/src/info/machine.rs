@@ -18,13 +18,14 @@ pub struct Machine {
     /// The rails' devices.
     devices: Vec<(RailId, Device)>,
     /// Whether memory of this host's processes can be reached directly, by rails that would.
-    direct: Vec<Access>,
+    pub direct: Vec<Access>,
     /// Why the settings cannot be used, if so; then those without any are shown.
-    bad_setting: Option<String>,
+    pub bad_setting: Option<String>,
     config: Config,
-    settings: Vec<Setting>,
+    pub settings: Vec<Setting>,
     provider: Result<PathBuf, String>,
-    mpis: Vec<(Family, Option<Mpiexec>)>,
+    /// Launchers that were found.
+    pub mpis: Vec<(Family, Option<Mpiexec>)>,
 }
 
 impl Machine {
@@ -37,8 +38,6 @@ impl Machine {
             Ok(config) => (config, None),
             Err(error) => (Config::default(), Some(error.to_string())),
         };
-        let environment = std::env::vars_os()
-            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
         let (mut devices, mut direct) = (Vec::new(), Vec::new());
         for rail in RailId::chosen() {
             let found = rail.discover(&config)?;
@@ -50,12 +49,17 @@ impl Machine {
             direct,
             bad_setting,
             config,
-            settings: settings::made(environment),
+            settings: settings::here(),
             provider: Provider::find(None).map(|found| found.file()).map_err(|error| error.to_string()),
             mpis: [Family::Mpich, Family::OpenMpi]
                 .map(|family| (family, mpiexec::find(Some(family), None, None).ok()))
                 .into(),
         })
+    }
+
+    /// Devices that could lead to other hosts, and why not, if so.
+    pub fn to_other_hosts(&self) -> impl Iterator<Item = (&str, Option<Obstacle>)> {
+        self.rows().filter(|row| !row.device.stays).map(|row| (row.device.name.as_str(), row.obstacle))
     }
 
     fn rows(&self) -> impl Iterator<Item = Row<'_>> {

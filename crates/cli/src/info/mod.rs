@@ -1,6 +1,6 @@
 //! `polyrail info`: what this machine has, what would be used for a peer, and why not the rest.
 
-mod machine;
+pub mod machine;
 mod peer;
 
 use std::process::ExitCode;

@@ -92,7 +92,8 @@ pub fn quoted(command: &Command) -> String {
     sets.chain(words).collect::<Vec<_>>().join(" ")
 }
 
-fn quote(word: &OsStr) -> String {
+/// As one word for a shell.
+pub fn quote(word: &OsStr) -> String {
     let text = word.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./,:=@%+".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

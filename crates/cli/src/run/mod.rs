@@ -207,7 +207,7 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
         output::print_line(&format!("{}command   {}", plan.explain(), environment::quoted(&plan.command())));
         return Ok(ExitCode::SUCCESS);
     }
-    for doubt in settings::misspelt() {
+    for doubt in settings::misspelt(&settings::here()) {
         output::tell!("polyrail run: warning: {doubt}");
     }
     if args.verbose {

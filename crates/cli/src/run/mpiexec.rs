@@ -59,15 +59,15 @@ impl Mpiexec {
     fn ask(path: &Path) -> Result<Self, String> {
         let output = Command::new(path).arg("--version").output().map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
+        if let Some((family, version)) = identify(&text) {
+            return Ok(Self { path: path.into(), family, version });
+        }
         let complaint = String::from_utf8_lossy(&output.stderr);
-        let (family, version) =
-            match (identify(&text), complaint.lines().find(|line| !line.trim().is_empty())) {
-                (Some(known), _) => known,
-                (None, Some(line)) if !output.status.success() => return Err(line.trim().to_owned()),
-                (None, _) if text.starts_with("slurm ") => return Err(NOT_SRUN.into()),
-                (None, _) => return Err("neither MPICH's launcher (Hydra) nor Open MPI's".into()),
-            };
-        Ok(Self { path: path.into(), family, version })
+        Err(match complaint.lines().find(|line| !line.trim().is_empty()) {
+            Some(line) if !output.status.success() => line.trim().to_owned(),
+            _ if text.starts_with("slurm ") => NOT_SRUN.into(),
+            _ => "neither MPICH's launcher (Hydra) nor Open MPI's".into(),
+        })
     }
 
     /// Whether the MPI beside this launcher loads libfabric by a component rather than by its library: Open MPI can.

@@ -175,7 +175,7 @@ impl Collector {
         }
         let mut caller = Caller { stream, line: Vec::new(), deadline: now + LINE_TIME };
         if caller.read() {
-            self.reports.extend(Report::parse(&caller.line, &self.token));
+            note(&mut self.reports, Report::parse(&caller.line, &self.token));
             return;
         }
         if self.callers.len() == CALLERS_MAX {
@@ -194,10 +194,21 @@ impl Collector {
         callers.retain_mut(|caller| {
             let over = caller.read();
             if over {
-                reports.extend(Report::parse(&caller.line, token));
+                note(reports, Report::parse(&caller.line, token));
             }
             !over && caller.deadline > now
         });
+    }
+}
+
+/// Keeps a report; of all endpoints that a process closes one, since it may close any number.
+fn note(reports: &mut Vec<Report>, report: Option<Report>) {
+    let Some(report) = report else { return };
+    let same = |known: &&mut Report| known.pid == report.pid && known.host == report.host;
+    let known = reports.iter_mut().filter(same).find_map(|known| known.carried.as_mut());
+    match (known, &report.carried) {
+        (Some(known), Some(more)) => known.add(more),
+        _ => reports.push(report),
     }
 }
 
@@ -342,12 +353,18 @@ mod tests {
             &[opened(0), ended(0, 0)][..],
             &[opened(0), opened(1), ended(1, 0)],
             &[opened(0), opened(1), ended(1, 0), ended(0, 1)],
-            // several endpoints of a process
-            &[opened(0), opened(1), ended(1, 0), ended(1, 1), ended(0, 0)],
             &[],
         ] {
             assert!(!carried_nothing(reports), "{reports:?}");
         }
+        // several endpoints of a process
+        let mut kept = Vec::new();
+        for report in [opened(0), opened(1), ended(1, 0), ended(1, 2), ended(1, 0), ended(0, 0)] {
+            note(&mut kept, Some(report));
+        }
+        note(&mut kept, None);
+        assert_eq!(kept, [opened(0), opened(1), ended(1, 2), ended(0, 0)]);
+        assert!(!carried_nothing(&kept));
         assert_eq!(told(&ended(1, 0)), "rank 1 on node1: carried nothing");
         let carried = Some(Carried { peers: 3, bytes: (2_000_000, 5), rails: "shm, tcp".into() });
         assert_eq!(

@@ -317,8 +317,9 @@ fn part(mut worker: Worker, own: &Arc<Domain>) {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
+    let left = deadline.saturating_duration_since(Instant::now());
     if let Err(why) = polyrail_rails::report_end(|| worker.snapshot().carried()) {
         log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "polyrail run cannot be told what went by this endpoint: {why}");
     }
-    worker.close(deadline.saturating_duration_since(Instant::now()));
+    worker.close(left);
 }
