@@ -2,7 +2,8 @@
 mod engine_support;
 
 use engine_support::cases;
-use engine_support::plan::{carry_out, lossy_plan, plan};
+use engine_support::plan::{lossy_plan, plan};
+use engine_support::run::carry_out;
 use proptest::prelude::*;
 
 proptest! {

@@ -2,7 +2,8 @@
 //! and nobody notices.
 mod engine_support;
 
-use engine_support::plan::{carry_out, lanes_plan};
+use engine_support::plan::lanes_plan;
+use engine_support::run::carry_out;
 use engine_support::{RAIL, any_untagged, assert_clean, cases, untagged};
 use polyrail_core::proto::Route;
 use polyrail_core::sim::{Bytes, Join, LaneSpec, MS, Overtaking, RailSpec, World};

@@ -4,6 +4,7 @@
 pub mod fuzz;
 pub mod oracle;
 pub mod plan;
+pub mod run;
 
 pub use fuzz::{message, pattern};
 
