@@ -51,6 +51,7 @@ demo: build examples ## unmodified MPI and OpenMP programs over Polyrail: one ho
 test: build examples for-test ## everything that can fail: unit, integration, and the demo's programs
 	scripts/test --workspace
 	scripts/demo --check
+	scripts/check-slurm
 
 PREFIX ?= /usr/local
 install: ## commands and their parts to PREFIX (/usr/local), below DESTDIR where that is set

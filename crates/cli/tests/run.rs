@@ -113,6 +113,55 @@ fn ranks_by_whose_endpoints_nothing_went_are_told_of() {
     }
 }
 
+/// Slurm's launcher as far as this goes: it knows two protocols, and its tasks find its numbers.
+const SRUN: &str = r#"#!/bin/bash
+case $1 in
+--version) echo 'slurm 22.05.8'; exit ;;
+--mpi=list) printf 'MPI plugin types are...\n\tnone\n\tpmi2\n'; exit ;;
+esac
+echo "srun $* ${SLURM_EXPORT_ENV:-}" >&2
+while [[ $1 == -* ]]; do case $1 in -n) ranks=$2; shift 2 ;; -N) shift 2 ;; *) shift ;; esac; done
+for ((rank = 0; rank < ranks; rank++)); do PMI_RANK=$rank PMI_SIZE=$ranks "$@" & done
+wait
+"#;
+
+/// Its tasks are counted like any launcher's ranks, and told of each other by the protocol that their MPI speaks.
+#[test]
+fn slurms_launcher_is_one_of_them() {
+    let stage = Stage::new();
+    stage.put("srun", SRUN);
+    stage.put(
+        "silent",
+        "#!/bin/bash\nIFS=, read -r token address _ <<< \"$POLYRAIL_REPORT\"\n\
+         for text in shm \"carried 0 0 0 \"; do\n\
+         echo \"polyrail $token node $$ $PMI_RANK $PMI_SIZE $text\" | \"$(dirname \"$0\")/send\" \"$address\"\ndone\n",
+    );
+    let run = |mpi: &str, words: &str, export: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_polyrail"));
+        command.args(["run", "--mpi", mpi, "--mpiexec", "./srun", "--provider-dir", "."]);
+        command.args(words.split_whitespace()).current_dir(&stage.0).stdin(Stdio::null());
+        command.env_remove("SLURM_MPI_TYPE").env_remove("SLURM_EXPORT_ENV");
+        if let Some(export) = export {
+            command.env("SLURM_EXPORT_ENV", export);
+        }
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, stderr) = run("mpich", "-N 1 -n 2 -- ./rank", None);
+    assert_eq!((status, stderr.as_str()), (Some(0), "srun --mpi=pmi2 -N 1 -n 2 ./rank \n"));
+    let (status, stderr) = run("mpich", "-n 3 -- ./rank 0 1", Some("NONE"));
+    assert!(stderr.starts_with("srun --mpi=pmi2 -n 3 ./rank 0 1 ALL\n"), "{stderr}");
+    assert!(status == Some(86) && stderr.contains("only 2 of 3 ranks used Polyrail (not: 1)"), "{stderr}");
+    // jobs of their own
+    let (status, stderr) = run("mpich", "-n 2 --mpi=none -- ./silent", None);
+    assert!(
+        status == Some(86) && stderr.contains("with --mpi=none each task may be a job of its own"),
+        "{stderr}"
+    );
+    let (status, stderr) = run("openmpi", "-n 2 ./rank", None);
+    assert!(status == Some(125) && stderr.contains("by pmix") && stderr.contains("none, pmi2"), "{stderr}");
+}
+
 /// What the launcher, or the program, has said is the reason; there is nothing to guess.
 #[test]
 fn a_launcher_that_refuses_is_not_explained() {

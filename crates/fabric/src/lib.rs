@@ -19,6 +19,7 @@
 //! | `wait`, `lock`, `primitive` | sleeping; the lock of a domain; what it and the threads are made of |
 //! | `error`, `address` | failures as libfabric's numbers and sentences; the formats of addresses |
 //! | `settings`, `log`, `limits` | settings; libfabric's log; names and sizes |
+//! | `slurm` | whether a task of Slurm's is a rank of the job that its user meant |
 //! | [`ffi`] | libfabric's ABI, written by hand; nothing else |
 //!
 //! Invariants:
@@ -43,6 +44,7 @@ mod progress;
 mod provider;
 mod registry;
 mod settings;
+mod slurm;
 mod state;
 mod threads;
 mod wait;

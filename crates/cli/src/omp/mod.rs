@@ -148,7 +148,7 @@ fn run(args: &Args) -> Result<ExitCode, Error> {
         output::tell!("polyrail omp: warning: {note}");
     }
     let held = signals::hold().map_err(|source| error::Error::Signals { source })?;
-    let start = |source| error::Error::Start { mpiexec: mpiexec.path.clone(), source };
+    let start = |source| error::Error::Start { launcher: mpiexec.path.clone(), source };
     if provider.is_none() {
         return Ok(exit_code(run_and_forward(&command, held).map_err(start)?).into());
     }

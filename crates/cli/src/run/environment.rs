@@ -39,6 +39,9 @@ struct Variable {
     tunes: bool,
 }
 
+/// What of its environment srun hands on.
+const EXPORT: &str = "SLURM_EXPORT_ENV";
+
 fn all(family: Family, provider: &Provider) -> Vec<Variable> {
     let choose = |name, value: &str| Variable { name, value: value.into(), tunes: false };
     let tune = |name, value: &str| Variable { name, value: value.into(), tunes: true };
@@ -59,6 +62,11 @@ fn all(family: Family, provider: &Provider) -> Vec<Variable> {
     // All messages come by the provider, so a rank that waits for long may sleep; not if MPICH has a way of its own beside it.
     if std::env::var_os("MPIR_CVAR_NOLOCAL").is_none_or(|value| value == "1") {
         variables.push(tune("POLYRAIL_SLEEP_AFTER", "1000"));
+    }
+    // A batch script to which sbatch was to hand nothing on has set up what its program needs; now srun would hand nothing on, be it called
+    // by the user or by an MPI's launcher for its servers.
+    if std::env::var_os(EXPORT).is_some_and(|value| value != "ALL") {
+        variables.push(choose(EXPORT, "ALL"));
     }
     variables.push(choose("FI_PROVIDER", "polyrail"));
     variables.push(Variable { name: "FI_PROVIDER_PATH", value: provider.dir.clone().into(), tunes: false });

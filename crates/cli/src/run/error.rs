@@ -57,8 +57,14 @@ pub enum Error {
     Listen { source: io::Error },
     #[error("cannot catch signals: {source}")]
     Signals { source: io::Error },
-    #[error("cannot start {}: {source}", mpiexec.display())]
-    Start { mpiexec: PathBuf, source: io::Error },
+    #[error("cannot start {}: {source}", launcher.display())]
+    Start { launcher: PathBuf, source: io::Error },
+    #[error(
+        "ranks of {family} learn of each other by {needs}, which this Slurm does not have (srun --mpi=list names {}). \
+         Within salloc or sbatch {family}'s own mpiexec works: leave --mpiexec out",
+        if has.is_empty() { "nothing" } else { has }
+    )]
+    NoProtocol { family: Family, needs: &'static str, has: String },
 }
 
 /// One part of each path, each once.

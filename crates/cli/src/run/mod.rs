@@ -1,24 +1,26 @@
 //! `polyrail run`: starts an unchanged MPI program so that its messages travel by Polyrail.
 //!
 //! MPI stays what launches and manages the processes. This finds out which MPI the program is linked with ([`detect`]),
-//! finds that MPI's own launcher ([`mpiexec`]), sets what makes that MPI use the provider ([`environment`]), and counts
-//! in the end which ranks really did ([`watch`]).
+//! finds that MPI's own launcher ([`mpiexec`]) or takes Slurm's ([`srun`]), sets what makes that MPI use the provider ([`environment`]),
+//! and counts in the end which ranks really did ([`watch`]).
 
 pub mod detect;
 pub mod environment;
 pub mod error;
 pub mod mpiexec;
+pub mod srun;
 pub mod watch;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 
 use detect::Found;
 use environment::Provider;
 use error::Error;
 use mpiexec::{Family, Mpiexec};
+use srun::Srun;
 use watch::Verdict;
 
 use crate::launch::spawn_bound;
@@ -42,7 +44,7 @@ const NOT_STARTED: u8 = 125;
                   polyrail run -n 4 ./app\n  \
                   polyrail run -hosts n1,n2 -ppn 2 -- ./app input.dat\n  \
                   polyrail run -n 4 python3 program.py\n  \
-                  eval \"$(polyrail run --print-env mpich)\"; srun --mpi=pmi2 -n 4 ./app\n\
+                  polyrail run --mpiexec srun -N 2 -n 4 -- ./app\n\
                   Exit status: the program's own; 86 if it succeeded but not every rank used Polyrail; \
                   125 if nothing was started."
 )]
@@ -62,7 +64,7 @@ pub struct Args {
     /// Which MPI to launch with, for programs that do not show it (shell scripts, other languages)
     #[arg(long, value_name = "FAMILY")]
     mpi: Option<Family>,
-    /// The mpiexec to launch with
+    /// The mpiexec to launch with, or srun
     #[arg(long, value_name = "FILE")]
     mpiexec: Option<PathBuf>,
     /// The directory with libpolyrail_fi.so
@@ -121,11 +123,36 @@ fn is_rank_count(word: &OsStr) -> bool {
     ["-n", "-np", "--n", "--np"].iter().any(|name| word == *name)
 }
 
+/// What starts the ranks.
+enum Launcher {
+    /// The MPI's own.
+    Mpiexec(Mpiexec),
+    /// Slurm's.
+    Srun(Srun),
+}
+
+impl Launcher {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Mpiexec(mpiexec) => &mpiexec.path,
+            Self::Srun(srun) => &srun.path,
+        }
+    }
+
+    fn version(&self) -> &str {
+        match self {
+            Self::Mpiexec(mpiexec) => &mpiexec.version,
+            Self::Srun(srun) => &srun.version,
+        }
+    }
+}
+
 /// What is needed to run a job, and how it was found.
 struct Plan {
     job: Job,
     found: Option<Found>,
-    mpiexec: Mpiexec,
+    family: Family,
+    launcher: Launcher,
     provider: Provider,
 }
 
@@ -140,24 +167,58 @@ impl Plan {
             None => Some(detect::detect(&job.program, &job.arguments)?),
         };
         let library = found.as_ref().map(|found| found.library.as_path());
-        let family = args.mpi.or_else(|| found.as_ref().and_then(|found| found.abi.family()));
-        let mpiexec = mpiexec::find(family, library, args.mpiexec.as_deref())?;
-        if let Some(found) = &found
-            && !found.has_libfabric()
-            && !mpiexec.loads_libfabric()
-        {
-            return Err(Error::NoLibfabric { library: found.library.clone() });
-        }
-        Ok(Self { job, found, mpiexec, provider })
+        let known = args.mpi.or_else(|| found.as_ref().and_then(|found| found.abi.family()));
+        let explicit = args.mpiexec.as_deref();
+        let srun = explicit.and_then(|path| Some((path, Srun::version_of(path)?)));
+        // whose an MPI of the standard ABI is, and whether it loads libfabric, what is installed with it says
+        let mpiexec = || mpiexec::find(known, library, explicit.filter(|_| srun.is_none()));
+        let lacks_libfabric = found.as_ref().is_some_and(|found| !found.has_libfabric());
+        let (family, launcher) = match (known, &srun) {
+            (Some(family), Some((path, version))) if !lacks_libfabric => {
+                (family, Launcher::Srun(Srun::prepare(path, version.clone(), family, &job)?))
+            }
+            _ => {
+                let mpiexec = mpiexec()?;
+                if lacks_libfabric && !mpiexec.loads_libfabric() {
+                    return Err(Error::NoLibfabric {
+                        library: library.map(Path::to_owned).unwrap_or_default(),
+                    });
+                }
+                let family = mpiexec.family;
+                match srun {
+                    Some((path, version)) => {
+                        (family, Launcher::Srun(Srun::prepare(path, version, family, &job)?))
+                    }
+                    None => (family, Launcher::Mpiexec(mpiexec)),
+                }
+            }
+        };
+        Ok(Self { job, found, family, launcher, provider })
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.mpiexec.path);
-        for (name, value) in environment::variables(self.mpiexec.family, &self.provider) {
+        let mut command = Command::new(self.launcher.path());
+        for (name, value) in environment::variables(self.family, &self.provider) {
             command.env(name, value);
         }
-        command.args(environment::launcher_arguments(self.mpiexec.family, &self.provider, &self.job));
+        command.args(match &self.launcher {
+            Launcher::Mpiexec(_) => environment::launcher_arguments(self.family, &self.provider, &self.job),
+            Launcher::Srun(srun) => srun.arguments(&self.job),
+        });
         command
+    }
+
+    /// What the user has set by which ranks may talk by other means than Polyrail, or not at all: what is wrong with it.
+    fn instead(&self) -> Option<String> {
+        match &self.launcher {
+            Launcher::Srun(Srun { doubtful: Some(chosen), .. }) => Some(format!(
+                "with {chosen} each task may be a job of its own, since ranks of {} learn of each other by --mpi={}",
+                self.family,
+                srun::protocol(self.family)
+            )),
+            _ => environment::other_way(self.family)
+                .map(|set| format!("{set} lets ranks of one host use their MPI's own shared memory")),
+        }
     }
 
     /// The plan in words, a line each.
@@ -169,8 +230,8 @@ impl Plan {
         format!(
             "program   {}\nMPI       {how}\nlauncher  {}, {}\nprovider  {}\n",
             self.job.program.display(),
-            self.mpiexec.path.display(),
-            self.mpiexec.version,
+            self.launcher.path().display(),
+            self.launcher.version(),
             self.provider.file().display(),
         )
     }
@@ -200,7 +261,7 @@ fn family_named_by(rest: &[OsString]) -> Option<Family> {
 
 fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     if args.print_env {
-        output::print(&environment::as_shell(plan.mpiexec.family, &plan.provider));
+        output::print(&environment::as_shell(plan.family, &plan.provider));
         return Ok(ExitCode::SUCCESS);
     }
     if args.dry_run {
@@ -219,7 +280,7 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     let mut command = plan.command();
     command.env(polyrail_rails::report::VARIABLE, listener.target().to_string());
     let status = run_and_forward(&command, held)
-        .map_err(|source| Error::Start { mpiexec: plan.mpiexec.path.clone(), source })?;
+        .map_err(|source| Error::Start { launcher: plan.launcher.path().to_owned(), source })?;
 
     let port = listener.target().addresses[0].port();
     let reports = listener.finish();
@@ -231,13 +292,13 @@ fn carry_out(plan: &Plan, args: &Args) -> Result<ExitCode, Error> {
     let verdict = Verdict::of(&reports, plan.job.ranks());
     if verdict != Verdict::All {
         let warning = match exit_code(status) {
-            code @ 1.. if verdict == Verdict::None => watch::nothing_began(code),
-            _ => watch::warning(&verdict, plan.mpiexec.family, &plan.provider, port),
+            code @ 1.. if verdict == Verdict::None => watch::nothing_began(plan.launcher.path(), code),
+            _ => watch::warning(&verdict, plan.family, &plan.provider, port),
         };
         output::tell!("{warning}");
     }
     let nothing = verdict == Verdict::All && watch::carried_nothing(&reports);
-    let instead = environment::other_way(plan.mpiexec.family);
+    let instead = plan.instead();
     if nothing {
         output::tell!("{}", watch::nothing_carried(instead.as_deref()));
     }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::error::Error;
+use super::srun::is_slurm;
 
 /// MPI implementations that launch alike and take the same environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -41,7 +42,8 @@ impl fmt::Display for Family {
 }
 
 /// What to do instead.
-const NOT_SRUN: &str = "Slurm's launcher starts ranks without this command: polyrail run --print-env says what to export before srun";
+const NOT_SRUN: &str =
+    "that is Slurm's launcher, which only polyrail run takes; others start their ranks by an MPI's own";
 
 /// A launcher that was found.
 #[derive(Debug)]
@@ -65,7 +67,7 @@ impl Mpiexec {
         let complaint = String::from_utf8_lossy(&output.stderr);
         Err(match complaint.lines().find(|line| !line.trim().is_empty()) {
             Some(line) if !output.status.success() => line.trim().to_owned(),
-            _ if text.starts_with("slurm ") => NOT_SRUN.into(),
+            _ if is_slurm(&text) => NOT_SRUN.into(),
             _ => "neither MPICH's launcher (Hydra) nor Open MPI's".into(),
         })
     }
@@ -250,7 +252,7 @@ mod tests {
         assert!(error.contains("Open MPI 5.0.11 cannot launch a program of MPICH"), "{error}");
         assert!(find(None, None, Some(&dir.path().join("none"))).is_err());
         let other = fake(dir.path(), "srun", "slurm 22.05.8");
-        assert!(find(None, None, Some(&other)).unwrap_err().to_string().contains("polyrail run --print-env"));
+        assert!(find(None, None, Some(&other)).unwrap_err().to_string().contains("Slurm's launcher"));
         let broken = dir.path().join("broken");
         std::fs::write(&broken, "#!/bin/sh\necho 'libslurm.so.38: not found' >&2; exit 127\n").unwrap();
         std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -267,12 +268,10 @@ pub fn carried_nothing(reports: &[Report]) -> bool {
         && reports.iter().filter_map(|report| report.carried.as_ref()).all(|carried| carried.peers == 0)
 }
 
-/// What to tell the user then; `instead` is what he has set that lets an MPI talk by other means.
+/// What to tell the user then; `instead` is what he has set because of which messages go some other way, or there are none.
 pub fn nothing_carried(instead: Option<&str>) -> String {
     match instead {
-        Some(set) => format!(
-            "polyrail run: warning: no message went by Polyrail: {set} lets ranks of one host use their MPI's own shared memory"
-        ),
+        Some(why) => format!("polyrail run: warning: no message went by Polyrail: {why}"),
         None => "polyrail run: note: no message went by Polyrail; if the program sends any, they went some other way".into(),
     }
 }
@@ -294,9 +293,10 @@ pub fn told(report: &Report) -> String {
 }
 
 /// What to tell the user when the launcher or the program failed before any rank came so far: why, they have said themselves.
-pub fn nothing_began(code: u8) -> String {
+pub fn nothing_began(launcher: &Path, code: u8) -> String {
+    let launcher = launcher.file_name().unwrap_or(launcher.as_os_str()).display();
     format!(
-        "polyrail run: mpiexec ended with status {code} before any rank used Polyrail; the reason is what it, or the program, says above."
+        "polyrail run: {launcher} ended with status {code} before any rank used Polyrail; the reason is what it, or the program, says above."
     )
 }
 

@@ -34,6 +34,7 @@ use crate::lock::Guard;
 use crate::log::{log, tell_once};
 use crate::object;
 use crate::registry;
+use crate::slurm;
 use crate::state::completion::Class;
 use crate::state::endpoint::Endpoint;
 use crate::state::slab::Key;
@@ -185,6 +186,9 @@ fn open_worker(
             FI_LOG_EP_CTRL,
             "polyrail run cannot be told that this process uses Polyrail: {why}"
         );
+    }
+    if let Some(warning) = slurm::strangers() {
+        tell_once(&warning);
     }
     let fd = worker.wait_fd();
     let attached = domain.auto().map_or(Ok(()), |auto| auto.attach(fd)).and_then(|()| {
