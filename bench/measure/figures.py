@@ -109,6 +109,10 @@ def interval(values: list[float]) -> float:
     return t * statistics.stdev(values) / len(values) ** 0.5
 
 
+def interval_text(mean: float, half: float) -> str:
+    return f"{mean:.3f} ±{half:.3f}"
+
+
 def size_name(size: int | None) -> str:
     if size is None:
         return ""
@@ -132,7 +136,7 @@ class Table:
     def cell(self, values: list[float] | None) -> str:
         if not values:
             return "-"
-        return f"{statistics.mean(values):.3f} ±{interval(values):.3f}" if self.means else written(statistics.median(values))
+        return interval_text(statistics.mean(values), interval(values)) if self.means else written(statistics.median(values))
 
     def rows(self) -> list[tuple[Figure, int | None]]:
         keys = dict.fromkeys(key for column in self.columns for key in column.values)
@@ -194,7 +198,7 @@ class Table:
 
 
 COLUMNS = ["table", "figure", "unit", "size_bytes", "series", "median", "min", "max", "mean", "half_of_90_percent_interval", "rounds"]
-COLUMNS += ["times_as_good_as_best_peer", "of_line_rate"]
+COLUMNS += ["times_as_good_as_best_peer", "of_line_rate", "shown"]
 
 
 def save(name: str, tables: list[Table]) -> Path:
@@ -214,6 +218,6 @@ def save(name: str, tables: list[Table]) -> Path:
                         writer.writerow(
                             [table.title, figure.name, figure.unit, size if size is not None else "", column.name]
                             + [f"{value:.6g}" for value in (statistics.median(values), min(values), max(values), statistics.mean(values), interval(values))]
-                            + [len(values), *(f"{part:.4f}" if part is not None else "" for part in (ratio, share))]
+                            + [len(values), *(f"{part:.4f}" if part is not None else "" for part in (ratio, share)), "mean" if table.means else "median"]
                         )
     return file
