@@ -47,7 +47,7 @@ use std::process::ExitCode;
 
 use mpi::Mpi;
 use net::Net;
-use options::Options;
+use options::{Options, Stop};
 
 /// Nothing was started.
 const NOT_STARTED: u8 = 125;
@@ -55,6 +55,11 @@ const NOT_STARTED: u8 = 125;
 const NEVER: &str = "60000000";
 
 fn main() -> ExitCode {
+    let options = Options::read(std::env::args_os().skip(1), |name| std::env::var_os(name));
+    if let Err(Stop::Told(text)) = &options {
+        agent::print(text);
+        return ExitCode::SUCCESS;
+    }
     // A provider that sleeps until a message comes would not let the agent see what its program asks meanwhile; when to sleep is for `pace` to say.
     // SAFETY: there is no other thread yet
     unsafe { std::env::set_var("POLYRAIL_SLEEP_AFTER", NEVER) };
@@ -67,12 +72,11 @@ fn main() -> ExitCode {
             return NOT_STARTED.into();
         }
     };
-    let options = Options::read(std::env::args_os().skip(1), |name| std::env::var_os(name));
     let launch = match &options {
         // rank 0's count, but it may be that only others' are wrong, and they wait for it
         Err(_) if mpi.rank() > 0 => start::agree(&mut mpi, &Options::default()),
         Ok(options) => start::agree(&mut mpi, options),
-        Err(error) => start::refuse(&mut mpi, error),
+        Err(Stop::Told(why) | Stop::Wrong(why)) => start::refuse(&mut mpi, why),
     };
     let launch = match launch {
         Ok(launch) => launch,

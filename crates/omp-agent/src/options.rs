@@ -1,10 +1,13 @@
-//! The agent's command line: `polyrail-omp-agent [OPTIONS] -- PROGRAM ARGUMENTS...`. People use `polyrail omp`; rank 0's options count.
+//! What rank 0 was told: by its command line, which is [`polyrail_omp::options::Agent`]'s, and by variables.
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use polyrail_omp::area::{LOCALS, setting};
+use clap::error::ErrorKind;
+use polyrail_omp::area::setting;
+use polyrail_omp::options::{Agent, Serial};
 
-/// What rank 0 was told.
+/// What rank 0 was told; rank 0's count.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Threads of each rank, if told.
@@ -19,128 +22,103 @@ pub struct Options {
     pub runtime: Option<PathBuf>,
     /// Seconds; 0: never.
     pub watchdog: u64,
-    /// The program, as named.
-    pub program: OsString,
-    /// What it gets.
-    pub arguments: Vec<OsString>,
+    /// The program as named, and what it gets.
+    pub words: Vec<OsString>,
 }
 
 const WATCHDOG: u64 = 30;
+
+/// Why there are no options.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The help or the version was asked for.
+    Told(String),
+    /// What is wrong.
+    Wrong(String),
+}
 
 impl Options {
     /// Reads words and variables.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// What is wrong with them, or what was asked for in their place.
     pub fn read(
         words: impl Iterator<Item = OsString>,
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Self, String> {
-        let mut options = Self {
+    ) -> Result<Self, Stop> {
+        let Agent { options, program } = Agent::read(words).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Told(error.to_string()),
+            // its first line is the reason; who calls an agent by hand finds the rest by --help
+            _ => Stop::Wrong(
+                error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").into(),
+            ),
+        })?;
+        let counted = options.stats || options.json.is_some();
+        let shared = match variable("POLYRAIL_OMP_SHM") {
+            Some(text) => number("POLYRAIL_OMP_SHM", &text)? != 0,
+            None => true,
+        };
+        let settings = [
+            (shared, setting::SHARED),
+            (counted, setting::STATS),
+            (options.compare, setting::COMPARE),
+            (options.no_compression, setting::PLAIN),
+            (options.serial == Serial::Replicated, setting::REPLICATED),
+        ];
+        Ok(Self {
+            threads: options.threads.map(|threads| threads as usize),
+            settings: settings.into_iter().filter(|(wanted, _)| *wanted).map(|(_, setting)| setting).sum(),
+            stats: options.stats,
+            json: options.json,
             runtime: variable("POLYRAIL_OMP_RT").filter(|path| !path.is_empty()).map(PathBuf::from),
             watchdog: match variable("POLYRAIL_OMP_WATCHDOG") {
                 None => WATCHDOG,
-                Some(text) => number("POLYRAIL_OMP_WATCHDOG", Some(text))?,
+                Some(text) => number("POLYRAIL_OMP_WATCHDOG", &text)?,
             },
-            settings: match variable("POLYRAIL_OMP_SHM") {
-                Some(text) if number("POLYRAIL_OMP_SHM", Some(text.clone()))? == 0 => 0,
-                _ => setting::SHARED,
-            },
-            ..Self::default()
-        };
-        let mut words = words;
-        loop {
-            let word = words.next().ok_or("no program given")?;
-            match word.to_str() {
-                Some("--") => {
-                    options.program = words.next().ok_or("no program given")?;
-                    break;
-                }
-                Some("--threads") => {
-                    let threads = number("--threads", words.next())? as usize;
-                    if !(1..LOCALS).contains(&threads) {
-                        // the last slot is the thread that leads
-                        return Err(format!("--threads {threads}: 1 to {}", LOCALS - 1));
-                    }
-                    options.threads = Some(threads);
-                }
-                Some("--stats") => {
-                    (options.stats, options.settings) = (true, options.settings | setting::STATS)
-                }
-                Some("--json") => {
-                    options.json = Some(words.next().ok_or("--json: no file given")?.into());
-                    options.settings |= setting::STATS;
-                }
-                Some("--compare") => options.settings |= setting::COMPARE,
-                Some("--no-compression") => options.settings |= setting::PLAIN,
-                Some("--serial") => match words.next().unwrap_or_default().to_str() {
-                    Some("master") => options.settings &= !setting::REPLICATED,
-                    Some("replicated") => options.settings |= setting::REPLICATED,
-                    _ => return Err("--serial: master or replicated".into()),
-                },
-                Some(unknown) if unknown.starts_with('-') => {
-                    return Err(format!("{unknown}: no such option"));
-                }
-                _ => {
-                    options.program = word;
-                    break;
-                }
-            }
-        }
-        options.arguments = words.collect();
-        Ok(options)
+            words: program,
+        })
     }
 }
 
-fn number(name: &str, word: Option<OsString>) -> Result<u64, String> {
-    let word = word.unwrap_or_default();
-    word.to_str()
-        .and_then(|text| text.parse().ok())
-        .ok_or_else(|| format!("{name}: '{}' is no number", word.display()))
+fn number(name: &str, word: &OsString) -> Result<u64, Stop> {
+    let number = word.to_str().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| Stop::Wrong(format!("{name}: '{}' is no number", word.display())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Options, String> {
+    fn read(line: &str) -> Result<Options, Stop> {
         Options::read(line.split_whitespace().map(OsString::from), |_| None)
     }
 
     #[test]
-    fn options_end_where_the_program_begins() {
+    fn options_become_settings() {
         let options = read("--threads 4 --stats --json f.json -- ./a --stats -- x").unwrap();
         assert_eq!(
             (options.threads, options.stats, options.settings),
             (Some(4), true, setting::STATS | setting::SHARED)
         );
         assert_eq!((options.json, options.watchdog), (Some("f.json".into()), WATCHDOG));
-        assert_eq!((options.program, options.arguments.len()), ("./a".into(), 3));
-        assert_eq!(read("./a -x").unwrap().arguments, ["-x"]);
+        assert_eq!(options.words, ["./a", "--stats", "--", "x"]);
+        assert_eq!(read("--json f.json ./a").unwrap().settings, setting::STATS | setting::SHARED);
         assert_eq!(
             read("--compare --no-compression ./a").unwrap().settings,
             setting::COMPARE | setting::PLAIN | setting::SHARED
         );
         assert_eq!(read("--serial replicated ./a").unwrap().settings, setting::REPLICATED | setting::SHARED);
-        assert_eq!(read("--serial replicated --serial master ./a").unwrap().settings, setting::SHARED);
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
-        for (line, why) in [
-            ("", "no program"),
-            ("--", "no program"),
-            ("--threads x ./a", "'x' is no number"),
-            ("--threads 0 ./a", "1 to 63"),
-            ("--threads 64 ./a", "1 to 63"),
-            ("--serial ./a", "master or replicated"),
-            ("--fast ./a", "--fast: no such option"),
-        ] {
-            assert!(read(line).unwrap_err().contains(why), "{line}");
-        }
+    fn what_makes_no_sense_is_told_in_a_line() {
+        let Err(Stop::Wrong(why)) = read("--fast ./a") else { panic!("there is no --fast") };
+        assert!(why.contains("--fast") && !why.contains('\n'), "{why}");
+        assert!(matches!(read("--help"), Err(Stop::Told(help)) if help.contains("--no-compression")));
         let without = |name: &str| (name == "POLYRAIL_OMP_SHM").then(|| "0".into());
         assert_eq!(Options::read(["a".into()].into_iter(), without).unwrap().settings, 0);
         let told = |name: &str| (name == "POLYRAIL_OMP_WATCHDOG").then(|| "soon".into());
-        assert!(Options::read(["a".into()].into_iter(), told).unwrap_err().contains("WATCHDOG"));
+        let told = Options::read(["a".into()].into_iter(), told);
+        assert!(matches!(told, Err(Stop::Wrong(why)) if why.contains("WATCHDOG")));
     }
 }

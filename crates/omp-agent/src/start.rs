@@ -1,5 +1,4 @@
 //! How a run begins: ranks tell rank 0 where they are, rank 0 tells all what to start.
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -248,8 +247,9 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
         return Err(format!("{} ranks, {RANKS} at most", all.len()));
     }
     let here = |error: std::io::Error| format!("the current directory: {error}");
-    let program = launch::resolve(&options.program, &std::env::var_os("PATH").unwrap_or_default())
-        .ok_or_else(|| format!("{}: no such program, neither here nor on PATH", options.program.display()))?;
+    let name = options.words.first().ok_or("no program given")?;
+    let program = launch::resolve(name, &std::env::var_os("PATH").unwrap_or_default())
+        .ok_or_else(|| format!("{}: no such program, neither here nor on PATH", name.display()))?;
     let runtime = runtime(options)?;
     let common = all.iter().fold(u64::MAX, |common, hello| common & hello.places);
     let place = (0..stand_ins::PLACES.len())
@@ -265,10 +265,9 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
             all.len()
         ));
     }
-    let words: Vec<OsString> = std::iter::once(&options.program).chain(&options.arguments).cloned().collect();
     Ok(Launch {
         program,
-        words,
+        words: options.words.clone(),
         directory: std::env::current_dir().map_err(here)?,
         environment: launch::environment(std::env::vars_os(), &runtime, &stand_ins),
         runtime,

@@ -8,6 +8,7 @@
 //! | [`diff`](mod@diff) | which bytes of a page differ from its twin |
 //! | [`blob`] | changed pages as they travel |
 //! | [`merge`] | merging what several ranks changed |
+//! | [`options`] | what the command takes, and hands on to its agents |
 //! | [`layout`] | the addresses that are the same in every process |
 //!
 //! Invariants:
@@ -18,6 +19,8 @@ pub mod code;
 pub mod diff;
 pub mod layout;
 pub mod merge;
+#[cfg(feature = "command-line")]
+pub mod options;
 
 /// Entry points of the compilers' runtimes, a line each: name, `works` or `refused`, and the construct or the reason, between tabs.
 pub const ENTRIES: &str = include_str!("entries.txt");

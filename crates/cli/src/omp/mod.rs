@@ -10,6 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use polyrail_omp::options::Options;
+
 use crate::output;
 use crate::parts::{self, Part};
 use crate::run::environment::{self, Provider};
@@ -37,24 +39,8 @@ pub struct Args {
     /// How many processes to run the program on
     #[arg(short = 'n', value_name = "RANKS")]
     ranks: Option<u32>,
-    /// Threads of each process: if not given, a host's processors divided by the processes on it, of the host that has least
-    #[arg(short, long, value_name = "THREADS")]
-    threads: Option<u32>,
-    /// Tell in the end where time went, by parallel region
-    #[arg(long)]
-    stats: bool,
-    /// Write the same to a file (on rank 0's host)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Find what changed by comparing memory, where the kernel's write tracking is not to be used
-    #[arg(long)]
-    compare: bool,
-    /// Send everything as it is, where large exchanges would be compressed as the network is slow
-    #[arg(long)]
-    no_compression: bool,
-    /// Where serial code runs: on rank 0, and what it writes is sent; or on every rank, so that only what differs is
-    #[arg(long, value_enum, value_name = "MODE", default_value = "master")]
-    serial: Serial,
+    #[command(flatten)]
+    options: Options,
     /// Only look whether the program can be run so, and say which OpenMP constructs it uses
     #[arg(long)]
     check: bool,
@@ -76,13 +62,6 @@ pub struct Args {
     /// The program and its arguments, behind mpiexec's own
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     rest: Vec<OsString>,
-}
-
-/// See [`Args::serial`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Serial {
-    Master,
-    Replicated,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -193,23 +172,7 @@ fn agents(args: &Args, job: Job, family: Family) -> Result<Job, Error> {
             launcher.extend(["-x".into(), name]);
         }
     }
-    let mut arguments: Vec<OsString> = Vec::new();
-    if let Some(threads) = args.threads {
-        arguments.extend(["--threads".into(), threads.to_string().into()]);
-    }
-    let words =
-        [(args.stats, "--stats"), (args.compare, "--compare"), (args.no_compression, "--no-compression")];
-    for (wanted, word) in words {
-        if wanted {
-            arguments.push(word.into());
-        }
-    }
-    if args.serial == Serial::Replicated {
-        arguments.extend(["--serial".into(), "replicated".into()]);
-    }
-    if let Some(json) = &args.json {
-        arguments.extend(["--json".into(), json.into()]);
-    }
+    let mut arguments = args.options.words();
     arguments.push("--".into());
     arguments.push(job.program);
     arguments.extend(job.arguments);
@@ -270,7 +233,7 @@ mod tests {
     #[test]
     fn own_options_come_first_and_mpiexecs_are_handed_on() {
         let told = args("-n 4 -t 2 --stats --json x.json ./app -n 7");
-        assert_eq!((told.ranks, told.threads, told.stats), (Some(4), Some(2), true));
+        assert_eq!((told.ranks, told.options.threads, told.options.stats), (Some(4), Some(2), true));
         assert_eq!(told.rest, ["./app", "-n", "7"]);
         assert_eq!(args("-n 2 -- ./app").rest, ["./app"]);
         assert_eq!(

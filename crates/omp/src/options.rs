@@ -1,0 +1,138 @@
+//! Options of `polyrail omp` that are the agents' to carry out: the command takes them and hands them on, an agent reads them again.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
+
+/// Threads of a rank at most: the last slot of the shared mapping is the thread's that leads.
+const THREADS_MAX: i64 = crate::area::LOCALS as i64 - 1;
+
+/// What both take.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Threads of each process: if not given, a host's processors divided by the processes on it, of the host that has least
+    #[arg(short, long, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(1..=THREADS_MAX))]
+    pub threads: Option<u32>,
+    /// Tell in the end where time went, by parallel region
+    #[arg(long)]
+    pub stats: bool,
+    /// Write the same to a file (on rank 0's host)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Find what changed by comparing memory, where the kernel's write tracking is not to be used
+    #[arg(long)]
+    pub compare: bool,
+    /// Send everything as it is, where large exchanges would be compressed as the network is slow
+    #[arg(long)]
+    pub no_compression: bool,
+    /// Where serial code runs: on rank 0, and what it writes is sent; or on every rank, so that only what differs is
+    #[arg(long, value_enum, value_name = "MODE", default_value_t)]
+    pub serial: Serial,
+}
+
+/// See [`Options::serial`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Serial {
+    /// On rank 0.
+    #[default]
+    Master,
+    /// On every rank.
+    Replicated,
+}
+
+impl Options {
+    /// As words that [`Agent::read`] reads.
+    pub fn words(&self) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        if let Some(threads) = self.threads {
+            words.extend(["--threads".into(), threads.to_string().into()]);
+        }
+        let switches =
+            [(self.stats, "--stats"), (self.compare, "--compare"), (self.no_compression, "--no-compression")];
+        words.extend(switches.into_iter().filter(|(wanted, _)| *wanted).map(|(_, word)| word.into()));
+        if self.serial == Serial::Replicated {
+            words.extend(["--serial".into(), "replicated".into()]);
+        }
+        if let Some(json) = &self.json {
+            words.extend(["--json".into(), json.into()]);
+        }
+        words
+    }
+}
+
+/// An agent's command line. mpiexec starts one for each rank; people use `polyrail omp`.
+#[derive(Debug, Parser, PartialEq, Eq)]
+#[command(name = "polyrail-omp-agent", version, arg_required_else_help = false)]
+pub struct Agent {
+    /// What the user told the command.
+    #[command(flatten)]
+    pub options: Options,
+    /// The program and what it gets
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+impl Agent {
+    /// Reads an agent's words, without its own name.
+    ///
+    /// # Errors
+    /// What is wrong with them, in a line; or the help, where that was asked for.
+    pub fn read(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let words = std::iter::once(OsString::from("polyrail-omp-agent")).chain(words);
+        let matches = Self::command().try_get_matches_from(words)?;
+        Self::from_arg_matches(&matches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Agent, String> {
+        Agent::read(line.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_end_where_the_program_begins() {
+        let agent = read("--threads 4 --stats --json f.json -- ./a --stats -- x").unwrap();
+        let options =
+            Options { threads: Some(4), stats: true, json: Some("f.json".into()), ..Options::default() };
+        assert_eq!(
+            (agent.options, agent.program),
+            (options, ["./a", "--stats", "--", "x"].map(OsString::from).into())
+        );
+        assert_eq!(read("./a -x").unwrap().program, ["./a", "-x"]);
+        assert_eq!(read("--serial replicated ./a").unwrap().options.serial, Serial::Replicated);
+    }
+
+    #[test]
+    fn what_the_command_hands_on_is_what_the_agent_reads() {
+        for line in [
+            "./a",
+            "--threads 63 ./a",
+            "--stats --compare --no-compression --serial replicated --json x/y.json ./a -- -n",
+        ] {
+            let agent = read(line).unwrap();
+            let words = agent.options.words().into_iter().chain(["--".into()]).chain(agent.program.clone());
+            assert_eq!(Agent::read(words).unwrap(), agent, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        for (line, why) in [
+            ("", "<PROGRAM>"),
+            ("--", "<PROGRAM>"),
+            ("--threads x ./a", "invalid digit"),
+            ("--threads 0 ./a", "1..=63"),
+            ("--threads 64 ./a", "1..=63"),
+            ("--serial ./a", "master, replicated"),
+            ("--fast", "--fast"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(why), "{line}: {error}");
+        }
+        assert!(read("--help").unwrap_err().contains("--no-compression"));
+    }
+}
