@@ -13,6 +13,8 @@ use super::Finding;
 use crate::info::machine::Machine;
 use crate::parts::{self, Part};
 use crate::run::detect::has_libfabric;
+use crate::run::mpiexec::Family;
+use crate::run::srun::{self, Srun};
 use crate::settings::misspelt;
 
 /// Descriptors below which a large job may lack some.
@@ -27,6 +29,7 @@ pub fn all() -> Vec<Finding> {
         Ok(machine) => {
             all.extend(settings(&machine));
             all.extend(mpi(&machine));
+            all.extend(slurm());
             all.push(rails(&machine));
             all.extend(obstacles(&machine));
             all.extend(machine.direct.iter().map(memory));
@@ -86,6 +89,29 @@ fn mpi(machine: &Machine) -> Vec<Finding> {
             "pip install mpich mpi4py, apt install openmpi-bin, or module load the site's",
         )],
     }
+}
+
+/// Nothing where there is no Slurm.
+fn slurm() -> Option<Finding> {
+    let srun = Path::new("srun");
+    let version = Srun::version_of(srun)?;
+    let has = srun::protocols(srun);
+    let (starts, lacks): (Vec<Family>, Vec<Family>) = [Family::Mpich, Family::OpenMpi]
+        .into_iter()
+        .partition(|family| has.iter().any(|one| srun::fits(*family, one)));
+    let by = |family: &Family| format!("{family} by {}", srun::protocol(*family));
+    let names = |families: &[Family]| families.iter().map(by).collect::<Vec<_>>().join(" or ");
+    Some(match lacks.is_empty() {
+        true => Finding::works(
+            "Slurm",
+            format!("{version}; srun starts {}", names(&starts).replace(" or ", ", ")),
+        ),
+        false => Finding::less(
+            "Slurm",
+            format!("{version}; srun cannot start {}", names(&lacks)),
+            "polyrail run without --mpiexec srun, in a job of sbatch; or Slurm's plugin (for pmix Debian's libpmix-dev, on all nodes)",
+        ),
+    })
 }
 
 fn rails(machine: &Machine) -> Finding {

@@ -29,7 +29,7 @@ pub enum Error {
         program.display()
     )]
     Static { program: PathBuf },
-    #[error("{} needs {library}, which the system does not find: set LD_LIBRARY_PATH", program.display())]
+    #[error("{} needs {library}, which the system does not find: set LD_LIBRARY_PATH{}", program.display(), fortran(library))]
     LibraryMissing { program: PathBuf, library: String },
     #[error("{} is no MPI program as far as one can see: {why}\nIf it starts one, name its MPI with --mpi.", program.display())]
     NotMpi { program: PathBuf, why: String },
@@ -65,6 +65,17 @@ pub enum Error {
         if has.is_empty() { "nothing" } else { has }
     )]
     NoProtocol { family: Family, needs: &'static str, has: String },
+}
+
+/// What to add where a library of Fortran's is missing: wheels bring none.
+fn fortran(library: &str) -> &'static str {
+    let theirs = ["libmpifort", "libmpichf", "libmpi_mpifh", "libmpi_usempi"];
+    match theirs.iter().any(|name| library.starts_with(name)) {
+        true => {
+            ". It is for Fortran, which pip's MPIs leave out: docs/install.md says what runs on them all the same"
+        }
+        false => "",
+    }
 }
 
 /// One part of each path, each once.

@@ -37,16 +37,7 @@ impl Srun {
     /// This Slurm has no protocol that the MPI speaks.
     pub fn prepare(path: &Path, version: String, family: Family, job: &Job) -> Result<Self, Error> {
         let set = std::env::var("SLURM_MPI_TYPE").ok();
-        let list = || {
-            let output = Command::new(path).arg("--mpi=list").output().ok()?;
-            // which of the two it writes to differs between versions
-            Some(
-                [output.stdout, output.stderr]
-                    .map(|text| String::from_utf8_lossy(&text).into_owned())
-                    .concat(),
-            )
-        };
-        let (added, doubtful) = added(family, &job.launcher, set.as_deref(), || list().unwrap_or_default())
+        let (added, doubtful) = added(family, &job.launcher, set.as_deref(), || protocols(path))
             .map_err(|has| Error::NoProtocol { family, needs: protocol(family), has })?;
         Ok(Self { path: path.into(), version, added, doubtful })
     }
@@ -71,26 +62,41 @@ pub fn protocol(family: Family) -> &'static str {
     }
 }
 
+/// The protocols by which this Slurm lets ranks learn of each other.
+pub fn protocols(srun: &Path) -> Vec<String> {
+    let Ok(output) = Command::new(srun).arg("--mpi=list").output() else { return Vec::new() };
+    // which of the two it writes to differs between versions
+    listed(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
+}
+
+fn listed(text: &str) -> Vec<String> {
+    text.lines().filter(|line| line.starts_with([' ', '\t'])).map(|line| line.trim().to_owned()).collect()
+}
+
+/// Whether ranks of this family learn of each other by a protocol: that, or one version of it.
+pub fn fits(family: Family, chosen: &str) -> bool {
+    let needs = protocol(family);
+    chosen.strip_prefix(needs).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+}
+
 /// What to add to a command line where the environment has `set` a protocol, and what is doubtful about it; the error is what this Slurm has in
 /// place of what it needs.
 fn added(
     family: Family,
     words: &[OsString],
     set: Option<&str>,
-    list: impl FnOnce() -> String,
+    list: impl FnOnce() -> Vec<String>,
 ) -> Result<(Option<OsString>, Option<String>), String> {
-    let needs = protocol(family);
-    let fits = |chosen: &str| chosen == needs || chosen.starts_with(&format!("{needs}_"));
+    let fits = |chosen: &str| fits(family, chosen);
     if let Some(chosen) = value_of(words, "--mpi") {
         return Ok((None, (!fits(&chosen)).then(|| format!("--mpi={chosen}"))));
     }
     if set.is_some_and(fits) {
         return Ok((None, None));
     }
-    let list = list();
-    let has: Vec<&str> = list.lines().filter(|line| line.starts_with([' ', '\t'])).map(str::trim).collect();
+    let has = list();
     match has.iter().any(|one| fits(one)) {
-        true => Ok((Some(format!("--mpi={needs}").into()), None)),
+        true => Ok((Some(format!("--mpi={}", protocol(family)).into()), None)),
         false => Err(has.join(", ")),
     }
 }
@@ -121,7 +127,7 @@ mod tests {
         list: &str,
     ) -> Result<(String, Option<String>), String> {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        added(family, &words, set, || list.into())
+        added(family, &words, set, || listed(list))
             .map(|(word, doubtful)| (word.unwrap_or_default().into_string().unwrap(), doubtful))
     }
 
