@@ -51,6 +51,7 @@ demo: build examples ## unmodified MPI and OpenMP programs over Polyrail: one ho
 test: build examples for-test ## everything that can fail: unit, integration, and the demo's programs
 	scripts/test --workspace
 	scripts/demo --check
+	scripts/check-examples
 	scripts/check-slurm
 
 PREFIX ?= /usr/local
@@ -67,12 +68,16 @@ uninstall: ## takes away what install put to PREFIX
 dist: build for-dist .venv/dist/.complete ## packages, in dist/: Debian's, a wheel, an archive
 	scripts/dist $(TARGET)/release dist
 
+book: system ## the documentation as HTML pages, in build/book
+	@mkdir -p build
+	scripts/book
+
 bench: build ## the measurements of bench/
 	bench/run
 
 clean: ## remove what was built; .venv stays
 	rm -rf build dist $(TARGET)
 
-.PHONY: help setup system for-test for-dist build examples demo test install install-debug uninstall dist bench clean
+.PHONY: help setup system for-test for-dist build examples demo test install install-debug uninstall dist book bench clean
 # Pattern rules must not take half-made environments for finished ones.
 .DELETE_ON_ERROR:
