@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
-const OTHERS: [(&str, &str); 6] = [
+const OTHERS: [(&str, &str); 7] = [
+    ("POLYRAIL_CONFIG", "a file of these settings (default: ~/.config/polyrail/polyrail.toml); empty: none"),
     (
         "POLYRAIL_SECRET_FILE",
         "the user's secret, from which the keys of named endpoints come and which connections prove where there is one; empty: none (default: ~/.config/polyrail/secret)",

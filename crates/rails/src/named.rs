@@ -99,23 +99,36 @@ fn secret_path() -> Result<(PathBuf, bool), &'static str> {
 
 /// The secret, made if there is none.
 pub(crate) fn secret() -> Result<Vec<u8>, Error> {
-    let no_place = |why: &str| Error::Setting {
-        name: "POLYRAIL_SECRET_FILE",
-        why: format!("the user's secret is needed: {why}"),
-    };
+    make_secret_if_none()?;
     let (path, _) = secret_path().map_err(no_place)?;
-    let failed =
-        |what: &str, error| Error::system(format!("{what} the user's secret {}", path.display()), error);
-    match read_secret(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        read => return read.map_err(|error| failed("reading", error)),
+    read_secret(&path).map_err(|error| failed("reading", &path, error))
+}
+
+/// Makes the user's secret if there is none, as named endpoints need one; where it is then. `None`: there was one.
+///
+/// Worth telling: endpoints of this user prove it from then on, and those of hosts that do not have it refuse them.
+///
+/// # Errors
+/// There is no place for it, or none that can be written.
+pub fn make_secret_if_none() -> Result<Option<PathBuf>, Error> {
+    let (path, _) = secret_path().map_err(no_place)?;
+    if path.try_exists().is_ok_and(|there| there) {
+        return Ok(None);
     }
     match make_secret(&path) {
-        // another process was faster: use what it made
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        made => made.map_err(|error| failed("making", error))?,
+        // another process was faster: what it made is used
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Err(error) => Err(failed("making", &path, error)),
+        Ok(()) => Ok(Some(path)),
     }
-    read_secret(&path).map_err(|error| failed("reading", error))
+}
+
+fn no_place(why: &str) -> Error {
+    Error::Setting { name: "POLYRAIL_SECRET_FILE", why: format!("the user's secret is needed: {why}") }
+}
+
+fn failed(what: &str, path: &Path, error: io::Error) -> Error {
+    Error::system(format!("{what} the user's secret {}", path.display()), error)
 }
 
 /// The bytes of a file that nobody but this process's user can read or has made.

@@ -11,12 +11,14 @@ use crate::output;
 
 use super::error::Error;
 use super::job::{self, ANSWER, ASK, Job, Side};
+use super::session::make_secret;
 
 /// What the partner answers when it is ready; anything else says why it is not.
 pub const READY: &[u8] = b"ready";
 
 /// Serves at a port until it is ended from outside, for processes of the same user on any host.
 pub fn serve(port: u16) -> Result<(), Error> {
+    let made = make_secret()?;
     let config = Config::from_env()?.listen_on(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     let mut mailbox = Mailbox::open(config).map_err(|error| match error {
         polyrail_rails::Error::System { error, .. } if error.kind() == std::io::ErrorKind::AddrInUse => {
@@ -26,6 +28,9 @@ pub fn serve(port: u16) -> Result<(), Error> {
     })?;
     let sockets: Vec<String> = own_address(&mailbox)?.sockets().map(|socket| socket.to_string()).collect();
     output::tell!("listening at {}; end with Ctrl-C", sockets.join(", "));
+    if let Some(note) = made {
+        output::tell!("{note}");
+    }
     run(&mut mailbox)
 }
 

@@ -13,6 +13,7 @@ use polyrail_rails::{Address, Config, PeerIdx, named};
 use super::error::Error;
 use super::job::{self, ANSWER, ASK, Job, Pattern, Side};
 use super::partner::READY;
+use crate::output;
 
 /// How long a partner may take to answer the first request. Later it may be busy with another asker.
 const FIRST_ANSWER: Duration = Duration::from_secs(3);
@@ -26,9 +27,22 @@ fn peer_address(text: &str) -> Result<Address, Error> {
     if text.starts_with("polyrail:") {
         return text.parse().map_err(|why: polyrail_rails::AddressError| wrong(why.to_string()));
     }
+    if let Some(note) = make_secret()? {
+        output::tell!("{note}");
+    }
     let mut found = text.to_socket_addrs().map_err(|why| wrong(format!("{why} (expected HOST:PORT)")))?;
     let at = found.next().ok_or_else(|| wrong("no address belongs to this name".into()))?;
     Ok(named::named_address(at)?)
+}
+
+/// Makes the user's secret where named endpoints need one and there is none; what to tell then, since MPI jobs prove it from then on, too.
+pub fn make_secret() -> Result<Option<String>, Error> {
+    Ok(named::make_secret_if_none()?.map(|path| {
+        format!(
+            "made the user's secret, {}: copy it to all other hosts, whose ranks and this host's refuse each other until they have it, too",
+            path.display()
+        )
+    }))
 }
 
 /// Connects to the peer that is written so.

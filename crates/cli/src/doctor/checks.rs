@@ -150,10 +150,13 @@ fn memory(access: &Access) -> Finding {
 
 fn files() -> Finding {
     match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((soft, hard)) if soft < FILES && hard > soft => Finding::less(
+        Ok((soft, hard)) if soft < FILES => Finding::less(
             "descriptors",
             format!("{soft} for a process: jobs of many hosts need one for each peer, and more"),
-            format!("ulimit -n {}", hard.min(65_536)),
+            match hard > soft {
+                true => format!("ulimit -n {}", hard.min(65_536)),
+                false => "a line \"* hard nofile 65536\" in /etc/security/limits.conf, by root".into(),
+            },
         ),
         Ok((soft, _)) => Finding::works("descriptors", format!("{soft} for a process")),
         Err(why) => Finding::less("descriptors", why.to_string(), "ulimit -n says how many there are"),
@@ -166,7 +169,7 @@ fn secret() -> Finding {
         Ok(Err(why)) => Finding::less(
             "secret",
             format!("{why}: who sees what launchers tell ranks can connect to them"),
-            "docs/run.md, \"The user's secret\": one file, the same on all hosts",
+            "(umask 077; mkdir -p ~/.config/polyrail; head -c 32 /dev/urandom > ~/.config/polyrail/secret), then copy it to all other hosts",
         ),
         Err(why) => {
             Finding::broken("secret", why.to_string(), "chmod 600 it, or make a new one of 32 random bytes")

@@ -194,7 +194,7 @@ fn ask_loader(program: &Path, loader: &Path) -> Result<Found, Error> {
     let (listing, complaint) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
-        return Err(match missing_mpi(&complaint) {
+        return Err(match missing_library(&complaint) {
             Some(library) => Error::LibraryMissing { program: program.into(), library },
             None => not_mpi(program, complaint.trim()),
         });
@@ -209,10 +209,10 @@ fn resolved(listing: &str) -> Vec<PathBuf> {
     listing.lines().filter_map(file).collect()
 }
 
-/// The MPI library that a loader complains it cannot load; loaders differ in the words around its name.
-fn missing_mpi(complaint: &str) -> Option<String> {
+/// The library that a loader complains it cannot load; loaders differ in the words around its name.
+fn missing_library(complaint: &str) -> Option<String> {
     let mut words = complaint.split(|c: char| c.is_whitespace() || c == ':');
-    words.find(|word| Abi::of_library(word).is_some()).map(str::to_owned)
+    words.find(|word| word.starts_with("lib") && word.contains(".so")).map(str::to_owned)
 }
 
 /// `python`, `python3`, `python3.12`, `pypy3` ...

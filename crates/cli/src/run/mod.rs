@@ -170,27 +170,23 @@ impl Plan {
         let known = args.mpi.or_else(|| found.as_ref().and_then(|found| found.abi.family()));
         let explicit = args.mpiexec.as_deref();
         let srun = explicit.and_then(|path| Some((path, Srun::version_of(path)?)));
-        // whose an MPI of the standard ABI is, and whether it loads libfabric, what is installed with it says
-        let mpiexec = || mpiexec::find(known, library, explicit.filter(|_| srun.is_none()));
         let lacks_libfabric = found.as_ref().is_some_and(|found| !found.has_libfabric());
-        let (family, launcher) = match (known, &srun) {
-            (Some(family), Some((path, version))) if !lacks_libfabric => {
-                (family, Launcher::Srun(Srun::prepare(path, version.clone(), family, &job)?))
+        let usable = |mpiexec: Mpiexec| match lacks_libfabric && !mpiexec.loads_libfabric() {
+            true => Err(Error::NoLibfabric { library: library.map(Path::to_owned).unwrap_or_default() }),
+            false => Ok(mpiexec),
+        };
+        let (family, launcher) = match srun {
+            None => {
+                let mpiexec = usable(mpiexec::find(known, library, explicit)?)?;
+                (mpiexec.family, Launcher::Mpiexec(mpiexec))
             }
-            _ => {
-                let mpiexec = mpiexec()?;
-                if lacks_libfabric && !mpiexec.loads_libfabric() {
-                    return Err(Error::NoLibfabric {
-                        library: library.map(Path::to_owned).unwrap_or_default(),
-                    });
-                }
-                let family = mpiexec.family;
-                match srun {
-                    Some((path, version)) => {
-                        (family, Launcher::Srun(Srun::prepare(path, version, family, &job)?))
-                    }
-                    None => (family, Launcher::Mpiexec(mpiexec)),
-                }
+            Some((path, version)) => {
+                let family = match known {
+                    Some(family) if !lacks_libfabric => family,
+                    // whose an MPI of the standard ABI is, and whether it loads libfabric, what is installed with it says
+                    _ => usable(mpiexec::find(known, library, None)?)?.family,
+                };
+                (family, Launcher::Srun(Srun::prepare(path, version, family, &job)?))
             }
         };
         Ok(Self { job, found, family, launcher, provider })

@@ -1,7 +1,7 @@
 //! Slurm's own launcher, in place of an MPI's.
 //!
-//! It hands its environment on by itself ([`super::environment`] sees to that). What it must be told is by which protocol ranks learn of each other: an MPI that is not told of the
-//! others takes itself for a job of one, each task for itself, and all of them succeed.
+//! It hands its environment on by itself ([`super::environment`] sees to that). What it must be told is by which protocol ranks learn of
+//! each other: an MPI that is not told of the others takes itself for a job of one, each task for itself, and all of them succeed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

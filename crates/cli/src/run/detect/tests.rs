@@ -40,9 +40,13 @@ fn a_loaders_complaint_is_read() {
             "Error loading shared library libmpi.so.40: No such file or directory (needed by ./app)",
             Some("libmpi.so.40"),
         ),
-        ("./libmpi: error while loading shared libraries: libfoo.so: cannot open shared object file", None),
+        (
+            "./libmpi: error while loading shared libraries: libmpifort.so.12: cannot open shared object file",
+            Some("libmpifort.so.12"),
+        ),
+        ("./lib.so: it is no program", None),
     ] {
-        assert_eq!(missing_mpi(complaint).as_deref(), library);
+        assert_eq!(missing_library(complaint).as_deref(), library);
     }
 }
 
@@ -153,7 +157,7 @@ fn programs_without_mpi_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_missing_mpi_library_is_named() {
+fn a_missing_library_is_named() {
     let files = Files::new();
     let Some(library) =
         files.compile("cc".as_ref(), "libmpi.so.12", &["-shared", "-fPIC", "-Wl,-soname,libmpi.so.12"])
@@ -167,6 +171,11 @@ fn a_missing_mpi_library_is_named() {
         Err(Error::LibraryMissing { library, .. }) => assert_eq!(library, "libmpi.so.12"),
         other => panic!("{other:?}"),
     }
+    let error = |library: &str| {
+        let program = program.clone();
+        Error::LibraryMissing { program, library: library.into() }.to_string()
+    };
+    assert!(error("libmpifort.so.12").contains("Fortran") && !error("libmpi.so.12").contains("Fortran"));
 }
 
 #[test]
