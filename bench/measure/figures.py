@@ -172,7 +172,7 @@ class Table:
             limited = ours is not None and any(self.share(ours, key) is not None for key in self.rows())
             head = "".join(f"{column.name:>{width}}" for column in shown)
             sizes = self.sizes if any(size is not None for _, size in self.rows()) else ""
-            head += f"{'vs. best peer':>15}" if compared else ""
+            head += f"{'vs. best other':>15}" if compared else ""
             print(f"  {'':<32}{sizes:>6}{head}" + (f"{'of line rate':>14}" if limited else ""))
             before = None
             for key in self.rows():

@@ -81,7 +81,7 @@ def table(rows: list[dict[str, str]]) -> str:
     one = lambda name: any(row[name] for row in rows)  # noqa: E731
     sized, compared, limited = one("size_bytes"), one("times_as_good_as_best_peer"), one("of_line_rate")
     head = ["", *(["size"] if sized else []), *series]
-    head += [*(["vs. best peer"] if compared else []), *(["of line rate"] if limited else [])]
+    head += [*(["vs. best other"] if compared else []), *(["of line rate"] if limited else [])]
     text = f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n"
     before = None
     for (figure, unit, size), cells in lines.items():
