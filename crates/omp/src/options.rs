@@ -63,7 +63,7 @@ impl Options {
 
 /// An agent's command line. mpiexec starts one for each rank; people use `polyrail omp`.
 #[derive(Debug, Parser, PartialEq, Eq)]
-#[command(name = "polyrail-omp-agent", version, arg_required_else_help = false)]
+#[command(name = "polyrail-omp-agent", version, args_override_self = true)]
 pub struct Agent {
     /// What the user told the command.
     #[command(flatten)]
@@ -104,6 +104,8 @@ mod tests {
         );
         assert_eq!(read("./a -x").unwrap().program, ["./a", "-x"]);
         assert_eq!(read("--serial replicated ./a").unwrap().options.serial, Serial::Replicated);
+        // who starts agents by hand adds to what a script has
+        assert_eq!(read("--serial replicated --serial master ./a").unwrap().options.serial, Serial::Master);
     }
 
     #[test]
