@@ -31,6 +31,14 @@ IFS=, read -r token address _ <<< "$POLYRAIL_REPORT"
 exit "${1:-0}"
 "#;
 
+/// A rank that has an endpoint, by which it was connected with `$1` others.
+const SILENT: &str = r#"#!/bin/bash
+IFS=, read -r token address _ <<< "$POLYRAIL_REPORT"
+for text in shm "carried $1 0 0 "; do
+  echo "polyrail $token node $$ $PMI_RANK $PMI_SIZE $text" | "$(dirname "$0")/send" "$address"
+done
+"#;
+
 struct Stage(TempDir);
 
 impl Stage {
@@ -55,8 +63,12 @@ impl Stage {
     }
 
     fn command(&self, words: &str) -> Command {
+        self.by("mpich", "./mpiexec", words)
+    }
+
+    fn by(&self, mpi: &str, launcher: &str, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_polyrail"));
-        command.args(["run", "--mpi", "mpich", "--mpiexec", "./mpiexec", "--provider-dir", "."]);
+        command.args(["run", "--mpi", mpi, "--mpiexec", launcher, "--provider-dir", "."]);
         command.args(words.split_whitespace()).current_dir(&self.0).stdin(Stdio::null());
         command
     }
@@ -94,12 +106,7 @@ fn a_program_that_ran_on_something_else_is_told_of_and_fails() {
 #[test]
 fn ranks_by_whose_endpoints_nothing_went_are_told_of() {
     let stage = Stage::new();
-    stage.put(
-        "silent",
-        "#!/bin/bash\nIFS=, read -r token address _ <<< \"$POLYRAIL_REPORT\"\n\
-         for text in shm \"carried $1 0 0 \"; do\n\
-         echo \"polyrail $token node $$ $PMI_RANK $PMI_SIZE $text\" | \"$(dirname \"$0\")/send\" \"$address\"\ndone\n",
-    );
+    stage.put("silent", SILENT);
     let with = |words: &str, nolocal: &str| {
         let output = stage.command(words).env("MPIR_CVAR_NOLOCAL", nolocal).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -130,16 +137,9 @@ wait
 fn slurms_launcher_is_one_of_them() {
     let stage = Stage::new();
     stage.put("srun", SRUN);
-    stage.put(
-        "silent",
-        "#!/bin/bash\nIFS=, read -r token address _ <<< \"$POLYRAIL_REPORT\"\n\
-         for text in shm \"carried 0 0 0 \"; do\n\
-         echo \"polyrail $token node $$ $PMI_RANK $PMI_SIZE $text\" | \"$(dirname \"$0\")/send\" \"$address\"\ndone\n",
-    );
+    stage.put("silent", SILENT);
     let run = |mpi: &str, words: &str, export: Option<&str>| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_polyrail"));
-        command.args(["run", "--mpi", mpi, "--mpiexec", "./srun", "--provider-dir", "."]);
-        command.args(words.split_whitespace()).current_dir(&stage.0).stdin(Stdio::null());
+        let mut command = stage.by(mpi, "./srun", words);
         command.env_remove("SLURM_MPI_TYPE").env_remove("SLURM_EXPORT_ENV");
         if let Some(export) = export {
             command.env("SLURM_EXPORT_ENV", export);
@@ -153,7 +153,7 @@ fn slurms_launcher_is_one_of_them() {
     assert!(stderr.starts_with("srun --mpi=pmi2 -n 3 ./rank 0 1 ALL\n"), "{stderr}");
     assert!(status == Some(86) && stderr.contains("only 2 of 3 ranks used Polyrail (not: 1)"), "{stderr}");
     // jobs of their own
-    let (status, stderr) = run("mpich", "-n 2 --mpi=none -- ./silent", None);
+    let (status, stderr) = run("mpich", "-n 2 --mpi=none -- ./silent 0", None);
     assert!(
         status == Some(86) && stderr.contains("with --mpi=none each task may be a job of its own"),
         "{stderr}"

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{Args, Parser, ValueEnum};
 
 /// Threads of a rank at most: the last slot of the shared mapping is the thread's that leads.
 const THREADS_MAX: i64 = crate::area::LOCALS as i64 - 1;
@@ -79,9 +79,7 @@ impl Agent {
     /// # Errors
     /// What is wrong with them, in a line; or the help, where that was asked for.
     pub fn read(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let words = std::iter::once(OsString::from("polyrail-omp-agent")).chain(words);
-        let matches = Self::command().try_get_matches_from(words)?;
-        Self::from_arg_matches(&matches)
+        Self::try_parse_from(std::iter::once(OsString::from("polyrail-omp-agent")).chain(words))
     }
 }
 

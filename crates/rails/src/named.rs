@@ -4,7 +4,7 @@
 //! on another host with the same file) can connect, nobody else. All other endpoints ask for it besides their key where there is
 //! one, as what launchers tell may be read by others.
 
-use crate::config::SecretFile;
+use crate::config::{SecretFile, users_directory};
 use crate::error::Error;
 use polyrail_core::wire::{Address, HostId, Ip, Key};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -90,10 +90,8 @@ fn secret_path() -> Result<(PathBuf, bool), &'static str> {
         Some(path) => return Ok((path.into(), true)),
         None => {}
     }
-    let base = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".config")));
-    base.map(|base| (base.join("polyrail/secret"), false))
+    users_directory()
+        .map(|base| (base.join("polyrail/secret"), false))
         .ok_or("neither POLYRAIL_SECRET_FILE nor HOME is set, so there is no place for it")
 }
 

@@ -27,11 +27,11 @@ fn peer_address(text: &str) -> Result<Address, Error> {
     if text.starts_with("polyrail:") {
         return text.parse().map_err(|why: polyrail_rails::AddressError| wrong(why.to_string()));
     }
+    let mut found = text.to_socket_addrs().map_err(|why| wrong(format!("{why} (expected HOST:PORT)")))?;
+    let at = found.next().ok_or_else(|| wrong("no address belongs to this name".into()))?;
     if let Some(note) = make_secret()? {
         output::tell!("{note}");
     }
-    let mut found = text.to_socket_addrs().map_err(|why| wrong(format!("{why} (expected HOST:PORT)")))?;
-    let at = found.next().ok_or_else(|| wrong("no address belongs to this name".into()))?;
     Ok(named::named_address(at)?)
 }
 

@@ -100,12 +100,9 @@ fn slurm() -> Option<Finding> {
         .into_iter()
         .partition(|family| has.iter().any(|one| srun::fits(*family, one)));
     let by = |family: &Family| format!("{family} by {}", srun::protocol(*family));
-    let names = |families: &[Family]| families.iter().map(by).collect::<Vec<_>>().join(" or ");
+    let names = |families: &[Family]| families.iter().map(by).collect::<Vec<_>>().join(", ");
     Some(match lacks.is_empty() {
-        true => Finding::works(
-            "Slurm",
-            format!("{version}; srun starts {}", names(&starts).replace(" or ", ", ")),
-        ),
+        true => Finding::works("Slurm", format!("{version}; srun starts {}", names(&starts))),
         false => Finding::less(
             "Slurm",
             format!("{version}; srun cannot start {}", names(&lacks)),

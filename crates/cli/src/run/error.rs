@@ -72,7 +72,7 @@ fn fortran(library: &str) -> &'static str {
     let theirs = ["libmpifort", "libmpichf", "libmpi_mpifh", "libmpi_usempi"];
     match theirs.iter().any(|name| library.starts_with(name)) {
         true => {
-            ". It is for Fortran, which pip's MPIs leave out: built with Debian's mpif90.mpich a program runs on pip's MPICH all the same (docs/install.md, \"On a cluster\")"
+            ". It is for Fortran, which pip's MPIs leave out: built with Debian's mpif90.mpich a program runs on pip's MPICH all the same (docs/install.md, \"Fortran\")"
         }
         false => "",
     }

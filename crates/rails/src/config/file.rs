@@ -6,6 +6,7 @@
 use super::SETTINGS;
 use crate::error::Error;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Most bytes that a file may have.
@@ -19,6 +20,17 @@ pub struct File {
     pub path: Option<PathBuf>,
 }
 
+/// Where a user's files of settings are: what `XDG_CONFIG_HOME` says, else `~/.config`; none if there is neither. A path that does not begin
+/// at the root is none, as the XDG Base Directory Specification has it: it would be another one in each directory.
+pub(crate) fn users_directory() -> Option<PathBuf> {
+    users_directory_by(|name| std::env::var_os(name))
+}
+
+fn users_directory_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    path("XDG_CONFIG_HOME").or_else(|| Some(path("HOME")?.join(".config")))
+}
+
 impl File {
     /// Where it is: what `POLYRAIL_CONFIG` says, else the user's, else the machine's; none if there is none.
     ///
@@ -28,10 +40,7 @@ impl File {
         if let Some(path) = std::env::var_os("POLYRAIL_CONFIG") {
             return if path.is_empty() { Ok(Self::default()) } else { Self::read(Path::new(&path)) };
         }
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let user =
-            std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home.map(|home| home.join(".config")));
-        let places = user.map(|dir| dir.join("polyrail/polyrail.toml")).into_iter();
+        let places = users_directory().map(|dir| dir.join("polyrail/polyrail.toml")).into_iter();
         let found = places.chain(["/etc/polyrail.toml".into()]).find(|path| path.exists());
         found.map_or(Ok(Self::default()), |path| Self::read(&path))
     }
@@ -101,6 +110,19 @@ fn plain(value: &toml::Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An empty one would have a secret made wherever a command is called.
+    #[test]
+    fn what_is_no_whole_path_is_no_place() {
+        let find = |xdg: Option<&str>, home: Option<&str>| {
+            users_directory_by(|name| if name == "HOME" { home } else { xdg }.map(OsString::from))
+        };
+        assert_eq!(find(Some("/x"), Some("/home/ann")), Some("/x".into()));
+        for xdg in [None, Some(""), Some("x")] {
+            assert_eq!(find(xdg, Some("/home/ann")), Some("/home/ann/.config".into()));
+            assert_eq!((find(xdg, None), find(xdg, Some(""))), (None, None));
+        }
+    }
 
     #[test]
     fn settings_are_read_and_what_is_wrong_is_said() {
