@@ -69,7 +69,6 @@ dist: build for-dist .venv/dist/.complete ## packages, in dist/: Debian's, a whe
 	scripts/dist $(TARGET)/release dist
 
 book: system ## the documentation as HTML pages, in build/book
-	@mkdir -p build
 	scripts/book
 
 bench: build ## the measurements of bench/
