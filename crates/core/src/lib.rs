@@ -29,6 +29,7 @@ pub mod cost;
 pub mod frame;
 pub mod lanes;
 pub mod matching;
+pub mod micro;
 pub mod proto;
 pub mod session;
 pub mod sim;

@@ -121,6 +121,11 @@ impl<'a> Writer<'a> {
         self.bytes(&value.to_le_bytes())
     }
 
+    /// How many more bytes fit.
+    pub const fn room(&self) -> usize {
+        if self.short { 0 } else { self.room.len() - self.at }
+    }
+
     /// How many bytes were written, or [`Short`] when any did not fit.
     pub const fn finish(&self) -> Result<usize, Short> {
         if self.short { Err(Short) } else { Ok(self.at) }

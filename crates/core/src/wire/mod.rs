@@ -17,6 +17,7 @@
 
 pub mod address;
 pub mod codec;
+pub mod datagram;
 pub mod handshake;
 mod interface;
 pub mod key;

@@ -1,0 +1,153 @@
+//! Which compositions there are, and one of them at a time.
+
+use super::duplicate_ack::DuplicateAck;
+use super::loss_by_time::LossByTime;
+use super::pacing::Pacing;
+use super::positive_ack::PositiveAck;
+use super::probing::Probing;
+use super::reliable_fifo::ReliableFIFO;
+use super::resize::Resize;
+use super::retransmit::Retransmit;
+use super::rtt_estimation::RTTEstimation;
+use super::sequenced_segment::SequencedSegment;
+use super::stack::{Limits, Received, Stack, Transmit};
+use super::synchronous::Synchronous;
+use super::tcp_new_reno::TCPNewRenoCongestionAvoidance;
+use super::transport_driver::TransportDriver;
+use super::windowed_congestion_control::WindowedCongestionControl;
+use super::{Arrived, Names, Shared, Time, User};
+use crate::wire::datagram::Ack;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A list of micro-protocols, from the network up, as a type.
+macro_rules! list {
+    () => { () };
+    ($first:ty $(, $rest:ty)*) => { ($first, list!($($rest),*)) };
+}
+
+/// Makes [`Composition`] and [`DataChannel`] from the compositions: a line each, its name in settings, its number on the wire, and its
+/// micro-protocols.
+macro_rules! compositions {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $number:literal: $($micro:ty),+;)+) => {
+        /// Which composition.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        pub enum Composition {
+            $($(#[$doc])* $name = $number,)+
+        }
+
+        impl Composition {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// What it is called.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+
+            /// Its micro-protocols, from the network up.
+            pub fn micro_protocols(self) -> Vec<&'static str> {
+                let mut names = Vec::new();
+                match self { $(Self::$name => <list!($($micro),+)>::each(&mut |name| names.push(name)),)+ }
+                names
+            }
+        }
+
+        /// The composition in force, with its state.
+        #[derive(Debug)]
+        pub enum DataChannel {
+            $($(#[$doc])* $name(Box<Stack<list!($($micro),+)>>),)+
+        }
+
+        impl DataChannel {
+            /// A channel that begins now.
+            pub fn new(composition: Composition, now: Time, limits: &Limits) -> Self {
+                match composition { $(Composition::$name => Self::$name(Box::new(Stack::new(now, limits))),)+ }
+            }
+
+            /// Which it is.
+            pub fn composition(&self) -> Composition {
+                match self { $(Self::$name(_) => Composition::$name,)+ }
+            }
+        }
+
+        /// Does the same with whichever it is.
+        macro_rules! each {
+            ($channel:expr, $stack:ident => $do:expr) => {
+                match $channel { $(DataChannel::$name($stack) => $do,)+ }
+            };
+        }
+    };
+}
+
+compositions! {
+    /// P2PSAP's for the synchronous scheme within a cluster: Ethernet loses, and is not congested.
+    SyncIntraEth = "sync-intra-eth", 1: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, Retransmit,
+        RTTEstimation, ReliableFIFO;
+    /// P2PSAP's for the synchronous scheme between clusters.
+    SyncInterEth = "sync-inter-eth", 3: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, DuplicateAck,
+        Retransmit, RTTEstimation, ReliableFIFO, WindowedCongestionControl, TCPNewRenoCongestionAvoidance;
+    /// The synchronous scheme with what was learnt since: losses known by time, and what is sent spread over it.
+    SyncReno = "sync-reno", 16: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, RTTEstimation, DuplicateAck,
+        LossByTime, Probing, ReliableFIFO, Pacing, WindowedCongestionControl, TCPNewRenoCongestionAvoidance;
+}
+
+impl Composition {
+    /// The one of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|one| one.name() == name)
+    }
+
+    /// The one of this number on the wire.
+    pub fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|one| *one as u8 == number)
+    }
+}
+
+impl DataChannel {
+    /// [`Stack::shared`].
+    pub fn shared(&self) -> &Shared {
+        each!(self, stack => stack.shared())
+    }
+    /// [`Stack::extend`].
+    pub fn extend(&mut self, end: u64) {
+        each!(self, stack => stack.extend(end));
+    }
+    /// [`Stack::poll_transmit`].
+    pub fn poll_transmit(&mut self, now: Time, room: &mut [u8], said: usize) -> Option<Transmit> {
+        each!(self, stack => stack.poll_transmit(now, room, said))
+    }
+    /// [`Stack::handle_arrival`].
+    pub fn handle_arrival(&mut self, now: Time, arrived: &Arrived) -> Received {
+        each!(self, stack => stack.handle_arrival(now, arrived))
+    }
+    /// [`Stack::handle_stream`].
+    pub fn handle_stream<U: User>(&mut self, pos: u64, bytes: &[u8], user: &mut U) {
+        each!(self, stack => stack.handle_stream(pos, bytes, user));
+    }
+    /// [`Stack::handle_ack`].
+    pub fn handle_ack(&mut self, ack: &Ack<'_>) {
+        each!(self, stack => stack.handle_ack(ack));
+    }
+    /// [`Stack::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Time) {
+        each!(self, stack => stack.handle_timeout(now));
+    }
+    /// [`Stack::due`].
+    pub fn due(&self) -> Time {
+        each!(self, stack => stack.due())
+    }
+    /// [`Stack::wants_transmit`].
+    pub fn wants_transmit(&self) -> bool {
+        each!(self, stack => stack.wants_transmit())
+    }
+    /// [`Stack::set_size`].
+    pub fn set_size(&mut self, size: u32) {
+        each!(self, stack => stack.set_size(size));
+    }
+    /// [`Stack::undelivered`].
+    pub fn undelivered(&self) -> Vec<Range<u64>> {
+        each!(self, stack => stack.undelivered().collect())
+    }
+}

@@ -1,0 +1,115 @@
+//! How fast the other side gets what is sent: delivery rate samples, by draft-ietf-ccwg-bbr (section 4.1) and its predecessor
+//! draft-cheng-iccrg-delivery-rate-estimation.
+
+use super::{Sent, Time};
+
+/// What had been delivered when a datagram left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Mark {
+    /// Bytes that had been delivered.
+    pub delivered: u64,
+    /// When the last of them was known to be.
+    pub delivered_at: Time,
+    /// When the datagram left by whose acknowledgement that was known: the beginning of this one's sample.
+    pub first_at: Time,
+    /// Bytes on their way, with this one.
+    pub in_flight: u64,
+    /// Bytes that counted as lost.
+    pub lost: u64,
+    /// There was less to send than the network would take.
+    pub limited: bool,
+}
+
+/// What the last acknowledgement says of the rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RateSample {
+    /// Bytes per second; 0: it says nothing.
+    pub rate: u64,
+    /// Bytes that were delivered in its time.
+    pub delivered: u64,
+    /// What had been delivered when the newest datagram left that was acknowledged: rounds are told apart by it.
+    pub prior_delivered: u64,
+    /// Bytes that were lost in its time.
+    pub lost: u64,
+    /// Bytes that were on their way when that datagram left.
+    pub in_flight: u64,
+    /// There was less to send than the network would take: the rate may be higher.
+    pub limited: bool,
+    /// How long it took, in nanoseconds.
+    pub interval: Time,
+}
+
+/// The count of what was delivered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delivery {
+    /// Bytes that were delivered.
+    pub delivered: u64,
+    /// When the last of them was known to be.
+    pub delivered_at: Time,
+    /// Bytes that counted as lost.
+    pub lost: u64,
+    first_at: Time,
+    /// What will have been delivered when the network is no longer taken to be idle for want of data; 0: it is not.
+    limited_until: u64,
+    newest: Option<Sent>,
+}
+
+impl Delivery {
+    /// The mark of a datagram of so many bytes that leaves now, behind so many on their way.
+    pub fn mark(&mut self, now: Time, in_flight: u64, size: u32) -> Mark {
+        if in_flight == 0 {
+            (self.first_at, self.delivered_at) = (now, now);
+        }
+        Mark {
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_at: self.first_at,
+            in_flight: in_flight + u64::from(size),
+            lost: self.lost,
+            limited: self.limited_until != 0,
+        }
+    }
+
+    /// There is nothing more to send, though the network would take it.
+    pub fn limit(&mut self, in_flight: u64) {
+        self.limited_until = (self.delivered + in_flight).max(1);
+    }
+
+    /// A datagram was acknowledged.
+    pub fn acked(&mut self, now: Time, sent: &Sent) {
+        self.delivered += u64::from(sent.size);
+        self.delivered_at = now;
+        let newer = self.newest.is_none_or(|newest| (sent.at, sent.number) > (newest.at, newest.number));
+        if newer {
+            self.newest = Some(*sent);
+            self.first_at = sent.at;
+        }
+    }
+
+    /// What all that was acknowledged since the last sample says; samples shorter than the shortest round trip say nothing.
+    pub fn sample(&mut self, min_rtt: Time) -> RateSample {
+        if self.limited_until != 0 && self.delivered > self.limited_until {
+            self.limited_until = 0;
+        }
+        let Some(newest) = self.newest.take() else { return RateSample::default() };
+        let mark = newest.mark;
+        let sent_in = newest.at.saturating_sub(mark.first_at);
+        let acked_in = self.delivered_at.saturating_sub(mark.delivered_at);
+        let interval = sent_in.max(acked_in);
+        let delivered = self.delivered - mark.delivered;
+        let rate = match interval {
+            0 => 0,
+            short if short < min_rtt => 0,
+            _ => (u128::from(delivered) * 1_000_000_000 / u128::from(interval)) as u64,
+        };
+        RateSample {
+            rate,
+            delivered,
+            prior_delivered: mark.delivered,
+            lost: self.lost - mark.lost,
+            in_flight: mark.in_flight,
+            limited: mark.limited,
+            interval,
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What the micro-protocols of one channel share.
+
+use super::delivery::{Delivery, RateSample};
+use super::flight::{Fate, Flight, Sent};
+use super::ranges::{MAX, Ranges};
+use super::{Segment, Time};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Round trips.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rtt {
+    /// The last that was measured, in nanoseconds.
+    pub latest: Time,
+    /// Smoothed; 0 before the first.
+    pub smoothed: Time,
+    /// How much they vary.
+    pub variation: Time,
+    /// The shortest.
+    pub min: Time,
+}
+
+/// What all that an acknowledgement or a timer brought comes to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settled {
+    /// Bytes of datagrams that were acknowledged.
+    pub acked: u64,
+    /// Bytes of datagrams that count as lost now.
+    pub lost: u64,
+    /// When the newest of these left.
+    pub newest_lost_at: Time,
+    /// When the newest of those left that were acknowledged.
+    pub newest_acked_at: Time,
+    /// Datagrams that routers marked, as the other side counts them, since the last time.
+    pub marked: u32,
+    /// So long nothing came through that the path has to be measured anew (RFC 9002, 7.6).
+    pub persistent: bool,
+    /// Datagrams came after all whose loss was taken for congestion, and there was no other.
+    pub undone: bool,
+    /// Bytes that were on their way before.
+    pub in_flight: u64,
+    /// How fast the other side gets what is sent.
+    pub sample: RateSample,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Datagrams that left.
+    pub sent: u64,
+    /// Datagrams that came and were not had before.
+    pub received: u64,
+    /// Datagrams that came again.
+    pub doubled: u64,
+    /// Datagrams that came after one with a higher number.
+    pub overtaken: u64,
+    /// Datagrams that counted as lost.
+    pub lost: u64,
+    /// Of those, how many came after all.
+    pub spurious: u64,
+    /// Times that nothing was heard for so long that a probe was sent.
+    pub timeouts: u64,
+    /// Bytes of the stream that were sent again.
+    pub again: u64,
+    /// Marks of routers that the other side saw.
+    pub marked: u64,
+}
+
+/// The state. Who writes what is said in brackets; the rest is the stack's.
+#[derive(Debug)]
+pub struct Shared {
+    /// The time, in nanoseconds.
+    pub now: Time,
+    /// Most bytes of a datagram (PathMtu).
+    pub size: u32,
+    /// Round trips (RTTEstimation).
+    pub rtt: Rtt,
+    /// How long the other side may wait before it acknowledges.
+    pub ack_delay: Time,
+    /// Most bytes that may be on their way (the congestion controller).
+    pub window: u64,
+    /// Bytes per second; 0: as fast as it goes (the congestion controller).
+    pub pace: u64,
+    /// What is on its way.
+    pub flight: Flight,
+    /// What was delivered.
+    pub delivery: Delivery,
+    /// The highest number that was acknowledged.
+    pub largest_acked: Option<u64>,
+    /// Datagrams that are to leave whatever the send bits say (Retransmit).
+    pub probes: u32,
+    /// Times in a row that nothing was heard (Retransmit).
+    pub timeouts: u32,
+    /// The same before the last acknowledgement (Retransmit).
+    pub timeouts_before: u32,
+    /// Bytes that were on their way on this path before this channel; 0: that is not known.
+    pub known_flight: u64,
+
+    /// The end of what is to be sent of the stream.
+    pub end: u64,
+    /// The first position that was never sent (Resize).
+    pub fresh: u64,
+    /// The position up to which the other side takes any (Synchronous).
+    pub limit: u64,
+    /// What is to be sent again of the stream (Retransmit).
+    pub again: Ranges,
+    /// What the other side has of the stream.
+    pub had: Ranges,
+
+    /// The numbers of datagrams that came (SequencedSegment).
+    pub came: Ranges,
+    /// When the one with the highest number came (SequencedSegment).
+    pub newest_at: Time,
+    /// Bytes of the stream that this side takes before they have their turn.
+    pub holds: u64,
+    /// Bytes of the stream that came before their turn (ReliableFIFO).
+    pub held: usize,
+    /// The position up to which the user has all of it (ReliableFIFO).
+    pub delivered: u64,
+    /// There is less on its way than might be because there is less to send.
+    pub limited: bool,
+    /// The window grows until something is lost (the congestion controller).
+    pub starting: bool,
+
+    /// What is counted.
+    pub counters: Counters,
+    /// The other side contradicts itself: how.
+    pub broken: Option<&'static str>,
+    /// Numbers that were acknowledged, as far as is remembered.
+    known: Ranges,
+    /// What an acknowledgement brought and is not told yet.
+    pub(super) newly_acked: Vec<Sent>,
+    pub(super) newly_lost: Vec<Sent>,
+}
+
+impl Shared {
+    /// A channel's state at its beginning: its stream begins here, and so much of it may be sent before anything is acknowledged.
+    pub fn new(now: Time, size: u32, start: u64, window: u64, ack_delay: Time) -> Self {
+        let mut had = Ranges::default();
+        had.add(0..start);
+        Self {
+            now,
+            size,
+            rtt: Rtt::default(),
+            ack_delay,
+            window: u64::MAX,
+            pace: 0,
+            flight: Flight::default(),
+            delivery: Delivery::default(),
+            largest_acked: None,
+            probes: 0,
+            timeouts: 0,
+            timeouts_before: 0,
+            known_flight: 0,
+            end: start,
+            fresh: start,
+            limit: start + window,
+            again: Ranges::default(),
+            had,
+            came: Ranges::default(),
+            newest_at: 0,
+            holds: 0,
+            held: 0,
+            delivered: 0,
+            limited: false,
+            starting: true,
+            counters: Counters::default(),
+            broken: None,
+            known: Ranges::default(),
+            newly_acked: Vec::new(),
+            newly_lost: Vec::new(),
+        }
+    }
+
+    /// The position up to which the other side has all of the stream.
+    pub fn base(&self) -> u64 {
+        self.had.first().filter(|first| first.start == 0).map_or(0, |first| first.end)
+    }
+
+    /// Whether all that was given has been acknowledged.
+    pub fn is_delivered(&self) -> bool {
+        self.base() >= self.end
+    }
+
+    /// Whether there is something of the stream that may be sent.
+    pub fn has_data(&self) -> bool {
+        !self.again.is_empty() || self.fresh < self.end.min(self.limit)
+    }
+
+    /// The number of which the lowest 32 bits are these, among those that were sent; none if there is no such.
+    pub fn expand(&self, low: u32) -> Option<u64> {
+        let next = self.flight.next();
+        let near = (next & !0xffff_ffff) | u64::from(low);
+        if near < next { Some(near) } else { near.checked_sub(1 << 32) }
+    }
+
+    /// Datagrams with these numbers were acknowledged, perhaps not for the first time.
+    pub fn acknowledge(&mut self, range: Range<u64>) {
+        let range = range.start.max(self.flight.floor())..range.end.min(self.flight.next());
+        if range.is_empty()
+            || self
+                .known
+                .iter()
+                .next_back()
+                .is_some_and(|last| last.start <= range.start && range.end <= last.end)
+        {
+            return;
+        }
+        let mut at = range.start;
+        while at < range.end {
+            // what is known already is skipped in one step
+            match self.known.at_or_after(at) {
+                Some(known) if known.start <= at => at = known.end,
+                known => {
+                    let to = known.map_or(range.end, |known| known.start.min(range.end));
+                    (at..to).for_each(|number| self.settle(number));
+                    at = to;
+                }
+            }
+        }
+        self.known.add(range.clone());
+        self.known.keep_last(MAX);
+        self.largest_acked = self.largest_acked.max(Some(range.end - 1));
+    }
+
+    fn settle(&mut self, number: u64) {
+        let Some(sent) = self.flight.settle(number) else { return };
+        self.had.add(sent.segment.pos..sent.segment.end());
+        if sent.fate == Fate::Lost {
+            // it was late: what of it has not been sent again need not be
+            self.again.remove(sent.segment.pos..sent.segment.end());
+        }
+        self.newly_acked.push(sent);
+    }
+
+    /// Datagrams on their way count as lost, from the oldest on, as long as this holds of them.
+    pub fn lose(&mut self, is_lost: impl FnMut(&Sent) -> bool) {
+        let lost = &mut self.newly_lost;
+        self.flight.lose_while(is_lost, |sent| lost.push(sent));
+    }
+
+    /// What of a range the other side has not acknowledged: by no sending of it.
+    pub fn missing(&self, segment: Segment) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.had.gaps(segment.pos..segment.end())
+    }
+}

@@ -1,0 +1,238 @@
+//! The driver of one composition: which event follows which.
+
+use super::delivery::RateSample;
+use super::flight::{Fate, Sent};
+use super::shared::{Settled, Shared};
+use super::{Arrived, MicroProtocol, Names, Outgoing, Segment, Time, User};
+use crate::wire::codec::Writer;
+use crate::wire::datagram::{Ack, Chunk, HEADER, TAG, write};
+use alloc::vec::Vec;
+
+/// How long either side may wait before it acknowledges, in nanoseconds.
+pub const ACK_DELAY: Time = 1_000_000;
+
+/// Where a channel begins, and what its path takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Most bytes of a datagram.
+    pub size: u32,
+    /// Where this side's stream begins.
+    pub start: u64,
+    /// Bytes that the other side takes before they have their turn.
+    pub window: u64,
+    /// Bytes that this side takes before they have their turn.
+    pub holds: u64,
+    /// Where the other side's stream begins.
+    pub receives_from: u64,
+    /// What is known of round trips from an earlier channel on the path, in nanoseconds; 0: nothing.
+    pub rtt: Time,
+    /// What may be on its way at first, from an earlier channel on the path; 0: nothing is known.
+    pub in_flight: u64,
+}
+
+/// A datagram that is to leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// Its number.
+    pub number: u64,
+    /// Bytes of chunks that were written.
+    pub chunks: usize,
+    /// The part of the stream whose bytes follow them.
+    pub segment: Segment,
+}
+
+/// What became of a datagram that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// It counts.
+    Fresh,
+    /// It came before, or does not count for another reason.
+    Dropped,
+}
+
+/// One composition at work.
+#[derive(Debug)]
+pub struct Stack<M> {
+    shared: Shared,
+    list: M,
+    acked: Vec<Sent>,
+    lost: Vec<Sent>,
+}
+
+impl<M: MicroProtocol + Names + Default> Stack<M> {
+    /// A channel that begins now.
+    pub fn new(now: Time, limits: &Limits) -> Self {
+        let mut shared = Shared::new(now, limits.size, limits.start, limits.window, ACK_DELAY);
+        if limits.rtt > 0 {
+            shared.rtt.smoothed = limits.rtt;
+            shared.rtt.variation = limits.rtt / 2;
+        }
+        (shared.holds, shared.delivered) = (limits.holds, limits.receives_from);
+        shared.known_flight = limits.in_flight;
+        let mut list = M::default();
+        list.open(&mut shared);
+        Self { shared, list, acked: Vec::new(), lost: Vec::new() }
+    }
+
+    /// What the micro-protocols share.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// The stream has grown to this position.
+    pub fn extend(&mut self, end: u64) {
+        self.shared.end = self.shared.end.max(end);
+        self.shared.limited = false;
+    }
+
+    /// Makes the next datagram, if one is to leave: behind the first `said` bytes of `room`, which are chunks already, it writes others.
+    /// With such, it leaves whatever the send bits say.
+    pub fn poll_transmit(&mut self, now: Time, room: &mut [u8], said: usize) -> Option<Transmit> {
+        let Self { shared, list, .. } = self;
+        shared.now = now;
+        let (probe, data) = (shared.probes > 0, shared.has_data());
+        let clear = list.allows(shared, shared.size);
+        let takes_data = probe || data && clear;
+        if !data && clear && !shared.limited {
+            shared.limited = true;
+            shared.delivery.limit(shared.flight.bytes());
+        }
+        if !takes_data && said == 0 && !list.urges(shared) {
+            return None;
+        }
+        let most = (shared.size as usize - HEADER - TAG).min(room.len());
+        let to = Writer::new(room.get_mut(said..most)?);
+        let mut out =
+            Outgoing { to, segment: Segment::default(), takes_data, elicits: false, probes_path: false };
+        list.to_net(shared, &mut out);
+        if probe {
+            shared.probes -= 1;
+            if !out.elicits {
+                write(&mut out.to, &Chunk::Ping);
+                out.elicits = true;
+            }
+        }
+        let Outgoing { to, segment, elicits, probes_path, .. } = out;
+        let chunks = said + to.finish().unwrap_or(0);
+        let size = (HEADER + chunks + segment.len as usize + TAG) as u32;
+        let number = shared.flight.next();
+        let mark = shared.delivery.mark(now, shared.flight.bytes(), size);
+        let fate = if elicits { Fate::Flying } else { Fate::Settled };
+        let sent = Sent { number, at: now, size, segment, probes_path, fate, mark };
+        shared.flight.push(sent);
+        shared.counters.sent += 1;
+        list.sent(shared, &sent);
+        Some(Transmit { number, chunks, segment })
+    }
+
+    /// A datagram came; its chunks are handled next.
+    pub fn handle_arrival(&mut self, now: Time, arrived: &Arrived) -> Received {
+        self.shared.now = now;
+        match self.list.from_net(&mut self.shared, arrived) {
+            true => Received::Fresh,
+            false => Received::Dropped,
+        }
+    }
+
+    /// Bytes of the stream came.
+    pub fn handle_stream<U: User>(&mut self, pos: u64, bytes: &[u8], user: &mut U) {
+        if !self.list.to_user(&mut self.shared, pos, bytes, user) {
+            user.deliver(bytes);
+        }
+    }
+
+    /// The other side says what it had.
+    pub fn handle_ack(&mut self, ack: &Ack<'_>) {
+        let in_flight = self.shared.flight.bytes();
+        let marked = self.shared.counters.marked;
+        self.list.ack_from_net(&mut self.shared, ack);
+        if self.shared.newly_acked.is_empty() && marked == self.shared.counters.marked {
+            return;
+        }
+        core::mem::swap(&mut self.acked, &mut self.shared.newly_acked);
+        for sent in &self.acked {
+            self.shared.delivery.acked(self.shared.now, sent);
+            self.list.acked(&mut self.shared, sent);
+            if sent.fate == Fate::Lost {
+                self.shared.counters.spurious += 1;
+                self.list.spurious(&mut self.shared, sent);
+            }
+        }
+        self.list.detect(&mut self.shared);
+        let marked = (self.shared.counters.marked - marked) as u32;
+        self.settle(in_flight, marked);
+    }
+
+    /// Tells what was lost, and what all came to.
+    fn settle(&mut self, in_flight: u64, marked: u32) {
+        core::mem::swap(&mut self.lost, &mut self.shared.newly_lost);
+        for sent in &self.lost {
+            self.shared.counters.lost += 1;
+            self.shared.delivery.lost += u64::from(sent.size);
+            self.list.lost(&mut self.shared, sent);
+        }
+        let bytes = |list: &[Sent]| list.iter().map(|sent| u64::from(sent.size)).sum();
+        let newest = |list: &[Sent]| list.iter().map(|sent| sent.at).max().unwrap_or(0);
+        // of a probe of the path nothing follows but that it does not take such sizes
+        let told = |sent: &&Sent| !sent.probes_path;
+        let sample = if self.acked.is_empty() {
+            RateSample::default()
+        } else {
+            self.shared.delivery.sample(self.shared.rtt.min)
+        };
+        let late = self.acked.iter().filter(|sent| sent.fate == Fate::Lost).count();
+        let settled = Settled {
+            acked: bytes(&self.acked),
+            lost: self.lost.iter().filter(told).map(|sent| u64::from(sent.size)).sum(),
+            newest_lost_at: self.lost.iter().filter(told).map(|sent| sent.at).max().unwrap_or(0),
+            newest_acked_at: newest(&self.acked),
+            marked,
+            persistent: self.shared.timeouts_before >= 2 && !self.lost.is_empty(),
+            undone: late > 0 && self.lost.is_empty(),
+            in_flight,
+            sample,
+        };
+        self.list.settled(&mut self.shared, &settled);
+        if !self.acked.is_empty() {
+            self.shared.timeouts_before = 0;
+        }
+        self.acked.clear();
+        self.lost.clear();
+        let keep = 2 * self.shared.rtt.smoothed + ACK_DELAY;
+        self.shared.flight.forget_before(self.shared.now.saturating_sub(keep));
+    }
+
+    /// A timer may be due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.shared.now = now;
+        if self.list.due(&self.shared) > now {
+            return;
+        }
+        let in_flight = self.shared.flight.bytes();
+        self.list.timeout(&mut self.shared);
+        if !self.shared.newly_lost.is_empty() {
+            self.settle(in_flight, 0);
+        }
+    }
+
+    /// When the next timer is due.
+    pub fn due(&self) -> Time {
+        self.list.due(&self.shared)
+    }
+
+    /// Whether a datagram would leave now.
+    pub fn wants_transmit(&self) -> bool {
+        let data = self.shared.has_data() && self.list.allows(&self.shared, self.shared.size);
+        data || self.shared.probes > 0 || self.list.urges(&self.shared)
+    }
+
+    /// The path takes datagrams of so many bytes.
+    pub fn set_size(&mut self, size: u32) {
+        self.shared.size = size;
+    }
+
+    /// What the other side does not have of what was given, to be sent by another channel.
+    pub fn undelivered(&self) -> impl Iterator<Item = core::ops::Range<u64>> + '_ {
+        self.shared.had.gaps(0..self.shared.end)
+    }
+}

@@ -1,0 +1,275 @@
+//! Two ends of a data channel, and a path between them that has a rate, a queue, a delay, and dice.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use polyrail_core::micro::{Arrived, Composition, DataChannel, Limits, NEVER, Received, Shared, Time};
+use polyrail_core::wire::datagram::{Chunk, Chunks, HEADER, TAG};
+use std::collections::{BTreeMap, VecDeque};
+
+pub const US: u64 = 1_000;
+pub const MS: u64 = 1_000_000;
+pub const S: u64 = 1_000_000_000;
+
+/// Random numbers from a seed (xorshift64*).
+#[derive(Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    /// True this often in a million.
+    pub fn falls(&mut self, ppm: u64) -> bool {
+        self.next() % 1_000_000 < ppm
+    }
+}
+
+/// One direction of the path.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// Bytes per second; 0: no limit.
+    pub rate: u64,
+    /// Bytes that may wait for the rate.
+    pub queue: u64,
+    /// From one end to the other.
+    pub delay: Time,
+    /// In a million.
+    pub loss: u64,
+    pub doubled: u64,
+    /// In a million; such a datagram comes later by up to `late`.
+    pub reordered: u64,
+    pub late: Time,
+    /// Bytes that wait from which on datagrams are marked; 0: none.
+    pub mark_at: u64,
+    /// Longer datagrams do not come.
+    pub mtu: u32,
+}
+
+impl Line {
+    pub fn new(mbit: u64, rtt: Time) -> Self {
+        let rate = mbit * 125_000;
+        let queue = (rate * rtt / S).max(64 << 10);
+        Self {
+            rate,
+            queue,
+            delay: rtt / 2,
+            loss: 0,
+            doubled: 0,
+            reordered: 0,
+            late: 0,
+            mark_at: 0,
+            mtu: 1472,
+        }
+    }
+    pub fn losing(self, loss: u64) -> Self {
+        Self { loss, ..self }
+    }
+}
+
+/// What of the stream stands at a position.
+pub fn byte_at(pos: u64) -> u8 {
+    (pos.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+struct Flying {
+    number: u64,
+    chunks: Vec<u8>,
+    size: u32,
+    marked: bool,
+}
+
+/// One end of a channel: what it sends goes by one line.
+pub struct End {
+    pub channel: DataChannel,
+    pub line: Line,
+    free_at: Time,
+    /// What the user has had, and when which position was.
+    pub had: u64,
+    pub wrong: bool,
+    pub times: VecDeque<(u64, Time)>,
+    /// Datagrams that the queue had no room for.
+    pub overflowed: u64,
+    pub most_held: usize,
+}
+
+/// Several channels over two lines, one each way, shared by all: `ends[2 * n]` sends to `ends[2 * n + 1]`.
+pub struct Net {
+    pub now: Time,
+    pub ends: Vec<End>,
+    pub forth: Line,
+    pub back: Line,
+    free: [Time; 2],
+    dice: Dice,
+    wire: BTreeMap<(Time, u64), (usize, Flying)>,
+    count: u64,
+    room: Vec<u8>,
+    pub overflowed: u64,
+    pub lost: u64,
+}
+
+pub const WINDOW: u64 = 64 << 20;
+
+pub fn limits() -> Limits {
+    Limits { size: 1472, start: 0, window: WINDOW, holds: WINDOW, receives_from: 0, rtt: 0, in_flight: 0 }
+}
+
+impl Net {
+    pub fn new(seed: u64, forth: Line, back: Line) -> Self {
+        Self {
+            now: 0,
+            ends: Vec::new(),
+            forth,
+            back,
+            free: [0; 2],
+            dice: Dice::new(seed),
+            wire: BTreeMap::new(),
+            count: 0,
+            room: vec![0; 4096],
+            overflowed: 0,
+            lost: 0,
+        }
+    }
+
+    /// A channel, by the index of its first end.
+    pub fn join(&mut self, composition: Composition) -> usize {
+        let at = self.ends.len();
+        for _ in 0..2 {
+            self.ends.push(End {
+                channel: DataChannel::new(composition, self.now, &limits()),
+                line: self.forth,
+                free_at: 0,
+                had: 0,
+                wrong: false,
+                times: VecDeque::new(),
+                overflowed: 0,
+                most_held: 0,
+            });
+        }
+        at
+    }
+
+    pub fn shared(&self, end: usize) -> &Shared {
+        self.ends[end].channel.shared()
+    }
+
+    fn send(&mut self, from: usize, flying: Flying) {
+        let way = from % 2;
+        let line = if way == 0 { self.forth } else { self.back };
+        if flying.size > line.mtu || self.dice.falls(line.loss) {
+            self.lost += 1;
+            return;
+        }
+        let wire_size = u64::from(flying.size) + 28;
+        let (mut leaves, mut marked) = (self.now, false);
+        if line.rate > 0 {
+            let waits = self.free[way].saturating_sub(self.now);
+            let queued = (u128::from(waits) * u128::from(line.rate) / u128::from(S)) as u64;
+            if queued + wire_size > line.queue {
+                self.overflowed += 1;
+                return;
+            }
+            marked = line.mark_at > 0 && queued > line.mark_at;
+            leaves = self.free[way].max(self.now) + wire_size * S / line.rate;
+            self.free[way] = leaves;
+        }
+        let late = if self.dice.falls(line.reordered) { self.dice.next() % line.late.max(1) } else { 0 };
+        let again = self.dice.falls(line.doubled);
+        let flying = Flying { marked, ..flying };
+        for n in 0..=u64::from(again) {
+            self.count += 1;
+            let copy = Flying { number: flying.number, chunks: flying.chunks.clone(), ..flying };
+            self.wire.insert((leaves + line.delay + late + n * 10 * US, self.count), (from ^ 1, copy));
+        }
+    }
+
+    fn pump(&mut self, at: usize) {
+        let now = self.now;
+        self.ends[at].channel.handle_timeout(now);
+        while let Some(made) = self.ends[at].channel.poll_transmit(now, &mut self.room, 0) {
+            let mut chunks = self.room[..made.chunks].to_vec();
+            chunks.extend((made.segment.pos..made.segment.end()).map(byte_at));
+            let size = (chunks.len() + HEADER + TAG) as u32;
+            self.send(at, Flying { number: made.number, chunks, size, marked: false });
+        }
+    }
+
+    fn arrive(&mut self, at: usize, flying: &Flying) {
+        let now = self.now;
+        let end = &mut self.ends[at];
+        let chunks: Vec<Chunk<'_>> =
+            Chunks::new(&flying.chunks).map(|chunk| chunk.expect("a chunk")).collect();
+        let elicits = chunks.iter().any(|chunk| !matches!(chunk, Chunk::Ack(_)));
+        let arrived = Arrived { number: flying.number, size: flying.size, elicits, marked: flying.marked };
+        if end.channel.handle_arrival(now, &arrived) == Received::Dropped {
+            return;
+        }
+        for chunk in chunks {
+            match chunk {
+                Chunk::Ack(ack) => end.channel.handle_ack(&ack),
+                Chunk::Stream { pos, bytes, .. } => {
+                    let (had, wrong) = (&mut end.had, &mut end.wrong);
+                    end.channel.handle_stream(pos, bytes, &mut |bytes: &[u8]| {
+                        *wrong |= !bytes.iter().zip(*had..).all(|(byte, pos)| *byte == byte_at(pos));
+                        *had += bytes.len() as u64;
+                    });
+                    end.times.push_back((end.had, now));
+                    end.most_held = end.most_held.max(end.channel.shared().held);
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(end.channel.shared().broken, None);
+    }
+
+    /// Gives one end more to send.
+    pub fn give(&mut self, end: usize, bytes: u64) {
+        let given = self.ends[end].channel.shared().end;
+        self.ends[end].channel.extend(given + bytes);
+        self.pump(end);
+    }
+
+    /// One event; false if there is none before this time.
+    pub fn step(&mut self, until: Time) -> bool {
+        let due = |end: &End| end.channel.due();
+        let timer = self.ends.iter().map(due).min().unwrap_or(NEVER).max(self.now);
+        let arrival = self.wire.first_key_value().map_or(NEVER, |((at, _), _)| *at);
+        let next = timer.min(arrival);
+        if next > until || next == NEVER {
+            self.now = self.now.max(until.min(next));
+            return false;
+        }
+        self.now = next;
+        if arrival <= timer {
+            let (_, (to, flying)) = self.wire.pop_first().expect("it was there");
+            self.arrive(to, &flying);
+            self.pump(to);
+        } else {
+            for at in 0..self.ends.len() {
+                if self.ends[at].channel.due() <= self.now {
+                    self.pump(at);
+                }
+            }
+        }
+        true
+    }
+
+    /// Until this end has had so much, or until this time: whether it has.
+    pub fn run_until_had(&mut self, end: usize, bytes: u64, until: Time) -> bool {
+        while self.ends[end].had < bytes {
+            if !self.step(until) {
+                return false;
+            }
+        }
+        true
+    }
+
+    pub fn run(&mut self, until: Time) {
+        while self.step(until) {}
+    }
+}
