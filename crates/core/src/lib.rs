@@ -10,6 +10,8 @@
 //! | [`matching`] | which receive takes which message |
 //! | [`cost`] | which protocol for which size, and why |
 //! | [`lanes`] | figures of several connections to a peer: which to open, how fast they are, who carries what |
+//! | [`micro`] | how a link over datagrams is reliable and fair: micro-protocols, and stacks that are composed of them |
+//! | [`connection`] | such a link's beginning and end, and which stack is in force |
 //! | [`session`] | one peer's lanes as a state machine: health, choice, retiring, sending again, opening again |
 //! | [`state`], [`slab`] | state machines as data; operations by slot and generation |
 //! | [`trace`] | how recorded calls look as bytes (`docs/trace-format.md`) |
@@ -25,6 +27,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod connection;
 pub mod cost;
 pub mod frame;
 pub mod lanes;

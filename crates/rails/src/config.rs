@@ -12,6 +12,7 @@ pub use pins::{Caps, Names};
 use crate::error::Error;
 use crate::events::LogTo;
 use crate::list::{RailId, RailSet};
+use polyrail_core::micro::Composition;
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -89,6 +90,8 @@ pub struct Config {
     pub peer_timeout: Duration,
     /// Congestion control of TCP links; none: the system's.
     pub congestion: Option<String>,
+    /// How links by UDP begin.
+    pub composition: Composition,
     /// Give the processor away while polling in vain.
     pub yielding: bool,
     /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
@@ -126,6 +129,7 @@ impl Default for Config {
             connections: 16,
             peer_timeout: Duration::from_secs(30),
             congestion: None,
+            composition: Composition::SyncReno,
             yielding: true,
             sleep_after: None,
             log: None,
@@ -179,6 +183,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     ("PEER_TIMEOUT", "seconds of network silence after which a peer counts as gone (default 30)"),
     ("CONGESTION", "TCP congestion control (default: the system's)"),
+    (
+        "COMPOSITION",
+        "how links by UDP are reliable and fair, by the name of a composition of micro-protocols (default: sync-reno)",
+    ),
     ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
     (
         "SLEEP_AFTER",
@@ -282,6 +290,15 @@ impl Config {
         let micros = |n| Some(Duration::from_micros(n as u64));
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
+        if let Some(name) = lookup("COMPOSITION") {
+            c.composition = Composition::of_name(name.trim()).map_or_else(
+                || {
+                    let all: Vec<_> = Composition::ALL.iter().map(|one| one.name()).collect();
+                    bad("POLYRAIL_COMPOSITION", format!("no composition is called {name:?}; there are {}", all.join(", ")))
+                },
+                Ok,
+            )?;
+        }
         if let Some(log) = lookup("LOG") {
             c.log = Some(LogTo::parse(&log).or_else(|why| bad("POLYRAIL_LOG", why))?);
         }

@@ -10,7 +10,7 @@
 //! | [`config`], [`error`] | settings (`POLYRAIL_...`); failures, with advice |
 //! | `wireup` | connections until they are links: listeners, handshakes, strangers, attempts to reach peers |
 //! | [`rail`] | what a rail is to its worker, and to wire-up |
-//! | [`shm`], [`tcp`], [`loopback`] | the rails |
+//! | [`shm`], [`tcp`], [`udp`], [`loopback`] | the rails |
 //! | [`list`], [`set`] | which rails there are; one of each |
 //! | [`sockets`] | Unix and IP sockets, for the rails whose connections begin with one |
 //! | [`atomic`] | atomic operations on this process's memory, as peers ask for them |
@@ -55,6 +55,7 @@ pub mod tcp;
 pub mod top;
 #[cfg(test)]
 mod trial;
+pub mod udp;
 mod watched;
 mod wireup;
 pub mod worker;

@@ -26,6 +26,8 @@ macro_rules! listed {
             Loopback, "loopback", Process, None, loopback: loopback::Loopback;
             /// TCP, between any two.
             Tcp, "tcp", Network, Some(Transport::TCP), tcp: tcp::TcpRail;
+            /// Datagrams with Polyrail's own protocols, between any two.
+            Udp, "udp", Network, Some(Transport::UDP), udp: udp::UdpRail;
             $($trial)*
         }
     };

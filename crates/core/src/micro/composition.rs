@@ -146,6 +146,14 @@ impl DataChannel {
     pub fn set_size(&mut self, size: u32) {
         each!(self, stack => stack.set_size(size));
     }
+    /// [`Stack::ask`].
+    pub fn ask(&mut self) {
+        each!(self, stack => stack.ask());
+    }
+    /// [`Stack::set_window`].
+    pub fn set_window(&mut self, window: u64) {
+        each!(self, stack => stack.set_window(window));
+    }
     /// [`Stack::undelivered`].
     pub fn undelivered(&self) -> Vec<Range<u64>> {
         each!(self, stack => stack.undelivered().collect())

@@ -21,7 +21,12 @@ impl MicroProtocol for Probing {
         offer_again(shared, out);
         if out.takes_data && out.segment.len == 0 && shared.probes > 0 && !shared.has_data() {
             // the oldest that may be lost: if it is, the probe is not in vain
-            out.segment = shared.flight.oldest().map_or_else(Segment::default, |sent| sent.segment);
+            let oldest = shared.flight.oldest().map_or_else(Segment::default, |sent| sent.segment);
+            let missing = shared.missing(oldest).next();
+            out.segment = missing.map_or_else(Segment::default, |range| Segment {
+                pos: range.start,
+                len: (range.end - range.start) as u32,
+            });
         }
     }
 

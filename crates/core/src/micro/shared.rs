@@ -1,7 +1,7 @@
 //! What the micro-protocols of one channel share.
 
 use super::delivery::{Delivery, RateSample};
-use super::flight::{Fate, Flight, Sent};
+use super::flight::{Flight, Sent};
 use super::ranges::{MAX, Ranges};
 use super::{Segment, Time};
 use alloc::vec::Vec;
@@ -102,6 +102,8 @@ pub struct Shared {
     pub fresh: u64,
     /// The position up to which the other side takes any (Synchronous).
     pub limit: u64,
+    /// Bytes that the other side takes before they have their turn.
+    pub takes: u64,
     /// What is to be sent again of the stream (Retransmit).
     pub again: Ranges,
     /// What the other side has of the stream.
@@ -155,6 +157,7 @@ impl Shared {
             end: start,
             fresh: start,
             limit: start + window,
+            takes: window,
             again: Ranges::default(),
             had,
             came: Ranges::default(),
@@ -226,8 +229,8 @@ impl Shared {
     fn settle(&mut self, number: u64) {
         let Some(sent) = self.flight.settle(number) else { return };
         self.had.add(sent.segment.pos..sent.segment.end());
-        if sent.fate == Fate::Lost {
-            // it was late: what of it has not been sent again need not be
+        if !self.again.is_empty() {
+            // it was late, or sent twice: what of it has not been sent again need not be
             self.again.remove(sent.segment.pos..sent.segment.end());
         }
         self.newly_acked.push(sent);

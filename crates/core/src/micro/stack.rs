@@ -67,6 +67,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
             shared.rtt.smoothed = limits.rtt;
             shared.rtt.variation = limits.rtt / 2;
         }
+        shared.takes = limits.window;
         (shared.holds, shared.delivered) = (limits.holds, limits.receives_from);
         shared.known_flight = limits.in_flight;
         let mut list = M::default();
@@ -229,6 +230,17 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     /// The path takes datagrams of so many bytes.
     pub fn set_size(&mut self, size: u32) {
         self.shared.size = size;
+    }
+
+    /// The next datagram leaves whatever the send bits say, and is to be acknowledged.
+    pub fn ask(&mut self) {
+        self.shared.probes = self.shared.probes.max(1);
+    }
+
+    /// The other side takes so many bytes before they have their turn.
+    pub fn set_window(&mut self, window: u64) {
+        self.shared.limit = self.shared.limit.max(self.shared.base().saturating_add(window));
+        self.shared.takes = window;
     }
 
     /// What the other side does not have of what was given, to be sent by another channel.

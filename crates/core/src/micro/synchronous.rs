@@ -4,18 +4,12 @@ use super::{MicroProtocol, Settled, Shared};
 
 /// Lets the sender be ahead of what the other side has in order by no more than that keeps for its turn.
 #[derive(Debug, Default)]
-pub struct Synchronous {
-    window: u64,
-}
+pub struct Synchronous;
 
 impl MicroProtocol for Synchronous {
     const NAME: &'static str = "Synchronous";
 
-    fn open(&mut self, shared: &mut Shared) {
-        self.window = shared.limit - shared.end;
-    }
-
     fn settled(&mut self, shared: &mut Shared, _settled: &Settled) {
-        shared.limit = shared.limit.max(shared.base().saturating_add(self.window));
+        shared.limit = shared.limit.max(shared.base().saturating_add(shared.takes));
     }
 }

@@ -5,6 +5,7 @@
 //! where they are.
 
 use super::codec::{Reader, Short, Writer as Fields};
+use super::key::Key;
 use core::fmt;
 
 pub use super::codec::Writer;
@@ -336,4 +337,29 @@ pub fn write(to: &mut Fields<'_>, chunk: &Chunk<'_>) {
         Chunk::Response(bytes) => to.u8(RESPONSE).bytes(&bytes),
         Chunk::Hello { connection, salt, window } => to.u8(HELLO).u32(connection).bytes(&salt).u32(window),
     };
+}
+
+/// Bytes of a salt: what each side adds to the keys of a connection.
+pub const SALT: usize = 16;
+/// Where in a datagram that opens a connection, or answers that, its HELLO begins: first of all.
+pub const HELLO_AT: usize = HEADER;
+
+/// The tag of a datagram that opens a connection (`client` empty), or answers that (`client` the salt of who opened it), over all of it
+/// before the tag, by the key of the endpoint that is called.
+pub fn opening_tag(key: &Key, client: &[u8], bytes: &[u8]) -> [u8; TAG] {
+    let label: &'static [u8] = if client.is_empty() { b"polyrail udp open" } else { b"polyrail udp answer" };
+    let tag = key.tag(label).and(client).and(bytes).bytes();
+    core::array::from_fn(|at| tag[at])
+}
+
+/// Whether that is the tag, found out in a time that does not depend on where it differs.
+pub fn is_opening_tag(key: &Key, client: &[u8], bytes: &[u8], tag: &[u8]) -> bool {
+    let right = opening_tag(key, client, bytes);
+    tag.len() == TAG && right.iter().zip(tag).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+}
+
+/// From which the keys of a connection follow: of what the side sends that opened it, and of what the other does.
+pub fn first_chains(key: &Key, client: &[u8; SALT], server: &[u8; SALT]) -> ([u8; 32], [u8; 32]) {
+    let of = |label: &'static [u8]| key.tag(label).and(client).and(server).bytes();
+    (of(b"polyrail udp from client"), of(b"polyrail udp from server"))
 }

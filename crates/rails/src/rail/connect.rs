@@ -16,7 +16,7 @@ use polyrail_core::cost::RailCosts;
 use polyrail_core::proto::Route;
 use polyrail_core::session::Over;
 use polyrail_core::wire::offer::MemoryProbe;
-use polyrail_core::wire::{Address, HostId, Offer, PeerId};
+use polyrail_core::wire::{Address, HostId, Key, Offer, PeerId};
 use std::any::Any;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -33,6 +33,8 @@ pub struct Discovered {
 pub struct Opening<'a> {
     /// Its identity.
     pub id: PeerId,
+    /// What connections to it prove.
+    pub key: &'a Key,
     /// The port that peers will know, if a rail before this one has it.
     pub port: Option<u16>,
     /// This host's network interfaces.
@@ -163,11 +165,11 @@ pub trait Connector {
         None
     }
 
-    /// Begins a connection; that it fails may only be known later.
+    /// Begins a connection to the endpoint that has this key; that it fails may only be known later.
     ///
     /// # Errors
     /// What the system says.
-    fn dial(&mut self, _destination: &Destination) -> io::Result<Box<dyn Channel>> {
+    fn dial(&mut self, _destination: &Destination, _key: &Key) -> io::Result<Box<dyn Channel>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -68,6 +68,8 @@ impl Pool {
 struct Lasting {
     /// Where in the stream it begins.
     at: u64,
+    /// Bytes of such payloads before it, counted from some of them on.
+    before: u64,
     span: Span,
     /// Its memory turned out not to be readable.
     gone: bool,
@@ -78,6 +80,11 @@ struct Lasting {
 }
 
 impl Lasting {
+    /// Bytes of such payloads before what follows it.
+    fn spans_to(&self) -> u64 {
+        self.before + self.span.len as u64
+    }
+
     /// The copy's bytes from `offset` on, if it is copied.
     fn copied(&self, offset: usize) -> Option<&[u8]> {
         self.copy.get(offset..).filter(|_| !self.copy.is_empty())
@@ -165,7 +172,8 @@ impl RetransmitBuffer {
         match span {
             Some(span) => {
                 let (lent, copy) = (lender(header, span), Vec::new());
-                self.lasting.push_back(Lasting { at: self.end, span, gone: false, lent, copy });
+                let before = self.lasting.back().map_or(0, Lasting::spans_to);
+                self.lasting.push_back(Lasting { at: self.end, before, span, gone: false, lent, copy });
                 self.end += span.len as u64;
             }
             None => {
@@ -314,16 +322,49 @@ impl RetransmitBuffer {
         }
         self.said.clone_from(acked);
         while self.had < acked.upto() {
-            if let Some((.., Some(Lasting { lent, copy, .. }))) = self.pop() {
-                pool.returned.extend(lent);
-                if copy.capacity() > 0 {
-                    pool.give(copy);
-                }
-            }
+            self.forget_first(pool);
             if self.kept > self.written {
                 return false;
             }
         }
+        self.cut(pool);
+        true
+    }
+
+    /// Whether a frame is kept that ends before this position, or at it.
+    pub(crate) fn keeps_before(&self, position: u64) -> bool {
+        self.first_end().is_some_and(|end| end <= position)
+    }
+
+    /// The peer has the stream up to this position, by a rail that knows that itself: frames that end there are forgotten.
+    pub(crate) fn forget_before(&mut self, position: u64, pool: &mut Pool) {
+        while self.keeps_before(position) {
+            self.forget_first(pool);
+        }
+        if self.said.upto() < self.had {
+            self.said = Acked::before(self.had);
+        }
+        self.cut(pool);
+    }
+
+    /// Where the first frame kept ends.
+    fn first_end(&self) -> Option<u64> {
+        let prefix: &[u8; PREFIX] = self.bytes[self.head..].first_chunk()?;
+        let (header, payload) = peek_lengths(prefix).ok()?;
+        Some(self.kept + (header + payload) as u64)
+    }
+
+    fn forget_first(&mut self, pool: &mut Pool) {
+        if let Some((.., Some(Lasting { lent, copy, .. }))) = self.pop() {
+            pool.returned.extend(lent);
+            if copy.capacity() > 0 {
+                pool.give(copy);
+            }
+        }
+    }
+
+    /// Gives memory back that nothing is kept in.
+    fn cut(&mut self, pool: &mut Pool) {
         if self.head == self.bytes.len() {
             pool.give(std::mem::take(&mut self.bytes));
             self.head = 0;
@@ -331,7 +372,47 @@ impl RetransmitBuffer {
             self.bytes.drain(..self.head);
             self.head = 0;
         }
-        true
+    }
+
+    /// Whether any payload is kept under a span's name, without a copy.
+    pub(crate) fn has_spans(&self) -> bool {
+        self.lasting.iter().any(|lasting| lasting.copy.is_empty())
+    }
+
+    /// Copies the stream's bytes from a position on, wherever they are: for rails that send parts of it again. What cannot be read, or would
+    /// need memory where there is none, is zeros.
+    pub(crate) fn read_at<M: Memory + ?Sized>(
+        &self,
+        mut at: u64,
+        mut out: &mut [u8],
+        mem: Option<&M>,
+        iov: &mut Vec<RawIov>,
+    ) {
+        debug_assert!(at >= self.kept && at + out.len() as u64 <= self.end);
+        let gone = self.lasting.front().map_or(0, |first| first.before);
+        let all = self.lasting.back().map_or(0, Lasting::spans_to);
+        let mut next = self.lasting.partition_point(|lasting| lasting.at + lasting.span.len as u64 <= at);
+        while !out.is_empty() {
+            let lasting = self.lasting.get(next);
+            let inside = lasting.filter(|lasting| lasting.at <= at);
+            let len = match (inside, lasting) {
+                (Some(inside), _) => inside.at + inside.span.len as u64 - at,
+                (None, Some(lasting)) => lasting.at - at,
+                (None, None) => out.len() as u64,
+            };
+            let (now, later) = out.split_at_mut(out.len().min(len as usize));
+            match inside {
+                Some(inside) => read_lasting(inside, (at - inside.at) as usize, now, mem, iov),
+                None => {
+                    let spans = lasting.map_or(all, |lasting| lasting.before) - gone;
+                    let from = self.head + (at - self.kept - spans) as usize;
+                    now.copy_from_slice(&self.bytes[from..from + now.len()]);
+                }
+            }
+            next += usize::from(inside.is_some());
+            at += now.len() as u64;
+            out = later;
+        }
     }
 
     /// What the peer, which has had these frames, has not had; None when that cannot be.
@@ -355,6 +436,33 @@ impl RetransmitBuffer {
                 }
             }
         }
+    }
+}
+
+/// Copies a part of a payload that stays where it is.
+fn read_lasting<M: Memory + ?Sized>(
+    lasting: &Lasting,
+    offset: usize,
+    out: &mut [u8],
+    mem: Option<&M>,
+    iov: &mut Vec<RawIov>,
+) {
+    if let Some(copy) = lasting.copied(offset) {
+        out.copy_from_slice(&copy[..out.len()]);
+        return;
+    }
+    let span = lasting.span;
+    let part = Span { place: span.place, offset: span.offset + offset as u64, len: out.len() };
+    iov.clear();
+    if lasting.gone || !mem.is_some_and(|mem| mem.resolve(part, iov)) {
+        return out.fill(0);
+    }
+    let mut rest = out;
+    for piece in &*iov {
+        let (now, later) = rest.split_at_mut(piece.len.min(rest.len()));
+        // SAFETY: the memory's owner just named the address as a live operation's, readable for its length.
+        unsafe { crate::primitive::copy(piece.base, now.as_mut_ptr(), now.len()) };
+        rest = later;
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`connect`], [`channel`] | a rail's cold path: where it listens and connects, and what a handshake needs of its connections |
 //! | [`direct`] | access to peers' memory, for rails that have it |
 //! | [`fault`] | a rail that wraps any other, and pretends what goes wrong in networks |
+//! | `reader` | a stream of bytes into frames, for rails whose links are streams |
 //! | [`journal`] | what a link was given and the peer may not have, for rails that are to give it back |
 //!
 //! Memory: a rail never keeps a pointer to a user's memory between two calls. It keeps a [`Span`], which names an operation's
@@ -22,6 +23,7 @@ pub mod connect;
 pub mod direct;
 pub mod fault;
 pub mod journal;
+pub(crate) mod reader;
 
 use crate::config::Config;
 use crate::list::RailId;

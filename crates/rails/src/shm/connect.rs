@@ -14,7 +14,7 @@ use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Ope
 use crate::sockets::unix::{self, UnixChannel};
 use polyrail_core::cost::{DirectCosts, RailCosts};
 use polyrail_core::wire::offer::MemoryProbe;
-use polyrail_core::wire::{Offer, PeerId};
+use polyrail_core::wire::{Key, Offer, PeerId};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -69,7 +69,7 @@ impl Connector for ShmRail {
         here.then(destination).into_iter().collect()
     }
 
-    fn dial(&mut self, destination: &Destination) -> io::Result<Box<dyn Channel>> {
+    fn dial(&mut self, destination: &Destination, _key: &Key) -> io::Result<Box<dyn Channel>> {
         let Destination::Named { name, .. } = destination else {
             return Err(io::ErrorKind::Unsupported.into());
         };

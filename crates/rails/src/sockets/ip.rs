@@ -5,7 +5,7 @@ use crate::rail::channel::{Channel, Destination, Source};
 use crate::rail::connect::Sought;
 use polyrail_core::lanes::Pair;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(super) fn is_link_local(ip: IpAddr) -> bool {
@@ -55,12 +55,12 @@ pub(crate) fn destination_between(pair: &Pair, device: Option<String>, port: u16
 }
 
 /// An address as the system calls take it.
-pub(super) union Raw {
+pub(crate) union Raw {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
 }
 
-pub(super) fn raw(at: SocketAddr) -> (Raw, libc::socklen_t) {
+pub(crate) fn raw(at: SocketAddr) -> (Raw, libc::socklen_t) {
     match at {
         SocketAddr::V4(v4) => {
             let raw = libc::sockaddr_in {
@@ -84,7 +84,38 @@ pub(super) fn raw(at: SocketAddr) -> (Raw, libc::socklen_t) {
     }
 }
 
-pub(super) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+/// An address as a system call gave it; none if it is none of IP.
+pub(crate) fn to_address(from: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    let from: *const libc::sockaddr_storage = from;
+    // SAFETY: the storage is as long as any address, and of the family that it says.
+    unsafe {
+        match i32::from((*from).ss_family) {
+            libc::AF_INET => {
+                let v4 = &*from.cast::<libc::sockaddr_in>();
+                let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+                Some(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
+            }
+            libc::AF_INET6 => {
+                let v6 = &*from.cast::<libc::sockaddr_in6>();
+                let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+                Some(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The address of this side of a socket.
+pub(crate) fn local_address(fd: &impl AsRawFd) -> io::Result<SocketAddr> {
+    // SAFETY: all zeros is an address of no family.
+    let mut at: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&at) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut at).cast(), &mut len) })?;
+    to_address(&at).ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 

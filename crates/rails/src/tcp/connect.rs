@@ -11,6 +11,7 @@ use crate::sockets::listen::Listeners;
 use polyrail_core::cost::RailCosts;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::session::Over;
+use polyrail_core::wire::Key;
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -53,7 +54,7 @@ impl Connector for TcpRail {
         Some(ip::destination_between(pair, device.map(|one| one.name.clone()), peer.address.port()))
     }
 
-    fn dial(&mut self, destination: &Destination) -> io::Result<Box<dyn Channel>> {
+    fn dial(&mut self, destination: &Destination, _key: &Key) -> io::Result<Box<dyn Channel>> {
         Ok(Box::new(ip::connect(destination)?))
     }
 

@@ -274,14 +274,14 @@ impl TcpRail {
     /// Links that a long payload is coming by.
     fn long_payloads(&self) -> impl Iterator<Item = (u32, &Link)> {
         let link = |id: &u32| self.up(LinkId(*id)).map(|link| (*id, link));
-        self.ready.iter().filter_map(link).filter(|(_, link)| link.rx.rest() >= SLEEP_MIN)
+        self.ready.iter().filter_map(link).filter(|(_, link)| link.rx.reader.rest() >= SLEEP_MIN)
     }
 
     /// Has the kernel wake nobody for less than it pays, of payloads that come.
     fn be_patient(&mut self) {
         let mut patient = std::mem::take(&mut self.patient);
         patient.extend(self.long_payloads().filter_map(|(id, link)| {
-            let bytes = link.rx.rest().min(WAKE_BYTES) as libc::c_int;
+            let bytes = link.rx.reader.rest().min(WAKE_BYTES) as libc::c_int;
             sys::set(link.fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes).is_ok().then_some(id)
         }));
         self.patient = patient;
@@ -337,7 +337,7 @@ impl TcpRail {
                 // on an open socket this cannot fail; a link that is probed too often is no worse for it
                 let _ = link::keepalive(link.fd(), idle);
             }
-            if link.rx.received > link.rx.acked && !std::mem::replace(&mut link.ack_pending, true) {
+            if link.rx.reader.received > link.rx.acked && !std::mem::replace(&mut link.ack_pending, true) {
                 self.ack_pending.push(id);
             }
             let Some(link) = self.link(id) else { continue };
@@ -420,7 +420,7 @@ impl TcpRail {
         let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
         if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Free) {
             let unacked = std::mem::take(&mut link.tx.unacked);
-            *slot = Slot::Down(Box::new(Remains { unacked, received: link.rx.received }));
+            *slot = Slot::Down(Box::new(Remains { unacked, received: link.rx.reader.received }));
             self.up -= 1;
             self.epoll.remove(link.fd());
             sys::shutdown(link.fd());

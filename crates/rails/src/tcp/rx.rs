@@ -8,12 +8,13 @@ mod sealed;
 
 use std::io;
 
-use polyrail_core::frame::{Frame, PREFIX, peek_lengths};
+use polyrail_core::frame::Frame;
 
 use super::link::{Link, Shared};
 use super::seal::{Broken, Opener, RECORD};
 use crate::rail::journal::MAX_IOV;
-use crate::rail::{Down, LinkId, Payload, Place, RawIov, Sink, Span};
+use crate::rail::reader::{Manner, Reader};
+use crate::rail::{Down, LinkId, Place, RawIov, Sink, Span};
 
 /// The staging buffer: as many small frames per call as help; larger ones fall out of the second-level cache.
 pub(super) const STAGING: usize = 64 << 10;
@@ -47,21 +48,22 @@ const WORDS: u8 = 8;
 pub(super) struct Rx {
     /// Opens what comes, where it is encrypted.
     opener: Option<Box<Opener>>,
-    /// The beginning of a frame; empty (and without memory) between frames.
-    partial: Vec<u8>,
-    /// The rest of a begun payload.
-    body: Option<Span>,
+    /// The stream taken apart.
+    pub(super) reader: Reader,
+    heeded: Heeded,
+    /// The reader's rest, or the opener's, came with the link and may hold whole frames.
+    leftover: bool,
+    /// Of how many whole frames the peer was told.
+    pub(super) acked: u64,
+}
+
+/// What was seen of the frames that came.
+#[derive(Default)]
+struct Heeded {
     /// The next payload may be long, as the last one was ...
     bulk: bool,
     /// ... and a part of a longer message: for so many words of the protocol.
     long: u8,
-    /// `partial`, or the opener's, came with the link and may hold whole frames.
-    leftover: bool,
-    /// The peer has said that nothing follows.
-    bye: bool,
-    /// Whole frames that came, and of how many the peer was told.
-    pub(super) received: u64,
-    pub(super) acked: u64,
     /// Bytes that came since the peer was told last, as they count for that.
     fresh: usize,
 }
@@ -90,34 +92,53 @@ impl Rx {
         }
         Self {
             opener,
-            partial,
-            body: None,
-            bulk: false,
-            long: 0,
+            reader: Reader { partial, ..Reader::default() },
+            heeded: Heeded::default(),
             leftover: !leftover.is_empty(),
-            bye: false,
-            received: 0,
             acked: 0,
-            fresh: 0,
         }
-    }
-
-    /// Bytes that are still to come of the payload that has begun.
-    pub(super) fn rest(&self) -> usize {
-        self.body.map_or(0, |rest| rest.len)
     }
 
     /// Whether so much came that the peer is to be told, where so many links are up.
     pub(super) fn ack_is_due(&self, links: usize) -> bool {
         let bytes = (ACK_ALL / links.max(1)).clamp(ACK_BYTES.0, ACK_BYTES.1);
-        self.received - self.acked >= ACK_FRAMES || self.fresh >= bytes && self.received > self.acked
+        let received = self.reader.received;
+        received - self.acked >= ACK_FRAMES || self.heeded.fresh >= bytes && received > self.acked
     }
 
     /// The peer is told now: of how many frames.
     pub(super) fn take_ack(&mut self) -> u64 {
-        (self.acked, self.fresh) = (self.received, 0);
-        self.received
+        (self.acked, self.heeded.fresh) = (self.reader.received, 0);
+        self.acked
     }
+
+    fn tail(&self) -> usize {
+        if self.heeded.bulk { BULK_TAIL } else { STAGING }
+    }
+
+    /// Gives the frames in `bytes` to the sink, and keeps what is left of them.
+    fn parse<S: Sink + ?Sized>(
+        &mut self,
+        id: LinkId,
+        bytes: &[u8],
+        iov: &mut Vec<RawIov>,
+        sink: &mut S,
+        turn: &mut Turn,
+    ) -> Result<(), Stop> {
+        let Self { reader, heeded, .. } = self;
+        let mut manner = Manner { begin_min: BEGIN_MIN, heed: |frame: &Frame, len| heeded.heed(frame, len) };
+        turn.events += reader.parse(id, bytes, &mut manner, iov, sink).map_err(Stop::Protocol)?;
+        Ok(())
+    }
+
+    /// Notes that `n` bytes of a begun payload have arrived.
+    fn advance<S: Sink + ?Sized>(&mut self, id: LinkId, rest: Span, n: usize, sink: &mut S, turn: &mut Turn) {
+        turn.events += 1;
+        self.reader.advance(id, rest, n, sink);
+    }
+}
+
+impl Heeded {
 
     /// Notes what comes: its sender keeps a copy of what the operation does not keep until it has an answer.
     fn heed(&mut self, frame: &Frame, len: usize) {
@@ -136,10 +157,6 @@ impl Rx {
         };
         self.bulk = len >= BULK_MIN || self.long > 0;
     }
-
-    fn tail(&self) -> usize {
-        if self.bulk { BULK_TAIL } else { STAGING }
-    }
 }
 
 /// Receives one link's turn.
@@ -151,7 +168,7 @@ pub(super) fn receive<S: Sink + ?Sized>(
     turn: &mut Turn,
 ) -> Next {
     for _ in 0..TURN_CALLS {
-        let step = match link.rx.body {
+        let step = match link.rx.reader.body {
             _ if link.rx.opener.is_some() => sealed::receive(id, link, sh, sink, turn),
             None => head(id, link, sh, sink, turn),
             Some(rest) => body(id, rest, link, sh, sink, turn),
@@ -223,7 +240,7 @@ impl From<i32> for Stop {
 
 /// What to say of a connection that ended by `errno` (0: by an end of stream).
 fn ended(link: &Link, errno: i32) -> Down {
-    if link.rx.bye {
+    if link.rx.reader.bye {
         return Down::Orderly;
     }
     Down::Lost(match (link.error, errno) {
@@ -246,17 +263,17 @@ fn head<S: Sink + ?Sized>(
     sink: &mut S,
     turn: &mut Turn,
 ) -> Result<Step, Stop> {
-    let have = link.rx.partial.len();
-    sh.staging[..have].copy_from_slice(&link.rx.partial);
+    let have = link.rx.reader.partial.len();
+    sh.staging[..have].copy_from_slice(&link.rx.reader.partial);
     if std::mem::take(&mut link.rx.leftover) {
-        parse(id, &mut link.rx, &sh.staging[..have], &mut sh.iov, sink, turn)?;
+        link.rx.parse(id, &sh.staging[..have], &mut sh.iov, sink, turn)?;
         return Ok(Step::Whole);
     }
     let end = STAGING.min(have + link.rx.tail());
     sh.stats.recvs += 1;
     let n = super::sys::recv(link.fd(), &mut sh.staging[have..end])?;
     count(n, turn)?;
-    parse(id, &mut link.rx, &sh.staging[..have + n], &mut sh.iov, sink, turn)?;
+    link.rx.parse(id, &sh.staging[..have + n], &mut sh.iov, sink, turn)?;
     Ok(Step::new(have + n, end))
 }
 
@@ -274,7 +291,7 @@ fn body<S: Sink + ?Sized>(
     if !sink.resolve(rest, &mut sh.iov) {
         let n = super::sys::discard(link.fd(), rest.len)?;
         count(n, turn)?;
-        advance(id, &mut link.rx, Span { place: Place::Discard, ..rest }, n, sink, turn);
+        link.rx.advance(id, Span { place: Place::Discard, ..rest }, n, sink, turn);
         return Ok(Step::new(n, rest.len));
     }
     sh.iov.truncate(MAX_IOV);
@@ -288,104 +305,14 @@ fn body<S: Sink + ?Sized>(
     let n = match unsafe { super::sys::recv_iov(link.fd(), &sh.iov) } {
         Err(libc::EFAULT) => {
             // Not writable after all: the stream stays in step, and the operation's owner has to know what it gave.
-            link.rx.body = Some(Span { place: Place::Discard, ..rest });
+            link.rx.reader.body = Some(Span { place: Place::Discard, ..rest });
             return Ok(Step::Whole);
         }
         n => n?,
     };
     count(n, turn)?;
     let here = n.min(rest.len);
-    advance(id, &mut link.rx, rest, here, sink, turn);
-    parse(id, &mut link.rx, &sh.staging[..n - here], &mut sh.iov, sink, turn)?;
+    link.rx.advance(id, rest, here, sink, turn);
+    link.rx.parse(id, &sh.staging[..n - here], &mut sh.iov, sink, turn)?;
     Ok(if here < rest.len { Step::Unsure } else { Step::new(n, asked) })
-}
-
-/// Copies bytes to where a sink says, as many as there are.
-fn scatter(mut from: &[u8], iov: &[RawIov]) {
-    for to in iov {
-        let (now, later) = from.split_at(from.len().min(to.len));
-        // SAFETY: the sink just named `to` as a span's memory, writable for `to.len` bytes.
-        unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), to.base, now.len()) };
-        from = later;
-    }
-}
-
-/// Notes that `n` bytes of a begun payload have arrived.
-fn advance<S: Sink + ?Sized>(id: LinkId, rx: &mut Rx, rest: Span, n: usize, sink: &mut S, turn: &mut Turn) {
-    let rest = Span { place: rest.place, offset: rest.offset + n as u64, len: rest.len - n };
-    turn.events += 1;
-    rx.body = (rest.len > 0).then_some(rest);
-    if rest.len == 0 {
-        rx.received += 1;
-        sink.end(id);
-    }
-}
-
-/// Gives the frames in `bytes` to the sink, and keeps what is left of them.
-fn parse<S: Sink + ?Sized>(
-    id: LinkId,
-    rx: &mut Rx,
-    bytes: &[u8],
-    iov: &mut Vec<RawIov>,
-    sink: &mut S,
-    turn: &mut Turn,
-) -> Result<(), Stop> {
-    let mut left = bytes;
-    while let Some(prefix) = left.first_chunk::<PREFIX>() {
-        let (header, len) = peek_lengths(prefix).map_err(protocol)?;
-        if rx.bye {
-            return Err(Stop::Protocol("a frame follows a Bye".into()));
-        }
-        if left.len() < header {
-            break;
-        }
-        let (frame, _) = Frame::parse(&left[..header]).map_err(protocol)?;
-        let there = &left[header..];
-        if let Some(payload) = there.get(..len) {
-            rx.bye = matches!(frame, Frame::Bye);
-            rx.heed(&frame, len);
-            // SAFETY: the bytes are borrowed from staging for longer than the call.
-            sink.frame(id, frame, unsafe { Payload::new(payload.as_ptr(), len) });
-            rx.received += 1;
-            turn.events += 1;
-            left = &there[len..];
-        } else if len > BEGIN_MIN {
-            rx.heed(&frame, len);
-            begin(id, rx, frame, len, there, iov, sink, turn);
-            left = &[];
-        } else {
-            break;
-        }
-    }
-    if left.is_empty() {
-        rx.partial = Vec::new();
-    } else {
-        rx.partial.clear();
-        rx.partial.extend_from_slice(left);
-    }
-    Ok(())
-}
-
-/// Begins a payload of `len` bytes of which the bytes `there` have arrived.
-#[expect(clippy::too_many_arguments, reason = "the parts of one parse")]
-fn begin<S: Sink + ?Sized>(
-    id: LinkId,
-    rx: &mut Rx,
-    frame: Frame,
-    len: usize,
-    there: &[u8],
-    iov: &mut Vec<RawIov>,
-    sink: &mut S,
-    turn: &mut Turn,
-) {
-    let span = sink.begin(id, frame, len);
-    debug_assert_eq!(span.len, len);
-    iov.clear();
-    let place = if sink.resolve(span, iov) { span.place } else { Place::Discard };
-    scatter(there, iov);
-    advance(id, rx, Span { place, offset: span.offset, len }, there.len(), sink, turn);
-}
-
-fn protocol(e: polyrail_core::frame::FrameError) -> Stop {
-    Stop::Protocol(e.to_string())
 }

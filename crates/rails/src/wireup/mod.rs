@@ -159,11 +159,16 @@ struct Heard {
 }
 
 impl Heard {
-    fn open(config: &Config, id: PeerId, interfaces: &[Interface], rails: &mut Rails) -> Result<Self, Error> {
+    fn open(
+        config: &Config,
+        (id, key): (PeerId, &Key),
+        interfaces: &[Interface],
+        rails: &mut Rails,
+    ) -> Result<Self, Error> {
         let mut all = Self::default();
         // those of the network first: peers of this host may do without others where they have these
         for rail in [Reach::Network, Reach::Host].into_iter().flat_map(|reach| config.rails.reaching(reach)) {
-            let opening = Opening { id, port: all.port, interfaces, settings: config };
+            let opening = Opening { id, key, port: all.port, interfaces, settings: config };
             let one = rails.connector(rail).listen(&opening)?;
             let token = TOKEN_LISTENERS + rail as u64;
             all.listeners.extend(one.descriptors.into_iter().map(|fd| (fd, token)));
@@ -205,11 +210,12 @@ impl Wireup {
         let (id, host) = (key.id(), host_id()?);
         let keys = Keyring::open(config, host)?;
         let interfaces = discover::wanted(&config.interfaces)?;
-        let heard = Heard::open(config, id, &interfaces, rails)?;
+        let proved = keys.own(key);
+        let heard = Heard::open(config, (id, &proved), &interfaces, rails)?;
         let address = heard.address(&key, host, config, &interfaces)?;
         let wireup = Self {
             config: config.clone(),
-            key: keys.own(key),
+            key: proved,
             keys,
             id,
             host,

@@ -182,9 +182,10 @@ impl Wireup {
         let called = destination.to_string();
         let failed = |error| Error::system(called.clone(), error);
         let transport = rail.transport().ok_or_else(|| Error::Address("no rail leads there".into()))?;
-        let channel = rails.connector(rail).dial(&destination).map_err(failed)?;
+        let key = self.keys.of(address).map_err(Error::Address)?;
+        let channel = rails.connector(rail).dial(&destination, &key).map_err(failed)?;
         let args = Initiate {
-            key: self.keys.of(address).map_err(Error::Address)?,
+            key,
             from: self.id,
             versions: Versions::OURS,
             features: self.features(rail),

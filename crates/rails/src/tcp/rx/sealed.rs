@@ -3,8 +3,9 @@
 use super::super::link::{Link, Shared};
 use super::super::seal::{Broken, Opener, PLAIN};
 use super::super::sys;
-use super::{Rx, SEALED, STAGING, Step, Stop, Turn, advance, count, parse, scatter};
-use crate::rail::{LinkId, Place, RawIov, Sink, Span};
+use super::{Rx, SEALED, STAGING, Step, Stop, Turn, count};
+use crate::rail::reader::copy;
+use crate::rail::{LinkId, RawIov, Sink, Span};
 
 /// Receives sealed records, and gives on what was in them.
 pub(super) fn receive<S: Sink + ?Sized>(
@@ -61,28 +62,28 @@ fn open<S: Sink + ?Sized>(
 ) -> Result<usize, Stop> {
     let mut at = 0;
     while let Some((len, plain)) = Opener::peek(&bytes[at..])? {
-        if let Some(rest) = rx.body.filter(|rest| rest.len >= plain)
+        if let Some(rest) = rx.reader.body.filter(|rest| rest.len >= plain)
             && open_in_place(opener, &bytes[at..at + len], Span { len: plain, ..rest }, &mut sh.iov, sink)?
         {
-            advance(id, rx, rest, plain, sink, turn);
+            rx.advance(id, rest, plain, sink, turn);
             at += len;
             continue;
         }
         // what is there of a frame, and as many records as there is room for behind it
-        let have = rx.partial.len();
-        sh.staging[..have].copy_from_slice(&rx.partial);
+        let have = rx.reader.partial.len();
+        sh.staging[..have].copy_from_slice(&rx.reader.partial);
         let (mut end, mut opened) = (have, Ok(None));
-        while end + PLAIN <= STAGING && (end == have || rx.body.is_none()) {
+        while end + PLAIN <= STAGING && (end == have || rx.reader.body.is_none()) {
             opened = opener.open_first(&bytes[at..], &mut sh.staging[end..]);
             let Ok(Some((len, plain))) = opened else { break };
             (at, end) = (at + len, end + plain);
         }
-        let here = rx.body.map_or(0, |rest| rest.len.min(end));
-        if let Some(rest) = rx.body {
+        let here = rx.reader.body.map_or(0, |rest| rest.len.min(end));
+        if let Some(rest) = rx.reader.body {
             let place = copy(Span { len: here, ..rest }, &sh.staging[..here], &mut sh.iov, sink);
-            advance(id, rx, Span { place, ..rest }, here, sink, turn);
+            rx.advance(id, Span { place, ..rest }, here, sink, turn);
         }
-        parse(id, rx, &sh.staging[here..end], &mut sh.iov, sink, turn)?;
+        rx.parse(id, &sh.staging[here..end], &mut sh.iov, sink, turn)?;
         // what came before a record that does not open is as good as ever
         opened?;
     }
@@ -105,14 +106,4 @@ fn open_in_place<S: Sink + ?Sized>(
     // SAFETY: the sink just named the address as the span's memory, writable for `len` bytes; nobody here refers to it meanwhile.
     let to = unsafe { std::slice::from_raw_parts_mut(base, len) };
     opener.open(record, to).map(|()| true)
-}
-
-/// Copies bytes to a span's memory: its place, or nowhere.
-fn copy<S: Sink + ?Sized>(span: Span, from: &[u8], iov: &mut Vec<RawIov>, sink: &mut S) -> Place {
-    iov.clear();
-    if !sink.resolve(span, iov) {
-        return Place::Discard;
-    }
-    scatter(from, iov);
-    span.place
 }

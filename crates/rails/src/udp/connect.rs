@@ -1,0 +1,239 @@
+//! Where UDP listens and connects; and from an agreed connection to a link.
+
+use super::link::Link;
+use super::pipe::{Pipe, event, signal};
+use super::receive::NoSink;
+use super::socket::Socket;
+use super::{Slot, UdpRail};
+use crate::config::Config;
+use crate::discover::{self, Device, Interface, Kind};
+use crate::error::Error;
+use crate::rail::LinkId;
+use crate::rail::channel::{Channel, Destination};
+use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
+use crate::sockets::ip;
+use polyrail_core::connection::Connection;
+use polyrail_core::cost::RailCosts;
+use polyrail_core::frame::MAX_PAYLOAD;
+use polyrail_core::session::Over;
+use polyrail_core::wire::Key;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Most bytes of a datagram: of Ethernet's packets of 1500, without the headers of IPv6 and UDP.
+pub(super) const SIZE: u32 = 1452;
+/// Ports that are tried for all addresses together.
+const TRIES: usize = 8;
+
+/// What the rail is towards peers that connect.
+pub(super) struct Side {
+    /// By which connections to this endpoint are opened.
+    pub(super) key: Option<Key>,
+    port: u16,
+    interfaces: Vec<Interface>,
+    /// Connections that nobody has taken yet.
+    pub(super) calls: VecDeque<Box<dyn Channel>>,
+    /// Readable while there are any.
+    pub(super) called: OwnedFd,
+    /// Connections that have become links, whose first frames may be there.
+    pub(super) adopted: Vec<u32>,
+    pub(super) is_closed: bool,
+}
+
+impl Side {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            key: None,
+            port: 0,
+            interfaces: Vec::new(),
+            calls: VecDeque::new(),
+            called: event()?,
+            adopted: Vec::new(),
+            is_closed: false,
+        })
+    }
+}
+
+/// The addresses that are listened on.
+fn addresses(endpoint: &Opening<'_>) -> Vec<SocketAddr> {
+    let named = endpoint.settings.named.map(|at| at.ip()).filter(|ip| !ip.is_unspecified());
+    if let Some(ip) = named {
+        return vec![SocketAddr::new(ip, 0)];
+    }
+    let chosen = &endpoint.settings.interfaces;
+    let meant = |one: &&Interface| one.kind == Kind::Loopback || chosen.is_empty() || chosen.has(&one.name);
+    let ips = endpoint.interfaces.iter().filter(meant).flat_map(Interface::ips);
+    let address = |ip: polyrail_core::wire::Ip| match ip.addr() {
+        IpAddr::V6(v6) => SocketAddrV6::new(v6, 0, 0, ip.scope()).into(),
+        v4 => SocketAddr::new(v4, 0),
+    };
+    ips.map(address).collect()
+}
+
+/// A socket at each address, all with one port; addresses that are not there (yet, or any more) are passed over.
+fn sockets(at: &[SocketAddr], mut port: u16) -> io::Result<Vec<Socket>> {
+    let mut all: Vec<Socket> = Vec::new();
+    for address in at {
+        match Socket::open(SocketAddr::new(address.ip(), port).scoped_as(address)) {
+            Ok(socket) => {
+                port = socket.at().port();
+                all.push(socket);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if all.is_empty() { Err(io::ErrorKind::AddrNotAvailable.into()) } else { Ok(all) }
+}
+
+trait Scoped {
+    fn scoped_as(self, other: &SocketAddr) -> SocketAddr;
+}
+
+impl Scoped for SocketAddr {
+    fn scoped_as(mut self, other: &SocketAddr) -> SocketAddr {
+        if let (SocketAddr::V6(this), SocketAddr::V6(other)) = (&mut self, other) {
+            this.set_scope_id(other.scope_id());
+        }
+        self
+    }
+}
+
+impl UdpRail {
+    /// Opens the sockets: with the port that peers know, or any.
+    fn open_sockets(&mut self, endpoint: &Opening<'_>) -> io::Result<()> {
+        let wanted = endpoint.port.unwrap_or(endpoint.settings.named.map_or(endpoint.settings.port, |at| at.port()));
+        let at = addresses(endpoint);
+        let first = sockets(&at, wanted);
+        // that some other program has a port that the first got at another address, or that TCP got, is chance
+        let again = |error| (0..TRIES).find_map(|_| sockets(&at, 0).ok()).ok_or(error);
+        self.sockets = first.or_else(again)?;
+        self.side.port = self.sockets[0].at().port();
+        for socket in &self.sockets {
+            self.epoll.add(socket.fd(), libc::EPOLLIN, 0)?;
+        }
+        Ok(())
+    }
+
+    /// The socket from which a place is reached.
+    fn socket_to(&self, to: SocketAddr, from: Option<IpAddr>) -> io::Result<usize> {
+        let from = match from {
+            Some(from) => from,
+            None => {
+                // the kernel's routes say
+                let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+                let probe = UdpSocket::bind(SocketAddr::new(any, 0))?;
+                probe.connect(to)?;
+                probe.local_addr()?.ip()
+            }
+        };
+        let its = |socket: &Socket| socket.at().ip() == from;
+        self.sockets.iter().position(its).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    fn begin(&mut self, to: SocketAddr, from: Option<IpAddr>, key: Key) -> io::Result<Box<dyn Channel>> {
+        let socket = self.socket_to(to, from)?;
+        let mut salt = [0; 16];
+        getrandom::fill(&mut salt).map_err(io::Error::other)?;
+        let (pipe, far) = Pipe::new(self.stirred.clone(), to)?;
+        let (place, number) = self.take_place().ok_or(io::ErrorKind::OutOfMemory)?;
+        let connection = Connection::open(self.now(), number, salt, self.settings);
+        self.opening.insert(salt, place);
+        self.enter(place, Link::new(connection, key, (socket, to), pipe));
+        Ok(Box::new(far))
+    }
+}
+
+impl Connector for UdpRail {
+    fn discover(settings: &Config) -> Result<Discovered, Error> {
+        let device = |interface: Interface| Device {
+            name: interface.name.clone(),
+            stays: interface.kind == Kind::Loopback,
+            obstacle: interface.obstacle.clone(),
+            interface: Some(interface),
+        };
+        let devices = discover::interfaces(&settings.interfaces)?.into_iter().map(device).collect();
+        Ok(Discovered { devices, direct: None })
+    }
+
+    fn listen(&mut self, endpoint: &Opening<'_>) -> Result<Listening, Error> {
+        self.side.key = Some(*endpoint.key);
+        self.side.interfaces = endpoint.interfaces.to_vec();
+        self.open_sockets(endpoint).map_err(|error| Error::system("listening on UDP".to_owned(), error))?;
+        let mut descriptors = vec![self.side.called.as_raw_fd()];
+        descriptors.extend(self.sockets.iter().map(Socket::fd));
+        Ok(Listening { descriptors, port: Some(self.side.port), ..Listening::default() })
+    }
+
+    fn accept(&mut self) -> io::Result<Box<dyn Channel>> {
+        if self.side.calls.is_empty() {
+            self.receive_strangers::<NoSink>();
+        }
+        let call = self.side.calls.pop_front();
+        if self.side.calls.is_empty() {
+            signal(&self.side.called, false);
+        }
+        call.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    fn destinations(&self, peer: &Sought<'_>) -> Vec<Destination> {
+        ip::destinations(peer)
+    }
+
+    fn ways(&self, _theirs: &[u8]) -> Ways {
+        Ways::Interfaces
+    }
+
+    fn destination(&self, over: &Over, _peer: &Sought<'_>, theirs: &[u8]) -> Option<Destination> {
+        let Over::Pair(pair) = over else { return None };
+        let port = u16::from_le_bytes(*theirs.first_chunk()?);
+        let device = self.side.interfaces.iter().find(|one| one.index == pair.near.0);
+        Some(ip::destination_between(pair, device.map(|one| one.name.clone()), port))
+    }
+
+    fn dial(&mut self, destination: &Destination, key: &Key) -> io::Result<Box<dyn Channel>> {
+        let Destination::Socket { to, from } = destination else { return Err(io::ErrorKind::Unsupported.into()) };
+        self.begin(*to, from.as_ref().map(|(from, _)| from.ip()), *key)
+    }
+
+    fn reached_by(&self) -> Vec<u8> {
+        self.side.port.to_le_bytes().into()
+    }
+
+    fn agrees(&self, theirs: &[u8]) -> Result<(), String> {
+        match theirs.first_chunk() {
+            Some([0, 0]) | None => Err("it does not say at which port UDP reaches it".into()),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn adopt(&mut self, agreed: Agreed<'_>) -> Result<Joined, String> {
+        let fd = agreed.connection.as_raw_fd();
+        let its = |slot: &Slot| matches!(slot, Slot::Up(link) if link.pipe.as_ref().is_some_and(|pipe| pipe.fd == fd));
+        let place = self.slots.iter().position(its).ok_or("the connection has ended")? as u32;
+        let Some(Slot::Up(link)) = self.slots.get_mut(place as usize) else {
+            return Err("the connection has ended".into());
+        };
+        if let Some(pipe) = link.pipe.take() {
+            let mut bytes = pipe.lock();
+            link.preface.append(&mut bytes.leave);
+            link.leftover = [agreed.leftover, &bytes.came].concat();
+        }
+        if let Some(keys) = agreed.keys
+            && !link.seal_by(keys)
+        {
+            return Err("no keys can be made".into());
+        }
+        link.extend();
+        let salt = link.connection.salts().0;
+        if self.opening.get(&salt) == Some(&place) {
+            self.opening.remove(&salt);
+        }
+        self.side.adopted.push(place);
+        self.mark_dirty(place);
+        let (eager_max, fragment) = (agreed.settings.tcp_eager, MAX_PAYLOAD);
+        Ok(Joined { link: LinkId(place), costs: RailCosts::TCP, eager_max, fragment, direct_refused: None })
+    }
+}

@@ -1,0 +1,212 @@
+//! One connection: its machine, its keys, what it is to send and what comes.
+
+use super::keys::{Keys, REKEY};
+use super::pipe::Pipe;
+use crate::keys::{Chain, LinkKeys};
+use crate::rail::journal::{Pool, RetransmitBuffer};
+use crate::rail::reader::Reader;
+use crate::rail::{Memory, RawIov};
+use polyrail_core::connection::Connection;
+use polyrail_core::micro::{Segment, Time};
+use polyrail_core::wire::Key;
+use polyrail_core::wire::datagram::first_chains;
+use std::net::SocketAddr;
+
+/// Datagrams that are kept until their keys are known.
+const EARLY: usize = 16;
+
+/// Most bytes and spans that wait in a link before it is full (exceeded by at most one frame).
+const STAGED_MAX: usize = 256 << 10;
+const SPANS_MAX: usize = 64;
+/// What [`Link::wants_more`] allows to wait.
+const EAGER_BYTES: usize = 512 << 10;
+const EAGER_SPANS: usize = 2;
+
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    /// The key of the endpoint that was called.
+    pub(super) key: Key,
+    keys: Option<(Keys, Keys)>,
+    /// Of what comes, before the last ones: what was under way still counts.
+    before: Option<Keys>,
+    /// Of what it sends of an encrypted link's handshake.
+    first: Option<Keys>,
+    /// What travels is encrypted.
+    pub(super) encrypted: bool,
+    pub(super) socket: usize,
+    pub(super) to: SocketAddr,
+    /// The first bytes of the stream: those of the handshake.
+    pub(super) preface: Vec<u8>,
+    pub(super) journal: RetransmitBuffer,
+    pub(super) reader: Reader,
+    /// Bytes of frames that came before there was a link.
+    pub(super) leftover: Vec<u8>,
+    /// Its handshake, before it is a link.
+    pub(super) pipe: Option<Pipe>,
+    /// Datagrams under keys that are not known yet.
+    pub(super) early: Vec<Vec<u8>>,
+    /// In the rail's list of connections that may have something to send.
+    pub(super) dirty: bool,
+    /// When its timer is set.
+    pub(super) timer: Time,
+    /// Since when its end is to be told, if nobody knows.
+    pub(super) error: Option<i32>,
+    /// When it was asked last whether it is there.
+    pub(super) asked: Time,
+    /// Errors that the network reported since something came last.
+    pub(super) refusals: u32,
+    /// The rail's round in which something was last sent at once.
+    pub(super) round: u32,
+}
+
+impl Link {
+    pub(super) fn new(connection: Connection, key: Key, (socket, to): (usize, SocketAddr), pipe: Pipe) -> Self {
+        Self {
+            connection,
+            key,
+            keys: None,
+            before: None,
+            first: None,
+            encrypted: false,
+            socket,
+            to,
+            preface: Vec::new(),
+            journal: RetransmitBuffer::default(),
+            reader: Reader::default(),
+            leftover: Vec::new(),
+            pipe: Some(pipe),
+            early: Vec::new(),
+            dirty: false,
+            timer: Time::MAX,
+            error: None,
+            asked: 0,
+            refusals: 0,
+            round: 0,
+        }
+    }
+
+    /// Both salts are known: the first keys follow from them. False: there are none.
+    pub(super) fn derive_keys(&mut self, opened: bool) -> bool {
+        let (client, server) = self.connection.salts();
+        let (client, server) = first_chains(&self.key, client, server);
+        let (send, receive) = if opened { (client, server) } else { (server, client) };
+        let of = |chain| Keys::new(Chain(chain), 0);
+        self.keys = of(send).zip(of(receive));
+        self.keys.is_some()
+    }
+
+    /// What travels from now on is encrypted by these.
+    pub(super) fn seal_by(&mut self, keys: LinkKeys) -> bool {
+        let Some(new) = Keys::new(keys.send, 1).zip(Keys::new(keys.receive, 1)) else { return false };
+        self.first = self.keys.replace(new).map(|(send, _)| send);
+        self.encrypted = true;
+        true
+    }
+
+    /// The keys of a datagram with this part of the stream, and whether they encrypt: of the handshake nothing is encrypted, since the
+    /// other side has the keys only by it.
+    pub(super) fn sending(&mut self, segment: Segment) -> Option<(&mut Keys, bool)> {
+        let encrypted = self.encrypted && (segment.len == 0 || segment.pos >= self.preface.len() as u64);
+        match (&mut self.first, &mut self.keys) {
+            (Some(first), _) if !encrypted => Some((first, false)),
+            (_, Some((send, _))) => {
+                if send.count >= REKEY {
+                    send.advance()?;
+                }
+                Some((send, encrypted))
+            }
+            _ => None,
+        }
+    }
+
+    /// Opens a datagram that came for it in place: its content. None: it is not by the other side, or its keys are not known yet, in which
+    /// case it is kept.
+    pub(super) fn open<'a>(
+        &mut self,
+        generation: u8,
+        number: u64,
+        sealed: bool,
+        datagram: &'a mut [u8],
+    ) -> Option<&'a [u8]> {
+        if self.encrypted != sealed {
+            // once it is encrypted nothing counts that is not; before, the other side may be a step ahead
+            if sealed && self.pipe.is_some() && self.early.len() < EARLY {
+                self.early.push(datagram.to_vec());
+            }
+            return None;
+        }
+        let (_, receive) = self.keys.as_mut()?;
+        if generation == receive.generation {
+            return receive.open(number, datagram, sealed);
+        }
+        if let Some(before) = self.before.as_ref().filter(|before| before.generation == generation) {
+            return before.open(number, datagram, sealed);
+        }
+        if generation != receive.generation.wrapping_add(1) {
+            return None;
+        }
+        let content = receive.following()?.open(number, datagram, sealed)?;
+        let old = Keys::new(receive.chain(), receive.generation);
+        receive.advance()?;
+        self.before = old;
+        Some(content)
+    }
+
+    /// Whether all that was given has been acknowledged.
+    pub(super) fn is_delivered(&self) -> bool {
+        self.connection.shared().is_delivered()
+    }
+
+    /// The stream has grown. Frames of an encrypted link wait until the other side has the handshake: none goes along with that.
+    pub(super) fn extend(&mut self) {
+        let preface = self.preface.len() as u64;
+        let frames = !self.encrypted || self.connection.shared().base() >= preface;
+        self.connection.extend(preface + if frames { self.journal.given() } else { 0 });
+    }
+
+    /// Bytes of frames that the peer has.
+    pub(super) fn delivered(&self) -> u64 {
+        self.connection.shared().base().saturating_sub(self.preface.len() as u64)
+    }
+
+    /// What the peer has is not needed any more.
+    pub(super) fn forget_delivered(&mut self, pool: &mut Pool) {
+        let delivered = self.delivered();
+        if self.journal.keeps_before(delivered) {
+            self.journal.forget_before(delivered, pool);
+        }
+    }
+
+    /// Copies the stream's bytes to where they are sent from. Without memory only where all of them are copies.
+    pub(super) fn copy_to<M: Memory + ?Sized>(
+        &mut self,
+        segment: Segment,
+        out: &mut [u8],
+        mem: Option<&M>,
+        iov: &mut Vec<RawIov>,
+    ) {
+        let preface = self.preface.len() as u64;
+        let first = preface.saturating_sub(segment.pos).min(out.len() as u64) as usize;
+        if first > 0 {
+            let from = segment.pos as usize;
+            out[..first].copy_from_slice(&self.preface[from..from + first]);
+        }
+        let from = (segment.pos + first as u64).saturating_sub(preface);
+        self.journal.read_at(from, &mut out[first..], mem, iov);
+        let end = (segment.end()).saturating_sub(preface);
+        self.journal.advance(end.saturating_sub(self.journal.written()) as usize);
+    }
+
+    /// Whether what may be sent next is all copied: it needs nobody's memory.
+    pub(super) fn is_copied(&self) -> bool {
+        !self.journal.has_spans()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.journal.staged() >= STAGED_MAX || self.journal.spans() >= SPANS_MAX
+    }
+
+    pub(super) fn wants_more(&self) -> bool {
+        !self.is_full() && self.journal.spans() < EAGER_SPANS && self.journal.unwritten() < EAGER_BYTES
+    }
+}

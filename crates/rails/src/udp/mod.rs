@@ -1,0 +1,512 @@
+//! The UDP rail: links over datagrams, each with a data channel of micro-protocols ([`polyrail_core::micro`]), so that how they are
+//! reliable and fair is Polyrail's to choose.
+//!
+//! One socket for each address of this host serves all peers: connections have numbers. Every datagram is authenticated, by the key of the
+//! endpoint that is called or by the connection's own ([`keys`]); none that is not has any effect.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | the table of connections, and what a rail does |
+//! | `link.rs` | one connection |
+//! | `receive.rs` | datagrams to connections |
+//! | `transmit.rs` | connections to datagrams |
+//! | `connect.rs` | where it listens and connects |
+//! | `pipe.rs` | a connection's stream before it is a link |
+//! | `socket.rs` | trains of datagrams by one system call |
+//! | `keys.rs` | what authenticates and encrypts them |
+//!
+//! Invariants:
+//! - Strangers cost nothing: what is not authenticated is dropped, connections that are not links yet are bounded, and what they are sent is
+//!   no more than three times what they sent.
+//! - Frames go to the sink in their order; they count as delivered once it has them.
+
+mod connect;
+mod keys;
+mod link;
+mod pipe;
+mod receive;
+mod socket;
+mod transmit;
+
+use self::connect::Side;
+use self::link::Link;
+use self::socket::{Inbox, Socket};
+use self::transmit::Batch;
+use crate::list::RailId;
+use crate::rail::direct::Direct;
+use crate::rail::journal::{Pool, RetransmitBuffer};
+use crate::rail::{
+    Caps, Down, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
+};
+use crate::sys::Epoll;
+use polyrail_core::connection::Settings;
+use polyrail_core::frame::{Acked, Frame, OpId};
+use polyrail_core::micro::{NEVER, Time};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A payload up to this length is copied.
+const SMALL: usize = 4 << 10;
+/// Bytes of a stream that a side takes before they have their turn.
+const HOLDS: u32 = 32 << 20;
+/// Bits of a connection's number that are its place in the table.
+const PLACE_BITS: u32 = 20;
+/// Milliseconds that a peer that is idle may be silent before it is asked whether it is there.
+const IDLE: u64 = 1_000_000_000;
+
+/// A place in the table.
+enum Slot {
+    Free,
+    Up(Box<Link>),
+    /// Ended; not closed yet.
+    Down(Box<Remains>),
+}
+
+/// What is left of a link that ended.
+struct Remains {
+    journal: RetransmitBuffer,
+    /// Whole frames that came by it.
+    received: u64,
+}
+
+/// UDP links (see the module's documentation).
+pub struct UdpRail {
+    settings: Settings,
+    /// How long a peer may be silent that owes an answer.
+    silence: Duration,
+    began: Instant,
+    epoll: Epoll,
+    sockets: Vec<Socket>,
+    side: Side,
+    inbox: Inbox,
+    batch: Batch,
+    slots: Vec<Slot>,
+    /// How often each place has been taken: a connection's number tells of which time it is.
+    times: Vec<u32>,
+    free: Vec<u32>,
+    up: usize,
+    /// Connections that are not links yet, by the salt of who opened them.
+    opening: HashMap<[u8; 16], u32>,
+    dirty: Vec<u32>,
+    timers: BTreeSet<(Time, u32)>,
+    pool: Pool,
+    iov: Vec<RawIov>,
+    /// Datagrams of links that came when there was nobody to give frames to.
+    backlog: VecDeque<receive::Kept>,
+    /// Some handshake has something to say.
+    stirred: Arc<AtomicBool>,
+    /// Ends that nobody has been told of.
+    ended: Vec<(u32, Down)>,
+    round: u32,
+}
+
+impl UdpRail {
+    fn now(&self) -> Time {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(NEVER)
+    }
+
+    fn up(&self, link: LinkId) -> Option<&Link> {
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Up(link)) => Some(link),
+            _ => None,
+        }
+    }
+
+    fn link(&mut self, id: u32) -> Option<&mut Link> {
+        match self.slots.get_mut(id as usize) {
+            Some(Slot::Up(link)) => Some(link),
+            _ => None,
+        }
+    }
+
+    /// The place of the connection of this number.
+    fn place_of(&self, number: u32) -> Option<u32> {
+        let place = number & ((1 << PLACE_BITS) - 1);
+        self.up(LinkId(place)).filter(|link| link.connection.ours() == number).map(|_| place)
+    }
+
+    /// A free place, and the number of a connection there; none while there are too many.
+    fn take_place(&mut self) -> Option<(u32, u32)> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                let place = u32::try_from(self.slots.len()).ok().filter(|place| *place < 1 << PLACE_BITS)?;
+                self.slots.push(Slot::Free);
+                self.times.push(0);
+                place
+            }
+        };
+        self.times[place as usize] = self.times[place as usize].wrapping_add(1);
+        let number = place | self.times[place as usize] << PLACE_BITS;
+        // 0 is nobody's
+        Some((place, if number == 0 { 1 << PLACE_BITS } else { number }))
+    }
+
+    fn enter(&mut self, place: u32, link: Link) {
+        self.slots[place as usize] = Slot::Up(Box::new(link));
+        self.up += 1;
+        self.mark_dirty(place);
+    }
+
+    fn mark_dirty(&mut self, id: u32) {
+        if let Some(Slot::Up(link)) = self.slots.get_mut(id as usize)
+            && !std::mem::replace(&mut link.dirty, true)
+        {
+            self.dirty.push(id);
+        }
+    }
+
+    /// Sets a connection's timer anew.
+    fn set_timer(&mut self, id: u32) {
+        let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return };
+        let idle = if link.pipe.is_none() { link.connection.heard_at().saturating_add(IDLE) } else { NEVER };
+        let due = link.connection.due().min(idle.max(link.asked + IDLE));
+        if due != link.timer {
+            self.timers.remove(&(link.timer, id));
+            link.timer = due;
+            if due != NEVER {
+                self.timers.insert((due, id));
+            }
+        }
+    }
+
+    /// Timers that are due.
+    fn look_at_timers(&mut self, now: Time) {
+        while let Some(&(due, id)) = self.timers.first().filter(|(due, _)| *due <= now) {
+            self.timers.remove(&(due, id));
+            let silence = self.silence.as_nanos() as u64;
+            let Some(link) = self.link(id) else { continue };
+            link.timer = NEVER;
+            link.connection.handle_timeout(now);
+            let silent = now.saturating_sub(link.connection.heard_at());
+            if silent >= IDLE && link.pipe.is_none() && now >= link.asked + IDLE {
+                link.asked = now;
+                link.connection.ask();
+            }
+            let owed = !link.connection.shared().flight.is_empty();
+            if silence > 0 && owed && silent > silence {
+                let why = io::Error::from_raw_os_error(libc::ETIMEDOUT);
+                self.finish(id, Down::Lost(why));
+                continue;
+            }
+            // it is set anew once what is due has left
+            self.mark_dirty(id);
+        }
+    }
+
+    /// A connection has ended: what is to be told of that is.
+    fn finish(&mut self, id: u32, why: Down) {
+        let Some(link) = self.link(id) else { return };
+        if let Some(pipe) = link.pipe.take() {
+            let kind = match &why {
+                Down::Orderly => None,
+                Down::Lost(error) => Some(error.kind()),
+                Down::Protocol(_) => Some(io::ErrorKind::InvalidData),
+            };
+            pipe.end(kind);
+            self.end(id, false);
+            self.release(id);
+            return;
+        }
+        self.end(id, false);
+        self.ended.push((id, why));
+    }
+
+    /// Takes a connection down: nothing of it is left but its place, and what the peer may not have. The other side is told, if it can be.
+    fn end(&mut self, id: u32, orderly: bool) {
+        let now = self.now();
+        if let Some(link) = self.link(id) {
+            link.connection.close(orderly);
+            self.say_goodbye(id, now);
+        }
+        let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
+        if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Free) {
+            let received = link.reader.received;
+            *slot = Slot::Down(Box::new(Remains { journal: std::mem::take(&mut link.journal), received }));
+            self.timers.remove(&(link.timer, id));
+            self.opening.remove(&link.connection.salts().0);
+            self.up -= 1;
+            if link.dirty {
+                self.dirty.retain(|&other| other != id);
+            }
+        }
+    }
+
+    /// A place is free again.
+    fn release(&mut self, id: u32) {
+        if let Some(slot @ Slot::Down(_)) = self.slots.get_mut(id as usize) {
+            *slot = Slot::Free;
+            self.free.push(id);
+        }
+    }
+
+    fn remains(&self, link: LinkId) -> Option<&Remains> {
+        match self.slots.get(link.0 as usize) {
+            Some(Slot::Down(remains)) => Some(remains),
+            _ => None,
+        }
+    }
+
+    /// What handshakes want to say, and those that are over.
+    fn look_at_pipes(&mut self) {
+        if !self.stirred.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let handshakes: Vec<u32> = self.opening.values().copied().collect();
+        for id in handshakes {
+            let Some(link) = self.link(id) else { continue };
+            let Some(pipe) = link.pipe.clone() else { continue };
+            let mut bytes = pipe.lock();
+            let said = !bytes.leave.is_empty();
+            link.preface.append(&mut bytes.leave);
+            let dropped = bytes.dropped;
+            drop(bytes);
+            if said {
+                link.extend();
+                self.mark_dirty(id);
+            }
+            if dropped {
+                // what it said last is on its way with this
+                self.transmit_all::<transmit::NoMemory>(None);
+                self.end(id, true);
+                self.release(id);
+            }
+        }
+    }
+}
+
+impl Direct for UdpRail {}
+
+impl LaneRail for UdpRail {
+    fn sample(&self, link: LinkId) -> Option<LinkStats> {
+        let up = self.up(link)?;
+        let (shared, now) = (up.connection.shared(), self.now());
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let delivered = up.delivered();
+        let flying = narrow(shared.flight.bytes() / u64::from(shared.size.max(1)));
+        Some(LinkStats {
+            rtt: narrow(shared.rtt.smoothed / 1000),
+            min_rtt: narrow(shared.rtt.min / 1000),
+            packet: shared.size,
+            unacked: flying.max(u32::from(!shared.flight.is_empty())),
+            probes: shared.timeouts,
+            last_ack: narrow(now.saturating_sub(up.connection.heard_at()) / 1_000_000),
+            retransmitted: narrow(shared.counters.lost),
+            segments: narrow(shared.counters.sent),
+            peer_window: narrow(shared.limit.saturating_sub(shared.fresh)),
+            queued: up.journal.given().saturating_sub(delivered),
+            delivered,
+            received: shared.delivered,
+            lost: narrow(shared.again.count() / u64::from(shared.size.max(1))),
+            encrypted: up.encrypted,
+        })
+    }
+
+    fn ends(&self, link: LinkId) -> Option<(SocketAddr, SocketAddr)> {
+        let up = self.up(link)?;
+        let plain = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
+        Some((plain(self.sockets[up.socket].at()), plain(up.to)))
+    }
+
+    fn given(&self, link: LinkId) -> u64 {
+        self.up(link).map_or(0, |link| link.journal.given())
+    }
+
+    fn queued(&self, link: LinkId) -> usize {
+        self.up(link).map_or(0, |link| link.journal.given().saturating_sub(link.delivered()) as usize)
+    }
+
+    fn copied(&self, link: LinkId) -> usize {
+        self.up(link).map_or(0, |link| link.journal.copied())
+    }
+
+    /// What a peer has is known here without a word of its program's: what was acknowledged was given to its sink. It may be told still.
+    fn acked(&mut self, link: LinkId, frames: &Acked) -> bool {
+        let Some(Slot::Up(up)) = self.slots.get_mut(link.0 as usize) else { return true };
+        frames.is_in_order() && up.journal.acked(frames, &mut self.pool)
+    }
+
+    fn take_returned(&mut self) -> Option<OpId> {
+        self.pool.returned.pop_front()
+    }
+
+    fn copy_lent<M: Memory + ?Sized>(&mut self, link: LinkId, send: Option<OpId>, mem: &M) {
+        let journal = match self.slots.get_mut(link.0 as usize) {
+            Some(Slot::Up(up)) => &mut up.journal,
+            Some(Slot::Down(remains)) => &mut remains.journal,
+            _ => return,
+        };
+        journal.copy_lent(send, mem, &mut self.pool);
+    }
+
+    fn retire(&mut self, link: LinkId) -> Acked {
+        self.end(link.0, false);
+        Acked::before(self.remains(link).map_or(0, |remains| remains.received))
+    }
+
+    fn kept(&self, link: LinkId) -> Vec<UnackedFrame> {
+        let frames = self.remains(link).into_iter().flat_map(|remains| remains.journal.frames());
+        let word = |header: &[u8]| matches!(Frame::parse(header), Ok((Frame::Retire { .. }, _)));
+        let unacked = |(header, payload): (&[u8], &[u8])| UnackedFrame {
+            bytes: [header, payload].concat(),
+            header: header.len(),
+            span: None,
+        };
+        frames.filter(|(header, _)| word(header)).map(unacked).collect()
+    }
+
+    fn reset(&mut self, link: LinkId) {
+        self.cut(link);
+    }
+
+    fn reclaim(&mut self, link: LinkId, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
+        match self.slots.get_mut(link.0 as usize) {
+            Some(Slot::Down(remains)) if frames.is_in_order() => {
+                std::mem::take(&mut remains.journal).reclaim(frames, &mut self.pool)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Rail for UdpRail {
+    const CAPS: Caps =
+        Caps { id: RailId::Udp, look: Look::SystemCall, lanes: Lanes::ByStream, seals: true, in_order: true };
+
+    fn open(config: &crate::Config) -> io::Result<Self> {
+        Ok(Self {
+            settings: Settings { composition: config.composition, size: connect::SIZE, holds: HOLDS },
+            silence: config.peer_timeout,
+            began: Instant::now(),
+            epoll: Epoll::new()?,
+            sockets: Vec::new(),
+            side: Side::new()?,
+            inbox: Inbox::new(),
+            batch: Batch::default(),
+            slots: Vec::new(),
+            times: Vec::new(),
+            free: Vec::new(),
+            up: 0,
+            opening: HashMap::new(),
+            dirty: Vec::new(),
+            timers: BTreeSet::new(),
+            pool: Pool::default(),
+            iov: Vec::new(),
+            backlog: VecDeque::new(),
+            stirred: Arc::new(AtomicBool::new(false)),
+            ended: Vec::new(),
+            round: 0,
+        })
+    }
+
+    unsafe fn send(
+        &mut self,
+        link: LinkId,
+        header: &[u8],
+        iov: &[RawIov],
+        span: Option<Span>,
+    ) -> Result<(), Full> {
+        let Some(Slot::Up(up)) = self.slots.get_mut(link.0 as usize) else { return Err(Full) };
+        if up.error.is_some() || up.is_full() {
+            return Err(Full);
+        }
+        let len: usize = iov.iter().map(|v| v.len).sum();
+        let span = span.filter(|_| len > SMALL);
+        // SAFETY: our contract.
+        unsafe { up.journal.push(header, iov, span, &mut self.pool) };
+        up.extend();
+        let at_once = up.round != self.round && up.is_copied();
+        up.round = self.round;
+        self.mark_dirty(link.0);
+        if at_once {
+            self.transmit_all::<transmit::NoMemory>(None);
+        }
+        Ok(())
+    }
+
+    fn wants_more(&self, link: LinkId) -> bool {
+        self.up(link).is_some_and(|link| link.error.is_none() && link.wants_more())
+    }
+
+    #[inline(always)]
+    fn holds_back(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    #[inline]
+    fn flush<M: Memory + ?Sized>(&mut self, mem: &M) {
+        self.round = self.round.wrapping_add(1);
+        self.look_at_pipes();
+        if !self.dirty.is_empty() {
+            self.transmit_all(Some(mem));
+        }
+    }
+
+    #[inline]
+    fn links(&self) -> usize {
+        self.up
+    }
+
+    fn progress<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+        self.round = self.round.wrapping_add(1);
+        let mut events = self.receive(sink);
+        let now = self.now();
+        self.look_at_timers(now);
+        self.look_at_pipes();
+        if !self.dirty.is_empty() {
+            self.transmit_all(Some(&*sink));
+        }
+        for (id, why) in std::mem::take(&mut self.ended) {
+            events += 1;
+            sink.down(LinkId(id), why);
+        }
+        events
+    }
+
+    fn wait_fd(&self) -> Option<RawFd> {
+        Some(self.epoll.as_raw_fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        self.dirty.is_empty() && self.ended.is_empty() && self.backlog.is_empty() && !self.has_arrivals()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.timers.first().map(|(due, _)| self.began + Duration::from_nanos(*due))
+    }
+
+    fn close(&mut self, link: LinkId) {
+        self.end(link.0, true);
+        self.ended.retain(|(id, _)| *id != link.0);
+        self.release(link.0);
+    }
+
+    /// A link is idle once the peer has acknowledged all that was sent.
+    fn idle(&self, link: LinkId) -> bool {
+        self.up(link).is_none_or(|link| link.error.is_some() || link.is_delivered() && link.journal.unwritten() == 0)
+    }
+
+    fn cut(&mut self, link: LinkId) {
+        self.finish(link.0, Down::Lost(io::Error::from_raw_os_error(libc::ECONNRESET)));
+    }
+
+    fn probe(&mut self, link: LinkId) {
+        if let Some(link) = self.link(link.0) {
+            link.connection.ask();
+        }
+        self.mark_dirty(link.0);
+    }
+}
+
+impl Drop for UdpRail {
+    fn drop(&mut self) {
+        for id in 0..self.slots.len() as u32 {
+            self.end(id, true);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A connection's stream before it is a link: what wire-up shakes hands on.
+
+use crate::rail::channel::{Channel, Source};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Most bytes that wait in either direction: a handshake has fewer.
+const MOST: usize = 16 << 10;
+
+/// What the rail and the handshake share.
+#[derive(Default)]
+pub(super) struct Bytes {
+    /// From the other side.
+    pub(super) came: Vec<u8>,
+    /// To it.
+    pub(super) leave: Vec<u8>,
+    /// Nothing more comes: why, if not in good order.
+    pub(super) ended: Option<Option<io::ErrorKind>>,
+    /// The handshake is over, and nobody has made a link of it.
+    pub(super) dropped: bool,
+}
+
+/// The rail's end.
+#[derive(Clone)]
+pub(super) struct Pipe {
+    bytes: Arc<Mutex<Bytes>>,
+    /// Readable while there is something for the handshake; kept open by both ends.
+    wakes: Arc<OwnedFd>,
+    /// By which its link is found, when the handshake gives it back.
+    pub(super) fd: RawFd,
+}
+
+fn locked(bytes: &Mutex<Bytes>) -> MutexGuard<'_, Bytes> {
+    bytes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wake(fd: &OwnedFd) {
+    let one = 1_u64.to_ne_bytes();
+    // SAFETY: eight bytes of ours. It fails only where it is readable already.
+    unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+fn hush(fd: &OwnedFd) {
+    let mut count = [0; 8];
+    // SAFETY: room for the eight bytes that are written.
+    unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+}
+
+/// An event that can be waited for, and is not there.
+pub(super) fn event() -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved; the descriptor is new and ours.
+    unsafe {
+        match libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// The event is there, or no more.
+pub(super) fn signal(fd: &OwnedFd, there: bool) {
+    if there { wake(fd) } else { hush(fd) }
+}
+
+impl Pipe {
+    /// Both ends of a new one, to or from this address.
+    pub(super) fn new(stirred: Arc<AtomicBool>, other: SocketAddr) -> io::Result<(Self, Far)> {
+        let near = event()?;
+        let wakes = Arc::new(near.try_clone()?);
+        let bytes = Arc::new(Mutex::new(Bytes::default()));
+        let pipe = Self { bytes: bytes.clone(), wakes, fd: near.as_raw_fd() };
+        Ok((pipe, Far { bytes, fd: Some(near), stirred, other }))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Bytes> {
+        locked(&self.bytes)
+    }
+
+    /// Gives the handshake what came; false: it has not read what came before.
+    pub(super) fn give(&self, came: &[u8]) -> bool {
+        let mut bytes = self.lock();
+        if bytes.came.len() + came.len() > MOST {
+            return false;
+        }
+        bytes.came.extend_from_slice(came);
+        wake(&self.wakes);
+        true
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&self, why: Option<io::ErrorKind>) {
+        self.lock().ended.get_or_insert(why);
+        wake(&self.wakes);
+    }
+}
+
+/// The handshake's end.
+pub(super) struct Far {
+    bytes: Arc<Mutex<Bytes>>,
+    fd: Option<OwnedFd>,
+    stirred: Arc<AtomicBool>,
+    other: SocketAddr,
+}
+
+impl Channel for Far {
+    fn write(&mut self, bytes: &[u8], _descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+        let mut shared = locked(&self.bytes);
+        if let Some(ended) = shared.ended {
+            return Err(ended.unwrap_or(io::ErrorKind::BrokenPipe).into());
+        }
+        let room = MOST.saturating_sub(shared.leave.len()).min(bytes.len());
+        if room == 0 && !bytes.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        shared.leave.extend_from_slice(&bytes[..room]);
+        self.stirred.store(true, Ordering::Relaxed);
+        Ok(room)
+    }
+
+    fn read(&mut self, bytes: &mut [u8], _descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        let mut shared = locked(&self.bytes);
+        let n = bytes.len().min(shared.came.len());
+        if n > 0 {
+            bytes[..n].copy_from_slice(&shared.came[..n]);
+            shared.came.drain(..n);
+            return Ok(n);
+        }
+        match shared.ended {
+            Some(None) => Ok(0),
+            Some(Some(why)) => Err(why.into()),
+            None => {
+                if let Some(fd) = &self.fd {
+                    hush(fd);
+                }
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        // it is there until `into_fd` takes it
+        self.fd.as_ref().expect("a channel has its descriptor").as_fd()
+    }
+
+    fn source(&self) -> Source {
+        Source::at(self.other.ip())
+    }
+
+    fn name(&self) -> String {
+        self.other.to_string()
+    }
+
+    fn into_fd(mut self: Box<Self>) -> OwnedFd {
+        // it is there until this
+        self.fd.take().expect("a channel has its descriptor")
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        if self.fd.is_some() {
+            locked(&self.bytes).dropped = true;
+            self.stirred.store(true, Ordering::Relaxed);
+        }
+    }
+}

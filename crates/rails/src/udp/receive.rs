@@ -1,0 +1,372 @@
+//! From datagrams to connections, and from their streams to frames.
+
+use super::link::Link;
+use super::pipe::{Pipe, signal};
+use super::socket::Train;
+use super::{Slot, UdpRail};
+use crate::rail::reader::Manner;
+use crate::rail::{Down, LinkId, Memory, Payload, RawIov, Sink, Span};
+use crate::sys::wait_for;
+use polyrail_core::connection::{Connection, State};
+use polyrail_core::frame::Frame;
+use polyrail_core::wire::datagram::{Chunk, Chunks, HEADER, Header, Kind, TAG, is_opening_tag};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Calls that one round of progress receives by, for each socket.
+const CALLS: usize = 8;
+/// Connections that are not links yet.
+const OPENING: usize = 1024;
+/// A payload longer than this that is not all there is begun in its place rather than collected.
+const BEGIN_MIN: usize = 1 << 10;
+/// Datagrams that are kept until there is somebody to give frames to.
+const KEPT: usize = 4096;
+/// After so many errors of the network without a word of the other side it is gone.
+const REFUSED: u32 = 3;
+
+/// A datagram that waits for a round of progress.
+pub(super) struct Kept {
+    socket: usize,
+    from: SocketAddr,
+    marked: bool,
+    bytes: Vec<u8>,
+}
+
+/// A datagram, and how it came.
+struct Arrival<'a> {
+    socket: usize,
+    from: SocketAddr,
+    marked: bool,
+    bytes: &'a mut [u8],
+}
+
+impl UdpRail {
+    /// Receives what there is; how many frames came, and payloads that moved on.
+    pub(super) fn receive<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+        let mut events = self.take_leftovers(sink);
+        while let Some(mut kept) = self.backlog.pop_front() {
+            let arrival =
+                Arrival { socket: kept.socket, from: kept.from, marked: kept.marked, bytes: &mut kept.bytes };
+            events += self.handle(arrival, Some(sink));
+        }
+        for socket in 0..self.sockets.len() {
+            events += self.receive_from(socket, &mut Some(&mut *sink));
+        }
+        events
+    }
+
+    /// Receives what opens connections; what is of links waits.
+    pub(super) fn receive_strangers<S: Sink>(&mut self) {
+        for socket in 0..self.sockets.len() {
+            self.receive_from::<S>(socket, &mut None);
+        }
+    }
+
+    fn receive_from<S: Sink + ?Sized>(&mut self, socket: usize, sink: &mut Option<&mut S>) -> usize {
+        let mut events = 0;
+        for _ in 0..CALLS {
+            let mut inbox = std::mem::take(&mut self.inbox);
+            let more = inbox.receive(&self.sockets[socket]);
+            let trains = inbox.trains.len();
+            for at in 0..trains {
+                let Train { from, len, each, marked } = inbox.trains[at];
+                if len == 0 {
+                    continue;
+                }
+                for bytes in inbox.bytes(at).chunks_mut(each) {
+                    let arrival = Arrival { socket, from, marked, bytes };
+                    events += self.handle(arrival, sink.as_deref_mut());
+                }
+            }
+            self.inbox = inbox;
+            match more {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(libc::EAGAIN | libc::EINTR) => break,
+                Err(_) => self.hear_errors(socket),
+            }
+        }
+        events
+    }
+
+    /// What the network reported of what was sent.
+    fn hear_errors(&mut self, socket: usize) {
+        while let Some((to, error)) = self.sockets[socket].take_error() {
+            if error != libc::ECONNREFUSED {
+                continue;
+            }
+            let its = |slot: &Slot| matches!(slot, Slot::Up(link) if link.to == to);
+            let found: Vec<u32> =
+                (0..self.slots.len() as u32).filter(|id| its(&self.slots[*id as usize])).collect();
+            for id in found {
+                let Some(link) = self.link(id) else { continue };
+                link.refusals += 1;
+                // anybody could have said that: it is asked again
+                link.connection.ask();
+                if link.refusals < REFUSED {
+                    self.mark_dirty(id);
+                    continue;
+                }
+                let opening = link.connection.state() == State::Opening;
+                let why = if opening { io::ErrorKind::ConnectionRefused } else { io::ErrorKind::UnexpectedEof };
+                self.finish(id, Down::Lost(io::Error::new(why, "its host says that nobody is there")));
+            }
+        }
+    }
+
+    /// Frames that came before there was a link.
+    fn take_leftovers<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+        let mut events = 0;
+        while let Some(id) = self.side.adopted.pop() {
+            let Some(link) = self.link(id) else { continue };
+            let leftover = std::mem::take(&mut link.leftover);
+            let early = std::mem::take(&mut link.early);
+            let (socket, from) = (link.socket, link.to);
+            events += self.give(id, &leftover, sink);
+            for mut bytes in early {
+                events += self.handle(Arrival { socket, from, marked: false, bytes: &mut bytes }, Some(&mut *sink));
+            }
+        }
+        events
+    }
+
+    /// Gives a link's stream to the sink.
+    fn give<S: Sink + ?Sized>(&mut self, id: u32, bytes: &[u8], sink: &mut S) -> usize {
+        let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
+        let fed = feed(LinkId(id), link, bytes, &mut self.iov, sink);
+        self.came_to(id, fed)
+    }
+
+    fn came_to(&mut self, id: u32, fed: Result<usize, String>) -> usize {
+        let orderly = self.link(id).is_some_and(|link| link.reader.bye);
+        match fed {
+            Ok(events) if !orderly => events,
+            Ok(events) => {
+                self.finish(id, Down::Orderly);
+                events + 1
+            }
+            Err(why) => {
+                self.finish(id, Down::Protocol(why));
+                1
+            }
+        }
+    }
+
+    /// One datagram. Without a sink what is of links waits.
+    fn handle<S: Sink + ?Sized>(&mut self, arrival: Arrival<'_>, sink: Option<&mut S>) -> usize {
+        if arrival.bytes.len() < HEADER + TAG {
+            return 0;
+        }
+        let Ok(header) = Header::parse(arrival.bytes) else { return 0 };
+        match header.kind {
+            Kind::Open => self.handle_open(&header, arrival, sink),
+            Kind::Answer => self.handle_answer(&header, arrival, sink),
+            Kind::Plain | Kind::Sealed => self.handle_data(&header, arrival, sink),
+        }
+    }
+
+    fn handle_open<S: Sink + ?Sized>(
+        &mut self,
+        header: &Header,
+        arrival: Arrival<'_>,
+        sink: Option<&mut S>,
+    ) -> usize {
+        let Some(key) = self.side.key else { return 0 };
+        let (said, tag) = arrival.bytes.split_at(arrival.bytes.len() - TAG);
+        let Some(Ok(Chunk::Hello { connection, salt, window })) = Chunks::new(&said[HEADER..]).next() else { return 0 };
+        if header.connection != 0 || !is_opening_tag(&key, &[], said, tag) {
+            return 0;
+        }
+        let id = match self.opening.get(&salt) {
+            Some(id) => *id,
+            None => {
+                if self.opening.len() >= OPENING || self.side.is_closed {
+                    return 0;
+                }
+                let Some(id) = self.greet(key, (connection, salt, window), (arrival.socket, arrival.from)) else {
+                    return 0;
+                };
+                id
+            }
+        };
+        let stands = self.link(id).is_some_and(|link| link.to == arrival.from && !link.connection.is_opened());
+        if !stands {
+            return 0;
+        }
+        let size = arrival.bytes.len();
+        if let Some(link) = self.link(id) {
+            link.connection.heard(size);
+        }
+        let content = &said[HEADER..];
+        self.deliver(id, header, content, (size, arrival.marked), sink)
+    }
+
+    /// Somebody who knows the endpoint's key opens a connection.
+    fn greet(
+        &mut self,
+        key: polyrail_core::wire::Key,
+        (theirs, salt, window): (u32, [u8; 16], u32),
+        at: (usize, SocketAddr),
+    ) -> Option<u32> {
+        let mut ours = [0; 16];
+        getrandom::fill(&mut ours).ok()?;
+        let (pipe, far) = Pipe::new(self.stirred.clone(), at.1).ok()?;
+        let (place, number) = self.take_place()?;
+        let connection =
+            Connection::answer(self.now(), (number, ours), (theirs, salt, window), self.settings);
+        let mut link = Link::new(connection, key, at, pipe);
+        link.derive_keys(false);
+        self.opening.insert(salt, place);
+        self.enter(place, link);
+        self.side.calls.push_back(Box::new(far));
+        signal(&self.side.called, true);
+        Some(place)
+    }
+
+    fn handle_answer<S: Sink + ?Sized>(
+        &mut self,
+        header: &Header,
+        arrival: Arrival<'_>,
+        sink: Option<&mut S>,
+    ) -> usize {
+        let Some(id) = self.place_of(header.connection) else { return 0 };
+        let Some(link) = self.link(id) else { return 0 };
+        let (said, tag) = arrival.bytes.split_at(arrival.bytes.len() - TAG);
+        let client = link.connection.salts().0;
+        if !is_opening_tag(&link.key, &client, said, tag) {
+            return 0;
+        }
+        let Some(Ok(Chunk::Hello { connection, salt, window })) = Chunks::new(&said[HEADER..]).next() else { return 0 };
+        let fresh = link.connection.state() == State::Opening;
+        if !link.connection.answered(connection, salt, window) {
+            return 0;
+        }
+        if fresh && !link.derive_keys(true) {
+            return 0;
+        }
+        let content = &said[HEADER..];
+        self.deliver(id, header, content, (arrival.bytes.len(), arrival.marked), sink)
+    }
+
+    fn handle_data<S: Sink + ?Sized>(
+        &mut self,
+        header: &Header,
+        arrival: Arrival<'_>,
+        sink: Option<&mut S>,
+    ) -> usize {
+        let Some(id) = self.place_of(header.connection) else { return 0 };
+        let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
+        if sink.is_none() && link.pipe.is_none() {
+            if self.backlog.len() < KEPT {
+                let Arrival { socket, from, marked, bytes } = arrival;
+                self.backlog.push_back(Kept { socket, from, marked, bytes: bytes.to_vec() });
+            }
+            return 0;
+        }
+        let number = link.connection.number(header.number);
+        let (size, sealed) = (arrival.bytes.len(), header.kind == Kind::Sealed);
+        let Some(content) = link.open(header.generation, number, sealed, arrival.bytes) else { return 0 };
+        self.deliver(id, header, content, (size, arrival.marked), sink)
+    }
+
+    /// A datagram that is authenticated.
+    fn deliver<S: Sink + ?Sized>(
+        &mut self,
+        id: u32,
+        header: &Header,
+        content: &[u8],
+        came: (usize, bool),
+        sink: Option<&mut S>,
+    ) -> usize {
+        let now = self.now();
+        let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
+        link.refusals = 0;
+        let number = link.connection.number(header.number);
+        let (iov, mut fed) = (&mut self.iov, Ok(0));
+        // the connection gives what has its turn while it is at work
+        let mut rest = std::mem::take(&mut link.reader);
+        let pipe = link.pipe.clone();
+        let leftover = &mut link.leftover;
+        let mut sink = sink;
+        let mut user = |bytes: &[u8]| match (&pipe, sink.as_deref_mut()) {
+            (Some(pipe), _) => {
+                if !pipe.give(bytes) {
+                    fed = Err("more came than a handshake has".to_owned());
+                }
+            }
+            (None, Some(sink)) => {
+                let mut manner = Manner { begin_min: BEGIN_MIN, heed: |_: &Frame, _| {} };
+                match (&mut fed, rest.feed(LinkId(id), bytes, &mut manner, iov, sink)) {
+                    (Ok(events), Ok(more)) => *events += more,
+                    (fed @ Ok(_), Err(why)) => *fed = Err(why),
+                    (Err(_), _) => {}
+                }
+            }
+            (None, None) => leftover.extend_from_slice(bytes),
+        };
+        let heard = link.connection.handle_datagram(now, (header, number), content, came, &mut user);
+        link.reader = rest;
+        link.forget_delivered(&mut self.pool);
+        if link.encrypted {
+            link.extend();
+        }
+        let state = link.connection.state();
+        self.mark_dirty(id);
+        if let Err(why) = heard {
+            fed = Err(why.to_owned());
+        }
+        let mut events = self.came_to(id, fed);
+        if let State::Ended(orderly) = state {
+            let kind = if orderly { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::ConnectionReset };
+            let why = match kind {
+                io::ErrorKind::ConnectionReset => io::Error::from_raw_os_error(libc::ECONNRESET),
+                kind => io::Error::new(kind, "the peer ended the connection without a Bye"),
+            };
+            self.finish(id, Down::Lost(why));
+            events += 1;
+        }
+        events
+    }
+
+    /// Whether something waits in a socket.
+    pub(super) fn has_arrivals(&self) -> bool {
+        wait_for(self.epoll.as_raw_fd(), libc::POLLIN, Duration::ZERO)
+    }
+}
+
+/// Nobody to give frames to: those of links wait.
+pub(super) enum NoSink {}
+
+impl Memory for NoSink {
+    fn resolve(&self, _span: Span, _out: &mut Vec<RawIov>) -> bool {
+        match *self {}
+    }
+}
+
+impl Sink for NoSink {
+    fn frame(&mut self, _link: LinkId, _frame: Frame, _payload: Payload) {
+        match *self {}
+    }
+    fn begin(&mut self, _link: LinkId, _frame: Frame, _len: usize) -> Span {
+        match *self {}
+    }
+    fn end(&mut self, _link: LinkId) {
+        match *self {}
+    }
+    fn down(&mut self, _link: LinkId, _why: Down) {
+        match *self {}
+    }
+}
+
+fn feed<S: Sink + ?Sized>(
+    id: LinkId,
+    link: &mut Link,
+    bytes: &[u8],
+    iov: &mut Vec<RawIov>,
+    sink: &mut S,
+) -> Result<usize, String> {
+    let mut manner = Manner { begin_min: BEGIN_MIN, heed: |_: &Frame, _| {} };
+    link.reader.feed(id, bytes, &mut manner, iov, sink)
+}
