@@ -303,7 +303,7 @@ impl Connection {
             self.goodbyes = Some((orderly, left - 1));
         }
         // who opens says its hello with what it has to say, and not by itself
-        let wants = goodbye.is_some() || self.channel.wants_transmit();
+        let wants = goodbye.is_some() || self.channel.wants_transmit(now);
         if !wants {
             // what is paced, or limited, is noted
             let nothing = self.channel.poll_transmit(now, room, 0);

@@ -139,8 +139,8 @@ impl DataChannel {
         each!(self, stack => stack.due())
     }
     /// [`Stack::wants_transmit`].
-    pub fn wants_transmit(&self) -> bool {
-        each!(self, stack => stack.wants_transmit())
+    pub fn wants_transmit(&mut self, now: Time) -> bool {
+        each!(self, stack => stack.wants_transmit(now))
     }
     /// [`Stack::set_size`].
     pub fn set_size(&mut self, size: u32) {

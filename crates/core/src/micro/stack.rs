@@ -222,7 +222,8 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     }
 
     /// Whether a datagram would leave now.
-    pub fn wants_transmit(&self) -> bool {
+    pub fn wants_transmit(&mut self, now: Time) -> bool {
+        self.shared.now = now;
         let data = self.shared.has_data() && self.list.allows(&self.shared, self.shared.size);
         data || self.shared.probes > 0 || self.list.urges(&self.shared)
     }

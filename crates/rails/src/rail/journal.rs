@@ -388,7 +388,13 @@ impl RetransmitBuffer {
         mem: Option<&M>,
         iov: &mut Vec<RawIov>,
     ) {
-        debug_assert!(at >= self.kept && at + out.len() as u64 <= self.end);
+        debug_assert!(
+            at >= self.kept && at + out.len() as u64 <= self.end,
+            "{at} and {} more of {} to {}",
+            out.len(),
+            self.kept,
+            self.end
+        );
         let gone = self.lasting.front().map_or(0, |first| first.before);
         let all = self.lasting.back().map_or(0, Lasting::spans_to);
         let mut next = self.lasting.partition_point(|lasting| lasting.at + lasting.span.len as u64 <= at);

@@ -185,6 +185,9 @@ impl Link {
         mem: Option<&M>,
         iov: &mut Vec<RawIov>,
     ) {
+        if segment.len == 0 {
+            return;
+        }
         let preface = self.preface.len() as u64;
         let first = preface.saturating_sub(segment.pos).min(out.len() as u64) as usize;
         if first > 0 {

@@ -5,8 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Bytes that the kernel is asked to keep, each way: a program that computes for some milliseconds must not lose what comes meanwhile.
-const BUFFER: libc::c_int = 8 << 20;
+/// Bytes that the kernel is asked to keep of what comes: a program that computes for some milliseconds must not lose that.
+const RECEIVE: libc::c_int = 8 << 20;
+/// Bytes that it is to take of what leaves: few, so that a slow device holds the sender back rather than drop whole trains.
+const SEND: libc::c_int = 208 << 10;
 /// Bytes of one train, as many as a datagram may have.
 pub(super) const TRAIN: usize = 65_507;
 /// Datagrams of one train (`UDP_MAX_SEGMENTS` of older kernels).
@@ -52,13 +54,10 @@ impl Socket {
         // SAFETY: the address is of the length given.
         check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) })?;
         // what a kernel does not have is done without: trains come as single datagrams, marks are not seen
-        for (forced, usual) in
-            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-        {
-            if set(&fd, libc::SOL_SOCKET, forced, BUFFER).is_err() {
-                let _ = set(&fd, libc::SOL_SOCKET, usual, BUFFER);
-            }
+        if set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE).is_err() {
+            let _ = set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE);
         }
+        let _ = set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, SEND / 2);
         let _ = set(&fd, libc::SOL_UDP, libc::UDP_GRO, 1);
         if at.is_ipv4() {
             let _ = set(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
