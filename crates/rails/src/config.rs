@@ -294,7 +294,10 @@ impl Config {
             c.composition = Composition::of_name(name.trim()).map_or_else(
                 || {
                     let all: Vec<_> = Composition::ALL.iter().map(|one| one.name()).collect();
-                    bad("POLYRAIL_COMPOSITION", format!("no composition is called {name:?}; there are {}", all.join(", ")))
+                    bad(
+                        "POLYRAIL_COMPOSITION",
+                        format!("no composition is called {name:?}; there are {}", all.join(", ")),
+                    )
                 },
                 Ok,
             )?;

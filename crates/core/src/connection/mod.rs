@@ -16,7 +16,7 @@ mod tests;
 
 use crate::micro::{Arrived, Composition, DataChannel, Limits, Received, Segment, Shared, Time, User};
 use crate::wire::codec::Writer;
-use crate::wire::datagram::{Chunk, Chunks, HEADER, Header, Kind, SALT, TAG, write};
+use crate::wire::datagram::{Chunk, Chunks, Ending, HEADER, Header, Kind, SALT, TAG, write};
 use alloc::vec::Vec;
 
 /// What is sent to where nobody has been seen yet, as a multiple of what came from there.
@@ -44,8 +44,8 @@ pub enum State {
     Answering,
     /// Both sides have its keys.
     Up,
-    /// The other side has ended it: in good order, or not.
-    Ended(bool),
+    /// The other side has ended it.
+    Ended(Ending),
 }
 
 /// A datagram that is to leave.
@@ -78,9 +78,11 @@ pub struct Connection {
     said: u64,
     /// When something came last that counted.
     heard_at: Time,
-    goodbyes: Option<(bool, u8)>,
+    goodbyes: Option<(Ending, u8)>,
 }
 
+/// Bytes of content that a datagram has room for at least.
+const LEAST: usize = 64;
 /// Bytes that the other side takes before it has said how many.
 const UNKNOWN_WINDOW: u32 = 64 << 10;
 
@@ -186,9 +188,9 @@ impl Connection {
         self.channel.shared().delivered
     }
 
-    /// This side ends it, in good order or not: the other is told.
-    pub fn close(&mut self, orderly: bool) {
-        self.goodbyes.get_or_insert((orderly, GOODBYES));
+    /// This side ends it: the other is told.
+    pub fn close(&mut self, ending: Ending) {
+        self.goodbyes.get_or_insert((ending, GOODBYES));
     }
 
     /// Whether all has been said of its end.
@@ -243,7 +245,7 @@ impl Connection {
         }
         let mut elicits = false;
         for chunk in Chunks::new(content) {
-            elicits |= !matches!(chunk.map_err(|_| MALFORMED)?, Chunk::Ack(_) | Chunk::Close { .. });
+            elicits |= !matches!(chunk.map_err(|_| MALFORMED)?, Chunk::Ack(_) | Chunk::Close(_));
         }
         let arrived = Arrived { number, size: size as u32, elicits, marked };
         if self.channel.handle_arrival(now, &arrived) == Received::Dropped {
@@ -258,7 +260,7 @@ impl Connection {
             match chunk {
                 Chunk::Ack(ack) => self.channel.handle_ack(&ack),
                 Chunk::Stream { pos, bytes, .. } => self.channel.handle_stream(pos, bytes, user),
-                Chunk::Close { orderly } => self.state = State::Ended(orderly),
+                Chunk::Close(ending) => self.state = State::Ended(ending),
                 _ => {}
             }
         }
@@ -276,12 +278,12 @@ impl Connection {
     /// Makes the next datagram, if one is to leave, in `room`, which is for its chunks and the stream's bytes.
     pub fn poll_datagram(&mut self, now: Time, room: &mut [u8]) -> Option<Datagram> {
         if let State::Ended(_) = self.state {
-            self.goodbyes = self.goodbyes.map(|(orderly, _)| (orderly, 0));
+            self.goodbyes = self.goodbyes.map(|(ending, _)| (ending, 0));
             return None;
         }
-        if self.allowance() < u64::from(self.settings.size) {
-            return None;
-        }
+        let allowed = usize::try_from(self.allowance()).unwrap_or(usize::MAX);
+        let most = room.len().min(allowed.saturating_sub(HEADER + TAG));
+        let room = room.get_mut(..most).filter(|room| room.len() >= LEAST)?;
         let kind = match self.state {
             State::Opening => Kind::Open,
             State::Answering => Kind::Answer,
@@ -296,11 +298,11 @@ impl Connection {
             said = to.finish().ok()?;
         }
         let goodbye = self.goodbyes.filter(|(_, left)| *left > 0);
-        if let Some((orderly, left)) = goodbye {
+        if let Some((ending, left)) = goodbye {
             let mut to = Writer::new(room.get_mut(said..)?);
-            write(&mut to, &Chunk::Close { orderly });
+            write(&mut to, &Chunk::Close(ending));
             said += to.finish().ok()?;
-            self.goodbyes = Some((orderly, left - 1));
+            self.goodbyes = Some((ending, left - 1));
         }
         // who opens says its hello with what it has to say, and not by itself
         let wants = goodbye.is_some() || self.channel.wants_transmit(now);
@@ -313,7 +315,8 @@ impl Connection {
         let made = self.channel.poll_transmit(now, room, said)?;
         self.said += (HEADER + made.chunks + made.segment.len as usize + TAG) as u64;
         let connection = if kind == Kind::Open { 0 } else { self.theirs };
-        let header = Header { kind, generation: 0, epoch: self.epoch, connection, number: made.number as u32 };
+        let header =
+            Header { kind, generation: 0, epoch: self.epoch, connection, number: made.number as u32 };
         Some(Datagram { header, number: made.number, chunks: made.chunks, segment: made.segment })
     }
 

@@ -160,6 +160,17 @@ impl<'a> Ack<'a> {
     }
 }
 
+/// How a connection ends, as the side says that ends it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// It is given up: what it did not bring may come by another.
+    GivenUp,
+    /// In good order: nothing was left to be sent.
+    Orderly,
+    /// The side that says so is gone.
+    Gone,
+}
+
 /// A part of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunk<'a> {
@@ -177,10 +188,7 @@ pub enum Chunk<'a> {
     /// Nothing: it wants to be acknowledged.
     Ping,
     /// The connection ends.
-    Close {
-        /// Both sides know that it does; else what was sent may be sent again elsewhere.
-        orderly: bool,
-    },
+    Close(Ending),
     /// A word of the control channel, of which some may be lost.
     Word {
         /// Its place in their order.
@@ -260,10 +268,12 @@ impl<'a> Chunks<'a> {
                 Chunk::Stream { rescued: kind == RESCUED, pos, bytes: from.bytes(usize::from(len))? }
             }
             PING => Chunk::Ping,
-            CLOSE => match from.u8()? {
-                orderly @ 0..=1 => Chunk::Close { orderly: orderly == 1 },
+            CLOSE => Chunk::Close(match from.u8()? {
+                0 => Ending::GivenUp,
+                1 => Ending::Orderly,
+                2 => Ending::Gone,
                 _ => return Err(DatagramError::Range),
-            },
+            }),
             WORD => {
                 let (len, order) = (from.u8()?, from.u16()?);
                 Chunk::Word { order, bytes: from.bytes(usize::from(len))? }
@@ -330,7 +340,7 @@ pub fn write(to: &mut Fields<'_>, chunk: &Chunk<'_>) {
     match *chunk {
         Chunk::Ack(_) | Chunk::Stream { .. } => unreachable!("it has a function of its own"),
         Chunk::Ping => to.u8(PING),
-        Chunk::Close { orderly } => to.u8(CLOSE).u8(u8::from(orderly)),
+        Chunk::Close(ending) => to.u8(CLOSE).u8(ending as u8),
         Chunk::Word { order, bytes } => to.u8(WORD).u8(bytes.len() as u8).u16(order).bytes(bytes),
         Chunk::WordsHad { order } => to.u8(WORDS_HAD).u16(order),
         Chunk::Challenge(bytes) => to.u8(CHALLENGE).bytes(&bytes),

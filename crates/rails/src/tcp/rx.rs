@@ -139,7 +139,6 @@ impl Rx {
 }
 
 impl Heeded {
-
     /// Notes what comes: its sender keeps a copy of what the operation does not keep until it has an answer.
     fn heed(&mut self, frame: &Frame, len: usize) {
         let divisor = match frame {

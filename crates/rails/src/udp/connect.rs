@@ -104,7 +104,8 @@ impl Scoped for SocketAddr {
 impl UdpRail {
     /// Opens the sockets: with the port that peers know, or any.
     fn open_sockets(&mut self, endpoint: &Opening<'_>) -> io::Result<()> {
-        let wanted = endpoint.port.unwrap_or(endpoint.settings.named.map_or(endpoint.settings.port, |at| at.port()));
+        let wanted =
+            endpoint.port.unwrap_or(endpoint.settings.named.map_or(endpoint.settings.port, |at| at.port()));
         let at = addresses(endpoint);
         let first = sockets(&at, wanted);
         // that some other program has a port that the first got at another address, or that TCP got, is chance
@@ -194,7 +195,9 @@ impl Connector for UdpRail {
     }
 
     fn dial(&mut self, destination: &Destination, key: &Key) -> io::Result<Box<dyn Channel>> {
-        let Destination::Socket { to, from } = destination else { return Err(io::ErrorKind::Unsupported.into()) };
+        let Destination::Socket { to, from } = destination else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         self.begin(*to, from.as_ref().map(|(from, _)| from.ip()), *key)
     }
 

@@ -15,6 +15,10 @@ use std::net::SocketAddr;
 /// Datagrams that are kept until their keys are known.
 const EARLY: usize = 16;
 
+/// Datagrams that are sent again each time that nothing is heard, and how often that is enough for who wants to go.
+const PROBED: u64 = 2;
+const OFTEN: u32 = 5;
+
 /// Most bytes and spans that wait in a link before it is full (exceeded by at most one frame).
 const STAGED_MAX: usize = 256 << 10;
 const SPANS_MAX: usize = 64;
@@ -60,7 +64,12 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(connection: Connection, key: Key, (socket, to): (usize, SocketAddr), pipe: Pipe) -> Self {
+    pub(super) fn new(
+        connection: Connection,
+        key: Key,
+        (socket, to): (usize, SocketAddr),
+        pipe: Pipe,
+    ) -> Self {
         Self {
             connection,
             key,
@@ -155,6 +164,14 @@ impl Link {
     /// Whether all that was given has been acknowledged.
     pub(super) fn is_delivered(&self) -> bool {
         self.connection.shared().is_delivered()
+    }
+
+    /// Whether what the other side has not acknowledged is so little that all of it was sent again and again, to no avail. Its program
+    /// computes, then, and its kernel has it, but for the chance that all were lost.
+    pub(super) fn has_said_all_often(&self) -> bool {
+        let shared = self.connection.shared();
+        let little = shared.flight.bytes() <= PROBED * u64::from(shared.size) && shared.again.is_empty();
+        little && self.journal.is_written() && shared.timeouts >= OFTEN
     }
 
     /// The stream has grown. Frames of an encrypted link wait until the other side has the handshake: none goes along with that.

@@ -36,12 +36,14 @@ use crate::list::RailId;
 use crate::rail::direct::Direct;
 use crate::rail::journal::{Pool, RetransmitBuffer};
 use crate::rail::{
-    Caps, Down, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
+    Caps, Down, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span,
+    UnackedFrame,
 };
 use crate::sys::Epoll;
 use polyrail_core::connection::Settings;
 use polyrail_core::frame::{Acked, Frame, OpId};
 use polyrail_core::micro::{NEVER, Time};
+use polyrail_core::wire::datagram::Ending;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -191,7 +193,7 @@ impl UdpRail {
             let owed = !link.connection.shared().flight.is_empty();
             if silence > 0 && owed && silent > silence {
                 let why = io::Error::from_raw_os_error(libc::ETIMEDOUT);
-                self.finish(id, Down::Lost(why));
+                self.finish(id, Down::Lost(why), Ending::GivenUp);
                 continue;
             }
             // it is set anew once what is due has left
@@ -200,7 +202,7 @@ impl UdpRail {
     }
 
     /// A connection has ended: what is to be told of that is.
-    fn finish(&mut self, id: u32, why: Down) {
+    fn finish(&mut self, id: u32, why: Down, ending: Ending) {
         let Some(link) = self.link(id) else { return };
         if let Some(pipe) = link.pipe.take() {
             let kind = match &why {
@@ -209,19 +211,19 @@ impl UdpRail {
                 Down::Protocol(_) => Some(io::ErrorKind::InvalidData),
             };
             pipe.end(kind);
-            self.end(id, false);
+            self.end(id, ending);
             self.release(id);
             return;
         }
-        self.end(id, false);
+        self.end(id, ending);
         self.ended.push((id, why));
     }
 
     /// Takes a connection down: nothing of it is left but its place, and what the peer may not have. The other side is told, if it can be.
-    fn end(&mut self, id: u32, orderly: bool) {
+    fn end(&mut self, id: u32, how: Ending) {
         let now = self.now();
         if let Some(link) = self.link(id) {
-            link.connection.close(orderly);
+            link.connection.close(how);
             self.say_goodbye(id, now);
         }
         let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
@@ -273,7 +275,7 @@ impl UdpRail {
             if dropped {
                 // what it said last is on its way with this
                 self.transmit_all::<transmit::NoMemory>(None);
-                self.end(id, true);
+                self.end(id, Ending::Orderly);
                 self.release(id);
             }
         }
@@ -345,7 +347,7 @@ impl LaneRail for UdpRail {
     }
 
     fn retire(&mut self, link: LinkId) -> Acked {
-        self.end(link.0, false);
+        self.end(link.0, Ending::GivenUp);
         Acked::before(self.remains(link).map_or(0, |remains| remains.received))
     }
 
@@ -361,7 +363,8 @@ impl LaneRail for UdpRail {
     }
 
     fn reset(&mut self, link: LinkId) {
-        self.cut(link);
+        let why = io::Error::from_raw_os_error(libc::ECONNRESET);
+        self.finish(link.0, Down::Lost(why), Ending::GivenUp);
     }
 
     fn reclaim(&mut self, link: LinkId, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
@@ -449,7 +452,7 @@ impl Rail for UdpRail {
 
     #[inline]
     fn links(&self) -> usize {
-        self.up
+        self.up + self.ended.len()
     }
 
     fn progress<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
@@ -481,18 +484,19 @@ impl Rail for UdpRail {
     }
 
     fn close(&mut self, link: LinkId) {
-        self.end(link.0, true);
+        self.end(link.0, Ending::Orderly);
         self.ended.retain(|(id, _)| *id != link.0);
         self.release(link.0);
     }
 
-    /// A link is idle once the peer has acknowledged all that was sent.
+    /// A link is idle once the peer has acknowledged all that was sent, or has been sent all of it often enough.
     fn idle(&self, link: LinkId) -> bool {
-        self.up(link).is_none_or(|link| link.error.is_some() || link.is_delivered() && link.journal.unwritten() == 0)
+        self.up(link)
+            .is_none_or(|link| link.error.is_some() || link.is_delivered() || link.has_said_all_often())
     }
 
     fn cut(&mut self, link: LinkId) {
-        self.finish(link.0, Down::Lost(io::Error::from_raw_os_error(libc::ECONNRESET)));
+        self.finish(link.0, Down::Lost(io::ErrorKind::UnexpectedEof.into()), Ending::Gone);
     }
 
     fn probe(&mut self, link: LinkId) {
@@ -506,7 +510,7 @@ impl Rail for UdpRail {
 impl Drop for UdpRail {
     fn drop(&mut self) {
         for id in 0..self.slots.len() as u32 {
-            self.end(id, true);
+            self.end(id, Ending::Gone);
         }
     }
 }

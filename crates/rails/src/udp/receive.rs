@@ -9,7 +9,7 @@ use crate::rail::{Down, LinkId, Memory, Payload, RawIov, Sink, Span};
 use crate::sys::wait_for;
 use polyrail_core::connection::{Connection, State};
 use polyrail_core::frame::Frame;
-use polyrail_core::wire::datagram::{Chunk, Chunks, HEADER, Header, Kind, TAG, is_opening_tag};
+use polyrail_core::wire::datagram::{Chunk, Chunks, Ending, HEADER, Header, Kind, TAG, is_opening_tag};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -110,8 +110,10 @@ impl UdpRail {
                     continue;
                 }
                 let opening = link.connection.state() == State::Opening;
-                let why = if opening { io::ErrorKind::ConnectionRefused } else { io::ErrorKind::UnexpectedEof };
-                self.finish(id, Down::Lost(io::Error::new(why, "its host says that nobody is there")));
+                let why =
+                    if opening { io::ErrorKind::ConnectionRefused } else { io::ErrorKind::UnexpectedEof };
+                let why = io::Error::new(why, "its host says that nobody is there");
+                self.finish(id, Down::Lost(why), Ending::GivenUp);
             }
         }
     }
@@ -126,7 +128,8 @@ impl UdpRail {
             let (socket, from) = (link.socket, link.to);
             events += self.give(id, &leftover, sink);
             for mut bytes in early {
-                events += self.handle(Arrival { socket, from, marked: false, bytes: &mut bytes }, Some(&mut *sink));
+                events +=
+                    self.handle(Arrival { socket, from, marked: false, bytes: &mut bytes }, Some(&mut *sink));
             }
         }
         events
@@ -144,11 +147,11 @@ impl UdpRail {
         match fed {
             Ok(events) if !orderly => events,
             Ok(events) => {
-                self.finish(id, Down::Orderly);
+                self.finish(id, Down::Orderly, Ending::Orderly);
                 events + 1
             }
             Err(why) => {
-                self.finish(id, Down::Protocol(why));
+                self.finish(id, Down::Protocol(why), Ending::GivenUp);
                 1
             }
         }
@@ -175,7 +178,9 @@ impl UdpRail {
     ) -> usize {
         let Some(key) = self.side.key else { return 0 };
         let (said, tag) = arrival.bytes.split_at(arrival.bytes.len() - TAG);
-        let Some(Ok(Chunk::Hello { connection, salt, window })) = Chunks::new(&said[HEADER..]).next() else { return 0 };
+        let Some(Ok(Chunk::Hello { connection, salt, window })) = Chunks::new(&said[HEADER..]).next() else {
+            return 0;
+        };
         if header.connection != 0 || !is_opening_tag(&key, &[], said, tag) {
             return 0;
         }
@@ -185,13 +190,15 @@ impl UdpRail {
                 if self.opening.len() >= OPENING || self.side.is_closed {
                     return 0;
                 }
-                let Some(id) = self.greet(key, (connection, salt, window), (arrival.socket, arrival.from)) else {
+                let Some(id) = self.greet(key, (connection, salt, window), (arrival.socket, arrival.from))
+                else {
                     return 0;
                 };
                 id
             }
         };
-        let stands = self.link(id).is_some_and(|link| link.to == arrival.from && !link.connection.is_opened());
+        let stands =
+            self.link(id).is_some_and(|link| link.to == arrival.from && !link.connection.is_opened());
         if !stands {
             return 0;
         }
@@ -238,7 +245,9 @@ impl UdpRail {
         if !is_opening_tag(&link.key, &client, said, tag) {
             return 0;
         }
-        let Some(Ok(Chunk::Hello { connection, salt, window })) = Chunks::new(&said[HEADER..]).next() else { return 0 };
+        let Some(Ok(Chunk::Hello { connection, salt, window })) = Chunks::new(&said[HEADER..]).next() else {
+            return 0;
+        };
         let fresh = link.connection.state() == State::Opening;
         if !link.connection.answered(connection, salt, window) {
             return 0;
@@ -318,13 +327,14 @@ impl UdpRail {
             fed = Err(why.to_owned());
         }
         let mut events = self.came_to(id, fed);
-        if let State::Ended(orderly) = state {
-            let kind = if orderly { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::ConnectionReset };
-            let why = match kind {
-                io::ErrorKind::ConnectionReset => io::Error::from_raw_os_error(libc::ECONNRESET),
-                kind => io::Error::new(kind, "the peer ended the connection without a Bye"),
+        if let State::Ended(ending) = state {
+            let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "the peer ended without a Bye");
+            let why = match ending {
+                Ending::GivenUp => Down::Lost(io::Error::from_raw_os_error(libc::ECONNRESET)),
+                Ending::Orderly => Down::Orderly,
+                Ending::Gone => Down::Lost(gone()),
             };
-            self.finish(id, Down::Lost(why));
+            self.finish(id, why, Ending::GivenUp);
             events += 1;
         }
         events

@@ -146,7 +146,8 @@ impl Control {
     fn put_segment(&mut self, each: u16) -> usize {
         // SAFETY: plain arithmetic.
         let (len, space) = unsafe { (libc::CMSG_LEN(2), libc::CMSG_SPACE(2)) };
-        let header = libc::cmsghdr { cmsg_len: len as usize, cmsg_level: libc::SOL_UDP, cmsg_type: libc::UDP_SEGMENT };
+        let header =
+            libc::cmsghdr { cmsg_len: len as usize, cmsg_level: libc::SOL_UDP, cmsg_type: libc::UDP_SEGMENT };
         // SAFETY: the room is aligned and long enough for a header and two bytes.
         unsafe {
             let to = self.0.as_mut_ptr().cast::<libc::cmsghdr>();
@@ -221,7 +222,13 @@ impl Inbox {
         }
         // SAFETY: the messages' parts are ours, writable, and live through the call.
         let got = unsafe {
-            libc::recvmmsg(socket.fd(), messages.as_mut_ptr(), TRAINS as u32, libc::MSG_DONTWAIT, std::ptr::null_mut())
+            libc::recvmmsg(
+                socket.fd(),
+                messages.as_mut_ptr(),
+                TRAINS as u32,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
         };
         if got < 0 {
             return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));

@@ -173,12 +173,6 @@ fn transmit<M: Memory + ?Sized>(
 }
 
 /// Sends what is to be said of a connection's end, and nothing of its stream.
-fn transmit_words(
-    link: &mut Link,
-    now: Time,
-    batch: &mut Batch,
-    sockets: &[Socket],
-    iov: &mut Vec<RawIov>,
-) {
+fn transmit_words(link: &mut Link, now: Time, batch: &mut Batch, sockets: &[Socket], iov: &mut Vec<RawIov>) {
     transmit::<NoMemory>(link, now, batch, sockets, None, iov);
 }

@@ -95,7 +95,8 @@ impl Worker {
             let rail = RailId::of_transport(transport)?;
             // where nobody chose, one transport is enough for a pair of interfaces
             let chosen = self.config.rails != RailSet::ALL || rail != RailId::Udp;
-            let fits = self.config.rails.has(rail) && chosen
+            let fits = self.config.rails.has(rail)
+                && chosen
                 && rail.caps().has_lanes()
                 && self.rails.connector(rail).agrees(theirs).is_ok();
             fits.then(|| (rail, theirs.to_vec()))
