@@ -32,6 +32,7 @@ pub mod shared;
 pub mod stack;
 
 mod duplicate_ack;
+mod episode;
 mod loss_by_time;
 mod pacing;
 mod positive_ack;

@@ -1,6 +1,7 @@
 //! The driver of one composition: which event follows which.
 
 use super::delivery::RateSample;
+use super::episode::Episode;
 use super::flight::{Fate, Sent};
 use super::shared::{Settled, Shared};
 use super::{Arrived, MicroProtocol, Names, Outgoing, Segment, Time, User};
@@ -55,6 +56,7 @@ pub enum Received {
 pub struct Stack<M> {
     shared: Shared,
     list: M,
+    episode: Episode,
     acked: Vec<Sent>,
     lost: Vec<Sent>,
 }
@@ -71,7 +73,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         shared.known_flight = limits.in_flight;
         let mut list = M::default();
         list.open(&mut shared);
-        Self { shared, list, acked: Vec::new(), lost: Vec::new() }
+        Self { shared, list, episode: Episode::default(), acked: Vec::new(), lost: Vec::new() }
     }
 
     /// What the micro-protocols share.
@@ -82,7 +84,6 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     /// The stream has grown to this position.
     pub fn extend(&mut self, end: u64) {
         self.shared.end = self.shared.end.max(end);
-        self.shared.limited = false;
     }
 
     /// Makes the next datagram, if one is to leave: behind the first `said` bytes of `room`, which are chunks already, it writes others.
@@ -93,9 +94,14 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         let (probe, data) = (shared.probes > 0, shared.has_data());
         let clear = list.allows(shared, shared.size);
         let takes_data = probe || data && clear;
-        if !data && clear && !shared.limited {
-            shared.limited = true;
-            shared.delivery.limit(shared.flight.bytes());
+        if data {
+            shared.limited = false;
+        } else {
+            shared.dry_at = now;
+            if clear && !shared.limited {
+                shared.limited = true;
+                shared.delivery.limit(shared.flight.bytes());
+            }
         }
         if !takes_data && said == 0 && !list.urges(shared) {
             return None;
@@ -166,30 +172,41 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     /// Tells what was lost, and what all came to.
     fn settle(&mut self, in_flight: u64, marked: u32) {
         core::mem::swap(&mut self.lost, &mut self.shared.newly_lost);
+        // of a probe of the path nothing follows but whether it takes such sizes
+        let told = |sent: &&Sent| !sent.probes_path;
+        let late = |sent: &&Sent| told(sent) && sent.fate == Fate::Lost;
+        let undone =
+            self.acked.iter().filter(late).fold(false, |undone, sent| undone | self.episode.came(sent.at));
+        let now = self.shared.now;
         for sent in &self.lost {
             self.shared.counters.lost += 1;
-            self.shared.delivery.lost += u64::from(sent.size);
+            if told(&sent) {
+                self.shared.delivery.lost += u64::from(sent.size);
+                self.episode.lost(now, sent.at);
+            }
             self.list.lost(&mut self.shared, sent);
         }
-        let bytes = |list: &[Sent]| list.iter().map(|sent| u64::from(sent.size)).sum();
-        let newest = |list: &[Sent]| list.iter().map(|sent| sent.at).max().unwrap_or(0);
-        // of a probe of the path nothing follows but that it does not take such sizes
-        let told = |sent: &&Sent| !sent.probes_path;
+        let bytes = |list: &[Sent]| list.iter().filter(told).map(|sent| u64::from(sent.size)).sum();
+        let newest = |list: &[Sent]| list.iter().filter(told).map(|sent| sent.at).max().unwrap_or(0);
+        if marked > 0 {
+            self.episode.marked(now, newest(&self.acked));
+        }
         let sample = if self.acked.is_empty() {
             RateSample::default()
         } else {
             self.shared.delivery.sample(self.shared.rtt.min)
         };
-        let late = self.acked.iter().filter(|sent| sent.fate == Fate::Lost).count();
+        let rtt = if self.shared.rtt.measured_at == now { self.shared.rtt.latest } else { 0 };
         let settled = Settled {
             acked: bytes(&self.acked),
-            lost: self.lost.iter().filter(told).map(|sent| u64::from(sent.size)).sum(),
-            newest_lost_at: self.lost.iter().filter(told).map(|sent| sent.at).max().unwrap_or(0),
+            lost: bytes(&self.lost),
+            newest_lost_at: newest(&self.lost),
             newest_acked_at: newest(&self.acked),
             marked,
             persistent: self.shared.timeouts_before >= 2 && !self.lost.is_empty(),
-            undone: late > 0 && self.lost.is_empty(),
+            undone,
             in_flight,
+            rtt: if self.acked.is_empty() { 0 } else { rtt },
             sample,
         };
         self.list.settled(&mut self.shared, &settled);
