@@ -24,3 +24,14 @@ fn after_a_loss_every_second_datagram_is_acknowledged_as_before() {
     let (had, said) = (after.received - before.received, after.sent - before.sent);
     assert!(said * 10 <= had * 6, "{said} acknowledgements of {had}");
 }
+
+#[test]
+fn who_only_acknowledges_keeps_nothing_of_that() {
+    let line = Line::new(100, 20 * MS);
+    let mut net = Net::new(1, line, line);
+    let a = net.join(Composition::SyncReno);
+    net.give(a, 8 << 20);
+    assert!(net.run_until_had(a + 1, 8 << 20, 10 * S));
+    assert!(net.shared(a + 1).counters.sent > 1000);
+    assert!(net.shared(a + 1).flight.remembered() <= 1);
+}

@@ -34,6 +34,13 @@ pub struct Sent {
     pub mark: Mark,
 }
 
+impl Sent {
+    /// What it counts for among what is on its way: what asks for the path's size takes nothing from the window.
+    fn weight(&self) -> u64 {
+        if self.probes_path { 0 } else { u64::from(self.size) }
+    }
+}
+
 /// All of them, by number.
 #[derive(Debug, Default)]
 pub struct Flight {
@@ -52,7 +59,7 @@ impl Flight {
         self.next
     }
 
-    /// Bytes that are on their way.
+    /// Bytes that are on their way, without those that ask for the path's size.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -66,9 +73,20 @@ impl Flight {
         debug_assert_eq!(sent.number, self.next);
         self.next += 1;
         if sent.fate == Fate::Flying {
-            self.bytes += u64::from(sent.size);
+            self.bytes += sent.weight();
         }
-        self.sent.push_back(sent);
+        // who only acknowledges is not answered: of that nothing is kept
+        self.forget_settled();
+        if sent.fate != Fate::Settled || !self.sent.is_empty() {
+            self.sent.push_back(sent);
+        }
+        self.scan = self.scan.max(self.first());
+    }
+
+    fn forget_settled(&mut self) {
+        while self.sent.front().is_some_and(|sent| sent.fate == Fate::Settled) {
+            self.sent.pop_front();
+        }
     }
 
     /// One of them, if it is remembered.
@@ -88,7 +106,7 @@ impl Flight {
         self.sent.iter().rev().find(|sent| sent.fate == Fate::Flying)
     }
 
-    /// Whether none is on its way.
+    /// Whether none is on its way but what asks for the path's size.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -103,7 +121,7 @@ impl Flight {
         }
         sent.fate = Fate::Settled;
         if before.fate == Fate::Flying {
-            self.bytes -= u64::from(before.size);
+            self.bytes -= before.weight();
         }
         Some(before)
     }
@@ -123,7 +141,7 @@ impl Flight {
                     break;
                 }
                 sent.fate = Fate::Lost;
-                self.bytes -= u64::from(sent.size);
+                self.bytes -= sent.weight();
                 lost(*sent);
             }
             at += 1;
