@@ -77,6 +77,10 @@ pub struct Shared {
     pub now: Time,
     /// Most bytes of a datagram (PathMtu).
     pub size: u32,
+    /// What `size` may become at most.
+    pub most: u32,
+    /// A datagram of so many bytes is to leave, to see whether it comes; 0: none is (PathMtu).
+    pub path_probe: u32,
     /// Round trips (RTTEstimation).
     pub rtt: Rtt,
     /// How long the other side may wait before it acknowledges.
@@ -147,6 +151,8 @@ impl Shared {
         Self {
             now,
             size,
+            most: size,
+            path_probe: 0,
             rtt: Rtt::default(),
             ack_delay,
             window: u64::MAX,

@@ -15,7 +15,7 @@ pub const ACK_DELAY: Time = 1_000_000;
 /// Where a channel begins, and what its path takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Most bytes of a datagram.
+    /// Most bytes of a datagram; where the composition searches what the path takes, that ends with this.
     pub size: u32,
     /// Where this side's stream begins.
     pub start: u64,
@@ -86,7 +86,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         self.shared.end = self.shared.end.max(end);
     }
 
-    /// Makes the next datagram, if one is to leave: behind the first `said` bytes of `room`, which are chunks already, it writes others.
+    /// Makes the next datagram, if one is to leave (`room` has to take the longest that the limits allow): behind the first `said` bytes of `room`, which are chunks already, it writes others.
     /// With such, it leaves whatever the send bits say.
     pub fn poll_transmit(&mut self, now: Time, room: &mut [u8], said: usize) -> Option<Transmit> {
         let Self { shared, list, .. } = self;
@@ -103,13 +103,16 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
                 shared.delivery.limit(shared.flight.bytes());
             }
         }
-        if !takes_data && said == 0 && !list.urges(shared) {
+        let mut size = shared.size as usize;
+        let probes_path = shared.path_probe > 0 && !takes_data && said == 0;
+        if probes_path {
+            size = core::mem::take(&mut shared.path_probe) as usize;
+        } else if !takes_data && said == 0 && !list.urges(shared) {
             return None;
         }
-        let most = (shared.size as usize - HEADER - TAG).min(room.len());
+        let most = (size - HEADER - TAG).min(room.len());
         let to = Writer::new(room.get_mut(said..most)?);
-        let mut out =
-            Outgoing { to, segment: Segment::default(), takes_data, elicits: false, probes_path: false };
+        let mut out = Outgoing { to, segment: Segment::default(), takes_data, elicits: false, probes_path };
         list.to_net(shared, &mut out);
         if probe {
             shared.probes -= 1;
@@ -240,12 +243,12 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     /// Whether a datagram would leave now.
     pub fn wants_transmit(&self) -> bool {
         let data = self.shared.has_data() && self.list.allows(&self.shared, self.shared.size);
-        data || self.shared.probes > 0 || self.list.urges(&self.shared)
+        data || self.shared.probes > 0 || self.shared.path_probe > 0 || self.list.urges(&self.shared)
     }
 
-    /// The path takes datagrams of so many bytes.
+    /// The path takes datagrams of so many bytes, and no longer ones.
     pub fn set_size(&mut self, size: u32) {
-        self.shared.size = size;
+        (self.shared.size, self.shared.most) = (size, size);
     }
 
     /// What the other side does not have of what was given, to be sent by another channel.
