@@ -44,9 +44,9 @@ proptest! {
             totals[side] += bytes;
             net.run(net.now + 5 * MS);
         }
-        for side in 0..2 {
-            let came = net.run_until_had(a + (side ^ 1), totals[side], net.now + 1000 * S);
-            prop_assert!(came, "{} of {} at {}: {:?}", net.ends[a + (side ^ 1)].had, totals[side], net.now, net.shared(a + side).counters);
+        for (side, total) in totals.into_iter().enumerate() {
+            let came = net.run_until_had(a + (side ^ 1), total, net.now + 1000 * S);
+            prop_assert!(came, "{} of {} at {}: {:?}", net.ends[a + (side ^ 1)].had, total, net.now, net.shared(a + side).counters);
         }
         // what is acknowledged last takes a little longer
         net.run(net.now + 20 * S);

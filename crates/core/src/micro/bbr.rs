@@ -6,7 +6,8 @@
 //! the round trip**, it sends so little that queues empty.
 //!
 //! It differs from the draft in this: what is lost bounds rate and flight only where it is more than [`bounds::too_many`], in each
-//! round too, since else random losses would take the bounds down with each round of a long cruise.
+//! round too, since else random losses would take the bounds down with each round of a long cruise; it leaves a quarter of the upper
+//! bound free, not a seventh; and what the draft draws at random comes from the time and what was delivered.
 
 mod bounds;
 mod filters;

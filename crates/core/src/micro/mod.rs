@@ -129,6 +129,7 @@ impl<F: FnMut(&[u8])> User for F {
 
 /// One small function of a data channel. Each event has a handler that does nothing by default. The names of CTP's events are given
 /// where there is one.
+#[expect(clippy::wrong_self_convention, reason = "events are named as CTP names them")]
 pub trait MicroProtocol {
     /// Its name, as in P2PSAP's table of compositions where it stands there.
     const NAME: &'static str;
