@@ -76,7 +76,8 @@ impl MicroProtocol for PositiveAck {
         let mut ranges = ack.ranges();
         loop {
             shared.acknowledge(range);
-            let Some((gap, len)) = ranges.next() else { break };
+            // of what was sent before that nothing is remembered
+            let Some((gap, len)) = ranges.next().filter(|_| start > shared.flight.floor()) else { break };
             let Some(end) = start.checked_sub(u64::from(gap)) else { break };
             start = end.saturating_sub(u64::from(len));
             range = start..end;

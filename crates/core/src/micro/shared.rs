@@ -219,6 +219,13 @@ impl Shared {
         {
             return;
         }
+        if self
+            .known
+            .at_or_after(range.start)
+            .is_some_and(|known| known.start <= range.start && range.end <= known.end)
+        {
+            return;
+        }
         let mut at = range.start;
         while at < range.end {
             // what is known already is skipped in one step
