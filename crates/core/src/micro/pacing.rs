@@ -2,13 +2,13 @@
 
 use super::{Fate, MicroProtocol, NEVER, Sent, Shared, Time};
 
-/// So long, in nanoseconds, is made up for when nobody asked in time: programs compute, and processors have other work.
-const SLEEP: f64 = 8e6;
+/// So long, in seconds, is made up for when nobody asked in time: programs compute, and processors have other work.
+const SLEEP: f64 = 8e-3;
 /// So many datagrams leave at once after there was nothing to send (RFC 9002, 7.7), and may always.
 const BURST: u64 = 10;
-/// Who has to wait is asked again when what leaves in so long, in nanoseconds, may leave, since each time costs a system call; but
+/// Who has to wait is asked again when what leaves in so long, in seconds, may leave, since each time costs a system call; but
 /// neither less than so many datagrams, nor more than so many bytes (send_quantum: draft-ietf-ccwg-bbr, 5.6.3).
-const QUANTUM: f64 = 250e3;
+const QUANTUM: f64 = 250e-6;
 const LEAST: u64 = 2;
 const MOST: f64 = 65_536.0;
 
@@ -34,16 +34,20 @@ fn rate(shared: &Shared) -> f64 {
 }
 
 fn quantum(shared: &Shared, rate: f64) -> f64 {
-    (rate * QUANTUM / 1e9).min(MOST).max((LEAST * u64::from(shared.size)) as f64)
+    (rate * QUANTUM).min(MOST).max((LEAST * u64::from(shared.size)) as f64)
 }
 
 impl Pacing {
-    fn room(&self, shared: &Shared, rate: f64) -> f64 {
-        let since = shared.now.saturating_sub(self.filled) as f64;
-        let burst = (BURST * u64::from(shared.size)) as f64;
+    /// Bytes that may leave now, if none were too many.
+    fn filled(&self, shared: &Shared, rate: f64) -> f64 {
+        self.room + rate * shared.now.saturating_sub(self.filled) as f64 * 1e-9
+    }
+
+    /// Most that may leave at once.
+    fn most(&self, shared: &Shared, rate: f64) -> f64 {
         // time in which there was nothing to send is not made up for
-        let slept = if shared.dry_at >= self.filled { 0.0 } else { rate * SLEEP / 1e9 };
-        (self.room + rate * since / 1e9).min(slept.max(burst).max(quantum(shared, rate)))
+        let slept = if shared.dry_at >= self.filled { 0.0 } else { rate * SLEEP };
+        slept.max((BURST * u64::from(shared.size)) as f64).max(quantum(shared, rate))
     }
 }
 
@@ -55,14 +59,20 @@ impl MicroProtocol for Pacing {
     }
 
     fn allows(&self, shared: &Shared, size: u32) -> bool {
+        // a burst is more than a datagram: what is most that may leave does not matter
+        let size = f64::from(size);
+        if self.room >= size {
+            return true;
+        }
         let rate = rate(shared);
-        rate == 0.0 || self.room(shared, rate) >= f64::from(size)
+        rate == 0.0 || self.filled(shared, rate) >= size
     }
 
     fn sent(&mut self, shared: &mut Shared, sent: &Sent) {
         let rate = rate(shared);
         if rate > 0.0 && sent.fate == Fate::Flying && !sent.probes_path {
-            self.room = (self.room(shared, rate) - f64::from(sent.size)).max(0.0);
+            let room = self.filled(shared, rate).min(self.most(shared, rate));
+            self.room = (room - f64::from(sent.size)).max(0.0);
             self.filled = shared.now;
         }
     }
