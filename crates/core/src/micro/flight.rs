@@ -48,7 +48,7 @@ pub struct Flight {
     sent: VecDeque<Sent>,
     /// The number of the next.
     next: u64,
-    /// None below this one is flying.
+    /// The oldest that is flying; the next, if there is none.
     scan: u64,
     bytes: u64,
 }
@@ -80,7 +80,15 @@ impl Flight {
         if sent.fate != Fate::Settled || !self.sent.is_empty() {
             self.sent.push_back(sent);
         }
+        self.find_oldest();
+    }
+
+    /// Looks on for the oldest that is flying: each is looked at once.
+    fn find_oldest(&mut self) {
         self.scan = self.scan.max(self.first());
+        while self.get(self.scan).is_some_and(|sent| sent.fate != Fate::Flying) {
+            self.scan += 1;
+        }
     }
 
     fn forget_settled(&mut self) {
@@ -97,8 +105,7 @@ impl Flight {
 
     /// The oldest that is on its way.
     pub fn oldest(&self) -> Option<&Sent> {
-        let from = self.scan.saturating_sub(self.first()) as usize;
-        self.sent.range(from.min(self.sent.len())..).find(|sent| sent.fate == Fate::Flying)
+        self.get(self.scan)
     }
 
     /// The newest that is on its way.
@@ -122,6 +129,9 @@ impl Flight {
         sent.fate = Fate::Settled;
         if before.fate == Fate::Flying {
             self.bytes -= before.weight();
+        }
+        if number == self.scan {
+            self.find_oldest();
         }
         Some(before)
     }
@@ -159,11 +169,50 @@ impl Flight {
             }
             self.sent.pop_front();
         }
-        self.scan = self.scan.max(self.first());
+        self.find_oldest();
     }
 
     /// How many are remembered.
     pub fn remembered(&self) -> usize {
         self.sent.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The oldest is known without a search, whatever became of which.
+        #[test]
+        fn the_oldest_is_the_first_that_flies(steps in proptest::collection::vec((0_u8..5, 0_u64..40), 0..200)) {
+            let mut flight = Flight::default();
+            for (now, (what, which)) in steps.into_iter().enumerate() {
+                let now = now as u64;
+                match what {
+                    0 | 1 => {
+                        let fate = if what == 0 { Fate::Flying } else { Fate::Settled };
+                        let number = flight.next();
+                        let sent = Sent { number, at: now, size: 1, segment: Segment::default(), probes_path: false, fate, mark: Mark::default() };
+                        flight.push(sent);
+                    }
+                    2 | 3 => {
+                        flight.settle(flight.floor() + which);
+                    }
+                    _ => {
+                        let until = flight.floor() + which;
+                        flight.lose_while(|sent| sent.number < until, |_| {});
+                        flight.forget_before(now.saturating_sub(20));
+                    }
+                }
+                let flying: Vec<u64> =
+                    flight.sent.iter().filter(|sent| sent.fate == Fate::Flying).map(|sent| sent.number).collect();
+                prop_assert_eq!(flight.oldest().map(|sent| sent.number), flying.first().copied());
+                prop_assert_eq!(flight.newest().map(|sent| sent.number), flying.last().copied());
+                prop_assert_eq!(flight.bytes(), flying.len() as u64);
+            }
+        }
     }
 }
