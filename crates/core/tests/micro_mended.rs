@@ -4,6 +4,14 @@ mod micro_support;
 use micro_support::{Line, MS, Net, S};
 use polyrail_core::micro::Composition;
 
+const ALL: [Composition; 5] = [
+    Composition::SyncReno,
+    Composition::SyncCubic,
+    Composition::SyncBbr,
+    Composition::SyncIllinois,
+    Composition::SyncHtcp,
+];
+
 #[test]
 fn after_a_loss_every_second_datagram_is_acknowledged_as_before() {
     // one is lost in the middle of thousands
@@ -89,9 +97,7 @@ fn after_a_rest_no_more_leaves_at_once_than_a_burst() {
 #[test]
 fn datagrams_that_are_only_late_cost_no_window() {
     // one in fifty comes up to 8 ms after its time; none is lost
-    for composition in
-        [Composition::SyncReno, Composition::SyncCubic, Composition::SyncIllinois, Composition::SyncHtcp]
-    {
+    for composition in ALL {
         let line = Line { reordered: 20_000, late: 8 * MS, ..Line::new(100, 20 * MS) };
         let mut net = Net::new(1, line, Line::new(100, 20 * MS));
         let a = net.join(composition);
@@ -107,9 +113,7 @@ fn datagrams_that_are_only_late_cost_no_window() {
 
 #[test]
 fn marks_of_routers_keep_queues_short_without_losses() {
-    for composition in
-        [Composition::SyncReno, Composition::SyncCubic, Composition::SyncIllinois, Composition::SyncHtcp]
-    {
+    for composition in ALL {
         let line = Line::new(100, 20 * MS);
         let line = Line { mark_at: line.queue / 2, ..line };
         let mut net = Net::new(1, line, line);

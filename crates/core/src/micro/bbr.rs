@@ -5,6 +5,8 @@
 //! path for a round, and *up* sends more than the rate until too much is lost or the rate is found not to grow. Now and then, **probing
 //! the round trip**, it sends so little that queues empty.
 //!
+//! A router's mark is as losses that are too many (RFC 3168, 5; the draft has nothing of marks).
+//!
 //! It differs from the draft in this: what is lost bounds rate and flight only where it is more than [`bounds::too_many`], in each
 //! round too, since else random losses would take the bounds down with each round of a long cruise; it leaves a quarter of the upper
 //! bound free, not a seventh; and what the draft draws at random comes from the time and what was delivered.
@@ -85,6 +87,7 @@ struct LossRound {
     ends: bool,
     lost: u64,
     events: u32,
+    marked: bool,
     rate: u64,
     came: u64,
 }
@@ -178,6 +181,7 @@ impl Bbr {
         let losses = &mut self.losses;
         losses.rate = losses.rate.max(sample.rate);
         losses.came = losses.came.max(sample.delivered);
+        losses.marked |= settled.marked > 0;
         losses.ends = sample.prior_delivered >= losses.end;
         if losses.ends {
             losses.end = shared.delivery.delivered;
@@ -198,7 +202,7 @@ impl Bbr {
         }
         let losses = self.losses;
         let round = losses.came + losses.lost;
-        if !self.phase.probes_bandwidth() && too_many(losses.lost, round, shared.size) {
+        if !self.phase.probes_bandwidth() && (losses.marked || too_many(losses.lost, round, shared.size)) {
             self.bounds.lower(shared.window, self.rate.get(), losses.came, losses.rate);
         }
         self.losses = LossRound {
@@ -306,7 +310,7 @@ impl Bbr {
             }
         }
         let sample = settled.sample;
-        if too_many(sample.lost, sample.in_flight, shared.size) {
+        if settled.marked > 0 || too_many(sample.lost, sample.in_flight, shared.size) {
             if self.samples {
                 self.bound_high(shared, sample.in_flight, sample.limited);
             }
