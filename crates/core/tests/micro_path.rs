@@ -1,8 +1,8 @@
 //! How long datagrams become: the search for what the path takes, and what ends it.
 mod micro_support;
 
-use micro_support::{Line, MS, Net, S};
-use polyrail_core::micro::Composition;
+use micro_support::{Line, MS, Net, S, limits};
+use polyrail_core::micro::{Composition, Limits};
 
 const BASE: u32 = 1200;
 
@@ -96,4 +96,16 @@ fn who_never_sends_never_asks() {
     net.run(S);
     assert_eq!(net.shared(a + 1).size, BASE);
     assert!(net.shared(a + 1).flight.is_empty() && net.shared(a + 1).flight.remembered() == 0);
+}
+
+#[test]
+fn long_datagrams_are_used_where_they_pass_and_ethernets_where_not() {
+    for (mtu, soon, within) in [(8972, 8972, 25 * MS), (1472, 1472, 200 * MS), (4000, 3980, 5 * S)] {
+        let line = Line { mtu, ..Line::new(1000, 20 * MS) };
+        let mut net = Net::new(3, line, line);
+        let a = net.join_with(Composition::SyncCubic, &Limits { size: 8972, ..limits() });
+        net.give(a, 1 << 40);
+        net.run(within);
+        assert!((soon..=mtu).contains(&net.shared(a).size), "{mtu}: {}", net.shared(a).size);
+    }
 }

@@ -86,3 +86,49 @@ impl MicroProtocol for DCCPWindowCongestionControl {
         shared.starting = self.window < self.threshold;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::delivery::Mark;
+    use super::super::{Segment, Time};
+    use super::*;
+
+    fn sent(number: u64, at: Time, fate: Fate) -> Sent {
+        let (segment, mark) = (Segment::default(), Mark::default());
+        Sent { number, at, size: 1000, segment, probes_path: false, fate, mark }
+    }
+
+    /// A window's datagrams leave, and all of them come.
+    fn round(one: &mut DCCPWindowCongestionControl, shared: &mut Shared) {
+        shared.now += 10;
+        let datagrams = one.window;
+        (0..datagrams).for_each(|n| one.sent(shared, &sent(n, shared.now, Fate::Flying)));
+        assert!(!one.allows(shared, 1000), "the pipe is full");
+        (0..datagrams).for_each(|n| one.acked(shared, &sent(n, shared.now, Fate::Flying)));
+        let in_flight = datagrams * 1000;
+        let settled =
+            Settled { acked: in_flight, in_flight, newest_acked_at: shared.now, ..Settled::default() };
+        one.settled(shared, &settled);
+        assert_eq!(one.pipe, 0);
+    }
+
+    #[test]
+    fn it_doubles_then_halves_once_and_then_adds_one_each_round() {
+        let mut shared = Shared::new(0, 1000, 0, 1 << 30, 0);
+        let mut one = DCCPWindowCongestionControl::default();
+        one.open(&mut shared);
+        assert_eq!(one.window, 4);
+        (0..3).for_each(|_| round(&mut one, &mut shared));
+        assert_eq!(one.window, 32);
+        // two losses of one round, told one after the other
+        shared.now = 40;
+        for _ in 0..2 {
+            one.sent(&mut shared, &sent(0, 35, Fate::Flying));
+            one.lost(&mut shared, &sent(0, 35, Fate::Lost));
+            one.settled(&mut shared, &Settled { lost: 1000, newest_lost_at: 35, ..Settled::default() });
+        }
+        assert_eq!((one.window, one.pipe, shared.window), (16, 0, 16_000));
+        (0..2).for_each(|_| round(&mut one, &mut shared));
+        assert_eq!(one.window, 18);
+    }
+}

@@ -6,6 +6,8 @@ use crate::wire::datagram::{Chunk, write};
 
 /// Every path takes so many bytes of UDP payload (BASE_PLPMTU: RFC 8899, 5.1.2; RFC 9000, 14).
 const BASE: u32 = 1200;
+/// What most paths take that do not take more: Ethernet's 1500 bytes without the headers of IPv4 and UDP.
+const ETHERNET: u32 = 1472;
 /// A size is tried so often before it counts as too much (MAX_PROBES: RFC 8899, 5.1.2).
 const TRIES: u32 = 3;
 /// The search ends when it is about less than so many bytes.
@@ -18,7 +20,7 @@ const BLACK_HOLE: u32 = 6;
 const SILENT: u32 = 2;
 
 /// Begins with the base, and asks with datagrams of padding, which take nothing from window or pace and leave when no data
-/// may: first for the upper bound itself, since mostly that is right, then between the two.
+/// may: first for the upper bound itself, since mostly that is right, then for Ethernet's size, then between.
 #[derive(Debug)]
 pub struct PathMtu {
     /// Nothing longer is tried until the search begins anew.
@@ -75,6 +77,8 @@ impl PathMtu {
             }
         } else if high == shared.most {
             shared.path_probe = high;
+        } else if shared.size < ETHERNET && ETHERNET <= high {
+            shared.path_probe = ETHERNET;
         } else {
             shared.path_probe = shared.size + (high - shared.size).div_ceil(2);
         }

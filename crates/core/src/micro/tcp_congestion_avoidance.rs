@@ -39,3 +39,29 @@ impl MicroProtocol for TCPCongestionAvoidance {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_adds_one_each_round_and_halves() {
+        let mut shared = Shared::new(0, 2000, 0, 1 << 30, 0);
+        let mut one = TCPCongestionAvoidance::default();
+        one.open(&mut shared);
+        assert_eq!(shared.window, 20_000);
+        let round = |one: &mut TCPCongestionAvoidance, shared: &mut Shared| {
+            shared.now += 10;
+            let (acked, newest_acked_at) = (shared.window, shared.now);
+            let settled = Settled { acked, in_flight: acked, newest_acked_at, ..Settled::default() };
+            one.settled(shared, &settled);
+        };
+        (0..3).for_each(|_| round(&mut one, &mut shared));
+        assert_eq!(shared.window, 26_000);
+        one.settled(&mut shared, &Settled { lost: 2000, newest_lost_at: 30, ..Settled::default() });
+        assert_eq!(shared.window, 13_000);
+        // it was only late
+        one.settled(&mut shared, &Settled { undone: true, ..Settled::default() });
+        assert_eq!(shared.window, 26_000);
+    }
+}

@@ -147,7 +147,7 @@ impl Net {
             dice: Dice::new(seed),
             wire: BTreeMap::new(),
             count: 0,
-            room: vec![0; 4096],
+            room: vec![0; 1 << 16],
             spare: Vec::new(),
             overflowed: 0,
             lost: 0,
@@ -156,10 +156,15 @@ impl Net {
 
     /// A channel, by the index of its first end.
     pub fn join(&mut self, composition: Composition) -> usize {
+        self.join_with(composition, &limits())
+    }
+
+    /// The same within other limits.
+    pub fn join_with(&mut self, composition: Composition, limits: &Limits) -> usize {
         let at = self.ends.len();
         for _ in 0..2 {
             self.ends.push(End {
-                channel: DataChannel::new(composition, self.now, &limits()),
+                channel: DataChannel::new(composition, self.now, limits),
                 line: self.forth,
                 due: NEVER,
                 looks: 0,
