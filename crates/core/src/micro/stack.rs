@@ -40,6 +40,9 @@ pub struct Transmit {
     pub chunks: usize,
     /// The part of the stream whose bytes follow them.
     pub segment: Segment,
+    /// It asks whether the path takes datagrams of its size: it may not be cut on the way, and if the host does not take it, that is
+    /// no error.
+    pub probes_path: bool,
 }
 
 /// What became of a datagram that came.
@@ -131,7 +134,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         shared.flight.push(sent);
         shared.counters.sent += 1;
         list.sent(shared, &sent);
-        Some(Transmit { number, chunks, segment })
+        Some(Transmit { number, chunks, segment, probes_path })
     }
 
     /// A datagram came; its chunks are handled next.
