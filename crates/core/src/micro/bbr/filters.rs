@@ -131,7 +131,8 @@ impl ExtraAcked {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FullPipe {
     rate: u64,
-    rounds: u32,
+    /// In so many it has not grown.
+    pub rounds: u32,
     /// It seems so now.
     pub now: bool,
     /// It was so once: startup is over.
