@@ -32,21 +32,23 @@ proptest! {
     fn all_comes_whatever_the_path_does(
         seed: u64, loss in 0_u64..400_000, doubled in 0_u64..200_000, reordered in 0_u64..500_000,
         rtt in 0_u64..30, mbit in 0_u64..200, sends in proptest::collection::vec((0_usize..2, 1_u64..200_000), 1..12),
-        which in 0_usize..16,
+        which in 0_usize..16, mtu in 1200_u32..1473, mark_at in 0_u64..100_000,
     ) {
         let all: Vec<Composition> = synchronous().collect();
-        let line = Line { loss, doubled, reordered, late: 40 * MS, ..Line::new(mbit, rtt * MS) };
+        let composition = all[which % all.len()];
+        let mtu = if composition.micro_protocols().contains(&"PathMtu") { mtu } else { 1472 };
+        let line = Line { loss, doubled, reordered, late: 40 * MS, mtu, mark_at, ..Line::new(mbit, rtt * MS) };
         let mut net = Net::new(seed, line, line);
-        let a = net.join(all[which % all.len()]);
+        let a = net.join(composition);
         let mut totals = [0; 2];
         for (side, bytes) in sends {
             net.give(a + side, bytes);
             totals[side] += bytes;
             net.run(net.now + 5 * MS);
         }
-        for side in 0..2 {
-            let came = net.run_until_had(a + (side ^ 1), totals[side], net.now + 1000 * S);
-            prop_assert!(came, "{} of {} at {}: {:?}", net.ends[a + (side ^ 1)].had, totals[side], net.now, net.shared(a + side).counters);
+        for (side, total) in totals.into_iter().enumerate() {
+            let came = net.run_until_had(a + (side ^ 1), total, net.now + 1000 * S);
+            prop_assert!(came, "{} of {} at {}: {:?}", net.ends[a + (side ^ 1)].had, total, net.now, net.shared(a + side).counters);
         }
         // what is acknowledged last takes a little longer
         net.run(net.now + 20 * S);

@@ -1,8 +1,13 @@
 //! Which compositions there are, and one of them at a time.
 
+use super::bbr::Bbr;
+use super::cubic::Cubic;
 use super::duplicate_ack::DuplicateAck;
+use super::htcp::Htcp;
+use super::illinois::Illinois;
 use super::loss_by_time::LossByTime;
 use super::pacing::Pacing;
+use super::path_mtu::PathMtu;
 use super::positive_ack::PositiveAck;
 use super::probing::Probing;
 use super::reliable_fifo::ReliableFIFO;
@@ -91,6 +96,18 @@ compositions! {
     /// The synchronous scheme with what was learnt since: losses known by time, and what is sent spread over it.
     SyncReno = "sync-reno", 16: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, RTTEstimation, DuplicateAck,
         LossByTime, Probing, ReliableFIFO, Pacing, WindowedCongestionControl, TCPNewRenoCongestionAvoidance;
+    /// The same with the controller that most hosts have.
+    SyncCubic = "sync-cubic", 17: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, RTTEstimation, DuplicateAck,
+        LossByTime, Probing, ReliableFIFO, PathMtu, Pacing, WindowedCongestionControl, Cubic;
+    /// The same by a model of the path: random losses do not matter.
+    SyncBbr = "sync-bbr", 18: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, RTTEstimation, DuplicateAck,
+        LossByTime, Probing, ReliableFIFO, PathMtu, Pacing, WindowedCongestionControl, Bbr;
+    /// For long fat paths: growth by the delay in queues.
+    SyncIllinois = "sync-illinois", 19: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, RTTEstimation, DuplicateAck,
+        LossByTime, Probing, ReliableFIFO, PathMtu, Pacing, WindowedCongestionControl, Illinois;
+    /// For long fat paths: growth by the time since the last loss.
+    SyncHtcp = "sync-htcp", 20: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, RTTEstimation, DuplicateAck,
+        LossByTime, Probing, ReliableFIFO, PathMtu, Pacing, WindowedCongestionControl, Htcp;
 }
 
 impl Composition {

@@ -79,8 +79,9 @@ impl Delivery {
     pub fn acked(&mut self, now: Time, sent: &Sent) {
         self.delivered += u64::from(sent.size);
         self.delivered_at = now;
+        // what left before the newest of earlier acknowledgements was late, and tells nothing of the rate now
         let newer = self.newest.is_none_or(|newest| (sent.at, sent.number) > (newest.at, newest.number));
-        if newer {
+        if newer && sent.at >= self.first_at {
             self.newest = Some(*sent);
             self.first_at = sent.at;
         }
@@ -111,5 +112,35 @@ impl Delivery {
             limited: mark.limited,
             interval,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Fate, Segment};
+    use super::*;
+    use alloc::vec::Vec;
+
+    const MS: Time = 1_000_000;
+
+    fn send(delivery: &mut Delivery, number: u64, at: Time) -> Sent {
+        let mark = delivery.mark(at, number * 1000, 1000);
+        let segment = Segment::default();
+        Sent { number, at, size: 1000, segment, probes_path: false, fate: Fate::Flying, mark }
+    }
+
+    #[test]
+    fn a_late_datagram_lowers_no_rate() {
+        // one each millisecond, with a round trip of ten; the second comes late
+        let mut delivery = Delivery::default();
+        let sent: Vec<Sent> = (0..20).map(|n| send(&mut delivery, n, n * MS)).collect();
+        let mut rates = Vec::new();
+        for at in [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 11, 12] {
+            let now = if at == 1 { 20 * MS + 500_000 } else { (at as u64 + 10) * MS };
+            delivery.acked(now, &sent[at]);
+            rates.push(delivery.sample(10 * MS).rate);
+        }
+        assert_eq!(rates[10], 0, "it says nothing: {rates:?}");
+        assert!(rates[11] >= rates[9], "{rates:?}");
     }
 }

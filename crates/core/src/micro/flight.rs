@@ -34,6 +34,13 @@ pub struct Sent {
     pub mark: Mark,
 }
 
+impl Sent {
+    /// What it counts for among what is on its way: what asks for the path's size takes nothing from the window.
+    fn weight(&self) -> u64 {
+        if self.probes_path { 0 } else { u64::from(self.size) }
+    }
+}
+
 /// All of them, by number.
 #[derive(Debug, Default)]
 pub struct Flight {
@@ -41,7 +48,7 @@ pub struct Flight {
     sent: VecDeque<Sent>,
     /// The number of the next.
     next: u64,
-    /// None below this one is flying.
+    /// The oldest that is flying; the next, if there is none.
     scan: u64,
     bytes: u64,
 }
@@ -52,7 +59,7 @@ impl Flight {
         self.next
     }
 
-    /// Bytes that are on their way.
+    /// Bytes that are on their way, without those that ask for the path's size.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -66,9 +73,28 @@ impl Flight {
         debug_assert_eq!(sent.number, self.next);
         self.next += 1;
         if sent.fate == Fate::Flying {
-            self.bytes += u64::from(sent.size);
+            self.bytes += sent.weight();
         }
-        self.sent.push_back(sent);
+        // who only acknowledges is not answered: of that nothing is kept
+        self.forget_settled();
+        if sent.fate != Fate::Settled || !self.sent.is_empty() {
+            self.sent.push_back(sent);
+        }
+        self.find_oldest();
+    }
+
+    /// Looks on for the oldest that is flying: each is looked at once.
+    fn find_oldest(&mut self) {
+        self.scan = self.scan.max(self.first());
+        while self.get(self.scan).is_some_and(|sent| sent.fate != Fate::Flying) {
+            self.scan += 1;
+        }
+    }
+
+    fn forget_settled(&mut self) {
+        while self.sent.front().is_some_and(|sent| sent.fate == Fate::Settled) {
+            self.sent.pop_front();
+        }
     }
 
     /// One of them, if it is remembered.
@@ -79,8 +105,7 @@ impl Flight {
 
     /// The oldest that is on its way.
     pub fn oldest(&self) -> Option<&Sent> {
-        let from = self.scan.saturating_sub(self.first()) as usize;
-        self.sent.range(from.min(self.sent.len())..).find(|sent| sent.fate == Fate::Flying)
+        self.get(self.scan)
     }
 
     /// The newest that is on its way.
@@ -88,7 +113,7 @@ impl Flight {
         self.sent.iter().rev().find(|sent| sent.fate == Fate::Flying)
     }
 
-    /// Whether none is on its way.
+    /// Whether none is on its way but what asks for the path's size.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -103,7 +128,10 @@ impl Flight {
         }
         sent.fate = Fate::Settled;
         if before.fate == Fate::Flying {
-            self.bytes -= u64::from(before.size);
+            self.bytes -= before.weight();
+        }
+        if number == self.scan {
+            self.find_oldest();
         }
         Some(before)
     }
@@ -123,7 +151,7 @@ impl Flight {
                     break;
                 }
                 sent.fate = Fate::Lost;
-                self.bytes -= u64::from(sent.size);
+                self.bytes -= sent.weight();
                 lost(*sent);
             }
             at += 1;
@@ -141,11 +169,50 @@ impl Flight {
             }
             self.sent.pop_front();
         }
-        self.scan = self.scan.max(self.first());
+        self.find_oldest();
     }
 
     /// How many are remembered.
     pub fn remembered(&self) -> usize {
         self.sent.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The oldest is known without a search, whatever became of which.
+        #[test]
+        fn the_oldest_is_the_first_that_flies(steps in proptest::collection::vec((0_u8..5, 0_u64..40), 0..200)) {
+            let mut flight = Flight::default();
+            for (now, (what, which)) in steps.into_iter().enumerate() {
+                let now = now as u64;
+                match what {
+                    0 | 1 => {
+                        let fate = if what == 0 { Fate::Flying } else { Fate::Settled };
+                        let number = flight.next();
+                        let sent = Sent { number, at: now, size: 1, segment: Segment::default(), probes_path: false, fate, mark: Mark::default() };
+                        flight.push(sent);
+                    }
+                    2 | 3 => {
+                        flight.settle(flight.floor() + which);
+                    }
+                    _ => {
+                        let until = flight.floor() + which;
+                        flight.lose_while(|sent| sent.number < until, |_| {});
+                        flight.forget_before(now.saturating_sub(20));
+                    }
+                }
+                let flying: Vec<u64> =
+                    flight.sent.iter().filter(|sent| sent.fate == Fate::Flying).map(|sent| sent.number).collect();
+                prop_assert_eq!(flight.oldest().map(|sent| sent.number), flying.first().copied());
+                prop_assert_eq!(flight.newest().map(|sent| sent.number), flying.last().copied());
+                prop_assert_eq!(flight.bytes(), flying.len() as u64);
+            }
+        }
     }
 }

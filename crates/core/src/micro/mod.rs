@@ -17,6 +17,7 @@
 //! | `composition.rs` | which compositions there are, by name, and one of them at a time: [`DataChannel`] |
 //! | `shared.rs`, `flight.rs`, `ranges.rs` | what micro-protocols share: figures, what is on its way, sets of numbers |
 //! | `delivery.rs` | how fast the other side gets what is sent |
+//! | `congestion.rs`, `hystart.rs`, `episode.rs` | what congestion controllers have in common |
 //! | the others | a micro-protocol each, named as its type |
 //!
 //! Invariants:
@@ -31,9 +32,18 @@ pub mod ranges;
 pub mod shared;
 pub mod stack;
 
+mod bbr;
+mod congestion;
+mod cubic;
+mod dccp_window_congestion_control;
 mod duplicate_ack;
+mod episode;
+mod htcp;
+mod hystart;
+mod illinois;
 mod loss_by_time;
 mod pacing;
+mod path_mtu;
 mod positive_ack;
 mod probing;
 mod reliable_fifo;
@@ -42,15 +52,18 @@ mod retransmit;
 mod rtt_estimation;
 mod sequenced_segment;
 mod synchronous;
+mod tcp_congestion_avoidance;
 mod tcp_new_reno;
 mod transport_driver;
 mod windowed_congestion_control;
 
 pub use composition::{Composition, DataChannel};
+pub use dccp_window_congestion_control::DCCPWindowCongestionControl;
 pub use delivery::RateSample;
 pub use flight::{Fate, Sent};
 pub use shared::{Settled, Shared};
 pub use stack::{Limits, Received, Transmit};
+pub use tcp_congestion_avoidance::TCPCongestionAvoidance;
 
 use crate::wire::datagram::{Ack, Writer};
 
@@ -85,7 +98,7 @@ pub struct Outgoing<'a> {
     pub takes_data: bool,
     /// It is sent to be acknowledged.
     pub elicits: bool,
-    /// It asks whether the path takes datagrams of its size.
+    /// It asks whether the path takes datagrams of its size, and has room for no more than it has to have.
     pub probes_path: bool,
 }
 
@@ -116,6 +129,7 @@ impl<F: FnMut(&[u8])> User for F {
 
 /// One small function of a data channel. Each event has a handler that does nothing by default. The names of CTP's events are given
 /// where there is one.
+#[expect(clippy::wrong_self_convention, reason = "events are named as CTP names them")]
 pub trait MicroProtocol {
     /// Its name, as in P2PSAP's table of compositions where it stands there.
     const NAME: &'static str;

@@ -2,6 +2,7 @@
 
 use super::{Arrived, MicroProtocol, NEVER, Outgoing, Shared, Time};
 use crate::wire::datagram::{ACK_HEAD, Ack, AckHead, DELAY_UNIT, STREAM_HEAD, write_ack};
+use core::ops::Range;
 
 /// So many datagrams are acknowledged at once; what is less may wait for something to go with.
 const AT_ONCE: u32 = 2;
@@ -31,9 +32,11 @@ impl MicroProtocol for PositiveAck {
                 self.until = shared.now + shared.ack_delay;
             }
             self.owed += 1;
-            // a gap, or what fills one, is news
-            let in_order = shared.came.len() == 1
-                && shared.came.last().is_some_and(|last| last.end == arrived.number + 1);
+            // a gap, or what comes behind its time, is news; an older gap stays one for good, since numbers are never used again
+            let alone = shared.came.len() == 1;
+            let follows =
+                |last: &Range<u64>| last.end == arrived.number + 1 && (last.start < arrived.number || alone);
+            let in_order = shared.came.last().is_some_and(follows);
             self.at_once |= self.owed >= AT_ONCE || !in_order || arrived.marked;
         }
         true
@@ -73,7 +76,8 @@ impl MicroProtocol for PositiveAck {
         let mut ranges = ack.ranges();
         loop {
             shared.acknowledge(range);
-            let Some((gap, len)) = ranges.next() else { break };
+            // of what was sent before that nothing is remembered
+            let Some((gap, len)) = ranges.next().filter(|_| start > shared.flight.floor()) else { break };
             let Some(end) = start.checked_sub(u64::from(gap)) else { break };
             start = end.saturating_sub(u64::from(len));
             range = start..end;

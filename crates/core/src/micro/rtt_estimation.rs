@@ -16,7 +16,7 @@ impl MicroProtocol for RTTEstimation {
         let Some(sent) = shared.newly_acked.iter().find(|sent| Some(sent.number) == largest) else { return };
         let latest = shared.now.saturating_sub(sent.at).max(1);
         let rtt = &mut shared.rtt;
-        rtt.latest = latest;
+        (rtt.latest, rtt.measured_at) = (latest, shared.now);
         if rtt.min == 0 || latest < rtt.min {
             rtt.min = latest;
         }

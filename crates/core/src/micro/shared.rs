@@ -18,6 +18,8 @@ pub struct Rtt {
     pub variation: Time,
     /// The shortest.
     pub min: Time,
+    /// When the last was measured.
+    pub measured_at: Time,
 }
 
 /// What all that an acknowledgement or a timer brought comes to.
@@ -35,8 +37,10 @@ pub struct Settled {
     pub marked: u32,
     /// So long nothing came through that the path has to be measured anew (RFC 9002, 7.6).
     pub persistent: bool,
-    /// Datagrams came after all whose loss was taken for congestion, and there was no other.
+    /// All whose loss was taken for congestion came after all: there was none, before what is said here.
     pub undone: bool,
+    /// The round trip that the acknowledgement measured, in nanoseconds; 0: none.
+    pub rtt: Time,
     /// Bytes that were on their way before.
     pub in_flight: u64,
     /// How fast the other side gets what is sent.
@@ -73,6 +77,10 @@ pub struct Shared {
     pub now: Time,
     /// Most bytes of a datagram (PathMtu).
     pub size: u32,
+    /// What `size` may become at most.
+    pub most: u32,
+    /// A datagram of so many bytes is to leave, to see whether it comes; 0: none is (PathMtu).
+    pub path_probe: u32,
     /// Round trips (RTTEstimation).
     pub rtt: Rtt,
     /// How long the other side may wait before it acknowledges.
@@ -121,6 +129,8 @@ pub struct Shared {
     pub delivered: u64,
     /// There is less on its way than might be because there is less to send.
     pub limited: bool,
+    /// When there was last nothing to send; 0: never.
+    pub dry_at: Time,
     /// The window grows until something is lost (the congestion controller).
     pub starting: bool,
 
@@ -143,6 +153,8 @@ impl Shared {
         Self {
             now,
             size,
+            most: size,
+            path_probe: 0,
             rtt: Rtt::default(),
             ack_delay,
             window: u64::MAX,
@@ -166,6 +178,7 @@ impl Shared {
             held: 0,
             delivered: 0,
             limited: false,
+            dry_at: 0,
             starting: true,
             counters: Counters::default(),
             broken: None,
@@ -206,6 +219,13 @@ impl Shared {
                 .iter()
                 .next_back()
                 .is_some_and(|last| last.start <= range.start && range.end <= last.end)
+        {
+            return;
+        }
+        if self
+            .known
+            .at_or_after(range.start)
+            .is_some_and(|known| known.start <= range.start && range.end <= known.end)
         {
             return;
         }

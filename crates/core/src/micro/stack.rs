@@ -1,6 +1,7 @@
 //! The driver of one composition: which event follows which.
 
 use super::delivery::RateSample;
+use super::episode::Episode;
 use super::flight::{Fate, Sent};
 use super::shared::{Settled, Shared};
 use super::{Arrived, MicroProtocol, Names, Outgoing, Segment, Time, User};
@@ -14,7 +15,7 @@ pub const ACK_DELAY: Time = 1_000_000;
 /// Where a channel begins, and what its path takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Most bytes of a datagram.
+    /// Most bytes of a datagram; where the composition searches what the path takes, that ends with this.
     pub size: u32,
     /// Where this side's stream begins.
     pub start: u64,
@@ -39,6 +40,9 @@ pub struct Transmit {
     pub chunks: usize,
     /// The part of the stream whose bytes follow them.
     pub segment: Segment,
+    /// It asks whether the path takes datagrams of its size: it may not be cut on the way, and if the host does not take it, that is
+    /// no error.
+    pub probes_path: bool,
 }
 
 /// What became of a datagram that came.
@@ -55,6 +59,7 @@ pub enum Received {
 pub struct Stack<M> {
     shared: Shared,
     list: M,
+    episode: Episode,
     acked: Vec<Sent>,
     lost: Vec<Sent>,
 }
@@ -72,7 +77,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         shared.known_flight = limits.in_flight;
         let mut list = M::default();
         list.open(&mut shared);
-        Self { shared, list, acked: Vec::new(), lost: Vec::new() }
+        Self { shared, list, episode: Episode::default(), acked: Vec::new(), lost: Vec::new() }
     }
 
     /// What the micro-protocols share.
@@ -83,10 +88,9 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     /// The stream has grown to this position.
     pub fn extend(&mut self, end: u64) {
         self.shared.end = self.shared.end.max(end);
-        self.shared.limited = false;
     }
 
-    /// Makes the next datagram, if one is to leave: behind the first `said` bytes of `room`, which are chunks already, it writes others.
+    /// Makes the next datagram, if one is to leave (`room` has to take the longest that the limits allow): behind the first `said` bytes of `room`, which are chunks already, it writes others.
     /// With such, it leaves whatever the send bits say.
     pub fn poll_transmit(&mut self, now: Time, room: &mut [u8], said: usize) -> Option<Transmit> {
         let Self { shared, list, .. } = self;
@@ -94,17 +98,25 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         let (probe, data) = (shared.probes > 0, shared.has_data());
         let clear = list.allows(shared, shared.size);
         let takes_data = probe || data && clear;
-        if !data && clear && !shared.limited {
-            shared.limited = true;
-            shared.delivery.limit(shared.flight.bytes());
+        if data {
+            shared.limited = false;
+        } else {
+            shared.dry_at = now;
+            if clear && !shared.limited {
+                shared.limited = true;
+                shared.delivery.limit(shared.flight.bytes());
+            }
         }
-        if !takes_data && said == 0 && !list.urges(shared) {
+        let mut size = shared.size as usize;
+        let probes_path = shared.path_probe > 0 && !takes_data && said == 0;
+        if probes_path {
+            size = core::mem::take(&mut shared.path_probe) as usize;
+        } else if !takes_data && said == 0 && !list.urges(shared) {
             return None;
         }
-        let most = (shared.size as usize - HEADER - TAG).min(room.len());
+        let most = (size - HEADER - TAG).min(room.len());
         let to = Writer::new(room.get_mut(said..most)?);
-        let mut out =
-            Outgoing { to, segment: Segment::default(), takes_data, elicits: false, probes_path: false };
+        let mut out = Outgoing { to, segment: Segment::default(), takes_data, elicits: false, probes_path };
         list.to_net(shared, &mut out);
         if probe {
             shared.probes -= 1;
@@ -123,7 +135,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         shared.flight.push(sent);
         shared.counters.sent += 1;
         list.sent(shared, &sent);
-        Some(Transmit { number, chunks, segment })
+        Some(Transmit { number, chunks, segment, probes_path })
     }
 
     /// A datagram came; its chunks are handled next.
@@ -167,30 +179,41 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     /// Tells what was lost, and what all came to.
     fn settle(&mut self, in_flight: u64, marked: u32) {
         core::mem::swap(&mut self.lost, &mut self.shared.newly_lost);
+        // of a probe of the path nothing follows but whether it takes such sizes
+        let told = |sent: &&Sent| !sent.probes_path;
+        let late = |sent: &&Sent| told(sent) && sent.fate == Fate::Lost;
+        let undone =
+            self.acked.iter().filter(late).fold(false, |undone, sent| undone | self.episode.came(sent.at));
+        let now = self.shared.now;
         for sent in &self.lost {
             self.shared.counters.lost += 1;
-            self.shared.delivery.lost += u64::from(sent.size);
+            if told(&sent) {
+                self.shared.delivery.lost += u64::from(sent.size);
+                self.episode.lost(now, sent.at);
+            }
             self.list.lost(&mut self.shared, sent);
         }
-        let bytes = |list: &[Sent]| list.iter().map(|sent| u64::from(sent.size)).sum();
-        let newest = |list: &[Sent]| list.iter().map(|sent| sent.at).max().unwrap_or(0);
-        // of a probe of the path nothing follows but that it does not take such sizes
-        let told = |sent: &&Sent| !sent.probes_path;
+        let bytes = |list: &[Sent]| list.iter().filter(told).map(|sent| u64::from(sent.size)).sum();
+        let newest = |list: &[Sent]| list.iter().filter(told).map(|sent| sent.at).max().unwrap_or(0);
+        if marked > 0 {
+            self.episode.marked(now, newest(&self.acked));
+        }
         let sample = if self.acked.is_empty() {
             RateSample::default()
         } else {
             self.shared.delivery.sample(self.shared.rtt.min)
         };
-        let late = self.acked.iter().filter(|sent| sent.fate == Fate::Lost).count();
+        let rtt = if self.shared.rtt.measured_at == now { self.shared.rtt.latest } else { 0 };
         let settled = Settled {
             acked: bytes(&self.acked),
-            lost: self.lost.iter().filter(told).map(|sent| u64::from(sent.size)).sum(),
-            newest_lost_at: self.lost.iter().filter(told).map(|sent| sent.at).max().unwrap_or(0),
+            lost: bytes(&self.lost),
+            newest_lost_at: newest(&self.lost),
             newest_acked_at: newest(&self.acked),
             marked,
             persistent: self.shared.timeouts_before >= 2 && !self.lost.is_empty(),
-            undone: late > 0 && self.lost.is_empty(),
+            undone,
             in_flight,
+            rtt: if self.acked.is_empty() { 0 } else { rtt },
             sample,
         };
         self.list.settled(&mut self.shared, &settled);
@@ -225,12 +248,12 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     pub fn wants_transmit(&mut self, now: Time) -> bool {
         self.shared.now = now;
         let data = self.shared.has_data() && self.list.allows(&self.shared, self.shared.size);
-        data || self.shared.probes > 0 || self.list.urges(&self.shared)
+        data || self.shared.probes > 0 || self.shared.path_probe > 0 || self.list.urges(&self.shared)
     }
 
-    /// The path takes datagrams of so many bytes.
+    /// The path takes datagrams of so many bytes, and no longer ones.
     pub fn set_size(&mut self, size: u32) {
-        self.shared.size = size;
+        (self.shared.size, self.shared.most) = (size, size);
     }
 
     /// The next datagram leaves whatever the send bits say, and is to be acknowledged.

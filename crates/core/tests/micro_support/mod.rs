@@ -5,6 +5,7 @@
 use polyrail_core::micro::{Arrived, Composition, DataChannel, Limits, NEVER, Received, Shared, Time};
 use polyrail_core::wire::datagram::{Chunk, Chunks, HEADER, TAG};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::OnceLock;
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -72,9 +73,16 @@ impl Line {
     }
 }
 
-/// What of the stream stands at a position.
-pub fn byte_at(pos: u64) -> u8 {
-    (pos.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+/// After so many bytes the stream repeats itself.
+const PERIOD: usize = 65_521;
+
+/// What of the stream stands at a range, which is shorter than a datagram.
+pub fn bytes_at(pos: u64, len: usize) -> &'static [u8] {
+    static ALL: OnceLock<Vec<u8>> = OnceLock::new();
+    let byte = |at: usize| ((at % PERIOD) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    let all = ALL.get_or_init(|| (0..PERIOD + (1 << 16)).map(|at| byte(at) as u8).collect());
+    let from = (pos % PERIOD as u64) as usize;
+    &all[from..from + len]
 }
 
 struct Flying {
@@ -88,7 +96,10 @@ struct Flying {
 pub struct End {
     pub channel: DataChannel,
     pub line: Line,
-    free_at: Time,
+    /// When its timer is due.
+    due: Time,
+    /// Who sends here looks only at multiples of this; 0: at once.
+    pub looks: Time,
     /// What the user has had, and when which position was.
     pub had: u64,
     pub wrong: bool,
@@ -109,8 +120,14 @@ pub struct Net {
     wire: BTreeMap<(Time, u64), (usize, Flying)>,
     count: u64,
     room: Vec<u8>,
+    spare: Vec<Vec<u8>>,
     pub overflowed: u64,
     pub lost: u64,
+}
+
+/// The next multiple of this.
+fn seen(at: Time, looks: Time) -> Time {
+    if looks == 0 || at == NEVER { at } else { at.next_multiple_of(looks) }
 }
 
 pub const WINDOW: u64 = 64 << 20;
@@ -130,7 +147,8 @@ impl Net {
             dice: Dice::new(seed),
             wire: BTreeMap::new(),
             count: 0,
-            room: vec![0; 4096],
+            room: vec![0; 1 << 16],
+            spare: Vec::new(),
             overflowed: 0,
             lost: 0,
         }
@@ -138,12 +156,18 @@ impl Net {
 
     /// A channel, by the index of its first end.
     pub fn join(&mut self, composition: Composition) -> usize {
+        self.join_with(composition, &limits())
+    }
+
+    /// The same within other limits.
+    pub fn join_with(&mut self, composition: Composition, limits: &Limits) -> usize {
         let at = self.ends.len();
         for _ in 0..2 {
             self.ends.push(End {
-                channel: DataChannel::new(composition, self.now, &limits()),
+                channel: DataChannel::new(composition, self.now, limits),
                 line: self.forth,
-                free_at: 0,
+                due: NEVER,
+                looks: 0,
                 had: 0,
                 wrong: false,
                 times: VecDeque::new(),
@@ -180,11 +204,14 @@ impl Net {
         }
         let late = if self.dice.falls(line.reordered) { self.dice.next() % line.late.max(1) } else { 0 };
         let again = self.dice.falls(line.doubled);
-        let flying = Flying { marked, ..flying };
+        let mut flying = Flying { marked, ..flying };
+        let doubled = if again { flying.chunks.clone() } else { Vec::new() };
         for n in 0..=u64::from(again) {
             self.count += 1;
-            let copy = Flying { number: flying.number, chunks: flying.chunks.clone(), ..flying };
-            self.wire.insert((leaves + line.delay + late + n * 10 * US, self.count), (from ^ 1, copy));
+            let chunks = if n == 0 { std::mem::take(&mut flying.chunks) } else { doubled.clone() };
+            let copy = Flying { chunks, ..flying };
+            let comes = seen(leaves + line.delay + late + n * 10 * US, self.ends[from ^ 1].looks);
+            self.wire.insert((comes, self.count), (from ^ 1, copy));
         }
     }
 
@@ -192,19 +219,21 @@ impl Net {
         let now = self.now;
         self.ends[at].channel.handle_timeout(now);
         while let Some(made) = self.ends[at].channel.poll_transmit(now, &mut self.room, 0) {
-            let mut chunks = self.room[..made.chunks].to_vec();
-            chunks.extend((made.segment.pos..made.segment.end()).map(byte_at));
+            let mut chunks = self.spare.pop().unwrap_or_default();
+            chunks.clear();
+            chunks.extend_from_slice(&self.room[..made.chunks]);
+            chunks.extend_from_slice(bytes_at(made.segment.pos, made.segment.len as usize));
             let size = (chunks.len() + HEADER + TAG) as u32;
             self.send(at, Flying { number: made.number, chunks, size, marked: false });
         }
+        self.ends[at].due = seen(self.ends[at].channel.due(), self.ends[at].looks);
     }
 
     fn arrive(&mut self, at: usize, flying: &Flying) {
         let now = self.now;
         let end = &mut self.ends[at];
-        let chunks: Vec<Chunk<'_>> =
-            Chunks::new(&flying.chunks).map(|chunk| chunk.expect("a chunk")).collect();
-        let elicits = chunks.iter().any(|chunk| !matches!(chunk, Chunk::Ack(_)));
+        let chunks = Chunks::new(&flying.chunks).map(|chunk| chunk.expect("a chunk"));
+        let elicits = chunks.clone().any(|chunk| !matches!(chunk, Chunk::Ack(_)));
         let arrived = Arrived { number: flying.number, size: flying.size, elicits, marked: flying.marked };
         if end.channel.handle_arrival(now, &arrived) == Received::Dropped {
             return;
@@ -215,7 +244,7 @@ impl Net {
                 Chunk::Stream { pos, bytes, .. } => {
                     let (had, wrong) = (&mut end.had, &mut end.wrong);
                     end.channel.handle_stream(pos, bytes, &mut |bytes: &[u8]| {
-                        *wrong |= !bytes.iter().zip(*had..).all(|(byte, pos)| *byte == byte_at(pos));
+                        *wrong |= bytes != bytes_at(*had, bytes.len());
                         *had += bytes.len() as u64;
                     });
                     end.times.push_back((end.had, now));
@@ -236,7 +265,7 @@ impl Net {
 
     /// One event; false if there is none before this time.
     pub fn step(&mut self, until: Time) -> bool {
-        let due = |end: &End| end.channel.due();
+        let due = |end: &End| end.due;
         let timer = self.ends.iter().map(due).min().unwrap_or(NEVER).max(self.now);
         let arrival = self.wire.first_key_value().map_or(NEVER, |((at, _), _)| *at);
         let next = timer.min(arrival);
@@ -248,10 +277,11 @@ impl Net {
         if arrival <= timer {
             let (_, (to, flying)) = self.wire.pop_first().expect("it was there");
             self.arrive(to, &flying);
+            self.spare.push(flying.chunks);
             self.pump(to);
         } else {
             for at in 0..self.ends.len() {
-                if self.ends[at].channel.due() <= self.now {
+                if self.ends[at].due <= self.now {
                     self.pump(at);
                 }
             }
