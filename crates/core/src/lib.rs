@@ -11,6 +11,7 @@
 //! | [`cost`] | which protocol for which size, and why |
 //! | [`lanes`] | figures of several connections to a peer: which to open, how fast they are, who carries what |
 //! | [`session`] | one peer's lanes as a state machine: health, choice, retiring, sending again, opening again |
+//! | [`control`] | how a link's data channel is changed while it is in use, by both sides |
 //! | [`state`], [`slab`] | state machines as data; operations by slot and generation |
 //! | [`trace`] | how recorded calls look as bytes (`docs/trace-format.md`) |
 //! | [`sim`] | a network of engines in one thread, with a clock of its own, for tests |
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod control;
 pub mod cost;
 pub mod frame;
 pub mod lanes;
