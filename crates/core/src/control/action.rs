@@ -1,6 +1,8 @@
 //! What a change asks of its driver, and what it is told of compositions.
 
 use super::Time;
+#[cfg(doc)]
+use super::changeover::Changeover;
 use super::epoch::Epoch;
 use super::phase::{Event, State};
 use super::refusal::Refusal;
@@ -50,7 +52,8 @@ pub enum Action<S> {
         /// The new one's number.
         epoch: Epoch,
     },
-    /// All that came by the old one is delivered: deliver what came by this one, and drop what still comes by the old one.
+    /// All that came by the old one is delivered: deliver what came by this one, and tell [`Changeover::handle_received`] of it;
+    /// what still comes by the old one is dropped.
     Resume {
         /// The new one's number.
         epoch: Epoch,

@@ -53,8 +53,9 @@ pub struct Changeover<S> {
     pub(super) epoch: Epoch,
     spec: S,
     pub(super) pending: Option<Pending<S>>,
-    /// The number that was proposed last, by either side.
-    pub(super) latest: Epoch,
+    /// The number that this side proposed last, whatever became of it: a number that was withdrawn is burnt, since the peer may yet
+    /// speak of it.
+    burnt: Epoch,
     pub(super) held: HoldDown<S>,
     /// How much of this side's stream the peer has, and this side of the peer's.
     acked: u64,
@@ -74,7 +75,7 @@ impl<S: Composition> Changeover<S> {
             epoch: Epoch::FIRST,
             spec,
             pending: None,
-            latest: Epoch::FIRST,
+            burnt: Epoch::FIRST,
             held: HoldDown::new(),
             acked: 0,
             received: 0,
@@ -144,18 +145,18 @@ impl<S: Composition> Changeover<S> {
         }
         self.step(Event::Propose);
         let epoch = self.unused();
+        self.burnt = epoch;
         self.begin(epoch, spec, Some(now + self.config.prepare));
         Ok(epoch)
     }
 
     /// The next number of this side's that is not in force.
     fn unused(&self) -> Epoch {
-        let next = self.latest.after(self.side);
+        let next = self.burnt.after(self.side);
         if next == self.epoch { next.after(self.side) } else { next }
     }
 
     pub(super) fn begin(&mut self, epoch: Epoch, spec: S, until: Option<Time>) {
-        self.latest = epoch;
         self.push(Action::Build { epoch, spec: spec.clone() });
         self.pending = Some(Pending { epoch, spec, until, last: None, peer_last: None, rescued: false });
     }

@@ -55,7 +55,6 @@ impl<S: Composition> Changeover<S> {
             Some(_) => NackReason::HoldDown,
             None => NackReason::Cannot,
         };
-        self.latest = epoch;
         self.step(Event::Unable);
         self.say(Word::Nack { epoch, reason });
     }
