@@ -26,7 +26,18 @@ fn changes_lose_nothing_and_end_in_agreement() {
         panic!("{why}: {plan:?}");
     }
     // what is rare is not in a few hundred schedules
-    let frequent = ["changes", "pieces", "values", "held", "crossed", "unable", "timed_out", "aborted", "rescues", "crashes"];
+    let frequent = [
+        "changes",
+        "pieces",
+        "values",
+        "held",
+        "crossed",
+        "unable",
+        "timed_out",
+        "aborted",
+        "rescues",
+        "crashes",
+    ];
     for (what, count) in counts {
         let expected = if frequent.contains(&what) { SCHEDULES } else { 40 * SCHEDULES };
         assert!(count > 0 || cases < expected, "no schedule had any {what}");

@@ -25,13 +25,16 @@ pub trait Composition: Clone + PartialEq + fmt::Debug {
 pub struct Config {
     /// How long a proposal may take until it is withdrawn: building it, and the peer's answer. In nanoseconds.
     pub prepare: Time,
+    /// How long it may take the peer to go on once this side cannot go back by itself, from PREPARED or SWITCH on, in nanoseconds:
+    /// deciding, and delivering what is under way by the old composition. Then its control channel counts as failed.
+    pub finish: Time,
     /// How long a composition that was refused is not proposed again, in nanoseconds.
     pub hold_down: Time,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { prepare: 5_000_000_000, hold_down: 10_000_000_000 }
+        Self { prepare: 5_000_000_000, finish: 30_000_000_000, hold_down: 10_000_000_000 }
     }
 }
 
@@ -82,6 +85,8 @@ pub enum Action<S> {
         /// Why.
         reason: Refusal,
     },
+    /// The control channel counts as failed: [`Courier::close`](super::Courier::close), so that the peer does not take for heard what it says.
+    CloseControl,
     /// Make the link anew. This machine does nothing more.
     Remake {
         /// Why.

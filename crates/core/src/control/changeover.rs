@@ -35,7 +35,7 @@ use alloc::collections::VecDeque;
 pub(super) struct Pending<S> {
     pub(super) epoch: Epoch,
     spec: S,
-    /// This side proposed it, and waits so long.
+    /// The peer is waited for so long.
     until: Option<Time>,
     /// Where this side's old half ends, and the peer's.
     last: Option<u64>,
@@ -162,12 +162,15 @@ impl<S: Composition> Changeover<S> {
     }
 
     /// What was to be built can receive.
-    pub fn handle_built(&mut self, epoch: Epoch) {
+    pub fn handle_built(&mut self, now: Time, epoch: Epoch) {
         let Some(pending) = self.pending.as_ref().filter(|pending| pending.epoch == epoch) else { return };
         let spec = pending.spec.to_spec();
         match self.step(Event::Built) {
             Some(State::Proposed) => self.say(Word::Prepare { epoch, spec }),
-            Some(_) => self.say(Word::Prepared { epoch }),
+            Some(_) => {
+                self.wait(now + self.config.finish);
+                self.say(Word::Prepared { epoch });
+            }
             None => {}
         }
     }
@@ -189,14 +192,19 @@ impl<S: Composition> Changeover<S> {
         self.withdraw(None);
     }
 
-    pub(super) fn flip(&mut self, event: Event) -> Result<(), Breach> {
+    pub(super) fn flip(&mut self, now: Time, event: Event) -> Result<(), Breach> {
         CHANGEOVER.step(&mut self.state, event)?;
-        if let Some(pending) = &mut self.pending {
-            pending.until = None;
-            let epoch = pending.epoch;
+        self.wait(now + self.config.finish);
+        if let Some(Pending { epoch, .. }) = self.pending {
             self.push(Action::Flip { epoch });
         }
         Ok(())
+    }
+
+    fn wait(&mut self, until: Time) {
+        if let Some(pending) = &mut self.pending {
+            pending.until = Some(until);
+        }
     }
 
     /// New sends go by the new composition. `last`: the position in this side's stream at which it took over.
@@ -290,9 +298,14 @@ impl<S: Composition> Changeover<S> {
     /// The courier has given up: nothing changes any more.
     pub fn handle_control_failed(&mut self) {
         let own = matches!(self.state, State::Building | State::Proposed);
-        match self.step(Event::ControlFails) {
-            Some(State::Ended) => self.lose(Lost::Control),
-            Some(State::Alone) => self.withdraw(own.then_some(Refusal::NoControl)),
+        let Some(next) = self.step(Event::ControlFails) else { return };
+        if let Some(pending) = &mut self.pending {
+            pending.until = None;
+        }
+        self.push(Action::CloseControl);
+        match next {
+            State::Ended => self.lose(Lost::Control),
+            State::Alone => self.withdraw(own.then_some(Refusal::NoControl)),
             _ => {}
         }
     }
@@ -302,12 +315,13 @@ impl<S: Composition> Changeover<S> {
         if self.due().is_none_or(|due| due > now) {
             return;
         }
-        if self.state == State::Proposed {
-            self.abort_own();
+        match self.state {
+            State::Building => {}
+            State::Proposed => self.abort_own(),
+            _ => return self.handle_control_failed(),
         }
-        if self.step(Event::Timeout).is_some() {
-            self.withdraw(Some(Refusal::TimedOut));
-        }
+        self.step(Event::Timeout);
+        self.withdraw(Some(Refusal::TimedOut));
     }
 
     pub(super) fn abort_own(&mut self) {

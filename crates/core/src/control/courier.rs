@@ -175,13 +175,24 @@ impl Courier {
         self.sent = 0;
         let late = self.since.is_some_and(|since| now.saturating_sub(since) >= self.patience.time);
         if late || self.tries >= self.patience.tries {
-            self.failed = true;
-            self.words.clear();
+            self.close();
         }
     }
 
-    /// A word of the peer's arrived. Words come out of [`Courier::poll_word`], in order.
+    /// Gives up, whatever the patience.
+    pub fn close(&mut self) {
+        self.failed = true;
+        self.confirm = false;
+        self.timer = None;
+        self.words.clear();
+    }
+
+    /// A word of the peer's arrived. Words come out of [`Courier::poll_word`], in order. A courier that has failed is deaf, too: the
+    /// peer must not take for said what will not be answered, and fails in its turn.
     pub fn handle_word(&mut self, number: u16, word: &[u8]) {
+        if self.failed {
+            return;
+        }
         let at = usize::from(number.wrapping_sub(self.wanted));
         // an old one is confirmed again: the confirmation before was lost
         self.confirm = true;

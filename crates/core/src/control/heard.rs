@@ -1,7 +1,7 @@
 //! What the peer's words do to a change.
 
 use super::Time;
-use super::action::{Breach, Composition, Lost};
+use super::action::{Breach, Composition};
 use super::changeover::Changeover;
 use super::epoch::{Epoch, Side};
 use super::phase::{CHANGEOVER, Event, State};
@@ -9,16 +9,17 @@ use super::refusal::Refusal;
 use super::word::{NackReason, SpecBytes, Word};
 
 impl<S: Composition> Changeover<S> {
-    /// The peer said something. An error is a breach of the protocol: the link is of no use any more.
+    /// The peer said something; once the control channel has failed, nothing is heard any more. An error is a breach of the
+    /// protocol: the link is of no use.
     pub fn handle_word(&mut self, now: Time, word: Word) -> Result<(), Breach> {
-        if self.state == State::Ended {
+        if matches!(self.state, State::Alone | State::InDoubt | State::Finishing | State::Ended) {
             return Ok(());
         }
         match word {
             Word::Prepare { epoch, spec } => self.prepare(now, epoch, &spec),
-            Word::Prepared { epoch } => self.prepared(epoch),
+            Word::Prepared { epoch } => self.prepared(now, epoch),
             Word::Nack { epoch, reason } => self.nack(now, epoch, reason),
-            Word::Switch { epoch, old, last } => self.switch(epoch, old, last),
+            Word::Switch { epoch, old, last } => self.switch(now, epoch, old, last),
             Word::Drained { old } => self.drained(old),
             Word::Abort { epoch } => self.abort(epoch),
         }
@@ -59,17 +60,15 @@ impl<S: Composition> Changeover<S> {
         self.say(Word::Nack { epoch, reason });
     }
 
-    fn prepared(&mut self, epoch: Epoch) -> Result<(), Breach> {
+    fn prepared(&mut self, now: Time, epoch: Epoch) -> Result<(), Breach> {
         if self.state == State::Proposed && self.is_pending(epoch) {
-            return self.flip(Event::Prepared);
+            return self.flip(now, Event::Prepared);
         }
         if !epoch.is_of(self.side) {
             return Err(Breach::Number(epoch));
         }
         // a proposal that was withdrawn
-        if !matches!(self.state, State::Alone | State::InDoubt | State::Finishing) {
-            self.say(Word::Abort { epoch });
-        }
+        self.say(Word::Abort { epoch });
         Ok(())
     }
 
@@ -95,7 +94,7 @@ impl<S: Composition> Changeover<S> {
         Ok(())
     }
 
-    fn switch(&mut self, epoch: Epoch, old: Epoch, last: u64) -> Result<(), Breach> {
+    fn switch(&mut self, now: Time, epoch: Epoch, old: Epoch, last: u64) -> Result<(), Breach> {
         let Some(pending) = self.pending.as_mut().filter(|it| it.epoch == epoch && old == self.epoch) else {
             return Err(Breach::Number(epoch));
         };
@@ -103,12 +102,9 @@ impl<S: Composition> Changeover<S> {
             return Err(Breach::Number(epoch));
         }
         match self.state {
-            State::Ready => self.flip(Event::Switch),
+            State::Ready => self.flip(now, Event::Switch),
             _ => {
-                let next = CHANGEOVER.step(&mut self.state, Event::Switch)?;
-                if next == State::Ended {
-                    self.lose(Lost::Control);
-                }
+                CHANGEOVER.step(&mut self.state, Event::Switch)?;
                 self.resume();
                 Ok(())
             }

@@ -28,9 +28,9 @@ pub enum State {
     Heard,
     /// As Run, but the control channel has failed: nothing changes any more.
     Alone,
-    /// As Ready, but what this side says does not arrive any more.
+    /// As Ready, but whether the peer has switched will not be heard.
     InDoubt,
-    /// As Heard, but what this side says does not arrive any more.
+    /// As Heard, but the peer will not hear of it.
     Finishing,
     /// The two sides cannot agree any more: the link is to be made anew.
     Ended,
@@ -113,17 +113,12 @@ pub const CHANGEOVER: Machine<State, Event> = {
             (&[Run, Building], HigherPrepares, Answering),
             // it withdraws by itself when it hears of ours
             (&[Proposed], HigherPrepares, Proposed),
-            // it cannot be answered
-            (&[Alone], LowerPrepares, Alone),
-            (&[Alone], HigherPrepares, Alone),
             (&[Proposed], Prepared, Flipping),
             (&[Proposed], Nack, Run),
             (&[Answering, Ready], Abort, Run),
-            (&[InDoubt], Abort, Alone),
             (&[Ready], Switch, Flipping),
             // the answer to ours
             (&[Switching], Switch, Switching),
-            (&[InDoubt], Switch, Ended),
             (&[Flipping], Flipped, Switching),
             (&[Switching], Received, Resumed),
             (&[Heard], Received, Run),

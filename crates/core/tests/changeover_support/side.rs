@@ -15,13 +15,13 @@ use polyrail_core::control::{
 const RTO: Time = 5 * MS;
 /// So often in vain, and the path counts as dead.
 const DEAD: u32 = 6;
-const CONFIG: Config = Config { prepare: 40 * MS, hold_down: 30 * MS };
+const CONFIG: Config = Config { prepare: 40 * MS, finish: 500 * MS, hold_down: 30 * MS };
 
 pub struct Side {
     pub at: usize,
     pub incarnation: u32,
     tries: u32,
-    cannot: u8,
+    pub cannot: u8,
     pub changeover: Changeover<Spec>,
     courier: Courier,
     control_failed: bool,
@@ -242,7 +242,6 @@ impl Side {
         loop {
             if self.courier.has_failed() && !self.control_failed {
                 self.control_failed = true;
-                count(&COUNTS.control_failures);
                 self.changeover.handle_control_failed();
             }
             let Some(action) = self.changeover.poll_action() else { break };
@@ -292,6 +291,10 @@ impl Side {
                 Refusal::NoControl => &COUNTS.no_control,
                 Refusal::Busy | Refusal::InForce => panic!("an honest peer says {reason}"),
             }),
+            Action::CloseControl => {
+                count(&COUNTS.control_failures);
+                self.courier.close();
+            }
             Action::Remake { why } => {
                 count(match why {
                     Lost::Control => &COUNTS.remade_for_control,
@@ -307,7 +310,7 @@ impl Side {
             if works {
                 self.channels.push(Channel::new(epoch, spec));
                 assert!(self.channels.len() <= 2, "more than two compositions are alive");
-                self.changeover.handle_built(epoch);
+                self.changeover.handle_built(net.now, epoch);
             } else {
                 self.changeover.handle_unable(net.now, epoch);
             }

@@ -102,7 +102,7 @@ impl World<'_> {
             }
         }
         for side in &mut self.sides {
-            side.crash_in = None;
+            (side.crash_in, side.cannot) = (None, 0);
         }
     }
 
