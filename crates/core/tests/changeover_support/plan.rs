@@ -94,7 +94,7 @@ pub fn plan() -> impl Strategy<Value = Plan> {
     let loss = prop_oneof![Just(0), 0..=20_u8, 0..=60_u8];
     let jitter = prop_oneof![Just(0), 0..3000_u16];
     let gap = prop_oneof![Just(0), 0..2000_u16, 0..20_000_u16];
-    let steps = prop::collection::vec((gap, step()), 1..40);
+    let steps = prop::collection::vec((gap, step()), 1..80);
     (any::<u64>(), loss, 0..=20_u8, jitter, 3..40_u8, prop_oneof![Just(0), Just(25)], any::<bool>(), steps)
         .prop_map(|(seed, loss, doubled, jitter, tries, cannot, stay_dead, steps)| Plan {
             seed,

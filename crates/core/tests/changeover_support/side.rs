@@ -15,7 +15,7 @@ use polyrail_core::control::{
 const RTO: Time = 5 * MS;
 /// So often in vain, and the path counts as dead.
 const DEAD: u32 = 6;
-const CONFIG: Config = Config { prepare: 40 * MS, finish: 500 * MS, hold_down: 30 * MS };
+const CONFIG: Config = Config { prepare: 40 * MS, finish: 20_000 * MS, hold_down: 30 * MS };
 
 pub struct Side {
     pub at: usize,
@@ -24,7 +24,13 @@ pub struct Side {
     pub cannot: u8,
     pub changeover: Changeover<Spec>,
     courier: Courier,
-    control_failed: bool,
+    /// The courier has failed.
+    pub control_failed: bool,
+    /// The control channel was closed though it had not: the peer took too long.
+    pub gave_up: bool,
+    pub timed_out: bool,
+    /// What was refused, when.
+    refused: Vec<(Spec, Time)>,
     pub channels: Vec<Channel>,
     sending: Epoch,
     pub out: Out,
@@ -50,6 +56,9 @@ impl Side {
             changeover,
             courier,
             control_failed: false,
+            gave_up: false,
+            timed_out: false,
+            refused: Vec::new(),
             channels: vec![channel],
             sending: Epoch::FIRST,
             out: Out::default(),
@@ -67,6 +76,8 @@ impl Side {
             (changeover, courier, vec![channel])
         };
         self.control_failed = false;
+        self.gave_up = false;
+        self.refused.clear();
         self.sending = Epoch::FIRST;
         self.crash_in = None;
         self.nonce = 0;
@@ -114,6 +125,13 @@ impl Side {
         let nonce = self.incarnation << 8 | self.nonce << 1 | self.at as u32;
         let outcome = self.changeover.propose(net.now, Spec { path, sync, nonce });
         count(if outcome.is_ok() { &COUNTS.proposals } else { &COUNTS.refused });
+        let early = |(spec, at): &(Spec, Time)| {
+            (spec.path, spec.sync) == (path, sync) && net.now < at + CONFIG.hold_down
+        };
+        assert!(
+            outcome.is_err() || !self.refused.iter().any(early),
+            "what was just refused is proposed again"
+        );
         self.run(net);
         outcome
     }
@@ -283,16 +301,11 @@ impl Side {
                 count(&COUNTS.changes);
                 assert_eq!(self.sending, to, "what is in force is not what is sent by");
             }
-            Action::Refused { reason, .. } => count(match reason {
-                Refusal::Crossed => &COUNTS.crossed,
-                Refusal::Cannot => &COUNTS.unable,
-                Refusal::HoldDown => &COUNTS.held_down,
-                Refusal::TimedOut => &COUNTS.timed_out,
-                Refusal::NoControl => &COUNTS.no_control,
-                Refusal::Busy | Refusal::InForce => panic!("an honest peer says {reason}"),
-            }),
+            Action::Refused { spec, reason } => self.refused(net, spec, reason),
             Action::CloseControl => {
                 count(&COUNTS.control_failures);
+                self.gave_up |= !self.control_failed;
+                self.control_failed = true;
                 self.courier.close();
             }
             Action::Remake { why } => {
@@ -303,6 +316,21 @@ impl Side {
                 self.remake(net);
             }
         }
+    }
+
+    fn refused(&mut self, net: &Net, spec: Spec, reason: Refusal) {
+        self.timed_out |= reason == Refusal::TimedOut;
+        if matches!(reason, Refusal::Cannot | Refusal::HoldDown) {
+            self.refused.push((spec, net.now));
+        }
+        count(match reason {
+            Refusal::Crossed => &COUNTS.crossed,
+            Refusal::Cannot => &COUNTS.unable,
+            Refusal::HoldDown => &COUNTS.held_down,
+            Refusal::TimedOut => &COUNTS.timed_out,
+            Refusal::NoControl => &COUNTS.no_control,
+            Refusal::Busy | Refusal::InForce => panic!("an honest peer says {reason}"),
+        });
     }
 
     pub fn built(&mut self, net: &mut Net, epoch: Epoch, spec: Spec, works: bool) {

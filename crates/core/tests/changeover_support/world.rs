@@ -52,7 +52,24 @@ impl World<'_> {
             } else if let Some(happens) = self.net.pop() {
                 self.happens(happens);
             }
+            self.assert_patient();
         }
+    }
+
+    /// Nobody waits for a peer in vain, unless that has a reason not to answer.
+    fn assert_patient(&self) {
+        let [a, b] = &self.sides;
+        if a.gave_up != b.gave_up && a.incarnation == b.incarnation {
+            assert!(a.control_failed && b.control_failed, "a side waits in vain: {}", self.shown());
+        }
+        let perfect =
+            self.plan.loss == 0 && !self.plan.steps.iter().any(|(_, it)| matches!(it, Step::Cut { .. }));
+        let waited = |side: &Side| side.timed_out || side.control_failed;
+        assert!(
+            !perfect || !waited(a) && !waited(b),
+            "nothing is lost, but not all is answered: {}",
+            self.shown()
+        );
     }
 
     fn happens(&mut self, happens: Happens) {
