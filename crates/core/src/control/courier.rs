@@ -190,13 +190,13 @@ impl Courier {
     /// A word of the peer's arrived. Words come out of [`Courier::poll_word`], in order. A courier that has failed is deaf, too: the
     /// peer must not take for said what will not be answered, and fails in its turn.
     pub fn handle_word(&mut self, number: u16, word: &[u8]) {
-        if self.failed {
+        if self.failed || word.len() > MAX_WORD {
             return;
         }
         let at = usize::from(number.wrapping_sub(self.wanted));
         // an old one is confirmed again: the confirmation before was lost
         self.confirm = true;
-        if at >= WINDOW - self.arrived.len().min(WINDOW) || word.len() > MAX_WORD {
+        if at >= WINDOW - self.arrived.len().min(WINDOW) {
             return;
         }
         self.ahead[at].get_or_insert_with(|| word.to_vec());
