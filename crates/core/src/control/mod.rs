@@ -19,6 +19,7 @@
 //! | `word.rs` | the words as bytes |
 //! | `courier.rs` | how words get over a network that loses, doubles and reorders |
 //! | `order.rs` | what of arriving data is new, across epochs and links |
+//! | `rules.rs` | which composition suits which network |
 //!
 //! Invariants (`tests/changeover_schedules.rs` checks them):
 //! - Synchronous data is delivered in order and exactly once, asynchronous at most once and never behind a newer value.
@@ -34,6 +35,7 @@ mod heard;
 mod order;
 pub mod phase;
 mod refusal;
+pub mod rules;
 pub mod word;
 
 pub use action::{Action, Admit, Breach, Composition, Config, Lost};
