@@ -140,7 +140,8 @@ impl Courier {
         self.sent += 1;
         self.ever = self.ever.max(self.sent);
         self.since.get_or_insert(now);
-        self.timer.get_or_insert(now + (self.rto << self.tries.min(MAX_DOUBLINGS)));
+        let pause = self.rto.saturating_mul(1 << self.tries.min(MAX_DOUBLINGS));
+        self.timer.get_or_insert(now.saturating_add(pause));
         Some((self.first.wrapping_add(at as u16), &self.words[at]))
     }
 
@@ -157,7 +158,7 @@ impl Courier {
         self.tries = 0;
         let waits = self.ever > 0;
         self.since = waits.then_some(now);
-        self.timer = waits.then_some(now + self.rto);
+        self.timer = waits.then_some(now.saturating_add(self.rto));
     }
 
     /// When [`Courier::handle_timeout`] wants to be called.

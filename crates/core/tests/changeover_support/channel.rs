@@ -72,13 +72,16 @@ pub struct In {
     /// Of the new composition, until the old one is complete.
     held: BTreeMap<u64, u64>,
     held_values: BTreeMap<u32, u64>,
-    /// Compositions that are over.
+    /// The composition whose data is delivered, and those that are over.
+    pub delivered: u32,
     over: Vec<u32>,
 }
 
 impl In {
     /// The link ends: what was not delivered is lost.
-    pub fn reset(&mut self) {
+    pub fn reset(&mut self, first: u32) {
+        self.over.push(self.delivered);
+        self.delivered = first;
         self.early.clear();
         self.held.clear();
         self.held_values.clear();
@@ -131,8 +134,10 @@ impl In {
     }
 
     /// The old composition is over; what was held is delivered.
-    pub fn resume(&mut self, old: u32) {
+    pub fn resume(&mut self, old: u32, new: u32) {
+        assert_eq!(self.delivered, old, "a composition is skipped");
         self.over.push(old);
+        self.delivered = new;
         self.early.clear();
         for (at, len) in std::mem::take(&mut self.held) {
             self.data(at, len);

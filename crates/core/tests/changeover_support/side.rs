@@ -41,7 +41,7 @@ pub struct Side {
 }
 
 fn first(incarnation: u32) -> Spec {
-    Spec { path: 0, sync: true, nonce: incarnation << 8 }
+    Spec { path: 0, sync: true, nonce: incarnation << 20 }
 }
 
 impl Side {
@@ -81,7 +81,7 @@ impl Side {
         self.sending = Epoch::FIRST;
         self.crash_in = None;
         self.nonce = 0;
-        self.inn.reset();
+        self.inn.reset(first(incarnation).nonce);
         self.out.unacked.iter_mut().for_each(|sent| sent.epoch = Epoch::FIRST);
         self.changeover.handle_received(self.inn.stream.next());
         self.changeover.handle_acked(self.out.acked);
@@ -122,7 +122,7 @@ impl Side {
 
     pub fn propose(&mut self, net: &mut Net, path: u8, sync: bool) -> Result<Epoch, Refusal> {
         self.nonce += 1;
-        let nonce = self.incarnation << 8 | self.nonce << 1 | self.at as u32;
+        let nonce = self.incarnation << 20 | self.nonce << 1 | self.at as u32;
         let outcome = self.changeover.propose(net.now, Spec { path, sync, nonce });
         count(if outcome.is_ok() { &COUNTS.proposals } else { &COUNTS.refused });
         let early = |(spec, at): &(Spec, Time)| {
@@ -218,6 +218,8 @@ impl Side {
         if admit != Admit::Drop {
             let channel = self.channel(epoch).expect("data of a composition that is none was taken");
             assert_eq!(channel.spec.nonce, nonce, "data of another composition was taken");
+            let delivered = self.inn.delivered == nonce;
+            assert_eq!(delivered, admit == Admit::Deliver, "data of a composition was taken out of turn");
             assert!(!self.inn.is_over(nonce), "data of a composition that is over was taken");
         }
         admit
@@ -348,8 +350,9 @@ impl Side {
 
     fn resume(&mut self, net: &mut Net, epoch: Epoch) {
         let old = self.channels.iter().find(|channel| channel.epoch != epoch).expect("there is an old one");
-        self.inn.resume(old.spec.nonce);
+        let old = old.spec.nonce;
         let Spec { path, sync, nonce } = self.channel(epoch).expect("the new one is built").spec;
+        self.inn.resume(old, nonce);
         let upto = self.inn.stream.next();
         if sync {
             self.transmit(net, Way::Data(path), Body::Ack { epoch: epoch.0, nonce, upto });
