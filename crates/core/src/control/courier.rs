@@ -36,7 +36,7 @@ impl Default for Patience {
 /// Why a word is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// [`BACKLOG`] words wait: the peer confirms nothing.
+    /// [`BACKLOG`] words wait: the peer confirms nothing, and the courier fails.
     Full,
     /// It has more than [`MAX_WORD`] bytes.
     Long,
@@ -116,7 +116,7 @@ impl Courier {
         self.rto = rto.max(1);
     }
 
-    /// Takes a word for the peer.
+    /// Takes a word for the peer. Where that is refused a change cannot go on: [`Courier::has_failed`].
     pub fn say(&mut self, word: Vec<u8>) -> Result<(), Refused> {
         if self.failed {
             return Err(Refused::Failed);
@@ -125,6 +125,7 @@ impl Courier {
             return Err(Refused::Long);
         }
         if self.words.len() >= BACKLOG {
+            self.close();
             return Err(Refused::Full);
         }
         self.words.push_back(word);
@@ -286,7 +287,8 @@ mod tests {
             a.handle_ack(0, b.poll_ack().unwrap());
         }
         (0..BACKLOG).for_each(|_| a.say(vec![]).unwrap());
-        assert_eq!((a.say(vec![]), a.say(vec![0; 69])), (Err(Refused::Full), Err(Refused::Long)));
+        let refused = [a.say(vec![0; 69]), a.say(vec![]), a.say(vec![])];
+        assert_eq!(refused, [Err(Refused::Long), Err(Refused::Full), Err(Refused::Failed)]);
         (0..u16::MAX).for_each(|number| b.handle_word(number, &[]));
         assert!(b.arrived.len() <= WINDOW);
     }

@@ -51,7 +51,7 @@ pub enum Step {
     Path { path: u8, ways: Ways, alive: bool },
     /// The control channel is cut for so many milliseconds, or for ever.
     Cut { ways: Ways, ms: Option<u8> },
-    /// A side dies when it has carried out so many more actions, and comes back.
+    /// A side dies when it is to carry out so many more actions, or at once, and comes back.
     Crash { side: usize, actions: u8 },
 }
 

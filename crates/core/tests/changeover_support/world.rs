@@ -106,6 +106,10 @@ impl World<'_> {
                 let until = ms.map_or(Time::MAX, |ms| net.now + Time::from(ms) * MS);
                 net.cut(ways, until);
             }
+            Step::Crash { side, actions: 0 } => {
+                count(&COUNTS.crashes);
+                sides[side].remake(net);
+            }
             Step::Crash { side, actions } => sides[side].crash_in = Some(actions),
         }
     }
