@@ -29,6 +29,8 @@ pub struct Side {
     /// The control channel was closed though it had not: the peer took too long.
     pub gave_up: bool,
     pub timed_out: bool,
+    /// The peer may know of its proposal.
+    said: bool,
     /// What was refused, when.
     refused: Vec<(Spec, Time)>,
     pub channels: Vec<Channel>,
@@ -58,6 +60,7 @@ impl Side {
             control_failed: false,
             gave_up: false,
             timed_out: false,
+            said: false,
             refused: Vec::new(),
             channels: vec![channel],
             sending: Epoch::FIRST,
@@ -125,6 +128,7 @@ impl Side {
         let nonce = self.incarnation << 20 | self.nonce << 1 | self.at as u32;
         let outcome = self.changeover.propose(net.now, Spec { path, sync, nonce });
         count(if outcome.is_ok() { &COUNTS.proposals } else { &COUNTS.refused });
+        self.said &= outcome.is_err();
         let early = |(spec, at): &(Spec, Time)| {
             (spec.path, spec.sync) == (path, sync) && net.now < at + CONFIG.hold_down
         };
@@ -283,7 +287,10 @@ impl Side {
 
     fn carry_out(&mut self, net: &mut Net, action: Action<Spec>) {
         match action {
-            Action::Say(word) => _ = self.courier.say(word.to_bytes()),
+            Action::Say(word) => {
+                self.said |= matches!(word, Word::Prepare { .. });
+                _ = self.courier.say(word.to_bytes());
+            }
             Action::Build { epoch, spec: Spec { path, sync, nonce } } => {
                 let works = !net.rng.chance(self.cannot);
                 let (side, incarnation, takes) = (self.at, self.incarnation, net.rng.below(2 * MS));
@@ -322,6 +329,8 @@ impl Side {
 
     fn refused(&mut self, net: &Net, spec: Spec, reason: Refusal) {
         self.timed_out |= reason == Refusal::TimedOut;
+        let wins = self.at == 0 && self.said;
+        assert!(!wins || reason != Refusal::Crossed, "the side that wins where proposals cross gives in");
         if matches!(reason, Refusal::Cannot | Refusal::HoldDown) {
             self.refused.push((spec, net.now));
         }
