@@ -24,10 +24,11 @@ pub struct Side {
     pub cannot: u8,
     pub changeover: Changeover<Spec>,
     courier: Courier,
-    /// The courier has failed.
-    pub control_failed: bool,
-    /// The control channel was closed though it had not: the peer took too long.
-    pub gave_up: bool,
+    control_failed: bool,
+    /// The incarnation in which the control channel failed last, and in which it was closed since the peer took too long.
+    pub failed_in: Option<u32>,
+    pub gave_up_in: Option<u32>,
+    /// A proposal was not answered in time, ever.
     pub timed_out: bool,
     /// The peer may know of its proposal.
     said: bool,
@@ -58,7 +59,8 @@ impl Side {
             changeover,
             courier,
             control_failed: false,
-            gave_up: false,
+            failed_in: None,
+            gave_up_in: None,
             timed_out: false,
             said: false,
             refused: Vec::new(),
@@ -79,7 +81,6 @@ impl Side {
             (changeover, courier, vec![channel])
         };
         self.control_failed = false;
-        self.gave_up = false;
         self.refused.clear();
         self.sending = Epoch::FIRST;
         self.crash_in = None;
@@ -313,7 +314,10 @@ impl Side {
             Action::Refused { spec, reason } => self.refused(net, spec, reason),
             Action::CloseControl => {
                 count(&COUNTS.control_failures);
-                self.gave_up |= !self.control_failed;
+                if !self.control_failed {
+                    self.gave_up_in = Some(self.incarnation);
+                }
+                self.failed_in = Some(self.incarnation);
                 self.control_failed = true;
                 self.courier.close();
             }

@@ -17,12 +17,15 @@ pub struct World<'a> {
     net: Net,
     sides: [Side; 2],
     events: u64,
+    /// No word can be lost.
+    perfect: bool,
 }
 
 /// Carries out a schedule.
 pub fn carry_out(plan: &Plan) {
     let sides = [0, 1].map(|at| Side::new(at, plan.tries, plan.cannot));
-    let mut world = World { plan, net: Net::new(plan), sides, events: 0 };
+    let perfect = plan.loss == 0 && !plan.steps.iter().any(|(_, it)| matches!(it, Step::Cut { .. }));
+    let mut world = World { plan, net: Net::new(plan), sides, events: 0, perfect };
     let mut time = 0;
     for (at, (gap, _)) in plan.steps.iter().enumerate() {
         time += Time::from(*gap) * US;
@@ -57,19 +60,17 @@ impl World<'_> {
     }
 
     /// Nobody waits for a peer in vain, unless that has a reason not to answer.
-    fn assert_patient(&self) {
-        let [a, b] = &self.sides;
-        if a.gave_up != b.gave_up && a.incarnation == b.incarnation {
-            assert!(a.control_failed && b.control_failed, "a side waits in vain: {}", self.shown());
+    fn assert_patient(&mut self) {
+        for at in 0..2 {
+            if let Some(incarnation) = self.sides[at].gave_up_in.take() {
+                let peer = &self.sides[1 - at];
+                let silent = peer.incarnation > incarnation || peer.failed_in == Some(incarnation);
+                assert!(silent, "side {at} waits in vain: {}", self.shown());
+            }
         }
-        let perfect =
-            self.plan.loss == 0 && !self.plan.steps.iter().any(|(_, it)| matches!(it, Step::Cut { .. }));
-        let waited = |side: &Side| side.timed_out || side.control_failed;
-        assert!(
-            !perfect || !waited(a) && !waited(b),
-            "nothing is lost, but not all is answered: {}",
-            self.shown()
-        );
+        let waited = |side: &Side| side.timed_out || side.failed_in.is_some();
+        let waited = self.perfect && self.sides.iter().any(waited);
+        assert!(!waited, "nothing is lost, but not all is answered: {}", self.shown());
     }
 
     fn happens(&mut self, happens: Happens) {
@@ -171,6 +172,7 @@ impl World<'_> {
         let states = [0, 1].map(|at| self.sides[at].changeover.state());
         if let Some(at) = (0..2).find(|at| failed(states[*at])) {
             self.assert_goes_on();
+            self.assert_both_notice(at);
             return self.sides[at].remake(&mut self.net);
         }
         assert_eq!(states, [State::Run; 2], "a change hangs: {}", self.shown());
@@ -193,6 +195,19 @@ impl World<'_> {
                     self.shown()
                 );
             }
+        }
+    }
+
+    /// Where the control channel has failed for one side, the other notices when it has something to say.
+    fn assert_both_notice(&mut self, at: usize) {
+        let incarnation = self.sides[at].incarnation;
+        let other = &mut self.sides[1 - at];
+        let sync = !other.changeover.composition().sync;
+        if other.changeover.state() == State::Run && other.propose(&mut self.net, 0, sync).is_ok() {
+            self.run_until(Time::MAX - 1);
+            let other = &self.sides[1 - at];
+            let noticed = other.incarnation > incarnation || other.changeover.state() == State::Alone;
+            assert!(noticed, "a side speaks to one that does not answer: {}", self.shown());
         }
     }
 
