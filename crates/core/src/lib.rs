@@ -13,6 +13,7 @@
 //! | [`micro`] | how a link over datagrams is reliable and fair: micro-protocols, and stacks that are composed of them |
 //! | [`connection`] | such a link's beginning and end, and which stack is in force |
 //! | [`session`] | one peer's lanes as a state machine: health, choice, retiring, sending again, opening again |
+//! | [`control`] | how a link's data channel is changed while it is in use, by both sides |
 //! | [`state`], [`slab`] | state machines as data; operations by slot and generation |
 //! | [`trace`] | how recorded calls look as bytes (`docs/trace-format.md`) |
 //! | [`sim`] | a network of engines in one thread, with a clock of its own, for tests |
@@ -28,6 +29,7 @@
 extern crate alloc;
 
 pub mod connection;
+pub mod control;
 pub mod cost;
 pub mod frame;
 pub mod lanes;

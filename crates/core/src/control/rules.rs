@@ -1,0 +1,266 @@
+//! Which composition suits a pair of peers, and when it is worth a change.
+//!
+//! For a synchronous scheme, the first that holds:
+//!
+//! | when | then |
+//! |---|---|
+//! | packets are lost, over a distance | [`Kind::SyncBbr`]: it does not take loss for congestion |
+//! | both are at one site | [`Kind::SyncCubic`] |
+//! | much is under way at a time, and hardly any is lost | [`Kind::SyncIllinois`]: it fills long fat paths sooner |
+//! | else | [`Kind::SyncCubic`] |
+//!
+//! For an asynchronous one [`Kind::AsyncPaced`]: what waits in a queue is stale. Compositions of the first P2PSAP (table of El Baz
+//! and Nguyen, PDP 2013) are taken only where the user pins one.
+//!
+//! Nothing flutters: each limit has two values, one to enter by and a lower one to leave by, and what is in force stays for
+//! [`DWELL`] at least, unless the user wants another scheme or pins something.
+
+use super::Time;
+use core::fmt;
+
+/// Loss from which on a path counts as lossy, in packets of a million, and below which it does not any more.
+pub const LOSS: Limit = Limit { enter: 100, leave: 50 };
+/// Round trip from which on that matters, in nanoseconds.
+pub const FAR: Limit = Limit { enter: 1_000_000, leave: 800_000 };
+/// What is under way at a time (round trip times rate) on a long fat path, in bytes.
+pub const LONG_FAT: Limit = Limit { enter: 1_000_000, leave: 700_000 };
+/// A composition stays in force so long at least, in nanoseconds: 10 s.
+pub const DWELL: Time = 10_000_000_000;
+
+/// A limit with hysteresis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// What begins from this value on ...
+    pub enter: u64,
+    /// ... ends below this one.
+    pub leave: u64,
+}
+
+impl Limit {
+    /// The value that counts, where what it limits is in force, or is not.
+    const fn value(self, inside: bool) -> u64 {
+        if inside { self.leave } else { self.enter }
+    }
+}
+
+/// What a pair of peers computes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// All arrives, in order.
+    Synchronous,
+    /// The newest arrives.
+    Asynchronous,
+}
+
+/// A composition of micro-protocols, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// P2PSAP's: synchronous, within a cluster, InfiniBand.
+    SyncIntraIb,
+    /// Within a cluster, Ethernet.
+    SyncIntraEth,
+    /// Between clusters, InfiniBand.
+    SyncInterIb,
+    /// Between clusters, Ethernet: with New Reno.
+    SyncInterEth,
+    /// Asynchronous, within a cluster, InfiniBand.
+    AsyncIntraIb,
+    /// Within a cluster, Ethernet.
+    AsyncIntraEth,
+    /// Between clusters, InfiniBand.
+    AsyncInterIb,
+    /// Between clusters, Ethernet: with DCCP's window.
+    AsyncInterEth,
+    /// Reliable and ordered, CUBIC.
+    SyncCubic,
+    /// Reliable and ordered, BBR.
+    SyncBbr,
+    /// Reliable and ordered, Illinois.
+    SyncIllinois,
+    /// Latest values, paced.
+    AsyncPaced,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::SyncIntraIb,
+        Self::SyncIntraEth,
+        Self::SyncInterIb,
+        Self::SyncInterEth,
+        Self::AsyncIntraIb,
+        Self::AsyncIntraEth,
+        Self::AsyncInterIb,
+        Self::AsyncInterEth,
+        Self::SyncCubic,
+        Self::SyncBbr,
+        Self::SyncIllinois,
+        Self::AsyncPaced,
+    ];
+
+    /// What it is for.
+    pub const fn scheme(self) -> Scheme {
+        use Kind::{AsyncInterEth, AsyncInterIb, AsyncIntraEth, AsyncIntraIb, AsyncPaced};
+        match self {
+            AsyncIntraIb | AsyncIntraEth | AsyncInterIb | AsyncInterEth | AsyncPaced => Scheme::Asynchronous,
+            _ => Scheme::Synchronous,
+        }
+    }
+
+    /// Whether it runs over InfiniBand alone.
+    pub const fn needs_infiniband(self) -> bool {
+        matches!(self, Self::SyncIntraIb | Self::SyncInterIb | Self::AsyncIntraIb | Self::AsyncInterIb)
+    }
+
+    /// Whether it is only taken where the user pins it.
+    pub const fn is_pinned_only(self) -> bool {
+        !matches!(self, Self::SyncCubic | Self::SyncBbr | Self::SyncIllinois | Self::AsyncPaced)
+    }
+}
+
+/// What is known of a pair of peers and what lies between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// What they compute by.
+    pub scheme: Scheme,
+    /// They are at one site.
+    pub same_site: bool,
+    /// InfiniBand joins them.
+    pub infiniband: bool,
+    /// What the path between them can carry, in bytes per second. Not what is sent: that depends on the composition.
+    pub rate: u64,
+    /// Packets that are lost, of a million.
+    pub loss: u32,
+    /// How far packets overtake each other, in packets. No rule depends on it yet.
+    pub reordering: u32,
+    /// Round trip without queues, in nanoseconds.
+    pub rtt: Time,
+    /// The longest datagram, in bytes. No rule depends on it yet.
+    pub mtu: u32,
+}
+
+impl Context {
+    /// What is under way at a time, in bytes.
+    fn in_flight(&self) -> u64 {
+        let bytes = u128::from(self.rate) * u128::from(self.rtt) / 1_000_000_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// Why a composition is proposed, with the figures that decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The user wants it.
+    Pinned,
+    /// It is paced, and the scheme is asynchronous.
+    Asynchronous,
+    /// Packets are lost, over a distance.
+    Lossy {
+        /// So many of a million.
+        loss: u32,
+        /// The limit, in packets of a million.
+        limit: u64,
+        /// The round trip, in nanoseconds.
+        rtt: Time,
+    },
+    /// Both are at one site.
+    Near {
+        /// Packets lost of a million.
+        loss: u32,
+        /// The round trip, in nanoseconds.
+        rtt: Time,
+    },
+    /// Much is under way at a time, and hardly any is lost.
+    LongFat {
+        /// So many bytes.
+        bytes: u64,
+        /// The limit, in bytes.
+        limit: u64,
+        /// Packets lost of a million.
+        loss: u32,
+    },
+    /// Nothing of that.
+    Plain {
+        /// Bytes under way at a time.
+        bytes: u64,
+        /// Packets lost of a million.
+        loss: u32,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = |ns: &Time| ns / 1000;
+        match self {
+            Self::Pinned => f.write_str("the user wants it"),
+            Self::Asynchronous => f.write_str("the scheme is asynchronous"),
+            Self::Lossy { loss, limit, rtt } => {
+                write!(f, "{loss} of a million packets are lost (limit {limit}), round trip {} us", us(rtt))
+            }
+            Self::Near { loss, rtt } => {
+                write!(f, "one site: round trip {} us, {loss} of a million packets are lost", us(rtt))
+            }
+            Self::LongFat { bytes, limit, loss } => {
+                write!(
+                    f,
+                    "{bytes} bytes under way at a time (limit {limit}), {loss} of a million packets are lost"
+                )
+            }
+            Self::Plain { bytes, loss } => {
+                write!(f, "{bytes} bytes under way at a time, {loss} of a million packets are lost")
+            }
+        }
+    }
+}
+
+/// Another composition would suit better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Proposal {
+    /// Which.
+    pub kind: Kind,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InForce {
+    /// Which.
+    pub kind: Kind,
+    /// For how long, in nanoseconds.
+    pub age: Time,
+}
+
+/// What to change to, if anything. `pin`: what the user wants; it counts where it fits the scheme and the network.
+pub fn propose_kind(context: &Context, now: InForce, pin: Option<Kind>) -> Option<Proposal> {
+    let fits =
+        |kind: &Kind| kind.scheme() == context.scheme && (context.infiniband || !kind.needs_infiniband());
+    let pin = pin.filter(fits);
+    let proposal = match pin {
+        Some(kind) => Proposal { kind, reason: Reason::Pinned },
+        None => best_kind(context, now.kind),
+    };
+    let at_once = pin.is_some() || now.kind.scheme() != context.scheme;
+    (proposal.kind != now.kind && (at_once || now.age >= DWELL)).then_some(proposal)
+}
+
+/// What suits best, given what is in force: that has the lower limits.
+fn best_kind(context: &Context, now: Kind) -> Proposal {
+    let Context { loss, rtt, .. } = *context;
+    if context.scheme == Scheme::Asynchronous {
+        return Proposal { kind: Kind::AsyncPaced, reason: Reason::Asynchronous };
+    }
+    let (lossy, fat) = (now == Kind::SyncBbr, now == Kind::SyncIllinois);
+    let limit = LOSS.value(lossy);
+    if u64::from(loss) >= limit && rtt >= FAR.value(lossy) {
+        return Proposal { kind: Kind::SyncBbr, reason: Reason::Lossy { loss, limit, rtt } };
+    }
+    if context.same_site {
+        return Proposal { kind: Kind::SyncCubic, reason: Reason::Near { loss, rtt } };
+    }
+    let (bytes, limit) = (context.in_flight(), LONG_FAT.value(fat));
+    if bytes >= limit {
+        return Proposal { kind: Kind::SyncIllinois, reason: Reason::LongFat { bytes, limit, loss } };
+    }
+    Proposal { kind: Kind::SyncCubic, reason: Reason::Plain { bytes, loss } }
+}
