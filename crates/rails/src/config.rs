@@ -129,7 +129,7 @@ impl Default for Config {
             connections: 16,
             peer_timeout: Duration::from_secs(30),
             congestion: None,
-            composition: Composition::SyncReno,
+            composition: Composition::SyncCubic,
             yielding: true,
             sleep_after: None,
             log: None,
@@ -185,7 +185,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("CONGESTION", "TCP congestion control (default: the system's)"),
     (
         "COMPOSITION",
-        "how links by UDP are reliable and fair, by the name of a composition of micro-protocols (default: sync-reno)",
+        "how links by UDP are reliable and fair, by the name of a composition of micro-protocols (default: sync-cubic)",
     ),
     ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
     (

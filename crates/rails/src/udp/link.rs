@@ -6,7 +6,7 @@ use crate::keys::{Chain, LinkKeys};
 use crate::rail::journal::{Pool, RetransmitBuffer};
 use crate::rail::reader::Reader;
 use crate::rail::{Memory, RawIov};
-use polyrail_core::connection::Connection;
+use polyrail_core::connection::{Connection, Number};
 use polyrail_core::micro::{Segment, Time};
 use polyrail_core::wire::Key;
 use polyrail_core::wire::datagram::first_chains;
@@ -133,7 +133,7 @@ impl Link {
     pub(super) fn open<'a>(
         &mut self,
         generation: u8,
-        number: u64,
+        number: Number,
         sealed: bool,
         datagram: &'a mut [u8],
     ) -> Option<&'a [u8]> {
@@ -163,7 +163,7 @@ impl Link {
 
     /// Whether all that was given has been acknowledged.
     pub(super) fn is_delivered(&self) -> bool {
-        self.connection.shared().is_delivered()
+        self.connection.is_delivered()
     }
 
     /// Whether what the other side has not acknowledged is so little that all of it was sent again and again, to no avail. Its program
@@ -177,13 +177,13 @@ impl Link {
     /// The stream has grown. Frames of an encrypted link wait until the other side has the handshake: none goes along with that.
     pub(super) fn extend(&mut self) {
         let preface = self.preface.len() as u64;
-        let frames = !self.encrypted || self.connection.shared().base() >= preface;
+        let frames = !self.encrypted || self.connection.had_upto() >= preface;
         self.connection.extend(preface + if frames { self.journal.given() } else { 0 });
     }
 
     /// Bytes of frames that the peer has.
     pub(super) fn delivered(&self) -> u64 {
-        self.connection.shared().base().saturating_sub(self.preface.len() as u64)
+        self.connection.had_upto().saturating_sub(self.preface.len() as u64)
     }
 
     /// What the peer has is not needed any more.

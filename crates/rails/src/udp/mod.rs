@@ -190,7 +190,7 @@ impl UdpRail {
                 link.asked = now;
                 link.connection.ask();
             }
-            let owed = !link.connection.shared().flight.is_empty();
+            let owed = link.connection.is_owed();
             if silence > 0 && owed && silent > silence {
                 let why = io::Error::from_raw_os_error(libc::ETIMEDOUT);
                 self.finish(id, Down::Lost(why), Ending::GivenUp);
@@ -303,7 +303,7 @@ impl LaneRail for UdpRail {
             peer_window: narrow(shared.limit.saturating_sub(shared.fresh)),
             queued: up.journal.given().saturating_sub(delivered),
             delivered,
-            received: shared.delivered,
+            received: up.connection.received_upto(),
             lost: narrow(shared.again.count() / u64::from(shared.size.max(1))),
             encrypted: up.encrypted,
         })
@@ -383,7 +383,7 @@ impl Rail for UdpRail {
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Ok(Self {
-            settings: Settings { composition: config.composition, size: connect::SIZE, holds: HOLDS },
+            settings: Settings { composition: config.composition, size: 1452, holds: HOLDS },
             silence: config.peer_timeout,
             began: Instant::now(),
             epoll: Epoll::new()?,

@@ -145,7 +145,7 @@ fn transmit<M: Memory + ?Sized>(
     mem: Option<&M>,
     iov: &mut Vec<RawIov>,
 ) {
-    let size = link.connection.shared().size as usize;
+    let size = link.connection.shared().most as usize;
     while let Some(room) = batch.room(size, (link.socket, link.to), sockets) {
         let (header, content) = room.split_at_mut(HEADER);
         let Some(made) = link.connection.poll_datagram(now, content) else { return };
