@@ -1,5 +1,6 @@
 //! One connection: its machine, its keys, what it is to send and what comes.
 
+use super::adapt::Changes;
 use super::keys::{Keys, REKEY};
 use super::pipe::Pipe;
 use crate::keys::{Chain, LinkKeys};
@@ -7,6 +8,7 @@ use crate::rail::journal::{Pool, RetransmitBuffer};
 use crate::rail::reader::Reader;
 use crate::rail::{Memory, RawIov};
 use polyrail_core::connection::{Connection, Number};
+use polyrail_core::control::context::Watcher;
 use polyrail_core::micro::{Segment, Time};
 use polyrail_core::wire::Key;
 use polyrail_core::wire::datagram::first_chains;
@@ -51,6 +53,9 @@ pub(super) struct Link {
     pub(super) early: Vec<Vec<u8>>,
     /// In the rail's list of connections that may have something to send.
     pub(super) dirty: bool,
+    /// What its figures say of the path, and what came of that.
+    pub(super) watcher: Watcher,
+    pub(super) changes: Changes,
     /// When its timer is set.
     pub(super) timer: Time,
     /// Since when its end is to be told, if nobody knows.
@@ -86,6 +91,8 @@ impl Link {
             pipe: Some(pipe),
             early: Vec::new(),
             dirty: false,
+            watcher: Watcher::default(),
+            changes: Changes::default(),
             timer: Time::MAX,
             error: None,
             asked: 0,
