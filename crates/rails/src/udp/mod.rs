@@ -399,7 +399,7 @@ impl Rail for UdpRail {
             epoll: Epoll::new()?,
             sockets: Vec::new(),
             side: Side::new()?,
-            inbox: Inbox::new(),
+            inbox: Inbox::default(),
             batch: Batch::default(),
             slots: Vec::new(),
             times: Vec::new(),
