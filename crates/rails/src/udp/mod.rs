@@ -2,7 +2,7 @@
 //! reliable and fair is Polyrail's to choose.
 //!
 //! One socket for each address of this host serves all peers: connections have numbers. Every datagram is authenticated, by the key of the
-//! endpoint that is called or by the connection's own ([`keys`]); none that is not has any effect.
+//! endpoint that is called or by the connection's own (`keys`); none that is not has any effect.
 //!
 //! | file | holds |
 //! |---|---|
