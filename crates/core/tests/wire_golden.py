@@ -157,6 +157,20 @@ seeds = {
     "handshake_responder/stranger": b"\x00\x09" + to_target,
     "handshake_initiator/accepted": b"\x03\xff\x02\x01" + bytes(23) + offer,
     "handshake_initiator/rejected": b"\x01\x09\x01" + bytes(24),
+    "datagram/open": opening,
+    "datagram/answer": answer,
+    "datagram/acks": header(PLAIN, 3, 2, AT_SERVER, NUMBER) + ack(NUMBER, 0) + ack(NUMBER, 256, (1, 2), (513, 1)),
+    "datagram/streams": header(SEALED, 3, 2, AT_CLIENT, NUMBER) + stream(7, b"hello") + bytes(3) + stream(7, b"hello", 10),
+    "datagram/words": header(PLAIN, 0, 0, AT_SERVER, NUMBER)
+    + b"\x05\x04\x02\x01word\x06\x03\x01\x03\x04\x01\x07challenge"[:-1]
+    + b"\x08response",
+    # one of each role: what is given leaves, time passes, an answer comes, parts of a stream, acknowledgements, the end
+    "connection/opens": b"\x04\x0a\x00\x20\x08\x0c\x01\x01\x00\x00\x10\x00\x08"
+    b"\x02\x01\x01\x00\x00\x04\x00\x10\x01\x01\x02\x40\x00\x50\x90\x00\x50\x04\x20\x08\x06\x08\x03\x01",
+    "connection/answers": b"\xe3\x00\x02\x00\x00" + struct.pack("<H", 37) + hellos[0] + stream(0, b"")
+    + b"\x0a\x00\x10\x08\x06\x08\x00\x00\x01\x00\x01\x00\x03\x08\x06\x08\x0b\x08\x0d\x02\x08",
+    "connection/gaps": b"\xe9\x0a\x00\x40\x01\x01\x04\x40\x00\x09\x80\x00\x09\x60\x00\x09\x70\x00\x09\x08"
+    b"\x01\x03\x01\x49\x00\x20\x08\x05\x0a\x08\x02\x80\x02\x00\x00\x02\x00\x06\x08\x03\x02",
     "handshake_initiator/versions": b"\x00\x09PLYR\x06\0" + struct.pack("<HHH", 4, 5, 0),
 }
 
