@@ -62,7 +62,7 @@ impl Pair {
     fn step(&mut self) {
         self.now += APART;
         self.sender.handle_timeout(self.now);
-        if let Some(made) = self.sender.poll_transmit(self.now, &mut self.room, 0) {
+        if let Some(made) = self.sender.poll_transmit(self.now, &mut self.room, 0, false) {
             self.way.push_back(made);
         }
         if self.way.len() as u64 >= self.depth {
@@ -84,7 +84,7 @@ impl Pair {
                 black_box(bytes);
             });
         }
-        while let Some(made) = self.receiver.poll_transmit(self.now, &mut self.room, 0) {
+        while let Some(made) = self.receiver.poll_transmit(self.now, &mut self.room, 0, false) {
             let arrived = Arrived {
                 number: made.number,
                 size: (HEADER + TAG + made.chunks) as u32,

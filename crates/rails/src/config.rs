@@ -90,8 +90,8 @@ pub struct Config {
     pub peer_timeout: Duration,
     /// Congestion control of TCP links; none: the system's.
     pub congestion: Option<String>,
-    /// How links by UDP begin.
-    pub composition: Composition,
+    /// How links by UDP are reliable and fair; none: as their paths turn out to need.
+    pub composition: Option<Composition>,
     /// Give the processor away while polling in vain.
     pub yielding: bool,
     /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
@@ -129,7 +129,7 @@ impl Default for Config {
             connections: 16,
             peer_timeout: Duration::from_secs(30),
             congestion: None,
-            composition: Composition::SyncReno,
+            composition: None,
             yielding: true,
             sleep_after: None,
             log: None,
@@ -185,7 +185,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ("CONGESTION", "TCP congestion control (default: the system's)"),
     (
         "COMPOSITION",
-        "how links by UDP are reliable and fair, by the name of a composition of micro-protocols (default: sync-reno)",
+        "how links by UDP are reliable and fair, by the name of a composition of micro-protocols (default: as the path turns out to need)",
     ),
     ("YIELD", "give the processor away while polling in vain: 1 or 0 (default 1)"),
     (
@@ -291,7 +291,7 @@ impl Config {
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
         if let Some(name) = lookup("COMPOSITION") {
-            c.composition = Composition::of_name(name.trim()).map_or_else(
+            let found = Composition::of_name(name.trim()).map_or_else(
                 || {
                     let all: Vec<_> = Composition::ALL.iter().map(|one| one.name()).collect();
                     bad(
@@ -301,6 +301,7 @@ impl Config {
                 },
                 Ok,
             )?;
+            c.composition = Some(found);
         }
         if let Some(log) = lookup("LOG") {
             c.log = Some(LogTo::parse(&log).or_else(|why| bad("POLYRAIL_LOG", why))?);

@@ -11,13 +11,21 @@
 //!   [`AMPLIFY`] times as much as came from there.
 //! - A datagram counts once. What contradicts the protocol ends the connection, and nothing else.
 
+mod change;
+mod stage;
 #[cfg(test)]
 mod tests;
 
-use crate::micro::{Arrived, Composition, DataChannel, Limits, Received, Segment, Shared, Time, User};
+pub use change::Spec;
+
+use self::change::NoUser;
+use self::stage::Stage;
+use crate::control::courier::Patience;
+use crate::control::{self, Admit, Changeover, Courier, Epoch, Side};
+use crate::micro::{Arrived, Composition, Limits, NEVER, Received, Segment, Shared, Time, Transmit, User};
 use crate::wire::codec::Writer;
 use crate::wire::datagram::{Chunk, Chunks, Ending, HEADER, Header, Kind, SALT, TAG, write};
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 /// What is sent to where nobody has been seen yet, as a multiple of what came from there.
 pub const AMPLIFY: u64 = 3;
@@ -33,6 +41,24 @@ pub struct Settings {
     pub size: u32,
     /// Bytes of the stream that this side takes before they have their turn.
     pub holds: u32,
+}
+
+/// A datagram's number, which it has alone under the keys of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Number {
+    /// Among those of its composition.
+    pub number: u64,
+    /// How many compositions there were before that.
+    pub changes: u32,
+}
+
+/// What has become of changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// This composition is in force.
+    Changed(Composition),
+    /// This side's proposal came to nothing.
+    Refused(Composition, control::Refusal),
 }
 
 /// Where it stands.
@@ -54,7 +80,7 @@ pub struct Datagram {
     /// Its header, but for keys and cipher, which are the rail's.
     pub header: Header,
     /// Its number.
-    pub number: u64,
+    pub number: Number,
     /// Bytes of chunks that were written behind the room for the header.
     pub chunks: usize,
     /// The part of the stream whose bytes follow them.
@@ -70,10 +96,19 @@ pub struct Connection {
     opened: bool,
     state: State,
     settings: Settings,
-    channel: DataChannel,
-    epoch: u8,
-    /// The highest number that came, by which others are told in full.
-    newest: u64,
+    /// The composition in force; while it changes, the old one.
+    current: Stage,
+    /// The one that takes its place.
+    next: Option<Stage>,
+    /// That has this side's new bytes, and what of the old one's is not there.
+    flipped: bool,
+    rescued: bool,
+    changeover: Changeover<Spec>,
+    courier: Courier,
+    news: VecDeque<News>,
+    broken: Option<&'static str>,
+    /// The other side has not seen that this one is where it answered to.
+    unseen: bool,
     heard: u64,
     said: u64,
     /// When something came last that counted.
@@ -81,6 +116,10 @@ pub struct Connection {
     goodbyes: Option<(Ending, u8)>,
 }
 
+/// How long a word of the control channel may take to be confirmed, at least, in nanoseconds.
+const WORD_TIME: Time = 5_000_000;
+/// Bytes that are left for a word, and what goes with it.
+const WORD_ROOM: usize = 128;
 /// Bytes of content that a datagram has room for at least.
 const LEAST: usize = 64;
 /// Bytes that the other side takes before it has said how many.
@@ -104,9 +143,19 @@ impl Connection {
             opened,
             state: if opened { State::Opening } else { State::Answering },
             settings,
-            channel: DataChannel::new(settings.composition, now, &limits),
-            epoch: 0,
-            newest: 0,
+            current: Stage::new(now, Epoch::FIRST, 0, settings.composition, &limits),
+            next: None,
+            flipped: false,
+            rescued: false,
+            changeover: Changeover::new(
+                if opened { Side::Opener } else { Side::Accepter },
+                control::Config::default(),
+                Spec(settings.composition),
+            ),
+            courier: Courier::new(Patience::default(), WORD_TIME),
+            news: VecDeque::new(),
+            broken: None,
+            unseen: false,
             heard: 0,
             said: 0,
             heard_at: now,
@@ -160,17 +209,32 @@ impl Connection {
 
     /// The other side is to show that it is there.
     pub fn ask(&mut self) {
-        self.channel.ask();
+        self.sending().channel.ask();
     }
 
     /// What the micro-protocols of its channel know.
     pub fn shared(&self) -> &Shared {
-        self.channel.shared()
+        match &self.next {
+            Some(next) if self.flipped => next.channel.shared(),
+            _ => self.current.channel.shared(),
+        }
     }
 
-    /// Which composition is in force.
+    /// Which composition is in force; while it changes, the old one.
     pub fn composition(&self) -> Composition {
-        self.channel.composition()
+        self.current.channel.composition()
+    }
+
+    /// What has this side's new bytes.
+    fn sending(&mut self) -> &mut Stage {
+        match &mut self.next {
+            Some(next) if self.flipped => next,
+            _ => &mut self.current,
+        }
+    }
+
+    fn stage(&mut self, epoch: Epoch) -> Option<&mut Stage> {
+        [Some(&mut self.current), self.next.as_mut()].into_iter().flatten().find(|stage| stage.epoch == epoch)
     }
 
     /// When something came last that counted.
@@ -180,12 +244,18 @@ impl Connection {
 
     /// The stream has grown to this position.
     pub fn extend(&mut self, end: u64) {
-        self.channel.extend(end);
+        self.sending().channel.extend(end);
     }
 
-    /// What the stream that came has been given on of.
-    pub fn delivered(&self) -> u64 {
-        self.channel.shared().delivered
+    /// Whether the other side has all that was given.
+    pub fn is_delivered(&self) -> bool {
+        self.had_upto() >= self.shared().end
+    }
+
+    /// Whether something is on its way of which it is not known whether it came.
+    pub fn is_owed(&self) -> bool {
+        let owes = |stage: &Stage| !stage.channel.shared().flight.is_empty();
+        owes(&self.current) || self.next.as_ref().is_some_and(owes)
     }
 
     /// This side ends it: the other is told.
@@ -203,22 +273,19 @@ impl Connection {
         match self.state {
             State::Opening => {
                 (self.theirs, self.salts.1, self.state) = (theirs, salt, State::Up);
-                self.channel.set_window(u64::from(window));
+                self.current.channel.set_window(u64::from(window));
+                // until it has seen this side there, the other may be able to say nothing
+                self.unseen = true;
                 true
             }
             _ => self.theirs == theirs && self.salts.1 == salt,
         }
     }
 
-    /// The full number of a datagram of which these are the lowest bits.
-    pub fn number(&self, low: u32) -> u64 {
-        let newest = self.newest;
-        let near = (newest & !0xffff_ffff) | u64::from(low);
-        match near {
-            above if above > newest + (1 << 31) => above.checked_sub(1 << 32).unwrap_or(near),
-            below if below + (1 << 31) < newest => below + (1 << 32),
-            _ => near,
-        }
+    /// The full number of a datagram of this epoch of which these are the lowest bits; none of an epoch that is not alive.
+    pub fn number(&mut self, epoch: u8, low: u32) -> Option<Number> {
+        let stage = self.stage(Epoch(epoch))?;
+        Some(Number { number: stage.number(low), changes: stage.count })
     }
 
     /// Something came from the other side's address, of so many bytes, that may be of this connection.
@@ -240,31 +307,64 @@ impl Connection {
         user: &mut U,
     ) -> Result<(), &'static str> {
         const MALFORMED: &str = "it sent a malformed datagram";
-        if header.epoch != self.epoch {
-            return Ok(());
-        }
-        let mut elicits = false;
+        let epoch = Epoch(header.epoch);
+        let admit = self.changeover.admit(epoch);
+        let Some(stage) = self.stage(epoch) else { return Ok(()) };
+        let (mut elicits, mut data) = (false, false);
         for chunk in Chunks::new(content) {
-            elicits |= !matches!(chunk.map_err(|_| MALFORMED)?, Chunk::Ack(_) | Chunk::Close(_));
+            let chunk = chunk.map_err(|_| MALFORMED)?;
+            elicits |= !matches!(chunk, Chunk::Ack(_) | Chunk::Close(_) | Chunk::WordsHad { .. });
+            data |= matches!(chunk, Chunk::Stream { .. });
+        }
+        // what is not taken is not acknowledged
+        if data && admit == Admit::Drop {
+            return Ok(());
         }
         let arrived = Arrived { number, size: size as u32, elicits, marked };
-        if self.channel.handle_arrival(now, &arrived) == Received::Dropped {
+        if stage.channel.handle_arrival(now, &arrived) == Received::Dropped {
             return Ok(());
         }
-        self.newest = self.newest.max(number);
+        stage.note(number);
         self.heard_at = now;
         if self.state == State::Answering && matches!(header.kind, Kind::Plain | Kind::Sealed) {
             self.state = State::Up;
         }
         for chunk in Chunks::new(content).flatten() {
-            match chunk {
-                Chunk::Ack(ack) => self.channel.handle_ack(&ack),
-                Chunk::Stream { pos, bytes, .. } => self.channel.handle_stream(pos, bytes, user),
-                Chunk::Close(ending) => self.state = State::Ended(ending),
-                _ => {}
-            }
+            self.handle_chunk(now, epoch, &chunk, user);
         }
-        self.channel.shared().broken.map_or(Ok(()), Err)
+        self.look_at_changes(now, user)?;
+        if self.next.is_some() {
+            self.look_for_the_dead(now, user);
+        }
+        let broken = |stage: &Stage| stage.channel.shared().broken;
+        let contradicts = broken(&self.current).or_else(|| self.next.as_ref().and_then(broken));
+        self.broken.or(contradicts).map_or(Ok(()), Err)
+    }
+
+    fn handle_chunk<U: User>(&mut self, now: Time, epoch: Epoch, chunk: &Chunk<'_>, user: &mut U) {
+        match *chunk {
+            Chunk::Ack(ack) => {
+                if let Some(stage) = self.stage(epoch) {
+                    stage.channel.handle_ack(&ack);
+                }
+            }
+            // what the channel before lacked counts as its own
+            Chunk::Stream { rescued: true, pos, bytes } => {
+                if self.current.epoch != epoch && self.changeover.admit(self.current.epoch) == Admit::Deliver
+                {
+                    self.current.channel.handle_stream(pos, bytes, user);
+                }
+            }
+            Chunk::Stream { rescued: false, pos, bytes } => {
+                if let Some(stage) = self.stage(epoch) {
+                    stage.channel.handle_stream(pos, bytes, user);
+                }
+            }
+            Chunk::Word { order, bytes } => self.courier.handle_word(order, bytes),
+            Chunk::WordsHad { order } => self.courier.handle_ack(now, order),
+            Chunk::Close(ending) => self.state = State::Ended(ending),
+            Chunk::Ping | Chunk::Challenge(_) | Chunk::Response(_) | Chunk::Hello { .. } => {}
+        }
     }
 
     /// Bytes that may be sent before the other side has been seen.
@@ -289,52 +389,98 @@ impl Connection {
             State::Answering => Kind::Answer,
             _ => Kind::Plain,
         };
-        let mut said = 0;
+        if kind == Kind::Plain && core::mem::take(&mut self.unseen) {
+            self.current.channel.ask();
+        }
+        let (said, must) = self.write_words(now, kind, room)?;
+        self.poll_stage(now, kind, room, said, must)
+    }
+
+    /// Writes what this side says besides its channels: how many bytes, and whether a datagram has to leave for that.
+    fn write_words(&mut self, now: Time, kind: Kind, room: &mut [u8]) -> Option<(usize, bool)> {
+        let mut must = false;
+        let mut to = Writer::new(room);
         if kind != Kind::Plain {
             let salt = if self.opened { self.salts.0 } else { self.salts.1 };
-            let hello = Chunk::Hello { connection: self.ours, salt, window: self.settings.holds };
-            let mut to = Writer::new(room);
-            write(&mut to, &hello);
-            said = to.finish().ok()?;
+            write(&mut to, &Chunk::Hello { connection: self.ours, salt, window: self.settings.holds });
+        } else {
+            while to.room() >= WORD_ROOM
+                && let Some((order, bytes)) = self.courier.poll_transmit(now)
+            {
+                write(&mut to, &Chunk::Word { order, bytes });
+                must = true;
+            }
+            if let Some(order) = self.courier.poll_ack() {
+                write(&mut to, &Chunk::WordsHad { order });
+                must = true;
+            }
         }
-        let goodbye = self.goodbyes.filter(|(_, left)| *left > 0);
-        if let Some((ending, left)) = goodbye {
-            let mut to = Writer::new(room.get_mut(said..)?);
+        if let Some((ending, left)) = self.goodbyes.filter(|(_, left)| *left > 0) {
             write(&mut to, &Chunk::Close(ending));
-            said += to.finish().ok()?;
             self.goodbyes = Some((ending, left - 1));
+            must = true;
         }
-        // who opens says its hello with what it has to say, and not by itself
-        let wants = goodbye.is_some() || self.channel.wants_transmit(now);
-        if !wants {
-            // what is paced, or limited, is noted
-            let nothing = self.channel.poll_transmit(now, room, 0);
-            debug_assert!(nothing.is_none(), "it wanted nothing");
-            return None;
-        }
-        let made = self.channel.poll_transmit(now, room, said)?;
+        Some((to.finish().ok()?, must))
+    }
+
+    /// Has a channel make the datagram: the old one as long as it has something, then the new one.
+    fn poll_stage(
+        &mut self,
+        now: Time,
+        kind: Kind,
+        room: &mut [u8],
+        said: usize,
+        must: bool,
+    ) -> Option<Datagram> {
+        let old = self.current.channel.wants_transmit(now);
+        let new = self.next.as_mut().is_some_and(|next| next.channel.wants_transmit(now));
+        let stage = match &mut self.next {
+            Some(next) if self.flipped && (must || !old) => next,
+            Some(next) if new && !must && !old => next,
+            _ => &mut self.current,
+        };
+        // where nothing is to leave this notes why, too
+        let made = stage.channel.poll_transmit(now, room, said, must)?;
+        let epoch = stage.epoch;
+        Some(self.datagram(kind, epoch, &made))
+    }
+
+    fn datagram(&mut self, kind: Kind, epoch: Epoch, made: &Transmit) -> Datagram {
         self.said += (HEADER + made.chunks + made.segment.len as usize + TAG) as u64;
+        let changes = self.stage(epoch).map_or(0, |stage| stage.count);
         let connection = if kind == Kind::Open { 0 } else { self.theirs };
-        let header =
-            Header { kind, generation: 0, epoch: self.epoch, connection, number: made.number as u32 };
-        Some(Datagram { header, number: made.number, chunks: made.chunks, segment: made.segment })
+        let header = Header { kind, generation: 0, epoch: epoch.0, connection, number: made.number as u32 };
+        let number = Number { number: made.number, changes };
+        Datagram { header, number, chunks: made.chunks, segment: made.segment }
     }
 
     /// A timer may be due.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.channel.handle_timeout(now);
+        self.current.channel.handle_timeout(now);
+        if let Some(next) = &mut self.next {
+            next.channel.handle_timeout(now);
+            self.look_for_the_dead(now, &mut NoUser);
+        }
+        let rtt = self.shared().rtt;
+        if rtt.smoothed > 0 {
+            self.courier.handle_rto(WORD_TIME.max(rtt.smoothed + 4 * rtt.variation));
+        }
+        self.courier.handle_timeout(now);
+        self.changeover.handle_timeout(now);
+        if self.courier.has_failed() {
+            self.changeover.handle_control_failed();
+        }
+        self.follow(now, &mut NoUser);
     }
 
     /// When the next timer is due.
     pub fn due(&self) -> Time {
-        match self.state {
-            State::Ended(_) => Time::MAX,
-            _ => self.channel.due(),
+        // who may say nothing waits for the other side
+        if matches!(self.state, State::Ended(_)) || self.allowance() < (HEADER + LEAST + TAG) as u64 {
+            return NEVER;
         }
-    }
-
-    /// What the other side does not have of what was given.
-    pub fn undelivered(&self) -> Vec<core::ops::Range<u64>> {
-        self.channel.undelivered()
+        let next = self.next.as_ref().map_or(NEVER, |next| next.channel.due());
+        let words = [self.courier.due(), self.changeover.due()].into_iter().flatten().min().unwrap_or(NEVER);
+        self.current.channel.due().min(next).min(words)
     }
 }

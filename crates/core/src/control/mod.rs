@@ -19,6 +19,7 @@
 //! | `word.rs` | the words as bytes |
 //! | `courier.rs` | how words get over a network that loses, doubles and reorders |
 //! | `order.rs` | what of arriving data is new, across epochs and links |
+//! | `context.rs` | what a link's figures say of the path |
 //! | `rules.rs` | which composition suits which network |
 //!
 //! Invariants (`tests/changeover_schedules.rs` checks them):
@@ -29,6 +30,7 @@
 
 mod action;
 mod changeover;
+pub mod context;
 pub mod courier;
 mod epoch;
 mod heard;

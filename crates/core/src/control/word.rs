@@ -22,7 +22,7 @@ pub const MAX_SPEC: usize = 64;
 pub const MAX_WORD: usize = 4 + MAX_SPEC;
 
 /// A composition as bytes, at most [`MAX_SPEC`] of them. What they mean is the data channel's affair.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Default, Clone, PartialEq, Eq)]
 pub struct SpecBytes(Vec<u8>);
 
 impl SpecBytes {

@@ -132,8 +132,8 @@ impl DataChannel {
         each!(self, stack => stack.extend(end));
     }
     /// [`Stack::poll_transmit`].
-    pub fn poll_transmit(&mut self, now: Time, room: &mut [u8], said: usize) -> Option<Transmit> {
-        each!(self, stack => stack.poll_transmit(now, room, said))
+    pub fn poll_transmit(&mut self, now: Time, room: &mut [u8], said: usize, must: bool) -> Option<Transmit> {
+        each!(self, stack => stack.poll_transmit(now, room, said, must))
     }
     /// [`Stack::handle_arrival`].
     pub fn handle_arrival(&mut self, now: Time, arrived: &Arrived) -> Received {
@@ -170,6 +170,26 @@ impl DataChannel {
     /// [`Stack::set_window`].
     pub fn set_window(&mut self, window: u64) {
         each!(self, stack => stack.set_window(window));
+    }
+    /// [`Stack::cut`].
+    pub fn cut(&mut self) -> u64 {
+        each!(self, stack => stack.cut())
+    }
+    /// [`Stack::wait`].
+    pub fn wait(&mut self) {
+        each!(self, stack => stack.wait());
+    }
+    /// [`Stack::begin_at`].
+    pub fn begin_at(&mut self, start: u64) {
+        each!(self, stack => stack.begin_at(start));
+    }
+    /// [`Stack::resume`].
+    pub fn resume<U: User>(&mut self, from: u64, user: &mut U) {
+        each!(self, stack => stack.resume(from, user));
+    }
+    /// [`Stack::rescue`].
+    pub fn rescue(&mut self, range: Range<u64>) {
+        each!(self, stack => stack.rescue(range));
     }
     /// [`Stack::undelivered`].
     pub fn undelivered(&self) -> Vec<Range<u64>> {

@@ -163,6 +163,9 @@ pub trait MicroProtocol {
         false
     }
 
+    /// What was kept because the channel before had its turn may be given to the user, from [`Shared::delivered`] on.
+    fn resume<U: User>(&mut self, _shared: &mut Shared, _user: &mut U) {}
+
     /// *AckFromNet*: what the other side says it had; names what is acknowledged by [`Shared::acknowledge`].
     fn ack_from_net(&mut self, _shared: &mut Shared, _ack: &Ack<'_>) {}
 
@@ -229,6 +232,11 @@ impl<A: MicroProtocol, B: MicroProtocol> MicroProtocol for (A, B) {
     #[inline(always)]
     fn to_user<U: User>(&mut self, shared: &mut Shared, pos: u64, bytes: &[u8], user: &mut U) -> bool {
         self.0.to_user(shared, pos, bytes, user) || self.1.to_user(shared, pos, bytes, user)
+    }
+    #[inline(always)]
+    fn resume<U: User>(&mut self, shared: &mut Shared, user: &mut U) {
+        self.0.resume(shared, user);
+        self.1.resume(shared, user);
     }
     #[inline(always)]
     fn ack_from_net(&mut self, shared: &mut Shared, ack: &Ack<'_>) {

@@ -45,13 +45,22 @@ impl ReliableFIFO {
 impl MicroProtocol for ReliableFIFO {
     const NAME: &'static str = "ReliableFIFO";
 
+    fn resume<U: User>(&mut self, shared: &mut Shared, user: &mut U) {
+        self.release(shared, user);
+    }
+
     fn to_user<U: User>(&mut self, shared: &mut Shared, pos: u64, bytes: &[u8], user: &mut U) -> bool {
         let end = pos + bytes.len() as u64;
         if end <= shared.delivered {
             return true;
         }
-        if pos > shared.delivered {
-            match end - shared.delivered <= shared.holds {
+        if pos > shared.delivered || shared.waits {
+            // the channel before may be as far behind as it was let
+            let fits = match shared.waits {
+                true => shared.held as u64 + bytes.len() as u64 <= 2 * shared.holds,
+                false => end - shared.delivered <= shared.holds,
+            };
+            match fits {
                 true => self.hold(shared, pos, bytes),
                 false => shared.broken = Some("it sent more than there is room for"),
             }

@@ -20,8 +20,14 @@ impl MicroProtocol for Resize {
             out.segment = Segment { pos: shared.fresh, len: left.min(room) as u32 };
         }
         out.segment.len = out.segment.len.min(room as u32);
+        if out.segment.pos < shared.start {
+            // what is sent for the channel before ends where that does
+            let left = shared.start - out.segment.pos;
+            out.segment.len = out.segment.len.min(u32::try_from(left).unwrap_or(u32::MAX));
+        }
         if out.segment.len > 0 {
-            write_stream(&mut out.to, false, out.segment.pos, out.segment.len as u16);
+            let rescued = out.segment.pos < shared.start;
+            write_stream(&mut out.to, rescued, out.segment.pos, out.segment.len as u16);
             out.elicits = true;
         }
     }

@@ -83,6 +83,10 @@ impl MicroProtocol for Retransmit {
 
     fn lost(&mut self, shared: &mut Shared, sent: &Sent) {
         note_lost(shared, sent);
+        if sent.segment.len == 0 && !sent.probes_path {
+            // it asked whether the other side is there
+            shared.probes = 1;
+        }
     }
 
     fn timeout(&mut self, shared: &mut Shared) {

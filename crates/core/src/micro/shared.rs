@@ -104,6 +104,8 @@ pub struct Shared {
     /// Bytes that were on their way on this path before this channel; 0: that is not known.
     pub known_flight: u64,
 
+    /// Where what is to be sent of the stream begins; what is before is sent for the channel before.
+    pub start: u64,
     /// The end of what is to be sent of the stream.
     pub end: u64,
     /// The first position that was never sent (Resize).
@@ -125,6 +127,8 @@ pub struct Shared {
     pub holds: u64,
     /// Bytes of the stream that came before their turn (ReliableFIFO).
     pub held: usize,
+    /// Nothing is given to the user yet: the channel before has not brought all of its part.
+    pub waits: bool,
     /// The position up to which the user has all of it (ReliableFIFO).
     pub delivered: u64,
     /// There is less on its way than might be because there is less to send.
@@ -166,6 +170,7 @@ impl Shared {
             timeouts: 0,
             timeouts_before: 0,
             known_flight: 0,
+            start,
             end: start,
             fresh: start,
             limit: start + window,
@@ -176,6 +181,7 @@ impl Shared {
             newest_at: 0,
             holds: 0,
             held: 0,
+            waits: false,
             delivered: 0,
             limited: false,
             dry_at: 0,

@@ -90,9 +90,10 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         self.shared.end = self.shared.end.max(end);
     }
 
-    /// Makes the next datagram, if one is to leave (`room` has to take the longest that the limits allow): behind the first `said` bytes of `room`, which are chunks already, it writes others.
-    /// With such, it leaves whatever the send bits say.
-    pub fn poll_transmit(&mut self, now: Time, room: &mut [u8], said: usize) -> Option<Transmit> {
+    /// Makes the next datagram, if one is to leave: behind the first `said` bytes of `room`, which are chunks already, it writes others.
+    /// Where these have to leave (`must`), it does so whatever the send bits say. `room` takes the longest that the limits allow, or the
+    /// path is not asked for that.
+    pub fn poll_transmit(&mut self, now: Time, room: &mut [u8], said: usize, must: bool) -> Option<Transmit> {
         let Self { shared, list, .. } = self;
         shared.now = now;
         let (probe, data) = (shared.probes > 0, shared.has_data());
@@ -109,9 +110,12 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         }
         let mut size = shared.size as usize;
         let probes_path = shared.path_probe > 0 && !takes_data && said == 0;
+        if probes_path && room.len() < shared.path_probe as usize - HEADER - TAG {
+            return None;
+        }
         if probes_path {
             size = core::mem::take(&mut shared.path_probe) as usize;
-        } else if !takes_data && said == 0 && !list.urges(shared) {
+        } else if !takes_data && !must && !list.urges(shared) {
             return None;
         }
         let most = (size - HEADER - TAG).min(room.len());
@@ -265,6 +269,38 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     pub fn set_window(&mut self, window: u64) {
         self.shared.limit = self.shared.limit.max(self.shared.base().saturating_add(window));
         self.shared.takes = window;
+    }
+
+    /// What was given and never sent is another's from now on: where it begins.
+    pub fn cut(&mut self) -> u64 {
+        self.shared.end = self.shared.fresh.max(self.shared.start);
+        self.shared.end
+    }
+
+    /// Nothing is given to the user before [`Stack::resume`].
+    pub fn wait(&mut self) {
+        self.shared.waits = true;
+    }
+
+    /// This side's stream begins here, for this channel; what is before is another's.
+    pub fn begin_at(&mut self, start: u64) {
+        let shared = &mut self.shared;
+        (shared.start, shared.end, shared.fresh, shared.limit) = (start, start, start, start + shared.takes);
+        shared.had = super::ranges::Ranges::default();
+        shared.had.add(0..start);
+    }
+
+    /// The channel before has brought all of the other side's stream up to here: what is beyond has its turn.
+    pub fn resume<U: User>(&mut self, from: u64, user: &mut U) {
+        self.shared.waits = false;
+        self.shared.delivered = self.shared.delivered.max(from);
+        self.list.resume(&mut self.shared, user);
+    }
+
+    /// The other side lacks this of what the channel before had to send: it is sent by this one.
+    pub fn rescue(&mut self, range: core::ops::Range<u64>) {
+        self.shared.had.remove(range.clone());
+        self.shared.again.add(range);
     }
 
     /// What the other side does not have of what was given, to be sent by another channel.

@@ -218,7 +218,7 @@ impl Net {
     fn pump(&mut self, at: usize) {
         let now = self.now;
         self.ends[at].channel.handle_timeout(now);
-        while let Some(made) = self.ends[at].channel.poll_transmit(now, &mut self.room, 0) {
+        while let Some(made) = self.ends[at].channel.poll_transmit(now, &mut self.room, 0, false) {
             let mut chunks = self.spare.pop().unwrap_or_default();
             chunks.clear();
             chunks.extend_from_slice(&self.room[..made.chunks]);

@@ -12,7 +12,7 @@ use crate::rail::LinkId;
 use crate::rail::channel::{Channel, Destination};
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
 use crate::sockets::ip;
-use polyrail_core::connection::Connection;
+use polyrail_core::connection::{Connection, Settings};
 use polyrail_core::cost::RailCosts;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::session::Over;
@@ -22,8 +22,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Most bytes of a datagram: of Ethernet's packets of 1500, without the headers of IPv6 and UDP.
-pub(super) const SIZE: u32 = 1452;
+/// Most bytes of a packet where an interface does not say, and of any: more in one costs the same per byte.
+const MTU: (u32, u32) = (1500, 9000);
+/// Bytes of the headers of IPv4 and IPv6 with UDP.
+const HEADERS: (u32, u32) = (28, 48);
 /// Ports that are tried for all addresses together.
 const TRIES: usize = 8;
 
@@ -134,13 +136,23 @@ impl UdpRail {
         self.sockets.iter().position(its).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
+    /// How a connection from a socket behaves: its datagrams are as long as the interface's packets, if the path takes them.
+    pub(super) fn settings_of(&self, socket: usize) -> Settings {
+        let at = self.sockets[socket].at();
+        let its = |one: &&Interface| one.nets.iter().any(|net| net.ip() == at.ip());
+        let mtu = self.side.interfaces.iter().find(its).map_or(0, |one| one.mtu);
+        let mtu = if mtu == 0 { MTU.0 } else { mtu.min(MTU.1) };
+        let size = mtu - if at.is_ipv4() { HEADERS.0 } else { HEADERS.1 };
+        Settings { size, ..self.settings }
+    }
+
     fn begin(&mut self, to: SocketAddr, from: Option<IpAddr>, key: Key) -> io::Result<Box<dyn Channel>> {
         let socket = self.socket_to(to, from)?;
         let mut salt = [0; 16];
         getrandom::fill(&mut salt).map_err(io::Error::other)?;
         let (pipe, far) = Pipe::new(self.stirred.clone(), to)?;
         let (place, number) = self.take_place().ok_or(io::ErrorKind::OutOfMemory)?;
-        let connection = Connection::open(self.now(), number, salt, self.settings);
+        let connection = Connection::open(self.now(), number, salt, self.settings_of(socket));
         self.opening.insert(salt, place);
         self.enter(place, Link::new(connection, key, (socket, to), pipe));
         Ok(Box::new(far))

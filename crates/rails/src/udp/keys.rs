@@ -2,6 +2,7 @@
 
 use crate::keys::Chain;
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use polyrail_core::connection::Number;
 use polyrail_core::wire::datagram::{HEADER, TAG};
 
 /// Datagrams under one key: a quarter of what is allowed with AES-GCM for integrity (RFC 9001, 6.6, for datagrams of this size), and
@@ -50,16 +51,19 @@ impl Keys {
         self.chain.clone()
     }
 
-    fn nonce(&self, number: u64) -> Nonce {
+    /// Numbers begin anew with each composition: which it is goes along.
+    fn nonce(&self, number: Number) -> Nonce {
         let mut nonce = self.mask;
-        for (byte, of) in nonce.iter_mut().zip(number.to_le_bytes()) {
+        let Number { number, changes } = number;
+        for (byte, of) in nonce.iter_mut().zip(number.to_le_bytes().into_iter().chain(changes.to_le_bytes()))
+        {
             *byte ^= of;
         }
         Nonce::assume_unique_for_key(nonce)
     }
 
     /// Authenticates a datagram, whose last bytes are room for the tag; encrypts all behind its header, if that is asked for.
-    pub(super) fn seal(&mut self, number: u64, datagram: &mut [u8], encrypt: bool) {
+    pub(super) fn seal(&mut self, number: Number, datagram: &mut [u8], encrypt: bool) {
         self.count += 1;
         let (bytes, tag) = datagram.split_at_mut(datagram.len() - TAG);
         let (header, content) = bytes.split_at_mut(HEADER);
@@ -75,7 +79,12 @@ impl Keys {
     }
 
     /// Opens a datagram in place: its content, if it is what the other side sent under this number.
-    pub(super) fn open<'a>(&self, number: u64, datagram: &'a mut [u8], encrypted: bool) -> Option<&'a [u8]> {
+    pub(super) fn open<'a>(
+        &self,
+        number: Number,
+        datagram: &'a mut [u8],
+        encrypted: bool,
+    ) -> Option<&'a [u8]> {
         let nonce = self.nonce(number);
         if encrypted {
             let (header, content) = datagram.split_at_mut(HEADER);

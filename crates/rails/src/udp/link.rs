@@ -1,12 +1,14 @@
 //! One connection: its machine, its keys, what it is to send and what comes.
 
+use super::adapt::Changes;
 use super::keys::{Keys, REKEY};
 use super::pipe::Pipe;
 use crate::keys::{Chain, LinkKeys};
 use crate::rail::journal::{Pool, RetransmitBuffer};
 use crate::rail::reader::Reader;
 use crate::rail::{Memory, RawIov};
-use polyrail_core::connection::Connection;
+use polyrail_core::connection::{Connection, Number};
+use polyrail_core::control::context::Watcher;
 use polyrail_core::micro::{Segment, Time};
 use polyrail_core::wire::Key;
 use polyrail_core::wire::datagram::first_chains;
@@ -51,6 +53,9 @@ pub(super) struct Link {
     pub(super) early: Vec<Vec<u8>>,
     /// In the rail's list of connections that may have something to send.
     pub(super) dirty: bool,
+    /// What its figures say of the path, and what came of that.
+    pub(super) watcher: Watcher,
+    pub(super) changes: Changes,
     /// When its timer is set.
     pub(super) timer: Time,
     /// Since when its end is to be told, if nobody knows.
@@ -86,6 +91,8 @@ impl Link {
             pipe: Some(pipe),
             early: Vec::new(),
             dirty: false,
+            watcher: Watcher::default(),
+            changes: Changes::default(),
             timer: Time::MAX,
             error: None,
             asked: 0,
@@ -133,7 +140,7 @@ impl Link {
     pub(super) fn open<'a>(
         &mut self,
         generation: u8,
-        number: u64,
+        number: Number,
         sealed: bool,
         datagram: &'a mut [u8],
     ) -> Option<&'a [u8]> {
@@ -163,7 +170,7 @@ impl Link {
 
     /// Whether all that was given has been acknowledged.
     pub(super) fn is_delivered(&self) -> bool {
-        self.connection.shared().is_delivered()
+        self.connection.is_delivered()
     }
 
     /// Whether what the other side has not acknowledged is so little that all of it was sent again and again, to no avail. Its program
@@ -177,13 +184,13 @@ impl Link {
     /// The stream has grown. Frames of an encrypted link wait until the other side has the handshake: none goes along with that.
     pub(super) fn extend(&mut self) {
         let preface = self.preface.len() as u64;
-        let frames = !self.encrypted || self.connection.shared().base() >= preface;
+        let frames = !self.encrypted || self.connection.had_upto() >= preface;
         self.connection.extend(preface + if frames { self.journal.given() } else { 0 });
     }
 
     /// Bytes of frames that the peer has.
     pub(super) fn delivered(&self) -> u64 {
-        self.connection.shared().base().saturating_sub(self.preface.len() as u64)
+        self.connection.had_upto().saturating_sub(self.preface.len() as u64)
     }
 
     /// What the peer has is not needed any more.

@@ -10,6 +10,7 @@
 //! | `link.rs` | one connection |
 //! | `receive.rs` | datagrams to connections |
 //! | `transmit.rs` | connections to datagrams |
+//! | `adapt.rs` | when a link changes its composition |
 //! | `connect.rs` | where it listens and connects |
 //! | `pipe.rs` | a connection's stream before it is a link |
 //! | `socket.rs` | trains of datagrams by one system call |
@@ -20,6 +21,7 @@
 //!   no more than three times what they sent.
 //! - Frames go to the sink in their order; they count as delivered once it has them.
 
+mod adapt;
 mod connect;
 mod keys;
 mod link;
@@ -28,6 +30,7 @@ mod receive;
 mod socket;
 mod transmit;
 
+pub use self::adapt::Change;
 use self::connect::Side;
 use self::link::Link;
 use self::socket::{Inbox, Socket};
@@ -42,7 +45,7 @@ use crate::rail::{
 use crate::sys::Epoll;
 use polyrail_core::connection::Settings;
 use polyrail_core::frame::{Acked, Frame, OpId};
-use polyrail_core::micro::{NEVER, Time};
+use polyrail_core::micro::{Composition, NEVER, Time};
 use polyrail_core::wire::datagram::Ending;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -79,6 +82,8 @@ struct Remains {
 /// UDP links (see the module's documentation).
 pub struct UdpRail {
     settings: Settings,
+    /// The user has chosen the composition.
+    pinned: bool,
     /// How long a peer may be silent that owes an answer.
     silence: Duration,
     began: Instant,
@@ -190,7 +195,7 @@ impl UdpRail {
                 link.asked = now;
                 link.connection.ask();
             }
-            let owed = !link.connection.shared().flight.is_empty();
+            let owed = link.connection.is_owed();
             if silence > 0 && owed && silent > silence {
                 let why = io::Error::from_raw_os_error(libc::ETIMEDOUT);
                 self.finish(id, Down::Lost(why), Ending::GivenUp);
@@ -303,7 +308,7 @@ impl LaneRail for UdpRail {
             peer_window: narrow(shared.limit.saturating_sub(shared.fresh)),
             queued: up.journal.given().saturating_sub(delivered),
             delivered,
-            received: shared.delivered,
+            received: up.connection.received_upto(),
             lost: narrow(shared.again.count() / u64::from(shared.size.max(1))),
             encrypted: up.encrypted,
         })
@@ -383,7 +388,12 @@ impl Rail for UdpRail {
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Ok(Self {
-            settings: Settings { composition: config.composition, size: connect::SIZE, holds: HOLDS },
+            settings: Settings {
+                composition: config.composition.unwrap_or(Composition::SyncCubic),
+                size: 1452,
+                holds: HOLDS,
+            },
+            pinned: config.composition.is_some(),
             silence: config.peer_timeout,
             began: Instant::now(),
             epoll: Epoll::new()?,

@@ -222,7 +222,7 @@ impl UdpRail {
         let (pipe, far) = Pipe::new(self.stirred.clone(), at.1).ok()?;
         let (place, number) = self.take_place()?;
         let connection =
-            Connection::answer(self.now(), (number, ours), (theirs, salt, window), self.settings);
+            Connection::answer(self.now(), (number, ours), (theirs, salt, window), self.settings_of(at.0));
         let mut link = Link::new(connection, key, at, pipe);
         link.derive_keys(false);
         self.opening.insert(salt, place);
@@ -274,7 +274,7 @@ impl UdpRail {
             }
             return 0;
         }
-        let number = link.connection.number(header.number);
+        let Some(number) = link.connection.number(header.epoch, header.number) else { return 0 };
         let (size, sealed) = (arrival.bytes.len(), header.kind == Kind::Sealed);
         let Some(content) = link.open(header.generation, number, sealed, arrival.bytes) else { return 0 };
         self.deliver(id, header, content, (size, arrival.marked), sink)
@@ -292,7 +292,7 @@ impl UdpRail {
         let now = self.now();
         let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
         link.refusals = 0;
-        let number = link.connection.number(header.number);
+        let Some(number) = link.connection.number(header.epoch, header.number) else { return 0 };
         let (iov, mut fed) = (&mut self.iov, Ok(0));
         // the connection gives what has its turn while it is at work
         let mut rest = std::mem::take(&mut link.reader);
@@ -315,7 +315,7 @@ impl UdpRail {
             }
             (None, None) => leftover.extend_from_slice(bytes),
         };
-        let heard = link.connection.handle_datagram(now, (header, number), content, came, &mut user);
+        let heard = link.connection.handle_datagram(now, (header, number.number), content, came, &mut user);
         link.reader = rest;
         link.forget_delivered(&mut self.pool);
         if link.encrypted {

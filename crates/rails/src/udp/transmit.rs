@@ -1,7 +1,8 @@
 //! From connections to datagrams: as many as their channels let leave, in trains.
 
+use super::adapt::adapt;
 use super::link::Link;
-use super::socket::{Errno, Socket, TRAIN, TRAIN_MAX};
+use super::socket::{Socket, TRAIN, TRAIN_MAX};
 use super::{Slot, UdpRail};
 use crate::rail::{Memory, RawIov, Span};
 use polyrail_core::micro::Time;
@@ -69,9 +70,9 @@ impl Batch {
     }
 
     /// Sends what is there.
-    fn leave(&mut self, sockets: &[Socket]) -> Option<Errno> {
+    fn leave(&mut self, sockets: &[Socket]) {
         self.stuck = false;
-        let Some((socket, to)) = self.to.filter(|_| self.len > 0) else { return None };
+        let Some((socket, to)) = self.to.filter(|_| self.len > 0) else { return };
         let mut sent = sockets[socket].send(to, &self.bytes[..self.len], self.each);
         if sent == Err(libc::ECONNREFUSED) {
             // that was of an earlier one, and perhaps to somebody else
@@ -80,7 +81,7 @@ impl Batch {
         match sent {
             Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
                 self.stuck = true;
-                return None;
+                return;
             }
             // the kernel, or the path's first device, does not take trains: one by one
             Err(libc::EIO | libc::EINVAL) if self.count > 1 => {
@@ -92,7 +93,6 @@ impl Batch {
             Ok(()) | Err(_) => {}
         }
         (self.len, self.count, self.to) = (0, 0, None);
-        None
     }
 }
 
@@ -114,6 +114,9 @@ impl UdpRail {
                 continue;
             }
             link.dirty = false;
+            if link.pipe.is_none() {
+                adapt(link, now, self.pinned);
+            }
             transmit(link, now, &mut self.batch, &self.sockets, mem, &mut self.iov);
             if self.batch.stuck {
                 link.dirty = true;
@@ -145,7 +148,7 @@ fn transmit<M: Memory + ?Sized>(
     mem: Option<&M>,
     iov: &mut Vec<RawIov>,
 ) {
-    let size = link.connection.shared().size as usize;
+    let size = link.connection.shared().most as usize;
     while let Some(room) = batch.room(size, (link.socket, link.to), sockets) {
         let (header, content) = room.split_at_mut(HEADER);
         let Some(made) = link.connection.poll_datagram(now, content) else { return };

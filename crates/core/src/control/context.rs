@@ -1,0 +1,124 @@
+//! What a link's figures say of the path: what the rules need to know.
+
+use super::Time;
+use super::rules::{Context, Scheme};
+use crate::micro::Shared;
+
+/// Counts are looked at so often at most, in nanoseconds.
+const LOOK: Time = 5_000_000;
+/// So many datagrams tell something of loss, where so many of them were lost; without losses more have to.
+const ENOUGH: (u64, u64, u64) = (500, 3, 20_000);
+/// What lies further back than so many datagrams counts half.
+const MEMORY: u64 = 40_000;
+/// Loss is no congestion while round trips are no longer than the shortest by so many hundredths, and so many nanoseconds.
+const QUEUE: (u64, Time) = (15, 500_000);
+
+/// The counts of one link, which outlive its compositions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watcher {
+    looked: Time,
+    /// What the channel had counted at the last look.
+    seen: (u64, u64),
+    sent: u64,
+    lost: u64,
+    min_rtt: Time,
+    /// When the composition changed last; none: it is the first.
+    changed: Option<Time>,
+}
+
+impl Watcher {
+    /// The composition has changed: its channel counts from 0.
+    pub fn handle_change(&mut self, now: Time) {
+        (self.seen, self.changed) = ((0, 0), Some(now));
+    }
+
+    /// For how long what is in force has been, in nanoseconds; what a link began with was chosen without figures, and may be left at once.
+    pub fn age(&self, now: Time) -> Time {
+        self.changed.map_or(Time::MAX, |changed| now.saturating_sub(changed))
+    }
+
+    /// Looks at a channel's counts, if it is time; then, and where they suffice, what they say.
+    pub fn look(&mut self, now: Time, shared: &Shared, same_site: bool) -> Option<Context> {
+        if now < self.looked + LOOK {
+            return None;
+        }
+        self.looked = now;
+        let rtt = shared.rtt;
+        if rtt.min > 0 && (self.min_rtt == 0 || rtt.min < self.min_rtt) {
+            self.min_rtt = rtt.min;
+        }
+        let counted = (shared.counters.sent, shared.counters.lost.saturating_sub(shared.counters.spurious));
+        let (sent, lost) = (counted.0.saturating_sub(self.seen.0), counted.1.saturating_sub(self.seen.1));
+        self.seen = counted;
+        self.sent += sent;
+        // where a queue stands, what is lost was too much for it
+        if rtt.latest <= self.min_rtt + self.min_rtt * QUEUE.0 / 100 + QUEUE.1 {
+            self.lost += lost;
+        }
+        if self.sent > MEMORY {
+            (self.sent, self.lost) = (self.sent / 2, self.lost / 2);
+        }
+        let tells = self.lost >= ENOUGH.1 && self.sent >= ENOUGH.0 || self.sent >= ENOUGH.2;
+        tells.then(|| self.context(shared, same_site))
+    }
+
+    fn context(&self, shared: &Shared, same_site: bool) -> Context {
+        let loss = self.lost * 1_000_000 / self.sent.max(1);
+        Context {
+            scheme: Scheme::Synchronous,
+            same_site,
+            infiniband: false,
+            // what gets through says nothing of what could, where loss keeps it down
+            rate: if self.lost == 0 { delivery_rate(shared) } else { 0 },
+            loss: u32::try_from(loss).unwrap_or(u32::MAX),
+            reordering: u32::try_from(shared.counters.spurious).unwrap_or(u32::MAX),
+            rtt: self.min_rtt,
+            mtu: shared.size,
+        }
+    }
+}
+
+/// What is on its way, in a round trip: bytes per second.
+fn delivery_rate(shared: &Shared) -> u64 {
+    let rtt = u128::from(shared.rtt.smoothed.max(1));
+    u64::try_from(u128::from(shared.flight.bytes()) * 1_000_000_000 / rtt).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Time = 1_000_000;
+
+    fn shared(sent: u64, lost: u64, latest: Time) -> Shared {
+        let mut shared = Shared::new(0, 1472, 0, 1 << 20, MS);
+        (shared.counters.sent, shared.counters.lost) = (sent, lost);
+        (shared.rtt.min, shared.rtt.latest, shared.rtt.smoothed) = (20 * MS, latest, latest);
+        shared
+    }
+
+    #[test]
+    fn loss_without_a_queue_is_the_paths() {
+        let mut watcher = Watcher::default();
+        assert_eq!(watcher.look(10 * MS, &shared(400, 1, 20 * MS), false), None, "too little");
+        let context = watcher.look(20 * MS, &shared(4000, 4, 20 * MS), false).expect("enough");
+        assert_eq!((context.loss, context.rtt, context.rate), (1000, 20 * MS, 0));
+    }
+
+    #[test]
+    fn loss_from_a_full_queue_is_not() {
+        let mut watcher = Watcher::default();
+        let _ = watcher.look(10 * MS, &shared(100, 0, 20 * MS), false);
+        assert_eq!(watcher.look(20 * MS, &shared(4000, 300, 40 * MS), false), None);
+        let context = watcher.look(30 * MS, &shared(24_000, 300, 20 * MS), false).expect("enough");
+        assert_eq!(context.loss, 0);
+    }
+
+    #[test]
+    fn what_a_link_began_with_has_been_in_force_for_ever() {
+        let mut watcher = Watcher::default();
+        assert_eq!(watcher.age(5), Time::MAX);
+        watcher.handle_change(7);
+        assert_eq!(watcher.age(10), 3);
+    }
+}

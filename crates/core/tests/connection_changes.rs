@@ -1,0 +1,232 @@
+//! Connections whose composition changes while they carry much: nothing is lost, doubled or out of order, whatever the path does.
+mod micro_support;
+
+use micro_support::{Dice, MS, S, US, bytes_at};
+use polyrail_core::connection::{Connection, News, Settings, State};
+use polyrail_core::micro::{Composition, NEVER, Time};
+use polyrail_core::wire::datagram::{Chunk, Chunks, HEADER, Header, Kind};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+struct Flying {
+    header: Header,
+    content: Vec<u8>,
+}
+
+struct Side {
+    connection: Connection,
+    given: u64,
+    had: u64,
+    wrong: bool,
+    changed: usize,
+    refused: usize,
+}
+
+/// More happens in no schedule.
+const STEPS: u64 = 3_000_000;
+
+/// Two ends, and a path between them.
+struct World {
+    now: Time,
+    sides: [Side; 2],
+    wire: BTreeMap<(Time, u64), (usize, Flying)>,
+    dice: Dice,
+    count: u64,
+    loss: u64,
+    doubled: u64,
+    reordered: u64,
+    delay: Time,
+    room: Vec<u8>,
+}
+
+fn settings(composition: Composition) -> Settings {
+    Settings { composition, size: 1472, holds: 1 << 20 }
+}
+
+impl World {
+    fn new(seed: u64, composition: Composition) -> Self {
+        let side = |connection| Side { connection, given: 0, had: 0, wrong: false, changed: 0, refused: 0 };
+        let a = Connection::open(0, 1, [1; 16], settings(composition));
+        let b = Connection::answer(0, (2, [2; 16]), (1, [1; 16], 1 << 20), settings(composition));
+        Self {
+            now: 0,
+            sides: [side(a), side(b)],
+            wire: BTreeMap::new(),
+            dice: Dice::new(seed),
+            count: 0,
+            loss: 0,
+            doubled: 0,
+            reordered: 0,
+            delay: MS,
+            room: vec![0; 4096],
+        }
+    }
+
+    fn pump(&mut self, at: usize) {
+        let side = &mut self.sides[at];
+        side.connection.handle_timeout(self.now);
+        while let Some(made) = side.connection.poll_datagram(self.now, &mut self.room) {
+            let mut content = self.room[..made.chunks].to_vec();
+            content.extend(bytes_at(made.segment.pos, made.segment.len as usize));
+            if self.dice.falls(self.loss) {
+                continue;
+            }
+            let again = self.dice.falls(self.doubled);
+            for n in 0..=u64::from(again) {
+                let late = if self.dice.falls(self.reordered) { self.dice.next() % (3 * MS) } else { 0 };
+                self.count += 1;
+                let flying = Flying { header: made.header, content: content.clone() };
+                self.wire.insert((self.now + self.delay + late + n * 100 * US, self.count), (at ^ 1, flying));
+            }
+        }
+        while let Some(news) = side.connection.poll_news() {
+            match news {
+                News::Changed(_) => side.changed += 1,
+                News::Refused(..) => side.refused += 1,
+            }
+        }
+    }
+
+    fn arrive(&mut self, at: usize, flying: &Flying) {
+        let Side { connection, had, wrong, .. } = &mut self.sides[at];
+        if flying.header.kind == Kind::Answer
+            && let Some(Ok(Chunk::Hello { connection: theirs, salt, window })) =
+                Chunks::new(&flying.content).next()
+        {
+            assert!(connection.answered(theirs, salt, window));
+        }
+        let size = HEADER + flying.content.len() + 16;
+        connection.heard(size);
+        let Some(number) = connection.number(flying.header.epoch, flying.header.number) else { return };
+        let mut user = |bytes: &[u8]| {
+            *wrong |= bytes_at(*had, bytes.len()) != bytes;
+            *had += bytes.len() as u64;
+        };
+        let heard = connection.handle_datagram(
+            self.now,
+            (&flying.header, number.number),
+            &flying.content,
+            (size, false),
+            &mut user,
+        );
+        assert_eq!(heard, Ok(()));
+    }
+
+    fn step(&mut self, until: Time) -> bool {
+        let due = |side: &Side| side.connection.due();
+        self.count += 1;
+        assert!(
+            self.count < STEPS,
+            "it goes on for ever: {:?}",
+            self.sides.each_ref().map(|s| s.connection.due())
+        );
+        let timer = self.sides.iter().map(due).min().unwrap_or(NEVER).max(self.now);
+        let arrival = self.wire.first_key_value().map_or(NEVER, |((at, _), _)| *at);
+        let next = timer.min(arrival);
+        if next > until || next == NEVER {
+            self.now = self.now.max(until.min(next));
+            return false;
+        }
+        self.now = next;
+        if arrival <= timer {
+            let (_, (to, flying)) = self.wire.pop_first().expect("it was there");
+            self.arrive(to, &flying);
+            self.pump(to);
+        } else {
+            self.pump(0);
+            self.pump(1);
+        }
+        true
+    }
+
+    fn run(&mut self, until: Time) {
+        while self.step(until) {}
+    }
+
+    fn give(&mut self, at: usize, bytes: u64) {
+        self.sides[at].given += bytes;
+        let given = self.sides[at].given;
+        self.sides[at].connection.extend(given);
+        self.pump(at);
+    }
+
+    fn all_came(&self) -> bool {
+        (0..2).all(|at| self.sides[at ^ 1].had == self.sides[at].given)
+    }
+}
+
+/// So many, or as many as `PROPTEST_CASES` says.
+fn cases(usual: u32) -> ProptestConfig {
+    match std::env::var("PROPTEST_CASES") {
+        Ok(_) => ProptestConfig::default(),
+        Err(_) => ProptestConfig::with_cases(usual),
+    }
+}
+
+fn compositions() -> Vec<Composition> {
+    Composition::ALL.iter().copied().filter(|one| one.micro_protocols().contains(&"ReliableFIFO")).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn changes_are_not_noticed(
+        seed: u64, loss in 0_u64..300_000, doubled in 0_u64..100_000, reordered in 0_u64..400_000,
+        steps in proptest::collection::vec((0_u8..4, 0_usize..2, 1_u64..150_000, 0_usize..16, 0_u64..30), 1..40),
+    ) {
+        let all = compositions();
+        let mut world = World::new(seed, all[seed as usize % all.len()]);
+        (world.loss, world.doubled, world.reordered) = (loss, doubled, reordered);
+        world.give(0, 80);
+        for (what, side, bytes, which, time) in steps {
+            match what {
+                0 => {
+                    let now = world.now;
+                    let _ = world.sides[side].connection.propose(now, all[which % all.len()]);
+                    world.pump(side);
+                }
+                _ => world.give(side, bytes),
+            }
+            world.run(world.now + time * MS);
+        }
+        let until = world.now + 2000 * S;
+        while !(world.all_came() && world.sides.iter().all(|side| !side.connection.is_changing())) {
+            if !world.step(until) {
+                break;
+            }
+        }
+        for at in 0..2 {
+            prop_assert!(!world.sides[at].wrong);
+            prop_assert_eq!(world.sides[at ^ 1].had, world.sides[at].given, "at {} s", world.now / S);
+            prop_assert!(!world.sides[at].connection.is_changing(), "{} s", world.now / S);
+        }
+        prop_assert_eq!(world.sides[0].connection.composition(), world.sides[1].connection.composition());
+    }
+}
+
+/// Under one loss in a hundred, a change every few round trips: they are made, and cost little.
+#[test]
+fn changes_are_made_under_load() {
+    let all = compositions();
+    let mut world = World::new(7, Composition::SyncCubic);
+    (world.loss, world.delay) = (10_000, 2 * MS);
+    world.pump(0);
+    world.give(0, 64 << 20);
+    for n in 0..200 {
+        let now = world.now;
+        let _ = world.sides[n % 2].connection.propose(now, all[n % all.len()]);
+        world.pump(n % 2);
+        world.run(world.now + 20 * MS);
+    }
+    world.run(world.now + 100 * S);
+    assert!(world.all_came() && !world.sides[0].wrong);
+    assert!(
+        world.sides[0].changed > 50,
+        "{} changes, {} refused",
+        world.sides[0].changed,
+        world.sides[0].refused
+    );
+    assert_eq!(world.sides[0].changed, world.sides[1].changed);
+    assert_eq!(world.sides[0].connection.state(), State::Up);
+}
