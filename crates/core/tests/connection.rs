@@ -8,6 +8,7 @@ use polyrail_core::connection::{AMPLIFY, Connection, State};
 use polyrail_core::micro::{Composition, NEVER};
 use polyrail_core::wire::datagram::{ACK_RANGES, Chunk, Chunks, Ending, Kind};
 use proptest::prelude::*;
+use std::collections::HashSet;
 
 const ENDINGS: [Ending; 3] = [Ending::GivenUp, Ending::Orderly, Ending::Gone];
 
@@ -56,7 +57,6 @@ fn it_opens_over_a_network_that_loses_doubles_and_reorders() {
 }
 
 #[test]
-#[ignore = "what searches the path's size sends for ever while a connection opens: it is asked for that, and HELLO is in the way"]
 fn it_opens_by_each_composition() {
     for composition in Composition::ALL {
         for seed in 0..20 {
@@ -345,9 +345,9 @@ proptest! {
     #[test]
     fn a_number_is_the_closest_with_its_lowest_bits(newest in 0..HALF, jumps in 0..5_u64, off in 0..HALF) {
         let steps: Vec<u64> = (0..=jumps).map(|n| 1000 + newest + n * (HALF - 7)).collect();
-        let end = at_number(&steps);
+        let mut end = at_number(&steps);
         let last = steps[steps.len() - 1];
-        let expanded = |number: u64| end.connection.number(number as u32);
+        let mut expanded = |number: u64| end.connection.number(0, number as u32).expect("it is alive").number;
         prop_assert_eq!(expanded(last + off), last + off);
         if let Some(before) = last.checked_sub(off) {
             prop_assert_eq!(expanded(before), before);
@@ -483,6 +483,75 @@ fn a_datagram_of_an_epoch_that_is_not_alive_is_none() {
     let heard = end.connection.handle_datagram(now + S, (&header, 1000), &all, (100, false), &mut user);
     assert_eq!(heard, Ok(()));
     assert_eq!((end.came.len(), end.connection.shared().counters, end.connection.heard_at()), before);
+}
+
+/// Whether any of these, of one side and one connection, has the nonce of another.
+fn repeats<'a>(all: impl Iterator<Item = &'a Packet>) -> Option<(u64, u32)> {
+    let mut had = HashSet::new();
+    let keyed = |packet: &&Packet| matches!(packet.header().kind, Kind::Plain | Kind::Sealed);
+    all.filter(keyed).map(Packet::nonce).find(|nonce| !had.insert(*nonce))
+}
+
+#[test]
+fn no_nonce_is_used_twice_whatever_changes() {
+    for seed in 0..40 {
+        let mut net = Net::new(seed);
+        (net.loss, net.doubled, net.late) = (seed % 20, 10, 20);
+        net.open(0, 1000);
+        net.endpoints[1].welcome = 1000;
+        net.until("it is open", 60 * S, |net| has_opened(net, 1000, 1000));
+        for _ in 0..12 {
+            for of in 0..2 {
+                let (now, dice) = (net.now, net.dice.next() as usize);
+                net.end(of, 0).give(20_000);
+                if dice % 3 > 0 {
+                    let to = Composition::ALL[dice / 3 % Composition::ALL.len()];
+                    let _ = net.end(of, 0).connection.propose(now, to);
+                }
+            }
+            net.run(300 * MS);
+        }
+        net.loss = 0;
+        let all = 1000 + 12 * 20_000;
+        net.until("it is all there", 60 * S, |net| (0..2).all(|of| net.end(of, 0).has_all(all)));
+        assert!((0..2).all(|of| net.end(of, 0).broken.is_none()));
+        let changed = net.recorded.iter().any(|(_, packet)| packet.header().epoch > 0);
+        assert!(changed, "nothing has changed");
+        for side in 0..2 {
+            assert_eq!(
+                repeats(net.recorded.iter().filter(|(from, _)| *from == side).map(|one| &one.1)),
+                None
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "numbers of a composition that came to nothing are used again by the next: only changes that were made count for the nonce"]
+fn no_nonce_is_used_twice_by_who_is_asked_for_changes_that_are_withdrawn() {
+    let mut net = established();
+    let mut now = net.now;
+    let end = net.end(1, 0);
+    let (mut said, mut number) = (Vec::new(), 1000);
+    for (order, epoch) in [(0, 2), (2, 4), (4, 6)] {
+        // PREPARE; something that wants to be acknowledged; ABORT
+        let words = [vec![1, epoch, 1, 0, Composition::SyncReno as u8], vec![6, epoch, 0, 0]];
+        for (n, word) in words.iter().enumerate() {
+            let word = chunk(&Chunk::Word { order: order + n as u16, bytes: word });
+            end.hear(now, Kind::Plain, number, &word).expect("a word");
+            number += 1;
+            said.extend(end.poll(now));
+            if n == 0 {
+                end.hear_in(epoch, now, Kind::Plain, 0, &chunk(&Chunk::Ping)).expect("well-formed");
+                end.hear_in(epoch, now, Kind::Plain, 1, &chunk(&Chunk::Ping)).expect("well-formed");
+            }
+            now += 10 * MS;
+            end.connection.handle_timeout(now);
+            said.extend(end.poll(now));
+        }
+    }
+    assert!(said.iter().any(|packet| packet.header().epoch > 0), "it acknowledges");
+    assert_eq!(repeats(said.iter()), None);
 }
 
 #[test]

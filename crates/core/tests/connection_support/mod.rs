@@ -3,7 +3,7 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use polyrail_core::connection::{Connection, Datagram, Settings, State};
+use polyrail_core::connection::{Connection, Number, Settings, State};
 use polyrail_core::micro::{Composition, NEVER, Time};
 use polyrail_core::wire::codec::Writer;
 use polyrail_core::wire::datagram::{
@@ -18,21 +18,16 @@ pub const DELAY: Time = 5 * MS;
 const SIZE: u32 = 1452;
 
 pub fn settings() -> Settings {
-    settings_by(Composition::SyncReno)
+    settings_by(Composition::SyncCubic)
 }
 
 fn settings_by(composition: Composition) -> Settings {
     Settings { composition, size: SIZE, holds: 1 << 20 }
 }
 
-/// The full number of a datagram that came.
-pub fn number_of(connection: &Connection, header: &Header) -> u64 {
-    connection.number(header.number)
-}
-
-/// The full number of a datagram that leaves.
-pub fn number_sent(made: &Datagram) -> u64 {
-    made.number
+/// The full number of a datagram that came; none of an epoch that is not alive.
+pub fn number_of(connection: &mut Connection, header: &Header) -> Option<Number> {
+    connection.number(header.epoch, header.number)
 }
 
 /// Random numbers from a seed (xorshift64*).
@@ -58,11 +53,16 @@ pub struct Packet {
     /// Header and content.
     pub bytes: Vec<u8>,
     /// What its tag hangs on: its number, and the salts as its sender knows them.
-    number: u64,
+    number: Number,
     salts: ([u8; SALT], [u8; SALT]),
 }
 
 impl Packet {
+    /// What no other under the same keys may have: its nonce follows from that.
+    pub fn nonce(&self) -> (u64, u32) {
+        (self.number.number, self.number.changes)
+    }
+
     pub fn header(&self) -> Header {
         Header::parse(&self.bytes).expect("a header")
     }
@@ -122,7 +122,7 @@ impl End {
                 *byte = byte_at(self.connection.ours(), pos);
             }
             let bytes = [&made.header.to_bytes()[..], &room[..end]].concat();
-            let packet = Packet { bytes, number: number_sent(&made), salts: *self.connection.salts() };
+            let packet = Packet { bytes, number: made.number, salts: *self.connection.salts() };
             self.sent += packet.len() as u64;
             all.push(packet);
             assert!(all.len() < 10_000, "it sends for ever");
@@ -132,9 +132,22 @@ impl End {
 
     /// An authentic datagram with this content comes, as if the other side had sent it under this number.
     pub fn hear(&mut self, now: Time, kind: Kind, number: u64, content: &[u8]) -> Result<(), &'static str> {
+        self.hear_in(0, now, kind, number, content)
+    }
+
+    /// The same, in another epoch.
+    pub fn hear_in(
+        &mut self,
+        epoch: u8,
+        now: Time,
+        kind: Kind,
+        number: u64,
+        content: &[u8],
+    ) -> Result<(), &'static str> {
         let ours = self.connection.ours();
-        let header = Header { kind, generation: 0, epoch: 0, connection: ours, number: number as u32 };
-        assert_eq!(number_of(&self.connection, &header), number, "no receiver would find out that number");
+        let header = Header { kind, generation: 0, epoch, connection: ours, number: number as u32 };
+        let found = number_of(&mut self.connection, &header).map(|found| found.number);
+        assert_eq!(found, Some(number), "no receiver would find out that number");
         let came = &mut self.came;
         let mut user = |bytes: &[u8]| came.extend_from_slice(bytes);
         let size = HEADER + content.len() + TAG;
@@ -276,13 +289,13 @@ impl Net {
             }
             Kind::Plain | Kind::Sealed => {
                 if *end.connection.salts() != packet.salts
-                    || number_of(&end.connection, &header) != packet.number
+                    || number_of(&mut end.connection, &header) != Some(packet.number)
                 {
                     return;
                 }
             }
         }
-        let number = number_of(&end.connection, &header);
+        let Some(Number { number, .. }) = number_of(&mut end.connection, &header) else { return };
         let came = &mut end.came;
         let mut user = |bytes: &[u8]| came.extend_from_slice(bytes);
         let how = (packet.len(), false);
