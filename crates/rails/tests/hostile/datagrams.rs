@@ -20,9 +20,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Compositions that search the path's size send for ever while a connection opens.
-const LINE: &str = "RAILS=udp COMPOSITION=sync-reno";
-const ENCRYPTED: &str = "RAILS=udp COMPOSITION=sync-reno ENCRYPT=yes";
+const LINE: &str = "RAILS=udp";
+const ENCRYPTED: &str = "RAILS=udp ENCRYPT=yes";
 
 /// A datagram that went through, and whether it was the server's.
 type Seen = (bool, Vec<u8>);
