@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes the examples of docs/wire.md from its tables alone, not from the crate that they test.
+"""Computes the examples of docs/wire.md and docs/wire-datagrams.md from their tables alone, not from the crate that they test.
 
 With --seeds it writes the fuzz targets' seeds instead of printing.
 """
@@ -24,8 +24,8 @@ def field(kind, value):
     return struct.pack("<HH", kind, len(value)) + value
 
 
-def hello(to, connection=0, lane=0, session=0):
-    fields = struct.pack("<BBHHHB3xQQ", 1, connection, 1, 3, lane, TCP, 0b1011, session)
+def hello(to, connection=0, lane=0, session=0, transport=2):
+    fields = struct.pack("<BBHHHB3xQQ", 1, connection, 1, 3, lane, transport, 0b1011, session)
     return b"PLYR" + fields + b"\x11" * 16 + identity(CLIENT) + identity(to)
 
 
@@ -34,7 +34,29 @@ def sealed(kind, code, label, said, offer):
     return head + mac(SERVER, label, *said, head, offer)
 
 
-SHM, TCP = 1, 2
+def header(kind, generation, epoch, connection, number):
+    return struct.pack("<BBBxII", 1 << 4 | kind, generation, epoch, connection, number)
+
+
+def ack(largest, below, *ranges):
+    head = struct.pack("<BBHIHH", 1, len(ranges), 2000 // 8, largest, below, 5)
+    return head + b"".join(struct.pack("<HH", gap, length) for gap, length in ranges)
+
+
+def stream(pos, data, kind=2):
+    return struct.pack("<BxHQ", kind, len(data), pos) + data
+
+
+def datagram_hello(connection, salt):
+    return struct.pack("<BI16sI", 9, connection, salt, 32 << 20)
+
+
+def tagged(label, *parts):
+    return parts[-1] + mac(SERVER, label, *parts)[:16]
+
+
+SHM, TCP, UDP = 1, 2, 3
+PLAIN, SEALED, OPEN, ANSWER = range(4)
 SERVER, CLIENT = bytes(range(16)), bytes(range(16, 32))
 LINK_LOCAL = ipaddress.ip_address("fe80::1").packed
 HOST = 0x0123456789ABCDEF
@@ -69,6 +91,17 @@ proves = mac(b"secret of this user", b"polyrail user", SERVER)[:16]
 secret_challenge = head + mac(proves, b"polyrail server", first, head)
 derived = mac(b"secret of this user", b"polyrail key", b"node1:render")[:16]
 
+# datagrams: numbers of the connection, salts, and the first two of it
+AT_SERVER, AT_CLIENT, NUMBER = 0x00100002, 0x00300007, 0x04030201
+CLIENT_SALT, SERVER_SALT = b"\x11" * 16, b"\x22" * 16
+by_udp = hello(SERVER, transport=UDP)
+udp_challenge = head + mac(SERVER, b"polyrail server", by_udp, head)
+hellos = datagram_hello(AT_CLIENT, CLIENT_SALT), datagram_hello(AT_SERVER, SERVER_SALT)
+opening = tagged(b"polyrail udp open", header(OPEN, 0, 0, 0, 0) + hellos[0] + stream(0, by_udp))
+had = struct.pack("<BBHIHH", 1, 0, 0, 0, 0, 0)
+said_back = header(ANSWER, 0, 0, AT_CLIENT, 0) + hellos[1] + had + stream(0, udp_challenge)
+answer = tagged(b"polyrail udp answer", CLIENT_SALT, said_back)
+
 examples = {
     "address": address,
     "identity of the server": identity(SERVER),
@@ -88,6 +121,27 @@ examples = {
     "address that needs the secret": secret_address,
     "key by which it is proved": proves,
     "CHALLENGE by that key": secret_challenge,
+    "header, plain": header(PLAIN, 3, 2, AT_SERVER, NUMBER),
+    "header, sealed": header(SEALED, 3, 2, AT_CLIENT, NUMBER),
+    "header, OPEN": header(OPEN, 0, 0, 0, NUMBER),
+    "header, ANSWER": header(ANSWER, 0, 0, AT_CLIENT, NUMBER),
+    "PAD": bytes([0]),
+    "ACK": ack(NUMBER, 0),
+    "ACK with ranges": ack(NUMBER, 256, (1, 2), (513, 1)),
+    "STREAM": stream(0x4000000100, b"hello"),
+    "PING": bytes([3]),
+    "CLOSE": bytes([4, 0]) + bytes([4, 1]) + bytes([4, 2]),
+    "WORD": struct.pack("<BBH", 5, 4, 0x0102) + b"word",
+    "WORDS_HAD": struct.pack("<BH", 6, 0x0103),
+    "CHALLENGE of a path": bytes([7]) + bytes(range(0xA1, 0xA9)),
+    "RESPONSE": bytes([8]) + bytes(range(0xA1, 0xA9)),
+    "HELLO of the client": hellos[0],
+    "HELLO of the server": hellos[1],
+    "RESCUED": stream(0x4000000100, b"hello", 10),
+    "OPEN, whole": opening,
+    "ANSWER, whole": answer,
+    "first chain of the client": mac(SERVER, b"polyrail udp from client", CLIENT_SALT, SERVER_SALT),
+    "first chain of the server": mac(SERVER, b"polyrail udp from server", CLIENT_SALT, SERVER_SALT),
 }
 
 # What the fuzz targets expect is in fuzz/src/bin: a byte of mode and one of piece size before the handshakes.
@@ -103,6 +157,24 @@ seeds = {
     "handshake_responder/stranger": b"\x00\x09" + to_target,
     "handshake_initiator/accepted": b"\x03\xff\x02\x01" + bytes(23) + offer,
     "handshake_initiator/rejected": b"\x01\x09\x01" + bytes(24),
+    "datagram/open": opening,
+    "datagram/answer": answer,
+    "datagram/acks": header(PLAIN, 3, 2, AT_SERVER, NUMBER) + ack(NUMBER, 0) + ack(NUMBER, 256, (1, 2), (513, 1)),
+    "datagram/streams": header(SEALED, 3, 2, AT_CLIENT, NUMBER) + stream(7, b"hello") + bytes(3) + stream(7, b"hello", 10),
+    "datagram/words": header(PLAIN, 0, 0, AT_SERVER, NUMBER)
+    + b"\x05\x04\x02\x01word\x06\x03\x01\x03\x04\x01\x07challenge"[:-1]
+    + b"\x08response",
+    # one of each role: what is given leaves, time passes, an answer comes, parts of a stream, acknowledgements, the end
+    "connection/opens": b"\x04\x0a\x00\x20\x08\x0c\x01\x01\x00\x00\x10\x00\x08"
+    b"\x02\x01\x01\x00\x00\x04\x00\x10\x01\x01\x02\x40\x00\x50\x90\x00\x50\x04\x20\x08\x06\x08\x03\x01",
+    "connection/answers": b"\xe3\x00\x02\x00\x00" + struct.pack("<H", 37) + hellos[0] + stream(0, b"")
+    + b"\x0a\x00\x10\x08\x06\x08\x00\x00\x01\x00\x01\x00\x03\x08\x06\x08\x0b\x08\x0d\x02\x08",
+    "connection/gaps": b"\xe9\x0a\x00\x40\x01\x01\x04\x40\x00\x09\x80\x00\x09\x60\x00\x09\x70\x00\x09\x08"
+    b"\x01\x03\x01\x49\x00\x20\x08\x05\x0a\x08\x02\x80\x02\x00\x00\x02\x00\x06\x08\x03\x02",
+    # PREPARE, something in the new epoch, SWITCH, DRAINED
+    "connection/changes": b"\xe5\x0a\x00\x10\x0f\x01\x00\x05\x01\x02\x01\x00\x10\x08\x0f\x01\x00\x0c\x04\x02" + bytes(10) + b"\x08"
+    b"\x00\x00\x00\x02\x00\x00\x06\x08\x0f\x01\x00\x04\x05" + bytes(3) + b"\x08\x06\x08",
+    "connection/proposes": b"\x64\x0c\x01\x01\x00\x00\x01\x00\x0a\x00\x20\x08\x0e\x02\x08\x06\x08\x0f\x01\x00\x04\x02\x02\x00\x00\x08\x06",
     "handshake_initiator/versions": b"\x00\x09PLYR\x06\0" + struct.pack("<HHH", 4, 5, 0),
 }
 

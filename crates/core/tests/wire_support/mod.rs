@@ -1,4 +1,4 @@
-//! The examples of `docs/wire.md`. Their bytes were computed by `wire_golden.py`, not by this crate.
+//! The examples of `docs/wire.md` and `docs/wire-datagrams.md`. Their bytes were computed by `wire_golden.py`, not by this crate.
 #![allow(dead_code)] // each test file uses some of it
 
 use polyrail_core::wire::handshake::{Challenge, HELLO_LEN, Hello, Transcript};
