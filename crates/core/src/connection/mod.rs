@@ -233,6 +233,13 @@ impl Connection {
         }
     }
 
+    /// The new channel, once it may say something: this side sends by it, or has heard by it. Before, the change may come to nothing, and
+    /// its numbers be another's.
+    fn speaking_next(&mut self) -> Option<&mut Stage> {
+        let flipped = self.flipped;
+        self.next.as_mut().filter(|next| flipped || next.channel.shared().counters.received > 0)
+    }
+
     fn stage(&mut self, epoch: Epoch) -> Option<&mut Stage> {
         [Some(&mut self.current), self.next.as_mut()].into_iter().flatten().find(|stage| stage.epoch == epoch)
     }
@@ -393,6 +400,10 @@ impl Connection {
             self.current.channel.ask();
         }
         let (said, must) = self.write_words(now, kind, room)?;
+        if self.goodbyes.is_some() {
+            // nothing of the stream goes along: whose memory it is in may be gone
+            return must.then(|| self.words_alone(now, kind, said));
+        }
         self.poll_stage(now, kind, room, said, must)
     }
 
@@ -433,7 +444,7 @@ impl Connection {
         must: bool,
     ) -> Option<Datagram> {
         let old = self.current.channel.wants_transmit(now);
-        let new = self.next.as_mut().is_some_and(|next| next.channel.wants_transmit(now));
+        let new = self.speaking_next().is_some_and(|next| next.channel.wants_transmit(now));
         let stage = match &mut self.next {
             Some(next) if self.flipped && (must || !old) => next,
             Some(next) if new && !must && !old => next,
@@ -443,6 +454,22 @@ impl Connection {
         let made = stage.channel.poll_transmit(now, room, said, must)?;
         let epoch = stage.epoch;
         Some(self.datagram(kind, epoch, &made))
+    }
+
+    fn words_alone(&mut self, now: Time, kind: Kind, chunks: usize) -> Datagram {
+        let stage = self.sending();
+        let number = stage.channel.note_words(now, (HEADER + chunks + TAG) as u32);
+        let epoch = stage.epoch;
+        self.datagram(
+            kind,
+            epoch,
+            &Transmit { number, chunks, segment: Segment::default(), probes_path: false },
+        )
+    }
+
+    /// The other side is known to have this side's stream up to here, though it has not said so: what it does shows it.
+    pub fn assume_had(&mut self, upto: u64) {
+        self.current.channel.assume_had(upto);
     }
 
     fn datagram(&mut self, kind: Kind, epoch: Epoch, made: &Transmit) -> Datagram {
@@ -479,7 +506,8 @@ impl Connection {
         if matches!(self.state, State::Ended(_)) || self.allowance() < (HEADER + LEAST + TAG) as u64 {
             return NEVER;
         }
-        let next = self.next.as_ref().map_or(NEVER, |next| next.channel.due());
+        let speaks = |next: &&Stage| self.flipped || next.channel.shared().counters.received > 0;
+        let next = self.next.as_ref().filter(speaks).map_or(NEVER, |next| next.channel.due());
         let words = [self.courier.due(), self.changeover.due()].into_iter().flatten().min().unwrap_or(NEVER);
         self.current.channel.due().min(next).min(words)
     }

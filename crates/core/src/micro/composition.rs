@@ -175,6 +175,14 @@ impl DataChannel {
     pub fn cut(&mut self) -> u64 {
         each!(self, stack => stack.cut())
     }
+    /// [`Stack::note_words`].
+    pub fn note_words(&mut self, now: Time, size: u32) -> u64 {
+        each!(self, stack => stack.note_words(now, size))
+    }
+    /// [`Stack::assume_had`].
+    pub fn assume_had(&mut self, upto: u64) {
+        each!(self, stack => stack.assume_had(upto));
+    }
     /// [`Stack::wait`].
     pub fn wait(&mut self) {
         each!(self, stack => stack.wait());

@@ -5,6 +5,11 @@ use super::{MicroProtocol, Shared, User};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+/// What follows each other is kept in one piece up to about so many bytes.
+const PIECE: usize = 16 << 10;
+/// Most pieces: who leaves more gaps does so on purpose.
+const PIECES: usize = 1 << 17;
+
 /// Keeps what comes before its turn.
 #[derive(Debug, Default)]
 pub struct ReliableFIFO {
@@ -19,8 +24,16 @@ impl ReliableFIFO {
         let mut missing = core::mem::take(&mut self.there);
         for gap in missing.gaps(pos..end) {
             let piece = &bytes[(gap.start - pos) as usize..(gap.end - pos) as usize];
-            self.held.insert(gap.start, piece.to_vec());
             shared.held += piece.len();
+            match self.held.range_mut(..gap.start).next_back() {
+                // it goes on where another ends
+                Some((at, before)) if *at + before.len() as u64 == gap.start && before.len() < PIECE => {
+                    before.extend_from_slice(piece);
+                }
+                _ => {
+                    self.held.insert(gap.start, piece.to_vec());
+                }
+            }
         }
         missing.add(pos..end);
         self.there = missing;
@@ -60,7 +73,7 @@ impl MicroProtocol for ReliableFIFO {
                 true => shared.held as u64 + bytes.len() as u64 <= 2 * shared.holds,
                 false => end - shared.delivered <= shared.holds,
             };
-            match fits {
+            match fits && self.held.len() < PIECES {
                 true => self.hold(shared, pos, bytes),
                 false => shared.broken = Some("it sent more than there is room for"),
             }

@@ -142,6 +142,25 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         Some(Transmit { number, chunks, segment, probes_path })
     }
 
+    /// A datagram leaves that carries words and nothing of this channel's, and is not to be acknowledged: its number.
+    pub fn note_words(&mut self, now: Time, size: u32) -> u64 {
+        let shared = &mut self.shared;
+        shared.now = now;
+        let number = shared.flight.next();
+        let mark = shared.delivery.mark(now, shared.flight.bytes(), size);
+        let segment = Segment::default();
+        let fate = Fate::Settled;
+        shared.flight.push(Sent { number, at: now, size, segment, probes_path: false, fate, mark });
+        shared.counters.sent += 1;
+        number
+    }
+
+    /// The other side is known to have the stream up to here, though it has not said so.
+    pub fn assume_had(&mut self, upto: u64) {
+        self.shared.had.add(0..upto);
+        self.shared.again.remove(0..upto);
+    }
+
     /// A datagram came; its chunks are handled next.
     pub fn handle_arrival(&mut self, now: Time, arrived: &Arrived) -> Received {
         self.shared.now = now;

@@ -153,7 +153,7 @@ impl UdpRail {
         let (pipe, far) = Pipe::new(self.stirred.clone(), to)?;
         let (place, number) = self.take_place().ok_or(io::ErrorKind::OutOfMemory)?;
         let connection = Connection::open(self.now(), number, salt, self.settings_of(socket));
-        self.opening.insert(salt, place);
+        self.opening.insert((salt, to), place);
         self.enter(place, Link::new(connection, key, (socket, to), pipe));
         Ok(Box::new(far))
     }
@@ -241,10 +241,15 @@ impl Connector for UdpRail {
         {
             return Err("no keys can be made".into());
         }
+        if link.encrypted && link.connection.is_opened() {
+            // that it was let in says that its part of the handshake came; its own first word under the keys says the same to the other side
+            link.connection.assume_had(link.preface.len() as u64);
+            link.connection.ask();
+        }
         link.extend();
-        let salt = link.connection.salts().0;
-        if self.opening.get(&salt) == Some(&place) {
-            self.opening.remove(&salt);
+        let opening = (link.connection.salts().0, link.to);
+        if self.opening.get(&opening) == Some(&place) {
+            self.opening.remove(&opening);
         }
         self.side.adopted.push(place);
         self.mark_dirty(place);

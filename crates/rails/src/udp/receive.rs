@@ -184,11 +184,14 @@ impl UdpRail {
         if header.connection != 0 || !is_opening_tag(&key, &[], said, tag) {
             return 0;
         }
-        let id = match self.opening.get(&salt) {
+        let id = match self.opening.get(&(salt, arrival.from)) {
             Some(id) => *id,
             None => {
-                if self.opening.len() >= OPENING || self.side.is_closed {
+                if self.side.is_closed {
                     return 0;
+                }
+                if self.opening.len() >= OPENING {
+                    self.dismiss_oldest();
                 }
                 let Some(id) = self.greet(key, (connection, salt, window), (arrival.socket, arrival.from))
                 else {
@@ -210,6 +213,20 @@ impl UdpRail {
         self.deliver(id, header, content, (size, arrival.marked), sink)
     }
 
+    /// The connection that has waited longest for its caller to show himself gives way.
+    fn dismiss_oldest(&mut self) {
+        let age = |id: &u32| match &self.slots[*id as usize] {
+            Slot::Up(link) if link.connection.state() == State::Answering => {
+                Some((link.connection.heard_at(), *id))
+            }
+            _ => None,
+        };
+        let oldest = self.opening.values().filter_map(age).min();
+        if let Some((_, id)) = oldest {
+            self.finish(id, Down::Lost(io::ErrorKind::TimedOut.into()), Ending::GivenUp);
+        }
+    }
+
     /// Somebody who knows the endpoint's key opens a connection.
     fn greet(
         &mut self,
@@ -225,7 +242,7 @@ impl UdpRail {
             Connection::answer(self.now(), (number, ours), (theirs, salt, window), self.settings_of(at.0));
         let mut link = Link::new(connection, key, at, pipe);
         link.derive_keys(false);
-        self.opening.insert(salt, place);
+        self.opening.insert((salt, at.1), place);
         self.enter(place, link);
         self.side.calls.push_back(Box::new(far));
         signal(&self.side.called, true);
@@ -242,7 +259,8 @@ impl UdpRail {
         let Some(link) = self.link(id) else { return 0 };
         let (said, tag) = arrival.bytes.split_at(arrival.bytes.len() - TAG);
         let client = link.connection.salts().0;
-        if !is_opening_tag(&link.key, &client, said, tag) {
+        // once it is encrypted nothing counts that is not
+        if link.encrypted || !is_opening_tag(&link.key, &client, said, tag) {
             return 0;
         }
         let Some(Ok(Chunk::Hello { connection, salt, window })) = Chunks::new(&said[HEADER..]).next() else {
@@ -277,6 +295,10 @@ impl UdpRail {
         let Some(number) = link.connection.number(header.epoch, header.number) else { return 0 };
         let (size, sealed) = (arrival.bytes.len(), header.kind == Kind::Sealed);
         let Some(content) = link.open(header.generation, number, sealed, arrival.bytes) else { return 0 };
+        if sealed {
+            // who has the keys has had all of the handshake
+            link.connection.assume_had(link.preface.len() as u64);
+        }
         self.deliver(id, header, content, (size, arrival.marked), sink)
     }
 
