@@ -17,6 +17,7 @@
 //! | `composition.rs` | which compositions there are, by name, and one of them at a time: [`DataChannel`] |
 //! | `shared.rs`, `flight.rs`, `ranges.rs` | what micro-protocols share: figures, what is on its way, sets of numbers |
 //! | `delivery.rs` | how fast the other side gets what is sent |
+//! | `acknowledging.rs` | what those have in common that say which datagrams came |
 //! | `congestion.rs`, `hystart.rs`, `episode.rs` | what congestion controllers have in common |
 //! | the others | a micro-protocol each, named as its type |
 //!
@@ -32,6 +33,7 @@ pub mod ranges;
 pub mod shared;
 pub mod stack;
 
+mod acknowledging;
 mod bbr;
 mod congestion;
 mod cubic;
