@@ -112,6 +112,11 @@ impl Acknowledging {
         }
     }
 
+    /// The same was read by another.
+    pub fn read_like(&mut self, other: &Self) {
+        self.theirs = other.theirs;
+    }
+
     /// When it is to be said.
     pub fn due(&self) -> Time {
         if self.owed > 0 { self.until } else { NEVER }

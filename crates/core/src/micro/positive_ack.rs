@@ -1,6 +1,7 @@
 //! PositiveAck: what came is said, soon, and with what else there is to say.
 
 use super::acknowledging::Acknowledging;
+use super::shared::Acknowledged;
 use super::{Arrived, MicroProtocol, Outgoing, Shared, Time};
 use crate::wire::datagram::Ack;
 
@@ -11,6 +12,10 @@ pub struct PositiveAck(Acknowledging);
 
 impl MicroProtocol for PositiveAck {
     const NAME: &'static str = "PositiveAck";
+
+    fn open(&mut self, shared: &mut Shared) {
+        shared.acknowledged = Acknowledged::All;
+    }
 
     fn from_net(&mut self, shared: &mut Shared, arrived: &Arrived) -> bool {
         self.0.note(shared, arrived);
