@@ -291,12 +291,15 @@ impl Config {
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
         if let Some(name) = lookup("COMPOSITION") {
-            c.composition = Composition::of_name(name.trim()).map_or_else(
+            // those for a reliable network are nothing for UDP
+            let fits = |one: &Composition| !one.needs_reliable_network();
+            c.composition = Composition::of_name(name.trim()).filter(fits).map_or_else(
                 || {
-                    let all: Vec<_> = Composition::ALL.iter().map(|one| one.name()).collect();
+                    let all: Vec<_> =
+                        Composition::ALL.iter().copied().filter(fits).map(Composition::name).collect();
                     bad(
                         "POLYRAIL_COMPOSITION",
-                        format!("no composition is called {name:?}; there are {}", all.join(", ")),
+                        format!("no composition for UDP is called {name:?}; there are {}", all.join(", ")),
                     )
                 },
                 Ok,
