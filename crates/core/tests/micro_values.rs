@@ -109,3 +109,24 @@ fn values_are_as_young_as_before() {
     assert!(broken.is_empty(), "{broken}\n{text}");
     snapshot::check("micro_values.md", &text);
 }
+
+#[test]
+fn short_values_are_never_older_than_two_round_trips_and_an_interval() {
+    for (len, interval, percent) in [8, 1000]
+        .into_iter()
+        .flat_map(|len| [10, 100].map(|ms| (len, ms * MS)))
+        .flat_map(|(len, interval)| [10, 30, 50].map(|percent| (len, interval, percent)))
+    {
+        for seed in 0..12 {
+            let line = Line::new(100, 20 * MS).losing(percent * 10_000);
+            let mut net = Net::new(seed * 77, line, line);
+            let a = net.join(AsyncPaced);
+            let mut reader = Reader { len, ..Reader::default() };
+            reader.run(&mut net, a, interval, MS / 2, 2 * S);
+            reader.ages.clear();
+            reader.run(&mut net, a, interval, MS / 2, 12 * S);
+            let most = reader.age(1000);
+            assert!(most <= 40 * MS + interval, "{len} bytes, {percent} %, seed {seed}: {} ms", most / MS);
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! DelayPace: a rate that lets no queue grow, whatever is lost.
 
 use super::congestion::{first_window, least_window};
-use super::{MicroProtocol, Sent, Settled, Shared, Time};
+use super::{MicroProtocol, NEVER, Sent, Settled, Shared, Time};
 
 /// A queue of this part of a round trip, and of so many nanoseconds, is none yet.
 const EIGHTH: u64 = 8;
@@ -20,6 +20,9 @@ const EXCESS: f64 = 0.1;
 const LEFT: f64 = 0.6;
 /// Round trips after which losses are those of the new rate.
 const SETTLES: u32 = 2;
+/// What is not answered for in so many round trips is lost, and such a round trip before any was measured, in nanoseconds.
+const TRIPS: u64 = 4;
+const UNKNOWN: Time = 50_000_000;
 /// The shortest round trip is one of this and the last such time, in nanoseconds.
 const SHORTEST: Time = 10_000_000_000;
 
@@ -30,6 +33,9 @@ const SHORTEST: Time = 10_000_000_000;
 /// Losses count only beyond those that the path has by itself. When more is lost than those, the rate is halved, and it is seen what that
 /// changes: if little, the path has more of its own than was known, and the rate is as before; else it stays so, since some queue
 /// is too short to be seen by delay.
+///
+/// A window full of what nobody answers for would let nothing leave but probes, ever less often, while values grow old. So that counts
+/// as lost after a few round trips, or later, the longer nothing is heard: into a path that is dead ever less is sent.
 ///
 /// Beside flows that fill queues it falls to the least, four datagrams in a round trip: enough for small values and for copies of them.
 #[derive(Debug, Default)]
@@ -56,6 +62,8 @@ pub struct DelayPace {
     /// The shortest round trip of this time and of the last, and until when this one is.
     shortest: [Time; 2],
     until: Time,
+    /// When something was acknowledged last.
+    heard: Time,
 }
 
 /// The lesser of two that are not 0.
@@ -64,6 +72,17 @@ fn lesser(a: Time, b: Time) -> Time {
         (0, other) | (other, 0) => other,
         (a, b) => a.min(b),
     }
+}
+
+/// How long an answer takes at most where nothing is lost.
+fn answer(shared: &Shared) -> Time {
+    shared.ack_delay + if shared.rtt.smoothed > 0 { shared.rtt.smoothed } else { UNKNOWN }
+}
+
+/// When a datagram counts as lost that left then, if answers take so long and one was heard last at that time.
+fn expires(answer: Time, heard: Time, at: Time) -> Time {
+    // then it left in the first half of the time in which nothing was heard
+    (at + TRIPS * answer).max((2 * at).saturating_sub(heard))
 }
 
 impl DelayPace {
@@ -83,7 +102,7 @@ impl DelayPace {
     }
 
     fn least(&self, shared: &Shared) -> f64 {
-        2.0 * least_window(shared) as f64 * 1e9 / self.base().max(SLACK) as f64
+        2.0 * least_window(shared) as f64 * 1e9 / shared.rtt.smoothed.max(SLACK) as f64
     }
 
     /// Looks at what was lost.
@@ -142,7 +161,18 @@ impl MicroProtocol for DelayPace {
         shared.starting = true;
     }
 
-    fn acked(&mut self, _shared: &mut Shared, sent: &Sent) {
+    fn timeout(&mut self, shared: &mut Shared) {
+        let (now, answer, heard) = (shared.now, answer(shared), self.heard);
+        shared.lose(|sent| expires(answer, heard, sent.at) <= now);
+    }
+
+    fn due(&self, shared: &Shared) -> Time {
+        let oldest = shared.flight.oldest();
+        oldest.map_or(NEVER, |sent| expires(answer(shared), self.heard, sent.at))
+    }
+
+    fn acked(&mut self, shared: &mut Shared, sent: &Sent) {
+        self.heard = shared.now;
         self.came += u32::from(!sent.probes_path);
     }
 
@@ -164,9 +194,9 @@ impl MicroProtocol for DelayPace {
         }
         self.ends = shared.now + shared.rtt.smoothed.max(self.base());
         (self.rtt, self.marked, self.peak) = (0, false, 0);
-        let holds = self.rate * (2 * self.base() + 2 * SLACK) as f64 * 1e-9;
+        let holds = self.rate * (3 * (self.base() + SLACK)) as f64 * 1e-9;
         shared.pace = self.rate as u64;
-        shared.window = (holds as u64).max(4 * least_window(shared));
+        shared.window = (holds as u64).max(8 * least_window(shared));
         shared.starting = !self.started;
     }
 }
