@@ -4,7 +4,7 @@ mod snapshot;
 use polyrail_core::control::phase::{CHANGEOVER, State};
 use polyrail_core::control::word::NackReason;
 use polyrail_core::control::{
-    Action, Admit, Breach, Changeover, Composition, Config, Epoch, Lost, Refusal, Side, SpecBytes, Time, Word,
+    Action, Admit, Breach, Changeover, Config, Epoch, Lost, Proposable, Refusal, Side, SpecBytes, Time, Word,
 };
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn the_machine_is_as_pinned() {
 #[derive(Clone, PartialEq, Debug)]
 struct Letter(u8);
 
-impl Composition for Letter {
+impl Proposable for Letter {
     fn to_spec(&self) -> SpecBytes {
         SpecBytes::new(&[self.0]).unwrap()
     }

@@ -12,7 +12,7 @@ pub use pins::{Caps, Names};
 use crate::error::Error;
 use crate::events::LogTo;
 use crate::list::{RailId, RailSet};
-use polyrail_core::micro::Composition;
+use polyrail_core::micro::{Composition, Synchrony};
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -294,12 +294,17 @@ impl Config {
         number(&lookup, "SLEEP_AFTER", "POLYRAIL_SLEEP_AFTER", 1, 60_000_000, |n| c.sleep_after = micros(n))?;
         c.congestion = lookup("CONGESTION");
         if let Some(name) = lookup("COMPOSITION") {
-            let found = Composition::of_name(name.trim()).map_or_else(
+            // those for a reliable network are nothing for UDP; those of values are not used yet
+            let fits = |one: &Composition| {
+                !one.needs_reliable_network() && one.synchrony() == Synchrony::Synchronous
+            };
+            let found = Composition::of_name(name.trim()).filter(fits).map_or_else(
                 || {
-                    let all: Vec<_> = Composition::ALL.iter().map(|one| one.name()).collect();
+                    let all: Vec<_> =
+                        Composition::ALL.iter().copied().filter(fits).map(Composition::name).collect();
                     bad(
                         "POLYRAIL_COMPOSITION",
-                        format!("no composition is called {name:?}; there are {}", all.join(", ")),
+                        format!("no composition for UDP is called {name:?}; there are {}", all.join(", ")),
                     )
                 },
                 Ok,

@@ -2,28 +2,8 @@
 
 use super::stage::Stage;
 use super::{Connection, News};
-use crate::control::{self, Action, Epoch, SpecBytes, Word, word};
-use crate::micro::{Composition, Limits, Time, User};
-
-/// A composition as the two ends tell each other of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spec(pub Composition);
-
-impl control::Composition for Spec {
-    fn to_spec(&self) -> SpecBytes {
-        // one byte is never too long
-        SpecBytes::new(&[self.0 as u8]).unwrap_or_default()
-    }
-    fn from_spec(spec: &SpecBytes) -> Option<Self> {
-        match spec.as_bytes() {
-            [number] => Composition::of_number(*number).map(Self),
-            _ => None,
-        }
-    }
-    fn delivers_all(&self) -> bool {
-        true
-    }
-}
+use crate::control::{self, Action, Epoch, Word, word};
+use crate::micro::{Composition, Limits, Synchrony, Time, User};
 
 /// A channel by which so often nothing was heard, while another is, is dead.
 const DEAD: u32 = 4;
@@ -43,7 +23,7 @@ impl Connection {
     /// # Errors
     /// Why it cannot be had now, as a sentence.
     pub fn propose(&mut self, now: Time, composition: Composition) -> Result<(), control::Refusal> {
-        self.changeover.propose(now, Spec(composition))?;
+        self.changeover.propose(now, composition)?;
         self.follow(now, &mut NoUser);
         Ok(())
     }
@@ -83,7 +63,7 @@ impl Connection {
         while let Some(action) = self.changeover.poll_action() {
             match action {
                 Action::Say(word) => self.say(&word),
-                Action::Build { epoch, spec } => self.build(now, epoch, spec.0),
+                Action::Build { epoch, spec } => self.build(now, epoch, spec),
                 Action::Flip { .. } => self.flip(),
                 Action::Resume { .. } => self.resume(user),
                 Action::Rescue { .. } => self.rescue(),
@@ -92,7 +72,7 @@ impl Connection {
                     let to = self.current.channel.composition();
                     self.news.push_back(News::Changed(to));
                 }
-                Action::Refused { spec, reason } => self.news.push_back(News::Refused(spec.0, reason)),
+                Action::Refused { spec, reason } => self.news.push_back(News::Refused(spec, reason)),
                 Action::CloseControl => self.courier.close(),
                 Action::Remake { .. } => {
                     self.broken = Some("the two sides cannot agree on what it is made of")
@@ -107,6 +87,10 @@ impl Connection {
     }
 
     fn build(&mut self, now: Time, epoch: Epoch, composition: Composition) {
+        // values have no way to a user here
+        if composition.needs_reliable_network() || composition.synchrony() != Synchrony::Synchronous {
+            return self.changeover.handle_unable(now, epoch);
+        }
         let shared = self.current.channel.shared();
         let limits = Limits {
             size: shared.most,

@@ -16,8 +16,6 @@ mod stage;
 #[cfg(test)]
 mod tests;
 
-pub use change::Spec;
-
 use self::change::NoUser;
 use self::stage::Stage;
 use crate::control::courier::Patience;
@@ -103,7 +101,7 @@ pub struct Connection {
     /// That has this side's new bytes, and what of the old one's is not there.
     flipped: bool,
     rescued: bool,
-    changeover: Changeover<Spec>,
+    changeover: Changeover<Composition>,
     courier: Courier,
     news: VecDeque<News>,
     broken: Option<&'static str>,
@@ -150,7 +148,7 @@ impl Connection {
             changeover: Changeover::new(
                 if opened { Side::Opener } else { Side::Accepter },
                 control::Config::default(),
-                Spec(settings.composition),
+                settings.composition,
             ),
             courier: Courier::new(Patience::default(), WORD_TIME),
             news: VecDeque::new(),
@@ -370,7 +368,11 @@ impl Connection {
             Chunk::Word { order, bytes } => self.courier.handle_word(order, bytes),
             Chunk::WordsHad { order } => self.courier.handle_ack(now, order),
             Chunk::Close(ending) => self.state = State::Ended(ending),
-            Chunk::Ping | Chunk::Challenge(_) | Chunk::Response(_) | Chunk::Hello { .. } => {}
+            Chunk::Value(_)
+            | Chunk::Ping
+            | Chunk::Challenge(_)
+            | Chunk::Response(_)
+            | Chunk::Hello { .. } => {}
         }
     }
 

@@ -11,7 +11,7 @@ use crate::state::Unexpected;
 use core::fmt;
 
 /// What a change is about: a composition, as the two ends tell each other of it.
-pub trait Composition: Clone + PartialEq + fmt::Debug {
+pub trait Proposable: Clone + PartialEq + fmt::Debug {
     /// Its bytes.
     fn to_spec(&self) -> SpecBytes;
     /// What the bytes of a peer stand for; None for what this side does not know.

@@ -23,7 +23,7 @@
 //! The driver calls `handle_*` with what happened, then carries out what [`Changeover::poll_action`] names, in order.
 
 use super::Time;
-use super::action::{Action, Admit, Breach, Composition, Config, Lost};
+use super::action::{Action, Admit, Breach, Config, Lost, Proposable};
 use super::epoch::{Epoch, Side};
 use super::phase::{CHANGEOVER, Event, State};
 use super::refusal::{HoldDown, Refusal};
@@ -65,7 +65,7 @@ pub struct Changeover<S> {
     actions: VecDeque<Action<S>>,
 }
 
-impl<S: Composition> Changeover<S> {
+impl<S: Proposable> Changeover<S> {
     /// A link that begins, by `spec`, at [`Epoch::FIRST`].
     pub const fn new(side: Side, config: Config, spec: S) -> Self {
         Self {

@@ -1,8 +1,8 @@
 //! What a link's figures say of the path: what the rules need to know.
 
 use super::Time;
-use super::rules::{Context, Scheme};
-use crate::micro::Shared;
+use super::rules::Context;
+use crate::micro::{Shared, Synchrony};
 
 /// Counts are looked at so often at most, in nanoseconds.
 const LOOK: Time = 5_000_000;
@@ -65,7 +65,7 @@ impl Watcher {
     fn context(&self, shared: &Shared, same_site: bool) -> Context {
         let loss = self.lost * 1_000_000 / self.sent.max(1);
         Context {
-            scheme: Scheme::Synchronous,
+            scheme: Synchrony::Synchronous,
             same_site,
             infiniband: false,
             // what gets through says nothing of what could, where loss keeps it down

@@ -1,14 +1,14 @@
 //! What the peer's words do to a change.
 
 use super::Time;
-use super::action::{Breach, Composition};
+use super::action::{Breach, Proposable};
 use super::changeover::Changeover;
 use super::epoch::{Epoch, Side};
 use super::phase::{CHANGEOVER, Event, State};
 use super::refusal::Refusal;
 use super::word::{NackReason, SpecBytes, Word};
 
-impl<S: Composition> Changeover<S> {
+impl<S: Proposable> Changeover<S> {
     /// The peer said something; once the control channel has failed, nothing is heard any more. An error is a breach of the
     /// protocol: the link is of no use.
     pub fn handle_word(&mut self, now: Time, word: Word) -> Result<(), Breach> {

@@ -20,6 +20,7 @@
 //! | `courier.rs` | how words get over a network that loses, doubles and reorders |
 //! | `order.rs` | what of arriving data is new, across epochs and links |
 //! | `context.rs` | what a link's figures say of the path |
+//! | `spec.rs` | compositions as bytes |
 //! | `rules.rs` | which composition suits which network |
 //!
 //! Invariants (`tests/changeover_schedules.rs` checks them):
@@ -38,9 +39,10 @@ mod order;
 pub mod phase;
 mod refusal;
 pub mod rules;
+mod spec;
 pub mod word;
 
-pub use action::{Action, Admit, Breach, Composition, Config, Lost};
+pub use action::{Action, Admit, Breach, Config, Lost, Proposable};
 pub use changeover::Changeover;
 pub use courier::Courier;
 pub use epoch::{Epoch, Side};

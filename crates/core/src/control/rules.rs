@@ -4,18 +4,19 @@
 //!
 //! | when | then |
 //! |---|---|
-//! | packets are lost, over a distance | [`Kind::SyncBbr`]: it does not take loss for congestion |
-//! | both are at one site | [`Kind::SyncCubic`] |
-//! | much is under way at a time, and hardly any is lost | [`Kind::SyncIllinois`]: it fills long fat paths sooner |
-//! | else | [`Kind::SyncCubic`] |
+//! | packets are lost, over a distance | [`Composition::SyncBbr`]: it does not take loss for congestion |
+//! | both are at one site | [`Composition::SyncCubic`] |
+//! | much is under way at a time, and hardly any is lost | [`Composition::SyncIllinois`]: it fills long fat paths sooner |
+//! | else | [`Composition::SyncCubic`] |
 //!
-//! For an asynchronous one [`Kind::AsyncPaced`]: what waits in a queue is stale. Compositions of the first P2PSAP (table of El Baz
+//! For an asynchronous one [`Composition::AsyncPaced`]: what waits in a queue is stale. Compositions of the first P2PSAP (table of El Baz
 //! and Nguyen, PDP 2013) are taken only where the user pins one.
 //!
 //! Nothing flutters: each limit has two values, one to enter by and a lower one to leave by, and what is in force stays for
 //! [`DWELL`] at least, unless the user wants another scheme or pins something.
 
 use super::Time;
+use crate::micro::{Composition, Synchrony};
 use core::fmt;
 
 /// Loss from which on a path counts as lossy, in packets of a million, and below which it does not any more.
@@ -43,86 +44,11 @@ impl Limit {
     }
 }
 
-/// What a pair of peers computes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scheme {
-    /// All arrives, in order.
-    Synchronous,
-    /// The newest arrives.
-    Asynchronous,
-}
-
-/// A composition of micro-protocols, by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// P2PSAP's: synchronous, within a cluster, InfiniBand.
-    SyncIntraIb,
-    /// Within a cluster, Ethernet.
-    SyncIntraEth,
-    /// Between clusters, InfiniBand.
-    SyncInterIb,
-    /// Between clusters, Ethernet: with New Reno.
-    SyncInterEth,
-    /// Asynchronous, within a cluster, InfiniBand.
-    AsyncIntraIb,
-    /// Within a cluster, Ethernet.
-    AsyncIntraEth,
-    /// Between clusters, InfiniBand.
-    AsyncInterIb,
-    /// Between clusters, Ethernet: with DCCP's window.
-    AsyncInterEth,
-    /// Reliable and ordered, CUBIC.
-    SyncCubic,
-    /// Reliable and ordered, BBR.
-    SyncBbr,
-    /// Reliable and ordered, Illinois.
-    SyncIllinois,
-    /// Latest values, paced.
-    AsyncPaced,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 12] = [
-        Self::SyncIntraIb,
-        Self::SyncIntraEth,
-        Self::SyncInterIb,
-        Self::SyncInterEth,
-        Self::AsyncIntraIb,
-        Self::AsyncIntraEth,
-        Self::AsyncInterIb,
-        Self::AsyncInterEth,
-        Self::SyncCubic,
-        Self::SyncBbr,
-        Self::SyncIllinois,
-        Self::AsyncPaced,
-    ];
-
-    /// What it is for.
-    pub const fn scheme(self) -> Scheme {
-        use Kind::{AsyncInterEth, AsyncInterIb, AsyncIntraEth, AsyncIntraIb, AsyncPaced};
-        match self {
-            AsyncIntraIb | AsyncIntraEth | AsyncInterIb | AsyncInterEth | AsyncPaced => Scheme::Asynchronous,
-            _ => Scheme::Synchronous,
-        }
-    }
-
-    /// Whether it runs over InfiniBand alone.
-    pub const fn needs_infiniband(self) -> bool {
-        matches!(self, Self::SyncIntraIb | Self::SyncInterIb | Self::AsyncIntraIb | Self::AsyncInterIb)
-    }
-
-    /// Whether it is only taken where the user pins it.
-    pub const fn is_pinned_only(self) -> bool {
-        !matches!(self, Self::SyncCubic | Self::SyncBbr | Self::SyncIllinois | Self::AsyncPaced)
-    }
-}
-
 /// What is known of a pair of peers and what lies between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
     /// What they compute by.
-    pub scheme: Scheme,
+    pub scheme: Synchrony,
     /// They are at one site.
     pub same_site: bool,
     /// InfiniBand joins them.
@@ -217,7 +143,7 @@ impl fmt::Display for Reason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proposal {
     /// Which.
-    pub kind: Kind,
+    pub composition: Composition,
     /// Why.
     pub reason: Reason,
 }
@@ -226,41 +152,45 @@ pub struct Proposal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InForce {
     /// Which.
-    pub kind: Kind,
+    pub composition: Composition,
     /// For how long, in nanoseconds.
     pub age: Time,
 }
 
 /// What to change to, if anything. `pin`: what the user wants; it counts where it fits the scheme and the network.
-pub fn propose_kind(context: &Context, now: InForce, pin: Option<Kind>) -> Option<Proposal> {
-    let fits =
-        |kind: &Kind| kind.scheme() == context.scheme && (context.infiniband || !kind.needs_infiniband());
+pub fn propose_composition(context: &Context, now: InForce, pin: Option<Composition>) -> Option<Proposal> {
+    let fits = |one: &Composition| {
+        one.synchrony() == context.scheme && (context.infiniband || !one.needs_reliable_network())
+    };
     let pin = pin.filter(fits);
     let proposal = match pin {
-        Some(kind) => Proposal { kind, reason: Reason::Pinned },
-        None => best_kind(context, now.kind),
+        Some(composition) => Proposal { composition, reason: Reason::Pinned },
+        None => best_composition(context, now.composition),
     };
-    let at_once = pin.is_some() || now.kind.scheme() != context.scheme;
-    (proposal.kind != now.kind && (at_once || now.age >= DWELL)).then_some(proposal)
+    let at_once = pin.is_some() || now.composition.synchrony() != context.scheme;
+    (proposal.composition != now.composition && (at_once || now.age >= DWELL)).then_some(proposal)
 }
 
 /// What suits best, given what is in force: that has the lower limits.
-fn best_kind(context: &Context, now: Kind) -> Proposal {
+fn best_composition(context: &Context, now: Composition) -> Proposal {
     let Context { loss, rtt, .. } = *context;
-    if context.scheme == Scheme::Asynchronous {
-        return Proposal { kind: Kind::AsyncPaced, reason: Reason::Asynchronous };
+    if context.scheme == Synchrony::Asynchronous {
+        return Proposal { composition: Composition::AsyncPaced, reason: Reason::Asynchronous };
     }
-    let (lossy, fat) = (now == Kind::SyncBbr, now == Kind::SyncIllinois);
+    let (lossy, fat) = (now == Composition::SyncBbr, now == Composition::SyncIllinois);
     let limit = LOSS.value(lossy);
     if u64::from(loss) >= limit && rtt >= FAR.value(lossy) {
-        return Proposal { kind: Kind::SyncBbr, reason: Reason::Lossy { loss, limit, rtt } };
+        return Proposal { composition: Composition::SyncBbr, reason: Reason::Lossy { loss, limit, rtt } };
     }
     if context.same_site {
-        return Proposal { kind: Kind::SyncCubic, reason: Reason::Near { loss, rtt } };
+        return Proposal { composition: Composition::SyncCubic, reason: Reason::Near { loss, rtt } };
     }
     let (bytes, limit) = (context.in_flight(), LONG_FAT.value(fat));
     if bytes >= limit {
-        return Proposal { kind: Kind::SyncIllinois, reason: Reason::LongFat { bytes, limit, loss } };
+        return Proposal {
+            composition: Composition::SyncIllinois,
+            reason: Reason::LongFat { bytes, limit, loss },
+        };
     }
-    Proposal { kind: Kind::SyncCubic, reason: Reason::Plain { bytes, loss } }
+    Proposal { composition: Composition::SyncCubic, reason: Reason::Plain { bytes, loss } }
 }

@@ -31,6 +31,11 @@ impl SpecBytes {
         (bytes.len() <= MAX_SPEC).then(|| Self(bytes.to_vec()))
     }
 
+    /// One byte.
+    pub fn of_byte(byte: u8) -> Self {
+        Self([byte].to_vec())
+    }
+
     /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -1,7 +1,12 @@
 //! Which compositions there are, and one of them at a time.
 
+use super::asynchronous::Asynchronous;
 use super::bbr::Bbr;
+use super::control_ack::ControlAck;
 use super::cubic::Cubic;
+use super::dccp_ack::DCCPAck;
+use super::dccp_window_congestion_control::DCCPWindowCongestionControl;
+use super::delay_pace::DelayPace;
 use super::duplicate_ack::DuplicateAck;
 use super::htcp::Htcp;
 use super::illinois::Illinois;
@@ -17,11 +22,12 @@ use super::rtt_estimation::RTTEstimation;
 use super::sequenced_segment::SequencedSegment;
 use super::stack::{Limits, Received, Stack, Transmit};
 use super::synchronous::Synchronous;
+use super::tcp_congestion_avoidance::TCPCongestionAvoidance;
 use super::tcp_new_reno::TCPNewRenoCongestionAvoidance;
 use super::transport_driver::TransportDriver;
 use super::windowed_congestion_control::WindowedCongestionControl;
-use super::{Arrived, Names, Shared, Time, User};
-use crate::wire::datagram::Ack;
+use super::{Arrived, MicroProtocol, Names, PutError, Shared, Taken, Time, User};
+use crate::wire::datagram::{Ack, Value};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -32,10 +38,19 @@ macro_rules! list {
     ($first:ty $(, $rest:ty)*) => { ($first, list!($($rest),*)) };
 }
 
+/// What a pair of peers computes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Synchrony {
+    /// All arrives, in order.
+    Synchronous,
+    /// The newest arrives.
+    Asynchronous,
+}
+
 /// Makes [`Composition`] and [`DataChannel`] from the compositions: a line each, its name in settings, its number on the wire, and its
-/// micro-protocols.
+/// micro-protocols; behind `=>` those that are for the stream of an asynchronous one, the control channel's share.
 macro_rules! compositions {
-    ($($(#[$doc:meta])* $name:ident = $text:literal, $number:literal: $($micro:ty),+;)+) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $number:literal: $($micro:ty),+ $(=> $($share:ty),+)?;)+) => {
         /// Which composition.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
         pub enum Composition {
@@ -51,18 +66,31 @@ macro_rules! compositions {
                 match self { $(Self::$name => $text,)+ }
             }
 
-            /// Its micro-protocols, from the network up.
+            /// Its micro-protocols, from the network up; without those that an asynchronous one has for its stream.
             pub fn micro_protocols(self) -> Vec<&'static str> {
                 let mut names = Vec::new();
                 match self { $(Self::$name => <list!($($micro),+)>::each(&mut |name| names.push(name)),)+ }
                 names
+            }
+
+            /// Those that an asynchronous one has for its stream besides, the control channel's share.
+            pub fn stream_micro_protocols(self) -> Vec<&'static str> {
+                let mut names = Vec::new();
+                match self { $(Self::$name => <list!($($($share),+)?)>::each(&mut |name| names.push(name)),)+ }
+                names
+            }
+
+            /// What its users compute by.
+            pub const fn synchrony(self) -> Synchrony {
+                let has_values = match self { $(Self::$name => <list!($($micro),+)>::HAS_VALUES,)+ };
+                if has_values { Synchrony::Asynchronous } else { Synchrony::Synchronous }
             }
         }
 
         /// The composition in force, with its state.
         #[derive(Debug)]
         pub enum DataChannel {
-            $($(#[$doc])* $name(Box<Stack<list!($($micro),+)>>),)+
+            $($(#[$doc])* $name(Box<Stack<list!($($micro),+ $(, $($share),+)?)>>),)+
         }
 
         impl DataChannel {
@@ -87,12 +115,26 @@ macro_rules! compositions {
 }
 
 compositions! {
+    /// P2PSAP's for the synchronous scheme within a cluster with InfiniBand, which is reliable.
+    SyncIntraIb = "sync-intra-ib", 0: TransportDriver, Resize, Synchronous;
     /// P2PSAP's for the synchronous scheme within a cluster: Ethernet loses, and is not congested.
     SyncIntraEth = "sync-intra-eth", 1: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, Retransmit,
         RTTEstimation, ReliableFIFO;
+    /// P2PSAP's for the synchronous scheme between clusters that InfiniBand joins.
+    SyncInterIb = "sync-inter-ib", 2: TransportDriver, Resize, Synchronous;
     /// P2PSAP's for the synchronous scheme between clusters.
     SyncInterEth = "sync-inter-eth", 3: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, DuplicateAck,
         Retransmit, RTTEstimation, ReliableFIFO, WindowedCongestionControl, TCPNewRenoCongestionAvoidance;
+    /// P2PSAP's for the asynchronous scheme within a cluster with InfiniBand.
+    AsyncIntraIb = "async-intra-ib", 4: TransportDriver, Resize, Asynchronous;
+    /// P2PSAP's for the asynchronous scheme within a cluster: nobody says which values came.
+    AsyncIntraEth = "async-intra-eth", 5: TransportDriver, Resize, Asynchronous
+        => SequencedSegment, ControlAck, RTTEstimation, Retransmit, ReliableFIFO;
+    /// P2PSAP's for the asynchronous scheme between clusters that InfiniBand joins.
+    AsyncInterIb = "async-inter-ib", 6: TransportDriver, Resize, Asynchronous;
+    /// P2PSAP's for the asynchronous scheme between clusters: what came is said, for the windows.
+    AsyncInterEth = "async-inter-eth", 7: TransportDriver, Resize, Asynchronous, DCCPAck, DCCPWindowCongestionControl,
+        TCPCongestionAvoidance => RTTEstimation, Retransmit, ReliableFIFO;
     /// The synchronous scheme with what was learnt since: losses known by time, and what is sent spread over it.
     SyncReno = "sync-reno", 16: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, RTTEstimation, DuplicateAck,
         LossByTime, Probing, ReliableFIFO, Pacing, WindowedCongestionControl, TCPNewRenoCongestionAvoidance;
@@ -108,6 +150,10 @@ compositions! {
     /// For long fat paths: growth by the time since the last loss.
     SyncHtcp = "sync-htcp", 20: TransportDriver, Resize, Synchronous, SequencedSegment, PositiveAck, RTTEstimation, DuplicateAck,
         LossByTime, Probing, ReliableFIFO, PathMtu, Pacing, WindowedCongestionControl, Htcp;
+    /// The asynchronous scheme today: what came is known, copies are sent of what may be lost, at a pace that lets no queue grow, since what
+    /// waits in one is stale.
+    AsyncPaced = "async-paced", 32: TransportDriver, Resize, Asynchronous, SequencedSegment, PositiveAck, RTTEstimation, DuplicateAck,
+        LossByTime, Probing, PathMtu, Pacing, WindowedCongestionControl, DelayPace => ReliableFIFO;
 }
 
 impl Composition {
@@ -119,6 +165,16 @@ impl Composition {
     /// The one of this number on the wire.
     pub fn of_number(number: u8) -> Option<Self> {
         Self::ALL.iter().copied().find(|one| *one as u8 == number)
+    }
+
+    /// Whether what is below has to be reliable and to keep the order, as InfiniBand's connections do: over UDP it is refused.
+    pub const fn needs_reliable_network(self) -> bool {
+        matches!(self, Self::SyncIntraIb | Self::SyncInterIb | Self::AsyncIntraIb | Self::AsyncInterIb)
+    }
+
+    /// Whether it is only taken where the user pins it.
+    pub const fn is_pinned_only(self) -> bool {
+        !matches!(self, Self::SyncCubic | Self::SyncBbr | Self::SyncIllinois | Self::AsyncPaced)
     }
 }
 
@@ -142,6 +198,21 @@ impl DataChannel {
     /// [`Stack::handle_stream`].
     pub fn handle_stream<U: User>(&mut self, pos: u64, bytes: &[u8], user: &mut U) {
         each!(self, stack => stack.handle_stream(pos, bytes, user));
+    }
+    /// [`Stack::put_value`].
+    ///
+    /// # Errors
+    /// Why it is not taken; nothing has changed then.
+    pub fn put_value(&mut self, now: Time, tag: u64, iteration: u64, bytes: &[u8]) -> Result<(), PutError> {
+        each!(self, stack => stack.put_value(now, tag, iteration, bytes))
+    }
+    /// [`Stack::take_value`].
+    pub fn take_value(&mut self, now: Time, tag: u64) -> Taken<'_> {
+        each!(self, stack => stack.take_value(now, tag))
+    }
+    /// [`Stack::handle_value`].
+    pub fn handle_value(&mut self, value: &Value<'_>) {
+        each!(self, stack => stack.handle_value(value));
     }
     /// [`Stack::handle_ack`].
     pub fn handle_ack(&mut self, ack: &Ack<'_>) {

@@ -42,9 +42,14 @@ impl Events {
         lost || marked
     }
 
+    /// Whether something was acknowledged that left after the last event.
+    pub fn over(&self, settled: &Settled) -> bool {
+        settled.acked > 0 && self.later(settled.newest_acked_at)
+    }
+
     /// Whether the window may grow by what was acknowledged: it left after the last event, and the window was in use.
     pub fn grows(&self, shared: &Shared, settled: &Settled) -> bool {
-        settled.acked > 0 && self.later(settled.newest_acked_at) && settled.in_flight * 2 > shared.window
+        self.over(settled) && settled.in_flight * 2 > shared.window
     }
 
     /// Whatever comes next is news.

@@ -15,6 +15,8 @@ pub struct DCCPWindowCongestionControl {
     threshold: u64,
     /// Datagrams that are.
     pipe: u64,
+    /// The most that were since the last acknowledgement: it grows only if it is in use, whatever bytes that were.
+    most: u64,
     events: Events,
     acked: u64,
     grown: u64,
@@ -51,6 +53,7 @@ impl MicroProtocol for DCCPWindowCongestionControl {
 
     fn sent(&mut self, _shared: &mut Shared, sent: &Sent) {
         self.pipe += u64::from(sent.fate == Fate::Flying && !sent.probes_path);
+        self.most = self.most.max(self.pipe);
     }
 
     fn acked(&mut self, _shared: &mut Shared, sent: &Sent) {
@@ -71,6 +74,7 @@ impl MicroProtocol for DCCPWindowCongestionControl {
             (self.window, self.threshold) = (window.max(self.window), threshold);
         }
         let acked = core::mem::take(&mut self.acked);
+        let most = core::mem::replace(&mut self.most, self.pipe);
         if self.events.begins(shared, settled) {
             self.before = Some((self.window, self.threshold));
             self.window = (self.window / 2).max(1);
@@ -79,7 +83,7 @@ impl MicroProtocol for DCCPWindowCongestionControl {
         if settled.persistent {
             self.window = 1;
             self.events.forget();
-        } else if self.events.grows(shared, settled) {
+        } else if self.events.over(settled) && 2 * most > self.window {
             self.grow(acked);
         }
         shared.window = self.window * u64::from(shared.size);

@@ -17,12 +17,14 @@
 //! | `composition.rs` | which compositions there are, by name, and one of them at a time: [`DataChannel`] |
 //! | `shared.rs`, `flight.rs`, `ranges.rs` | what micro-protocols share: figures, what is on its way, sets of numbers |
 //! | `delivery.rs` | how fast the other side gets what is sent |
+//! | `value.rs` | what is said of values to who gives and takes them |
+//! | `acknowledging.rs` | what those have in common that say which datagrams came |
 //! | `congestion.rs`, `hystart.rs`, `episode.rs` | what congestion controllers have in common |
 //! | the others | a micro-protocol each, named as its type |
 //!
 //! Invariants:
-//! - Whatever arrives, memory is bounded: what waits for its turn by the window that the other side was told of, numbers by
-//!   [`ranges::MAX`], what is on its way by the congestion window or, where there is none, by that of the other side.
+//! - Whatever arrives, memory is bounded: what waits for its turn by the window that the other side was told of, values by
+//!   [`asynchronous::BYTES`] and [`asynchronous::TAGS`] in each direction, numbers by [`ranges::MAX`], what is on its way by the congestion window or, where there is none, by that of the other side.
 //! - A micro-protocol keeps to its own state and the part of [`Shared`] that is said to be its own; it never calls another.
 
 mod composition;
@@ -32,10 +34,15 @@ pub mod ranges;
 pub mod shared;
 pub mod stack;
 
+mod acknowledging;
+pub mod asynchronous;
 mod bbr;
 mod congestion;
+mod control_ack;
 mod cubic;
+mod dccp_ack;
 mod dccp_window_congestion_control;
+mod delay_pace;
 mod duplicate_ack;
 mod episode;
 mod htcp;
@@ -55,17 +62,17 @@ mod synchronous;
 mod tcp_congestion_avoidance;
 mod tcp_new_reno;
 mod transport_driver;
+mod value;
 mod windowed_congestion_control;
 
-pub use composition::{Composition, DataChannel};
-pub use dccp_window_congestion_control::DCCPWindowCongestionControl;
+pub use composition::{Composition, DataChannel, Synchrony};
 pub use delivery::RateSample;
 pub use flight::{Fate, Sent};
 pub use shared::{Settled, Shared};
 pub use stack::{Limits, Received, Transmit};
-pub use tcp_congestion_avoidance::TCPCongestionAvoidance;
+pub use value::{PutError, Taken};
 
-use crate::wire::datagram::{Ack, Writer};
+use crate::wire::datagram::{Ack, Value, Writer};
 
 /// Nanoseconds of any clock that does not jump.
 pub type Time = u64;
@@ -96,6 +103,8 @@ pub struct Outgoing<'a> {
     pub segment: Segment,
     /// It may carry data: no send bit is in the way, or it is a probe.
     pub takes_data: bool,
+    /// It carries parts of values, whose bytes are written already, and nothing of the stream.
+    pub values: bool,
     /// It is sent to be acknowledged.
     pub elicits: bool,
     /// It asks whether the path takes datagrams of its size, and has room for no more than it has to have.
@@ -133,6 +142,8 @@ impl<F: FnMut(&[u8])> User for F {
 pub trait MicroProtocol {
     /// Its name, as in P2PSAP's table of compositions where it stands there.
     const NAME: &'static str;
+    /// Whether it sees to values.
+    const HAS_VALUES: bool = false;
 
     /// *Open*: the channel begins; `shared` holds what is known of the path.
     fn open(&mut self, _shared: &mut Shared) {}
@@ -165,6 +176,28 @@ pub trait MicroProtocol {
 
     /// What was kept because the channel before had its turn may be given to the user, from [`Shared::delivered`] on.
     fn resume<U: User>(&mut self, _shared: &mut Shared, _user: &mut U) {}
+
+    /// *SegmentFromUser*, of a value: the newest of its tag.
+    ///
+    /// # Errors
+    /// Why it is not taken; nothing has changed then.
+    fn put_value(
+        &mut self,
+        _shared: &mut Shared,
+        _tag: u64,
+        _iteration: u64,
+        _bytes: &[u8],
+    ) -> Result<(), PutError> {
+        Err(PutError::Synchronous)
+    }
+
+    /// *SegmentToUser*, of a value: the newest of this tag, for who asks.
+    fn take_value(&mut self, _shared: &Shared, _tag: u64) -> Taken<'_> {
+        Taken::Nothing
+    }
+
+    /// A part of a value came.
+    fn value_from_net(&mut self, _shared: &mut Shared, _value: &Value<'_>) {}
 
     /// *AckFromNet*: what the other side says it had; names what is acknowledged by [`Shared::acknowledge`].
     fn ack_from_net(&mut self, _shared: &mut Shared, _ack: &Ack<'_>) {}
@@ -201,6 +234,7 @@ impl MicroProtocol for () {
 /// A micro-protocol, and those above it.
 impl<A: MicroProtocol, B: MicroProtocol> MicroProtocol for (A, B) {
     const NAME: &'static str = "";
+    const HAS_VALUES: bool = A::HAS_VALUES || B::HAS_VALUES;
 
     #[inline(always)]
     fn open(&mut self, shared: &mut Shared) {
@@ -237,6 +271,31 @@ impl<A: MicroProtocol, B: MicroProtocol> MicroProtocol for (A, B) {
     fn resume<U: User>(&mut self, shared: &mut Shared, user: &mut U) {
         self.0.resume(shared, user);
         self.1.resume(shared, user);
+    }
+    #[inline(always)]
+    fn put_value(
+        &mut self,
+        shared: &mut Shared,
+        tag: u64,
+        iteration: u64,
+        bytes: &[u8],
+    ) -> Result<(), PutError> {
+        match A::HAS_VALUES {
+            true => self.0.put_value(shared, tag, iteration, bytes),
+            false => self.1.put_value(shared, tag, iteration, bytes),
+        }
+    }
+    #[inline(always)]
+    fn take_value(&mut self, shared: &Shared, tag: u64) -> Taken<'_> {
+        match A::HAS_VALUES {
+            true => self.0.take_value(shared, tag),
+            false => self.1.take_value(shared, tag),
+        }
+    }
+    #[inline(always)]
+    fn value_from_net(&mut self, shared: &mut Shared, value: &Value<'_>) {
+        self.0.value_from_net(shared, value);
+        self.1.value_from_net(shared, value);
     }
     #[inline(always)]
     fn ack_from_net(&mut self, shared: &mut Shared, ack: &Ack<'_>) {

@@ -1,7 +1,7 @@
 //! PathMtu: how long the datagrams are that the path takes (RFC 8899).
 
 use super::retransmit::patience;
-use super::{MicroProtocol, NEVER, Outgoing, Sent, Settled, Shared, Time};
+use super::{Fate, MicroProtocol, NEVER, Outgoing, Sent, Settled, Shared, Time};
 use crate::wire::datagram::{Chunk, write};
 
 /// Every path takes so many bytes of UDP payload (BASE_PLPMTU: RFC 8899, 5.1.2; RFC 9000, 14).
@@ -134,7 +134,7 @@ impl MicroProtocol for PathMtu {
         if sent.probes_path {
             self.asked = Some((sent.size, sent.number, shared.now + 2 * patience(shared)));
             shared.path_probe = 0;
-        } else if self.state == State::New && sent.segment.len > 0 {
+        } else if self.state == State::New && sent.fate == Fate::Flying {
             self.restart(shared);
         }
     }

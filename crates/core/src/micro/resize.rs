@@ -1,9 +1,11 @@
 //! Resize: what is given into pieces that the path takes, and back.
 
+use super::shared::Acknowledged;
 use super::{MicroProtocol, Outgoing, Segment, Sent, Shared};
 use crate::wire::datagram::{STREAM_HEAD, write_stream};
 
-/// Cuts segments to the room that a datagram has. Putting together is by positions, and needs nothing.
+/// Cuts segments to the room that a datagram has. Putting together is by positions, and needs nothing. (Values are cut, and put together,
+/// where their registers are, in `Asynchronous`.)
 #[derive(Debug, Default)]
 pub struct Resize;
 
@@ -11,7 +13,7 @@ impl MicroProtocol for Resize {
     const NAME: &'static str = "Resize";
 
     fn to_net(&mut self, shared: &mut Shared, out: &mut Outgoing<'_>) {
-        if !out.takes_data {
+        if !out.takes_data || out.values {
             return;
         }
         let room = out.to.room().saturating_sub(STREAM_HEAD).min(usize::from(u16::MAX)) as u64;
@@ -35,6 +37,11 @@ impl MicroProtocol for Resize {
     fn sent(&mut self, shared: &mut Shared, sent: &Sent) {
         if sent.segment.len > 0 {
             shared.fresh = shared.fresh.max(sent.segment.end());
+            if shared.acknowledged == Acknowledged::Nothing {
+                // the network below is reliable, and has its own ways to make a sender wait
+                shared.had.add(sent.segment.pos..sent.segment.end());
+                shared.let_ahead();
+            }
         }
     }
 }

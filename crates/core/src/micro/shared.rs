@@ -3,7 +3,7 @@
 use super::delivery::{Delivery, RateSample};
 use super::flight::{Flight, Sent};
 use super::ranges::{MAX, Ranges};
-use super::{Segment, Time};
+use super::{NEVER, Segment, Time};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -68,6 +68,28 @@ pub struct Counters {
     pub again: u64,
     /// Marks of routers that the other side saw.
     pub marked: u64,
+    /// Values that were given.
+    pub values_put: u64,
+    /// Of those, how many were replaced before anything of them was sent.
+    pub values_replaced: u64,
+    /// Parts of values that left.
+    pub value_parts: u64,
+    /// Values that came and were the newest of their tags.
+    pub values_whole: u64,
+    /// Parts of values that came and were of no use, or for which there was no room.
+    pub values_dropped: u64,
+}
+
+/// What the other side says that it had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Acknowledged {
+    /// Nothing: the network below is reliable.
+    #[default]
+    Nothing,
+    /// The stream.
+    Stream,
+    /// All that is sent.
+    All,
 }
 
 /// The state. Who writes what is said in brackets; the rest is the stack's.
@@ -106,11 +128,20 @@ pub struct Shared {
 
     /// Where what is to be sent of the stream begins; what is before is sent for the channel before.
     pub start: u64,
+    /// What the other side says that it had (who reads it: PositiveAck, DCCPAck, ControlAck).
+    pub acknowledged: Acknowledged,
+    /// When a part of a value is to leave; not later than now: at once; [`NEVER`]: none is (Asynchronous).
+    pub value_at: Time,
+    /// Bytes of the buffers of values that are to be sent (Asynchronous).
+    pub values_held: usize,
+    /// Bytes of the buffers of values that came (Asynchronous).
+    pub values_kept: usize,
+
     /// The end of what is to be sent of the stream.
     pub end: u64,
     /// The first position that was never sent (Resize).
     pub fresh: u64,
-    /// The position up to which the other side takes any (Synchronous).
+    /// The position up to which the other side takes any (Synchronous, Asynchronous).
     pub limit: u64,
     /// Bytes that the other side takes before they have their turn.
     pub takes: u64,
@@ -171,6 +202,10 @@ impl Shared {
             timeouts_before: 0,
             known_flight: 0,
             start,
+            acknowledged: Acknowledged::Nothing,
+            value_at: NEVER,
+            values_held: 0,
+            values_kept: 0,
             end: start,
             fresh: start,
             limit: start + window,
@@ -205,8 +240,18 @@ impl Shared {
     }
 
     /// Whether there is something of the stream that may be sent.
-    pub fn has_data(&self) -> bool {
+    pub fn has_stream(&self) -> bool {
         !self.again.is_empty() || self.fresh < self.end.min(self.limit)
+    }
+
+    /// The same, or of values.
+    pub fn has_data(&self) -> bool {
+        self.has_stream() || self.value_at <= self.now
+    }
+
+    /// The sender of the stream may be ahead of what the other side has in order by what that keeps for its turn.
+    pub fn let_ahead(&mut self) {
+        self.limit = self.limit.max(self.base().saturating_add(self.takes));
     }
 
     /// The number of which the lowest 32 bits are these, among those that were sent; none if there is no such.

@@ -3,10 +3,10 @@
 use super::delivery::RateSample;
 use super::episode::Episode;
 use super::flight::{Fate, Sent};
-use super::shared::{Settled, Shared};
-use super::{Arrived, MicroProtocol, Names, Outgoing, Segment, Time, User};
+use super::shared::{Acknowledged, Settled, Shared};
+use super::{Arrived, MicroProtocol, Names, Outgoing, PutError, Segment, Taken, Time, User};
 use crate::wire::codec::Writer;
-use crate::wire::datagram::{Ack, Chunk, HEADER, TAG, write};
+use crate::wire::datagram::{Ack, Chunk, HEADER, TAG, Value, write};
 use alloc::vec::Vec;
 
 /// How long either side may wait before it acknowledges, in nanoseconds.
@@ -38,7 +38,7 @@ pub struct Transmit {
     pub number: u64,
     /// Bytes of chunks that were written.
     pub chunks: usize,
-    /// The part of the stream whose bytes follow them.
+    /// The part of the stream whose bytes follow them; those of values are in the chunks already.
     pub segment: Segment,
     /// It asks whether the path takes datagrams of its size: it may not be cut on the way, and if the host does not take it, that is
     /// no error.
@@ -120,7 +120,8 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         }
         let most = (size - HEADER - TAG).min(room.len());
         let to = Writer::new(room.get_mut(said..most)?);
-        let mut out = Outgoing { to, segment: Segment::default(), takes_data, elicits: false, probes_path };
+        let segment = Segment::default();
+        let mut out = Outgoing { to, segment, takes_data, values: false, elicits: false, probes_path };
         list.to_net(shared, &mut out);
         if probe {
             shared.probes -= 1;
@@ -131,10 +132,14 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         }
         let Outgoing { to, segment, elicits, probes_path, .. } = out;
         let chunks = said + to.finish().unwrap_or(0);
+        if chunks == 0 && segment.len == 0 {
+            return None;
+        }
         let size = (HEADER + chunks + segment.len as usize + TAG) as u32;
         let number = shared.flight.next();
         let mark = shared.delivery.mark(now, shared.flight.bytes(), size);
-        let fate = if elicits { Fate::Flying } else { Fate::Settled };
+        let answered = elicits && shared.acknowledged != Acknowledged::Nothing;
+        let fate = if answered { Fate::Flying } else { Fate::Settled };
         let sent = Sent { number, at: now, size, segment, probes_path, fate, mark };
         shared.flight.push(sent);
         shared.counters.sent += 1;
@@ -172,8 +177,38 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
 
     /// Bytes of the stream came.
     pub fn handle_stream<U: User>(&mut self, pos: u64, bytes: &[u8], user: &mut U) {
-        if !self.list.to_user(&mut self.shared, pos, bytes, user) {
-            user.deliver(bytes);
+        if self.list.to_user(&mut self.shared, pos, bytes, user) {
+            return;
+        }
+        // the network below is reliable, and keeps the order
+        if pos != self.shared.delivered {
+            self.shared.broken = Some("the network lost something, or changed the order");
+            return;
+        }
+        self.shared.delivered += bytes.len() as u64;
+        user.deliver(bytes);
+    }
+
+    /// Gives the newest value of a tag to be sent; never waits.
+    ///
+    /// # Errors
+    /// Why it is not taken; nothing has changed then.
+    pub fn put_value(&mut self, now: Time, tag: u64, iteration: u64, bytes: &[u8]) -> Result<(), PutError> {
+        self.shared.now = now;
+        self.list.put_value(&mut self.shared, tag, iteration, bytes)
+    }
+
+    /// The newest value of a tag that came whole.
+    pub fn take_value(&mut self, now: Time, tag: u64) -> Taken<'_> {
+        self.shared.now = now;
+        self.list.take_value(&self.shared, tag)
+    }
+
+    /// A part of a value came.
+    pub fn handle_value(&mut self, value: &Value<'_>) {
+        match M::HAS_VALUES {
+            true => self.list.value_from_net(&mut self.shared, value),
+            false => self.shared.broken = Some("it sent a value on a synchronous channel"),
         }
     }
 

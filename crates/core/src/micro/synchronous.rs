@@ -10,6 +10,6 @@ impl MicroProtocol for Synchronous {
     const NAME: &'static str = "Synchronous";
 
     fn settled(&mut self, shared: &mut Shared, _settled: &Settled) {
-        shared.limit = shared.limit.max(shared.base().saturating_add(shared.takes));
+        shared.let_ahead();
     }
 }

@@ -16,8 +16,12 @@ pub const HEADER: usize = 12;
 pub const TAG: usize = 16;
 /// The version of these datagrams.
 pub const VERSION: u8 = 1;
-/// Bytes in front of a stream's, or a value's.
+/// Bytes in front of a stream's.
 pub const STREAM_HEAD: usize = 12;
+/// Bytes in front of a value's.
+pub const VALUE_HEAD: usize = 28;
+/// Most bytes of a value.
+pub const VALUE_MOST: u32 = 64 << 20;
 /// Bytes of an acknowledgement without ranges beyond the first, and of each range.
 pub const ACK_HEAD: usize = 12;
 /// Bytes of each range beyond the first.
@@ -171,6 +175,21 @@ pub enum Ending {
     Gone,
 }
 
+/// A part of a value, of which only the latest of its tag counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Value<'a> {
+    /// Whose value it is.
+    pub tag: u64,
+    /// Which of its values: a later one has more.
+    pub iteration: u64,
+    /// Bytes of the whole value, at most [`VALUE_MOST`].
+    pub total: u32,
+    /// Where in it this part begins.
+    pub offset: u32,
+    /// Its bytes; none only of a value that has none.
+    pub bytes: &'a [u8],
+}
+
 /// A part of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chunk<'a> {
@@ -185,6 +204,8 @@ pub enum Chunk<'a> {
         /// Its bytes.
         bytes: &'a [u8],
     },
+    /// A part of a value.
+    Value(Value<'a>),
     /// Nothing: it wants to be acknowledged.
     Ping,
     /// The connection ends.
@@ -227,6 +248,7 @@ const CHALLENGE: u8 = 7;
 const RESPONSE: u8 = 8;
 const HELLO: u8 = 9;
 const RESCUED: u8 = 10;
+const VALUE: u8 = 11;
 
 /// Takes the chunks off the front of a datagram's content. After an error there are no more.
 #[derive(Clone, Debug)]
@@ -253,6 +275,21 @@ impl<'a> Chunks<'a> {
         }
     }
 
+    fn value(&mut self) -> Result<Chunk<'a>, DatagramError> {
+        let from = &mut self.0;
+        let (zero, len) = (from.u8()?, from.u16()?);
+        let (tag, iteration) = (from.u64()?, from.u64()?);
+        let (total, offset) = (from.u32()?, from.u32()?);
+        if zero != 0 {
+            return Err(DatagramError::Reserved);
+        }
+        let ends = offset.checked_add(u32::from(len)).is_some_and(|end| end <= total);
+        if !ends || total > VALUE_MOST || (len == 0) != (total == 0) {
+            return Err(DatagramError::Range);
+        }
+        Ok(Chunk::Value(Value { tag, iteration, total, offset, bytes: from.bytes(usize::from(len))? }))
+    }
+
     fn chunk(&mut self, kind: u8) -> Result<Chunk<'a>, DatagramError> {
         let from = &mut self.0;
         Ok(match kind {
@@ -267,6 +304,7 @@ impl<'a> Chunks<'a> {
                 }
                 Chunk::Stream { rescued: kind == RESCUED, pos, bytes: from.bytes(usize::from(len))? }
             }
+            VALUE => return self.value(),
             PING => Chunk::Ping,
             CLOSE => Chunk::Close(match from.u8()? {
                 0 => Ending::GivenUp,
@@ -332,13 +370,21 @@ pub fn write_stream(to: &mut Fields<'_>, rescued: bool, pos: u64, len: u16) {
     to.u8(if rescued { RESCUED } else { STREAM }).u8(0).u16(len).u64(pos);
 }
 
-/// Writes a chunk that has no part of the stream and is no acknowledgement.
+/// Writes a part of a value, of which no more than `u16::MAX` bytes go into a chunk. Its bytes are the chunk's last.
+pub fn write_value(to: &mut Fields<'_>, value: &Value<'_>) {
+    to.u8(VALUE).u8(0).u16(value.bytes.len() as u16).u64(value.tag).u64(value.iteration);
+    to.u32(value.total).u32(value.offset).bytes(value.bytes);
+}
+
+/// Writes a chunk that has no part of the stream or of a value and is no acknowledgement.
 ///
 /// # Panics
-/// Of those two, which have functions of their own.
+/// Of those, which have functions of their own.
 pub fn write(to: &mut Fields<'_>, chunk: &Chunk<'_>) {
     match *chunk {
-        Chunk::Ack(_) | Chunk::Stream { .. } => unreachable!("it has a function of its own"),
+        Chunk::Ack(_) | Chunk::Stream { .. } | Chunk::Value(_) => {
+            unreachable!("it has a function of its own")
+        }
         Chunk::Ping => to.u8(PING),
         Chunk::Close(ending) => to.u8(CLOSE).u8(ending as u8),
         Chunk::Word { order, bytes } => to.u8(WORD).u8(bytes.len() as u8).u16(order).bytes(bytes),

@@ -1,6 +1,6 @@
 //! What a schedule does, and to whom.
 
-use polyrail_core::control::{Composition, SpecBytes};
+use polyrail_core::control::{Proposable, SpecBytes};
 use proptest::prelude::*;
 
 /// Paths between the two sides; the first is the one that a link begins with.
@@ -21,7 +21,7 @@ impl PartialEq for Spec {
     }
 }
 
-impl Composition for Spec {
+impl Proposable for Spec {
     fn to_spec(&self) -> SpecBytes {
         let [a, b, c, d] = self.nonce.to_le_bytes();
         SpecBytes::new(&[self.path, self.sync.into(), a, b, c, d]).unwrap()

@@ -2,7 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use polyrail_core::micro::{Arrived, Composition, DataChannel, Limits, NEVER, Received, Shared, Time};
+pub mod values;
+
+use polyrail_core::micro::{
+    Arrived, Composition, DataChannel, Limits, NEVER, PutError, Received, Shared, Time,
+};
 use polyrail_core::wire::datagram::{Chunk, Chunks, HEADER, TAG};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
@@ -241,6 +245,7 @@ impl Net {
         for chunk in chunks {
             match chunk {
                 Chunk::Ack(ack) => end.channel.handle_ack(&ack),
+                Chunk::Value(value) => end.channel.handle_value(&value),
                 Chunk::Stream { pos, bytes, .. } => {
                     let (had, wrong) = (&mut end.had, &mut end.wrong);
                     end.channel.handle_stream(pos, bytes, &mut |bytes: &[u8]| {
@@ -261,6 +266,13 @@ impl Net {
         let given = self.ends[end].channel.shared().end;
         self.ends[end].channel.extend(given + bytes);
         self.pump(end);
+    }
+
+    /// Gives one end a value.
+    pub fn put(&mut self, end: usize, tag: u64, iteration: u64, bytes: &[u8]) -> Result<(), PutError> {
+        let put = self.ends[end].channel.put_value(self.now, tag, iteration, bytes);
+        self.pump(end);
+        put
     }
 
     /// One event; false if there is none before this time.

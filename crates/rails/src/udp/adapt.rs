@@ -2,7 +2,7 @@
 
 use super::link::Link;
 use polyrail_core::connection::News;
-use polyrail_core::control::rules::{InForce, Kind, Reason, propose_kind};
+use polyrail_core::control::rules::{InForce, Reason, propose_composition};
 use polyrail_core::micro::{Composition, Time};
 use std::collections::VecDeque;
 
@@ -28,21 +28,6 @@ pub(super) struct Changes {
     pub(super) news: VecDeque<Change>,
 }
 
-fn kind_of(composition: Composition) -> Option<Kind> {
-    Some(match composition {
-        Composition::SyncIntraEth => Kind::SyncIntraEth,
-        Composition::SyncInterEth => Kind::SyncInterEth,
-        Composition::SyncCubic => Kind::SyncCubic,
-        Composition::SyncBbr => Kind::SyncBbr,
-        Composition::SyncIllinois => Kind::SyncIllinois,
-        _ => return None,
-    })
-}
-
-fn composition_of(kind: Kind) -> Option<Composition> {
-    Composition::ALL.iter().copied().find(|one| kind_of(*one) == Some(kind))
-}
-
 /// Looks at a link's figures, and proposes another composition where the rules say so and the user did not pin one.
 pub(super) fn adapt(link: &mut Link, now: Time, pinned: bool) {
     while let Some(news) = link.connection.poll_news() {
@@ -63,11 +48,9 @@ pub(super) fn adapt(link: &mut Link, now: Time, pinned: bool) {
     if pinned || link.connection.is_changing() {
         return;
     }
-    let Some(kind) = kind_of(link.connection.composition()) else { return };
-    let in_force = InForce { kind, age: link.watcher.age(now) };
-    let Some(proposal) = propose_kind(&context, in_force, None) else { return };
-    let Some(to) = composition_of(proposal.kind) else { return };
-    if link.connection.propose(now, to).is_ok() {
+    let in_force = InForce { composition: link.connection.composition(), age: link.watcher.age(now) };
+    let Some(proposal) = propose_composition(&context, in_force, None) else { return };
+    if link.connection.propose(now, proposal.composition).is_ok() {
         link.changes.proposed = Some(proposal.reason);
     }
 }

@@ -1,0 +1,405 @@
+//! Asynchronous: of each tag the latest value counts; nothing waits, neither who sends nor who receives.
+//!
+//! Asynchronous iterations want usable data, the newest first, and bear that some is lost (Bertsekas and Tsitsiklis, 1989; P2PSAP). Each
+//! **tag** has a **register** on the sending side: what is given while a value is being sent waits, one value at most, and is replaced
+//! by what is given later. The receiving side keeps the newest whole value, and never goes back.
+//!
+//! A value of several parts is finished before the next begins, else none would ever be whole where they are given faster than they
+//! can be sent. It **gives way** where that gains nothing: nothing of it was sent, or all of it was lost; or it lacks as many bytes as the
+//! newer one has in all, which is then whole no later. Where all of it has left and nothing is known of its last parts, the next begins
+//! if those will more likely than not come, and always if the value fits a datagram.
+//!
+//! **Losses.** A value that stays the newest and of which it is not known that it came is sent again: parts that count as lost, and, where
+//! no more than [`SHORT`] parts are unknown, those parts at even distances, so many in a round trip that one comes almost surely at the
+//! loss that is measured; with hardly any loss, after a probe time-out. Of a longer one some parts are sent again if for one and a half round
+//! trips nothing more was known. Copies leave behind whatever was never sent, and all of it by the
+//! send bits of the composition. Where the other side says nothing of values (`AsyncIntraEth`), each is repeated a few times at growing distances
+//! ([`REPEAT`]), for nobody else would bring the last one of a program; over a reliable network none is.
+//!
+//! The stream of such a channel is the control channel's share: little, and reliable, by micro-protocols that the composition adds for it;
+//! those of P2PSAP's table are for data. Stream and values take turns.
+
+mod latest;
+mod losses;
+mod register;
+
+use super::retransmit::patience;
+use super::shared::Acknowledged;
+use super::{MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Taken, Time};
+use crate::wire::datagram::{HEADER, TAG, VALUE_HEAD, VALUE_MOST, Value, write_value};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::ops::Range;
+use latest::{Latest, Took};
+use losses::Losses;
+use register::Register;
+
+/// Most tags of each direction.
+pub const TAGS: usize = 1 << 16;
+/// Most bytes that the buffers of each direction have.
+pub const BYTES: usize = 256 << 20;
+/// Copies are sent of what is not known to have come if that is not more than so many datagrams' bytes.
+pub const SHORT: u64 = 8;
+/// Where the other side says nothing of values, one is repeated after so many nanoseconds, then after four times as many, ...
+pub const REPEAT: Time = 8_000_000;
+/// ... so often.
+const REPEATS: u32 = 5;
+/// Copies are no closer than this, in nanoseconds.
+const CLOSEST: Time = 10_000;
+/// Beside other parts in a datagram, a part is not cut to less than so many bytes.
+const LEAST_CUT: u64 = 512;
+
+/// A part of a value in a datagram.
+#[derive(Clone, Debug)]
+struct Part {
+    slot: u32,
+    iteration: u64,
+    range: Range<u64>,
+}
+
+/// See the file's head.
+#[derive(Debug, Default)]
+pub struct Asynchronous {
+    slots: BTreeMap<u64, u32>,
+    registers: Vec<Register>,
+    /// Registers with what was never sent, or is lost; each is in it once.
+    ready: VecDeque<u32>,
+    /// Registers with copies to send.
+    copies: VecDeque<u32>,
+    /// When which register is to send copies.
+    timers: BTreeSet<(Time, u32)>,
+    /// Parts in the datagram that is being made.
+    written: Vec<Part>,
+    /// Parts in those that were sent, by their numbers.
+    parts: VecDeque<(u64, Part)>,
+    losses: Losses,
+    /// When something was acknowledged last.
+    heard: Time,
+    /// The last datagram was the stream's.
+    streamed: bool,
+    latest: BTreeMap<u64, Latest>,
+}
+
+/// What of a value goes into a datagram.
+fn part_size(shared: &Shared) -> u64 {
+    u64::from(shared.size).saturating_sub((HEADER + TAG + VALUE_HEAD) as u64).max(1)
+}
+
+impl Asynchronous {
+    fn set_timer(&mut self, slot: u32, at: Time) {
+        let register = &mut self.registers[slot as usize];
+        if register.timer != NEVER {
+            self.timers.remove(&(register.timer, slot));
+        }
+        register.timer = at;
+        if at != NEVER {
+            self.timers.insert((at, slot));
+        }
+    }
+
+    /// How long after the last copy another one leaves.
+    fn distance(&self, shared: &Shared, register: &Register) -> Time {
+        let repeats = register.repeats;
+        match shared.acknowledged {
+            Acknowledged::Nothing => NEVER,
+            Acknowledged::Stream if repeats >= REPEATS => NEVER,
+            Acknowledged::Stream => REPEAT << (2 * repeats),
+            Acknowledged::All => {
+                let rtt = shared.rtt.smoothed;
+                let short = self.is_short(shared, register);
+                let once = match self.losses.copies() {
+                    _ if rtt == 0 => patience(shared),
+                    // by then what is lost is mostly known
+                    _ if !short => rtt * 3 / 2 + shared.ack_delay,
+                    1 => patience(shared),
+                    // of what leaves within so long an answer may be had just after it is too late
+                    copies => (rtt * 5 / 4 / u64::from(copies)).max(CLOSEST),
+                };
+                // who hears nothing slows down
+                let since = self.heard.max(register.began);
+                let silent = shared.now.saturating_sub(since + 2 * rtt.max(CLOSEST));
+                once.max(silent / 4)
+            }
+        }
+    }
+
+    /// Whether so little of the register's value is unknown that copies of that are sent without waiting.
+    fn is_short(&self, shared: &Shared, register: &Register) -> bool {
+        register.value.unknown() <= SHORT * part_size(shared)
+    }
+
+    /// After something changed for a register: the next value begins, it stands in a queue, or has a timer.
+    fn arrange(&mut self, shared: &Shared, slot: u32) {
+        let acknowledged = shared.acknowledged == Acknowledged::All;
+        let register = &mut self.registers[slot as usize];
+        let began = register.advance(acknowledged, &self.losses, part_size(shared));
+        let (wants, unknown) = (register.value.wants(), register.value.unknown());
+        let push = !register.ready && (began || wants && !register.copied);
+        register.ready |= push;
+        if began {
+            register.began = shared.now;
+        }
+        if push {
+            self.ready.push_back(slot);
+        }
+        if wants || unknown == 0 {
+            self.set_timer(slot, NEVER);
+        } else if self.registers[slot as usize].timer == NEVER {
+            let distance = self.distance(shared, &self.registers[slot as usize]);
+            self.set_timer(slot, shared.now.saturating_add(distance));
+        }
+    }
+
+    /// Tells when something is to leave.
+    fn announce(&self, shared: &mut Shared) {
+        let at_once = !self.ready.is_empty() || !self.copies.is_empty();
+        let timer = self.timers.first().map_or(NEVER, |(at, _)| *at);
+        shared.value_at = if at_once { 0 } else { timer };
+    }
+
+    /// Registers whose timers are due have copies to send.
+    fn wake(&mut self, shared: &Shared) {
+        // what nobody speaks of is repeated whole
+        let known = shared.acknowledged == Acknowledged::All;
+        let most = if known { SHORT * part_size(shared) } else { u64::MAX };
+        while let Some((_, slot)) = self.timers.first().copied().filter(|(at, _)| *at <= shared.now) {
+            self.set_timer(slot, NEVER);
+            let register = &mut self.registers[slot as usize];
+            register.value.repeat(0..register.value.span(), most);
+            register.repeats += 1;
+            if !register.copied {
+                register.copied = true;
+                self.copies.push_back(slot);
+            }
+        }
+    }
+
+    /// A probe with nothing to send has the oldest part of a value that is not known to have come.
+    fn recall(&mut self, shared: &Shared) {
+        let most = part_size(shared);
+        let current = |(_, part): &&(u64, Part)| {
+            let value = &self.registers[part.slot as usize].value;
+            value.iteration == part.iteration && value.misses(&part.range)
+        };
+        let Some((_, part)) = self.parts.iter().find(current).cloned() else { return };
+        let register = &mut self.registers[part.slot as usize];
+        register.value.repeat(part.range, most);
+        if register.value.wants() && !register.copied {
+            register.copied = true;
+            self.copies.push_back(part.slot);
+        }
+    }
+
+    /// The next register with something to send, if that fits beside what is written already.
+    fn next(&mut self, room: usize) -> Option<u32> {
+        loop {
+            let first = !self.ready.is_empty();
+            let queue = if first { &mut self.ready } else { &mut self.copies };
+            let slot = *queue.front()?;
+            let register = &mut self.registers[slot as usize];
+            if register.value.wants() {
+                let least =
+                    if self.written.is_empty() { 1 } else { register.value.next_part().min(LEAST_CUT) };
+                return (VALUE_HEAD as u64 + least <= room as u64).then_some(slot);
+            }
+            queue.pop_front();
+            *(if first { &mut register.ready } else { &mut register.copied }) = false;
+        }
+    }
+
+    /// The register at the front has had its turn: it goes behind the others, or out.
+    fn turn(&mut self, shared: &Shared, slot: u32) {
+        let register = &mut self.registers[slot as usize];
+        let wants = register.value.wants();
+        let (queue, is_in) = match self.ready.front() {
+            Some(front) if *front == slot => (&mut self.ready, &mut register.ready),
+            _ => (&mut self.copies, &mut register.copied),
+        };
+        queue.pop_front();
+        *is_in = wants;
+        if wants {
+            queue.push_back(slot);
+        } else {
+            self.arrange(shared, slot);
+        }
+    }
+
+    /// Writes parts of values into a datagram.
+    fn fill(&mut self, shared: &mut Shared, out: &mut Outgoing<'_>) {
+        while let Some(slot) = self.next(out.to.room()) {
+            let register = &mut self.registers[slot as usize];
+            let most = (out.to.room() - VALUE_HEAD).min(usize::from(u16::MAX));
+            let range = register.value.take(most as u64);
+            let bytes = &register.value.bytes;
+            let end = (range.end as usize).min(bytes.len());
+            let (tag, iteration, total) = (register.tag, register.value.iteration, bytes.len() as u32);
+            let (offset, bytes) = (range.start as u32, &bytes[range.start as usize..end]);
+            write_value(&mut out.to, &Value { tag, iteration, total, offset, bytes });
+            self.written.push(Part { slot, iteration, range });
+            shared.counters.value_parts += 1;
+            self.turn(shared, slot);
+        }
+    }
+
+    /// What a datagram carried, where it is still of use.
+    fn each_part(&mut self, number: u64, mut with: impl FnMut(&mut Self, u32, Range<u64>)) {
+        let mut at = self.parts.partition_point(|(of, _)| *of < number);
+        while let Some((_, part)) = self.parts.get(at).filter(|(of, _)| *of == number) {
+            let Part { slot, iteration, range } = part.clone();
+            if self.registers[slot as usize].value.iteration == iteration {
+                with(self, slot, range);
+            }
+            at += 1;
+        }
+    }
+
+    fn may_put(
+        &self,
+        shared: &Shared,
+        slot: Option<u32>,
+        iteration: u64,
+        len: usize,
+    ) -> Result<(), PutError> {
+        let register = slot.map(|slot| &self.registers[slot as usize]);
+        let (held, holds) = register.map_or((0, len), |one| (one.held(), one.would_hold(len)));
+        match () {
+            () if len > VALUE_MOST as usize => Err(PutError::TooLong),
+            () if register.is_some_and(|one| iteration <= one.newest) => Err(PutError::Old),
+            () if register.is_none() && self.registers.len() >= TAGS => Err(PutError::TooManyTags),
+            () if shared.values_held - held + holds > BYTES => Err(PutError::TooManyBytes),
+            () => Ok(()),
+        }
+    }
+}
+
+impl MicroProtocol for Asynchronous {
+    const NAME: &'static str = "Asynchronous";
+    const HAS_VALUES: bool = true;
+
+    fn put_value(
+        &mut self,
+        shared: &mut Shared,
+        tag: u64,
+        iteration: u64,
+        bytes: &[u8],
+    ) -> Result<(), PutError> {
+        let slot = self.slots.get(&tag).copied();
+        self.may_put(shared, slot, iteration, bytes.len())?;
+        let slot = match slot {
+            Some(slot) => {
+                let register = &mut self.registers[slot as usize];
+                shared.values_held -= register.held();
+                shared.counters.values_replaced += u64::from(register.put(iteration, bytes));
+                slot
+            }
+            None => {
+                let slot = self.registers.len() as u32;
+                self.registers.push(Register::new(shared.now, tag, iteration, bytes));
+                self.slots.insert(tag, slot);
+                slot
+            }
+        };
+        shared.values_held += self.registers[slot as usize].held();
+        shared.counters.values_put += 1;
+        self.arrange(shared, slot);
+        self.announce(shared);
+        Ok(())
+    }
+
+    fn take_value(&mut self, shared: &Shared, tag: u64) -> Taken<'_> {
+        let Some(latest) = self.latest.get_mut(&tag) else { return Taken::Nothing };
+        let Some((iteration, came)) = latest.newest() else { return Taken::Nothing };
+        let age = shared.now.saturating_sub(came);
+        match core::mem::replace(&mut latest.taken, true) {
+            true => Taken::Unchanged { iteration, age },
+            false => Taken::New { iteration, age, bytes: &latest.bytes },
+        }
+    }
+
+    fn value_from_net(&mut self, shared: &mut Shared, value: &Value<'_>) {
+        if self.latest.len() >= TAGS && !self.latest.contains_key(&value.tag) {
+            shared.counters.values_dropped += 1;
+            return;
+        }
+        let latest = self.latest.entry(value.tag).or_default();
+        shared.values_kept -= latest.held();
+        let took = latest.take_in(shared.now, value, BYTES - shared.values_kept - latest.held());
+        shared.values_kept += latest.held();
+        match took {
+            Took::Whole => shared.counters.values_whole += 1,
+            Took::Part => {}
+            Took::Dropped => shared.counters.values_dropped += 1,
+            Took::Broken => shared.broken = Some("it sent a value of two lengths"),
+        }
+    }
+
+    fn to_net(&mut self, shared: &mut Shared, out: &mut Outgoing<'_>) {
+        if !out.takes_data || out.probes_path {
+            return;
+        }
+        let stream = out.segment.len > 0 || shared.has_stream();
+        if stream && !self.streamed {
+            self.streamed = true;
+            return;
+        }
+        self.streamed = false;
+        self.wake(shared);
+        if shared.probes > 0 && self.ready.is_empty() && self.copies.is_empty() {
+            self.recall(shared);
+        }
+        self.fill(shared, out);
+        if !self.written.is_empty() {
+            (out.values, out.segment) = (true, Segment::default());
+            out.elicits |= shared.acknowledged == Acknowledged::All;
+        }
+        self.announce(shared);
+    }
+
+    fn sent(&mut self, shared: &mut Shared, sent: &Sent) {
+        match shared.acknowledged {
+            Acknowledged::All => self.parts.extend(self.written.drain(..).map(|part| (sent.number, part))),
+            _ => self.written.clear(),
+        }
+    }
+
+    fn acked(&mut self, shared: &mut Shared, sent: &Sent) {
+        self.heard = shared.now;
+        if !sent.probes_path {
+            self.losses.note(false);
+        }
+        self.each_part(sent.number, |this, slot, range| {
+            this.registers[slot as usize].value.came(range);
+            this.arrange(shared, slot);
+        });
+        self.announce(shared);
+    }
+
+    fn lost(&mut self, shared: &mut Shared, sent: &Sent) {
+        if !sent.probes_path {
+            self.losses.note(true);
+        }
+        let copies = self.losses.copies() > 1;
+        self.each_part(sent.number, |this, slot, range| {
+            // the timer sees to what copies are sent of
+            let register = &this.registers[slot as usize];
+            if !copies || register.timer == NEVER || !this.is_short(shared, register) {
+                this.registers[slot as usize].value.repeat(range, u64::MAX);
+            }
+            this.arrange(shared, slot);
+        });
+        self.announce(shared);
+    }
+
+    fn settled(&mut self, shared: &mut Shared, _settled: &Settled) {
+        shared.let_ahead();
+        let floor = shared.flight.floor();
+        while self.parts.front().is_some_and(|(number, _)| *number < floor) {
+            self.parts.pop_front();
+        }
+    }
+
+    fn due(&self, shared: &Shared) -> Time {
+        // what may leave now waits for the send bits, which have timers of their own
+        if shared.value_at > shared.now { shared.value_at } else { NEVER }
+    }
+}

@@ -1,0 +1,157 @@
+//! The receiving side of a tag: its newest whole value, and what has come of newer ones.
+
+use super::super::Time;
+use super::super::ranges::Ranges;
+use super::register::refill;
+use crate::wire::datagram::Value;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// So many values of a tag may have come in part: the one that is being finished, and the next, which may overtake its end.
+const PARTIAL: usize = 2;
+
+#[derive(Debug)]
+struct Partial {
+    iteration: u64,
+    bytes: Vec<u8>,
+    had: Ranges,
+}
+
+/// A tag's.
+#[derive(Debug, Default)]
+pub(super) struct Latest {
+    /// The newest whole value, and when it came.
+    whole: Option<(u64, Time)>,
+    pub bytes: Vec<u8>,
+    /// The user has had it.
+    pub taken: bool,
+    /// In the order of their iterations.
+    partial: Vec<Partial>,
+}
+
+/// What a part of a value came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Took {
+    /// A value is whole.
+    Whole,
+    /// Not yet.
+    Part,
+    /// It is of no use any more, or there is no room for it.
+    Dropped,
+    /// It contradicts what came before.
+    Broken,
+}
+
+impl Latest {
+    /// The newest whole value's iteration, and when it came.
+    pub fn newest(&self) -> Option<(u64, Time)> {
+        self.whole
+    }
+
+    /// Bytes of its buffers.
+    pub fn held(&self) -> usize {
+        self.bytes.capacity() + self.partial.iter().map(|one| one.bytes.capacity()).sum::<usize>()
+    }
+
+    /// A part of a value came, and so many bytes more may be kept.
+    pub fn take_in(&mut self, now: Time, value: &Value<'_>, room: usize) -> Took {
+        if self.whole.is_some_and(|(newest, _)| value.iteration <= newest) {
+            return Took::Dropped;
+        }
+        if value.bytes.len() == value.total as usize {
+            return self.complete(now, value, room);
+        }
+        let Some(at) = self.place(value, room) else { return Took::Dropped };
+        let one = &mut self.partial[at];
+        if one.bytes.len() != value.total as usize {
+            return Took::Broken;
+        }
+        let from = value.offset as usize;
+        let Some(place) = one.bytes.get_mut(from..from + value.bytes.len()) else { return Took::Broken };
+        place.copy_from_slice(value.bytes);
+        one.had.add(from as u64..(from + value.bytes.len()) as u64);
+        let whole = one.had.first().is_some_and(|first| *first == (0..u64::from(value.total)));
+        if !whole {
+            return Took::Part;
+        }
+        let one = self.partial.remove(at);
+        self.bytes = one.bytes;
+        self.renew(now, value.iteration);
+        Took::Whole
+    }
+
+    /// A value that came in one part.
+    fn complete(&mut self, now: Time, value: &Value<'_>, room: usize) -> Took {
+        if value.bytes.len() > self.bytes.capacity() + room {
+            return Took::Dropped;
+        }
+        refill(&mut self.bytes, value.bytes);
+        self.renew(now, value.iteration);
+        Took::Whole
+    }
+
+    fn renew(&mut self, now: Time, iteration: u64) {
+        (self.whole, self.taken) = (Some((iteration, now)), false);
+        self.partial.retain(|one| one.iteration > iteration);
+    }
+
+    /// Where the parts of this value are put together; None: it is older than those for which there is room.
+    fn place(&mut self, value: &Value<'_>, room: usize) -> Option<usize> {
+        let at = self.partial.partition_point(|one| one.iteration < value.iteration);
+        if self.partial.get(at).is_some_and(|one| one.iteration == value.iteration) {
+            return Some(at);
+        }
+        if self.partial.len() >= PARTIAL && at == 0 {
+            return None;
+        }
+        let full = self.partial.len() >= PARTIAL;
+        let spare = if full { self.partial[0].bytes.capacity() } else { 0 };
+        if value.total as usize > room + spare {
+            return None;
+        }
+        if full {
+            self.partial.remove(0);
+        }
+        let bytes = vec![0; value.total as usize];
+        let at = at - usize::from(full);
+        self.partial.insert(at, Partial { iteration: value.iteration, bytes, had: Ranges::default() });
+        Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(iteration: u64, total: u32, offset: u32, bytes: &[u8]) -> Value<'_> {
+        Value { tag: 1, iteration, total, offset, bytes }
+    }
+
+    const ROOM: usize = 100;
+
+    #[test]
+    fn the_newest_whole_value_counts() {
+        let mut latest = Latest::default();
+        let mut take = |value: &Value<'_>| (latest.take_in(7, value, ROOM), latest.bytes.clone());
+        assert_eq!(take(&part(3, 4, 0, b"ab")).0, Took::Part);
+        assert_eq!(take(&part(5, 4, 2, b"gh")).0, Took::Part);
+        assert_eq!(take(&part(3, 4, 2, b"cd")), (Took::Whole, b"abcd".to_vec()));
+        assert_eq!(take(&part(3, 4, 2, b"cd")).0, Took::Dropped);
+        assert_eq!(take(&part(4, 2, 0, b"xy")), (Took::Whole, b"xy".to_vec()));
+        assert_eq!(take(&part(5, 4, 0, b"ef")), (Took::Whole, b"efgh".to_vec()));
+        assert_eq!(take(&part(6, 0, 0, b"")), (Took::Whole, Vec::new()));
+        assert_eq!(latest.newest(), Some((6, 7)));
+    }
+
+    #[test]
+    fn parts_are_bounded_and_the_oldest_gives_way() {
+        let mut latest = Latest::default();
+        for iteration in 1..50 {
+            latest.take_in(0, &part(iteration, 10, 0, b"a"), ROOM - latest.held());
+            assert!(latest.held() <= 20 && latest.partial.len() <= 2);
+        }
+        assert_eq!(latest.take_in(0, &part(3, 10, 0, b"a"), ROOM), Took::Dropped);
+        assert_eq!(latest.take_in(0, &part(60, 200, 0, b"a"), ROOM), Took::Dropped);
+        assert_eq!(latest.take_in(0, &part(49, 11, 0, b"a"), ROOM), Took::Broken);
+    }
+}
