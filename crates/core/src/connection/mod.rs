@@ -504,8 +504,8 @@ impl Connection {
 
     /// When the next timer is due.
     pub fn due(&self) -> Time {
-        // who may say nothing waits for the other side
-        if matches!(self.state, State::Ended(_)) || self.allowance() < (HEADER + LEAST + TAG) as u64 {
+        // who may say nothing waits for the other side; who has said goodbye for nobody
+        if matches!(self.state, State::Ended(_)) || self.goodbyes.is_some() || self.allowance() < (HEADER + LEAST + TAG) as u64 {
             return NEVER;
         }
         let speaks = |next: &&Stage| self.flipped || next.channel.shared().counters.received > 0;
