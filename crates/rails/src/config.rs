@@ -106,7 +106,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            rails: RailSet::ALL,
+            rails: RailSet::USUAL,
             interfaces: Names::default(),
             short_over: Names::default(),
             long_over: Names::default(),
@@ -140,7 +140,10 @@ impl Default for Config {
 
 /// A setting's name in the environment, and what it means; for those who list them (`fi_info -e`, `polyrail run --help`).
 pub const SETTINGS: &[(&str, &str)] = &[
-    ("RAILS", "rails to use: a comma list of their names, as `polyrail info` lists them (default: all)"),
+    (
+        "RAILS",
+        "rails to use: a comma list of their names, as `polyrail info` lists them (default: all but udp)",
+    ),
     (
         "INTERFACES",
         "network interfaces to use and to listen on: a comma list of names, which may end in *; with ^ before each: all but these (default: all that are up)",
@@ -367,6 +370,7 @@ mod tests {
             ("ENCRYPT", "maybe"),
             ("LOG", "x:loud"),
             ("FAULTS", "7:cold"),
+            ("COMPOSITION", "best"),
         ] {
             let why = with(key, value).unwrap_err().to_string();
             assert!(why.contains(&format!("POLYRAIL_{key}")), "{why}");

@@ -2,7 +2,7 @@
 //! reliable and fair is Polyrail's to choose.
 //!
 //! One socket for each address of this host serves all peers: connections have numbers. Every datagram is authenticated, by the key of the
-//! endpoint that is called or by the connection's own ([`keys`]); none that is not has any effect.
+//! endpoint that is called or by the connection's own (`keys`); none that is not has any effect.
 //!
 //! | file | holds |
 //! |---|---|
@@ -399,7 +399,7 @@ impl Rail for UdpRail {
             epoll: Epoll::new()?,
             sockets: Vec::new(),
             side: Side::new()?,
-            inbox: Inbox::new(),
+            inbox: Inbox::default(),
             batch: Batch::default(),
             slots: Vec::new(),
             times: Vec::new(),

@@ -194,10 +194,6 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new() -> Self {
-        Self { rooms: (0..TRAINS).map(|_| vec![0; 1 << 16].into()).collect(), trains: Vec::new() }
-    }
-
     /// The bytes of a train, writable: they are opened in place.
     pub(super) fn bytes(&mut self, at: usize) -> &mut [u8] {
         let len = self.trains[at].len;
@@ -207,6 +203,9 @@ impl Inbox {
     /// Receives what there is, at most as much as there is room for. True: all rooms are taken, there may be more.
     pub(super) fn receive(&mut self, socket: &Socket) -> Result<bool, Errno> {
         self.trains.clear();
+        if self.rooms.is_empty() {
+            self.rooms = (0..TRAINS).map(|_| vec![0; 1 << 16].into()).collect();
+        }
         // SAFETY: all zeros are addresses of no family, and empty messages.
         let (mut names, mut messages): ([libc::sockaddr_storage; TRAINS], [libc::mmsghdr; TRAINS]) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };

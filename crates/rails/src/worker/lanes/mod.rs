@@ -13,7 +13,7 @@ use super::buffers::Posted;
 use super::events::What;
 use super::outlet::Outlet;
 use super::state::ShortBy;
-use crate::list::{RailId, RailSet};
+use crate::list::RailId;
 use crate::rail::Down;
 use crate::rail::connect::Ways;
 use crate::set::RailLink;
@@ -93,10 +93,7 @@ impl Worker {
     fn reached(&mut self, offer: &Offer) -> Vec<(RailId, Vec<u8>)> {
         let its = |(transport, theirs): (_, &[u8])| {
             let rail = RailId::of_transport(transport)?;
-            // where nobody chose, one transport is enough for a pair of interfaces
-            let chosen = self.config.rails != RailSet::ALL || rail != RailId::Udp;
             let fits = self.config.rails.has(rail)
-                && chosen
                 && rail.caps().has_lanes()
                 && self.rails.connector(rail).agrees(theirs).is_ok();
             fits.then(|| (rail, theirs.to_vec()))
