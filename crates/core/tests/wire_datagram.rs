@@ -1,6 +1,9 @@
 //! Datagrams: golden bytes, refusals, and that reading never panics. What a connection makes of them is in `connection.rs`.
 mod wire_support;
 
+use polyrail_core::control::Epoch;
+use polyrail_core::control::word::{NackReason, SpecBytes, Word};
+use polyrail_core::micro::Composition;
 use polyrail_core::wire::codec::Writer;
 use polyrail_core::wire::datagram::{
     ACK_HEAD, ACK_RANGE, ACK_RANGES, Ack, AckHead, Chunk, Chunks, DatagramError, Ending, HEADER, HELLO_AT,
@@ -58,6 +61,23 @@ const STREAM: &str = "02000500 0001000040000000 68656c6c6f";
 const RESCUED: &str = "0a000500 0001000040000000 68656c6c6f";
 const POS: u64 = 0x40_0000_0100;
 
+/// Words of the control channel as the page groups them.
+fn words() -> [(Word, &'static str); 8] {
+    let (old, epoch, last) = (Epoch(0), Epoch(2), POS);
+    let spec = SpecBytes::new(&[Composition::SyncCubic as u8]).unwrap();
+    let nack = |reason| Word::Nack { epoch, reason };
+    [
+        (Word::Prepare { epoch, spec }, "01020100 11"),
+        (Word::Prepared { epoch }, "02020000"),
+        (nack(NackReason::Busy), "03020100"),
+        (nack(NackReason::Cannot), "03020200"),
+        (nack(NackReason::HoldDown), "03020300"),
+        (Word::Switch { epoch, old, last }, "04020000 0001000040000000"),
+        (Word::Drained { old }, "05000000"),
+        (Word::Abort { epoch }, "06020000"),
+    ]
+}
+
 fn packed(shown: &str) -> String {
     shown.replace(' ', "")
 }
@@ -113,6 +133,9 @@ fn golden() {
         assert_eq!(of(&made), Ok(vec![Chunk::Stream { rescued, pos: POS, bytes: b"hello" }]));
     }
     assert_eq!(of(&[0; 9]), Ok(vec![]), "padding is nothing");
+    for (word, bytes) in words() {
+        assert_eq!(hex(&word.to_bytes()), packed(bytes), "{word:?}");
+    }
 }
 
 #[test]
@@ -170,7 +193,8 @@ fn the_documentation_shows_these_bytes() {
     let headers = HEADERS.iter().map(|(_, shown)| *shown);
     let chunks = CHUNKS.iter().map(|(_, shown)| *shown);
     let others = [ACK, ACK_AND_RANGES, STREAM, RESCUED, "00"];
-    for shown in headers.chain(chunks).chain(others) {
+    let words = words().map(|(_, shown)| shown);
+    for shown in headers.chain(chunks).chain(others).chain(words) {
         assert!(page.contains(&format!("`{shown}`")), "docs/wire-datagrams.md lacks {shown}");
     }
     for shown in [OPEN, ANSWER, FROM_CLIENT, FROM_SERVER] {

@@ -170,7 +170,7 @@ impl Bbr {
         let size = u64::from(shared.size);
         let quantum = (shared.pace / 1000).clamp(2 * size, 1 << 16);
         let more = if self.phase == Phase::Up { 2 * size } else { 0 };
-        self.holds(shared, rate, gain).max(3 * quantum).max(LEAST * size).saturating_add(more)
+        self.holds(shared, rate, gain).max(3 * quantum).max(LEAST * size) + more
     }
 
     fn target(&self, shared: &Shared) -> u64 {
@@ -432,8 +432,7 @@ impl Bbr {
 
     fn set_window(&self, shared: &mut Shared, acked: u64) {
         let size = u64::from(shared.size);
-        let in_flight = self.in_flight(shared, self.bandwidth(), self.phase.gains().1);
-        let most = in_flight.saturating_add(self.extra.get());
+        let most = self.in_flight(shared, self.bandwidth(), self.phase.gains().1) + self.extra.get();
         if self.full.reached {
             shared.window = (shared.window + acked).min(most);
         } else if shared.window < most || shared.delivery.delivered < first_window(shared) {
