@@ -5,7 +5,7 @@ use connection_support::{
     End, MS, Net, Packet, S, ack, byte_at, chunk, content, established, settings, stream,
 };
 use polyrail_core::connection::{AMPLIFY, Connection, State};
-use polyrail_core::micro::{Composition, NEVER};
+use polyrail_core::micro::{Composition, NEVER, Synchrony};
 use polyrail_core::wire::datagram::{ACK_RANGES, Chunk, Chunks, Ending, Kind};
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -58,7 +58,9 @@ fn it_opens_over_a_network_that_loses_doubles_and_reorders() {
 
 #[test]
 fn it_opens_by_each_composition() {
-    for composition in Composition::ALL {
+    let used =
+        |one: &&Composition| one.synchrony() == Synchrony::Synchronous && !one.needs_reliable_network();
+    for composition in Composition::ALL.iter().filter(used) {
         for seed in 0..20 {
             let mut net = Net::new(seed);
             (net.composition, net.loss) = (*composition, 2 * seed);
@@ -279,7 +281,6 @@ fn it_may_end_before_it_is_open() {
 }
 
 #[test]
-#[ignore = "a goodbye carries parts of the stream: a rail that has no access to its user's memory then says zeros"]
 fn a_goodbye_carries_nothing_of_the_stream() {
     let mut net = established();
     net.end(0, 0).give(100_000);
@@ -527,7 +528,6 @@ fn no_nonce_is_used_twice_whatever_changes() {
 }
 
 #[test]
-#[ignore = "numbers of a composition that came to nothing are used again by the next: only changes that were made count for the nonce"]
 fn no_nonce_is_used_twice_by_who_is_asked_for_changes_that_are_withdrawn() {
     let mut net = established();
     let mut now = net.now;
@@ -568,7 +568,6 @@ fn a_second_answer_that_says_otherwise_is_none() {
 
 /// What a side keeps of pieces that have not their turn is in proportion to its window, however small they are.
 #[test]
-#[ignore = "each byte that comes alone takes a hundred: ReliableFIFO bounds bytes and not pieces"]
 fn small_pieces_take_no_more_than_large_ones() {
     let resident = || {
         let pages = std::fs::read_to_string("/proc/self/statm").expect("proc is mounted");

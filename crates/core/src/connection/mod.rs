@@ -46,7 +46,8 @@ pub struct Settings {
 pub struct Number {
     /// Among those of its composition.
     pub number: u64,
-    /// How many compositions there were before that.
+    /// Which composition that is: how many there were before it, times 256, and its epoch. One that comes to nothing, and by which something was
+    /// said all the same, has another epoch than what is tried in its place.
     pub changes: u32,
 }
 
@@ -290,7 +291,7 @@ impl Connection {
     /// The full number of a datagram of this epoch of which these are the lowest bits; none of an epoch that is not alive.
     pub fn number(&mut self, epoch: u8, low: u32) -> Option<Number> {
         let stage = self.stage(Epoch(epoch))?;
-        Some(Number { number: stage.number(low), changes: stage.count })
+        Some(Number { number: stage.number(low), changes: stage.changes() })
     }
 
     /// Something came from the other side's address, of so many bytes, that may be of this connection.
@@ -476,7 +477,7 @@ impl Connection {
 
     fn datagram(&mut self, kind: Kind, epoch: Epoch, made: &Transmit) -> Datagram {
         self.said += (HEADER + made.chunks + made.segment.len as usize + TAG) as u64;
-        let changes = self.stage(epoch).map_or(0, |stage| stage.count);
+        let changes = self.stage(epoch).map_or(0, |stage| stage.changes());
         let connection = if kind == Kind::Open { 0 } else { self.theirs };
         let header = Header { kind, generation: 0, epoch: epoch.0, connection, number: made.number as u32 };
         let number = Number { number: made.number, changes };
@@ -505,7 +506,10 @@ impl Connection {
     /// When the next timer is due.
     pub fn due(&self) -> Time {
         // who may say nothing waits for the other side; who has said goodbye for nobody
-        if matches!(self.state, State::Ended(_)) || self.goodbyes.is_some() || self.allowance() < (HEADER + LEAST + TAG) as u64 {
+        if matches!(self.state, State::Ended(_))
+            || self.goodbyes.is_some()
+            || self.allowance() < (HEADER + LEAST + TAG) as u64
+        {
             return NEVER;
         }
         let speaks = |next: &&Stage| self.flipped || next.channel.shared().counters.received > 0;

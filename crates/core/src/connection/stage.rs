@@ -26,6 +26,11 @@ impl Stage {
         Self { epoch, count, channel: DataChannel::new(composition, now, limits), newest: 0 }
     }
 
+    /// Which composition of the connection's it is, as its datagrams' nonces have it.
+    pub(super) fn changes(&self) -> u32 {
+        self.count << 8 | u32::from(self.epoch.0)
+    }
+
     /// The full number of a datagram of which these are the lowest bits.
     pub(super) fn number(&self, low: u32) -> u64 {
         let newest = self.newest;

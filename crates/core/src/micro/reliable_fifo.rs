@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 /// What follows each other is kept in one piece up to about so many bytes.
 const PIECE: usize = 16 << 10;
-/// Most pieces: who leaves more gaps does so on purpose.
-const PIECES: usize = 1 << 17;
+/// Pieces have so many bytes at least, on average over the whole window: who leaves more gaps does so on purpose.
+const LEAST: u64 = 256;
 
 /// Keeps what comes before its turn.
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ impl MicroProtocol for ReliableFIFO {
                 true => shared.held as u64 + bytes.len() as u64 <= 2 * shared.holds,
                 false => end - shared.delivered <= shared.holds,
             };
-            match fits && self.held.len() < PIECES {
+            match fits && (self.held.len() as u64) < shared.holds / LEAST {
                 true => self.hold(shared, pos, bytes),
                 false => shared.broken = Some("it sent more than there is room for"),
             }
