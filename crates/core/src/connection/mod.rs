@@ -299,6 +299,12 @@ impl Connection {
         self.heard += bytes as u64;
     }
 
+    /// What opened the connection came again, from elsewhere: who is there now has been sent nothing yet. Until the other side has shown where it
+    /// is, nobody knows which is right.
+    pub fn moved(&mut self) {
+        (self.heard, self.said) = (0, 0);
+    }
+
     /// A datagram that was authenticated: its header, full number and content, its length and whether a router marked it. Bytes of the
     /// stream that have their turn go to the user.
     ///

@@ -153,7 +153,7 @@ impl UdpRail {
         let (pipe, far) = Pipe::new(self.stirred.clone(), to)?;
         let (place, number) = self.take_place().ok_or(io::ErrorKind::OutOfMemory)?;
         let connection = Connection::open(self.now(), number, salt, self.settings_of(socket));
-        self.opening.insert((salt, to), place);
+        self.opening.insert(salt, place);
         self.enter(place, Link::new(connection, key, (socket, to), pipe));
         Ok(Box::new(far))
     }
@@ -247,7 +247,7 @@ impl Connector for UdpRail {
             link.connection.ask();
         }
         link.extend();
-        let opening = (link.connection.salts().0, link.to);
+        let opening = link.connection.salts().0;
         if self.opening.get(&opening) == Some(&place) {
             self.opening.remove(&opening);
         }

@@ -64,6 +64,8 @@ pub(super) struct Link {
     pub(super) asked: Time,
     /// Errors that the network reported since something came last.
     pub(super) refusals: u32,
+    /// When the first of these came.
+    pub(super) refused: Option<Time>,
     /// The rail's round in which something was last sent at once.
     pub(super) round: u32,
 }
@@ -97,6 +99,7 @@ impl Link {
             error: None,
             asked: 0,
             refusals: 0,
+            refused: None,
             round: 0,
         }
     }

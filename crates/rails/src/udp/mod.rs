@@ -97,8 +97,8 @@ pub struct UdpRail {
     times: Vec<u32>,
     free: Vec<u32>,
     up: usize,
-    /// Connections that are not links yet, by the salt of who opened them and where it is.
-    opening: HashMap<([u8; 16], SocketAddr), u32>,
+    /// Connections that are not links yet, by the salt of who opened them.
+    opening: HashMap<[u8; 16], u32>,
     dirty: Vec<u32>,
     timers: BTreeSet<(Time, u32)>,
     pool: Pool,
@@ -236,7 +236,7 @@ impl UdpRail {
             let received = link.reader.received;
             *slot = Slot::Down(Box::new(Remains { journal: std::mem::take(&mut link.journal), received }));
             self.timers.remove(&(link.timer, id));
-            let opening = (link.connection.salts().0, link.to);
+            let opening = link.connection.salts().0;
             if self.opening.get(&opening) == Some(&id) {
                 self.opening.remove(&opening);
             }

@@ -18,13 +18,15 @@ use std::time::Duration;
 /// Calls that one round of progress receives by, for each socket.
 const CALLS: usize = 8;
 /// Connections that are not links yet.
-const OPENING: usize = 1024;
+const OPENING: usize = 1000;
 /// A payload longer than this that is not all there is begun in its place rather than collected.
 const BEGIN_MIN: usize = 1 << 10;
 /// Datagrams that are kept until there is somebody to give frames to.
 const KEPT: usize = 4096;
 /// After so many errors of the network without a word of the other side it is gone.
 const REFUSED: u32 = 3;
+/// ... and, where there was one, so long after the first of them, in nanoseconds.
+const DOUBT: u64 = 100_000_000;
 
 /// A datagram that waits for a round of progress.
 pub(super) struct Kept {
@@ -93,6 +95,7 @@ impl UdpRail {
 
     /// What the network reported of what was sent.
     fn hear_errors(&mut self, socket: usize) {
+        let now = self.now();
         while let Some((to, error)) = self.sockets[socket].take_error() {
             if error != libc::ECONNREFUSED {
                 continue;
@@ -102,14 +105,15 @@ impl UdpRail {
                 (0..self.slots.len() as u32).filter(|id| its(&self.slots[*id as usize])).collect();
             for id in found {
                 let Some(link) = self.link(id) else { continue };
-                link.refusals += 1;
                 // anybody could have said that: it is asked again
                 link.connection.ask();
-                if link.refusals < REFUSED {
+                link.refusals += 1;
+                let since = *link.refused.get_or_insert(now);
+                let opening = link.connection.state() == State::Opening;
+                if link.refusals < REFUSED || !opening && now < since + DOUBT {
                     self.mark_dirty(id);
                     continue;
                 }
-                let opening = link.connection.state() == State::Opening;
                 let why =
                     if opening { io::ErrorKind::ConnectionRefused } else { io::ErrorKind::UnexpectedEof };
                 let why = io::Error::new(why, "its host says that nobody is there");
@@ -184,7 +188,7 @@ impl UdpRail {
         if header.connection != 0 || !is_opening_tag(&key, &[], said, tag) {
             return 0;
         }
-        let id = match self.opening.get(&(salt, arrival.from)) {
+        let id = match self.opening.get(&salt) {
             Some(id) => *id,
             None => {
                 if self.side.is_closed {
@@ -200,15 +204,18 @@ impl UdpRail {
                 id
             }
         };
-        let stands =
-            self.link(id).is_some_and(|link| link.to == arrival.from && !link.connection.is_opened());
-        if !stands {
-            return 0;
-        }
         let size = arrival.bytes.len();
-        if let Some(link) = self.link(id) {
-            link.connection.heard(size);
+        let at = (arrival.socket, arrival.from);
+        let Some(link) = self.link(id).filter(|link| !link.connection.is_opened()) else { return 0 };
+        if (link.socket, link.to) != at {
+            if link.connection.state() != State::Answering {
+                return 0;
+            }
+            // whoever heard it may have said it first: its sender says it again
+            (link.socket, link.to) = at;
+            link.connection.moved();
         }
+        link.connection.heard(size);
         let content = &said[HEADER..];
         self.deliver(id, header, content, (size, arrival.marked), sink)
     }
@@ -242,7 +249,7 @@ impl UdpRail {
             Connection::answer(self.now(), (number, ours), (theirs, salt, window), self.settings_of(at.0));
         let mut link = Link::new(connection, key, at, pipe);
         link.derive_keys(false);
-        self.opening.insert((salt, at.1), place);
+        self.opening.insert(salt, place);
         self.enter(place, link);
         self.side.calls.push_back(Box::new(far));
         signal(&self.side.called, true);
@@ -313,7 +320,7 @@ impl UdpRail {
     ) -> usize {
         let now = self.now();
         let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
-        link.refusals = 0;
+        (link.refusals, link.refused) = (0, None);
         let Some(number) = link.connection.number(header.epoch, header.number) else { return 0 };
         let (iov, mut fed) = (&mut self.iov, Ok(0));
         // the connection gives what has its turn while it is at work

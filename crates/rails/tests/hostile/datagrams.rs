@@ -253,7 +253,6 @@ fn garbage_and_torn_datagrams_disturb_nobody() {
 }
 
 #[test]
-#[ignore = "an encrypted link may never have a frame, as below"]
 fn garbage_and_torn_datagrams_disturb_no_encrypted_link() {
     send_garbage_beside(ENCRYPTED);
 }
@@ -293,7 +292,6 @@ fn datagrams_that_come_again_count_once() {
 }
 
 #[test]
-#[ignore = "an encrypted link may never have a frame, as below"]
 fn datagrams_of_an_encrypted_link_that_come_again_count_once() {
     say_all_again(ENCRYPTED);
 }
@@ -451,7 +449,6 @@ fn half_open_connections_keep_nobody_out_where_descriptors_are_few() {
 }
 
 #[test]
-#[ignore = "where a process may have some 10,000 descriptors half-open connections keep all 1024 places, and none gives way: a newcomer is let in by chance"]
 fn half_open_connections_keep_nobody_out_where_descriptors_are_many() {
     is_let_in_beside_a_flood(|| {
         limit_descriptors(40_000);
@@ -480,7 +477,6 @@ fn a_path_that_loses_is_slow_and_nothing_else() {
 }
 
 #[test]
-#[ignore = "who has the keys drops what is not sealed: an acknowledgement of VERDICT, and VERDICT itself when it is said again for that"]
 fn a_path_that_loses_what_is_encrypted_is_slow_and_nothing_else() {
     converse_over_a_bad_path(ENCRYPTED);
 }
@@ -528,7 +524,6 @@ fn a_malformed_open_of_a_member_ends_alone() {
 /// Who read the address on its way, and listens on the path, has the endpoint's key, numbers and salts. On an encrypted link that is to get
 /// him nothing: its keys come of what both sides have forgotten.
 #[test]
-#[ignore = "ANSWER counts on links that are encrypted: who knows the endpoint's key says what he likes there, in the clear"]
 fn who_knows_the_key_has_no_say_on_an_encrypted_link() {
     let saying: [fn(u64) -> Vec<u8>; 2] = [
         |_| vec![4, 0],
@@ -574,7 +569,6 @@ fn unreachable(from: u16, to: u16) -> Vec<u8> {
 
 /// Anybody can say that nobody is there, who knows two addresses and ports.
 #[test]
-#[ignore = "three errors of the network in a row end a link, whoever made them up"]
 fn errors_that_the_network_did_not_report_end_no_link() {
     if !root("raw sockets") {
         return;
@@ -598,7 +592,6 @@ fn errors_that_the_network_did_not_report_end_no_link() {
 
 /// Somebody who hears an OPEN says it again from elsewhere before it arrives.
 #[test]
-#[ignore = "who is first with somebody else's OPEN keeps its sender out for as long as he likes: the salt is bound to the first address"]
 fn who_is_first_with_an_open_that_he_heard_keeps_nobody_out() {
     let mut victim = Puppet::start(LINE);
     victim.ask("echo");
