@@ -8,6 +8,7 @@ use super::{Slot, UdpRail};
 use crate::config::Config;
 use crate::discover::{self, Device, Interface, Kind};
 use crate::error::Error;
+use crate::keys::LinkKeys;
 use crate::rail::LinkId;
 use crate::rail::channel::{Channel, Destination};
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
@@ -17,6 +18,7 @@ use polyrail_core::cost::RailCosts;
 use polyrail_core::frame::MAX_PAYLOAD;
 use polyrail_core::session::Over;
 use polyrail_core::wire::Key;
+use polyrail_core::wire::datagram::Ending;
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -159,6 +161,36 @@ impl UdpRail {
     }
 }
 
+impl UdpRail {
+    /// The handshake is over: what its connection carries from now on are frames.
+    fn make_link(&mut self, place: u32, leftover: &[u8], keys: Option<LinkKeys>) -> Result<(), String> {
+        let Some(Slot::Up(link)) = self.slots.get_mut(place as usize) else {
+            return Err("the connection has ended".into());
+        };
+        if let Some(pipe) = link.pipe.take() {
+            let mut bytes = pipe.lock();
+            link.preface.append(&mut bytes.leave);
+            link.leftover = [leftover, &bytes.came].concat();
+        }
+        if let Some(keys) = keys {
+            // what came in the clear behind the handshake, in its turn or before, was said by nobody who has the keys
+            if !link.leftover.is_empty() || link.connection.shared().held > 0 {
+                return Err("something came in the clear where all is to be encrypted".into());
+            }
+            if !link.seal_by(keys) {
+                return Err("no keys can be made".into());
+            }
+        }
+        if link.encrypted && link.connection.is_opened() {
+            // that it was let in says that its part of the handshake came; its own first word under the keys says the same to the other side
+            link.connection.assume_had(link.preface.len() as u64);
+            link.connection.ask();
+        }
+        link.extend();
+        Ok(())
+    }
+}
+
 impl Connector for UdpRail {
     fn discover(settings: &Config) -> Result<Discovered, Error> {
         let device = |interface: Interface| Device {
@@ -228,26 +260,12 @@ impl Connector for UdpRail {
         let fd = agreed.connection.as_raw_fd();
         let its = |slot: &Slot| matches!(slot, Slot::Up(link) if link.pipe.as_ref().is_some_and(|pipe| pipe.fd == fd));
         let place = self.slots.iter().position(its).ok_or("the connection has ended")? as u32;
-        let Some(Slot::Up(link)) = self.slots.get_mut(place as usize) else {
-            return Err("the connection has ended".into());
-        };
-        if let Some(pipe) = link.pipe.take() {
-            let mut bytes = pipe.lock();
-            link.preface.append(&mut bytes.leave);
-            link.leftover = [agreed.leftover, &bytes.came].concat();
+        if let Err(why) = self.make_link(place, agreed.leftover, agreed.keys) {
+            self.end(place, Ending::GivenUp);
+            self.release(place);
+            return Err(why);
         }
-        if let Some(keys) = agreed.keys
-            && !link.seal_by(keys)
-        {
-            return Err("no keys can be made".into());
-        }
-        if link.encrypted && link.connection.is_opened() {
-            // that it was let in says that its part of the handshake came; its own first word under the keys says the same to the other side
-            link.connection.assume_had(link.preface.len() as u64);
-            link.connection.ask();
-        }
-        link.extend();
-        let opening = link.connection.salts().0;
+        let opening = self.link(place).map(|link| link.connection.salts().0).unwrap_or_default();
         if self.opening.get(&opening) == Some(&place) {
             self.opening.remove(&opening);
         }

@@ -293,7 +293,7 @@ impl UdpRail {
         let Some(id) = self.place_of(header.connection) else { return 0 };
         let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
         if sink.is_none() && link.pipe.is_none() {
-            if self.backlog.len() < KEPT {
+            if self.backlog.len() < KEPT && arrival.bytes.len() <= link.connection.shared().most as usize {
                 let Arrival { socket, from, marked, bytes } = arrival;
                 self.backlog.push_back(Kept { socket, from, marked, bytes: bytes.to_vec() });
             }
