@@ -2,13 +2,13 @@
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use polyrail_core::control::word::parse;
-use polyrail_core::control::{Action, Changeover, Composition, Config, Side, SpecBytes};
+use polyrail_core::control::{Action, Changeover, Config, Proposable, Side, SpecBytes};
 
 /// A composition is what its bytes are.
 #[derive(Clone, PartialEq, Debug)]
 struct Any(SpecBytes);
 
-impl Composition for Any {
+impl Proposable for Any {
     fn to_spec(&self) -> SpecBytes {
         self.0.clone()
     }
