@@ -28,7 +28,7 @@ fn beside_a_pair<T: Send>(log: Option<LogTo>, body: impl FnOnce(&str, &str) -> T
     // what is shown of this process is of this pair
     static ONE: Mutex<()> = Mutex::new(());
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let config = Config { rails: RailSet::USUAL.without(Reach::Host), log, ..Config::default() };
+    let config = Config { rails: RailSet::ALL.without(Reach::Host), log, ..Config::default() };
     let [mut a, mut b] = [0, 1].map(|_| Mailbox::open(config.clone()).expect("an endpoint"));
     let (here, there) = (short(&a), short(&b));
     let to = a.peer(&b.worker().address()).expect("an address");

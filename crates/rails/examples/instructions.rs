@@ -11,8 +11,7 @@ use polyrail_rails::{Config, User, Worker};
 
 fn main() {
     let count: u64 = std::env::args().nth(1).map_or(1000, |n| n.parse().expect("a number of messages"));
-    let config =
-        Config { rails: RailSet::USUAL.without(Reach::Network), yielding: false, ..Config::default() };
+    let config = Config { rails: RailSet::ALL.without(Reach::Network), yielding: false, ..Config::default() };
     let mut a = Worker::open(config.clone()).expect("a worker");
     let mut b = Worker::open(config).expect("a worker");
     let to_b = a.peer(&b.address()).expect("an address");

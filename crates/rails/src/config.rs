@@ -106,7 +106,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            rails: RailSet::USUAL,
+            rails: RailSet::ALL,
             interfaces: Names::default(),
             short_over: Names::default(),
             long_over: Names::default(),
@@ -140,10 +140,7 @@ impl Default for Config {
 
 /// A setting's name in the environment, and what it means; for those who list them (`fi_info -e`, `polyrail run --help`).
 pub const SETTINGS: &[(&str, &str)] = &[
-    (
-        "RAILS",
-        "rails to use: a comma list of their names, as `polyrail info` lists them (default: all but udp)",
-    ),
+    ("RAILS", "rails to use: a comma list of their names, as `polyrail info` lists them (default: all)"),
     (
         "INTERFACES",
         "network interfaces to use and to listen on: a comma list of names, which may end in *; with ^ before each: all but these (default: all that are up)",
@@ -205,7 +202,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "FAULTS",
-        "for tests: what rails pretend to go wrong, by a seed: 7 or 7:full,delay,parts,lane,end; only end loses peers (default: nothing)",
+        "for tests: what rails pretend to go wrong, by a seed: 7 or 7:full,delay,parts,lane,end,change,renew; only end loses peers (default: nothing)",
     ),
 ];
 

@@ -105,8 +105,6 @@ impl RailSet {
     pub const ALL: Self = Self(u32::MAX);
     /// None.
     pub const NONE: Self = Self(0);
-    /// Those that are used where nobody chooses: UDP has to be asked for.
-    pub const USUAL: Self = Self(!(1 << RailId::Udp as u32));
 
     /// These, and one more.
     #[must_use]

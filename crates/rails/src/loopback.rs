@@ -108,8 +108,14 @@ impl Direct for Loopback {
 impl LaneRail for Loopback {}
 
 impl Rail for Loopback {
-    const CAPS: Caps =
-        Caps { id: RailId::Loopback, look: Look::Memory, lanes: Lanes::None, seals: false, in_order: true };
+    const CAPS: Caps = Caps {
+        id: RailId::Loopback,
+        look: Look::Memory,
+        lanes: Lanes::None,
+        seals: false,
+        in_order: true,
+        stands_in: false,
+    };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Ok(Self::default())

@@ -120,6 +120,7 @@ impl Rail for Trial {
         lanes: Lanes::ByWord,
         seals: false,
         in_order: true,
+        stands_in: false,
     };
 
     fn open(config: &Config) -> io::Result<Self> {

@@ -28,6 +28,16 @@ impl Connection {
         Ok(())
     }
 
+    /// Proposes to begin the composition that is in force anew.
+    ///
+    /// # Errors
+    /// As of [`Connection::propose`].
+    pub fn renew(&mut self, now: Time) -> Result<(), control::Refusal> {
+        self.changeover.renew(now)?;
+        self.follow(now, &mut NoUser);
+        Ok(())
+    }
+
     /// How far a change has come, in a word.
     pub fn change_state(&self) -> control::phase::State {
         self.changeover.state()

@@ -130,15 +130,27 @@ impl<S: Proposable> Changeover<S> {
 
     /// This side wants another composition. The answer is [`Action::Changed`] or [`Action::Refused`], unless it is refused at once.
     pub fn propose(&mut self, now: Time, spec: S) -> Result<Epoch, Refusal> {
+        match spec == self.spec && self.state == State::Run {
+            true => Err(Refusal::InForce),
+            false => self.begin_proposal(now, spec),
+        }
+    }
+
+    /// Proposes what is in force once more, to begin it anew.
+    ///
+    /// # Errors
+    /// As of [`Changeover::propose`].
+    pub fn renew(&mut self, now: Time) -> Result<Epoch, Refusal> {
+        self.begin_proposal(now, self.spec.clone())
+    }
+
+    fn begin_proposal(&mut self, now: Time, spec: S) -> Result<Epoch, Refusal> {
         match self.state {
             State::Run => {}
             State::Alone | State::InDoubt | State::Finishing | State::Ended => {
                 return Err(Refusal::NoControl);
             }
             _ => return Err(Refusal::Busy),
-        }
-        if spec == self.spec {
-            return Err(Refusal::InForce);
         }
         if self.held.holds(now, &spec) {
             return Err(Refusal::HoldDown);

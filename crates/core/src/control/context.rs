@@ -1,26 +1,19 @@
 //! What a link's figures say of the path: what the rules need to know.
 
 use super::Time;
-use super::rules::Context;
+use super::losses::Losses;
+use super::rules::{Context, LOSS};
 use crate::micro::{Shared, Synchrony};
 
 /// Counts are looked at so often at most, in nanoseconds.
 const LOOK: Time = 5_000_000;
-/// So many datagrams tell something of loss, where so many of them were lost; without losses more have to.
-const ENOUGH: (u64, u64, u64) = (500, 3, 20_000);
-/// What lies further back than so many datagrams counts half.
-const MEMORY: u64 = 40_000;
-/// Loss is no congestion while round trips are no longer than the shortest by so many hundredths, and so many nanoseconds.
-const QUEUE: (u64, Time) = (15, 500_000);
-
 /// The counts of one link, which outlive its compositions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watcher {
     looked: Time,
     /// What the channel had counted at the last look.
     seen: (u64, u64),
-    sent: u64,
-    lost: u64,
+    losses: Losses,
     min_rtt: Time,
     /// When the composition changed last; none: it is the first.
     changed: Option<Time>,
@@ -50,27 +43,18 @@ impl Watcher {
         let counted = (shared.counters.sent, shared.counters.lost.saturating_sub(shared.counters.spurious));
         let (sent, lost) = (counted.0.saturating_sub(self.seen.0), counted.1.saturating_sub(self.seen.1));
         self.seen = counted;
-        self.sent += sent;
-        // where a queue stands, what is lost was too much for it
-        if rtt.latest <= self.min_rtt + self.min_rtt * QUEUE.0 / 100 + QUEUE.1 {
-            self.lost += lost;
-        }
-        if self.sent > MEMORY {
-            (self.sent, self.lost) = (self.sent / 2, self.lost / 2);
-        }
-        let tells = self.lost >= ENOUGH.1 && self.sent >= ENOUGH.0 || self.sent >= ENOUGH.2;
-        tells.then(|| self.context(shared, same_site))
+        self.losses.add(sent, lost, rtt.latest, self.min_rtt);
+        self.losses.per_million().map(|loss| self.context(shared, loss, same_site))
     }
 
-    fn context(&self, shared: &Shared, same_site: bool) -> Context {
-        let loss = self.lost * 1_000_000 / self.sent.max(1);
+    fn context(&self, shared: &Shared, loss: u32, same_site: bool) -> Context {
         Context {
             scheme: Synchrony::Synchronous,
             same_site,
             infiniband: false,
             // what gets through says nothing of what could, where loss keeps it down
-            rate: if self.lost == 0 { delivery_rate(shared) } else { 0 },
-            loss: u32::try_from(loss).unwrap_or(u32::MAX),
+            rate: if u64::from(loss) < LOSS.leave { delivery_rate(shared) } else { 0 },
+            loss,
             reordering: u32::try_from(shared.counters.spurious).unwrap_or(u32::MAX),
             rtt: self.min_rtt,
             mtu: shared.size,

@@ -20,6 +20,7 @@
 //! | `courier.rs` | how words get over a network that loses, doubles and reorders |
 //! | `order.rs` | what of arriving data is new, across epochs and links |
 //! | `context.rs` | what a link's figures say of the path |
+//! | `losses.rs` | how much a path loses by itself |
 //! | `spec.rs` | compositions as bytes |
 //! | `rules.rs` | which composition suits which network |
 //!
@@ -35,6 +36,7 @@ pub mod context;
 pub mod courier;
 mod epoch;
 mod heard;
+pub mod losses;
 mod order;
 pub mod phase;
 mod refusal;

@@ -20,7 +20,7 @@ use crate::micro::{Composition, Synchrony};
 use core::fmt;
 
 /// Loss from which on a path counts as lossy, in packets of a million, and below which it does not any more.
-pub const LOSS: Limit = Limit { enter: 100, leave: 50 };
+pub const LOSS: Limit = Limit { enter: 20, leave: 10 };
 /// Round trip from which on that matters, in nanoseconds.
 pub const FAR: Limit = Limit { enter: 1_000_000, leave: 800_000 };
 /// What is under way at a time (round trip times rate) on a long fat path, in bytes.
@@ -38,8 +38,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// The value that counts, where what it limits is in force, or is not.
-    const fn value(self, inside: bool) -> u64 {
+    /// The value that counts, where what it limits is in force (`inside`), or is not.
+    pub const fn value(self, inside: bool) -> u64 {
         if inside { self.leave } else { self.enter }
     }
 }

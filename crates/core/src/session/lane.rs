@@ -3,7 +3,7 @@
 use super::{SILENT, Time, Which};
 use crate::lanes::{Estimate, Load, Sample};
 use crate::wire::Transport;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// What the user wants to go by a lane: both, unless settings say otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +35,34 @@ pub struct Seen {
     pub min_rtt: u64,
     /// What waits is not taken by the peer's program, and so owed by nobody else.
     pub shut: bool,
+    /// How its packets fare.
+    pub packets: Packets,
+}
+
+/// Packets of a link, altogether; all 0 where its rail does not count them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Packets {
+    /// Sent.
+    pub sent: u64,
+    /// Of those that were sent, lost.
+    pub lost: u64,
+    /// Come.
+    pub came: u64,
+    /// Of those that came, before their turn.
+    pub early: u64,
+}
+
+impl Packets {
+    /// What was counted since.
+    fn since(&self, before: &Self) -> Self {
+        let Self { sent, lost, came, early } = *self;
+        Self {
+            sent: sent.saturating_sub(before.sent),
+            lost: lost.saturating_sub(before.lost),
+            came: came.saturating_sub(before.came),
+            early: early.saturating_sub(before.early),
+        }
+    }
 }
 
 /// What is known of whether a lane is needed beside others of its pair of interfaces.
@@ -79,6 +107,10 @@ pub struct Lane<L> {
     pub(super) counted: (u64, u64, u64),
     /// When that was more than before, last.
     pub(super) moved: Time,
+    /// Its packets at the last look.
+    packets: Packets,
+    /// A rival serves in its place: it is given nothing.
+    pub(super) yields: bool,
 }
 
 impl<L: Copy> Lane<L> {
@@ -95,7 +127,8 @@ impl<L: Copy> Lane<L> {
     ) -> Self {
         let told = estimate.rate();
         let (queued, shut, stalled, late, in_order) = (0, false, None, None, true);
-        let (stand, counted, moved) = (Stand::Unproven, (delivered, 0, 0), 0);
+        let (stand, counted, moved, packets, yields) =
+            (Stand::Unproven, (delivered, 0, 0), 0, Packets::default(), false);
         Self {
             number,
             link,
@@ -114,12 +147,14 @@ impl<L: Copy> Lane<L> {
             stand,
             counted,
             moved,
+            packets,
+            yields,
         }
     }
 
     /// Whether nothing is to be given to it while there is another.
     fn rests(&self) -> bool {
-        matches!(self.stand, Stand::Resting | Stand::Leaving(_))
+        self.yields || matches!(self.stand, Stand::Resting | Stand::Leaving(_))
     }
 
     pub(super) fn takes_short(&self) -> bool {
@@ -149,6 +184,16 @@ impl<L: Copy> Lane<L> {
         self.ends
     }
 
+    /// The addresses that it goes between.
+    pub(super) fn ips(&self) -> Option<(IpAddr, IpAddr)> {
+        self.ends.map(|(near, far)| (near.ip(), far.ip()))
+    }
+
+    /// Whether another serves in its place, of another transport between the same interfaces.
+    pub fn yields(&self) -> bool {
+        self.yields
+    }
+
     /// What it is thought to do.
     pub fn estimate(&self) -> &Estimate {
         &self.estimate
@@ -163,8 +208,8 @@ impl<L: Copy> Lane<L> {
         self.estimate.load(queued)
     }
 
-    /// Takes in what its rail sees.
-    pub(super) fn observe(&mut self, now: Time, seen: &Seen) {
+    /// Takes in what its rail sees; how its packets fared since the last time.
+    pub(super) fn observe(&mut self, now: Time, seen: &Seen) -> Packets {
         // what the peer's program does not take is not owed by its kernel, and says nothing of the lane
         self.shut = seen.shut;
         self.estimate.sample(Sample {
@@ -177,6 +222,7 @@ impl<L: Copy> Lane<L> {
         let owed = !self.shut && seen.queued > 0 && seen.delivered == self.delivered;
         self.stalled = owed.then(|| self.stalled.unwrap_or(now));
         (self.delivered, self.queued) = (seen.delivered, seen.queued);
+        seen.packets.since(&core::mem::replace(&mut self.packets, seen.packets))
     }
 
     /// Whether it holds back for less than this.

@@ -25,6 +25,7 @@
 //! | `brisk.rs` | how little lanes are to hold where short messages are sent beside long ones |
 //! | `price.rs` | whether less gets through for that |
 //! | `spread.rs` | several lanes over one pair of interfaces: how many help, and which |
+//! | `rivals.rs` | two transports over one pair of interfaces: which serves |
 //! | `gauge.rs` | what all lanes get through, by which that is judged |
 //! | `watch.rs` | the look every few milliseconds: estimates, lanes that fail, sessions that have none left |
 //! | `resend.rs` | frames that ended lanes did not deliver |
@@ -51,12 +52,13 @@ mod partial;
 mod path;
 mod price;
 mod resend;
+mod rivals;
 mod schedule;
 mod spread;
 mod watch;
 mod words;
 
-pub use lane::{Lane, Pins, Seen};
+pub use lane::{Lane, Packets, Pins, Seen};
 pub use open::Planner;
 pub use outside::{Carrier, Links, Retired, Sent, ToPeer, Traffic};
 pub use partial::Partial;
@@ -76,6 +78,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use numbers::{Fate, Numbers};
 use resend::Resend;
+use rivals::Rivals;
 use schedule::Fill;
 use spread::Spread;
 use words::Words;
@@ -110,6 +113,8 @@ pub struct Config {
     pub slice: Time,
     /// All lanes together hold at least so much while there is more to send than they take, in bytes.
     pub fed: u64,
+    /// A transport that serves in place of another between two interfaces, where that loses.
+    pub stand_in: Option<Transport>,
 }
 
 impl Default for Config {
@@ -121,6 +126,7 @@ impl Default for Config {
             connections: MAX_LANES,
             slice: 20 * MS,
             fed: 16 << 10,
+            stand_in: None,
         }
     }
 }
@@ -183,6 +189,15 @@ pub enum Reason {
         lane: u16,
         /// By that.
         before: u64,
+    },
+    /// Another transport serves between its interfaces now.
+    Rival {
+        /// The lane before it.
+        lane: u16,
+        /// Packets that the path loses, of a million.
+        loss: u32,
+        /// Its round trip, in nanoseconds.
+        rtt: u64,
     },
 }
 
@@ -296,6 +311,7 @@ pub struct Session<L> {
     /// Room for figures, kept between calls.
     fill: Fill,
     spread: Spread,
+    rivals: Rivals,
     /// Some of what was to be sent at the last look waits for room.
     waits: bool,
     brisk: Brisk,
@@ -328,6 +344,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             actions: VecDeque::new(),
             fill: Fill::default(),
             spread: Spread::default(),
+            rivals: Rivals::default(),
             waits: false,
             brisk: Brisk::default(),
             sent_long: None,
@@ -455,7 +472,18 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         let claimed = path.and_then(|path| self.paths.get(path)).map_or(0, |path| path.way().speed());
         let claimed = u64::from(if claimed == 0 { UNKNOWN_SPEED } else { claimed }) * 125_000;
         // what interfaces claim counts for less than what others of the same pair of hosts do
-        let known = self.lanes.iter().map(|lane| &lane.estimate).filter(|one| one.is_measured());
+        // but for that of a rival, which is to do better
+        let rivals = |lane: &&Lane<L>| {
+            lane.transport != transport
+                && ends.is_some()
+                && lane.ips() == ends.map(|(near, far)| (near.ip(), far.ip()))
+        };
+        let known = self
+            .lanes
+            .iter()
+            .filter(|lane| !rivals(lane))
+            .map(|lane| &lane.estimate)
+            .filter(|one| one.is_measured());
         // what is learnt of one lane between two interfaces says nothing of the next beside it
         let alone =
             !self.lanes.iter().any(|lane| past_key(lane.transport, lane.ends) == past_key(transport, ends));
@@ -478,6 +506,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             path.opened(number);
         }
         self.lanes_changed(now);
+        self.set_rivals();
         self.event(which, What::Up { further: !alone });
         self.choose(traffic, links);
         if number > 0 {
@@ -519,6 +548,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         }
         self.lane_missed(now, lane.stand);
         self.lanes_changed(now);
+        self.set_rivals();
         if self.lanes.is_empty() {
             self.lost = Some((now + self.config.grace.min(self.config.patience), why.clone().into_owned()));
         }
@@ -663,6 +693,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if self.lanes.is_empty() {
             self.actions.push_back(Action::Gone { why, orderly: true });
         } else {
+            self.set_rivals();
             self.choose(traffic, links);
         }
     }

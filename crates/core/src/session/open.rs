@@ -12,7 +12,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Most paths that are tried for one peer.
-const MAX_PATHS: usize = 64;
+pub(super) const MAX_PATHS: usize = 64;
 
 /// What the side that opens lanes has to know.
 #[derive(Clone, Debug)]
@@ -98,6 +98,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         if self.planner.is_none() || self.parting {
             return;
         }
+        self.call_stand_ins(now);
         for at in 0..self.paths.len() {
             if self.paths[at].retry().is_some_and(|retry| retry <= now) {
                 self.open_path(at);

@@ -69,6 +69,8 @@ pub struct Path {
     state: State,
     /// It is one more between interfaces that have another, opened where that may get more through, and never for its own sake.
     further: bool,
+    /// It is one of a stand-in's, and is wanted, or not.
+    stands_in: Option<bool>,
     /// There was a lane before.
     worked: bool,
     /// Nobody was reached: the interfaces may not be of one network after all.
@@ -81,12 +83,33 @@ pub struct Path {
 impl Path {
     pub(super) fn new(way: Way, now: Time) -> Self {
         let (worked, vain, why) = (false, false, None);
-        Self { way, state: State::Idle, further: false, worked, vain, retry: now, pause: NEVER.0, why }
+        let (state, further, stands_in) = (State::Idle, false, None);
+        Self { way, state, further, stands_in, worked, vain, retry: now, pause: NEVER.0, why }
     }
 
     /// One more between the same interfaces.
     pub(super) fn further(way: Way, now: Time) -> Self {
         Self { further: true, worked: true, ..Self::new(way, now) }
+    }
+
+    /// One for a stand-in, which is wanted.
+    pub(super) fn standing_in(way: Way, now: Time) -> Self {
+        Self { stands_in: Some(true), ..Self::new(way, now) }
+    }
+
+    /// Whether it is for a stand-in.
+    pub fn stands_in(&self) -> bool {
+        self.stands_in.is_some()
+    }
+
+    /// A stand-in is wanted there, or not.
+    pub(super) fn want(&mut self, wanted: bool) {
+        self.stands_in = self.stands_in.map(|_| wanted);
+    }
+
+    /// Whether there is to be a lane for its own sake.
+    pub(super) fn is_meant(&self) -> bool {
+        !self.further && self.stands_in != Some(false)
     }
 
     /// Whether it is one more between interfaces that have another.
@@ -164,6 +187,6 @@ impl Path {
 
     /// When it is worth another attempt.
     pub(super) fn retry(&self) -> Option<Time> {
-        (self.is_idle() && !self.further).then_some(self.retry)
+        (self.is_idle() && self.is_meant()).then_some(self.retry)
     }
 }

@@ -100,7 +100,11 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             if queued == 0 && waited {
                 lane.estimate.ran_dry(links.given(lane.link));
             }
-            lane.load(queued)
+            let mut load = lane.load(queued);
+            if lane.yields {
+                load.rate = 0;
+            }
+            load
         }));
         fill.full.clear();
         fill.full.resize(self.lanes.len(), false);
@@ -173,7 +177,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             Some((self.lanes[at].number, loads.get(at)?.arrival(len as u64)))
         };
         self.reason = match (arrival(link), arrival(before)) {
-            (Some((_, now)), Some((lane, before))) => Reason::Earlier { now, lane, before },
+            (Some((_, now)), Some((lane, before))) => {
+                self.yields_to_rival(lane).unwrap_or(Reason::Earlier { now, lane, before })
+            }
             _ => Reason::Ended,
         };
     }

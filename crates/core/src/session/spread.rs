@@ -18,7 +18,6 @@ use super::lane::{Lane, Stand};
 use super::path::Path;
 use super::{Links, Session, Time, Traffic};
 use crate::lanes::MS;
-use core::net::IpAddr;
 
 /// A slice is at least so many round trips.
 const ROUNDS: u64 = 4;
@@ -102,10 +101,6 @@ impl Spread {
         let pause = (self.trials.pause / 2).max(TRIALS.0);
         (self.trials, self.vain) = (Pause::after(now, pause), 0);
     }
-}
-
-fn ips<L>(lane: &Lane<L>) -> Option<(IpAddr, IpAddr)> {
-    lane.ends.map(|(near, far)| (near.ip(), far.ip()))
 }
 
 impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
@@ -254,7 +249,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// How many lanes go between the same addresses as this one.
     fn beside(&self, lane: &Lane<L>) -> usize {
         let like = |other: &&Lane<L>| {
-            other.transport == lane.transport && ips(other).is_some_and(|its| Some(its) == ips(lane))
+            other.transport == lane.transport && other.ips().is_some_and(|its| Some(its) == lane.ips())
         };
         let like = |other: &&Lane<L>| like(other) && !other.is_leaving();
         self.lanes.iter().filter(like).count()
@@ -309,7 +304,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// Whether there may be one more lane.
     fn has_room(&self, pairs: usize) -> bool {
         // a path of its own comes before one more lane of another
-        let missing = |path: &&Path| !path.is_up() && !path.is_further() && !path.is_vain();
+        let missing = |path: &&Path| !path.is_up() && path.is_meant() && !path.is_vain();
         let missing = self.paths.iter().filter(missing).count();
         let most = self.planner.as_ref().map_or(0, |planner| planner.most);
         pairs > 0 && !self.parting && self.lanes.len() + missing < most
@@ -319,7 +314,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     fn is_worth_trying(&self, before: Mean) -> bool {
         let recovered = before.rate >= self.spread.owed - self.spread.owed / RECOVERED;
         let near = self.lanes.iter().all(|lane| lane.estimate.min_rtt() <= NEAR);
-        recovered && near && self.spread.others < CROWD && !self.is_full(before)
+        // where a stand-in serves, packets are lost: connections find no speed that lasts
+        let calm = self.lanes.iter().all(|lane| !lane.yields || self.is_stand_in(lane.transport));
+        recovered && near && calm && self.spread.others < CROWD && !self.is_full(before)
     }
 
     /// Opens a lane to see whether more gets through with it, if it is time.

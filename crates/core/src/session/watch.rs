@@ -19,7 +19,10 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         self.sampled = now;
         for lane in &mut self.lanes {
             if let Some(seen) = links.look(lane.link) {
-                lane.observe(now, &seen);
+                let packets = lane.observe(now, &seen);
+                if self.config.stand_in.is_some() {
+                    self.rivals.note(lane, &packets, &seen, now);
+                }
             }
         }
         self.fill.note(&self.lanes);
@@ -35,10 +38,17 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         // more lanes are of use to who sends or receives long messages or many, or has a lane in doubt
         self.brisk.tick(now);
         let brisk = self.is_brisk(traffic);
-        let wanted = self.planned || much || brisk || self.lanes.iter().any(|lane| lane.queued >= MANY);
+        let wanted = self.planned
+            || self.wants_stand_in()
+            || much
+            || brisk
+            || self.lanes.iter().any(|lane| lane.queued >= MANY);
         let moves = self.lanes.iter().any(|lane| lane.moves(links.given(lane.link)));
         if moves {
             self.sample(now, links);
+        }
+        if self.judge_rivals(now, links) {
+            self.choose(traffic, links);
         }
         self.weigh(now, traffic);
         self.hold_ahead(traffic);

@@ -29,7 +29,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 fn config(spec: &LaneSpec) -> Config {
     // measured so shortly that it is chance what helps: lanes are tried, rest and end at any time
     let (connections, slice, fed) = (spec.connections, 1, 1);
-    Config { grace: 15 * S, patience: 30 * S, stripe_min: 0, connections, slice, fed }
+    Config { grace: 15 * S, patience: 30 * S, connections, slice, fed, ..Config::default() }
 }
 /// How often a driver looks at its lanes.
 const TICK: Time = 2 * MS;

@@ -15,22 +15,38 @@ pub struct Faults {
     pub end: bool,
     /// The first link of a rail whose links fail alone ends, after any frame, and no other.
     pub lane: bool,
+    /// Links change how they are reliable ten times a second, if they can.
+    pub change: bool,
+    /// They begin that anew as often.
+    pub renew: bool,
 }
 
 impl Faults {
+    /// None.
+    pub const NONE: Self = Self {
+        seed: 0,
+        full: false,
+        delay: false,
+        parts: false,
+        end: false,
+        lane: false,
+        change: false,
+        renew: false,
+    };
+
     /// All that loses nothing.
     pub const fn harmless(seed: u64) -> Self {
-        Self { seed, full: true, delay: true, parts: true, end: false, lane: false }
+        Self { seed, full: true, delay: true, parts: true, change: true, ..Self::NONE }
     }
 
-    /// From `seed` or `seed:full,delay,parts,lane,end`.
+    /// From `seed` or `seed:full,delay,parts,lane,end,change,renew`.
     ///
     /// # Errors
     /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (seed, kinds) = text.split_once(':').unwrap_or((text, "full,delay,parts"));
         let seed = seed.trim().parse().map_err(|_| format!("{seed:?} is no seed: a number is"))?;
-        let mut faults = Self { seed, full: false, delay: false, parts: false, end: false, lane: false };
+        let mut faults = Self { seed, ..Self::NONE };
         for kind in kinds.split(',').map(str::trim) {
             match kind {
                 "full" => faults.full = true,
@@ -38,9 +54,11 @@ impl Faults {
                 "parts" => faults.parts = true,
                 "end" => faults.end = true,
                 "lane" => faults.lane = true,
+                "change" => faults.change = true,
+                "renew" => faults.renew = true,
                 other => {
                     return Err(format!(
-                        "no fault is called {other:?}; there are full, delay, parts, lane and end"
+                        "no fault is called {other:?}; there are full, delay, parts, lane, end, change and renew"
                     ));
                 }
             }

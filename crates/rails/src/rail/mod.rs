@@ -188,6 +188,8 @@ pub struct Caps {
     pub seals: bool,
     /// Whether a link's frames come in the order in which they were given to it.
     pub in_order: bool,
+    /// Whether it serves in place of another rail between two interfaces, where that loses; else beside it.
+    pub stands_in: bool,
 }
 
 /// How a session gets one more link of a rail, as a lane.
@@ -346,6 +348,12 @@ pub struct LinkStats {
     pub received: u64,
     /// Packets that count as lost at this moment.
     pub lost: u32,
+    /// Packets sent again that had come, altogether.
+    pub spurious: u32,
+    /// Packets that came, altogether.
+    pub came: u32,
+    /// Packets that came before their turn, altogether; 0 also where that is not counted.
+    pub early: u32,
     /// What travels by it is encrypted.
     pub encrypted: bool,
 }

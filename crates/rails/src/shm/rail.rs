@@ -530,8 +530,14 @@ fn any(header: &[u8], payload: usize) -> Result<Frame, String> {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps =
-        Caps { id: RailId::Shm, look: Look::Memory, lanes: Lanes::None, seals: false, in_order: true };
+    const CAPS: Caps = Caps {
+        id: RailId::Shm,
+        look: Look::Memory,
+        lanes: Lanes::None,
+        seals: false,
+        in_order: true,
+        stands_in: false,
+    };
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()

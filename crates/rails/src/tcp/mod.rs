@@ -542,8 +542,14 @@ impl LaneRail for TcpRail {
 }
 
 impl Rail for TcpRail {
-    const CAPS: Caps =
-        Caps { id: RailId::Tcp, look: Look::SystemCall, lanes: Lanes::ByStream, seals: true, in_order: true };
+    const CAPS: Caps = Caps {
+        id: RailId::Tcp,
+        look: Look::SystemCall,
+        lanes: Lanes::ByStream,
+        seals: true,
+        in_order: true,
+        stands_in: false,
+    };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Self::new(Config::of(config))

@@ -116,6 +116,9 @@ pub(super) fn info(fd: RawFd) -> Option<LinkStats> {
         peer_window: word(228),
         received: long(128),
         lost: word(32),
+        spurious: word(216),
+        came: word(152),
+        early: word(224),
         ..LinkStats::default()
     })
 }

@@ -31,6 +31,7 @@ mod socket;
 mod transmit;
 
 pub use self::adapt::Change;
+use self::adapt::Choice;
 use self::connect::Side;
 use self::link::Link;
 use self::socket::{Inbox, Socket};
@@ -82,8 +83,7 @@ struct Remains {
 /// UDP links (see the module's documentation).
 pub struct UdpRail {
     settings: Settings,
-    /// The user has chosen the composition.
-    pinned: bool,
+    choice: Choice,
     /// How long a peer may be silent that owes an answer.
     silence: Duration,
     began: Instant,
@@ -308,12 +308,14 @@ impl LaneRail for UdpRail {
             last_ack: narrow(now.saturating_sub(up.connection.heard_at()) / 1_000_000),
             retransmitted: narrow(shared.counters.lost),
             segments: narrow(shared.counters.sent),
+            spurious: narrow(shared.counters.spurious),
             peer_window: narrow(shared.limit.saturating_sub(shared.fresh)),
             queued: up.journal.given().saturating_sub(delivered),
             delivered,
             received: up.connection.received_upto(),
             lost: narrow(shared.again.count() / u64::from(shared.size.max(1))),
             encrypted: up.encrypted,
+            ..LinkStats::default()
         })
     }
 
@@ -386,8 +388,14 @@ impl LaneRail for UdpRail {
 }
 
 impl Rail for UdpRail {
-    const CAPS: Caps =
-        Caps { id: RailId::Udp, look: Look::SystemCall, lanes: Lanes::ByStream, seals: true, in_order: true };
+    const CAPS: Caps = Caps {
+        id: RailId::Udp,
+        look: Look::SystemCall,
+        lanes: Lanes::ByStream,
+        seals: true,
+        in_order: true,
+        stands_in: true,
+    };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Ok(Self {
@@ -396,7 +404,7 @@ impl Rail for UdpRail {
                 size: 1452,
                 holds: HOLDS,
             },
-            pinned: config.composition.is_some(),
+            choice: Choice::of(config),
             silence: config.peer_timeout,
             began: Instant::now(),
             epoll: Epoll::new()?,

@@ -115,7 +115,7 @@ impl UdpRail {
             }
             link.dirty = false;
             if link.pipe.is_none() {
-                adapt(link, now, self.pinned);
+                adapt(link, now, self.choice);
             }
             transmit(link, now, &mut self.batch, &self.sockets, mem, &mut self.iov);
             if self.batch.stuck {

@@ -132,6 +132,10 @@ fn describe_lane(what: &session::What, record: &mut Record) -> String {
             record.from_lane = Some(from);
             match why {
                 Reason::Ended => "the lane before it has ended".into(),
+                Reason::Rival { lane, loss, rtt } => format!(
+                    "{loss} of a million packets are lost between these interfaces, {} us there and back: its transport serves in place of lane {lane}'s",
+                    micros(rtt)
+                ),
                 Reason::Earlier { now, lane, before } => format!(
                     "a message is delivered in {} us by it, in {} us by lane {lane}",
                     micros(now),

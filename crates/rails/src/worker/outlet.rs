@@ -5,7 +5,7 @@ use crate::rail::{LinkStats, Memory, Place, RawIov, Span};
 use crate::set::{RailLink, Rails};
 use polyrail_core::frame::Acked;
 use polyrail_core::proto::{Next, Out, Region};
-use polyrail_core::session::{Carrier, Links, Retired, Seen, Sent, ToPeer, UnackedFrame};
+use polyrail_core::session::{Carrier, Links, Packets, Retired, Seen, Sent, ToPeer, UnackedFrame};
 use std::collections::VecDeque;
 
 /// So many copied bytes a peer may have without saying so: what both kernels may hold, and what it says nothing of yet, is less.
@@ -34,7 +34,13 @@ impl Links<RailLink> for Outlet<'_> {
         let (rtt, min_rtt) = (u64::from(stats.rtt) * 1000, u64::from(stats.min_rtt) * 1000);
         let shut = stats.queued > 0 && !takes;
         let LinkStats { delivered, received, queued, .. } = stats;
-        Some(Seen { delivered, received, queued, rtt, min_rtt, shut })
+        let packets = Packets {
+            sent: stats.segments.into(),
+            lost: stats.retransmitted.saturating_sub(stats.spurious).into(),
+            came: stats.came.into(),
+            early: stats.early.into(),
+        };
+        Some(Seen { delivered, received, queued, rtt, min_rtt, shut, packets })
     }
     fn queued(&self, link: RailLink) -> u64 {
         self.rails.queued(link) as u64

@@ -158,7 +158,7 @@ fn multi_receive_buffers_fill_up() {
 /// needs some, so that nothing takes the long way, which would be left unfinished here.
 #[test]
 fn who_only_sends_hears_of_credit() {
-    let rails = RailSet::USUAL.without(Reach::Network);
+    let rails = RailSet::ALL.without(Reach::Network);
     let config = Config { rails, ..Config::default() };
     let mut p = Pair::new(Config { window: config.window / 16, ..config });
     // SAFETY: the bytes are copied.

@@ -209,7 +209,7 @@ impl Links<usize> for Outlet<'_> {
         let rtt = 2 * way.wire.spec.latency;
         let (delivered, queued) = (way.acked, way.given - way.acked);
         let received = self.conns[&conn].ways[1 - self.side].acked;
-        Some(Seen { delivered, received, queued, rtt, min_rtt: rtt, shut: false })
+        Some(Seen { delivered, received, queued, rtt, min_rtt: rtt, ..Seen::default() })
     }
     fn queued(&self, conn: usize) -> u64 {
         self.way(conn).map_or(0, |way| way.given - way.acked)

@@ -147,7 +147,7 @@ fn whatever_the_moment_a_link_ends_at_each_frame_has_come_or_is_given_back() {
 #[test]
 fn faults_are_read_and_bad_ones_named() {
     assert_eq!(Faults::parse("7"), Ok(Faults::harmless(7)));
-    let only_end = Faults { seed: 8, full: false, delay: false, parts: false, end: true, lane: false };
+    let only_end = Faults { seed: 8, end: true, ..Faults::NONE };
     assert_eq!(Faults::parse("8:end"), Ok(only_end));
     for (text, why) in [("x", "no seed"), ("7:cold", "there are full"), ("", "no seed")] {
         assert!(Faults::parse(text).is_err_and(|said| said.contains(why)), "{text:?}");

@@ -16,7 +16,7 @@ use super::state::ShortBy;
 use crate::list::RailId;
 use crate::rail::Down;
 use crate::rail::connect::Ways;
-use crate::set::RailLink;
+use crate::set::{RailLink, Rails};
 use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::session::{
@@ -83,6 +83,7 @@ impl Worker {
             patience: nanos(self.config.peer_timeout),
             stripe_min: self.config.stripe_min as u64,
             connections: self.config.connections,
+            stand_in: self.stand_in(&reached).and_then(RailId::transport),
             ..Config::default()
         };
         let session = Session::new(id, config, opened.then(|| planner.clone()));
@@ -101,10 +102,21 @@ impl Worker {
         offer.transports().filter_map(its).collect()
     }
 
+    /// The rail that serves in place of another between interfaces, if both sides have both.
+    fn stand_in(&mut self, reached: &[(RailId, Vec<u8>)]) -> Option<RailId> {
+        let stands_in = |rail: RailId| rail.caps().stands_in;
+        let between = |rails: &mut Rails, rail: RailId, theirs: &[u8]| {
+            !stands_in(rail) && matches!(rails.connector(rail).ways(theirs), Ways::Interfaces)
+        };
+        let usual = reached.iter().any(|(rail, theirs)| between(&mut self.rails, *rail, theirs));
+        reached.iter().map(|(rail, _)| *rail).find(|rail| usual && stands_in(*rail))
+    }
+
     /// Where there may be lanes.
     fn planner(&mut self, far: Arc<[Interface]>, reached: &[(RailId, Vec<u8>)], most: usize) -> Planner {
         let (mut between, mut places) = (Vec::new(), Vec::new());
-        for (rail, theirs) in reached {
+        let stand_in = self.stand_in(reached);
+        for (rail, theirs) in reached.iter().filter(|(rail, _)| Some(*rail) != stand_in) {
             let Some(transport) = rail.transport() else { continue };
             match self.rails.connector(*rail).ways(theirs) {
                 Ways::Interfaces => between.push(transport),

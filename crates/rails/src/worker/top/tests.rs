@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 fn worker() -> Worker {
     Worker::open(Config {
-        rails: RailSet::USUAL.without(Reach::Host),
+        rails: RailSet::ALL.without(Reach::Host),
         linger: Duration::ZERO,
         ..Config::default()
     })

@@ -1,0 +1,113 @@
+"""Long messages between two hosts far apart, over a path that loses packets, beside the kernel's TCP and peers; and a link that changes how it is
+reliable ten times a second meanwhile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from . import mpi
+from .failures import lab
+from .figures import CPU, Column, Failed, Figure, Parts, Sample, Table, alternate
+from .programs import ROOT
+from .rails import Contender, iperf, iperf_missing, libfabric, ours, ucx
+
+MESSAGE = 64 << 20
+# What a path turns out to be like is found out in the first of these; what is told is what gets through then.
+FINDS, SECONDS = 6, 14
+RATES, DELAYS, LOSSES = (1000, 100), (0, 10, 50), ("0", "0.01%", "0.1%", "1%")
+SPEC = "relay:1000,delay=10ms"
+HANDOVER = "relay:1000,delay=10ms,queue=2500000,loss=1%"
+WRONG, GAP = Figure("messages with wrong data", "count", True), Figure("longest time without a message", "s", True)
+
+
+@dataclass(frozen=True)
+class Path:
+    """A path: Mbit/s, milliseconds one way, and how many packets are lost each way."""
+
+    rate: int
+    delay: int
+    loss: str
+
+    def figure(self) -> Figure:
+        there = 2 * self.delay or 0.1
+        return Figure(f"{self.rate} Mbit/s, {there:g} ms, loss {self.loss}", "MB/s", False)
+
+    def set(self) -> None:
+        # what is under way in a round trip may wait
+        queue = max(256_000, self.rate * 2 * self.delay * 125)
+        lab(["relay", "0", f"rate={self.rate}", f"delay={self.delay}ms", f"loss={self.loss}", f"queue={queue}"])
+
+
+def paths(only: list[str]) -> list[Path]:
+    found = [Path(rate, delay, loss) for rate in RATES for delay in DELAYS for loss in LOSSES]
+    return [path for path in found if not only or any(part in path.figure().name for part in only)]
+
+
+def stream(contender: Contender, seconds: float, message: int) -> tuple[list[tuple[float, float]], re.Match[str]]:
+    """What arrives in each tenth of a second, and the last line."""
+    program = mpi.build(contender.family, ROOT / "bench/stream_check.c")
+    text = contender.run(program, seconds, message, "check").text
+    begun, ended = re.search(r"^begin (\S+)$", text, re.MULTILINE), re.search(r"^end (\S+) (\d+) (\d+) (\S+) (\S+)$", text, re.MULTILINE)
+    if not begun or not ended:
+        raise Failed("it did not come to its end")
+    slices = re.findall(r"^slice (\S+) (\S+)$", text, re.MULTILINE)
+    return [(float(at) - float(begun[1]), float(rate)) for at, rate in slices], ended
+
+
+def goodput(contender: Contender, path: Path) -> Sample:
+    path.set()
+    # a message takes so long that a few of them are all that there is on slow paths
+    slices, _ = stream(contender, SECONDS, MESSAGE if path.rate > 100 else MESSAGE // 8)
+    # messages end at times of their own: from one end to another, as many bytes as lie between
+    late = [rate for at, rate in slices if at >= FINDS]
+    if not late:
+        raise Failed(f"nothing came after {FINDS} s")
+    return {(path.figure(), None): sum(late) / len(late)}
+
+
+def kernel(path: Path, control: str) -> Sample:
+    path.set()
+    return {(path.figure(), None): iperf(0, "-C", control, "-O", str(FINDS), "-t", str(SECONDS - FINDS)) / 1e6}
+
+
+def pinned(name: str, rails: str, **more: str) -> Contender:
+    return Contender(name, "mpich", {"POLYRAIL_INTERFACES": "r0", "POLYRAIL_RAILS": rails, **more}, ours=True)
+
+
+def tables(rounds: int, only: list[str]) -> list[Table]:
+    """Inside scripts/lab with SPEC."""
+    found = paths(only)
+    udp = Contender("MPICH, udp;ofi_rxd", "mpich", {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "udp;ofi_rxd", "FI_UDP_IFACE": "r0"})
+    contenders = [ours(1), pinned("by TCP", "tcp"), pinned("by UDP", "udp"), ucx(1), udp]
+    columns = []
+    for each in contenders:
+        does: Parts = {path.figure().name: lambda each=each, path=path: goodput(each, path) for path in found}
+        columns.append(Column(each.name, does, each.missing_itself(), each.ours))
+    for control in ("cubic", "bbr"):
+        does = {path.figure().name: lambda control=control, path=path: kernel(path, control) for path in found}
+        columns.append(Column(f"kernel, {control}", does, iperf_missing()))
+    alternate(columns, rounds)
+    table = Table("64 MiB messages over one path", columns)
+    table.show()
+    return [table]
+
+
+def handover(rounds: int, seconds: int) -> list[Table]:
+    """Inside scripts/lab with HANDOVER."""
+
+    def measure(contender: Contender) -> Sample:
+        slices, ended = stream(contender, seconds, 4 << 20)
+        late = [rate for at, rate in slices if at >= FINDS]
+        rate = sum(late) / max(len(late), 1)
+        cpu = float(ended[5]) / float(ended[2]) * 1e9
+        return {(Figure("bandwidth", "MB/s", False), None): rate, (WRONG, None): float(ended[3]), (GAP, None): float(ended[4]), (CPU, None): cpu}
+
+    columns = []
+    for name, faults in (("a change every 100 ms", {"POLYRAIL_FAULTS": "1:change"}), ("no changes", {"POLYRAIL_COMPOSITION": "sync-bbr"})):
+        each = pinned(name, "udp", **faults)
+        columns.append(Column(name, {"stream": lambda each=each: measure(each)}, each.missing_itself(), True))
+    alternate(columns, rounds)
+    table = Table(f"4 MiB messages over 1000 Mbit/s, 20 ms, loss 1 %, for {seconds} s", columns)
+    table.show()
+    return [table]

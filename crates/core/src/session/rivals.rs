@@ -1,0 +1,233 @@
+//! Two transports over one pair of interfaces, of which one serves: the *usual* one, and a *stand-in* where packets are lost over a
+//! distance, for which the usual one slows down again and again ([`crate::control::rules`] has the limits).
+//!
+//! Each side judges what it sends by. The side that opens lanes opens the stand-in's when it is wanted: when it is to serve, when so much comes
+//! before its turn that the other side's packets must be lost, or when the usual transport has no lane and does not get one. Both lanes stay up
+//! then, and the one that does not serve is given nothing: from one to the other nothing waits, and if the one ends the other is there.
+//!
+//! Nothing flutters: what serves does so for [`DWELL`] at least; a stand-in that gets less through than the usual one did is not
+//! asked again for [`DISMISSED`], and twice as long each time. One that nobody used for [`UNUSED`] ends.
+
+use super::lane::{Lane, Packets, Seen, Stand};
+use super::open::MAX_PATHS;
+use super::path::{Path, Way};
+use super::{Links, Reason, Session, Time};
+use crate::control::losses::Losses;
+use crate::control::rules::{DWELL, FAR, LOSS};
+use crate::lanes::S;
+use crate::wire::Transport;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// How long a stand-in is not asked again that got less through, at first and at most, in nanoseconds.
+const DISMISSED: (Time, Time) = (60 * S, 3600 * S);
+/// A stand-in that nobody used for so long ends, in nanoseconds.
+const UNUSED: Time = 60 * S;
+/// It has to get so much through of what the usual one did, in tenths.
+const WORTH: u64 = 8;
+
+/// The addresses that a pair of interfaces has.
+type Ends = (IpAddr, IpAddr);
+
+/// What is known of one pair of interfaces.
+#[derive(Debug)]
+struct Rivalry {
+    ends: Ends,
+    /// What this side's packets fare like, and, as far as it can be told, the other side's.
+    ours: Losses,
+    theirs: Losses,
+    /// The shortest round trip, in nanoseconds; 0: unknown.
+    rtt: Time,
+    /// The stand-in serves, and since when that is so, or is not.
+    stands_in: bool,
+    since: Time,
+    /// What the usual transport got through when the stand-in took its place, in bytes per second; 0: unknown.
+    before: u64,
+    /// Until when the stand-in is not asked again, and for how long it will not be the next time.
+    dismissed: (Time, Time),
+    /// What came by the stand-in, and when that was more than before, last.
+    heard: (u64, Time),
+}
+
+impl Rivalry {
+    fn new(ends: Ends, now: Time) -> Self {
+        let (ours, theirs) = (Losses::default(), Losses::default());
+        let (stands_in, before, rtt) = (false, 0, 0);
+        Self {
+            ends,
+            ours,
+            theirs,
+            rtt,
+            stands_in,
+            since: now,
+            before,
+            dismissed: (0, DISMISSED.0),
+            heard: (0, now),
+        }
+    }
+
+    /// Whether a path with such losses is one for the stand-in.
+    fn is_lossy(&self, losses: &Losses, serves: bool) -> bool {
+        let loss = losses.per_million().is_some_and(|loss| u64::from(loss) >= LOSS.value(serves));
+        loss && self.rtt >= FAR.value(serves)
+    }
+
+    /// Whether there is to be a lane of the stand-in.
+    fn wants_it(&self) -> bool {
+        self.stands_in || self.is_lossy(&self.theirs, false)
+    }
+
+    /// Whether the other one is to serve from now on; `usual` and `other` are what the lanes get through, where that was measured.
+    fn judge(&mut self, now: Time, usual: Option<u64>, other: Option<u64>) -> bool {
+        let lossy = self.is_lossy(&self.ours, self.stands_in);
+        if !self.stands_in {
+            if !lossy || now < self.dismissed.0 {
+                return false;
+            }
+            self.before = usual.unwrap_or(0);
+        } else {
+            let worse = other.is_some_and(|rate| rate < self.before / 10 * WORTH);
+            if now < self.since + DWELL || lossy && !worse {
+                return false;
+            }
+            if worse {
+                self.dismissed = (now + self.dismissed.1, DISMISSED.1.min(2 * self.dismissed.1));
+            }
+        }
+        (self.stands_in, self.since) = (!self.stands_in, now);
+        true
+    }
+}
+
+/// What is known of all pairs of interfaces that lanes go between.
+#[derive(Debug, Default)]
+pub(super) struct Rivals(Vec<Rivalry>);
+
+impl Rivals {
+    fn of(&self, ends: Ends) -> Option<&Rivalry> {
+        self.0.iter().find(|one| one.ends == ends)
+    }
+
+    /// How the packets of a lane fared since that was said last.
+    pub fn note<L: Copy>(&mut self, lane: &Lane<L>, packets: &Packets, seen: &Seen, now: Time) {
+        let Some(ends) = lane.ips() else { return };
+        let at = self.0.iter().position(|one| one.ends == ends).unwrap_or(self.0.len());
+        if at == MAX_PATHS || seen.min_rtt == 0 {
+            return;
+        }
+        if at == self.0.len() {
+            self.0.push(Rivalry::new(ends, now));
+        }
+        let one = &mut self.0[at];
+        one.rtt = if one.rtt == 0 { seen.min_rtt } else { one.rtt.min(seen.min_rtt) };
+        one.ours.add(packets.sent, packets.lost, seen.rtt, seen.min_rtt);
+        one.theirs.add(packets.came, packets.early, seen.rtt, seen.min_rtt);
+    }
+}
+
+impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
+    /// Whether this transport is one that stands in for another.
+    pub(super) fn is_stand_in(&self, transport: Transport) -> bool {
+        self.config.stand_in == Some(transport)
+    }
+
+    /// The lane between these addresses, of the stand-in or of the usual transport.
+    fn between(&self, ends: Ends, stands_in: bool) -> Option<&Lane<L>> {
+        let its = |lane: &&Lane<L>| lane.ips() == Some(ends) && self.is_stand_in(lane.transport) == stands_in;
+        self.lanes.iter().filter(|lane| !lane.is_leaving()).find(its)
+    }
+
+    /// Judges by which transport to send. True: that has changed.
+    pub(super) fn judge_rivals(&mut self, now: Time, links: &impl Links<L>) -> bool {
+        if self.config.stand_in.is_none() {
+            return false;
+        }
+        let mut rivals = core::mem::take(&mut self.rivals);
+        let rate = |lane: Option<&Lane<L>>| {
+            lane.map(|lane| &lane.estimate).filter(|one| one.is_measured()).map(|one| one.rate())
+        };
+        let mut changed = false;
+        for one in &mut rivals.0 {
+            let lanes = [false, true].map(|stands_in| self.between(one.ends, stands_in));
+            changed |= one.judge(now, rate(lanes[0]), rate(lanes[1]));
+            if let ([Some(_), Some(lane)], false, true) = (lanes, one.wants_it(), self.planner.is_some()) {
+                let received = links.look(lane.link).map_or(0, |seen| seen.received);
+                if received != one.heard.0 {
+                    one.heard = (received, now);
+                } else if now > one.since.max(one.heard.1) + UNUSED {
+                    let number = lane.number;
+                    let its = self.lanes.iter_mut().filter(|lane| lane.number == number);
+                    its.for_each(|lane| lane.stand = Stand::Leaving(now));
+                }
+            }
+        }
+        self.rivals = rivals;
+        if changed {
+            self.set_rivals();
+        }
+        changed
+    }
+
+    /// Says of each lane whether another serves in its place.
+    pub(super) fn set_rivals(&mut self) {
+        if self.config.stand_in.is_none() {
+            return;
+        }
+        for at in 0..self.lanes.len() {
+            let Some(ends) = self.lanes[at].ips() else { continue };
+            let mine = self.is_stand_in(self.lanes[at].transport);
+            let serves = self.rivals.of(ends).is_some_and(|one| one.stands_in) == mine;
+            self.lanes[at].yields = !serves && self.between(ends, !mine).is_some();
+        }
+    }
+
+    /// Why this lane is left for its rival, if it is.
+    pub(super) fn yields_to_rival(&self, number: u16) -> Option<Reason> {
+        let lane = self.lanes.iter().find(|lane| lane.number == number && lane.yields)?;
+        let one = self.rivals.of(lane.ips()?)?;
+        Some(Reason::Rival { lane: number, loss: one.ours.per_million().unwrap_or(0), rtt: one.rtt })
+    }
+
+    /// Whether a stand-in is to be opened that is not.
+    pub(super) fn wants_stand_in(&self) -> bool {
+        let missing = |one: &Rivalry| one.wants_it() && self.between(one.ends, true).is_none();
+        self.config.stand_in.is_some() && self.rivals.0.iter().any(missing)
+    }
+
+    /// Sees to it that there are paths for the stand-ins that are wanted, and none for others.
+    pub(super) fn call_stand_ins(&mut self, now: Time) {
+        let Some(transport) = self.config.stand_in else { return };
+        for at in 0..self.paths.len() {
+            let path = &self.paths[at];
+            let Some(pair) = path.way().pair().filter(|_| !path.is_further() && !path.stands_in()) else {
+                continue;
+            };
+            let fails = self.lost.is_some() || path.is_idle() && path.why().is_some();
+            let asked = self.rivals.of((pair.near.1, pair.far.1)).is_some_and(Rivalry::wants_it);
+            let way = Way { transport, ..*path.way() };
+            let its = |path: &Path| path.stands_in() && path.way().is(&way);
+            match self.paths.iter().position(its) {
+                Some(at) => self.paths[at].want(fails || asked),
+                None if (fails || asked) && self.paths.len() < MAX_PATHS => {
+                    let ends = (pair.near.1, pair.far.1);
+                    self.add_stand_in(now, way, ends);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Adds the path of a stand-in; the session may have begun by it.
+    fn add_stand_in(&mut self, now: Time, way: Way, ends: Ends) {
+        let mut path = Path::standing_in(way, now);
+        let at = self.paths.len();
+        let its = |lane: &&mut Lane<L>| {
+            lane.path.is_none() && lane.transport == way.transport && lane.ips() == Some(ends)
+        };
+        if let Some(lane) = self.lanes.iter_mut().find(its) {
+            path.opened(lane.number);
+            lane.path = Some(at);
+        }
+        self.paths.push(path);
+    }
+}

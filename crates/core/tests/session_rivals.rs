@@ -1,0 +1,244 @@
+//! Two transports between the same interfaces: the stand-in is opened where packets are lost over a distance, serves, and gives the way
+//! back.
+
+use polyrail_core::frame::Acked;
+use polyrail_core::proto::{self, Bounds, PeerIdx, Route, Scheme};
+use polyrail_core::session::{
+    Action, Arrival, Config, Links, Packets, Pins, Planner, Reason, Retired, Seen, Session, ToPeer,
+    UnackedFrame, What,
+};
+use polyrail_core::sim::Engine;
+use polyrail_core::wire::offer::{Interface, InterfaceFlags, InterfaceName, Net};
+use polyrail_core::wire::{SessionId, Transport};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1000 * MS;
+
+/// Links of which the test says how they look.
+#[derive(Default)]
+struct Shown(BTreeMap<u32, Seen>);
+
+impl Links<u32> for Shown {
+    fn look(&self, link: u32) -> Option<Seen> {
+        self.0.get(&link).copied()
+    }
+    fn queued(&self, link: u32) -> u64 {
+        self.look(link).map_or(0, |seen| seen.queued)
+    }
+    fn given(&self, link: u32) -> u64 {
+        self.look(link).map_or(0, |seen| seen.delivered + seen.queued)
+    }
+    fn wants_more(&self, _: u32) -> bool {
+        true
+    }
+    fn confirm(&mut self, _: u32, _: &Acked) -> bool {
+        true
+    }
+    fn retire(&mut self, link: u32) -> Retired {
+        self.0.remove(&link);
+        Retired::default()
+    }
+    fn reclaim(&mut self, _: u32, _: &Acked) -> Option<VecDeque<UnackedFrame>> {
+        Some(VecDeque::new())
+    }
+    fn close(&mut self, _: u32) {}
+}
+
+/// One side, and what it has asked for.
+struct Side {
+    session: Session<u32>,
+    engine: Engine,
+    peer: PeerIdx,
+    links: Shown,
+    now: u64,
+    opens: Vec<(usize, u16, Transport)>,
+    chosen: Vec<(u16, Reason)>,
+}
+
+fn interface(ip: &str) -> Interface {
+    Interface {
+        index: 1,
+        speed: 1000,
+        flags: InterfaceFlags(0),
+        name: InterfaceName::new("net1").expect("a name"),
+        nets: vec![Net::new(ip.parse().expect("an IP"), 24).expect("a net")],
+    }
+}
+
+fn ends() -> (SocketAddr, SocketAddr) {
+    ("10.0.1.1:7000".parse().expect("an address"), "10.0.1.2:7000".parse().expect("an address"))
+}
+
+impl Side {
+    /// A session that has begun by TCP, whose lane looks so; `opens`: this side opens lanes.
+    fn new(opens: bool, rtt: u64) -> Self {
+        let planner = Planner {
+            near: [interface("10.0.1.1")].into(),
+            far: [interface("10.0.1.2")].into(),
+            most: 16,
+            between: vec![Transport::TCP],
+            places: vec![],
+        };
+        let config = Config { stand_in: Some(Transport::UDP), connections: 1, ..Config::default() };
+        let mut engine = Engine::new(proto::Config { window: 64, hash_seed: 1, bounds: Bounds::DEFAULT });
+        let peer = engine.add_peer();
+        let scheme = Scheme::Fragments;
+        engine.connected(peer, Route { eager_max: 64, fragment: 64, scheme, window: 64, immediate: false });
+        let session = Session::new(SessionId(1), config, opens.then_some(planner));
+        let (links, opens, chosen) = (Shown::default(), vec![], vec![]);
+        let mut side = Self { session, engine, peer, links, now: 0, opens, chosen };
+        side.up(0, 0, Transport::TCP, None, rtt);
+        side
+    }
+
+    fn up(&mut self, link: u32, number: u16, transport: Transport, path: Option<usize>, rtt: u64) {
+        self.links.0.insert(link, Seen { rtt, min_rtt: rtt, ..Seen::default() });
+        let pins = Pins::default();
+        let ends = Some(ends());
+        let arrival =
+            Arrival { number, link, transport, path, ends, rtt, delivered: 0, pins, in_order: true };
+        let mut traffic = ToPeer { engine: &mut self.engine, peer: self.peer };
+        self.session.lane_up(self.now, arrival, &mut traffic, &mut self.links);
+        self.follow();
+    }
+
+    fn follow(&mut self) {
+        while let Some(action) = self.session.poll_action() {
+            match action {
+                Action::Open { path, number, way } => self.opens.push((path, number, way.transport)),
+                Action::Event(_, What::Chosen { from, why }) => self.chosen.push((from, why)),
+                _ => {}
+            }
+        }
+    }
+
+    /// For so long the lane by this link sends so many packets of a thousand bytes in a look, of which one in so many is lost.
+    fn sends(&mut self, link: u32, time: u64, packets: u64, lost_in: u64) {
+        let mut owed = 0;
+        for _ in 0..time / (2 * MS) {
+            self.now += 2 * MS;
+            let seen = self.links.0.get_mut(&link).expect("it is up");
+            seen.delivered += packets * 1000;
+            seen.queued = 100 * packets * 1000;
+            seen.packets.sent += packets;
+            owed += packets;
+            seen.packets.lost += owed / lost_in;
+            owed %= lost_in;
+            self.tick();
+        }
+        if let Some(seen) = self.links.0.get_mut(&link) {
+            seen.queued = 0;
+        }
+    }
+
+    fn tick(&mut self) {
+        let mut traffic = ToPeer { engine: &mut self.engine, peer: self.peer };
+        self.session.tick(self.now, true, &mut traffic, &mut self.links);
+        self.follow();
+    }
+
+    fn yields(&self) -> Vec<bool> {
+        self.session.lanes().iter().map(|lane| lane.yields()).collect()
+    }
+
+    /// The stand-in is up as it was asked for.
+    fn open_as_asked(&mut self) {
+        let (path, number, transport) = self.opens.pop().expect("it asked");
+        assert_eq!(transport, Transport::UDP);
+        self.up(number.into(), number, transport, Some(path), 20 * MS);
+    }
+}
+
+/// Far more than any lossy path gets through by the usual transport.
+const NONE: u64 = u64::MAX;
+
+#[test]
+fn where_nothing_is_lost_or_all_is_near_nobody_is_asked() {
+    let mut clean = Side::new(true, 20 * MS);
+    clean.sends(0, 20 * S, 100, NONE);
+    assert_eq!(clean.opens, []);
+    let mut near = Side::new(true, MS / 2);
+    near.sends(0, 20 * S, 100, 100);
+    assert_eq!(near.opens, []);
+}
+
+#[test]
+fn a_path_that_loses_over_a_distance_is_served_by_the_stand_in() {
+    let mut side = Side::new(true, 20 * MS);
+    side.sends(0, 2 * S, 4, 1000);
+    side.open_as_asked();
+    assert_eq!(side.yields(), [true, false]);
+    assert_eq!(side.session.current(), Some(1));
+    // it is told why, once short messages have gone by it for a moment
+    side.sends(1, S, 160, 1000);
+    let [(0, Reason::Rival { lane: 0, loss, rtt })] = side.chosen[..] else { panic!("{:?}", side.chosen) };
+    assert!((500..2000).contains(&loss) && rtt == 20 * MS, "{loss} {rtt}");
+    side.sends(1, 20 * S, 160, 1000);
+    assert_eq!((side.yields(), side.opens.len()), (vec![true, false], 0));
+}
+
+#[test]
+fn the_usual_transport_serves_again_where_nothing_is_lost_any_more_and_the_stand_in_ends() {
+    let mut side = Side::new(true, 20 * MS);
+    side.sends(0, 2 * S, 4, 1000);
+    side.open_as_asked();
+    side.sends(1, 12 * S, 160, 1000);
+    assert_eq!(side.yields(), [true, false]);
+    side.sends(1, 60 * S, 160, NONE);
+    assert_eq!(side.yields(), [false, true]);
+    side.sends(0, 70 * S, 160, NONE);
+    assert_eq!(side.session.lanes().len(), 1, "nobody used it");
+    assert_eq!(side.opens, []);
+}
+
+#[test]
+fn a_stand_in_that_does_worse_is_dismissed_for_a_while() {
+    let mut side = Side::new(true, 20 * MS);
+    side.sends(0, 2 * S, 40, 1000);
+    side.open_as_asked();
+    side.sends(1, 7 * S, 4, 1000);
+    assert_eq!(side.yields(), [true, false], "for ten seconds it has its chance");
+    side.sends(1, 4 * S, 4, 1000);
+    assert_eq!(side.yields(), [false, true]);
+    side.sends(0, 50 * S, 40, 1000);
+    assert_eq!(side.yields(), [false, true]);
+    side.sends(0, 12 * S, 40, 1000);
+    assert_eq!(side.yields(), [true, false], "then it is tried again");
+}
+
+#[test]
+fn what_comes_before_its_turn_tells_the_side_that_opens_of_losses_on_the_way_to_it() {
+    let mut side = Side::new(true, 20 * MS);
+    for _ in 0..1000 {
+        side.now += 2 * MS;
+        let seen = side.links.0.get_mut(&0).expect("it is up");
+        (seen.received, seen.queued) = (seen.received + 4000, 100);
+        seen.packets =
+            Packets { came: seen.packets.came + 4, early: seen.received / 400_000, ..seen.packets };
+        side.tick();
+    }
+    side.open_as_asked();
+    assert_eq!(side.yields(), [false, true], "what this side sends is not lost");
+}
+
+#[test]
+fn the_other_side_uses_it_by_its_own_figures() {
+    let mut side = Side::new(false, 20 * MS);
+    side.sends(0, 2 * S, 4, 1000);
+    assert_eq!((side.opens.len(), side.yields()), (0, vec![false]));
+    side.up(1, 1, Transport::UDP, None, 20 * MS);
+    assert_eq!(side.yields(), [true, false]);
+}
+
+#[test]
+fn when_the_one_that_serves_ends_the_other_is_there() {
+    let mut side = Side::new(true, 20 * MS);
+    side.sends(0, 2 * S, 4, 1000);
+    side.open_as_asked();
+    let mut traffic = ToPeer { engine: &mut side.engine, peer: side.peer };
+    let loss = polyrail_core::session::Loss::Reset("it was cut".into());
+    side.session.handle_lost(side.now, 1, loss, &mut traffic, &mut side.links);
+    assert_eq!((side.yields(), side.session.current()), (vec![false], Some(0)));
+}
