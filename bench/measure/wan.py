@@ -104,8 +104,10 @@ def handover(rounds: int, seconds: int) -> list[Table]:
         return {(Figure("bandwidth", "MB/s", False), None): rate, (WRONG, None): float(ended[3]), (GAP, None): float(ended[4]), (CPU, None): cpu}
 
     columns = []
-    for name, faults in (("a change every 100 ms", {"POLYRAIL_FAULTS": "1:change"}), ("no changes", {"POLYRAIL_COMPOSITION": "sync-bbr"})):
-        each = pinned(name, "udp", **faults)
+    bbr = {"POLYRAIL_COMPOSITION": "sync-bbr"}
+    anew, another = {"POLYRAIL_FAULTS": "1:renew"}, {"POLYRAIL_FAULTS": "1:change"}
+    for name, more in (("anew every 100 ms", bbr | anew), ("another every 100 ms", another), ("no changes", bbr)):
+        each = pinned(name, "udp", **more)
         columns.append(Column(name, {"stream": lambda each=each: measure(each)}, each.missing_itself(), True))
     alternate(columns, rounds)
     table = Table(f"4 MiB messages over 1000 Mbit/s, 20 ms, loss 1 %, for {seconds} s", columns)

@@ -4,7 +4,7 @@
 use polyrail_core::frame::Acked;
 use polyrail_core::proto::{self, Bounds, PeerIdx, Route, Scheme};
 use polyrail_core::session::{
-    Action, Arrival, Config, Links, Packets, Pins, Planner, Reason, Retired, Seen, Session, ToPeer,
+    Action, Arrival, Config, Links, Packets, Pins, Planner, Reason, Retired, Seen, Serves, Session, ToPeer,
     UnackedFrame, What,
 };
 use polyrail_core::sim::Engine;
@@ -173,7 +173,9 @@ fn a_path_that_loses_over_a_distance_is_served_by_the_stand_in() {
     assert_eq!(side.session.current(), Some(1));
     // it is told why, once short messages have gone by it for a moment
     side.sends(1, S, 160, 1000);
-    let [(0, Reason::Rival { lane: 0, loss, rtt })] = side.chosen[..] else { panic!("{:?}", side.chosen) };
+    let [(0, Reason::Rival { lane: 0, why: Serves::Lossy(loss), rtt })] = side.chosen[..] else {
+        panic!("{:?}", side.chosen)
+    };
     assert!((500..2000).contains(&loss) && rtt == 20 * MS, "{loss} {rtt}");
     side.sends(1, 20 * S, 160, 1000);
     assert_eq!((side.yields(), side.opens.len()), (vec![true, false], 0));
@@ -241,4 +243,21 @@ fn when_the_one_that_serves_ends_the_other_is_there() {
     let loss = polyrail_core::session::Loss::Reset("it was cut".into());
     side.session.handle_lost(side.now, 1, loss, &mut traffic, &mut side.links);
     assert_eq!((side.yields(), side.session.current()), (vec![false], Some(0)));
+}
+
+#[test]
+fn much_after_rests_over_a_distance_is_for_the_stand_in() {
+    let starts = |rtt: u64, each: u64, packets: u64| {
+        let mut side = Side::new(true, rtt);
+        for _ in 0..10 {
+            side.sends(0, 50 * MS, packets, NONE);
+            // nobody looks while nothing happens
+            side.now += each;
+        }
+        side.opens.len()
+    };
+    assert_eq!(starts(20 * MS, S, 10), 1);
+    assert_eq!(starts(20 * MS, 100 * MS, 10), 0, "no rest");
+    assert_eq!(starts(20 * MS, 120 * S, 10), 0, "seldom");
+    assert_eq!(starts(2 * MS, S, 10), 0, "near");
 }

@@ -64,6 +64,7 @@ pub use outside::{Carrier, Links, Retired, Sent, ToPeer, Traffic};
 pub use partial::Partial;
 pub use path::{Over, Path, Way};
 pub use resend::UnackedFrame;
+pub use rivals::Serves;
 pub use words::Told;
 
 use self::brisk::Brisk;
@@ -194,9 +195,9 @@ pub enum Reason {
     Rival {
         /// The lane before it.
         lane: u16,
-        /// Packets that the path loses, of a million.
-        loss: u32,
-        /// Its round trip, in nanoseconds.
+        /// Why.
+        why: Serves,
+        /// The path's round trip, in nanoseconds.
         rtt: u64,
     },
 }

@@ -1,5 +1,6 @@
-//! Two transports over one pair of interfaces, of which one serves: the *usual* one, and a *stand-in* where packets are lost over a
-//! distance, for which the usual one slows down again and again ([`crate::control::rules`] has the limits).
+//! Two transports over one pair of interfaces, of which one serves: the *usual* one, and a *stand-in* over a distance, where packets are
+//! lost, for which the usual one slows down again and again ([`crate::control::rules`] has the limits), or where much is sent after rests, after
+//! each of which the usual one begins with little.
 //!
 //! Each side judges what it sends by. The side that opens lanes opens the stand-in's when it is wanted: when it is to serve, when so much comes
 //! before its turn that the other side's packets must be lost, or when the usual transport has no lane and does not get one. Both lanes stay up
@@ -13,8 +14,8 @@ use super::open::MAX_PATHS;
 use super::path::{Path, Way};
 use super::{Links, Reason, Session, Time};
 use crate::control::losses::Losses;
-use crate::control::rules::{DWELL, FAR, LOSS};
-use crate::lanes::S;
+use crate::control::rules::{DWELL, FAR, LOSS, Limit};
+use crate::lanes::{MS, S};
 use crate::wire::Transport;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -25,6 +26,28 @@ const DISMISSED: (Time, Time) = (60 * S, 3600 * S);
 const UNUSED: Time = 60 * S;
 /// It has to get so much through of what the usual one did, in tenths.
 const WORTH: u64 = 8;
+
+/// So much, in bytes, that is sent after so long a rest, in nanoseconds, takes the usual transport a few round trips more (kernels begin with
+/// ten packets, RFC 6928, again after a retransmission time-out without any, RFC 5681 4.1). Where those take so long, in nanoseconds, so many such
+/// starts lately are one for the stand-in.
+const START: (u64, Time) = (32 << 10, 200 * MS);
+const SLOW: Time = 5 * MS;
+const STARTS: Limit = Limit { enter: 2000, leave: 1000 };
+/// What is longer ago than this counts half, in nanoseconds.
+const LATELY: Time = 30 * S;
+
+/// Why a transport serves between two interfaces, and not the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Serves {
+    /// Packets are lost, so many of a million.
+    Lossy(u32),
+    /// Much is sent after rests.
+    Starts,
+    /// Neither; so many of a million are lost.
+    Plain(u32),
+    /// More got through by it: bytes per second, and by the other.
+    Faster(u64, u64),
+}
 
 /// The addresses that a pair of interfaces has.
 type Ends = (IpAddr, IpAddr);
@@ -38,6 +61,13 @@ struct Rivalry {
     theirs: Losses,
     /// The shortest round trip, in nanoseconds; 0: unknown.
     rtt: Time,
+    /// When something was on its way last.
+    busy: Time,
+    /// When that began after a rest, if it may still become a start.
+    began: Option<Time>,
+    /// Starts after rests lately, in thousandths, as of when.
+    starts: (u64, Time),
+    why: Serves,
     /// The stand-in serves, and since when that is so, or is not.
     stands_in: bool,
     since: Time,
@@ -52,18 +82,58 @@ struct Rivalry {
 impl Rivalry {
     fn new(ends: Ends, now: Time) -> Self {
         let (ours, theirs) = (Losses::default(), Losses::default());
-        let (stands_in, before, rtt) = (false, 0, 0);
         Self {
             ends,
             ours,
             theirs,
-            rtt,
-            stands_in,
+            rtt: 0,
+            busy: now,
+            began: None,
+            starts: (0, now),
+            why: Serves::Plain(0),
+            stands_in: false,
             since: now,
-            before,
+            before: 0,
             dismissed: (0, DISMISSED.0),
             heard: (0, now),
         }
+    }
+
+    /// Takes note of what is on its way: whether that is a start after a rest. Large messages are announced by short ones.
+    fn note_queue(&mut self, now: Time, queued: u64) {
+        if queued == 0 {
+            return;
+        }
+        if now >= self.busy + START.1 {
+            self.began = Some(now);
+        }
+        self.busy = now;
+        if self.began.is_some_and(|began| now > began + 4 * self.rtt) {
+            self.began = None;
+        }
+        if queued >= START.0 && self.began.take().is_some() {
+            self.starts = (self.starts_lately(now) + 1000, now);
+        }
+    }
+
+    /// Starts after rests, in thousandths: an old one counts little.
+    fn starts_lately(&self, now: Time) -> u64 {
+        let (count, then) = self.starts;
+        let ago = now.saturating_sub(then);
+        // a half for each whole time, and what lies between two of them in a line
+        let halves = u32::try_from(ago / LATELY).unwrap_or(u32::MAX);
+        let whole = count.checked_shr(halves).unwrap_or(0);
+        whole - whole / 2 * (ago % LATELY) / LATELY
+    }
+
+    /// Why the stand-in is to serve, if it is; it has lower limits while it does.
+    fn calls_for_it(&self, now: Time) -> Option<Serves> {
+        let loss = self.ours.per_million().unwrap_or(0);
+        if self.is_lossy(&self.ours, self.stands_in) {
+            return Some(Serves::Lossy(loss));
+        }
+        let starts = self.starts_lately(now) >= STARTS.value(self.stands_in);
+        (starts && self.rtt >= SLOW).then_some(Serves::Starts)
     }
 
     /// Whether a path with such losses is one for the stand-in.
@@ -79,18 +149,20 @@ impl Rivalry {
 
     /// Whether the other one is to serve from now on; `usual` and `other` are what the lanes get through, where that was measured.
     fn judge(&mut self, now: Time, usual: Option<u64>, other: Option<u64>) -> bool {
-        let lossy = self.is_lossy(&self.ours, self.stands_in);
+        let called = self.calls_for_it(now);
         if !self.stands_in {
-            if !lossy || now < self.dismissed.0 {
-                return false;
-            }
-            self.before = usual.unwrap_or(0);
+            let Some(why) = called.filter(|_| now >= self.dismissed.0) else { return false };
+            (self.before, self.why) = (usual.unwrap_or(0), why);
         } else {
-            let worse = other.is_some_and(|rate| rate < self.before / 10 * WORTH);
-            if now < self.since + DWELL || lossy && !worse {
+            let worse = other.filter(|rate| *rate < self.before / 10 * WORTH);
+            if now < self.since + DWELL || called.is_some() && worse.is_none() {
                 return false;
             }
-            if worse {
+            self.why = match worse {
+                Some(rate) => Serves::Faster(self.before, rate),
+                None => Serves::Plain(self.ours.per_million().unwrap_or(0)),
+            };
+            if worse.is_some() {
                 self.dismissed = (now + self.dismissed.1, DISMISSED.1.min(2 * self.dismissed.1));
             }
         }
@@ -121,7 +193,9 @@ impl Rivals {
         let one = &mut self.0[at];
         one.rtt = if one.rtt == 0 { seen.min_rtt } else { one.rtt.min(seen.min_rtt) };
         one.ours.add(packets.sent, packets.lost, seen.rtt, seen.min_rtt);
-        one.theirs.add(packets.came, packets.early, seen.rtt, seen.min_rtt);
+        one.note_queue(now, if lane.is_shut() { 0 } else { seen.queued });
+        // the other side's queues are not known; if it was one of them, the stand-in is opened in vain
+        one.theirs.add(packets.came, packets.early, 0, 0);
     }
 }
 
@@ -185,7 +259,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     pub(super) fn yields_to_rival(&self, number: u16) -> Option<Reason> {
         let lane = self.lanes.iter().find(|lane| lane.number == number && lane.yields)?;
         let one = self.rivals.of(lane.ips()?)?;
-        Some(Reason::Rival { lane: number, loss: one.ours.per_million().unwrap_or(0), rtt: one.rtt })
+        Some(Reason::Rival { lane: number, why: one.why, rtt: one.rtt })
     }
 
     /// Whether a stand-in is to be opened that is not.

@@ -6,7 +6,7 @@ use crate::list::{RailId, RailSet, Reach};
 use crate::watched;
 use polyrail_core::cost::Explanation;
 use polyrail_core::proto::{PeerIdx, Route, Scheme};
-use polyrail_core::session::{self, Reason};
+use polyrail_core::session::{self, Reason, Serves};
 use polyrail_core::wire::offer::{Interface, InterfaceName};
 use polyrail_core::wire::{HostId, PeerId};
 use std::collections::VecDeque;
@@ -132,10 +132,10 @@ fn describe_lane(what: &session::What, record: &mut Record) -> String {
             record.from_lane = Some(from);
             match why {
                 Reason::Ended => "the lane before it has ended".into(),
-                Reason::Rival { lane, loss, rtt } => format!(
-                    "{loss} of a million packets are lost between these interfaces, {} us there and back: its transport serves in place of lane {lane}'s",
-                    micros(rtt)
-                ),
+                Reason::Rival { lane, why, rtt } => {
+                    let (rtt, told) = (micros(rtt), serves(why));
+                    format!("{told}, {rtt} us there and back: its transport serves, not that of lane {lane}")
+                }
                 Reason::Earlier { now, lane, before } => format!(
                     "a message is delivered in {} us by it, in {} us by lane {lane}",
                     micros(now),
@@ -147,6 +147,17 @@ fn describe_lane(what: &session::What, record: &mut Record) -> String {
             (record.from_bytes_per_s, record.to_bytes_per_s) = (Some(from), Some(to));
             let (from, to) = (megabytes(from), megabytes(to));
             format!("by what the peer acknowledges it gets {to:.1} MB/s through, not {from:.1}")
+        }
+    }
+}
+
+/// Why a transport serves.
+fn serves(why: Serves) -> String {
+    match why {
+        Serves::Lossy(loss) | Serves::Plain(loss) => format!("{loss} of a million packets are lost"),
+        Serves::Starts => "much is sent after rests".into(),
+        Serves::Faster(this, other) => {
+            format!("it got {:.1} MB/s through, and the other {:.1}", this as f64 / 1e6, other as f64 / 1e6)
         }
     }
 }
