@@ -261,3 +261,40 @@ fn much_after_rests_over_a_distance_is_for_the_stand_in() {
     assert_eq!(starts(20 * MS, 120 * S, 10), 0, "seldom");
     assert_eq!(starts(2 * MS, S, 10), 0, "near");
 }
+
+#[test]
+fn a_lane_that_the_peers_program_acknowledges_has_time_while_that_computes() {
+    let mut side = Side::new(true, 20 * MS);
+    side.sends(0, 2 * S, 4, 1000);
+    side.open_as_asked();
+    let stalls = |side: &mut Side, time: u64, heard: bool| {
+        for _ in 0..time / (2 * MS) {
+            side.now += 2 * MS;
+            let udp = side.links.0.get_mut(&1).expect("it is up");
+            (udp.queued, udp.by_program) = (1000, true);
+            side.links.0.get_mut(&0).expect("it is up").received += u64::from(heard);
+            side.tick();
+            if side.session.lanes().len() == 1 {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(!stalls(&mut side, 2 * S, false), "it may compute");
+    assert!(stalls(&mut side, 200 * MS, true), "it does not");
+}
+
+#[test]
+fn a_lane_whose_peers_program_is_silent_for_long_is_left_for_one_that_its_kernel_acknowledges() {
+    let mut side = Side::new(true, 20 * MS);
+    side.sends(0, 2 * S, 4, 1000);
+    side.open_as_asked();
+    for _ in 0..2000 {
+        side.now += 2 * MS;
+        if let Some(udp) = side.links.0.get_mut(&1) {
+            (udp.queued, udp.by_program) = (1000, true);
+        }
+        side.tick();
+    }
+    assert_eq!(side.session.lanes().len(), 1);
+}

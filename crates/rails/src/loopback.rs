@@ -115,6 +115,7 @@ impl Rail for Loopback {
         seals: false,
         in_order: true,
         stands_in: false,
+        by_program: false,
     };
 
     fn open(_config: &Config) -> io::Result<Self> {

@@ -121,6 +121,7 @@ impl Rail for Trial {
         seals: false,
         in_order: true,
         stands_in: false,
+        by_program: false,
     };
 
     fn open(config: &Config) -> io::Result<Self> {

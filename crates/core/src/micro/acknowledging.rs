@@ -7,6 +7,8 @@ use core::ops::Range;
 
 /// So many datagrams are acknowledged at once; what is less may wait for something to go with.
 const AT_ONCE: u32 = 2;
+/// From such a round trip on, in nanoseconds, each is acknowledged when it comes.
+const FAR: Time = 1_000_000;
 
 /// Notes the number of a datagram that came; false if it came before. What has a number below `floor`, which is below all that are
 /// remembered, counts as had.
@@ -49,7 +51,9 @@ impl Acknowledging {
         self.marked = self.marked.wrapping_add(u16::from(arrived.marked));
         if arrived.elicits {
             if self.owed == 0 {
-                self.until = shared.now + shared.ack_delay;
+                // over a distance nothing is gained by waiting, and whoever computes meanwhile acknowledges nothing
+                let far = shared.rtt.min >= FAR;
+                self.until = if far { shared.now } else { shared.now + shared.ack_delay };
             }
             self.owed += 1;
             // a gap, or what comes behind its time, is news; an older gap stays one for good, since numbers are never used again

@@ -1,7 +1,7 @@
 //! One lane: what is known of it, and whether it is of use.
 
 use super::{SILENT, Time, Which};
-use crate::lanes::{Estimate, Load, Sample};
+use crate::lanes::{Estimate, Load, S, Sample};
 use crate::wire::Transport;
 use core::net::{IpAddr, SocketAddr};
 
@@ -37,6 +37,8 @@ pub struct Seen {
     pub shut: bool,
     /// How its packets fare.
     pub packets: Packets,
+    /// What is acknowledged, the peer's program acknowledges, not its kernel: one that computes is silent.
+    pub by_program: bool,
 }
 
 /// Packets of a link, altogether; all 0 where its rail does not count them.
@@ -64,6 +66,9 @@ impl Packets {
         }
     }
 }
+
+/// A lane whose peer's program is silent altogether is of use for so long, in nanoseconds: it may compute.
+const COMPUTES: Time = 3 * S;
 
 /// What is known of whether a lane is needed beside others of its pair of interfaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +116,10 @@ pub struct Lane<L> {
     packets: Packets,
     /// A rival serves in its place: it is given nothing.
     pub(super) yields: bool,
+    by_program: bool,
+    /// Bytes that had come by it at the last look, and when the peer's program was heard by it last.
+    received: u64,
+    pub(super) heard: Time,
 }
 
 impl<L: Copy> Lane<L> {
@@ -149,6 +158,9 @@ impl<L: Copy> Lane<L> {
             moved,
             packets,
             yields,
+            by_program: false,
+            received: 0,
+            heard: 0,
         }
     }
 
@@ -221,6 +233,10 @@ impl<L: Copy> Lane<L> {
         });
         let owed = !self.shut && seen.queued > 0 && seen.delivered == self.delivered;
         self.stalled = owed.then(|| self.stalled.unwrap_or(now));
+        self.by_program = seen.by_program;
+        if seen.received != self.received || self.by_program && seen.delivered != self.delivered {
+            (self.received, self.heard) = (seen.received, now);
+        }
         (self.delivered, self.queued) = (seen.delivered, seen.queued);
         seen.packets.since(&core::mem::replace(&mut self.packets, seen.packets))
     }
@@ -240,9 +256,12 @@ impl<L: Copy> Lane<L> {
         self.queued > 0 || given != self.delivered + self.queued
     }
 
-    /// Why it is of no use now, if it is not.
-    pub(super) fn fails(&self, now: Time) -> Option<&'static str> {
+    /// Why it is of no use now, if it is not; when the peer's program was heard last, by any lane.
+    pub(super) fn fails(&self, now: Time, heard: Time) -> Option<&'static str> {
         let bound = SILENT.0 + SILENT.1 * self.estimate.rtt();
+        // of a program that is not heard at all it is not known whether it computes
+        let computes = self.by_program && self.stalled.is_some_and(|since| heard <= since + bound / 2);
+        let bound = if computes { bound.max(COMPUTES) } else { bound };
         // one that others would have overtaken long ago is no better, as long as it is known how slow it is
         let late = SILENT.0 + SILENT.1 * self.estimate.min_rtt();
         if !self.stalls_less(now, bound + 1) {

@@ -58,7 +58,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             self.actions.push_back(Action::Gone { why, orderly: false });
             return;
         }
-        let failing = self.lanes.iter().enumerate().find_map(|(at, lane)| Some((at, lane.fails(now)?)));
+        let heard = self.lanes.iter().map(|lane| lane.heard).max().unwrap_or(0);
+        let failing =
+            self.lanes.iter().enumerate().find_map(|(at, lane)| Some((at, lane.fails(now, heard)?)));
         let opens = self.planner.is_some() && (wanted || failing.is_some() || self.lost.is_some());
         if let Some((at, why)) = failing {
             let answers = |(i, lane): (usize, &Lane<L>)| i != at && lane.stalls_less(now, SILENT.0 / 2);

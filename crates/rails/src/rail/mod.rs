@@ -190,6 +190,8 @@ pub struct Caps {
     pub in_order: bool,
     /// Whether it serves in place of another rail between two interfaces, where that loses; else beside it.
     pub stands_in: bool,
+    /// Whether what a link's peer has is acknowledged by its program, not by its kernel.
+    pub by_program: bool,
 }
 
 /// How a session gets one more link of a rail, as a lane.

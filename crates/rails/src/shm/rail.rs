@@ -537,6 +537,7 @@ impl Rail for ShmRail {
         seals: false,
         in_order: true,
         stands_in: false,
+        by_program: false,
     };
 
     fn open(_config: &Config) -> io::Result<Self> {

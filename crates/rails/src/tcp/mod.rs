@@ -549,6 +549,7 @@ impl Rail for TcpRail {
         seals: true,
         in_order: true,
         stands_in: false,
+        by_program: false,
     };
 
     fn open(config: &crate::Config) -> io::Result<Self> {

@@ -395,6 +395,7 @@ impl Rail for UdpRail {
         seals: true,
         in_order: true,
         stands_in: true,
+        by_program: true,
     };
 
     fn open(config: &crate::Config) -> io::Result<Self> {

@@ -40,7 +40,16 @@ impl Links<RailLink> for Outlet<'_> {
             came: stats.came.into(),
             early: stats.early.into(),
         };
-        Some(Seen { delivered, received, queued, rtt, min_rtt, shut, packets })
+        Some(Seen {
+            delivered,
+            received,
+            queued,
+            rtt,
+            min_rtt,
+            shut,
+            packets,
+            by_program: link.0.caps().by_program,
+        })
     }
     fn queued(&self, link: RailLink) -> u64 {
         self.rails.queued(link) as u64
