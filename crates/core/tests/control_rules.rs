@@ -57,7 +57,7 @@ fn a_reason_has_the_figures() {
     assert_eq!(proposal.reason, Reason::Lossy { loss: 120, limit: LOSS.enter, rtt: 20 * MS });
     assert_eq!(
         proposal.reason.to_string(),
-        "120 of a million packets are lost (limit 100), round trip 20000 us"
+        "120 of a million packets are lost (limit 20), round trip 20000 us"
     );
 }
 

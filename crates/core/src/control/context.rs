@@ -43,7 +43,7 @@ impl Watcher {
         let counted = (shared.counters.sent, shared.counters.lost.saturating_sub(shared.counters.spurious));
         let (sent, lost) = (counted.0.saturating_sub(self.seen.0), counted.1.saturating_sub(self.seen.1));
         self.seen = counted;
-        self.losses.add(sent, lost, rtt.latest, self.min_rtt);
+        self.losses.add(now, (sent, lost), rtt.latest, self.min_rtt);
         self.losses.per_million().map(|loss| self.context(shared, loss, same_site))
     }
 
@@ -85,7 +85,8 @@ mod tests {
     fn loss_without_a_queue_is_the_paths() {
         let mut watcher = Watcher::default();
         assert_eq!(watcher.look(10 * MS, &shared(400, 1, 20 * MS), false), None, "too little");
-        let context = watcher.look(20 * MS, &shared(4000, 4, 20 * MS), false).expect("enough");
+        let _ = watcher.look(20 * MS, &shared(4000, 4, 20 * MS), false);
+        let context = watcher.look(40 * MS, &shared(4000, 4, 20 * MS), false).expect("enough");
         assert_eq!((context.loss, context.rtt, context.rate), (1000, 20 * MS, 0));
     }
 
@@ -93,8 +94,11 @@ mod tests {
     fn loss_from_a_full_queue_is_not() {
         let mut watcher = Watcher::default();
         let _ = watcher.look(10 * MS, &shared(100, 0, 20 * MS), false);
-        assert_eq!(watcher.look(20 * MS, &shared(4000, 300, 40 * MS), false), None);
-        let context = watcher.look(30 * MS, &shared(24_000, 300, 20 * MS), false).expect("enough");
+        let _ = watcher.look(40 * MS, &shared(100, 0, 20 * MS), false);
+        let _ = watcher.look(50 * MS, &shared(4000, 300, 40 * MS), false);
+        assert_eq!(watcher.look(80 * MS, &shared(4000, 300, 40 * MS), false), None);
+        let _ = watcher.look(90 * MS, &shared(27_000, 300, 20 * MS), false);
+        let context = watcher.look(120 * MS, &shared(27_000, 300, 20 * MS), false).expect("enough");
         assert_eq!(context.loss, 0);
     }
 

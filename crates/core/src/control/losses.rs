@@ -1,7 +1,7 @@
 //! How much a path loses by itself.
 //!
-//! A queue that is full loses, too, and whoever fills it has to slow down for that. So what is lost counts only where no queue stands:
-//! while round trips are hardly longer than the shortest.
+//! A queue that is full loses, too, and whoever fills it has to slow down for that. So only times count in which no queue stands:
+//! while round trips are hardly longer than the shortest. Where one always stands nothing more is learnt, and what was known stays.
 
 use super::Time;
 
@@ -12,21 +12,38 @@ const MEMORY: u64 = 400_000;
 /// No queue stands while round trips are no longer than the shortest by so many hundredths, and so many nanoseconds.
 const QUEUE: (u64, Time) = (15, 500_000);
 
+/// A look at the queue takes so many of the shortest round trips, and so many nanoseconds, at least: in that time a queue that does not stand
+/// is empty once, and what is found to be lost was lost by the same queue.
+const LOOK: (u64, Time) = (1, 25_000_000);
+
 /// What was sent by one path, and what of it the path lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     sent: u64,
     lost: u64,
+    /// The same of a look that is under way: since when, and the shortest round trip in it.
+    look: (u64, u64),
+    began: Time,
+    shortest: Time,
 }
 
 impl Losses {
     /// So many packets were sent, and so many found to be lost, since this was said last; with the round trip now, and the shortest, in
     /// nanoseconds.
-    pub fn add(&mut self, sent: u64, lost: u64, rtt: Time, min_rtt: Time) {
-        self.sent += sent;
-        if rtt <= min_rtt + min_rtt * QUEUE.0 / 100 + QUEUE.1 {
-            self.lost += lost;
+    pub fn add(&mut self, now: Time, (sent, lost): (u64, u64), rtt: Time, min_rtt: Time) {
+        if self.look == (0, 0) {
+            (self.began, self.shortest) = (now, Time::MAX);
         }
+        self.look = (self.look.0 + sent, self.look.1 + lost);
+        self.shortest = self.shortest.min(rtt);
+        if self.look == (0, 0) || now < self.began + LOOK.1.max(LOOK.0 * min_rtt) {
+            return;
+        }
+        let (sent, lost) = core::mem::take(&mut self.look);
+        if self.shortest > min_rtt + min_rtt * QUEUE.0 / 100 + QUEUE.1 {
+            return;
+        }
+        (self.sent, self.lost) = (self.sent + sent, self.lost + lost);
         if self.sent > MEMORY {
             (self.sent, self.lost) = (self.sent / 2, self.lost / 2);
         }
@@ -45,34 +62,41 @@ mod tests {
 
     const MS: Time = 1_000_000;
 
+    /// Looks, one after the other, of so many packets each, of which so many were lost.
+    fn looks(losses: &mut Losses, count: u64, each: (u64, u64), rtt: Time) {
+        for _ in 0..count {
+            let now = losses.began + 1;
+            losses.add(now, each, rtt, 20 * MS);
+            losses.add(losses.began + 25 * MS, (0, 0), 2 * rtt, 20 * MS);
+        }
+    }
+
     #[test]
     fn few_packets_tell_nothing_but_of_losses() {
         let mut losses = Losses::default();
-        losses.add(400, 2, 20 * MS, 20 * MS);
+        looks(&mut losses, 1, (400, 2), 20 * MS);
         assert_eq!(losses.per_million(), None);
-        losses.add(600, 1, 20 * MS, 20 * MS);
+        looks(&mut losses, 1, (600, 1), 20 * MS);
         assert_eq!(losses.per_million(), Some(3000));
         let mut clean = Losses::default();
-        clean.add(19_999, 0, 20 * MS, 20 * MS);
+        looks(&mut clean, 1, (19_999, 0), 20 * MS);
         assert_eq!(clean.per_million(), None);
-        clean.add(1, 0, 20 * MS, 20 * MS);
+        looks(&mut clean, 1, (1, 0), 20 * MS);
         assert_eq!(clean.per_million(), Some(0));
     }
 
     #[test]
     fn what_a_full_queue_loses_does_not_count() {
         let mut losses = Losses::default();
-        losses.add(30_000, 300, 40 * MS, 20 * MS);
-        assert_eq!(losses.per_million(), Some(0));
+        looks(&mut losses, 100, (3000, 30), 40 * MS);
+        assert_eq!(losses.per_million(), None);
     }
 
     #[test]
     fn a_path_that_begins_to_lose_is_known_soon_after_a_long_time_without() {
         let mut losses = Losses::default();
-        for _ in 0..1000 {
-            losses.add(10_000, 0, 20 * MS, 20 * MS);
-        }
-        losses.add(10_000, 10, 20 * MS, 20 * MS);
+        looks(&mut losses, 1000, (10_000, 0), 20 * MS);
+        looks(&mut losses, 1, (10_000, 10), 20 * MS);
         assert!(losses.per_million().is_some_and(|loss| loss >= 20), "{losses:?}");
     }
 }

@@ -50,7 +50,7 @@ pub struct Settled {
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Datagrams that left.
+    /// Datagrams that left and are to be acknowledged.
     pub sent: u64,
     /// Datagrams that came and were not had before.
     pub received: u64,

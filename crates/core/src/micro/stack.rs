@@ -142,7 +142,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         let fate = if answered { Fate::Flying } else { Fate::Settled };
         let sent = Sent { number, at: now, size, segment, probes_path, fate, mark };
         shared.flight.push(sent);
-        shared.counters.sent += 1;
+        shared.counters.sent += u64::from(answered);
         list.sent(shared, &sent);
         Some(Transmit { number, chunks, segment, probes_path })
     }
@@ -156,7 +156,6 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         let segment = Segment::default();
         let fate = Fate::Settled;
         shared.flight.push(Sent { number, at: now, size, segment, probes_path: false, fate, mark });
-        shared.counters.sent += 1;
         number
     }
 

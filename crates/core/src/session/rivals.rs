@@ -192,10 +192,10 @@ impl Rivals {
         }
         let one = &mut self.0[at];
         one.rtt = if one.rtt == 0 { seen.min_rtt } else { one.rtt.min(seen.min_rtt) };
-        one.ours.add(packets.sent, packets.lost, seen.rtt, seen.min_rtt);
+        one.ours.add(now, (packets.sent, packets.lost), seen.rtt, seen.min_rtt);
         one.note_queue(now, if lane.is_shut() { 0 } else { seen.queued });
         // the other side's queues are not known; if it was one of them, the stand-in is opened in vain
-        one.theirs.add(packets.came, packets.early, 0, 0);
+        one.theirs.add(now, (packets.came, packets.early), 0, 0);
     }
 }
 
@@ -253,6 +253,11 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             let serves = self.rivals.of(ends).is_some_and(|one| one.stands_in) == mine;
             self.lanes[at].yields = !serves && self.between(ends, !mine).is_some();
         }
+    }
+
+    /// Whether all goes by one lane.
+    pub(super) fn is_sole(&self) -> bool {
+        self.lanes.iter().filter(|lane| !lane.yields).count() == 1
     }
 
     /// Why this lane is left for its rival, if it is.

@@ -318,6 +318,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         fill: &mut Fill,
         turn: bool,
     ) -> bool {
+        let alone = self.is_sole() && !self.is_brisk(traffic);
         loop {
             let Some(next) = traffic.poll_transmit(0) else { return turn };
             let (len, sequenced) = (T::payload_len(&next), T::is_sequenced(&next));
@@ -331,7 +332,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
                 return false;
             };
             // what is not urgent is not queued where it may have to wait for long
-            if len > 0 && fill.loads[at].queued > self.lanes[at].estimate.window() {
+            if len > 0 && !alone && fill.loads[at].queued > self.lanes[at].estimate.window() {
                 return false;
             }
             match self.give(at, &next, traffic, carrier) {
@@ -351,6 +352,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         carrier: &mut impl Carrier<L, T>,
         fill: &mut Fill,
     ) -> bool {
+        // there is nothing to divide, and the lane knows best how much it takes
+        let alone = self.is_sole() && !self.is_brisk(traffic);
         while traffic.waiting() > 0 {
             let left = match traffic.bulk_left() {
                 0 => PUT,
@@ -360,7 +363,11 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
             let room = |at: usize| {
                 let lane = &self.lanes[at];
                 let takes = fill.part[at].rate > 0 && !fill.full[at] && carrier.wants_more(lane.link);
-                if takes { lane.estimate.room(fill.loads[at].queued) } else { 0 }
+                match takes {
+                    true if alone => u64::MAX,
+                    true => lane.estimate.room(fill.loads[at].queued),
+                    false => 0,
+                }
             };
             let Some((at, slice)) = next_part(&fill.part, left, room) else { return false };
             let Some(next) = traffic.poll_transmit(slice as usize) else { return true };

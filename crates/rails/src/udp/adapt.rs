@@ -61,6 +61,8 @@ pub struct Change {
 pub(super) struct Changes {
     /// Why this side has proposed what it has.
     proposed: Option<Reason>,
+    /// The peer has proposed what is in force: it knows when the reason for it is gone.
+    peers: bool,
     /// When a restless link changed last, and how often it has.
     restless: (Time, usize),
     pub(super) news: VecDeque<Change>,
@@ -73,6 +75,7 @@ pub(super) fn adapt(link: &mut Link, now: Time, choice: Choice) {
         let change = match news {
             News::Changed(to) => {
                 link.watcher.handle_change(now);
+                link.changes.peers = why.is_none();
                 Change { to, why, refused: None }
             }
             News::Refused(to, reason) => Change { to, why, refused: Some(reason.to_string()) },
@@ -91,6 +94,10 @@ pub(super) fn adapt(link: &mut Link, now: Time, choice: Choice) {
     }
     let in_force = InForce { composition: link.connection.composition(), age: link.watcher.age(now) };
     let Some(proposal) = propose_composition(&context, in_force, None) else { return };
+    let gone = matches!(proposal.reason, Reason::Plain { .. } | Reason::Near { .. });
+    if gone && link.changes.peers {
+        return;
+    }
     if link.connection.propose(now, proposal.composition).is_ok() {
         link.changes.proposed = Some(proposal.reason);
     }
