@@ -3,6 +3,8 @@
 use super::super::events::{LaneName, end_at, numbered};
 use super::{Lanes, Worker};
 use crate::events::Side;
+use crate::list::RailId;
+use crate::rail::control::Control;
 use crate::set::RailLink;
 use crate::top;
 use polyrail_core::lanes::Pair;
@@ -17,6 +19,8 @@ use std::net::{IpAddr, SocketAddr};
 pub struct LaneReport {
     /// Its number in the session.
     pub number: u16,
+    /// Its rail.
+    pub rail: RailId,
     /// This side's address and port.
     pub near: Option<SocketAddr>,
     /// The other side's.
@@ -43,6 +47,8 @@ pub struct LaneReport {
     pub current: bool,
     /// Whether what travels by it is encrypted.
     pub encrypted: bool,
+    /// How it is reliable and fair, where that can be told.
+    pub control: Option<Control>,
 }
 
 impl Lanes {
@@ -173,6 +179,7 @@ impl Worker {
             let (near, far) = lane.ends().unzip();
             LaneReport {
                 number: lane.number(),
+                rail: lane.link().0,
                 near,
                 far,
                 rate: lane.estimate().rate(),
@@ -186,8 +193,21 @@ impl Worker {
                 received: info.received,
                 current: session.current() == Some(lane.link()),
                 encrypted: info.encrypted,
+                control: self.rails.control(lane.link()),
             }
         };
         session.lanes().iter().map(report).collect()
+    }
+
+    /// How lanes to a peer are reliable and fair, by rail: as one that there is, or as one of that rail would begin.
+    pub fn controls(&self, peer: PeerIdx) -> Vec<(RailId, Control)> {
+        let Some(info) = self.core.peers.get(peer.0 as usize) else { return Vec::new() };
+        let reached = info.lanes.iter().flat_map(|lanes| &lanes.reached);
+        let now = self.lanes(peer);
+        let of = |(rail, _): &(RailId, Vec<u8>)| {
+            let lane = now.iter().find(|lane| lane.rail == *rail).and_then(|lane| lane.control.clone());
+            Some((*rail, lane.or_else(|| self.rails.begins_by(*rail))?))
+        };
+        reached.filter_map(of).collect()
     }
 }
