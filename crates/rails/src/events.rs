@@ -159,7 +159,7 @@ pub struct Record {
     /// Where the peer listens, as its address says; empty while its address is not known.
     #[serde(deserialize_with = "bounded::<_, _, FEW>")]
     pub peer_addresses: Vec<String>,
-    /// The rail: shm, tcp or udp.
+    /// The peer's or the lane's rail: shm, tcp or udp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rail: Option<String>,
     /// Number of the lane.

@@ -60,6 +60,8 @@ pub(super) struct LaneName {
     pub number: Option<u16>,
     pub near: Option<End>,
     pub far: Option<End>,
+    /// None: it has not come to be, or has ended.
+    pub rail: Option<RailId>,
     pub encrypted: bool,
 }
 
@@ -129,7 +131,8 @@ fn describe_lane(what: &session::What, record: &mut Record) -> String {
                 (_, true) => "one more connection between the same interfaces",
                 (_, false) => "one more pair of interfaces reaches the peer",
             };
-            format!("{why}{encrypted}")
+            let by = record.rail.as_ref().map(|rail| format!(", by {rail}")).unwrap_or_default();
+            format!("{why}{by}{encrypted}")
         }
         session::What::Resend { frames, bytes } => {
             (record.frames, record.bytes) = (Some(frames as u64), Some(bytes as u64));
@@ -316,6 +319,7 @@ impl Worker {
         let info = &self.core.peers[note.peer.0 as usize];
         let sockets = info.address.iter().flat_map(|at| at.sockets().collect::<Vec<_>>());
         let end = |end: Option<End>| end.map(|end| end.side());
+        let up = note.lane.filter(|_| note.what.kind() == Kind::LaneUp);
         let mut record = Record {
             v: events::VERSION,
             time: rfc3339(note.at),
@@ -329,7 +333,8 @@ impl Worker {
             lane: note.lane.and_then(|lane| lane.number),
             near: end(note.lane.and_then(|lane| lane.near)),
             far: end(note.lane.and_then(|lane| lane.far)),
-            encrypted: note.lane.filter(|_| note.what.kind() == Kind::LaneUp).map(|lane| lane.encrypted),
+            rail: up.and_then(|lane| lane.rail).map(|rail| rail.name().to_owned()),
+            encrypted: up.map(|lane| lane.encrypted),
             ..Record::default()
         };
         note.what.describe(&mut record);
@@ -422,8 +427,9 @@ mod tests {
             let said = record.figures.and_then(|figures| figures.loss_per_million);
             assert_eq!((record.by_peer, said), (Some(loss.is_none()), loss));
         }
-        let mut record = Record { lane: Some(0), encrypted: Some(true), ..Record::default() };
+        let rail = Some("udp".into());
+        let mut record = Record { lane: Some(0), rail, encrypted: Some(true), ..Record::default() };
         What::Lane(session::What::Up { further: false }).describe(&mut record);
-        assert_eq!(record.why, "it began the session; it is encrypted");
+        assert_eq!(record.why, "it began the session, by udp; it is encrypted");
     }
 }

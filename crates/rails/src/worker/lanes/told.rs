@@ -52,13 +52,14 @@ pub struct LaneReport {
 }
 
 impl Lanes {
-    /// A lane's or a path's name, but for whether it is encrypted: `ours` are this side's interfaces.
+    /// A lane's or a path's name, but for its rail and whether it is encrypted: `ours` are this side's interfaces.
     fn name(&self, which: Which, ours: &[Interface]) -> LaneName {
         match which {
             Which::Lane(number, ends) => LaneName {
                 number: Some(number),
                 near: ends.map(|(near, _)| end_at(ours, near)),
                 far: ends.map(|(_, far)| end_at(&self.theirs, far)),
+                rail: None,
                 encrypted: false,
             },
             Which::Path(way) => {
@@ -67,6 +68,7 @@ impl Lanes {
                     number: None,
                     near: pair.map(|pair| numbered(ours, pair.near)),
                     far: pair.map(|pair| numbered(&self.theirs, pair.far)),
+                    rail: None,
                     encrypted: false,
                 }
             }
@@ -165,9 +167,11 @@ impl Worker {
     pub(super) fn lane_name(&self, peer: PeerIdx, which: Which) -> Option<LaneName> {
         let lanes = self.core.peers[peer.0 as usize].lanes.as_ref()?;
         let of = |lane: &&Lane<RailLink>| matches!(which, Which::Lane(number, _) if number == lane.number());
-        let sampled = lanes.session.lanes().iter().find(of).and_then(|lane| self.rails.sample(lane.link()));
+        let link = lanes.session.lanes().iter().find(of).map(Lane::link);
+        let sampled = link.and_then(|link| self.rails.sample(link));
         let encrypted = sampled.is_some_and(|stats| stats.encrypted);
-        Some(LaneName { encrypted, ..lanes.name(which, &self.near) })
+        let rail = link.map(|(rail, _)| rail);
+        Some(LaneName { rail, encrypted, ..lanes.name(which, &self.near) })
     }
 
     /// The lanes that lead to a peer now.
