@@ -102,3 +102,26 @@ fn by_tcp_the_kernels_congestion_control_is_told() {
     assert_eq!((rail, control), (Some("tcp"), Some("reno")));
     assert!(lane.composition.is_none() && lane.composition_why.is_none());
 }
+
+/// However often a link changes: both sides tell the same changes, and each of them who wanted it.
+#[test]
+fn each_change_is_told_by_both_sides_and_is_somebodys() {
+    let mut a = Node::open(settings("RAILS=udp FAULTS=7:change"));
+    let mut b = Node::open(settings("RAILS=udp"));
+    let to = a.peer(&b.worker.address());
+    let start = Instant::now();
+    while changes(&a).len() < 6 {
+        send(&mut a, &mut b, to);
+        assert!(start.elapsed() < BOUND, "{:?}", changes(&a));
+    }
+    while changes(&b).len() < 6 {
+        send(&mut a, &mut b, to);
+        assert!(start.elapsed() < BOUND, "{:?}", changes(&b));
+    }
+    let told = |node: &Node| -> Vec<_> {
+        changes(node).into_iter().map(|one| (one.from_composition, one.to_composition)).take(6).collect()
+    };
+    assert_eq!(told(&a), told(&b));
+    assert!(changes(&a).iter().all(|one| one.by_peer == Some(false) && one.why.contains("POLYRAIL_FAULTS")));
+    assert!(changes(&b).iter().all(|one| one.by_peer == Some(true)));
+}
