@@ -36,10 +36,16 @@ struct Partner(Child, u16);
 
 impl Partner {
     fn start(dir: &Path, listen: &str) -> Self {
+        Self::start_with(dir, listen, &[])
+    }
+
+    fn start_with(dir: &Path, listen: &str, settings: &[(&str, &str)]) -> Self {
         // free a moment ago; nobody else is given it while there are others
         let port = TcpListener::bind("[::]:0").unwrap().local_addr().unwrap().port();
         let has_secret = dir.join("secret").exists();
-        let child = polyrail(&format!("{listen} {port}"), dir).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = polyrail(&format!("{listen} {port}"), dir);
+        command.envs(settings.iter().copied());
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut partner = Self(child, port);
         let mut lines = BufReader::new(partner.0.stderr.take().unwrap()).lines().map(Result::unwrap);
         let line = lines.next().unwrap();
@@ -106,6 +112,36 @@ fn what_would_be_used_for_a_peer_is_told_with_reasons() {
     assert!(told["why"].as_str().unwrap().contains("POLYRAIL_RAILS"));
     assert_eq!(told["eager_max_bytes"], 65536);
     assert!(told["round_trip_8_bytes"]["median_us"].as_f64().unwrap() > 0.0);
+}
+
+/// By UDP what a lane would begin with, or what the user wants, and what would change that; by TCP what the kernel has.
+#[test]
+fn how_lanes_to_a_peer_would_be_reliable_is_told() {
+    let dir = TempDir::new().unwrap();
+    let partner = Partner::start_with(dir.path(), "info --listen", &[("POLYRAIL_RAILS", "tcp,udp")]);
+    let words = format!("info --peer 127.0.0.1:{}", partner.1);
+    let told = |json: bool, settings: &[(&str, &str)]| {
+        let words = format!("{words}{}", if json { " --json" } else { "" });
+        let (ok, out, err) =
+            outcome(polyrail(&words, dir.path()).envs(settings.iter().copied()).output().unwrap());
+        assert!(ok, "{out}{err}");
+        out
+    };
+    let udp = ("POLYRAIL_RAILS", "udp");
+    let text = told(false, &[udp]);
+    assert!(
+        text.contains("control    udp sync-cubic: links begin with it; sync-bbr from 20 lost of a million"),
+        "{text}"
+    );
+    let text = told(false, &[udp, ("POLYRAIL_COMPOSITION", "sync-bbr")]);
+    assert!(text.contains("control    udp sync-bbr: the user wants it (POLYRAIL_COMPOSITION)\n"), "{text}");
+    let text = told(true, &[("POLYRAIL_RAILS", "tcp,udp"), ("POLYRAIL_CONGESTION", "reno")]);
+    let told: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let controls = serde_json::json!([
+        { "rail": "tcp", "congestion_control": "reno" },
+        { "rail": "udp", "composition": "sync-cubic", "why": "links begin with it" },
+    ]);
+    assert_eq!(told["controls"], controls);
 }
 
 #[test]

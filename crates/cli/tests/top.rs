@@ -1,7 +1,7 @@
 //! `polyrail top` as a whole, and the log, on a running pair of endpoints.
 
-use polyrail_rails::list::RailSet;
-use polyrail_rails::list::Reach;
+use polyrail_core::micro::Composition;
+use polyrail_rails::list::{RailId, RailSet, Reach};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -25,10 +25,15 @@ fn short(mailbox: &Mailbox) -> String {
 
 /// Runs `body` while two endpoints, joined by TCP, talk to each other; it is given their names.
 fn beside_a_pair<T: Send>(log: Option<LogTo>, body: impl FnOnce(&str, &str) -> T + Send) -> T {
+    let rails = RailSet::ALL.without(Reach::Host);
+    beside_such_a_pair(Config { rails, log, ..Config::default() }, body)
+}
+
+/// The same, with these settings.
+fn beside_such_a_pair<T: Send>(config: Config, body: impl FnOnce(&str, &str) -> T + Send) -> T {
     // what is shown of this process is of this pair
     static ONE: Mutex<()> = Mutex::new(());
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let config = Config { rails: RailSet::ALL.without(Reach::Host), log, ..Config::default() };
     let [mut a, mut b] = [0, 1].map(|_| Mailbox::open(config.clone()).expect("an endpoint"));
     let (here, there) = (short(&a), short(&b));
     let to = a.peer(&b.worker().address()).expect("an address");
@@ -99,6 +104,32 @@ fn a_table_of_a_running_pair() {
             text.lines().skip(1).map_while(|line| line.split_whitespace().next()?.parse().ok()).collect();
         assert!(pids.iter().all(|pid| *pid == std::process::id()), "{text}");
         assert!(text.contains("lane_up lane 0") && text.contains("it began the session"), "{text}");
+    });
+}
+
+/// By UDP what the user wants is shown, and that he does; by TCP what the kernel has.
+#[test]
+fn what_a_lane_is_made_of_is_shown() {
+    let composition = Composition::of_name("sync-illinois");
+    let rails = RailSet::NONE.with(RailId::Udp);
+    let config = Config { rails, composition, ..Config::default() };
+    beside_such_a_pair(config, |here, there| {
+        let output = top(&format!("--once --pid {}", std::process::id()));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.lines().next().unwrap().contains("CONTROL"), "{text}");
+        for peer in [here, there] {
+            let row = text.lines().find(|line| line.contains(peer)).unwrap_or_else(|| panic!("{text}"));
+            assert!(row.contains(" udp ") && row.ends_with("sync-illinois: the user wants it"), "{row}");
+        }
+    });
+    beside_a_pair(None, |here, _| {
+        let output = top(&format!("--once --json --pid {}", std::process::id()));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let all = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
+        let one = all.into_iter().find(|one| one["endpoint"] == here).unwrap_or_else(|| panic!("{text}"));
+        let lane = &one["peers"][0]["lanes"][0];
+        assert_eq!(lane["rail"], "tcp");
+        assert!(lane["congestion_control"].is_string() && lane["composition"].is_null(), "{lane}");
     });
 }
 

@@ -40,7 +40,7 @@ struct World {
 }
 
 fn settings(composition: Composition) -> Settings {
-    Settings { composition, size: 1472, holds: 1 << 20 }
+    Settings { composition, size: 1472, holds: 1 << 20, fixed: false }
 }
 
 impl World {
@@ -229,4 +229,20 @@ fn changes_are_made_under_load() {
     );
     assert_eq!(world.sides[0].changed, world.sides[1].changed);
     assert_eq!(world.sides[0].connection.state(), State::Up);
+}
+
+#[test]
+fn a_side_that_stays_as_it_is_refuses() {
+    let mut world = World::new(3, Composition::SyncCubic);
+    let fixed = Settings { fixed: true, ..settings(Composition::SyncCubic) };
+    world.sides[1].connection = Connection::answer(0, (2, [2; 16]), (1, [1; 16], 1 << 20), fixed);
+    world.pump(0);
+    world.give(0, 1 << 20);
+    world.run(S);
+    world.sides[0].connection.propose(world.now, Composition::SyncBbr).expect("it may propose");
+    world.pump(0);
+    world.run(world.now + 10 * S);
+    assert!(world.all_came() && !world.sides[1].wrong);
+    assert_eq!((world.sides[0].changed, world.sides[0].refused), (0, 1));
+    assert_eq!(world.sides[1].connection.composition(), Composition::SyncCubic);
 }

@@ -15,8 +15,15 @@ use polyrail_core::sim::{MS, S, Time, US};
 const SEEDS: u64 = 4;
 const END: Time = 16 * S;
 const ONE: Config = Config { connections: 1, ..DEFAULT };
-const DEFAULT: Config =
-    Config { grace: 2 * S, patience: 30 * S, stripe_min: 0, connections: 16, slice: 20 * MS, fed: 16 << 10 };
+const DEFAULT: Config = Config {
+    grace: 2 * S,
+    patience: 30 * S,
+    stripe_min: 0,
+    connections: 16,
+    slice: 20 * MS,
+    fed: 16 << 10,
+    stand_in: None,
+};
 
 type Ways = &'static [&'static [usize]];
 

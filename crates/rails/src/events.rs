@@ -54,6 +54,10 @@ pub enum Kind {
     ChoiceChanged,
     /// A lane is thought to be twice or half as fast as it was.
     EstimateChanged,
+    /// A lane has another composition of micro-protocols.
+    CompositionChanged,
+    /// A lane was to have another composition, and has not.
+    CompositionRefused,
     /// One that this version does not know.
     #[serde(other)]
     Unknown,
@@ -79,6 +83,8 @@ impl Kind {
             Self::LaneResend => "lane_resend",
             Self::ChoiceChanged => "choice_changed",
             Self::EstimateChanged => "estimate_changed",
+            Self::CompositionChanged => "composition_changed",
+            Self::CompositionRefused => "composition_refused",
             Self::Unknown => "unknown",
         }
     }
@@ -109,6 +115,27 @@ pub struct Protocol {
     pub fragment_bytes: Option<u64>,
 }
 
+/// What was measured of a path, and the limits that were passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Packets that are lost, of a million.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_per_million: Option<u64>,
+    /// The limit of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss_limit_per_million: Option<u64>,
+    /// The round trip without queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_us: Option<u64>,
+    /// Bytes under way at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_flight_bytes: Option<u64>,
+    /// The limit of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_flight_limit_bytes: Option<u64>,
+}
+
 /// One event, field by field as in `docs/events.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -132,7 +159,7 @@ pub struct Record {
     /// Where the peer listens, as its address says; empty while its address is not known.
     #[serde(deserialize_with = "bounded::<_, _, FEW>")]
     pub peer_addresses: Vec<String>,
-    /// The rail: shm or tcp.
+    /// The peer's or the lane's rail: shm, tcp or udp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rail: Option<String>,
     /// Number of the lane.
@@ -165,6 +192,18 @@ pub struct Record {
     /// What it is thought to get through now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_bytes_per_s: Option<u64>,
+    /// The composition that was in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_composition: Option<String>,
+    /// The one that takes its place, or was to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_composition: Option<String>,
+    /// Whether the peer wanted that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_peer: Option<bool>,
+    /// What had this side want it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub figures: Option<Figures>,
     /// Why, in a sentence.
     pub why: String,
 }

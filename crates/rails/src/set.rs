@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::list::{RailId, Reach, listed, rails};
 use crate::rail::connect::{Connector, Discovered};
+use crate::rail::control::{Change, Control};
 use crate::rail::direct::{Direct, DirectError, Transfer};
 use crate::rail::fault::Fault;
 use crate::rail::{
@@ -81,6 +82,11 @@ macro_rules! set {
             /// A rail's part in wireup.
             pub fn connector(&mut self, rail: RailId) -> &mut dyn Connector {
                 match rail { $(RailId::$name => &mut self.$field.rail,)+ }
+            }
+
+            /// [`Connector::begins_by`].
+            pub fn begins_by(&self, rail: RailId) -> Option<Control> {
+                match rail { $(RailId::$name => self.$field.rail.begins_by(),)+ }
             }
 
             /// Does something with each rail, in the order of [`RailId::ALL`].
@@ -254,6 +260,19 @@ macro_rules! dispatch {
             /// [`LaneRail::ends`].
             pub fn ends(&self, (rail, link): RailLink) -> Option<(SocketAddr, SocketAddr)> {
                 match rail { $(RailId::$name => self.$field.ends(link),)+ }
+            }
+
+            /// [`LaneRail::control`].
+            pub fn control(&self, (rail, link): RailLink) -> Option<Control> {
+                match rail { $(RailId::$name => self.$field.control(link),)+ }
+            }
+
+            /// [`LaneRail::take_change`] of any.
+            pub fn take_change(&mut self) -> Option<(RailLink, Change)> {
+                $(if let Some((link, change)) = self.$field.take_change() {
+                    return Some(((RailId::$name, link), change));
+                })+
+                None
             }
 
             /// [`LaneRail::given`].

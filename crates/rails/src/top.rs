@@ -35,6 +35,9 @@ const TRANSFER: Duration = Duration::from_secs(1);
 pub struct Lane {
     /// Its number in the session.
     pub number: u16,
+    /// Its rail, which may be another than that of the first lane.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rail: Option<String>,
     /// This side's interface and address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near: Option<Side>,
@@ -65,6 +68,15 @@ pub struct Lane {
     pub small: bool,
     /// Whether what travels by it is encrypted.
     pub encrypted: bool,
+    /// The composition of micro-protocols in force, by UDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub composition: Option<String>,
+    /// Why that one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub composition_why: Option<String>,
+    /// The kernel's congestion control, by TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
 }
 
 /// A pair of interfaces between which there is no lane.
@@ -88,7 +100,7 @@ pub struct Peer {
     /// Where it listens; empty while that is not known.
     #[serde(deserialize_with = "bounded::<_, _, FEW>")]
     pub addresses: Vec<String>,
-    /// The rail: shm or tcp; none while not connected.
+    /// The rail: shm, tcp or udp; none while not connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rail: Option<String>,
     /// Protocol per size.
@@ -196,6 +208,11 @@ impl Snapshot {
             protocols(&mut peer.protocols);
             for lane in &mut peer.lanes {
                 lane.near.iter_mut().chain(&mut lane.far).for_each(side);
+                let Lane { rail, composition, composition_why, congestion_control, .. } = lane;
+                [rail, composition, composition_why, congestion_control]
+                    .into_iter()
+                    .flatten()
+                    .for_each(clean);
             }
             for closed in &mut peer.closed {
                 [&mut closed.near, &mut closed.far].into_iter().for_each(side);
@@ -206,6 +223,7 @@ impl Snapshot {
             let Record { time, host, endpoint, peer, why, peer_addresses, rail, .. } = event;
             [time, host, endpoint, peer, why].into_iter().for_each(clean);
             peer_addresses.iter_mut().chain(rail).for_each(clean);
+            event.from_composition.iter_mut().chain(&mut event.to_composition).for_each(clean);
             event.near.iter_mut().chain(&mut event.far).for_each(side);
             protocols(&mut event.protocols);
         }

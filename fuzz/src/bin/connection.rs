@@ -37,7 +37,7 @@ impl Driver {
     fn new(mode: u8) -> Self {
         let composition = Composition::ALL[usize::from(mode / 2) % Composition::ALL.len()];
         let holds = 1 << (8 + 2 * (mode / 32));
-        let settings = Settings { composition, size: SIZE, holds };
+        let settings = Settings { composition, size: SIZE, holds, fixed: mode & 2 != 0 };
         let now = 1_000_000_000;
         let connection = match mode & 1 {
             0 => Connection::open(now, 7, [1; 16], settings),

@@ -4,9 +4,12 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use polyrail_core::control::rules::{FAR, LONG_FAT, LOSS, Reason};
+use polyrail_core::micro::Composition;
 use polyrail_rails::events::Side;
 use polyrail_rails::host::host_id;
-use polyrail_rails::list::Reach;
+use polyrail_rails::list::{RailId, Reach};
+use polyrail_rails::rail::control::{Cause, Control};
 use polyrail_rails::top::{self, Said};
 use polyrail_rails::worker::{PathReport, Paths};
 use polyrail_rails::{Address, Config, Route, Scheme, discover};
@@ -30,6 +33,8 @@ pub struct Found {
     ways: Paths,
     /// Of each pair, what a running program measures, in bytes per second.
     measured: Vec<Option<u64>>,
+    /// How lanes are reliable and fair, or would be, by rail.
+    controls: Vec<(RailId, Control)>,
     /// Half round trips of 8 bytes, or why they could not be measured.
     latency: Result<Point, String>,
 }
@@ -58,6 +63,7 @@ pub fn look(text: &str) -> Result<Found, Error> {
         let left_out = all.into_iter().filter_map(|one| Some((one.name, one.obstacle?.to_string())));
         ways.near_unused.extend(left_out);
     }
+    let controls = session.worker().controls(peer);
     let measured = measured(&ways.pairs);
     let why = match rail {
         "loopback" => "it is this process".to_owned(),
@@ -68,8 +74,19 @@ pub fn look(text: &str) -> Result<Found, Error> {
         _ => "it runs on this host, but shared memory failed".into(),
     };
     let latency = bench::round_trip(&mut session).map_err(|error| error.to_string());
-    let found =
-        Found { address, rail, why, passed_over, route, direct_refused, encrypted, ways, measured, latency };
+    let found = Found {
+        address,
+        rail,
+        why,
+        passed_over,
+        route,
+        direct_refused,
+        encrypted,
+        ways,
+        measured,
+        controls,
+        latency,
+    };
     Ok(found)
 }
 
@@ -100,6 +117,35 @@ fn measured(pairs: &[PathReport]) -> Vec<Option<u64>> {
         lanes.iter().filter(|lane| is_of(lane, pair)).filter_map(|lane| lane.rate_bytes_per_s).max()
     };
     pairs.iter().map(of).collect()
+}
+
+/// How a lane is reliable and fair, and what would change that.
+fn told(control: &Control) -> String {
+    match control {
+        Control::Kernel(name) => format!("{name}: the kernel's congestion control"),
+        Control::Composition(one, why) if *why == Cause::Ours(Reason::Pinned) => {
+            format!("{}: {why} (POLYRAIL_COMPOSITION)", one.name())
+        }
+        Control::Composition(one, why) => format!(
+            "{}: {why}; {} from {} lost of a million and {} ms there and back, {} from {} MB under way at a time",
+            one.name(),
+            Composition::SyncBbr.name(),
+            LOSS.enter,
+            FAR.enter / 1_000_000,
+            Composition::SyncIllinois.name(),
+            LONG_FAT.enter / 1_000_000,
+        ),
+    }
+}
+
+/// The same for programs.
+fn told_json((rail, control): &(RailId, Control)) -> Value {
+    match control {
+        Control::Kernel(name) => json!({ "rail": rail.name(), "congestion_control": name }),
+        Control::Composition(one, why) => {
+            json!({ "rail": rail.name(), "composition": one.name(), "why": why.to_string() })
+        }
+    }
 }
 
 fn shown(side: &Side) -> String {
@@ -139,6 +185,9 @@ impl Found {
         }
         if let Some(encrypted) = self.encrypted {
             let _ = writeln!(text, "encrypted  {}", if encrypted { YES } else { NO });
+        }
+        for (rail, control) in &self.controls {
+            let _ = writeln!(text, "control    {} {}", rail.name(), told(control));
         }
         for (sizes, how) in self.protocols() {
             let _ = writeln!(text, "{sizes:<10} {how}");
@@ -196,6 +245,7 @@ impl Found {
             "fragment_bytes": self.route.fragment,
             "direct_refused": self.direct_refused,
             "encrypted": self.encrypted,
+            "controls": self.controls.iter().map(told_json).collect::<Vec<_>>(),
             "lanes": self.ways.pairs.iter().zip(&self.measured).map(|(pair, measured)| json!({
                 "near": pair.near, "far": pair.far, "direct": pair.direct, "down": pair.down,
                 "speed_mbit_per_s": (pair.speed > 0).then_some(pair.speed),

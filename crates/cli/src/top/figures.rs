@@ -8,12 +8,15 @@ use polyrail_rails::top::{Answer, Closed, Lane, Peer, Said, Snapshot};
 use crate::bench::written;
 
 /// What the columns are.
-pub const HEADING: [&str; 15] = [
+pub const HEADING: [&str; 16] = [
     "PID", "PROGRAM", "PEER", "RAIL", "LANE", "NEAR", "FAR", "OUT MB/s", "IN MB/s", "SHARE", "RTT us",
-    "CAN MB/s", "RESENT", "QUEUED", "MESSAGES",
+    "CAN MB/s", "RESENT", "QUEUED", "CONTROL", "MESSAGES",
 ];
 /// Which of them are numbers.
 pub const NUMBERS: std::ops::RangeInclusive<usize> = 7..=13;
+/// The last two.
+const CONTROL: usize = 14;
+const MESSAGES: usize = 15;
 /// Most events that are shown.
 const EVENTS: usize = 16;
 
@@ -72,7 +75,7 @@ impl View {
     }
 
     fn note(&mut self, answer: &Answer, what: &str) {
-        self.row(&[(0, answer.pid.to_string()), (1, answer.program.clone()), (14, what.to_owned())]);
+        self.row(&[(0, answer.pid.to_string()), (1, answer.program.clone()), (MESSAGES, what.to_owned())]);
     }
 
     /// `pid`: the process as this one's PID namespace counts, which it may not know itself.
@@ -91,20 +94,20 @@ impl View {
         if let Some(last) = now.peers.iter().rfind(|peer| !alone(peer)) {
             let why =
                 format!("{gone} peers; one of them: {}", last.why.as_deref().unwrap_or("not connected"));
-            self.row(&[&who[..], &[(3, "gone".to_owned()), (14, why)]].concat());
+            self.row(&[&who[..], &[(3, "gone".to_owned()), (MESSAGES, why)]].concat());
         }
         if now.peers.is_empty() {
-            self.row(&[&who[..], &[(14, "no peer is connected".to_owned())]].concat());
+            self.row(&[&who[..], &[(MESSAGES, "no peer is connected".to_owned())]].concat());
         }
         if now.peers_left_out > 0 {
-            self.row(&[&who[..], &[(14, format!("and {} more peers", now.peers_left_out))]].concat());
+            self.row(&[&who[..], &[(MESSAGES, format!("and {} more peers", now.peers_left_out))]].concat());
         }
     }
 
     fn add_peer(&mut self, who: &[(usize, String)], peer: &Peer, before: Option<(&Peer, f64)>) {
         let Some(rail) = &peer.rail else {
             let why = peer.why.as_deref().unwrap_or("not connected");
-            return self.row(&[who, &[(3, "gone".to_owned()), (14, why.to_owned())]].concat());
+            return self.row(&[who, &[(3, "gone".to_owned()), (MESSAGES, why.to_owned())]].concat());
         };
         let rates: Vec<Rates> = peer.lanes.iter().map(|lane| rates(peer, lane, before)).collect();
         let all: f64 = rates.iter().filter_map(|rates| rates.out).sum();
@@ -117,9 +120,15 @@ impl View {
             let small = (lane.small && peer.lanes.len() > 1).then_some("small ones by this lane");
             let sizes = (at == 0).then(|| sizes(&peer.protocols));
             let encrypted = lane.encrypted.then_some("encrypted");
-            let messages: Vec<&str> = sizes.as_deref().into_iter().chain(small).chain(encrypted).collect();
-            let mut cells =
-                vec![(3, rail.clone()), (9, share.unwrap_or_default()), (14, messages.join("; "))];
+            let composed = lane.composition.as_ref().zip(lane.composition_why.as_ref());
+            let composed = composed.map(|(composition, why)| format!("{composition}: {why}"));
+            let more = small.into_iter().chain(encrypted).chain(composed.as_deref());
+            let messages: Vec<&str> = sizes.as_deref().into_iter().chain(more).collect();
+            let mut cells = vec![
+                (3, lane.rail.as_ref().unwrap_or(rail).clone()),
+                (9, share.unwrap_or_default()),
+                (MESSAGES, messages.join("; ")),
+            ];
             cells.extend([(7, megabytes(rates.out)), (8, megabytes(rates.into))]);
             if lane.near.is_some() {
                 cells.extend(networked(lane));
@@ -127,8 +136,13 @@ impl View {
             self.row(&[who, &cells].concat());
         }
         for Closed { near, far, why } in &peer.closed {
-            let cells =
-                [(3, rail.clone()), (4, "none".into()), (5, end(near)), (6, end(far)), (14, why.clone())];
+            let cells = [
+                (3, rail.clone()),
+                (4, "none".into()),
+                (5, end(near)),
+                (6, end(far)),
+                (MESSAGES, why.clone()),
+            ];
             self.row(&[who, &cells].concat());
         }
     }
@@ -173,6 +187,10 @@ fn networked(lane: &Lane) -> Vec<(usize, String)> {
         (11, can.unwrap_or_default()),
         (12, resent),
         (13, rounded(lane.queued_bytes)),
+        (
+            CONTROL,
+            lane.composition.as_ref().or(lane.congestion_control.as_ref()).cloned().unwrap_or_default(),
+        ),
     ]
 }
 
@@ -244,6 +262,10 @@ mod tests {
             retransmitted: 5,
             small: number == 1,
             encrypted: number == 1,
+            rail: Some(if number == 1 { "udp" } else { "tcp" }.into()),
+            composition: (number == 1).then(|| "sync-bbr".into()),
+            composition_why: (number == 1).then(|| "the peer wanted it".into()),
+            congestion_control: (number == 0).then(|| "cubic".into()),
             ..Lane::default()
         };
         let protocols = vec![
@@ -284,12 +306,22 @@ mod tests {
         assert_eq!(cells(0, &[0, 1, 2, 3, 4]), ["7", "app", "4e5f6071", "tcp", "0"]);
         assert_eq!(cells(0, &[5, 6]), ["eth1 10.0.1.1", "eth1 fd00::2"]);
         assert_eq!(cells(0, &[7, 8, 9, 10, 11]), ["90.0", "45.0", "75%", "250", "125.0"]);
-        assert_eq!(cells(0, &[12, 13, 14]), ["5 (0.5%)", "2048", "to 64K eager, above fragments of 1M"]);
         assert_eq!(
-            cells(1, &[7, 9, 11, 14]),
-            ["30.0", "25%", "~125.0", "small ones by this lane; encrypted"]
+            cells(0, &[12, 13, 14, 15]),
+            ["5 (0.5%)", "2048", "cubic", "to 64K eager, above fragments of 1M"]
         );
-        assert_eq!(cells(2, &[4, 14]), ["none", "no route"]);
+        assert_eq!(
+            cells(1, &[3, 7, 9, 11, 14, 15]),
+            [
+                "udp",
+                "30.0",
+                "25%",
+                "~125.0",
+                "sync-bbr",
+                "small ones by this lane; encrypted; sync-bbr: the peer wanted it"
+            ]
+        );
+        assert_eq!(cells(2, &[4, 14, 15]), ["none", "", "no route"]);
         assert_eq!(view.total, (120e6, 60e6));
         assert_eq!(view.events, ["18:00:00.000 7 4e5f6071 lane_up lane 1: because"]);
     }
@@ -316,14 +348,14 @@ mod tests {
         let view = View::new(&[], &[answer]);
         assert_eq!(view.rows.len(), 4, "{view:?}");
         assert_eq!(view.rows[3][2..4], ["", "gone"]);
-        assert_eq!(view.rows[3][14], "2 peers; one of them: peer bbbbbbbb: it left");
+        assert_eq!(view.rows[3][15], "2 peers; one of them: peer bbbbbbbb: it left");
     }
 
     #[test]
     fn who_computes_is_shown_so() {
         let answers = [Said::Nothing, Said::Refused].map(|said| Answer { said, ..answer(0, [0, 0]) });
         let view = View::new(&[], &answers);
-        assert!(view.rows[0][14].starts_with("computing"), "{view:?}");
+        assert!(view.rows[0][15].starts_with("computing"), "{view:?}");
         assert_eq!(view.rows.len(), 2);
     }
 }

@@ -98,7 +98,10 @@ impl Connection {
 
     fn build(&mut self, now: Time, epoch: Epoch, composition: Composition) {
         // values have no way to a user here
-        if composition.needs_reliable_network() || composition.synchrony() != Synchrony::Synchronous {
+        if self.settings.fixed
+            || composition.needs_reliable_network()
+            || composition.synchrony() != Synchrony::Synchronous
+        {
             return self.changeover.handle_unable(now, epoch);
         }
         let shared = self.current.channel.shared();

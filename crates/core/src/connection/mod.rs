@@ -39,6 +39,8 @@ pub struct Settings {
     pub size: u32,
     /// Bytes of the stream that this side takes before they have their turn.
     pub holds: u32,
+    /// It stays as it begins: what the other side proposes is refused.
+    pub fixed: bool,
 }
 
 /// A datagram's number, which it has alone under the keys of a connection.

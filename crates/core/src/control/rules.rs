@@ -132,6 +132,13 @@ impl fmt::Display for Reason {
                     "{bytes} bytes under way at a time (limit {limit}), {loss} of a million packets are lost"
                 )
             }
+            // loss hides what could be
+            Self::Plain { bytes: 0, loss } => {
+                write!(
+                    f,
+                    "{loss} of a million packets are lost, what could be under way at a time is not known"
+                )
+            }
             Self::Plain { bytes, loss } => {
                 write!(f, "{bytes} bytes under way at a time, {loss} of a million packets are lost")
             }

@@ -22,7 +22,7 @@ pub fn settings() -> Settings {
 }
 
 fn settings_by(composition: Composition) -> Settings {
-    Settings { composition, size: SIZE, holds: 1 << 20 }
+    Settings { composition, size: SIZE, holds: 1 << 20, fixed: false }
 }
 
 /// The full number of a datagram that came; none of an epoch that is not alive.

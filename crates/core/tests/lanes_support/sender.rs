@@ -92,7 +92,7 @@ impl Conns {
 impl Links<usize> for Conns {
     fn look(&self, flow: usize) -> Option<Seen> {
         let Tcp { acked, rtt, min_rtt, .. } = self.of(flow)?.tcp;
-        Some(Seen { delivered: acked, received: 0, queued: self.queued(flow), rtt, min_rtt, shut: false })
+        Some(Seen { delivered: acked, queued: self.queued(flow), rtt, min_rtt, ..Seen::default() })
     }
     fn queued(&self, flow: usize) -> u64 {
         self.of(flow).map_or(0, |conn| conn.tcp.queued())

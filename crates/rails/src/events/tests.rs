@@ -35,7 +35,37 @@ fn lines_are_what_the_page_says() {
     let choice = Record { from_lane: Some(1), ..of(Kind::ChoiceChanged) };
     let estimate =
         Record { from_bytes_per_s: Some(125_000_000), to_bytes_per_s: Some(9), ..of(Kind::EstimateChanged) };
+    let compositions = |from: &str, to: &str| (Some(from.to_owned()), Some(to.to_owned()));
+    let (from_composition, to_composition) = compositions("sync-cubic", "sync-bbr");
+    let lossy = Figures {
+        loss_per_million: Some(1000),
+        loss_limit_per_million: Some(100),
+        rtt_us: Some(20_133),
+        ..Figures::default()
+    };
+    let changed = Record {
+        from_composition,
+        to_composition,
+        by_peer: Some(false),
+        figures: Some(lossy),
+        ..of(Kind::CompositionChanged)
+    };
+    let fat = Figures {
+        loss_per_million: Some(0),
+        in_flight_bytes: Some(2_500_000),
+        in_flight_limit_bytes: Some(1_000_000),
+        ..Figures::default()
+    };
+    let refused = Record { event: Kind::CompositionRefused, figures: Some(fat), ..changed.clone() };
+    let by_peer = Record { by_peer: Some(true), figures: None, ..changed.clone() };
+    let to_bbr = "\"from_composition\":\"sync-cubic\",\"to_composition\":\"sync-bbr\",";
+    let lossy = "\"figures\":{\"loss_per_million\":1000,\"loss_limit_per_million\":100,\"rtt_us\":20133},";
+    let fat =
+        "\"figures\":{\"loss_per_million\":0,\"in_flight_bytes\":2500000,\"in_flight_limit_bytes\":1000000},";
     for (record, level, event, rest) in [
+        (changed, "info", "composition_changed", format!("{lane}{to_bbr}\"by_peer\":false,{lossy}")),
+        (by_peer, "info", "composition_changed", format!("{lane}{to_bbr}\"by_peer\":true,")),
+        (refused, "info", "composition_refused", format!("{lane}{to_bbr}\"by_peer\":false,{fat}")),
         (
             Record { encrypted: Some(true), ..of(Kind::LaneUp) },
             "info",
@@ -80,15 +110,29 @@ fn every_field_is_on_the_page() {
         bytes: Some(0),
         from_bytes_per_s: Some(0),
         to_bytes_per_s: Some(0),
+        from_composition: Some(String::new()),
+        to_composition: Some(String::new()),
+        by_peer: Some(false),
+        figures: Some(Figures {
+            loss_per_million: Some(0),
+            loss_limit_per_million: Some(0),
+            rtt_us: Some(0),
+            in_flight_bytes: Some(0),
+            in_flight_limit_bytes: Some(0),
+        }),
         ..example()
     };
     let value = serde_json::to_value(whole).unwrap();
     for field in value.as_object().unwrap().keys() {
         assert!(page.contains(&format!("| `{field}` |")), "{field} is not described");
     }
+    for field in value["figures"].as_object().unwrap().keys() {
+        assert!(page.contains(&format!("| `figures.{field}` |")), "{field} is not described");
+    }
     for kind in [Kind::PeerUp, Kind::PeerGone, Kind::LaneUp, Kind::LaneDown, Kind::LaneRefused]
         .into_iter()
         .chain([Kind::LaneResend, Kind::ChoiceChanged, Kind::EstimateChanged])
+        .chain([Kind::CompositionChanged, Kind::CompositionRefused])
     {
         assert!(page.contains(&format!("| `{}` |", kind.name())), "{} is not described", kind.name());
     }

@@ -8,6 +8,7 @@
 
 use super::LinkId;
 use super::channel::{Channel, Destination};
+use super::control::Control;
 use crate::config::Config;
 use crate::discover::{Access, Device, Interface};
 use crate::error::Error;
@@ -153,6 +154,11 @@ pub trait Connector {
     /// Where a peer may be reached, the best first.
     fn destinations(&self, _peer: &Sought<'_>) -> Vec<Destination> {
         Vec::new()
+    }
+
+    /// How its links are reliable and fair at first, where that is this rail's to say.
+    fn begins_by(&self) -> Option<Control> {
+        None
     }
 
     /// Where further lanes may be, to a peer that says this of how it is reached.

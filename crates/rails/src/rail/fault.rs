@@ -6,6 +6,7 @@
 mod hold;
 
 use self::hold::{Held, Holding};
+use super::control::{Change, Control};
 use super::direct::{Direct, DirectError, Transfer};
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame};
 use crate::config::{Config, Faults};
@@ -169,6 +170,14 @@ impl<R: Rail> LaneRail for Fault<R> {
 
     fn ends(&self, link: LinkId) -> Option<(SocketAddr, SocketAddr)> {
         self.rail.ends(link)
+    }
+
+    fn control(&self, link: LinkId) -> Option<Control> {
+        self.rail.control(link)
+    }
+
+    fn take_change(&mut self) -> Option<(LinkId, Change)> {
+        self.rail.take_change()
     }
 
     fn given(&self, link: LinkId) -> u64 {

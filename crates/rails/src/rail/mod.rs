@@ -9,6 +9,7 @@
 //! | [`Rail`] | the data path: generic, so that no frame costs a virtual call |
 //! | [`LaneRail`] | links that fail alone: how they are, what they have not delivered; other rails leave all of it out |
 //! | [`connect`], [`channel`] | a rail's cold path: where it listens and connects, and what a handshake needs of its connections |
+//! | [`control`] | how links are reliable and fair, and what changes of that |
 //! | [`direct`] | access to peers' memory, for rails that have it |
 //! | [`fault`] | a rail that wraps any other, and pretends what goes wrong in networks |
 //! | `reader` | a stream of bytes into frames, for rails whose links are streams |
@@ -20,6 +21,7 @@
 
 pub mod channel;
 pub mod connect;
+pub mod control;
 pub mod direct;
 pub mod fault;
 pub mod journal;
@@ -28,6 +30,7 @@ pub(crate) mod reader;
 use crate::config::Config;
 use crate::list::RailId;
 use crate::primitive;
+use control::{Change, Control};
 use direct::Direct;
 use polyrail_core::frame::{Acked, Frame, OpId, PlainEager};
 use polyrail_core::wire::PeerId;
@@ -385,6 +388,16 @@ pub trait LaneRail {
 
     /// Both ends' addresses.
     fn ends(&self, _link: LinkId) -> Option<(SocketAddr, SocketAddr)> {
+        None
+    }
+
+    /// How a link is reliable and fair, where that can be told. It may take a system call.
+    fn control(&self, _link: LinkId) -> Option<Control> {
+        None
+    }
+
+    /// The next change of a link's composition that nobody has been told of; of a link that has ended there is none.
+    fn take_change(&mut self) -> Option<(LinkId, Change)> {
         None
     }
 

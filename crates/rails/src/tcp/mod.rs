@@ -30,6 +30,7 @@ use self::seal::{Opener, Sealer};
 use self::tx::Outgoing;
 use crate::keys::LinkKeys;
 use crate::list::RailId;
+use crate::rail::control::Control;
 use crate::rail::direct::Direct;
 use crate::rail::journal::{MAX_IOV, Pool};
 use crate::rail::{
@@ -447,6 +448,10 @@ impl LaneRail for TcpRail {
 
     fn ends(&self, link: LinkId) -> Option<(SocketAddr, SocketAddr)> {
         self.up(link)?.ends()
+    }
+
+    fn control(&self, link: LinkId) -> Option<Control> {
+        sys::congestion(self.up(link)?.fd()).map(Control::Kernel)
     }
 
     fn given(&self, link: LinkId) -> u64 {

@@ -145,6 +145,22 @@ pub(super) fn reset(fd: RawFd) {
     unsafe { libc::connect(fd, &raw const none, size_of::<libc::sockaddr>() as libc::socklen_t) };
 }
 
+/// The name of a connection's congestion control.
+pub(super) fn congestion(fd: RawFd) -> Option<String> {
+    // TCP_CA_NAME_MAX
+    let mut name = [0u8; 16];
+    let mut len = name.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `name`.
+    let told = unsafe {
+        libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_mut_ptr().cast(), &raw mut len)
+    };
+    if told != 0 {
+        return None;
+    }
+    let name = name.split(|byte| *byte == 0).next()?;
+    std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
 /// Sets an integer option.
 pub(super) fn set(fd: RawFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     set_bytes(fd, level, name, &value.to_ne_bytes())

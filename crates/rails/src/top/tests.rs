@@ -63,6 +63,9 @@ fn every_field_is_on_the_page() {
     let page = include_str!("../../../../docs/top.md");
     let lane = Lane { rate_bytes_per_s: Some(0), rtt_us: Some(0), ..Lane::default() };
     let lane = Lane { near: Some(Side::default()), far: Some(Side::default()), ..lane };
+    let (composition, composition_why) = (Some(String::new()), Some(String::new()));
+    let (rail, congestion_control) = (Some(String::new()), Some(String::new()));
+    let lane = Lane { rail, composition, composition_why, congestion_control, ..lane };
     let (rail, why) = (Some(String::new()), Some(String::new()));
     let (lanes, closed) = (vec![lane], vec![Closed::default()]);
     let peers = vec![Peer { rail, why, lanes, closed, ..Peer::default() }];
@@ -116,7 +119,16 @@ fn impostors_cost_no_more_than_a_moment() {
 fn what_commands_terminals_is_taken_out() {
     let evil = "\u{1b}]0;x\u{7}\n";
     let side = || Some(Side { interface: Some(evil.into()), address: evil.into() });
-    let lane = Lane { near: side(), far: side(), ..Lane::default() };
+    let text = || Some(evil.to_owned());
+    let lane = Lane {
+        near: side(),
+        far: side(),
+        rail: text(),
+        composition: text(),
+        composition_why: text(),
+        congestion_control: text(),
+        ..Lane::default()
+    };
     let protocols = vec![Protocol { name: evil.into(), ..Protocol::default() }];
     let closed = Closed { why: evil.into(), ..Closed::default() };
     let peer = Peer {
@@ -129,7 +141,14 @@ fn what_commands_terminals_is_taken_out() {
         protocols: protocols.clone(),
         ..Peer::default()
     };
-    let event = Record { why: evil.into(), near: side(), protocols, ..Record::default() };
+    let event = Record {
+        why: evil.into(),
+        near: side(),
+        protocols,
+        from_composition: text(),
+        to_composition: text(),
+        ..Record::default()
+    };
     let snapshot = Snapshot {
         v: VERSION,
         program: evil.into(),

@@ -2,7 +2,9 @@
 
 use super::link::Link;
 use crate::config::{Config, Faults};
+use crate::rail::control::{Cause, Change};
 use polyrail_core::connection::News;
+use polyrail_core::control::Refusal;
 use polyrail_core::control::rules::{InForce, Reason, propose_composition};
 use polyrail_core::micro::{Composition, Time};
 use std::collections::VecDeque;
@@ -45,61 +47,113 @@ impl Choice {
 /// What has changed is remembered for who asks, so many times.
 const REMEMBERED: usize = 8;
 
-/// A change that was made, or was not.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// To which composition.
-    pub to: Composition,
-    /// Why this side wanted it; none: the peer did.
-    pub why: Option<Reason>,
-    /// Why nothing came of it.
-    pub refused: Option<String>,
-}
-
 /// What a link has become, and why.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Changes {
+    /// What is in force, and why.
+    in_force: (Composition, Cause),
     /// Why this side has proposed what it has.
-    proposed: Option<Reason>,
-    /// The peer has proposed what is in force: it knows when the reason for it is gone.
-    peers: bool,
+    proposed: Option<Cause>,
     /// When a restless link changed last, and how often it has.
     restless: (Time, usize),
-    pub(super) news: VecDeque<Change>,
+    /// What came to nothing last: a refusal is told once, however often the same is proposed.
+    refused: Option<(Composition, Refusal)>,
+    /// What nobody has been told of.
+    news: VecDeque<Change>,
 }
 
-/// Looks at a link's figures, and proposes another composition where the rules say so and the user did not pin one.
-pub(super) fn adapt(link: &mut Link, now: Time, choice: Choice) {
+impl Changes {
+    /// Of a link that begins with this.
+    pub(super) fn new(first: Composition, cause: Cause) -> Self {
+        Self {
+            in_force: (first, cause),
+            proposed: None,
+            restless: (0, 0),
+            refused: None,
+            news: VecDeque::new(),
+        }
+    }
+
+    /// What is in force, and why.
+    pub(super) fn in_force(&self) -> (Composition, Cause) {
+        self.in_force
+    }
+
+    /// The next change that nobody has been told of.
+    pub(super) fn poll(&mut self) -> Option<Change> {
+        self.news.pop_front()
+    }
+
+    fn handle_changed(&mut self, to: Composition) {
+        let cause = self.proposed.take().unwrap_or(Cause::Peer);
+        if to == self.in_force.0 {
+            // it has begun anew, which is nobody's business
+            return;
+        }
+        let (from, _) = std::mem::replace(&mut self.in_force, (to, cause));
+        self.refused = None;
+        self.keep(Change { from, to, cause, refused: None });
+    }
+
+    fn handle_refused(&mut self, to: Composition, cause: Cause, why: Refusal) {
+        if self.refused.replace((to, why)) != Some((to, why)) {
+            let (from, _) = self.in_force;
+            self.keep(Change { from, to, cause, refused: Some(why) });
+        }
+    }
+
+    fn keep(&mut self, change: Change) {
+        if self.news.len() == REMEMBERED {
+            self.news.pop_front();
+        }
+        self.news.push_back(change);
+    }
+}
+
+/// Looks at a link's figures, and proposes another composition where the rules say so and the user did not pin one. True: there is
+/// something to tell.
+pub(super) fn adapt(link: &mut Link, now: Time, choice: Choice) -> bool {
     while let Some(news) = link.connection.poll_news() {
-        let why = link.changes.proposed.take();
-        let change = match news {
+        match news {
             News::Changed(to) => {
                 link.watcher.handle_change(now);
-                link.changes.peers = why.is_none();
-                Change { to, why, refused: None }
+                link.changes.handle_changed(to);
             }
-            News::Refused(to, reason) => Change { to, why, refused: Some(reason.to_string()) },
-        };
-        if link.changes.news.len() == REMEMBERED {
-            link.changes.news.pop_front();
+            News::Refused(to, why) => {
+                if let Some(cause) = link.changes.proposed.take() {
+                    link.changes.handle_refused(to, cause, why);
+                }
+            }
         }
-        link.changes.news.push_back(change);
     }
-    if let Choice::Restless { same } = choice {
-        return change_anyway(link, now, same);
+    match choice {
+        Choice::Restless { same } => change_anyway(link, now, same),
+        Choice::Rules => follow_rules(link, now),
+        // its figures are of no use
+        Choice::Pinned => {}
     }
+    !link.changes.news.is_empty()
+}
+
+/// Proposes what the rules say.
+fn follow_rules(link: &mut Link, now: Time) {
     let Some(context) = link.watcher.look(now, link.connection.shared(), false) else { return };
-    if choice == Choice::Pinned || link.connection.is_changing() {
+    if link.connection.is_changing() {
         return;
     }
     let in_force = InForce { composition: link.connection.composition(), age: link.watcher.age(now) };
     let Some(proposal) = propose_composition(&context, in_force, None) else { return };
     let gone = matches!(proposal.reason, Reason::Plain { .. } | Reason::Near { .. });
-    if gone && link.changes.peers {
+    // the peer that proposed it knows when its reason is gone
+    if gone && matches!(link.changes.in_force.1, Cause::Peer) {
         return;
     }
-    if link.connection.propose(now, proposal.composition).is_ok() {
-        link.changes.proposed = Some(proposal.reason);
+    let cause = Cause::Ours(proposal.reason);
+    match link.connection.propose(now, proposal.composition) {
+        Ok(()) => link.changes.proposed = Some(cause),
+        // it may be had another time
+        Err(Refusal::Busy | Refusal::HoldDown | Refusal::InForce) => {}
+        Err(why) => link.changes.handle_refused(proposal.composition, cause, why),
     }
 }
 
@@ -111,8 +165,71 @@ fn change_anyway(link: &mut Link, now: Time, same: bool) {
     }
     link.changes.restless = (now, count + 1);
     // what is refused is tried again at the next time
-    let _ = match same {
+    let proposed = match same {
         true => link.connection.renew(now),
         false => link.connection.propose(now, ALL[count % ALL.len()]),
     };
+    if proposed.is_ok() {
+        link.changes.proposed = Some(Cause::Restless);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use polyrail_core::control::rules::Reason;
+
+    const LOSSY: Reason = Reason::Lossy { loss: 1000, limit: 100, rtt: 20_000_000 };
+
+    fn told(changes: &mut Changes) -> Vec<(&'static str, &'static str, String, Option<Refusal>)> {
+        std::iter::from_fn(|| changes.poll())
+            .map(|one| (one.from.name(), one.to.name(), one.cause.to_string(), one.refused))
+            .collect()
+    }
+
+    #[test]
+    fn who_wanted_a_change_is_told() {
+        let mut changes = Changes::new(Composition::SyncCubic, Cause::First);
+        changes.proposed = Some(Cause::Ours(LOSSY));
+        changes.handle_changed(Composition::SyncBbr);
+        assert_eq!(changes.in_force(), (Composition::SyncBbr, Cause::Ours(LOSSY)));
+        changes.handle_changed(Composition::SyncIllinois);
+        assert_eq!(changes.in_force(), (Composition::SyncIllinois, Cause::Peer));
+        // the same anew
+        changes.handle_changed(Composition::SyncIllinois);
+        let ours = "1000 of a million packets are lost (limit 100), round trip 20000 us".to_owned();
+        assert_eq!(
+            told(&mut changes),
+            [
+                ("sync-cubic", "sync-bbr", ours, None),
+                ("sync-bbr", "sync-illinois", "the peer wanted it".into(), None)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_refusal_is_told_once_and_again_after_a_change() {
+        let mut changes = Changes::new(Composition::SyncCubic, Cause::First);
+        let refuse = |changes: &mut Changes, why| {
+            changes.handle_refused(Composition::SyncBbr, Cause::Ours(LOSSY), why);
+            told(changes).iter().map(|one| one.3).collect::<Vec<_>>()
+        };
+        assert_eq!(refuse(&mut changes, Refusal::Busy), [Some(Refusal::Busy)]);
+        assert_eq!(refuse(&mut changes, Refusal::Busy), []);
+        assert_eq!(refuse(&mut changes, Refusal::TimedOut), [Some(Refusal::TimedOut)]);
+        changes.handle_changed(Composition::SyncIllinois);
+        assert_eq!(told(&mut changes).len(), 1);
+        assert_eq!(refuse(&mut changes, Refusal::TimedOut), [Some(Refusal::TimedOut)]);
+        assert_eq!(changes.in_force().0, Composition::SyncIllinois);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_forgotten() {
+        let mut changes = Changes::new(Composition::SyncCubic, Cause::First);
+        for _ in 0..50 {
+            changes.handle_changed(Composition::SyncBbr);
+            changes.handle_changed(Composition::SyncCubic);
+        }
+        assert_eq!(told(&mut changes).len(), REMEMBERED);
+    }
 }

@@ -12,6 +12,7 @@ use crate::keys::LinkKeys;
 use crate::rail::LinkId;
 use crate::rail::channel::{Channel, Destination};
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
+use crate::rail::control::Control;
 use crate::sockets::ip;
 use polyrail_core::connection::{Connection, Settings};
 use polyrail_core::cost::RailCosts;
@@ -156,7 +157,8 @@ impl UdpRail {
         let (place, number) = self.take_place().ok_or(io::ErrorKind::OutOfMemory)?;
         let connection = Connection::open(self.now(), number, salt, self.settings_of(socket));
         self.opening.insert(salt, place);
-        self.enter(place, Link::new(connection, key, (socket, to), pipe));
+        let (_, cause) = self.begins();
+        self.enter(place, Link::new(connection, key, (socket, to), pipe, cause));
         Ok(Box::new(far))
     }
 }
@@ -225,6 +227,11 @@ impl Connector for UdpRail {
 
     fn destinations(&self, peer: &Sought<'_>) -> Vec<Destination> {
         ip::destinations(peer)
+    }
+
+    fn begins_by(&self) -> Option<Control> {
+        let (composition, cause) = self.begins();
+        Some(Control::Composition(composition, cause))
     }
 
     fn ways(&self, _theirs: &[u8]) -> Ways {

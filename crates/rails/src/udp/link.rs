@@ -4,6 +4,7 @@ use super::adapt::Changes;
 use super::keys::{Keys, REKEY};
 use super::pipe::Pipe;
 use crate::keys::{Chain, LinkKeys};
+use crate::rail::control::Cause;
 use crate::rail::journal::{Pool, RetransmitBuffer};
 use crate::rail::reader::Reader;
 use crate::rail::{Memory, RawIov};
@@ -76,7 +77,9 @@ impl Link {
         key: Key,
         (socket, to): (usize, SocketAddr),
         pipe: Pipe,
+        begins: Cause,
     ) -> Self {
+        let changes = Changes::new(connection.composition(), begins);
         Self {
             connection,
             key,
@@ -94,7 +97,7 @@ impl Link {
             early: Vec::new(),
             dirty: false,
             watcher: Watcher::default(),
-            changes: Changes::default(),
+            changes,
             timer: Time::MAX,
             error: None,
             asked: 0,

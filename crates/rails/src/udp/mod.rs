@@ -30,13 +30,13 @@ mod receive;
 mod socket;
 mod transmit;
 
-pub use self::adapt::Change;
 use self::adapt::Choice;
 use self::connect::Side;
 use self::link::Link;
 use self::socket::{Inbox, Socket};
 use self::transmit::Batch;
 use crate::list::RailId;
+use crate::rail::control::{Cause, Change, Control};
 use crate::rail::direct::Direct;
 use crate::rail::journal::{Pool, RetransmitBuffer};
 use crate::rail::{
@@ -45,6 +45,7 @@ use crate::rail::{
 };
 use crate::sys::Epoll;
 use polyrail_core::connection::Settings;
+use polyrail_core::control::rules::Reason;
 use polyrail_core::frame::{Acked, Frame, OpId};
 use polyrail_core::micro::{Composition, NEVER, Time};
 use polyrail_core::wire::datagram::Ending;
@@ -100,6 +101,8 @@ pub struct UdpRail {
     /// Connections that are not links yet, by the salt of who opened them.
     opening: HashMap<[u8; 16], u32>,
     dirty: Vec<u32>,
+    /// Links of whose composition there is something to tell.
+    changed: Vec<u32>,
     timers: BTreeSet<(Time, u32)>,
     pool: Pool,
     iov: Vec<RawIov>,
@@ -115,6 +118,12 @@ pub struct UdpRail {
 impl UdpRail {
     fn now(&self) -> Time {
         u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(NEVER)
+    }
+
+    /// What links begin with, and why.
+    fn begins(&self) -> (Composition, Cause) {
+        let cause = if self.choice == Choice::Pinned { Cause::Ours(Reason::Pinned) } else { Cause::First };
+        (self.settings.composition, cause)
     }
 
     fn up(&self, link: LinkId) -> Option<&Link> {
@@ -244,6 +253,7 @@ impl UdpRail {
             if link.dirty {
                 self.dirty.retain(|&other| other != id);
             }
+            self.changed.retain(|&other| other != id);
         }
     }
 
@@ -325,6 +335,21 @@ impl LaneRail for UdpRail {
         Some((plain(self.sockets[up.socket].at()), plain(up.to)))
     }
 
+    fn control(&self, link: LinkId) -> Option<Control> {
+        let (composition, cause) = self.up(link)?.changes.in_force();
+        Some(Control::Composition(composition, cause))
+    }
+
+    fn take_change(&mut self) -> Option<(LinkId, Change)> {
+        while let Some(&id) = self.changed.last() {
+            if let Some(change) = self.link(id).and_then(|link| link.changes.poll()) {
+                return Some((LinkId(id), change));
+            }
+            self.changed.pop();
+        }
+        None
+    }
+
     fn given(&self, link: LinkId) -> u64 {
         self.up(link).map_or(0, |link| link.journal.given())
     }
@@ -404,6 +429,7 @@ impl Rail for UdpRail {
                 composition: config.composition.unwrap_or(Composition::SyncCubic),
                 size: 1452,
                 holds: HOLDS,
+                fixed: Choice::of(config) == Choice::Pinned,
             },
             choice: Choice::of(config),
             silence: config.peer_timeout,
@@ -419,6 +445,7 @@ impl Rail for UdpRail {
             up: 0,
             opening: HashMap::new(),
             dirty: Vec::new(),
+            changed: Vec::new(),
             timers: BTreeSet::new(),
             pool: Pool::default(),
             iov: Vec::new(),

@@ -247,7 +247,7 @@ impl UdpRail {
         let (place, number) = self.take_place()?;
         let connection =
             Connection::answer(self.now(), (number, ours), (theirs, salt, window), self.settings_of(at.0));
-        let mut link = Link::new(connection, key, at, pipe);
+        let mut link = Link::new(connection, key, at, pipe, self.begins().1);
         link.derive_keys(false);
         self.opening.insert(salt, place);
         self.enter(place, link);

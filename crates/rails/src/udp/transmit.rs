@@ -114,8 +114,8 @@ impl UdpRail {
                 continue;
             }
             link.dirty = false;
-            if link.pipe.is_none() {
-                adapt(link, now, self.choice);
+            if link.pipe.is_none() && adapt(link, now, self.choice) && !self.changed.contains(&id) {
+                self.changed.push(id);
             }
             transmit(link, now, &mut self.batch, &self.sockets, mem, &mut self.iov);
             if self.batch.stuck {

@@ -37,6 +37,8 @@ pub(super) struct Attempt {
     pub resume: Option<Instant>,
     /// How long to wait before the next round of places.
     pause: Duration,
+    /// Somebody answered, and closed: other ways there hardly lead further, and have no long time.
+    answered: bool,
     failures: Vec<String>,
 }
 
@@ -54,6 +56,7 @@ impl Attempt {
             stale_deadline: deadline.max(now + 2 * config.peer_timeout),
             resume: None,
             pause: AGAIN,
+            answered: false,
             failures: Vec::new(),
         }
     }
@@ -86,7 +89,12 @@ impl Attempt {
     /// How long the next place may take to be reached, so that all have their turn.
     fn share(&self, now: Instant) -> Duration {
         let left = self.deadline.saturating_duration_since(now) / (self.places.len() as u32 + 1);
-        left.max(AGAIN)
+        if self.answered { left.min(LANE_CONNECT).max(AGAIN) } else { left.max(AGAIN) }
+    }
+
+    /// Somebody answered at a place, and closed the connection.
+    pub fn was_answered(&mut self) {
+        self.answered = true;
     }
 }
 

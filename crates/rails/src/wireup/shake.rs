@@ -106,10 +106,12 @@ impl Wireup {
         match role {
             Role::First(_, peer, destination) => {
                 let told = format!("{destination}: {why}");
-                if let Some(attempt) = self.attempts.get_mut(&peer)
-                    && again
-                {
-                    attempt.once_more(rail, destination);
+                if let Some(attempt) = self.attempts.get_mut(&peer) {
+                    match again {
+                        true => attempt.once_more(rail, destination),
+                        false if reached => attempt.was_answered(),
+                        false => {}
+                    }
                 }
                 self.try_next(peer, told, rails);
             }

@@ -1,9 +1,11 @@
 //! What a worker tells of itself: its last events, and the log.
 
 use super::Worker;
-use crate::events::{self, Kind, Level, Log, LogTo, Protocol, Record, Side, rfc3339, shortened};
+use crate::events::{self, Figures, Kind, Level, Log, LogTo, Protocol, Record, Side, rfc3339, shortened};
 use crate::list::{RailId, RailSet, Reach};
+use crate::rail::control::{Cause, Change};
 use crate::watched;
+use polyrail_core::control::rules as suits;
 use polyrail_core::cost::Explanation;
 use polyrail_core::proto::{PeerIdx, Route, Scheme};
 use polyrail_core::session::{self, Reason, Serves};
@@ -58,6 +60,8 @@ pub(super) struct LaneName {
     pub number: Option<u16>,
     pub near: Option<End>,
     pub far: Option<End>,
+    /// None: it has not come to be, or has ended.
+    pub rail: Option<RailId>,
     pub encrypted: bool,
 }
 
@@ -75,6 +79,8 @@ pub(super) enum What {
     PeerGone(String),
     /// To one of its lanes.
     Lane(session::What),
+    /// To the composition of one of its lanes.
+    Composition(Change),
 }
 
 impl What {
@@ -88,6 +94,8 @@ impl What {
             Self::Lane(session::What::Resend { .. }) => Kind::LaneResend,
             Self::Lane(session::What::Chosen { .. }) => Kind::ChoiceChanged,
             Self::Lane(session::What::Rate { .. }) => Kind::EstimateChanged,
+            Self::Composition(Change { refused: None, .. }) => Kind::CompositionChanged,
+            Self::Composition(_) => Kind::CompositionRefused,
         }
     }
 
@@ -105,6 +113,7 @@ impl What {
             }
             Self::PeerGone(why) => why.clone(),
             Self::Lane(what) => describe_lane(what, record),
+            Self::Composition(change) => describe_change(change, record),
         };
         record.why = shortened(why);
     }
@@ -122,7 +131,8 @@ fn describe_lane(what: &session::What, record: &mut Record) -> String {
                 (_, true) => "one more connection between the same interfaces",
                 (_, false) => "one more pair of interfaces reaches the peer",
             };
-            format!("{why}{encrypted}")
+            let by = record.rail.as_ref().map(|rail| format!(", by {rail}")).unwrap_or_default();
+            format!("{why}{by}{encrypted}")
         }
         session::What::Resend { frames, bytes } => {
             (record.frames, record.bytes) = (Some(frames as u64), Some(bytes as u64));
@@ -160,6 +170,58 @@ fn serves(why: Serves) -> String {
             format!("it got {:.1} MB/s through, and the other {:.1}", this as f64 / 1e6, other as f64 / 1e6)
         }
     }
+}
+
+fn describe_change(change: &Change, record: &mut Record) -> String {
+    let Change { from, to, cause, refused } = *change;
+    record.from_composition = Some(from.name().into());
+    record.to_composition = Some(to.name().into());
+    record.by_peer = Some(cause == Cause::Peer);
+    record.figures = match cause {
+        Cause::Ours(reason) => figures(reason),
+        Cause::First | Cause::Peer | Cause::Restless => None,
+    };
+    match refused {
+        None => format!("{to} in place of {from}: {cause}", to = to.name(), from = from.name()),
+        Some(why) => {
+            format!(
+                "{to} in place of {from} ({cause}) came to nothing: {why}",
+                to = to.name(),
+                from = from.name()
+            )
+        }
+    }
+}
+
+/// The figures that decided.
+fn figures(reason: suits::Reason) -> Option<Figures> {
+    use suits::Reason::{Asynchronous, LongFat, Lossy, Near, Pinned, Plain};
+    let micros = |ns: u64| Some(ns / 1000);
+    let figures = match reason {
+        Pinned | Asynchronous => return None,
+        Lossy { loss, limit, rtt } => Figures {
+            loss_per_million: Some(loss.into()),
+            loss_limit_per_million: Some(limit),
+            rtt_us: micros(rtt),
+            ..Figures::default()
+        },
+        Near { loss, rtt } => {
+            Figures { loss_per_million: Some(loss.into()), rtt_us: micros(rtt), ..Figures::default() }
+        }
+        LongFat { bytes, limit, loss } => Figures {
+            loss_per_million: Some(loss.into()),
+            in_flight_bytes: Some(bytes),
+            in_flight_limit_bytes: Some(limit),
+            ..Figures::default()
+        },
+        // where packets are lost nobody knows what could be under way
+        Plain { bytes, loss } => Figures {
+            loss_per_million: Some(loss.into()),
+            in_flight_bytes: Some(bytes).filter(|bytes| *bytes > 0),
+            ..Figures::default()
+        },
+    };
+    Some(figures)
 }
 
 /// An event, not yet in words.
@@ -257,6 +319,7 @@ impl Worker {
         let info = &self.core.peers[note.peer.0 as usize];
         let sockets = info.address.iter().flat_map(|at| at.sockets().collect::<Vec<_>>());
         let end = |end: Option<End>| end.map(|end| end.side());
+        let up = note.lane.filter(|_| note.what.kind() == Kind::LaneUp);
         let mut record = Record {
             v: events::VERSION,
             time: rfc3339(note.at),
@@ -270,7 +333,8 @@ impl Worker {
             lane: note.lane.and_then(|lane| lane.number),
             near: end(note.lane.and_then(|lane| lane.near)),
             far: end(note.lane.and_then(|lane| lane.far)),
-            encrypted: note.lane.filter(|_| note.what.kind() == Kind::LaneUp).map(|lane| lane.encrypted),
+            rail: up.and_then(|lane| lane.rail).map(|rail| rail.name().to_owned()),
+            encrypted: up.map(|lane| lane.encrypted),
             ..Record::default()
         };
         note.what.describe(&mut record);
@@ -281,6 +345,8 @@ impl Worker {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use polyrail_core::control::Refusal;
+    use polyrail_core::micro::Composition;
 
     fn note(at: u64, what: What) -> Note {
         let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(at);
@@ -337,8 +403,33 @@ mod tests {
             What::Lane(what).describe(&mut record);
             assert_eq!(record.why, why);
         }
-        let mut record = Record { lane: Some(0), encrypted: Some(true), ..Record::default() };
+        let (from, to) = (Composition::SyncBbr, Composition::SyncCubic);
+        let changed = |cause, refused| What::Composition(Change { from, to, cause, refused });
+        let few = suits::Reason::Plain { bytes: 0, loss: 40 };
+        let near = suits::Reason::Near { loss: 40, rtt: 900_000 };
+        for (what, why, loss) in [
+            (
+                changed(Cause::Ours(few), None),
+                "sync-cubic in place of sync-bbr: 40 of a million packets are lost, what could be under way at a time is not known",
+                Some(40),
+            ),
+            (
+                changed(Cause::Ours(near), Some(Refusal::TimedOut)),
+                "sync-cubic in place of sync-bbr (one site: round trip 900 us, 40 of a million packets are lost) came to nothing: \
+                 the peer did not answer in time",
+                Some(40),
+            ),
+            (changed(Cause::Peer, None), "sync-cubic in place of sync-bbr: the peer wanted it", None),
+        ] {
+            let mut record = Record::default();
+            what.describe(&mut record);
+            assert_eq!(record.why, why);
+            let said = record.figures.and_then(|figures| figures.loss_per_million);
+            assert_eq!((record.by_peer, said), (Some(loss.is_none()), loss));
+        }
+        let rail = Some("udp".into());
+        let mut record = Record { lane: Some(0), rail, encrypted: Some(true), ..Record::default() };
         What::Lane(session::What::Up { further: false }).describe(&mut record);
-        assert_eq!(record.why, "it began the session; it is encrypted");
+        assert_eq!(record.why, "it began the session, by udp; it is encrypted");
     }
 }

@@ -3,6 +3,7 @@
 use super::events::{LaneName, protocols, short};
 use super::{PeerInfo, Worker};
 use crate::events::{host_name, rfc3339};
+use crate::rail::control::Control;
 use crate::sockets::unix;
 use crate::top::{Lane, PREFIX, Peer, Snapshot, VERSION, program_of};
 use crate::wireup::{Interest, TOKEN_OTHERS};
@@ -172,25 +173,39 @@ impl Worker {
     fn lanes_told(&self, peer: PeerIdx, info: &PeerInfo) -> Vec<Lane> {
         if let Some((sent_bytes, received_bytes)) = info.short.lane.and_then(|lane| self.rails.traffic(lane))
         {
-            return vec![Lane { sent_bytes, received_bytes, small: true, ..Lane::default() }];
+            let rail = info.short.lane.map(|(rail, _)| rail.name().to_owned());
+            return vec![Lane { rail, sent_bytes, received_bytes, small: true, ..Lane::default() }];
         }
         let Some(lanes) = &info.lanes else { return Vec::new() };
         let names = lanes.names(&self.near);
-        let lane = |(name, report): (LaneName, super::LaneReport)| Lane {
-            number: report.number,
-            near: name.near.map(|end| end.side()),
-            far: name.far.map(|end| end.side()),
-            sent_bytes: report.delivered,
-            received_bytes: report.received,
-            queued_bytes: report.queued,
-            rate_bytes_per_s: Some(report.rate),
-            measured: report.measured,
-            rtt_us: Some(report.rtt / 1000),
-            packets: report.packets.into(),
-            retransmitted: report.retransmitted.into(),
-            lost: report.lost.into(),
-            small: report.current,
-            encrypted: report.encrypted,
+        let lane = |(name, report): (LaneName, super::LaneReport)| {
+            let (composition, composition_why, congestion_control) = match report.control {
+                Some(Control::Composition(one, why)) => {
+                    (Some(one.name().to_owned()), Some(why.to_string()), None)
+                }
+                Some(Control::Kernel(name)) => (None, None, Some(name)),
+                None => (None, None, None),
+            };
+            Lane {
+                number: report.number,
+                rail: Some(report.rail.name().to_owned()),
+                near: name.near.map(|end| end.side()),
+                far: name.far.map(|end| end.side()),
+                sent_bytes: report.delivered,
+                received_bytes: report.received,
+                queued_bytes: report.queued,
+                rate_bytes_per_s: Some(report.rate),
+                measured: report.measured,
+                rtt_us: Some(report.rtt / 1000),
+                packets: report.packets.into(),
+                retransmitted: report.retransmitted.into(),
+                lost: report.lost.into(),
+                small: report.current,
+                encrypted: report.encrypted,
+                composition,
+                composition_why,
+                congestion_control,
+            }
         };
         names.into_iter().zip(self.lanes(peer)).map(lane).collect()
     }

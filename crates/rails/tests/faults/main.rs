@@ -1,5 +1,6 @@
 //! What breaks ends in an event with an error, and a reason that names the peer; who survives goes on with the others.
 
+mod composition;
 mod death;
 mod direct;
 mod encrypted;

@@ -4,6 +4,7 @@
 pub mod alone;
 pub mod net;
 pub mod node;
+pub mod path;
 pub mod proxy;
 pub mod puppet;
 pub mod seccomp;

@@ -344,6 +344,7 @@ impl Worker {
         self.next_look = now + (TICK + TICK_PEER * self.netted.len() as u32).min(TICK_MOST);
         // what came in time is not late because it is looked at now
         self.hear_of_lanes();
+        self.tell_changes();
         let clock = self.clock();
         let (others, mut busy) = (self.busy_peers.saturating_sub(1), 0);
         for at in 0..self.netted.len() {
@@ -362,6 +363,19 @@ impl Worker {
         // rounds that move much are long: who connects, or asks, does not wait for many of them
         self.wire_up();
         self.settle();
+    }
+
+    /// Notes what has become of lanes' compositions.
+    fn tell_changes(&mut self) {
+        while let Some((link, change)) = self.rails.take_change() {
+            let info = self.core.links[link.0 as usize].get(link.1.0 as usize).and_then(Option::as_ref);
+            let Some(peer) = info.map(|info| info.peer) else { continue };
+            let Some(lanes) = &self.core.peers[peer.0 as usize].lanes else { continue };
+            let lane = lanes.session.lanes().iter().find(|lane| lane.link() == link);
+            let Some(which) = lane.map(Lane::which) else { continue };
+            let name = self.lane_name(peer, which);
+            self.event(peer, name, What::Composition(change));
+        }
     }
 
     /// Whether a peer is sent, or sends, long messages or many.

@@ -3,6 +3,8 @@
 use super::super::events::{LaneName, end_at, numbered};
 use super::{Lanes, Worker};
 use crate::events::Side;
+use crate::list::RailId;
+use crate::rail::control::Control;
 use crate::set::RailLink;
 use crate::top;
 use polyrail_core::lanes::Pair;
@@ -17,6 +19,8 @@ use std::net::{IpAddr, SocketAddr};
 pub struct LaneReport {
     /// Its number in the session.
     pub number: u16,
+    /// Its rail.
+    pub rail: RailId,
     /// This side's address and port.
     pub near: Option<SocketAddr>,
     /// The other side's.
@@ -43,16 +47,19 @@ pub struct LaneReport {
     pub current: bool,
     /// Whether what travels by it is encrypted.
     pub encrypted: bool,
+    /// How it is reliable and fair, where that can be told.
+    pub control: Option<Control>,
 }
 
 impl Lanes {
-    /// A lane's or a path's name, but for whether it is encrypted: `ours` are this side's interfaces.
+    /// A lane's or a path's name, but for its rail and whether it is encrypted: `ours` are this side's interfaces.
     fn name(&self, which: Which, ours: &[Interface]) -> LaneName {
         match which {
             Which::Lane(number, ends) => LaneName {
                 number: Some(number),
                 near: ends.map(|(near, _)| end_at(ours, near)),
                 far: ends.map(|(_, far)| end_at(&self.theirs, far)),
+                rail: None,
                 encrypted: false,
             },
             Which::Path(way) => {
@@ -61,6 +68,7 @@ impl Lanes {
                     number: None,
                     near: pair.map(|pair| numbered(ours, pair.near)),
                     far: pair.map(|pair| numbered(&self.theirs, pair.far)),
+                    rail: None,
                     encrypted: false,
                 }
             }
@@ -159,9 +167,11 @@ impl Worker {
     pub(super) fn lane_name(&self, peer: PeerIdx, which: Which) -> Option<LaneName> {
         let lanes = self.core.peers[peer.0 as usize].lanes.as_ref()?;
         let of = |lane: &&Lane<RailLink>| matches!(which, Which::Lane(number, _) if number == lane.number());
-        let sampled = lanes.session.lanes().iter().find(of).and_then(|lane| self.rails.sample(lane.link()));
+        let link = lanes.session.lanes().iter().find(of).map(Lane::link);
+        let sampled = link.and_then(|link| self.rails.sample(link));
         let encrypted = sampled.is_some_and(|stats| stats.encrypted);
-        Some(LaneName { encrypted, ..lanes.name(which, &self.near) })
+        let rail = link.map(|(rail, _)| rail);
+        Some(LaneName { rail, encrypted, ..lanes.name(which, &self.near) })
     }
 
     /// The lanes that lead to a peer now.
@@ -173,6 +183,7 @@ impl Worker {
             let (near, far) = lane.ends().unzip();
             LaneReport {
                 number: lane.number(),
+                rail: lane.link().0,
                 near,
                 far,
                 rate: lane.estimate().rate(),
@@ -186,8 +197,21 @@ impl Worker {
                 received: info.received,
                 current: session.current() == Some(lane.link()),
                 encrypted: info.encrypted,
+                control: self.rails.control(lane.link()),
             }
         };
         session.lanes().iter().map(report).collect()
+    }
+
+    /// How lanes to a peer are reliable and fair, by rail: as one that there is, or as one of that rail would begin.
+    pub fn controls(&self, peer: PeerIdx) -> Vec<(RailId, Control)> {
+        let Some(info) = self.core.peers.get(peer.0 as usize) else { return Vec::new() };
+        let reached = info.lanes.iter().flat_map(|lanes| &lanes.reached);
+        let now = self.lanes(peer);
+        let of = |(rail, _): &(RailId, Vec<u8>)| {
+            let lane = now.iter().find(|lane| lane.rail == *rail).and_then(|lane| lane.control.clone());
+            Some((*rail, lane.or_else(|| self.rails.begins_by(*rail))?))
+        };
+        reached.filter_map(of).collect()
     }
 }
