@@ -130,3 +130,26 @@ fn marks_of_routers_keep_queues_short_without_losses() {
         assert!(net.shared(a).counters.marked > 0);
     }
 }
+
+/// On a path that loses one in fifty, short messages one at a time: what is lost costs half a round trip, not two.
+#[test]
+fn what_is_short_is_repeated_where_packets_are_lost() {
+    let line = Line::new(1000, 20 * MS).losing(20_000);
+    let mut net = Net::new(5, line, line);
+    let a = net.join(Composition::SyncBbr);
+    net.give(a, 8 << 20);
+    assert!(net.run_until_had(a + 1, 8 << 20, 100 * S));
+    let mut took: Vec<u64> = (0..1000)
+        .map(|n| {
+            net.run(net.now + 100 * MS);
+            let begun = net.now;
+            net.give(a, 1000);
+            assert!(net.run_until_had(a + 1, (8 << 20) + 1000 * (n + 1), net.now + S));
+            net.now - begun
+        })
+        .collect();
+    took.sort_unstable();
+    assert!(took[990] <= 25 * MS, "{} us", took[990] / 1000);
+    let again = net.shared(a).counters.again;
+    assert!(again < 2_000_000, "each is sent twice at most, but for some: {again}");
+}

@@ -113,6 +113,7 @@ impl Connection {
             receives_from: shared.delivered,
             rtt: shared.rtt.smoothed,
             in_flight: shared.flight.bytes(),
+            lost: shared.lost_of(),
         };
         let mut stage = Stage::new(now, epoch, self.current.count.wrapping_add(1), composition, &limits);
         stage.channel.wait();

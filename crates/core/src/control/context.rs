@@ -40,7 +40,7 @@ impl Watcher {
         if rtt.min > 0 && (self.min_rtt == 0 || rtt.min < self.min_rtt) {
             self.min_rtt = rtt.min;
         }
-        let counted = (shared.counters.sent, shared.counters.lost.saturating_sub(shared.counters.spurious));
+        let counted = (shared.counters.asking, shared.counters.lost.saturating_sub(shared.counters.spurious));
         let (sent, lost) = (counted.0.saturating_sub(self.seen.0), counted.1.saturating_sub(self.seen.1));
         self.seen = counted;
         self.losses.add(now, (sent, lost), rtt.latest, self.min_rtt);
@@ -76,7 +76,7 @@ mod tests {
 
     fn shared(sent: u64, lost: u64, latest: Time) -> Shared {
         let mut shared = Shared::new(0, 1472, 0, 1 << 20, MS);
-        (shared.counters.sent, shared.counters.lost) = (sent, lost);
+        (shared.counters.asking, shared.counters.lost) = (sent, lost);
         (shared.rtt.min, shared.rtt.latest, shared.rtt.smoothed) = (20 * MS, latest, latest);
         shared
     }

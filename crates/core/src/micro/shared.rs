@@ -50,8 +50,10 @@ pub struct Settled {
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Datagrams that left and are to be acknowledged.
+    /// Datagrams that left.
     pub sent: u64,
+    /// Of those, how many are to be acknowledged.
+    pub asking: u64,
     /// Datagrams that came and were not had before.
     pub received: u64,
     /// Datagrams that came again.
@@ -123,6 +125,8 @@ pub struct Shared {
     pub timeouts: u32,
     /// The same before the last acknowledgement (Retransmit).
     pub timeouts_before: u32,
+    /// Datagrams that an earlier channel on the path lost, and those that it sent to be acknowledged [stack].
+    pub lost_before: (u64, u64),
     /// Bytes that were on their way on this path before this channel; 0: that is not known.
     pub known_flight: u64,
 
@@ -181,6 +185,12 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Datagrams that were lost on the path, and those that were sent to be acknowledged.
+    pub fn lost_of(&self) -> (u64, u64) {
+        let Counters { lost, spurious, asking, .. } = self.counters;
+        (self.lost_before.0 + lost.saturating_sub(spurious), self.lost_before.1 + asking)
+    }
+
     /// A channel's state at its beginning: its stream begins here, and so much of it may be sent before anything is acknowledged.
     pub fn new(now: Time, size: u32, start: u64, window: u64, ack_delay: Time) -> Self {
         let mut had = Ranges::default();
@@ -198,6 +208,7 @@ impl Shared {
             delivery: Delivery::default(),
             largest_acked: None,
             probes: 0,
+            lost_before: (0, 0),
             timeouts: 0,
             timeouts_before: 0,
             known_flight: 0,

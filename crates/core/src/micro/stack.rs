@@ -29,6 +29,8 @@ pub struct Limits {
     pub rtt: Time,
     /// What may be on its way at first, from an earlier channel on the path; 0: nothing is known.
     pub in_flight: u64,
+    /// Datagrams that an earlier channel on the path lost, and those that it sent to be acknowledged.
+    pub lost: (u64, u64),
 }
 
 /// A datagram that is to leave.
@@ -75,6 +77,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         shared.takes = limits.window;
         (shared.holds, shared.delivered) = (limits.holds, limits.receives_from);
         shared.known_flight = limits.in_flight;
+        shared.lost_before = limits.lost;
         let mut list = M::default();
         list.open(&mut shared);
         Self { shared, list, episode: Episode::default(), acked: Vec::new(), lost: Vec::new() }
@@ -142,7 +145,8 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         let fate = if answered { Fate::Flying } else { Fate::Settled };
         let sent = Sent { number, at: now, size, segment, probes_path, fate, mark };
         shared.flight.push(sent);
-        shared.counters.sent += u64::from(answered);
+        shared.counters.sent += 1;
+        shared.counters.asking += u64::from(answered);
         list.sent(shared, &sent);
         Some(Transmit { number, chunks, segment, probes_path })
     }
@@ -156,6 +160,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         let segment = Segment::default();
         let fate = Fate::Settled;
         shared.flight.push(Sent { number, at: now, size, segment, probes_path: false, fate, mark });
+        shared.counters.sent += 1;
         number
     }
 

@@ -54,6 +54,15 @@ pub struct Packets {
     pub early: u64,
 }
 
+/// What has happened to a lane between two looks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fared {
+    pub packets: Packets,
+    /// Bytes that it was given, and that came.
+    pub given: u64,
+    pub came: u64,
+}
+
 impl Packets {
     /// What was counted since.
     fn since(&self, before: &Self) -> Self {
@@ -220,8 +229,8 @@ impl<L: Copy> Lane<L> {
         self.estimate.load(queued)
     }
 
-    /// Takes in what its rail sees; how its packets fared since the last time.
-    pub(super) fn observe(&mut self, now: Time, seen: &Seen) -> Packets {
+    /// Takes in what its rail sees; what has happened since the last time.
+    pub(super) fn observe(&mut self, now: Time, seen: &Seen) -> Fared {
         // what the peer's program does not take is not owed by its kernel, and says nothing of the lane
         self.shut = seen.shut;
         self.estimate.sample(Sample {
@@ -234,11 +243,14 @@ impl<L: Copy> Lane<L> {
         let owed = !self.shut && seen.queued > 0 && seen.delivered == self.delivered;
         self.stalled = owed.then(|| self.stalled.unwrap_or(now));
         self.by_program = seen.by_program;
-        if seen.received != self.received || self.by_program && seen.delivered != self.delivered {
+        let came = seen.received.saturating_sub(self.received);
+        if came > 0 || self.by_program && seen.delivered != self.delivered {
             (self.received, self.heard) = (seen.received, now);
         }
+        let given = (seen.delivered + seen.queued).saturating_sub(self.delivered + self.queued);
         (self.delivered, self.queued) = (seen.delivered, seen.queued);
-        seen.packets.since(&core::mem::replace(&mut self.packets, seen.packets))
+        let packets = seen.packets.since(&core::mem::replace(&mut self.packets, seen.packets));
+        Fared { packets, given, came }
     }
 
     /// Whether it holds back for less than this.

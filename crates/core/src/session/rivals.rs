@@ -9,7 +9,7 @@
 //! Nothing flutters: what serves does so for [`DWELL`] at least; a stand-in that gets less through than the usual one did is not
 //! asked again for [`DISMISSED`], and twice as long each time. One that nobody used for [`UNUSED`] ends.
 
-use super::lane::{Lane, Packets, Seen, Stand};
+use super::lane::{Fared, Lane, Seen, Stand};
 use super::open::MAX_PATHS;
 use super::path::{Path, Way};
 use super::{Links, Reason, Session, Time};
@@ -52,6 +52,53 @@ pub enum Serves {
 /// The addresses that a pair of interfaces has.
 type Ends = (IpAddr, IpAddr);
 
+/// How often much was moved after a rest, one way.
+#[derive(Clone, Copy, Debug)]
+struct Starts {
+    /// When something was on its way last.
+    busy: Time,
+    /// When that began after a rest, if it may still become a start, and how many bytes have come since.
+    began: Option<(Time, u64)>,
+    /// Starts, in thousandths, as of when: those long ago count little.
+    count: (u64, Time),
+}
+
+impl Starts {
+    fn new(now: Time) -> Self {
+        Self { busy: now, began: None, count: (0, now) }
+    }
+
+    /// So many bytes were moved since the last time, the shortest round trip being this. Large messages are
+    /// announced by short ones.
+    fn note(&mut self, now: Time, moved: u64, rtt: Time) {
+        if moved == 0 {
+            return;
+        }
+        if now >= self.busy + START.1 {
+            self.began = Some((now, 0));
+        }
+        self.busy = now;
+        self.began = self
+            .began
+            .map(|(began, bytes)| (began, bytes + moved))
+            .filter(|(began, _)| now <= began + 4 * rtt);
+        if self.began.is_some_and(|(_, bytes)| bytes >= START.0) {
+            self.began = None;
+            self.count = (self.lately(now) + 1000, now);
+        }
+    }
+
+    /// Starts lately, in thousandths.
+    fn lately(&self, now: Time) -> u64 {
+        let (count, then) = self.count;
+        let ago = now.saturating_sub(then);
+        // a half for each whole time, and what lies between two of them in a line
+        let halves = u32::try_from(ago / LATELY).unwrap_or(u32::MAX);
+        let whole = count.checked_shr(halves).unwrap_or(0);
+        whole - whole / 2 * (ago % LATELY) / LATELY
+    }
+}
+
 /// What is known of one pair of interfaces.
 #[derive(Debug)]
 struct Rivalry {
@@ -61,12 +108,8 @@ struct Rivalry {
     theirs: Losses,
     /// The shortest round trip, in nanoseconds; 0: unknown.
     rtt: Time,
-    /// When something was on its way last.
-    busy: Time,
-    /// When that began after a rest, if it may still become a start.
-    began: Option<Time>,
-    /// Starts after rests lately, in thousandths, as of when.
-    starts: (u64, Time),
+    /// Starts after rests: of what this side sends, and of what comes.
+    starts: [Starts; 2],
     why: Serves,
     /// The stand-in serves, and since when that is so, or is not.
     stands_in: bool,
@@ -87,9 +130,7 @@ impl Rivalry {
             ours,
             theirs,
             rtt: 0,
-            busy: now,
-            began: None,
-            starts: (0, now),
+            starts: [Starts::new(now); 2],
             why: Serves::Plain(0),
             stands_in: false,
             since: now,
@@ -99,41 +140,18 @@ impl Rivalry {
         }
     }
 
-    /// Takes note of what is on its way: whether that is a start after a rest. Large messages are announced by short ones.
-    fn note_queue(&mut self, now: Time, queued: u64) {
-        if queued == 0 {
-            return;
-        }
-        if now >= self.busy + START.1 {
-            self.began = Some(now);
-        }
-        self.busy = now;
-        if self.began.is_some_and(|began| now > began + 4 * self.rtt) {
-            self.began = None;
-        }
-        if queued >= START.0 && self.began.take().is_some() {
-            self.starts = (self.starts_lately(now) + 1000, now);
-        }
-    }
-
-    /// Starts after rests, in thousandths: an old one counts little.
-    fn starts_lately(&self, now: Time) -> u64 {
-        let (count, then) = self.starts;
-        let ago = now.saturating_sub(then);
-        // a half for each whole time, and what lies between two of them in a line
-        let halves = u32::try_from(ago / LATELY).unwrap_or(u32::MAX);
-        let whole = count.checked_shr(halves).unwrap_or(0);
-        whole - whole / 2 * (ago % LATELY) / LATELY
-    }
-
     /// Why the stand-in is to serve, if it is; it has lower limits while it does.
     fn calls_for_it(&self, now: Time) -> Option<Serves> {
         let loss = self.ours.per_million().unwrap_or(0);
         if self.is_lossy(&self.ours, self.stands_in) {
             return Some(Serves::Lossy(loss));
         }
-        let starts = self.starts_lately(now) >= STARTS.value(self.stands_in);
-        (starts && self.rtt >= SLOW).then_some(Serves::Starts)
+        self.is_slow_to_start(&self.starts[0], now).then_some(Serves::Starts)
+    }
+
+    /// Whether the usual transport begins with little again and again.
+    fn is_slow_to_start(&self, starts: &Starts, now: Time) -> bool {
+        starts.lately(now) >= STARTS.value(self.stands_in) && self.rtt >= SLOW
     }
 
     /// Whether a path with such losses is one for the stand-in.
@@ -143,8 +161,8 @@ impl Rivalry {
     }
 
     /// Whether there is to be a lane of the stand-in.
-    fn wants_it(&self) -> bool {
-        self.stands_in || self.is_lossy(&self.theirs, false)
+    fn wants_it(&self, now: Time) -> bool {
+        self.stands_in || self.is_lossy(&self.theirs, false) || self.is_slow_to_start(&self.starts[1], now)
     }
 
     /// Whether the other one is to serve from now on; `usual` and `other` are what the lanes get through, where that was measured.
@@ -181,8 +199,8 @@ impl Rivals {
     }
 
     /// How the packets of a lane fared since that was said last.
-    pub fn note<L: Copy>(&mut self, lane: &Lane<L>, packets: &Packets, seen: &Seen, now: Time) {
-        let Some(ends) = lane.ips() else { return };
+    pub fn note<L: Copy>(&mut self, lane: &Lane<L>, fared: &Fared, seen: &Seen, now: Time) {
+        let (Some(ends), Fared { packets, given, came }) = (lane.ips(), *fared) else { return };
         let at = self.0.iter().position(|one| one.ends == ends).unwrap_or(self.0.len());
         if at == MAX_PATHS || seen.min_rtt == 0 {
             return;
@@ -193,7 +211,8 @@ impl Rivals {
         let one = &mut self.0[at];
         one.rtt = if one.rtt == 0 { seen.min_rtt } else { one.rtt.min(seen.min_rtt) };
         one.ours.add(now, (packets.sent, packets.lost), seen.rtt, seen.min_rtt);
-        one.note_queue(now, if lane.is_shut() { 0 } else { seen.queued });
+        one.starts[0].note(now, given, one.rtt);
+        one.starts[1].note(now, came, one.rtt);
         // the other side's queues are not known; if it was one of them, the stand-in is opened in vain
         one.theirs.add(now, (packets.came, packets.early), 0, 0);
     }
@@ -224,7 +243,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         for one in &mut rivals.0 {
             let lanes = [false, true].map(|stands_in| self.between(one.ends, stands_in));
             changed |= one.judge(now, rate(lanes[0]), rate(lanes[1]));
-            if let ([Some(_), Some(lane)], false, true) = (lanes, one.wants_it(), self.planner.is_some()) {
+            if let ([Some(_), Some(lane)], false, true) = (lanes, one.wants_it(now), self.planner.is_some()) {
                 let received = links.look(lane.link).map_or(0, |seen| seen.received);
                 if received != one.heard.0 {
                     one.heard = (received, now);
@@ -268,8 +287,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     }
 
     /// Whether a stand-in is to be opened that is not.
-    pub(super) fn wants_stand_in(&self) -> bool {
-        let missing = |one: &Rivalry| one.wants_it() && self.between(one.ends, true).is_none();
+    pub(super) fn wants_stand_in(&self, now: Time) -> bool {
+        let missing = |one: &Rivalry| one.wants_it(now) && self.between(one.ends, true).is_none();
         self.config.stand_in.is_some() && self.rivals.0.iter().any(missing)
     }
 
@@ -282,7 +301,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
                 continue;
             };
             let fails = self.lost.is_some() || path.is_idle() && path.why().is_some();
-            let asked = self.rivals.of((pair.near.1, pair.far.1)).is_some_and(Rivalry::wants_it);
+            let asked = self.rivals.of((pair.near.1, pair.far.1)).is_some_and(|one| one.wants_it(now));
             let way = Way { transport, ..*path.way() };
             let its = |path: &Path| path.stands_in() && path.way().is(&way);
             match self.paths.iter().position(its) {

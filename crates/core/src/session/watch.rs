@@ -19,9 +19,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         self.sampled = now;
         for lane in &mut self.lanes {
             if let Some(seen) = links.look(lane.link) {
-                let packets = lane.observe(now, &seen);
+                let fared = lane.observe(now, &seen);
                 if self.config.stand_in.is_some() {
-                    self.rivals.note(lane, &packets, &seen, now);
+                    self.rivals.note(lane, &fared, &seen, now);
                 }
             }
         }
@@ -39,7 +39,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         self.brisk.tick(now);
         let brisk = self.is_brisk(traffic);
         let wanted = self.planned
-            || self.wants_stand_in()
+            || self.wants_stand_in(now)
             || much
             || brisk
             || self.lanes.iter().any(|lane| lane.queued >= MANY);

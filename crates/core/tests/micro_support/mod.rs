@@ -137,7 +137,16 @@ fn seen(at: Time, looks: Time) -> Time {
 pub const WINDOW: u64 = 64 << 20;
 
 pub fn limits() -> Limits {
-    Limits { size: 1472, start: 0, window: WINDOW, holds: WINDOW, receives_from: 0, rtt: 0, in_flight: 0 }
+    Limits {
+        size: 1472,
+        start: 0,
+        window: WINDOW,
+        holds: WINDOW,
+        receives_from: 0,
+        rtt: 0,
+        in_flight: 0,
+        lost: (0, 0),
+    }
 }
 
 impl Net {

@@ -317,7 +317,7 @@ impl LaneRail for UdpRail {
             probes: shared.timeouts,
             last_ack: narrow(now.saturating_sub(up.connection.heard_at()) / 1_000_000),
             retransmitted: narrow(shared.counters.lost),
-            segments: narrow(shared.counters.sent),
+            segments: narrow(shared.counters.asking),
             spurious: narrow(shared.counters.spurious),
             peer_window: narrow(shared.limit.saturating_sub(shared.fresh)),
             queued: up.journal.given().saturating_sub(delivered),
