@@ -44,7 +44,7 @@ impl Faults {
     /// # Errors
     /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let (seed, kinds) = text.split_once(':').unwrap_or((text, "full,delay,parts"));
+        let (seed, kinds) = text.split_once(':').unwrap_or((text, "full,delay,parts,change"));
         let seed = seed.trim().parse().map_err(|_| format!("{seed:?} is no seed: a number is"))?;
         let mut faults = Self { seed, ..Self::NONE };
         for kind in kinds.split(',').map(str::trim) {

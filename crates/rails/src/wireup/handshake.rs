@@ -44,8 +44,9 @@ pub(super) struct Handshake {
     /// This side's fresh keys, for a connection that is, or may come to be, encrypted.
     pub pair: Option<KeyPair>,
     pub writing: bool,
-    /// The connection stands: what was written was taken.
+    /// The connection stands: what was written was taken, and, where that is no sign of it (`mute`), something came.
     pub reached: bool,
+    pub mute: bool,
     /// PROOF is on its way: the peer may count on this connection.
     pub proving: bool,
 }
@@ -80,6 +81,7 @@ impl Handshake {
             pair: None,
             writing,
             reached: false,
+            mute: false,
             proving: false,
         }
     }
@@ -141,6 +143,7 @@ impl Handshake {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return failed(&e),
             };
+            self.reached = true;
             let taken = match &mut self.role {
                 Role::First(initiator, ..) | Role::Lane(initiator, ..) => {
                     initiator.handle_bytes(&buffer[..n])
@@ -198,7 +201,7 @@ impl Handshake {
             let fds: Vec<BorrowedFd<'_>> = self.outgoing.iter().map(AsFd::as_fd).collect();
             match self.channel.write(bytes, &fds) {
                 Ok(n) => {
-                    self.reached = true;
+                    self.reached |= !self.mute;
                     self.outgoing.clear();
                     match &mut self.role {
                         Role::First(initiator, ..) | Role::Lane(initiator, ..) => initiator.transmitted(n),

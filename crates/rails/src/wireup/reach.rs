@@ -1,7 +1,7 @@
 //! Whom this side calls: the places where a peer may be, one after the other, until one of them answers.
 
 use super::handshake::Role;
-use super::{News, Wireup, random};
+use super::{News, Token, Wireup, random};
 use crate::config::Config;
 use crate::error::Error;
 use crate::list::{RailId, Reach};
@@ -37,6 +37,8 @@ pub(super) struct Attempt {
     pub resume: Option<Instant>,
     /// How long to wait before the next round of places.
     pause: Duration,
+    /// There are places to which another rail leads than those that stand in.
+    usual: bool,
     /// Somebody answered, and closed: other ways there hardly lead further, and have no long time.
     answered: bool,
     failures: Vec<String>,
@@ -47,6 +49,7 @@ impl Attempt {
     fn new(address: Address, places: Vec<(RailId, Destination)>, config: &Config) -> Self {
         let now = Instant::now();
         let deadline = now + config.connect_timeout;
+        let usual = places.iter().any(|(rail, _)| !rail.caps().stands_in);
         Self {
             address,
             places,
@@ -56,6 +59,7 @@ impl Attempt {
             stale_deadline: deadline.max(now + 2 * config.peer_timeout),
             resume: None,
             pause: AGAIN,
+            usual,
             answered: false,
             failures: Vec::new(),
         }
@@ -156,6 +160,7 @@ impl Wireup {
             let Some(attempt) = self.attempts.get_mut(&peer) else { return Err(Vec::new()) };
             let deadline = now + attempt.share(now);
             let address = attempt.address;
+            let usual = attempt.usual;
             attempt.resume = None;
             let Some((rail, destination)) = attempt.places.pop() else {
                 if attempt.again.is_empty() || attempt.deadline <= now {
@@ -166,9 +171,18 @@ impl Wireup {
                 attempt.pause = AGAIN_MOST.min(2 * attempt.pause);
                 return Ok(());
             };
+            // the program may compute for long, but then it would have been reached by the usual rail
+            let mute = rail.caps().stands_in && usual;
             let role = |initiator, destination| Role::First(initiator, peer, destination);
             let begun = self.open_to(rail, destination, &address, Kind::Session, deadline, role, rails);
-            let Err(why) = begun else { return Ok(()) };
+            let why = match begun {
+                Ok(token) => {
+                    let handshake = self.handshakes.get_mut(&token);
+                    handshake.into_iter().for_each(|handshake| handshake.mute = mute);
+                    return Ok(());
+                }
+                Err(why) => why,
+            };
             if let Some(attempt) = self.attempts.get_mut(&peer) {
                 attempt.failed(why.to_string());
             }
@@ -186,7 +200,7 @@ impl Wireup {
         deadline: Instant,
         role: impl FnOnce(Box<Initiator>, Destination) -> Role,
         rails: &mut Rails,
-    ) -> Result<(), Error> {
+    ) -> Result<Token, Error> {
         let called = destination.to_string();
         let failed = |error| Error::system(called.clone(), error);
         let transport = rail.transport().ok_or_else(|| Error::Address("no rail leads there".into()))?;
@@ -202,8 +216,7 @@ impl Wireup {
             nonce: Nonce(random()?),
         };
         let initiator = Box::new(Initiator::new(args, self.offer.clone()));
-        self.add(rail, channel, role(initiator, destination), deadline).map_err(failed)?;
-        Ok(())
+        self.add(rail, channel, role(initiator, destination), deadline).map_err(failed)
     }
 
     /// Begins a connection that is to be one more lane of a session.
@@ -220,7 +233,8 @@ impl Wireup {
     ) -> Result<(), String> {
         let role = |initiator, _| Role::Lane(initiator, peer, path);
         let deadline = Instant::now() + LANE_CONNECT;
-        self.open_to(rail, destination, address, kind, deadline, role, rails).map_err(|error| match error {
+        let begun = self.open_to(rail, destination, address, kind, deadline, role, rails);
+        begun.map(|_| ()).map_err(|error| match error {
             // where it was to go is said by who tells of it
             Error::System { error, .. } => error.to_string(),
             Error::Address(why) => why,
