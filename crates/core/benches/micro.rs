@@ -40,6 +40,7 @@ impl Pair {
             receives_from: 0,
             rtt: depth * APART,
             in_flight: 4 * depth * u64::from(SIZE),
+            path: (0, 0),
             lost: (0, 0),
         };
         let channel = || DataChannel::new(composition, 0, &limits);

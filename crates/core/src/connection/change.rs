@@ -3,7 +3,7 @@
 use super::stage::Stage;
 use super::{Connection, News};
 use crate::control::{self, Action, Epoch, Word, word};
-use crate::micro::{Composition, Limits, Synchrony, Time, User};
+use crate::micro::{Composition, Limits, Shared, Synchrony, Time, User};
 
 /// A channel by which so often nothing was heard, while another is, is dead.
 const DEAD: u32 = 4;
@@ -112,7 +112,8 @@ impl Connection {
             holds: shared.holds,
             receives_from: shared.delivered,
             rtt: shared.rtt.smoothed,
-            in_flight: shared.flight.bytes(),
+            in_flight: may_fly(shared),
+            path: (shared.rate, shortest(shared)),
             lost: shared.lost_of(),
         };
         let mut stage = Stage::new(now, epoch, self.current.count.wrapping_add(1), composition, &limits);
@@ -187,5 +188,28 @@ impl Connection {
             Some(stage.channel.shared()).filter(|shared| !shared.waits).map(|shared| shared.delivered)
         };
         self.current.channel.shared().delivered.max(self.next.as_ref().and_then(of).unwrap_or(0))
+    }
+}
+
+/// The shortest round trip that is known, in nanoseconds; 0: none.
+fn shortest(shared: &Shared) -> Time {
+    match (shared.rtt.min, shared.known_path.1) {
+        (0, known) => known,
+        (found, 0) => found,
+        (found, known) => found.min(known),
+    }
+}
+
+/// What may be on the way of a channel that takes another's place.
+fn may_fly(shared: &Shared) -> u64 {
+    let flies = shared.flight.bytes();
+    match shared.rate {
+        // who has no model has a window, if it has been of use
+        0 if shared.window < u64::MAX => flies.max(shared.window.min(2 * flies)),
+        0 => flies,
+        rate => {
+            let held = u128::from(rate) * u128::from(shortest(shared)) / 1_000_000_000;
+            flies.max(u64::try_from(held).unwrap_or(u64::MAX))
+        }
     }
 }

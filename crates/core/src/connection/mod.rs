@@ -136,6 +136,7 @@ impl Connection {
             receives_from: 0,
             rtt: 0,
             in_flight: 0,
+            path: (0, 0),
             lost: (0, 0),
         };
         Self {

@@ -419,6 +419,7 @@ impl Bbr {
     // Pace and window: draft, 5.6.
 
     fn set_pace(&self, shared: &mut Shared, gain: f64) {
+        shared.rate = if self.full.reached { self.bandwidth() } else { 0 };
         let rate = match self.rate.get() {
             0 if shared.rtt.smoothed == 0 => return,
             0 => shared.window as f64 * 1e9 / shared.rtt.smoothed as f64,
@@ -473,6 +474,17 @@ impl MicroProtocol for Bbr {
         let rtt = if shared.rtt.smoothed > 0 { shared.rtt.smoothed } else { UNKNOWN };
         shared.pace = (2.77 * shared.window as f64 * 1e9 / rtt as f64) as u64;
         self.extra.restart(shared.now);
+        let (rate, shortest) = shared.known_path;
+        if rate > 0 && shortest > 0 {
+            // another of its kind has found out what the path is like
+            self.rate.note(rate);
+            self.rtt.note(shared.now, shortest);
+            (self.full.reached, shared.starting) = (true, false);
+            self.go_down(shared);
+            self.phase = Phase::Cruise;
+            self.set_pace(shared, 1.0);
+            shared.window = self.in_flight(shared, rate, 2.0);
+        }
     }
 
     fn sent(&mut self, shared: &mut Shared, sent: &Sent) {

@@ -129,6 +129,10 @@ pub struct Shared {
     pub lost_before: (u64, u64),
     /// Bytes that were on their way on this path before this channel; 0: that is not known.
     pub known_flight: u64,
+    /// What the path carries, in bytes per second, and its shortest round trip, as an earlier channel found [stack].
+    pub known_path: (u64, Time),
+    /// What the path carries as a model of it says, in bytes per second; 0: there is none [controller].
+    pub rate: u64,
 
     /// Where what is to be sent of the stream begins; what is before is sent for the channel before.
     pub start: u64,
@@ -212,6 +216,8 @@ impl Shared {
             timeouts: 0,
             timeouts_before: 0,
             known_flight: 0,
+            known_path: (0, 0),
+            rate: 0,
             start,
             acknowledged: Acknowledged::Nothing,
             value_at: NEVER,

@@ -29,6 +29,9 @@ pub struct Limits {
     pub rtt: Time,
     /// What may be on its way at first, from an earlier channel on the path; 0: nothing is known.
     pub in_flight: u64,
+    /// What an earlier channel's controller found that the path carries, in bytes per second, and the shortest round trip, in nanoseconds; 0:
+    /// nothing is known.
+    pub path: (u64, Time),
     /// Datagrams that an earlier channel on the path lost, and those that it sent to be acknowledged.
     pub lost: (u64, u64),
 }
@@ -77,7 +80,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         shared.takes = limits.window;
         (shared.holds, shared.delivered) = (limits.holds, limits.receives_from);
         shared.known_flight = limits.in_flight;
-        shared.lost_before = limits.lost;
+        (shared.known_path, shared.lost_before) = (limits.path, limits.lost);
         let mut list = M::default();
         list.open(&mut shared);
         Self { shared, list, episode: Episode::default(), acked: Vec::new(), lost: Vec::new() }

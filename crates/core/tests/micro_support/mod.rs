@@ -145,6 +145,7 @@ pub fn limits() -> Limits {
         receives_from: 0,
         rtt: 0,
         in_flight: 0,
+        path: (0, 0),
         lost: (0, 0),
     }
 }
