@@ -198,15 +198,15 @@ fn the_usual_transport_serves_again_where_nothing_is_lost_any_more_and_the_stand
 #[test]
 fn a_stand_in_that_does_worse_is_dismissed_for_a_while() {
     let mut side = Side::new(true, 20 * MS);
-    side.sends(0, 2 * S, 40, 1000);
+    side.sends(0, 2 * S, 10, 1000);
     side.open_as_asked();
-    side.sends(1, 7 * S, 4, 1000);
+    side.sends(1, 7 * S, 1, 1000);
     assert_eq!(side.yields(), [true, false], "for ten seconds it has its chance");
-    side.sends(1, 4 * S, 4, 1000);
+    side.sends(1, 4 * S, 1, 1000);
     assert_eq!(side.yields(), [false, true]);
-    side.sends(0, 50 * S, 40, 1000);
+    side.sends(0, 50 * S, 10, 1000);
     assert_eq!(side.yields(), [false, true]);
-    side.sends(0, 12 * S, 40, 1000);
+    side.sends(0, 12 * S, 10, 1000);
     assert_eq!(side.yields(), [true, false], "then it is tried again");
 }
 
