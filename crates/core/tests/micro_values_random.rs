@@ -7,7 +7,8 @@ use Composition::{
 };
 use micro_support::values::{Reader, value};
 use micro_support::{Line, MS, Net, S, US};
-use polyrail_core::micro::{Composition, DataChannel, PutError, Taken, Time, asynchronous};
+use polyrail_core::micro::{Composition, DataChannel, PutError, Taken, Time};
+use polyrail_core::values;
 use polyrail_core::wire::datagram::{VALUE_MOST, Value};
 use proptest::prelude::*;
 
@@ -139,7 +140,7 @@ fn what_is_too_much_is_refused() {
     assert_eq!(net.put(a, 1, 5, b"same"), Err(PutError::Old));
     assert_eq!(net.put(a, 1, 4, b"old"), Err(PutError::Old));
     assert_eq!(net.put(a, 2, 0, &vec![0; VALUE_MOST as usize + 1]), Err(PutError::TooLong));
-    for tag in 2..=asynchronous::TAGS as u64 {
+    for tag in 2..=values::TAGS as u64 {
         assert_eq!(net.put(a, tag, 0, b"x"), Ok(()));
     }
     assert_eq!(net.put(a, 0, 0, b"x"), Err(PutError::TooManyTags));
@@ -159,14 +160,14 @@ fn a_peer_fills_no_more_than_there_is_room_for() {
         for iteration in 1..4 {
             one.handle_value(&part(tag, iteration, VALUE_MOST));
         }
-        assert!(one.shared().values_kept <= asynchronous::BYTES);
+        assert!(one.shared().values_kept <= values::BYTES);
     }
     assert!(one.shared().counters.values_dropped > 900);
     let mut one = channel(AsyncPaced);
-    for tag in 0..2 * asynchronous::TAGS as u64 {
+    for tag in 0..2 * values::TAGS as u64 {
         one.handle_value(&part(tag, 1, 1));
     }
-    assert_eq!(one.shared().counters.values_dropped, asynchronous::TAGS as u64);
+    assert_eq!(one.shared().counters.values_dropped, values::TAGS as u64);
     assert_eq!(one.shared().broken, None);
 }
 

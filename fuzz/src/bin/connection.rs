@@ -3,7 +3,7 @@
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use polyrail_core::connection::{AMPLIFY, Connection, Settings, State};
-use polyrail_core::micro::ranges;
+use polyrail_core::ranges;
 use polyrail_core::micro::{Composition, NEVER, Time};
 use polyrail_core::wire::codec::Writer;
 use polyrail_core::wire::datagram::{

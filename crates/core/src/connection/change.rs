@@ -3,7 +3,7 @@
 use super::stage::Stage;
 use super::{Connection, News};
 use crate::control::{self, Action, Epoch, Word, word};
-use crate::micro::{Composition, Limits, Shared, Synchrony, Time, User};
+use crate::micro::{Composition, Limits, Scheme, Shared, Time, User};
 
 /// A channel by which so often nothing was heard, while another is, is dead.
 const DEAD: u32 = 4;
@@ -100,7 +100,7 @@ impl Connection {
         // values have no way to a user here
         if self.settings.fixed
             || composition.needs_reliable_network()
-            || composition.synchrony() != Synchrony::Synchronous
+            || composition.scheme() != Scheme::Synchronous
         {
             return self.changeover.handle_unable(now, epoch);
         }

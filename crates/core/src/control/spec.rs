@@ -2,7 +2,7 @@
 
 use super::action::Proposable;
 use super::word::SpecBytes;
-use crate::micro::{Composition, Synchrony};
+use crate::micro::{Composition, Scheme};
 
 /// Peers tell each other of it by its number.
 impl Proposable for Composition {
@@ -16,6 +16,6 @@ impl Proposable for Composition {
         }
     }
     fn delivers_all(&self) -> bool {
-        self.synchrony() == Synchrony::Synchronous
+        self.scheme() == Scheme::Synchronous
     }
 }

@@ -19,25 +19,20 @@
 //! The stream of such a channel is the control channel's share: little, and reliable, by micro-protocols that the composition adds for it;
 //! those of P2PSAP's table are for data. Stream and values take turns.
 
-mod latest;
 mod losses;
 mod register;
 
 use super::retransmit::patience;
 use super::shared::Acknowledged;
 use super::{MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Taken, Time};
-use crate::wire::datagram::{HEADER, TAG, VALUE_HEAD, VALUE_MOST, Value, write_value};
+use crate::values::{Inbox, Took, may_put};
+use crate::wire::datagram::{HEADER, TAG, VALUE_HEAD, Value, write_value};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
-use latest::{Latest, Took};
 use losses::Losses;
 use register::Register;
 
-/// Most tags of each direction.
-pub const TAGS: usize = 1 << 16;
-/// Most bytes that the buffers of each direction have.
-pub const BYTES: usize = 256 << 20;
 /// Copies are sent of what is not known to have come if that is not more than so many datagrams' bytes.
 pub const SHORT: u64 = 8;
 /// Where the other side says nothing of values, one is repeated after so many nanoseconds, then after four times as many, ...
@@ -77,7 +72,7 @@ pub struct Asynchronous {
     heard: Time,
     /// The last datagram was the stream's.
     streamed: bool,
-    latest: BTreeMap<u64, Latest>,
+    inbox: Inbox,
 }
 
 /// What of a value goes into a datagram.
@@ -178,8 +173,8 @@ impl Asynchronous {
     fn recall(&mut self, shared: &Shared) {
         let most = part_size(shared);
         let current = |(_, part): &&(u64, Part)| {
-            let value = &self.registers[part.slot as usize].value;
-            value.iteration == part.iteration && value.misses(&part.range)
+            let register = &self.registers[part.slot as usize];
+            register.values.iteration == part.iteration && register.value.misses(&part.range)
         };
         let Some((_, part)) = self.parts.iter().find(current).cloned() else { return };
         let register = &mut self.registers[part.slot as usize];
@@ -230,9 +225,10 @@ impl Asynchronous {
             let register = &mut self.registers[slot as usize];
             let most = (out.to.room() - VALUE_HEAD).min(usize::from(u16::MAX));
             let range = register.value.take(most as u64);
-            let bytes = &register.value.bytes;
+            let bytes = &register.values.bytes;
             let end = (range.end as usize).min(bytes.len());
-            let (tag, iteration, total) = (register.tag, register.value.iteration, bytes.len() as u32);
+            let (tag, iteration, total) =
+                (register.values.tag, register.values.iteration, bytes.len() as u32);
             let (offset, bytes) = (range.start as u32, &bytes[range.start as usize..end]);
             write_value(&mut out.to, &Value { tag, iteration, total, offset, bytes });
             self.written.push(Part { slot, iteration, range });
@@ -246,28 +242,10 @@ impl Asynchronous {
         let mut at = self.parts.partition_point(|(of, _)| *of < number);
         while let Some((_, part)) = self.parts.get(at).filter(|(of, _)| *of == number) {
             let Part { slot, iteration, range } = part.clone();
-            if self.registers[slot as usize].value.iteration == iteration {
+            if self.registers[slot as usize].values.iteration == iteration {
                 with(self, slot, range);
             }
             at += 1;
-        }
-    }
-
-    fn may_put(
-        &self,
-        shared: &Shared,
-        slot: Option<u32>,
-        iteration: u64,
-        len: usize,
-    ) -> Result<(), PutError> {
-        let register = slot.map(|slot| &self.registers[slot as usize]);
-        let (held, holds) = register.map_or((0, len), |one| (one.held(), one.would_hold(len)));
-        match () {
-            () if len > VALUE_MOST as usize => Err(PutError::TooLong),
-            () if register.is_some_and(|one| iteration <= one.newest) => Err(PutError::Old),
-            () if register.is_none() && self.registers.len() >= TAGS => Err(PutError::TooManyTags),
-            () if shared.values_held - held + holds > BYTES => Err(PutError::TooManyBytes),
-            () => Ok(()),
         }
     }
 }
@@ -284,11 +262,12 @@ impl MicroProtocol for Asynchronous {
         bytes: &[u8],
     ) -> Result<(), PutError> {
         let slot = self.slots.get(&tag).copied();
-        self.may_put(shared, slot, iteration, bytes.len())?;
+        let register = slot.map(|slot| &self.registers[slot as usize].values);
+        may_put(register, (self.registers.len(), shared.values_held), iteration, bytes.len())?;
         let slot = match slot {
             Some(slot) => {
                 let register = &mut self.registers[slot as usize];
-                shared.values_held -= register.held();
+                shared.values_held -= register.values.held();
                 shared.counters.values_replaced += u64::from(register.put(iteration, bytes));
                 slot
             }
@@ -299,7 +278,7 @@ impl MicroProtocol for Asynchronous {
                 slot
             }
         };
-        shared.values_held += self.registers[slot as usize].held();
+        shared.values_held += self.registers[slot as usize].values.held();
         shared.counters.values_put += 1;
         self.arrange(shared, slot);
         self.announce(shared);
@@ -307,24 +286,12 @@ impl MicroProtocol for Asynchronous {
     }
 
     fn take_value(&mut self, shared: &Shared, tag: u64) -> Taken<'_> {
-        let Some(latest) = self.latest.get_mut(&tag) else { return Taken::Nothing };
-        let Some((iteration, came)) = latest.newest() else { return Taken::Nothing };
-        let age = shared.now.saturating_sub(came);
-        match core::mem::replace(&mut latest.taken, true) {
-            true => Taken::Unchanged { iteration, age },
-            false => Taken::New { iteration, age, bytes: &latest.bytes },
-        }
+        self.inbox.take(shared.now, tag)
     }
 
     fn value_from_net(&mut self, shared: &mut Shared, value: &Value<'_>) {
-        if self.latest.len() >= TAGS && !self.latest.contains_key(&value.tag) {
-            shared.counters.values_dropped += 1;
-            return;
-        }
-        let latest = self.latest.entry(value.tag).or_default();
-        shared.values_kept -= latest.held();
-        let took = latest.take_in(shared.now, value, BYTES - shared.values_kept - latest.held());
-        shared.values_kept += latest.held();
+        let took = self.inbox.take_in(shared.now, value);
+        shared.values_kept = self.inbox.kept();
         match took {
             Took::Whole => shared.counters.values_whole += 1,
             Took::Part => {}

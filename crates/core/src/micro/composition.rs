@@ -27,6 +27,7 @@ use super::tcp_new_reno::TCPNewRenoCongestionAvoidance;
 use super::transport_driver::TransportDriver;
 use super::windowed_congestion_control::WindowedCongestionControl;
 use super::{Arrived, MicroProtocol, Names, PutError, Shared, Taken, Time, User};
+use crate::values::Scheme;
 use crate::wire::datagram::{Ack, Value};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -36,15 +37,6 @@ use core::ops::Range;
 macro_rules! list {
     () => { () };
     ($first:ty $(, $rest:ty)*) => { ($first, list!($($rest),*)) };
-}
-
-/// What a pair of peers computes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Synchrony {
-    /// All arrives, in order.
-    Synchronous,
-    /// The newest arrives.
-    Asynchronous,
 }
 
 /// Makes [`Composition`] and [`DataChannel`] from the compositions: a line each, its name in settings, its number on the wire, and its
@@ -81,9 +73,9 @@ macro_rules! compositions {
             }
 
             /// What its users compute by.
-            pub const fn synchrony(self) -> Synchrony {
+            pub const fn scheme(self) -> Scheme {
                 let has_values = match self { $(Self::$name => <list!($($micro),+)>::HAS_VALUES,)+ };
-                if has_values { Synchrony::Asynchronous } else { Synchrony::Synchronous }
+                if has_values { Scheme::Asynchronous } else { Scheme::Synchronous }
             }
         }
 

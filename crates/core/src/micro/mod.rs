@@ -15,27 +15,25 @@
 //! |---|---|
 //! | `stack.rs` | the driver of one composition: the order of events |
 //! | `composition.rs` | which compositions there are, by name, and one of them at a time: [`DataChannel`] |
-//! | `shared.rs`, `flight.rs`, `ranges.rs` | what micro-protocols share: figures, what is on its way, sets of numbers |
+//! | `shared.rs`, `flight.rs` | what micro-protocols share: figures, what is on its way |
 //! | `delivery.rs` | how fast the other side gets what is sent |
-//! | `value.rs` | what is said of values to who gives and takes them |
 //! | `acknowledging.rs` | what those have in common that say which datagrams came |
 //! | `congestion.rs`, `hystart.rs`, `episode.rs` | what congestion controllers have in common |
 //! | the others | a micro-protocol each, named as its type |
 //!
 //! Invariants:
 //! - Whatever arrives, memory is bounded: what waits for its turn by the window that the other side was told of, values by
-//!   [`asynchronous::BYTES`] and [`asynchronous::TAGS`] in each direction, numbers by [`ranges::MAX`], what is on its way by the congestion window or, where there is none, by that of the other side.
+//!   [`values::BYTES`](crate::values::BYTES) and [`values::TAGS`](crate::values::TAGS) in each direction, numbers by [`ranges::MAX`](crate::ranges::MAX), what is on its way by the congestion window or, where there is none, by that of the other side.
 //! - A micro-protocol keeps to its own state and the part of [`Shared`] that is said to be its own; it never calls another.
 
 mod composition;
 pub mod delivery;
 pub mod flight;
-pub mod ranges;
 pub mod shared;
 pub mod stack;
 
 mod acknowledging;
-pub mod asynchronous;
+mod asynchronous;
 mod bbr;
 mod congestion;
 mod control_ack;
@@ -62,15 +60,14 @@ mod synchronous;
 mod tcp_congestion_avoidance;
 mod tcp_new_reno;
 mod transport_driver;
-mod value;
 mod windowed_congestion_control;
 
-pub use composition::{Composition, DataChannel, Synchrony};
+pub use crate::values::{PutError, Scheme, Taken};
+pub use composition::{Composition, DataChannel};
 pub use delivery::RateSample;
 pub use flight::{Fate, Sent};
 pub use shared::{Settled, Shared};
 pub use stack::{Limits, Received, Transmit};
-pub use value::{PutError, Taken};
 
 use crate::wire::datagram::{Ack, Value, Writer};
 

@@ -2,8 +2,8 @@
 
 use super::delivery::{Delivery, RateSample};
 use super::flight::{Flight, Sent};
-use super::ranges::{MAX, Ranges};
 use super::{NEVER, Segment, Time};
+use crate::ranges::{MAX, Ranges};
 use alloc::vec::Vec;
 use core::ops::Range;
 

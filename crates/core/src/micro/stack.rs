@@ -347,7 +347,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     pub fn begin_at(&mut self, start: u64) {
         let shared = &mut self.shared;
         (shared.start, shared.end, shared.fresh, shared.limit) = (start, start, start, start + shared.takes);
-        shared.had = super::ranges::Ranges::default();
+        shared.had = crate::ranges::Ranges::default();
         shared.had.add(0..start);
     }
 
