@@ -292,9 +292,8 @@ impl Config {
         c.congestion = lookup("CONGESTION");
         if let Some(name) = lookup("COMPOSITION") {
             // those for a reliable network are nothing for UDP; those of values are not used yet
-            let fits = |one: &Composition| {
-                !one.needs_reliable_network() && one.scheme() == Scheme::Synchronous
-            };
+            let fits =
+                |one: &Composition| !one.needs_reliable_network() && one.scheme() == Scheme::Synchronous;
             let found = Composition::of_name(name.trim()).filter(fits).map_or_else(
                 || {
                     let all: Vec<_> =

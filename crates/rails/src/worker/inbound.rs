@@ -112,8 +112,18 @@ impl<L: Listener> Inbound<'_, L> {
             Directive::Hold(seq) => self.hold(peer, link, seq, *frame, payload.to_vec().into()),
             Directive::Operate(operation) => self.operate(peer, &operation, payload),
             Directive::Active { id, header_len } => self.core.active(peer, id, header_len, payload),
+            Directive::Value => self.value(peer, link, frame, payload),
             Directive::Lane => self.lane_word(peer, link, frame, payload),
             Directive::Broken(why) => self.broken(link, why),
+        }
+    }
+
+    /// A part of a value.
+    fn value(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
+        let now = self.core.clock();
+        // a copy, since the peer may still write to where it lies
+        if let Err(why) = self.core.engine.take_in_value(peer, now, frame, &payload.to_vec()) {
+            self.broken(link, why);
         }
     }
 

@@ -87,7 +87,7 @@ impl Outlet<'_> {
         match next.payload {
             Out::Nothing => {}
             Out::Bytes(bytes) => {
-                if !self.bufs.resolve(bytes, &mut iov) {
+                if !(Named { engine, bufs: self.bufs }).resolve(bytes, &mut iov) {
                     // the region was closed, or the operation has ended, in the middle: the peer is told at the end
                     iov.push(RawIov { base: self.zeros.as_ptr().cast_mut(), len: bytes.len });
                     debug_assert!(bytes.len <= self.zeros.len());

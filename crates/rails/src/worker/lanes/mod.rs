@@ -128,7 +128,7 @@ impl Worker {
 
     /// Nanoseconds of the clock by which lanes are measured.
     pub(super) fn clock(&self) -> u64 {
-        nanos(self.began.elapsed())
+        self.core.clock()
     }
 
     /// Asks a peer's session; `None` without one. What it wants done is done next by [`Worker::follow`].
@@ -398,7 +398,7 @@ impl Worker {
                 self.core.peers[peer.0 as usize].lanes.as_ref().and_then(|lanes| lanes.words.deadline());
             first = [first, due, words].into_iter().flatten().min();
         }
-        first.map(|due| (self.began + Duration::from_nanos(due)).max(self.next_look))
+        first.map(|due| (self.core.began + Duration::from_nanos(due)).max(self.next_look))
     }
 }
 
