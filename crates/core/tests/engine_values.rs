@@ -29,7 +29,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let mut node = || {
+        let node = || {
             let mut node =
                 Node::new(Config { window: 1 << 20, hash_seed: 1, bounds: Bounds::DEFAULT }, 1, false);
             node.engine.connected(PEER, ROUTE);

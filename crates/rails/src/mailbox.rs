@@ -253,6 +253,25 @@ mod tests {
     }
 
     #[test]
+    fn values_are_put_in_the_asynchronous_scheme_and_the_newest_is_taken() {
+        let (mut a, mut b, to_b) = pair();
+        let to_a = b.peer(&a.worker().address()).unwrap();
+        assert_eq!(a.put(to_b, 1, 1, b"early"), Err(PutError::Synchronous));
+        a.set_scheme(to_b, Scheme::Asynchronous);
+        for iteration in 1..=100_u64 {
+            a.put(to_b, 1, iteration, &iteration.to_le_bytes()).unwrap();
+        }
+        let mut last = 0;
+        until(&mut [&mut a, &mut b], |boxes| {
+            if let Taken::New { iteration, bytes, .. } = boxes[1].take(to_a, 1) {
+                assert!(iteration > last && bytes == iteration.to_le_bytes());
+                last = iteration;
+            }
+            (last == 100).then_some(())
+        });
+    }
+
+    #[test]
     fn a_sleeper_is_woken() {
         let (mut a, mut b, to_b) = pair();
         let (said, heard) = mpsc::channel();
