@@ -2,7 +2,7 @@
 //!
 //! Asynchronous iterations want usable data, the newest first, and bear that some is lost (Bertsekas and Tsitsiklis, 1989; P2PSAP). Each
 //! **tag** has a **register** on the sending side: what is given while a value is being sent waits, one value at most, and is replaced
-//! by what is given later. The receiving side keeps the newest whole value, and never goes back.
+//! by what is given later. Parts that come are the user's at once, who keeps the newest whole value, and never goes back.
 //!
 //! A value of several parts is finished before the next begins, else none would ever be whole where they are given faster than they
 //! can be sent. It **gives way** where that gains nothing: nothing of it was sent, or all of it was lost; or it lacks as many bytes as the
@@ -20,18 +20,18 @@
 //! those of P2PSAP's table are for data. Stream and values take turns.
 
 mod losses;
-mod register;
+mod sending;
 
 use super::retransmit::patience;
 use super::shared::Acknowledged;
-use super::{MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Taken, Time};
-use crate::values::{Inbox, Took, may_put};
+use super::{MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Time};
+use crate::values::{Register, may_put};
 use crate::wire::datagram::{HEADER, TAG, VALUE_HEAD, Value, write_value};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 use losses::Losses;
-use register::Register;
+use sending::Sending;
 
 /// Copies are sent of what is not known to have come if that is not more than so many datagrams' bytes.
 pub const SHORT: u64 = 8;
@@ -56,7 +56,7 @@ struct Part {
 #[derive(Debug, Default)]
 pub struct Asynchronous {
     slots: BTreeMap<u64, u32>,
-    registers: Vec<Register>,
+    registers: Vec<Sending>,
     /// Registers with what was never sent, or is lost; each is in it once.
     ready: VecDeque<u32>,
     /// Registers with copies to send.
@@ -72,7 +72,6 @@ pub struct Asynchronous {
     heard: Time,
     /// The last datagram was the stream's.
     streamed: bool,
-    inbox: Inbox,
 }
 
 /// What of a value goes into a datagram.
@@ -93,7 +92,7 @@ impl Asynchronous {
     }
 
     /// How long after the last copy another one leaves.
-    fn distance(&self, shared: &Shared, register: &Register) -> Time {
+    fn distance(&self, shared: &Shared, register: &Sending) -> Time {
         let repeats = register.repeats;
         match shared.acknowledged {
             Acknowledged::Nothing => NEVER,
@@ -119,7 +118,7 @@ impl Asynchronous {
     }
 
     /// Whether so little of the register's value is unknown that copies of that are sent without waiting.
-    fn is_short(&self, shared: &Shared, register: &Register) -> bool {
+    fn is_short(&self, shared: &Shared, register: &Sending) -> bool {
         register.value.unknown() <= SHORT * part_size(shared)
     }
 
@@ -273,7 +272,7 @@ impl MicroProtocol for Asynchronous {
             }
             None => {
                 let slot = self.registers.len() as u32;
-                self.registers.push(Register::new(shared.now, tag, iteration, bytes));
+                self.registers.push(Sending::new(shared.now, tag, iteration, bytes));
                 self.slots.insert(tag, slot);
                 slot
             }
@@ -285,19 +284,19 @@ impl MicroProtocol for Asynchronous {
         Ok(())
     }
 
-    fn take_value(&mut self, shared: &Shared, tag: u64) -> Taken<'_> {
-        self.inbox.take(shared.now, tag)
+    /// Where nobody says what came, those are to leave that are to be repeated.
+    fn owes_values(&self) -> bool {
+        self.registers
+            .iter()
+            .any(|one| one.values.waiting().is_some() || one.value.wants() || one.timer != NEVER)
     }
 
-    fn value_from_net(&mut self, shared: &mut Shared, value: &Value<'_>) {
-        let took = self.inbox.take_in(shared.now, value);
-        shared.values_kept = self.inbox.kept();
-        match took {
-            Took::Whole => shared.counters.values_whole += 1,
-            Took::Part => {}
-            Took::Dropped => shared.counters.values_dropped += 1,
-            Took::Broken => shared.broken = Some("it sent a value of two lengths"),
-        }
+    fn give_back(&mut self, shared: &mut Shared) -> Vec<Register> {
+        let all = Self { losses: self.losses, heard: self.heard, ..Self::default() };
+        let all = core::mem::replace(self, all).registers;
+        (shared.values_held, shared.value_at) = (0, NEVER);
+        let lacks = |one: &Sending| one.values.waiting().is_some() || one.value.unknown() > 0;
+        all.into_iter().filter(lacks).map(|one| one.values).collect()
     }
 
     fn to_net(&mut self, shared: &mut Shared, out: &mut Outgoing<'_>) {

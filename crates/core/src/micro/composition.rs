@@ -26,8 +26,8 @@ use super::tcp_congestion_avoidance::TCPCongestionAvoidance;
 use super::tcp_new_reno::TCPNewRenoCongestionAvoidance;
 use super::transport_driver::TransportDriver;
 use super::windowed_congestion_control::WindowedCongestionControl;
-use super::{Arrived, MicroProtocol, Names, PutError, Shared, Taken, Time, User};
-use crate::values::Scheme;
+use super::{Arrived, MicroProtocol, Names, PutError, Shared, Time, User};
+use crate::values::{Register, Scheme};
 use crate::wire::datagram::{Ack, Value};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -198,13 +198,17 @@ impl DataChannel {
     pub fn put_value(&mut self, now: Time, tag: u64, iteration: u64, bytes: &[u8]) -> Result<(), PutError> {
         each!(self, stack => stack.put_value(now, tag, iteration, bytes))
     }
-    /// [`Stack::take_value`].
-    pub fn take_value(&mut self, now: Time, tag: u64) -> Taken<'_> {
-        each!(self, stack => stack.take_value(now, tag))
+    /// [`Stack::owes_values`].
+    pub fn owes_values(&self) -> bool {
+        each!(self, stack => stack.owes_values())
+    }
+    /// [`Stack::give_back`].
+    pub fn give_back(&mut self) -> Vec<Register> {
+        each!(self, stack => stack.give_back())
     }
     /// [`Stack::handle_value`].
-    pub fn handle_value(&mut self, value: &Value<'_>) {
-        each!(self, stack => stack.handle_value(value));
+    pub fn handle_value<U: User>(&mut self, value: &Value<'_>, user: &mut U) {
+        each!(self, stack => stack.handle_value(value, user));
     }
     /// [`Stack::handle_ack`].
     pub fn handle_ack(&mut self, ack: &Ack<'_>) {

@@ -76,10 +76,6 @@ pub struct Counters {
     pub values_replaced: u64,
     /// Parts of values that left.
     pub value_parts: u64,
-    /// Values that came and were the newest of their tags.
-    pub values_whole: u64,
-    /// Parts of values that came and were of no use, or for which there was no room.
-    pub values_dropped: u64,
 }
 
 /// What the other side says that it had.
@@ -142,8 +138,6 @@ pub struct Shared {
     pub value_at: Time,
     /// Bytes of the buffers of values that are to be sent (Asynchronous).
     pub values_held: usize,
-    /// Bytes of the buffers of values that came (Asynchronous).
-    pub values_kept: usize,
 
     /// The end of what is to be sent of the stream.
     pub end: u64,
@@ -222,7 +216,6 @@ impl Shared {
             acknowledged: Acknowledged::Nothing,
             value_at: NEVER,
             values_held: 0,
-            values_kept: 0,
             end: start,
             fresh: start,
             limit: start + window,

@@ -1,4 +1,4 @@
-//! The sending side of a tag: the value that is being sent, and the newest behind it.
+//! The sending side of a tag: how far its value is sent, and when the next one begins.
 
 use super::super::{NEVER, Time};
 use super::losses::Losses;
@@ -88,7 +88,7 @@ impl Progress {
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct Register {
+pub(super) struct Sending {
     pub values: values::Register,
     pub value: Progress,
     /// It is in the queue of those that have something to send which was never sent, or is lost ...
@@ -103,7 +103,7 @@ pub(super) struct Register {
     pub repeats: u32,
 }
 
-impl Register {
+impl Sending {
     /// For the first value.
     pub fn new(began: Time, tag: u64, iteration: u64, bytes: &[u8]) -> Self {
         let values = values::Register::new(tag, iteration, bytes);
