@@ -48,6 +48,11 @@ impl Watcher {
         self.losses.per_million().map(|loss| self.context(shared, loss, same_site))
     }
 
+    /// What the counts say so far, however few they are.
+    pub fn context_so_far(&self, shared: &Shared, same_site: bool) -> Context {
+        self.context(shared, self.losses.per_million().unwrap_or(0), same_site)
+    }
+
     fn context(&self, shared: &Shared, loss: u32, same_site: bool) -> Context {
         Context {
             scheme: Scheme::Synchronous,

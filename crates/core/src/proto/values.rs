@@ -5,6 +5,8 @@
 //! had, and no other beside one that is long. More than one, for else a tag would have one value in a round trip, and who looks seldom
 //! would find the value that left just after the last look.
 //!
+//! A rail may have means of its own for values: it takes them whole, and gives back what it does not bring.
+//!
 //! Frames of values are in no order with messages, and take turns with them where both wait.
 
 use super::peer::Route;
@@ -21,6 +23,7 @@ use alloc::vec::Vec;
 const AHEAD: usize = 8;
 /// ... and all have no more bytes than this.
 const AHEAD_BYTES: u64 = 64 << 10;
+const LENGTHS: &str = "it sent a value of two lengths";
 
 /// The sending side of a tag.
 #[derive(Debug)]
@@ -145,6 +148,26 @@ impl Outbox {
         self.arrange(short, slot);
     }
 
+    /// A rail has taken the value of the tag whose turn it is, and sees to it.
+    fn taken(&mut self, short: u64) {
+        let Some(slot) = self.ready.pop_front() else { return };
+        let one = &mut self.tags[slot as usize];
+        let iteration = Some(one.register.iteration);
+        (one.ready, one.left) = (false, one.register.span());
+        (one.begun, one.had) = (iteration, iteration);
+        self.arrange(short, slot);
+    }
+
+    /// A rail that has taken this value does not bring it: unless there is a newer one it leaves again.
+    fn returned(&mut self, short: u64, tag: u64, iteration: u64) {
+        let Some(&slot) = self.slots.get(&tag) else { return };
+        let one = &mut self.tags[slot as usize];
+        if one.register.iteration == iteration && !one.wants() {
+            (one.left, one.had) = (0, None);
+        }
+        self.arrange(short, slot);
+    }
+
     /// The peer had this value. False: it was not sent.
     fn take_had(&mut self, short: u64, tag: u64, iteration: u64) -> bool {
         let Some(&slot) = self.slots.get(&tag) else { return false };
@@ -200,7 +223,7 @@ impl Values {
 
     fn take_in(&mut self, now: Time, value: &Value<'_>) -> Result<bool, &'static str> {
         let iteration = match self.inbox.take_in(now, value) {
-            Took::Broken => return Err("it sent a value of two lengths"),
+            Took::Broken => return Err(LENGTHS),
             Took::Part => return Ok(false),
             Took::Whole => value.iteration,
             Took::Dropped => match self.inbox.newest(value.tag) {
@@ -290,6 +313,32 @@ impl<R: Receiver> Engine<R> {
         Ok(())
     }
 
+    /// A part of a value came by means of a rail's own, which says by itself what it brought.
+    ///
+    /// # Errors
+    /// How it contradicts what came before.
+    pub fn hear_value(&mut self, peer: PeerIdx, now: Time, value: &Value<'_>) -> Result<(), &'static str> {
+        match self.values(peer).inbox.take_in(now, value) {
+            Took::Broken => Err(LENGTHS),
+            Took::Whole | Took::Part | Took::Dropped => Ok(()),
+        }
+    }
+
+    /// A rail has taken all of the value of which [`Engine::poll_transmit`] named a frame, and sees to it by means of its own.
+    pub fn value_taken(&mut self, peer: PeerIdx) {
+        let short = self.route(peer).short();
+        let values = self.values(peer);
+        values.turn = false;
+        values.out.taken(short);
+    }
+
+    /// A rail that has taken a value does not bring it.
+    pub fn value_returned(&mut self, peer: PeerIdx, tag: u64, iteration: u64) {
+        let short = self.route(peer).short();
+        self.values(peer).out.returned(short, tag, iteration);
+        self.name_for_values(peer);
+    }
+
     /// The bytes that [`Place::Value`] means, of the value that is being sent to a peer.
     pub fn value_bytes(&self, peer: PeerIdx, slot: u32) -> Option<&[u8]> {
         let values = self.peers.get(peer.0 as usize)?.values.as_ref()?;
@@ -323,8 +372,7 @@ impl<R: Receiver> Engine<R> {
         let (slot, frame, len) = values.out.next(&p.route, bulk)?;
         let Frame::Value { offset, .. } = frame else { return None };
         let span = Span { place: Place::Value(peer, slot), offset: u64::from(offset), len };
-        let payload = if len == 0 { Out::Nothing } else { Out::Bytes(span) };
-        Some(Next { frame, payload, from: Queue::Values })
+        Some(Next { frame, payload: Out::Bytes(span), from: Queue::Values })
     }
 
     pub(super) fn value_left(&mut self, peer: PeerIdx, len: usize) {

@@ -19,7 +19,8 @@
 //! Invariants:
 //! - Strangers cost nothing: what is not authenticated is dropped, connections that are not links yet are bounded, and what they are sent is
 //!   no more than three times what they sent.
-//! - Frames go to the sink in their order; they count as delivered once it has them.
+//! - Frames go to the sink in their order; they count as delivered once it has them. Values go past them, by datagrams of asynchronous
+//!   compositions; what of them may not have come when a link ends, or goes on by another composition, is given back.
 
 mod adapt;
 mod connect;
@@ -48,6 +49,8 @@ use polyrail_core::connection::Settings;
 use polyrail_core::control::rules::Reason;
 use polyrail_core::frame::{Acked, Frame, OpId};
 use polyrail_core::micro::{Composition, NEVER, Time};
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::values::{PutError, Scheme};
 use polyrail_core::wire::datagram::Ending;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -110,6 +113,8 @@ pub struct UdpRail {
     backlog: VecDeque<receive::Kept>,
     /// Some handshake has something to say.
     stirred: Arc<AtomicBool>,
+    /// Values that links took and do not bring: whose, and which.
+    returned: VecDeque<(PeerIdx, u64, u64)>,
     /// Ends that nobody has been told of.
     ended: Vec<(u32, Down)>,
     round: u32,
@@ -242,6 +247,10 @@ impl UdpRail {
         }
         let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
         if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Free) {
+            link.connection.return_values();
+            while let Some(value) = link.connection.poll_returned() {
+                self.returned.extend(link.owner.map(|owner| (owner, value.tag, value.newest)));
+            }
             let received = link.reader.received;
             *slot = Slot::Down(Box::new(Remains { journal: std::mem::take(&mut link.journal), received }));
             self.timers.remove(&(link.timer, id));
@@ -397,6 +406,36 @@ impl LaneRail for UdpRail {
         frames.filter(|(header, _)| word(header)).map(unacked).collect()
     }
 
+    fn set_scheme(&mut self, link: LinkId, scheme: Scheme) {
+        if let Some(up) = self.link(link.0) {
+            up.scheme = scheme;
+        }
+        self.mark_dirty(link.0);
+    }
+
+    fn put_value(&mut self, link: LinkId, peer: PeerIdx, which: (u64, u64), bytes: &[u8]) -> bool {
+        let (now, round) = (self.now(), self.round);
+        let Some(up) = self.link(link.0) else { return false };
+        if up.error.is_some() || up.connection.scheme() == Scheme::Synchronous {
+            return false;
+        }
+        match up.connection.put_value(now, which.0, which.1, bytes) {
+            // that it has, or a newer one, and brings it
+            Ok(()) | Err(PutError::Old) => up.owner = Some(peer),
+            Err(_) => return false,
+        }
+        let at_once = std::mem::replace(&mut up.round, round) != round && up.is_copied();
+        self.mark_dirty(link.0);
+        if at_once {
+            self.transmit_all::<transmit::NoMemory>(None);
+        }
+        true
+    }
+
+    fn take_returned_value(&mut self) -> Option<(PeerIdx, u64, u64)> {
+        self.returned.pop_front()
+    }
+
     fn reset(&mut self, link: LinkId) {
         let why = io::Error::from_raw_os_error(libc::ECONNRESET);
         self.finish(link.0, Down::Lost(why), Ending::GivenUp);
@@ -451,6 +490,7 @@ impl Rail for UdpRail {
             iov: Vec::new(),
             backlog: VecDeque::new(),
             stirred: Arc::new(AtomicBool::new(false)),
+            returned: VecDeque::new(),
             ended: Vec::new(),
             round: 0,
         })

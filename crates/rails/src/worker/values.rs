@@ -8,6 +8,10 @@ impl Worker {
     /// may be changed at any time; what was put before still leaves.
     pub fn set_scheme(&mut self, peer: PeerIdx, scheme: Scheme) {
         self.core.engine.set_scheme(peer, scheme);
+        let lanes = &self.core.peers[peer.0 as usize].lanes;
+        for link in lanes.iter().flat_map(|lanes| lanes.session.links()) {
+            self.rails.set_scheme(link, scheme);
+        }
     }
 
     /// By which scheme this side sends to a peer.

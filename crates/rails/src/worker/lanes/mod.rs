@@ -244,6 +244,7 @@ impl Worker {
         let (Some(transport), in_order) = (link.0.transport(), link.0.caps().in_order) else { return };
         let arrival =
             Arrival { number, link, transport, path, ends, rtt, delivered: stats.delivered, pins, in_order };
+        self.rails.set_scheme(link, self.core.engine.scheme(peer));
         let now = self.clock();
         self.session(peer, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
         self.pace_lanes(peer);
