@@ -5,6 +5,7 @@ use crate::over;
 use crate::pair::{Pair, TIME, any_tag, iov, pattern, user};
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Delivery, PeerIdx};
+use polyrail_rails::list::RailId;
 use polyrail_rails::worker::{PutError, Scheme, Taken};
 use polyrail_rails::{Config, Issued, Worker};
 use std::time::{Duration, Instant};
@@ -116,6 +117,55 @@ fn values_are_refused_where_the_scheme_is_synchronous() {
     put(&mut p.a, p.to_b, 1, 5, 1);
     assert_eq!(p.a.put_value(p.to_b, 1, 5, b"x"), Err(PutError::Old));
     assert_eq!(p.b.take_value(p.to_a, 1), Taken::Nothing);
+}
+
+/// By UDP the link changes to an asynchronous composition, and back, while values and messages go by it.
+#[test]
+fn values_go_by_means_of_their_own_where_a_rail_has_any() {
+    let plain = over::only(RailId::Udp).expect("it leads to others");
+    for config in [plain.clone(), Config { encrypt: true, ..plain }] {
+        let mut p = Pair::new(config);
+        let mut messages = Messages::new();
+        messages.post(&mut p.b);
+        let mut readers = [Reader::new(7, 64), Reader::new(8, 50_000), Reader::new(9, 1_000_000)];
+        let by_own = |p: &Pair| p.a.lanes(p.to_b).first().is_some_and(|lane| lane.values);
+        let (mut n, mut iteration) = (0, 0);
+        for round in 0..6 {
+            let scheme = [Scheme::Asynchronous, Scheme::Synchronous][round % 2];
+            p.a.set_scheme(p.to_b, scheme);
+            // of two that want different ones the asynchronous one counts
+            p.b.set_scheme(p.to_a, if round == 4 { Scheme::Asynchronous } else { Scheme::Synchronous });
+            until(&mut p, |p| {
+                if n < COUNT * (round + 1) / 6 {
+                    messages.send(&mut p.a, p.to_b, n);
+                    n += 1;
+                }
+                if scheme == Scheme::Asynchronous {
+                    iteration += 1;
+                    readers.iter().for_each(|one| put(&mut p.a, p.to_b, one.tag, iteration, one.len));
+                }
+                messages.look(p);
+                readers.iter_mut().for_each(|one| one.look(&mut p.b, p.to_a));
+                by_own(p) == (scheme == Scheme::Asynchronous)
+            });
+            until(&mut p, |p| {
+                messages.look(p);
+                readers.iter_mut().for_each(|one| one.look(&mut p.b, p.to_a));
+                readers.iter().all(|one| one.has == iteration)
+            });
+        }
+        until(&mut p, |p| {
+            if n < COUNT {
+                messages.send(&mut p.a, p.to_b, n);
+                n += 1;
+            }
+            messages.look(p);
+            messages.received == COUNT && messages.pending == 0
+        });
+        assert!(messages.sent == messages.got);
+        p.b.set_scheme(p.to_a, Scheme::Asynchronous);
+        until(&mut p, |p| by_own(p));
+    }
 }
 
 /// Messages of several lengths, each of which says which it is.
