@@ -50,6 +50,10 @@ pub fn victim(liar: PeerIdx, scheme: Scheme) -> Node {
         let op = node.engine.rma(liar, kind, &[part(10), part(500)]);
         node.memory.put(Place::Rma(op), pattern(8, 510), 0, 1);
     }
+    // values: of one tag more than may be on their way, and one that is long
+    node.engine.set_scheme(liar, values::Scheme::Asynchronous);
+    (1..=12).for_each(|iteration| _ = node.engine.put_value(liar, 1, iteration, &[5; 30]));
+    (1..=2).for_each(|iteration| _ = node.engine.put_value(liar, 2, iteration, &[6; 300]));
     node
 }
 
