@@ -285,6 +285,11 @@ proptest! {
         while told && !(0..2).all(|of| world.values_came(of)) {
             prop_assert!(world.step(until), "the newest values do not come");
         }
+        world.run(world.now + 50 * S);
+        for side in &world.sides {
+            let (sent, settled) = side.connection.values_on_their_way();
+            prop_assert_eq!(sent, settled);
+        }
         prop_assert_eq!(world.sides[0].connection.composition(), world.sides[1].connection.composition());
     }
 }

@@ -158,6 +158,7 @@ impl Connection {
             // what came to nothing
             self.next = None;
         } else if let Some(next) = self.next.take() {
+            self.values_before += self.current.channel.shared().values_sent;
             self.current = next;
         }
         (self.flipped, self.rescued) = (false, false);

@@ -112,6 +112,8 @@ pub struct Connection {
     broken: Option<&'static str>,
     /// Values that were given and are not known to have come, by a channel that is none for values any more.
     returned: VecDeque<Register>,
+    /// Bytes of the datagrams with values that left by channels that are over.
+    values_before: u64,
     /// The other side has not seen that this one is where it answered to.
     unseen: bool,
     heard: u64,
@@ -163,6 +165,7 @@ impl Connection {
             news: VecDeque::new(),
             broken: None,
             returned: VecDeque::new(),
+            values_before: 0,
             unseen: false,
             heard: 0,
             said: 0,

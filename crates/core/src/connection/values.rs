@@ -1,6 +1,7 @@
 //! Values of a connection: by the channel that has this side's new bytes, if that is an asynchronous one.
 
 use super::Connection;
+use super::stage::Stage;
 use crate::micro::{PutError, Scheme, Time};
 use crate::values::Register;
 
@@ -25,6 +26,17 @@ impl Connection {
     pub fn owes_values(&self) -> bool {
         self.current.channel.owes_values()
             || self.next.as_ref().is_some_and(|next| next.channel.owes_values())
+    }
+
+    /// Bytes of the datagrams with values that left, and of those of them of which it is known whether they came, or by now does not matter:
+    /// altogether.
+    pub fn values_on_their_way(&self) -> (u64, u64) {
+        let of = |stage: &Stage| {
+            let shared = stage.channel.shared();
+            (shared.values_sent, shared.values_settled)
+        };
+        let (old, new) = (of(&self.current), self.next.as_ref().map_or((0, 0), of));
+        (self.values_before + old.0 + new.0, self.values_before + old.1 + new.1)
     }
 
     /// The next value that was given and is not known to have come, and that the connection does not bring any more: the composition has changed to

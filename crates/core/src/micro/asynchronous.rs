@@ -24,7 +24,7 @@ mod sending;
 
 use super::retransmit::patience;
 use super::shared::Acknowledged;
-use super::{MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Time};
+use super::{Fate, MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Time};
 use crate::values::{Register, may_put};
 use crate::wire::datagram::{HEADER, TAG, VALUE_HEAD, Value, write_value};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -236,6 +236,14 @@ impl Asynchronous {
         }
     }
 
+    /// Of a datagram it is known now whether it came.
+    fn settle(&self, shared: &mut Shared, sent: &Sent) {
+        let at = self.parts.partition_point(|(of, _)| *of < sent.number);
+        if self.parts.get(at).is_some_and(|(of, _)| *of == sent.number) {
+            shared.values_settled += u64::from(sent.size);
+        }
+    }
+
     /// What a datagram carried, where it is still of use.
     fn each_part(&mut self, number: u64, mut with: impl FnMut(&mut Self, u32, Range<u64>)) {
         let mut at = self.parts.partition_point(|(of, _)| *of < number);
@@ -294,7 +302,7 @@ impl MicroProtocol for Asynchronous {
     fn give_back(&mut self, shared: &mut Shared) -> Vec<Register> {
         let all = Self { losses: self.losses, heard: self.heard, ..Self::default() };
         let all = core::mem::replace(self, all).registers;
-        (shared.values_held, shared.value_at) = (0, NEVER);
+        (shared.values_held, shared.value_at, shared.values_settled) = (0, NEVER, shared.values_sent);
         let lacks = |one: &Sending| one.values.waiting().is_some() || one.value.unknown() > 0;
         all.into_iter().filter(lacks).map(|one| one.values).collect()
     }
@@ -323,13 +331,19 @@ impl MicroProtocol for Asynchronous {
 
     fn sent(&mut self, shared: &mut Shared, sent: &Sent) {
         match shared.acknowledged {
-            Acknowledged::All => self.parts.extend(self.written.drain(..).map(|part| (sent.number, part))),
+            Acknowledged::All => {
+                shared.values_sent += if self.written.is_empty() { 0 } else { u64::from(sent.size) };
+                self.parts.extend(self.written.drain(..).map(|part| (sent.number, part)));
+            }
             _ => self.written.clear(),
         }
     }
 
     fn acked(&mut self, shared: &mut Shared, sent: &Sent) {
         self.heard = shared.now;
+        if sent.fate != Fate::Lost {
+            self.settle(shared, sent);
+        }
         if !sent.probes_path {
             self.losses.note(false);
         }
@@ -341,6 +355,7 @@ impl MicroProtocol for Asynchronous {
     }
 
     fn lost(&mut self, shared: &mut Shared, sent: &Sent) {
+        self.settle(shared, sent);
         if !sent.probes_path {
             self.losses.note(true);
         }

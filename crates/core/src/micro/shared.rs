@@ -138,6 +138,10 @@ pub struct Shared {
     pub value_at: Time,
     /// Bytes of the buffers of values that are to be sent (Asynchronous).
     pub values_held: usize,
+    /// Bytes of the datagrams with values that left (Asynchronous).
+    pub values_sent: u64,
+    /// The same, of those of which it is known whether they came (Asynchronous).
+    pub values_settled: u64,
 
     /// The end of what is to be sent of the stream.
     pub end: u64,
@@ -216,6 +220,8 @@ impl Shared {
             acknowledged: Acknowledged::Nothing,
             value_at: NEVER,
             values_held: 0,
+            values_sent: 0,
+            values_settled: 0,
             end: start,
             fresh: start,
             limit: start + window,

@@ -316,7 +316,8 @@ impl LaneRail for UdpRail {
         let up = self.up(link)?;
         let (shared, now) = (up.connection.shared(), self.now());
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        let delivered = up.delivered();
+        let (values, settled) = up.connection.values_on_their_way();
+        let (delivered, given) = (up.delivered() + settled, up.journal.given() + values);
         let flying = narrow(shared.flight.bytes() / u64::from(shared.size.max(1)));
         Some(LinkStats {
             rtt: narrow(shared.rtt.smoothed / 1000),
@@ -329,7 +330,7 @@ impl LaneRail for UdpRail {
             segments: narrow(shared.counters.asking),
             spurious: narrow(shared.counters.spurious),
             peer_window: narrow(shared.limit.saturating_sub(shared.fresh)),
-            queued: up.journal.given().saturating_sub(delivered),
+            queued: given.saturating_sub(delivered),
             delivered,
             received: up.connection.received_upto(),
             lost: narrow(shared.again.count() / u64::from(shared.size.max(1))),
@@ -361,11 +362,15 @@ impl LaneRail for UdpRail {
     }
 
     fn given(&self, link: LinkId) -> u64 {
-        self.up(link).map_or(0, |link| link.journal.given())
+        self.up(link).map_or(0, |link| link.journal.given() + link.connection.values_on_their_way().0)
     }
 
     fn queued(&self, link: LinkId) -> usize {
-        self.up(link).map_or(0, |link| link.journal.given().saturating_sub(link.delivered()) as usize)
+        let on_its_way = |link: &Link| {
+            let (values, settled) = link.connection.values_on_their_way();
+            (link.journal.given() + values).saturating_sub(link.delivered() + settled) as usize
+        };
+        self.up(link).map_or(0, on_its_way)
     }
 
     fn copied(&self, link: LinkId) -> usize {

@@ -2,13 +2,13 @@
 
 use crate::lanes::Vandal;
 use crate::support::alone::alone_in_net;
-use crate::support::net::host_with_rails;
+use crate::support::net::{host_with_rails, rail};
 use crate::support::node::{End, Node, pattern};
 use crate::support::puppet::settings;
 use polyrail_rails::worker::{Scheme, Taken};
 use std::time::{Duration, Instant};
 
-const LENS: [usize; 4] = [8, 3000, 40_000, 1 << 20];
+const LENS: [usize; 4] = [8, 3000, 40_000, 300_000];
 const LARGE: usize = 32 << 20;
 
 /// What is put comes back from a peer that puts what it takes.
@@ -27,7 +27,7 @@ fn values_come_back_while_rails_fail(rails: &str) {
     assert_eq!(puppet.ask_beside(&mut node, &format!("wait {there}")), "Right");
     assert_eq!(node.wait(here), End::Right);
     node.until("all rails in use", |node| node.worker.lanes(peer).len() == 3);
-    let mut vandal = Vandal::new(3);
+    let (mut vandal, mut gone) = (Vandal::new(3), false);
     let (mut iteration, mut has, mut news) = (0, [0; LENS.len()], 0);
     let mut look = |node: &mut Node| {
         for (tag, len) in (1..).zip(LENS) {
@@ -40,8 +40,16 @@ fn values_come_back_while_rails_fail(rails: &str) {
         (has, news)
     };
     let (start, mut next) = (Instant::now(), Instant::now());
-    while start.elapsed() < Duration::from_secs(8) {
-        vandal.strike();
+    let (mut came, mut longest) = ((Instant::now(), 0), Duration::ZERO);
+    while start.elapsed() < Duration::from_secs(12) {
+        if start.elapsed() < Duration::from_secs(8) {
+            vandal.strike();
+        } else if !gone {
+            // one stays away for long, and nothing tells
+            vandal.rest();
+            rail(0, false);
+            (gone, came.0) = (true, Instant::now());
+        }
         if Instant::now() >= next {
             next = Instant::now() + Duration::from_millis(1);
             iteration += 1;
@@ -51,10 +59,17 @@ fn values_come_back_while_rails_fail(rails: &str) {
             }
         }
         node.progress();
-        look(&mut node);
+        assert!(node.worker.is_connected(peer), "{}", node.why(peer));
+        let news = look(&mut node).1;
+        if news > came.1 {
+            let before = std::mem::replace(&mut came, (Instant::now(), news)).0;
+            longest = longest.max(if gone { before.elapsed() } else { Duration::ZERO });
+        }
     }
-    vandal.rest();
+    rail(0, true);
+    assert!(longest < Duration::from_millis(1500), "nothing came for {longest:?}");
     node.until("the newest of each is back", |node| look(node).0 == [iteration; LENS.len()]);
+    println!("{} news of {iteration}, at most {longest:?} apart", look(&mut node).1);
     assert!(look(&mut node).1 > 200, "{} of {iteration}", look(&mut node).1);
 }
 
