@@ -5,7 +5,7 @@ use polyrail_core::frame::{Frame, Matching};
 use polyrail_core::proto::{Bounds, Config, Delivery, Filter, Message, PeerIdx, Place, Route, Scheme};
 use polyrail_core::sim::{Bytes, Node, What};
 use polyrail_core::values::{PutError, Scheme as Values, TAGS, Taken};
-use polyrail_core::wire::datagram::VALUE_MOST;
+use polyrail_core::wire::datagram::{VALUE_MOST, Value};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -178,6 +178,40 @@ fn a_lost_session_keeps_what_came_and_the_next_begins_anew() {
     assert_eq!(pair.take(1, 5, 8), (None, false));
     pair.calm();
     assert_eq!(pair.take(1, 5, 8), (Some(1), true));
+}
+
+/// A rail with means of its own takes values whole, and gives back what it does not bring.
+#[test]
+fn what_a_rail_takes_and_gives_back_leaves_again_unless_there_is_a_newer_one() {
+    let mut pair = Pair::new();
+    let taken = |pair: &mut Pair| {
+        let engine = &mut pair.ends[0].engine;
+        let Some(next) = engine.poll_transmit(PEER, usize::MAX) else { return None };
+        let Frame::Value { iteration, offset: 0, .. } = next.frame else { panic!("{:?}", next.frame) };
+        engine.value_taken(PEER);
+        Some(iteration)
+    };
+    for iteration in 1..=20 {
+        pair.put(0, 5, iteration, 300).expect("it may");
+        assert_eq!(taken(&mut pair), Some(iteration), "no word of the peer's is waited for");
+    }
+    assert!(pair.ends[0].engine.is_quiet(PEER));
+    let mut back = |iteration| {
+        pair.ends[0].engine.value_returned(PEER, 5, iteration);
+        pair.calm();
+        pair.take(1, 5, 300)
+    };
+    assert_eq!(back(19), (None, false), "there is a newer one");
+    assert_eq!(back(20), (Some(20), true));
+    assert_eq!(back(20), (Some(20), false), "it comes again, and is not new");
+    // what came by such means is not confirmed by words
+    let bytes = &value(6, 3, 50)[..];
+    let part = Value { tag: 6, iteration: 3, total: 50, offset: 0, bytes };
+    assert_eq!(pair.ends[1].engine.hear_value(PEER, 0, &part), Ok(()));
+    assert_eq!((pair.ends[1].engine.untold_values(PEER), pair.take(1, 6, 50)), (0, (Some(3), true)));
+    let other = Value { iteration: 4, total: 60, bytes: b"x", ..part };
+    assert_eq!(pair.ends[1].engine.hear_value(PEER, 0, &other), Ok(()));
+    assert!(pair.ends[1].engine.hear_value(PEER, 0, &Value { total: 61, ..other }).is_err());
 }
 
 #[test]

@@ -104,6 +104,11 @@ impl Mailbox {
         self.worker.set_scheme(peer, scheme);
     }
 
+    /// As [`Worker::scheme`].
+    pub fn scheme(&self, peer: PeerIdx) -> Scheme {
+        self.worker.scheme(peer)
+    }
+
     /// As [`Worker::put_value`].
     ///
     /// # Errors

@@ -571,7 +571,8 @@ impl Rail for UdpRail {
     }
 
     fn arm(&mut self) -> bool {
-        self.dirty.is_empty() && self.ended.is_empty() && self.backlog.is_empty() && !self.has_arrivals()
+        let nothing = self.dirty.is_empty() && self.ended.is_empty() && self.returned.is_empty();
+        nothing && self.backlog.is_empty() && !self.has_arrivals()
     }
 
     fn due(&self) -> Option<Instant> {

@@ -441,6 +441,7 @@ impl Worker {
         if by_lanes {
             self.acknowledge();
         }
+        self.take_back_values();
         moved
     }
 

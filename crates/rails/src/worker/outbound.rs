@@ -64,12 +64,17 @@ impl Worker {
         }
     }
 
-    /// Ends sends whose bytes are not lent any more, and has values leave again that a link took and does not bring.
+    /// Ends sends whose bytes are not lent any more.
     pub(super) fn take_back(&mut self) {
         while let Some(send) = self.rails.take_returned() {
             self.core.asks = true;
             self.core.engine.returned(send);
         }
+        self.take_back_values();
+    }
+
+    /// Has values leave again that a link took and does not bring.
+    pub(super) fn take_back_values(&mut self) {
         while let Some((peer, tag, iteration)) = self.rails.take_returned_value() {
             self.core.asks = true;
             self.core.engine.value_returned(peer, tag, iteration);
