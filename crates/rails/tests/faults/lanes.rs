@@ -137,6 +137,8 @@ fn two_rails_in_one_network_are_both_used() {
 /// Cuts, mends and resets one rail after the other, never all at once.
 pub struct Vandal {
     rails: usize,
+    /// How long it rests.
+    pub every: Duration,
     down: Option<usize>,
     next: Instant,
     turn: usize,
@@ -144,7 +146,8 @@ pub struct Vandal {
 
 impl Vandal {
     pub fn new(rails: usize) -> Self {
-        Self { rails, down: None, next: Instant::now(), turn: 0 }
+        let every = Duration::from_millis(170);
+        Self { rails, every, down: None, next: Instant::now(), turn: 0 }
     }
 
     /// All rails are up again.
@@ -158,7 +161,7 @@ impl Vandal {
         if Instant::now() < self.next {
             return;
         }
-        self.next = Instant::now() + Duration::from_millis(170);
+        self.next = Instant::now() + self.every;
         self.turn += 1;
         if let Some(n) = self.down.take() {
             return rail(n, true);
