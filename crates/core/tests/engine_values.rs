@@ -186,7 +186,7 @@ fn what_a_rail_takes_and_gives_back_leaves_again_unless_there_is_a_newer_one() {
     let mut pair = Pair::new();
     let taken = |pair: &mut Pair| {
         let engine = &mut pair.ends[0].engine;
-        let Some(next) = engine.poll_transmit(PEER, usize::MAX) else { return None };
+        let next = engine.poll_transmit(PEER, usize::MAX)?;
         let Frame::Value { iteration, offset: 0, .. } = next.frame else { panic!("{:?}", next.frame) };
         engine.value_taken(PEER);
         Some(iteration)

@@ -366,8 +366,6 @@ pub struct LinkStats {
     pub early: u32,
     /// What travels by it is encrypted.
     pub encrypted: bool,
-    /// Values go by means of the rail's own ([`LaneRail::put_value`]).
-    pub values: bool,
 }
 
 /// What a peer is to be told of a link.

@@ -335,7 +335,6 @@ impl LaneRail for UdpRail {
             received: up.connection.received_upto(),
             lost: narrow(shared.again.count() / u64::from(shared.size.max(1))),
             encrypted: up.encrypted,
-            values: up.connection.scheme() == Scheme::Asynchronous,
             ..LinkStats::default()
         })
     }

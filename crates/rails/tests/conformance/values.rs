@@ -4,8 +4,10 @@
 use crate::over;
 use crate::pair::{Pair, TIME, any_tag, iov, pattern, user};
 use polyrail_core::frame::Matching;
+use polyrail_core::micro::Composition;
 use polyrail_core::proto::{Delivery, PeerIdx};
 use polyrail_rails::list::RailId;
+use polyrail_rails::rail::control::Control;
 use polyrail_rails::worker::{PutError, Scheme, Taken};
 use polyrail_rails::{Config, Issued, Worker};
 use std::time::{Duration, Instant};
@@ -128,7 +130,11 @@ fn values_go_by_means_of_their_own_where_a_rail_has_any() {
         let mut messages = Messages::new();
         messages.post(&mut p.b);
         let mut readers = [Reader::new(7, 64), Reader::new(8, 50_000), Reader::new(9, 1_000_000)];
-        let by_own = |p: &Pair| p.a.lanes(p.to_b).first().is_some_and(|lane| lane.values);
+        let by_own = |p: &Pair| {
+            let lanes = p.a.lanes(p.to_b);
+            let control = lanes.first().and_then(|lane| lane.control.as_ref());
+            matches!(control, Some(Control::Composition(Composition::AsyncPaced, _)))
+        };
         let (mut n, mut iteration) = (0, 0);
         for round in 0..6 {
             let scheme = [Scheme::Asynchronous, Scheme::Synchronous][round % 2];

@@ -49,8 +49,6 @@ pub struct LaneReport {
     pub encrypted: bool,
     /// How it is reliable and fair, where that can be told.
     pub control: Option<Control>,
-    /// Whether values go by means of its rail's own, past frames: their losses are not waited for.
-    pub values: bool,
 }
 
 impl Lanes {
@@ -200,7 +198,6 @@ impl Worker {
                 current: session.current() == Some(lane.link()),
                 encrypted: info.encrypted,
                 control: self.rails.control(lane.link()),
-                values: info.values,
             }
         };
         session.lanes().iter().map(report).collect()
