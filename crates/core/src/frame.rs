@@ -331,6 +331,24 @@ pub enum Frame {
         /// As [`Order::seq`].
         seq: u32,
     },
+    /// A part of the latest value of a tag; its bytes follow.
+    Value {
+        /// Of which tag.
+        tag: u64,
+        /// Which value: later ones have higher numbers.
+        iteration: u64,
+        /// Bytes of the whole value, at most [`VALUE_MOST`](crate::wire::datagram::VALUE_MOST).
+        total: u32,
+        /// Where in the value.
+        offset: u32,
+    },
+    /// This value of a tag is here, or a later one.
+    ValueHad {
+        /// Of which tag.
+        tag: u64,
+        /// Which value.
+        iteration: u64,
+    },
     /// The sender closes in good order; nothing follows.
     Bye,
 }

@@ -14,7 +14,8 @@
 //! | [`connection`] | such a link's beginning and end, and which stack is in force |
 //! | [`session`] | one peer's lanes as a state machine: health, choice, retiring, sending again, opening again |
 //! | [`control`] | how a link's data channel is changed while it is in use, by both sides |
-//! | [`state`], [`slab`] | state machines as data; operations by slot and generation |
+//! | [`values`] | the latest value of each tag: what is kept of it at either end |
+//! | [`state`], [`slab`], [`ranges`] | state machines as data; operations by slot and generation; sets of numbers |
 //! | [`trace`] | how recorded calls look as bytes (`docs/trace-format.md`) |
 //! | [`sim`] | a network of engines in one thread, with a clock of its own, for tests |
 //!
@@ -36,10 +37,12 @@ pub mod lanes;
 pub mod matching;
 pub mod micro;
 pub mod proto;
+pub mod ranges;
 pub mod session;
 pub mod sim;
 pub mod slab;
 pub mod state;
 pub mod trace;
+pub mod values;
 pub mod wire;
 pub mod wireup;

@@ -5,7 +5,7 @@ use Composition::{
     AsyncInterEth, AsyncInterIb, AsyncIntraEth, AsyncIntraIb, AsyncPaced, SyncBbr, SyncCubic, SyncHtcp,
     SyncIllinois, SyncInterEth, SyncInterIb, SyncIntraEth, SyncIntraIb, SyncReno,
 };
-use polyrail_core::micro::{Composition, Synchrony};
+use polyrail_core::micro::{Composition, Scheme};
 use std::fmt::Write;
 
 const PUBLISHED: [Composition; 8] = [
@@ -110,9 +110,6 @@ fn names_and_numbers_are_of_one_each() {
     for one in Composition::ALL.iter().copied() {
         assert_eq!(Composition::of_name(one.name()), Some(one));
         assert_eq!(Composition::of_number(one as u8), Some(one));
-        assert_eq!(
-            one.synchrony() == Synchrony::Asynchronous,
-            one.micro_protocols().contains(&"Asynchronous")
-        );
+        assert_eq!(one.scheme() == Scheme::Asynchronous, one.micro_protocols().contains(&"Asynchronous"));
     }
 }

@@ -5,7 +5,7 @@ use connection_support::{
     End, MS, Net, Packet, S, ack, byte_at, chunk, content, established, settings, stream,
 };
 use polyrail_core::connection::{AMPLIFY, Connection, State};
-use polyrail_core::micro::{Composition, NEVER, Synchrony};
+use polyrail_core::micro::{Composition, NEVER, Scheme};
 use polyrail_core::wire::datagram::{ACK_RANGES, Chunk, Chunks, Ending, Kind};
 use proptest::prelude::*;
 use std::collections::HashSet;
@@ -58,8 +58,7 @@ fn it_opens_over_a_network_that_loses_doubles_and_reorders() {
 
 #[test]
 fn it_opens_by_each_composition() {
-    let used =
-        |one: &&Composition| one.synchrony() == Synchrony::Synchronous && !one.needs_reliable_network();
+    let used = |one: &&Composition| one.scheme() == Scheme::Synchronous && !one.needs_reliable_network();
     for composition in Composition::ALL.iter().filter(used) {
         for seed in 0..20 {
             let mut net = Net::new(seed);

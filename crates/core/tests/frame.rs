@@ -16,7 +16,8 @@ const ORDER: Order = Order { seq: 0x0403_0201, credit: 0x0807_0605 };
 const OP: OpId = OpId { slot: 0xa1, generation: 0xa2 };
 const TO: OpId = OpId { slot: 0xb1, generation: 0xb2 };
 const AT: RemoteAddr = RemoteAddr { key: 0xc1, addr: 0x1000 };
-const TAG: Matching = Matching::Tag(0xfedc_ba98_7654_3210);
+const VALUE_TAG: u64 = 0xfedc_ba98_7654_3210;
+const TAG: Matching = Matching::Tag(VALUE_TAG);
 const CODE: AtomicCode = AtomicCode { datatype: 7, op: 2, kind: AtomicKind::Fetch, count: 1 };
 
 /// Every kind of frame, with and without what is optional, its payload's length, and its bytes: eight to a group.
@@ -170,6 +171,24 @@ fn golden() -> Vec<(&'static str, Frame, usize, &'static str)> {
             Frame::LaneAnswer { lane: 0x0f01, transport: Transport::UDP, verdict: Err(Reject::NoTransport) },
             0,
             "1500100000000000 010f030800000000",
+        ),
+        (
+            "VALUE",
+            Frame::Value { tag: VALUE_TAG, iteration: 0xe1, total: 0x10_0000, offset: 0x3000 },
+            4096,
+            "1600200000100000 1032547698badcfe e100000000000000 0000100000300000",
+        ),
+        (
+            "VALUE, without bytes",
+            Frame::Value { tag: VALUE_TAG, iteration: 0xe1, total: 0, offset: 0 },
+            0,
+            "1600200000000000 1032547698badcfe e100000000000000 0000000000000000",
+        ),
+        (
+            "VALUE_HAD",
+            Frame::ValueHad { tag: VALUE_TAG, iteration: 0xe1 },
+            0,
+            "1700180000000000 1032547698badcfe e100000000000000",
         ),
     ]
 }
@@ -330,7 +349,7 @@ fn what_no_kind_of_frame_has_is_refused() {
         Frame::parse(&bytes).unwrap_err()
     };
     assert_eq!(changed("BYE", 0, 0), FrameError::Kind(0));
-    assert_eq!(changed("BYE", 0, 22), FrameError::Kind(22));
+    assert_eq!(changed("BYE", 0, 24), FrameError::Kind(24));
     assert_eq!(changed("LANE_OPEN", 10, 0), FrameError::Field("transport"));
     assert_eq!(changed("LANE_OPEN", 11, 1), FrameError::Field("transport"));
     assert_eq!(changed("LANE_OPEN", 12, 1), FrameError::Field("transport"));
@@ -359,6 +378,12 @@ fn what_no_kind_of_frame_has_is_refused() {
     assert_eq!(changed("BYE", 8, 1), FrameError::Field("bye"));
     assert_eq!(changed("RETIRE", 10, 1), FrameError::Field("lane"));
     assert_eq!(changed("SEEN", 12, 1), FrameError::Field("seen"));
+    // longer than a value may be; beyond its end; a part of none, and none of one
+    assert_eq!(changed("VALUE", 27, 5), FrameError::Field("value"));
+    assert_eq!(changed("VALUE", 30, 0x10), FrameError::Field("value"));
+    assert_eq!(changed("VALUE", 5, 0), FrameError::Field("value"));
+    assert_eq!(changed("VALUE, without bytes", 4, 1), FrameError::Field("value"));
+    assert_eq!(changed("VALUE, without bytes", 24, 1), FrameError::Field("value"));
     // one optional field less than the flags say, and one more
     let eager = Frame::Eager { order: ORDER, matching: TAG, data: Some(1), ack: None };
     let mut bytes = eager.encode(0).to_vec();

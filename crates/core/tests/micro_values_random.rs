@@ -7,7 +7,8 @@ use Composition::{
 };
 use micro_support::values::{Reader, value};
 use micro_support::{Line, MS, Net, S, US};
-use polyrail_core::micro::{Composition, DataChannel, PutError, Taken, Time, asynchronous};
+use polyrail_core::micro::{Composition, DataChannel, Time};
+use polyrail_core::values::{self, Inbox, PutError, Taken, Took};
 use polyrail_core::wire::datagram::{VALUE_MOST, Value};
 use proptest::prelude::*;
 
@@ -51,7 +52,7 @@ proptest! {
             readers[at].put(&mut net, a);
             net.run(net.now + wait * MS);
             readers.iter_mut().for_each(|reader| reader.look(&mut net, a + 1));
-            prop_assert!(net.shared(a).values_held <= 2 * all && net.shared(a + 1).values_kept <= 3 * all);
+            prop_assert!(net.shared(a).values_held <= 2 * all && net.ends[a + 1].inbox.kept() <= 3 * all);
         }
         readers.retain(|reader| !reader.given.is_empty());
         let until = net.now + 200 * S;
@@ -100,7 +101,7 @@ fn a_reader_ten_times_slower_makes_nothing_grow() {
         reader.run(&mut net, a, interval, 5 * MS, 6 * S);
         let (shared, max) = (net.shared(a), reader.age(1000));
         println!("{len}: {} of {} had, oldest {} ms", reader.news, reader.given.len(), max / MS);
-        assert!(shared.values_held <= 2 * len && net.shared(a + 1).values_kept <= 3 * len);
+        assert!(shared.values_held <= 2 * len && net.ends[a + 1].inbox.kept() <= 3 * len);
         assert!(shared.flight.remembered() < 2000);
         assert!(shared.counters.values_replaced * 10 > shared.counters.values_put * 8);
         // half a round trip, two values' time on the line, and what a queue may be
@@ -139,7 +140,7 @@ fn what_is_too_much_is_refused() {
     assert_eq!(net.put(a, 1, 5, b"same"), Err(PutError::Old));
     assert_eq!(net.put(a, 1, 4, b"old"), Err(PutError::Old));
     assert_eq!(net.put(a, 2, 0, &vec![0; VALUE_MOST as usize + 1]), Err(PutError::TooLong));
-    for tag in 2..=asynchronous::TAGS as u64 {
+    for tag in 2..=values::TAGS as u64 {
         assert_eq!(net.put(a, tag, 0, b"x"), Ok(()));
     }
     assert_eq!(net.put(a, 0, 0, b"x"), Err(PutError::TooManyTags));
@@ -147,41 +148,36 @@ fn what_is_too_much_is_refused() {
     assert_eq!(net.put(b, 1, 1, b"x"), Err(PutError::Synchronous));
 }
 
-fn channel(composition: Composition) -> DataChannel {
-    DataChannel::new(composition, 0, &micro_support::limits())
-}
-
 #[test]
 fn a_peer_fills_no_more_than_there_is_room_for() {
-    let mut one = channel(AsyncPaced);
     let part = |tag, iteration, total| Value { tag, iteration, total, offset: 0, bytes: b"x" };
+    let (mut inbox, mut dropped) = (Inbox::default(), 0);
+    let mut take_in = |inbox: &mut Inbox, value: &Value<'_>| {
+        let took = inbox.take_in(0, value);
+        assert_ne!(took, Took::Broken);
+        dropped += usize::from(took == Took::Dropped);
+        assert!(inbox.kept() <= values::BYTES);
+        dropped
+    };
     for tag in 0..1000 {
-        for iteration in 1..4 {
-            one.handle_value(&part(tag, iteration, VALUE_MOST));
-        }
-        assert!(one.shared().values_kept <= asynchronous::BYTES);
+        (1..4).for_each(|iteration| _ = take_in(&mut inbox, &part(tag, iteration, VALUE_MOST)));
     }
-    assert!(one.shared().counters.values_dropped > 900);
-    let mut one = channel(AsyncPaced);
-    for tag in 0..2 * asynchronous::TAGS as u64 {
-        one.handle_value(&part(tag, 1, 1));
-    }
-    assert_eq!(one.shared().counters.values_dropped, asynchronous::TAGS as u64);
-    assert_eq!(one.shared().broken, None);
+    let before = take_in(&mut inbox, &part(0, 0, VALUE_MOST));
+    assert!(before > 900);
+    let mut inbox = Inbox::default();
+    (0..2 * values::TAGS as u64).for_each(|tag| _ = take_in(&mut inbox, &part(tag, 1, 1)));
+    assert_eq!(dropped - before, values::TAGS);
 }
 
 #[test]
 fn a_peer_that_contradicts_itself_is_found_out() {
     let part = |total| Value { tag: 1, iteration: 1, total, offset: 0, bytes: b"x" };
-    let mut one = channel(AsyncPaced);
-    one.handle_value(&part(10));
-    assert_eq!(one.shared().broken, None);
-    one.handle_value(&part(11));
+    let mut inbox = Inbox::default();
+    assert_eq!(inbox.take_in(0, &part(10)), Took::Part);
+    assert_eq!(inbox.take_in(0, &part(11)), Took::Broken);
+    let mut one = DataChannel::new(SyncCubic, 0, &micro_support::limits());
+    one.handle_value(&part(10), &mut micro_support::Keeper { now: 0, inbox: &mut inbox });
     assert!(one.shared().broken.is_some());
-    let mut one = channel(SyncCubic);
-    one.handle_value(&part(10));
-    assert!(one.shared().broken.is_some());
-    assert_eq!(one.take_value(0, 1), Taken::Nothing);
 }
 
 #[test]
@@ -190,7 +186,7 @@ fn who_takes_is_told_what_is_new_and_how_old_it_is() {
     let a = net.join(AsyncPaced);
     net.put(a, 9, 7, &value(9, 7, 0)).expect("it is taken");
     net.run(5 * MS);
-    let mut take = |now| match net.ends[a + 1].channel.take_value(now, 9) {
+    let mut take = |now| match net.ends[a + 1].inbox.take(now, 9) {
         Taken::New { iteration, age, bytes } => (true, iteration, age, bytes.len()),
         Taken::Unchanged { iteration, age } => (false, iteration, age, 0),
         Taken::Nothing => panic!("it came"),

@@ -12,7 +12,7 @@ pub use pins::{Caps, Names};
 use crate::error::Error;
 use crate::events::LogTo;
 use crate::list::{RailId, RailSet};
-use polyrail_core::micro::{Composition, Synchrony};
+use polyrail_core::micro::{Composition, Scheme};
 use polyrail_core::wire::Key;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -292,9 +292,8 @@ impl Config {
         c.congestion = lookup("CONGESTION");
         if let Some(name) = lookup("COMPOSITION") {
             // those for a reliable network are nothing for UDP; those of values are not used yet
-            let fits = |one: &Composition| {
-                !one.needs_reliable_network() && one.synchrony() == Synchrony::Synchronous
-            };
+            let fits =
+                |one: &Composition| !one.needs_reliable_network() && one.scheme() == Scheme::Synchronous;
             let found = Composition::of_name(name.trim()).filter(fits).map_or_else(
                 || {
                     let all: Vec<_> =

@@ -1,4 +1,4 @@
-//! Tagged messages without unsafe code: a worker that owns the memory of what is under way.
+//! Tagged messages and values without unsafe code: a worker that owns the memory of what is under way.
 //!
 //! A [`Worker`] works on its callers' memory, which is what makes it fast for those who have large structures, and unsafe. Here
 //! buffers are given away with an operation and come back with its end, so that nothing can be freed too early.
@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::rail::RawIov;
 use crate::worker::{Event, EventKind, Handler, Issued, Refused, User, Worker};
+pub use crate::worker::{PutError, Scheme, Taken};
 use polyrail_core::frame::{Matching, OpId};
 use polyrail_core::proto::{Delivery, Failure, Filter, PeerIdx};
 use polyrail_core::slab::Slab;
@@ -96,6 +97,29 @@ impl Mailbox {
         let name = self.buffers.insert(Buffer::Received(buffer));
         // SAFETY: the vector's memory stays where it is, and nobody else's, until the event gives it back.
         unsafe { self.worker.recv(filter, &[iov], user(name)) };
+    }
+
+    /// As [`Worker::set_scheme`].
+    pub fn set_scheme(&mut self, peer: PeerIdx, scheme: Scheme) {
+        self.worker.set_scheme(peer, scheme);
+    }
+
+    /// As [`Worker::scheme`].
+    pub fn scheme(&self, peer: PeerIdx) -> Scheme {
+        self.worker.scheme(peer)
+    }
+
+    /// As [`Worker::put_value`].
+    ///
+    /// # Errors
+    /// As [`Worker::put_value`].
+    pub fn put(&mut self, to: PeerIdx, tag: u64, iteration: u64, bytes: &[u8]) -> Result<(), PutError> {
+        self.worker.put_value(to, tag, iteration, bytes)
+    }
+
+    /// As [`Worker::take_value`].
+    pub fn take(&mut self, from: PeerIdx, tag: u64) -> Taken<'_> {
+        self.worker.take_value(from, tag)
     }
 
     /// As [`Worker::on_active`].
@@ -231,6 +255,25 @@ mod tests {
         drop(a);
         let done = until(&mut [&mut b], |boxes| boxes[0].next_done());
         assert!(matches!(done, Done::Received { outcome: Err(Failure::PeerGone), .. }), "{done:?}");
+    }
+
+    #[test]
+    fn values_are_put_in_the_asynchronous_scheme_and_the_newest_is_taken() {
+        let (mut a, mut b, to_b) = pair();
+        let to_a = b.peer(&a.worker().address()).unwrap();
+        assert_eq!(a.put(to_b, 1, 1, b"early"), Err(PutError::Synchronous));
+        a.set_scheme(to_b, Scheme::Asynchronous);
+        for iteration in 1..=100_u64 {
+            a.put(to_b, 1, iteration, &iteration.to_le_bytes()).unwrap();
+        }
+        let mut last = 0;
+        until(&mut [&mut a, &mut b], |boxes| {
+            if let Taken::New { iteration, bytes, .. } = boxes[1].take(to_a, 1) {
+                assert!(iteration > last && bytes == iteration.to_le_bytes());
+                last = iteration;
+            }
+            (last == 100).then_some(())
+        });
     }
 
     #[test]

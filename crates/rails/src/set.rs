@@ -14,6 +14,8 @@ use crate::rail::{
     Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame,
 };
 use polyrail_core::frame::{Acked, OpId, PlainEager};
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::values::Scheme;
 use polyrail_core::wire::PeerId;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -321,6 +323,24 @@ macro_rules! dispatch {
             /// [`LaneRail::reclaim`].
             pub fn reclaim(&mut self, (rail, link): RailLink, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
                 match rail { $(RailId::$name => self.$field.reclaim(link, frames),)+ }
+            }
+
+            /// [`LaneRail::set_scheme`].
+            pub fn set_scheme(&mut self, (rail, link): RailLink, scheme: Scheme) {
+                match rail { $(RailId::$name => self.$field.set_scheme(link, scheme),)+ }
+            }
+
+            /// [`LaneRail::put_value`].
+            pub fn put_value(&mut self, (rail, link): RailLink, peer: PeerIdx, which: (u64, u64), bytes: &[u8]) -> bool {
+                match rail { $(RailId::$name => self.$field.put_value(link, peer, which, bytes),)+ }
+            }
+
+            /// [`LaneRail::take_returned_value`] of any.
+            pub fn take_returned_value(&mut self) -> Option<(PeerIdx, u64, u64)> {
+                $(if let Some(value) = self.$field.take_returned_value() {
+                    return Some(value);
+                })+
+                None
             }
 
             /// [`LaneRail::pace`].

@@ -3,7 +3,8 @@
 use super::stage::Stage;
 use super::{Connection, News};
 use crate::control::{self, Action, Epoch, Word, word};
-use crate::micro::{Composition, Limits, Shared, Synchrony, Time, User};
+use crate::micro::{Composition, Limits, Shared, Time, User};
+use crate::wire::datagram::Value;
 
 /// A channel by which so often nothing was heard, while another is, is dead.
 const DEAD: u32 = 4;
@@ -15,6 +16,10 @@ impl User for NoUser {
     fn deliver(&mut self, _bytes: &[u8]) {
         debug_assert!(false, "nothing has its turn here");
     }
+    fn takes_values(&self) -> bool {
+        false
+    }
+    fn value(&mut self, _value: &Value<'_>) {}
 }
 
 impl Connection {
@@ -74,7 +79,7 @@ impl Connection {
             match action {
                 Action::Say(word) => self.say(&word),
                 Action::Build { epoch, spec } => self.build(now, epoch, spec),
-                Action::Flip { .. } => self.flip(),
+                Action::Flip { .. } => self.flip(now),
                 Action::Resume { .. } => self.resume(user),
                 Action::Rescue { .. } => self.rescue(),
                 Action::Destroy { epoch } => self.destroy(epoch),
@@ -97,11 +102,7 @@ impl Connection {
     }
 
     fn build(&mut self, now: Time, epoch: Epoch, composition: Composition) {
-        // values have no way to a user here
-        if self.settings.fixed
-            || composition.needs_reliable_network()
-            || composition.synchrony() != Synchrony::Synchronous
-        {
+        if self.settings.fixed || composition.needs_reliable_network() {
             return self.changeover.handle_unable(now, epoch);
         }
         let shared = self.current.channel.shared();
@@ -124,7 +125,7 @@ impl Connection {
     }
 
     /// New bytes go by the new channel.
-    fn flip(&mut self) {
+    fn flip(&mut self, now: Time) {
         let given = self.current.channel.shared().end;
         let last = self.current.channel.cut();
         if let Some(next) = &mut self.next {
@@ -132,6 +133,7 @@ impl Connection {
             next.channel.extend(given);
             self.flipped = true;
         }
+        self.move_values(now);
         self.changeover.handle_flipped(last);
     }
 
@@ -156,6 +158,7 @@ impl Connection {
             // what came to nothing
             self.next = None;
         } else if let Some(next) = self.next.take() {
+            self.values_before += self.current.channel.shared().values_sent;
             self.current = next;
         }
         (self.flipped, self.rescued) = (false, false);

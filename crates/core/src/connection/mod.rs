@@ -15,12 +15,14 @@ mod change;
 mod stage;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use self::change::NoUser;
 use self::stage::Stage;
 use crate::control::courier::Patience;
 use crate::control::{self, Admit, Changeover, Courier, Epoch, Side};
 use crate::micro::{Arrived, Composition, Limits, NEVER, Received, Segment, Shared, Time, Transmit, User};
+use crate::values::Register;
 use crate::wire::codec::Writer;
 use crate::wire::datagram::{Chunk, Chunks, Ending, HEADER, Header, Kind, SALT, TAG, write};
 use alloc::collections::VecDeque;
@@ -108,6 +110,10 @@ pub struct Connection {
     courier: Courier,
     news: VecDeque<News>,
     broken: Option<&'static str>,
+    /// Values that were given and are not known to have come, by a channel that is none for values any more.
+    returned: VecDeque<Register>,
+    /// Bytes of the datagrams with values that left by channels that are over.
+    values_before: u64,
     /// The other side has not seen that this one is where it answered to.
     unseen: bool,
     heard: u64,
@@ -158,6 +164,8 @@ impl Connection {
             courier: Courier::new(Patience::default(), WORD_TIME),
             news: VecDeque::new(),
             broken: None,
+            returned: VecDeque::new(),
+            values_before: 0,
             unseen: false,
             heard: 0,
             said: 0,
@@ -326,14 +334,15 @@ impl Connection {
         let epoch = Epoch(header.epoch);
         let admit = self.changeover.admit(epoch);
         let Some(stage) = self.stage(epoch) else { return Ok(()) };
-        let (mut elicits, mut data) = (false, false);
+        let (mut elicits, mut data, mut values) = (false, false, false);
         for chunk in Chunks::new(content) {
             let chunk = chunk.map_err(|_| MALFORMED)?;
             elicits |= !matches!(chunk, Chunk::Ack(_) | Chunk::Close(_) | Chunk::WordsHad { .. });
             data |= matches!(chunk, Chunk::Stream { .. });
+            values |= matches!(chunk, Chunk::Value(_));
         }
         // what is not taken is not acknowledged
-        if data && admit == Admit::Drop {
+        if data && admit == Admit::Drop || values && !user.takes_values() {
             return Ok(());
         }
         let arrived = Arrived { number, size: size as u32, elicits, marked };
@@ -379,11 +388,13 @@ impl Connection {
             Chunk::Word { order, bytes } => self.courier.handle_word(order, bytes),
             Chunk::WordsHad { order } => self.courier.handle_ack(now, order),
             Chunk::Close(ending) => self.state = State::Ended(ending),
-            Chunk::Value(_)
-            | Chunk::Ping
-            | Chunk::Challenge(_)
-            | Chunk::Response(_)
-            | Chunk::Hello { .. } => {}
+            // values have no turn: the newest counts, by whichever channel
+            Chunk::Value(value) => {
+                if let Some(stage) = self.stage(epoch) {
+                    stage.channel.handle_value(&value, user);
+                }
+            }
+            Chunk::Ping | Chunk::Challenge(_) | Chunk::Response(_) | Chunk::Hello { .. } => {}
         }
     }
 

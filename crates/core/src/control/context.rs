@@ -3,10 +3,11 @@
 use super::Time;
 use super::losses::Losses;
 use super::rules::{Context, LOSS};
-use crate::micro::{Shared, Synchrony};
+use crate::micro::{Scheme, Shared};
 
 /// Counts are looked at so often at most, in nanoseconds.
 const LOOK: Time = 5_000_000;
+
 /// The counts of one link, which outlive its compositions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watcher {
@@ -47,9 +48,14 @@ impl Watcher {
         self.losses.per_million().map(|loss| self.context(shared, loss, same_site))
     }
 
+    /// What the counts say so far, however few they are.
+    pub fn context_so_far(&self, shared: &Shared, same_site: bool) -> Context {
+        self.context(shared, self.losses.per_million().unwrap_or(0), same_site)
+    }
+
     fn context(&self, shared: &Shared, loss: u32, same_site: bool) -> Context {
         Context {
-            scheme: Synchrony::Synchronous,
+            scheme: Scheme::Synchronous,
             same_site,
             infiniband: false,
             // what gets through says nothing of what could, where loss keeps it down

@@ -16,7 +16,7 @@
 //! [`DWELL`] at least, unless the user wants another scheme or pins something.
 
 use super::Time;
-use crate::micro::{Composition, Synchrony};
+use crate::micro::{Composition, Scheme};
 use core::fmt;
 
 /// Loss from which on a path counts as lossy, in packets of a million, and below which it does not any more.
@@ -48,7 +48,7 @@ impl Limit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context {
     /// What they compute by.
-    pub scheme: Synchrony,
+    pub scheme: Scheme,
     /// They are at one site.
     pub same_site: bool,
     /// InfiniBand joins them.
@@ -167,21 +167,21 @@ pub struct InForce {
 /// What to change to, if anything. `pin`: what the user wants; it counts where it fits the scheme and the network.
 pub fn propose_composition(context: &Context, now: InForce, pin: Option<Composition>) -> Option<Proposal> {
     let fits = |one: &Composition| {
-        one.synchrony() == context.scheme && (context.infiniband || !one.needs_reliable_network())
+        one.scheme() == context.scheme && (context.infiniband || !one.needs_reliable_network())
     };
     let pin = pin.filter(fits);
     let proposal = match pin {
         Some(composition) => Proposal { composition, reason: Reason::Pinned },
         None => best_composition(context, now.composition),
     };
-    let at_once = pin.is_some() || now.composition.synchrony() != context.scheme;
+    let at_once = pin.is_some() || now.composition.scheme() != context.scheme;
     (proposal.composition != now.composition && (at_once || now.age >= DWELL)).then_some(proposal)
 }
 
 /// What suits best, given what is in force: that has the lower limits.
 fn best_composition(context: &Context, now: Composition) -> Proposal {
     let Context { loss, rtt, .. } = *context;
-    if context.scheme == Synchrony::Asynchronous {
+    if context.scheme == Scheme::Asynchronous {
         return Proposal { composition: Composition::AsyncPaced, reason: Reason::Asynchronous };
     }
     let (lossy, fat) = (now == Composition::SyncBbr, now == Composition::SyncIllinois);

@@ -4,6 +4,7 @@ use super::{
     ACKED_RANGE, AtomicCode, AtomicKind, Frame, FrameError, MAX_ACKED, MAX_HEADER, MAX_LANE_WORD,
     MAX_PAYLOAD, MAX_REGION, Matching, OpId, Order, PREFIX, RANGE, REGION_HEAD, RemoteAddr, Status,
 };
+use crate::wire::datagram::VALUE_MOST;
 use crate::wire::{Reject, Transport};
 
 const EAGER: u8 = 1;
@@ -27,6 +28,8 @@ const RETIRE: u8 = 18;
 const SEEN: u8 = 19;
 const LANE_OPEN: u8 = 20;
 const LANE_ANSWER: u8 = 21;
+const VALUE: u8 = 22;
+const VALUE_HAD: u8 = 23;
 
 const F_TAGGED: u8 = 1;
 const F_DATA: u8 = 2;
@@ -254,7 +257,7 @@ fn matching_of(flags: u8, tag: u64) -> Result<Matching, FrameError> {
 #[inline]
 fn payload_fits(kind: u8, flags: u8, payload: usize) -> bool {
     match kind {
-        EAGER | PUT | ATOMIC | ATOMIC_DATA | AM => true,
+        EAGER | PUT | ATOMIC | ATOMIC_DATA | AM | VALUE => true,
         FRAG | GET_DATA => payload > 0,
         _ if flags & F_REGION != 0 => {
             (REGION_HEAD + RANGE..=MAX_REGION).contains(&payload) && payload.is_multiple_of(8)
@@ -344,6 +347,10 @@ impl Frame {
                 let code = verdict.err().map_or(0, |reason| reason as u8);
                 Encoded::new(LANE_ANSWER, 0, payload).u64(lane_word(lane, transport, code))
             }
+            Self::Value { tag, iteration, total, offset } => {
+                Encoded::new(VALUE, 0, payload).u64(tag).u64(iteration).pair(total, offset)
+            }
+            Self::ValueHad { tag, iteration } => Encoded::new(VALUE_HAD, 0, payload).u64(tag).u64(iteration),
         }
         .done()
     }
@@ -470,6 +477,15 @@ impl Frame {
                 };
                 (Self::LaneAnswer { lane, transport, verdict }, 0)
             }
+            VALUE => {
+                let (tag, iteration, (total, offset)) = (f.u64()?, f.u64()?, f.pair()?);
+                let ends = u64::from(offset) + payload as u64 <= u64::from(total);
+                if !ends || total > VALUE_MOST || (payload == 0) != (total == 0) {
+                    return Err(FrameError::Field("value"));
+                }
+                (Self::Value { tag, iteration, total, offset }, 0)
+            }
+            VALUE_HAD => (Self::ValueHad { tag: f.u64()?, iteration: f.u64()? }, 0),
             other => return Err(FrameError::Kind(other)),
         })
     }

@@ -1,7 +1,7 @@
 //! What those micro-protocols have in common that say which datagrams came.
 
-use super::ranges::MAX;
 use super::{Arrived, NEVER, Outgoing, Shared, Time};
+use crate::ranges::MAX;
 use crate::wire::datagram::{ACK_HEAD, Ack, AckHead, DELAY_UNIT, STREAM_HEAD, write_ack};
 use core::ops::Range;
 

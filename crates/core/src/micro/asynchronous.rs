@@ -2,7 +2,7 @@
 //!
 //! Asynchronous iterations want usable data, the newest first, and bear that some is lost (Bertsekas and Tsitsiklis, 1989; P2PSAP). Each
 //! **tag** has a **register** on the sending side: what is given while a value is being sent waits, one value at most, and is replaced
-//! by what is given later. The receiving side keeps the newest whole value, and never goes back.
+//! by what is given later. Parts that come are the user's at once, who keeps the newest whole value, and never goes back.
 //!
 //! A value of several parts is finished before the next begins, else none would ever be whole where they are given faster than they
 //! can be sent. It **gives way** where that gains nothing: nothing of it was sent, or all of it was lost; or it lacks as many bytes as the
@@ -19,25 +19,20 @@
 //! The stream of such a channel is the control channel's share: little, and reliable, by micro-protocols that the composition adds for it;
 //! those of P2PSAP's table are for data. Stream and values take turns.
 
-mod latest;
 mod losses;
-mod register;
+mod sending;
 
 use super::retransmit::patience;
 use super::shared::Acknowledged;
-use super::{MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Taken, Time};
-use crate::wire::datagram::{HEADER, TAG, VALUE_HEAD, VALUE_MOST, Value, write_value};
+use super::{Fate, MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Time};
+use crate::values::{Register, may_put};
+use crate::wire::datagram::{HEADER, TAG, VALUE_HEAD, Value, write_value};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
-use latest::{Latest, Took};
 use losses::Losses;
-use register::Register;
+use sending::Sending;
 
-/// Most tags of each direction.
-pub const TAGS: usize = 1 << 16;
-/// Most bytes that the buffers of each direction have.
-pub const BYTES: usize = 256 << 20;
 /// Copies are sent of what is not known to have come if that is not more than so many datagrams' bytes.
 pub const SHORT: u64 = 8;
 /// Where the other side says nothing of values, one is repeated after so many nanoseconds, then after four times as many, ...
@@ -61,7 +56,7 @@ struct Part {
 #[derive(Debug, Default)]
 pub struct Asynchronous {
     slots: BTreeMap<u64, u32>,
-    registers: Vec<Register>,
+    registers: Vec<Sending>,
     /// Registers with what was never sent, or is lost; each is in it once.
     ready: VecDeque<u32>,
     /// Registers with copies to send.
@@ -77,7 +72,6 @@ pub struct Asynchronous {
     heard: Time,
     /// The last datagram was the stream's.
     streamed: bool,
-    latest: BTreeMap<u64, Latest>,
 }
 
 /// What of a value goes into a datagram.
@@ -98,7 +92,7 @@ impl Asynchronous {
     }
 
     /// How long after the last copy another one leaves.
-    fn distance(&self, shared: &Shared, register: &Register) -> Time {
+    fn distance(&self, shared: &Shared, register: &Sending) -> Time {
         let repeats = register.repeats;
         match shared.acknowledged {
             Acknowledged::Nothing => NEVER,
@@ -124,7 +118,7 @@ impl Asynchronous {
     }
 
     /// Whether so little of the register's value is unknown that copies of that are sent without waiting.
-    fn is_short(&self, shared: &Shared, register: &Register) -> bool {
+    fn is_short(&self, shared: &Shared, register: &Sending) -> bool {
         register.value.unknown() <= SHORT * part_size(shared)
     }
 
@@ -178,8 +172,8 @@ impl Asynchronous {
     fn recall(&mut self, shared: &Shared) {
         let most = part_size(shared);
         let current = |(_, part): &&(u64, Part)| {
-            let value = &self.registers[part.slot as usize].value;
-            value.iteration == part.iteration && value.misses(&part.range)
+            let register = &self.registers[part.slot as usize];
+            register.values.iteration == part.iteration && register.value.misses(&part.range)
         };
         let Some((_, part)) = self.parts.iter().find(current).cloned() else { return };
         let register = &mut self.registers[part.slot as usize];
@@ -230,9 +224,10 @@ impl Asynchronous {
             let register = &mut self.registers[slot as usize];
             let most = (out.to.room() - VALUE_HEAD).min(usize::from(u16::MAX));
             let range = register.value.take(most as u64);
-            let bytes = &register.value.bytes;
+            let bytes = &register.values.bytes;
             let end = (range.end as usize).min(bytes.len());
-            let (tag, iteration, total) = (register.tag, register.value.iteration, bytes.len() as u32);
+            let (tag, iteration, total) =
+                (register.values.tag, register.values.iteration, bytes.len() as u32);
             let (offset, bytes) = (range.start as u32, &bytes[range.start as usize..end]);
             write_value(&mut out.to, &Value { tag, iteration, total, offset, bytes });
             self.written.push(Part { slot, iteration, range });
@@ -241,33 +236,23 @@ impl Asynchronous {
         }
     }
 
+    /// Of a datagram it is known now whether it came.
+    fn settle(&self, shared: &mut Shared, sent: &Sent) {
+        let at = self.parts.partition_point(|(of, _)| *of < sent.number);
+        if self.parts.get(at).is_some_and(|(of, _)| *of == sent.number) {
+            shared.values_settled += u64::from(sent.size);
+        }
+    }
+
     /// What a datagram carried, where it is still of use.
     fn each_part(&mut self, number: u64, mut with: impl FnMut(&mut Self, u32, Range<u64>)) {
         let mut at = self.parts.partition_point(|(of, _)| *of < number);
         while let Some((_, part)) = self.parts.get(at).filter(|(of, _)| *of == number) {
             let Part { slot, iteration, range } = part.clone();
-            if self.registers[slot as usize].value.iteration == iteration {
+            if self.registers[slot as usize].values.iteration == iteration {
                 with(self, slot, range);
             }
             at += 1;
-        }
-    }
-
-    fn may_put(
-        &self,
-        shared: &Shared,
-        slot: Option<u32>,
-        iteration: u64,
-        len: usize,
-    ) -> Result<(), PutError> {
-        let register = slot.map(|slot| &self.registers[slot as usize]);
-        let (held, holds) = register.map_or((0, len), |one| (one.held(), one.would_hold(len)));
-        match () {
-            () if len > VALUE_MOST as usize => Err(PutError::TooLong),
-            () if register.is_some_and(|one| iteration <= one.newest) => Err(PutError::Old),
-            () if register.is_none() && self.registers.len() >= TAGS => Err(PutError::TooManyTags),
-            () if shared.values_held - held + holds > BYTES => Err(PutError::TooManyBytes),
-            () => Ok(()),
         }
     }
 }
@@ -284,53 +269,42 @@ impl MicroProtocol for Asynchronous {
         bytes: &[u8],
     ) -> Result<(), PutError> {
         let slot = self.slots.get(&tag).copied();
-        self.may_put(shared, slot, iteration, bytes.len())?;
+        let register = slot.map(|slot| &self.registers[slot as usize].values);
+        may_put(register, (self.registers.len(), shared.values_held), iteration, bytes.len())?;
         let slot = match slot {
             Some(slot) => {
                 let register = &mut self.registers[slot as usize];
-                shared.values_held -= register.held();
+                shared.values_held -= register.values.held();
                 shared.counters.values_replaced += u64::from(register.put(iteration, bytes));
                 slot
             }
             None => {
                 let slot = self.registers.len() as u32;
-                self.registers.push(Register::new(shared.now, tag, iteration, bytes));
+                self.registers.push(Sending::new(shared.now, tag, iteration, bytes));
                 self.slots.insert(tag, slot);
                 slot
             }
         };
-        shared.values_held += self.registers[slot as usize].held();
+        shared.values_held += self.registers[slot as usize].values.held();
         shared.counters.values_put += 1;
         self.arrange(shared, slot);
         self.announce(shared);
         Ok(())
     }
 
-    fn take_value(&mut self, shared: &Shared, tag: u64) -> Taken<'_> {
-        let Some(latest) = self.latest.get_mut(&tag) else { return Taken::Nothing };
-        let Some((iteration, came)) = latest.newest() else { return Taken::Nothing };
-        let age = shared.now.saturating_sub(came);
-        match core::mem::replace(&mut latest.taken, true) {
-            true => Taken::Unchanged { iteration, age },
-            false => Taken::New { iteration, age, bytes: &latest.bytes },
-        }
+    /// Where nobody says what came, those are to leave that are to be repeated.
+    fn owes_values(&self) -> bool {
+        self.registers
+            .iter()
+            .any(|one| one.values.waiting().is_some() || one.value.wants() || one.timer != NEVER)
     }
 
-    fn value_from_net(&mut self, shared: &mut Shared, value: &Value<'_>) {
-        if self.latest.len() >= TAGS && !self.latest.contains_key(&value.tag) {
-            shared.counters.values_dropped += 1;
-            return;
-        }
-        let latest = self.latest.entry(value.tag).or_default();
-        shared.values_kept -= latest.held();
-        let took = latest.take_in(shared.now, value, BYTES - shared.values_kept - latest.held());
-        shared.values_kept += latest.held();
-        match took {
-            Took::Whole => shared.counters.values_whole += 1,
-            Took::Part => {}
-            Took::Dropped => shared.counters.values_dropped += 1,
-            Took::Broken => shared.broken = Some("it sent a value of two lengths"),
-        }
+    fn give_back(&mut self, shared: &mut Shared) -> Vec<Register> {
+        let all = Self { losses: self.losses, heard: self.heard, ..Self::default() };
+        let all = core::mem::replace(self, all).registers;
+        (shared.values_held, shared.value_at, shared.values_settled) = (0, NEVER, shared.values_sent);
+        let lacks = |one: &Sending| one.values.waiting().is_some() || one.value.unknown() > 0;
+        all.into_iter().filter(lacks).map(|one| one.values).collect()
     }
 
     fn to_net(&mut self, shared: &mut Shared, out: &mut Outgoing<'_>) {
@@ -357,13 +331,19 @@ impl MicroProtocol for Asynchronous {
 
     fn sent(&mut self, shared: &mut Shared, sent: &Sent) {
         match shared.acknowledged {
-            Acknowledged::All => self.parts.extend(self.written.drain(..).map(|part| (sent.number, part))),
+            Acknowledged::All => {
+                shared.values_sent += if self.written.is_empty() { 0 } else { u64::from(sent.size) };
+                self.parts.extend(self.written.drain(..).map(|part| (sent.number, part)));
+            }
             _ => self.written.clear(),
         }
     }
 
     fn acked(&mut self, shared: &mut Shared, sent: &Sent) {
         self.heard = shared.now;
+        if sent.fate != Fate::Lost {
+            self.settle(shared, sent);
+        }
         if !sent.probes_path {
             self.losses.note(false);
         }
@@ -375,6 +355,7 @@ impl MicroProtocol for Asynchronous {
     }
 
     fn lost(&mut self, shared: &mut Shared, sent: &Sent) {
+        self.settle(shared, sent);
         if !sent.probes_path {
             self.losses.note(true);
         }

@@ -26,7 +26,8 @@ use super::tcp_congestion_avoidance::TCPCongestionAvoidance;
 use super::tcp_new_reno::TCPNewRenoCongestionAvoidance;
 use super::transport_driver::TransportDriver;
 use super::windowed_congestion_control::WindowedCongestionControl;
-use super::{Arrived, MicroProtocol, Names, PutError, Shared, Taken, Time, User};
+use super::{Arrived, MicroProtocol, Names, PutError, Shared, Time, User};
+use crate::values::{Register, Scheme};
 use crate::wire::datagram::{Ack, Value};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -36,15 +37,6 @@ use core::ops::Range;
 macro_rules! list {
     () => { () };
     ($first:ty $(, $rest:ty)*) => { ($first, list!($($rest),*)) };
-}
-
-/// What a pair of peers computes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Synchrony {
-    /// All arrives, in order.
-    Synchronous,
-    /// The newest arrives.
-    Asynchronous,
 }
 
 /// Makes [`Composition`] and [`DataChannel`] from the compositions: a line each, its name in settings, its number on the wire, and its
@@ -81,9 +73,9 @@ macro_rules! compositions {
             }
 
             /// What its users compute by.
-            pub const fn synchrony(self) -> Synchrony {
+            pub const fn scheme(self) -> Scheme {
                 let has_values = match self { $(Self::$name => <list!($($micro),+)>::HAS_VALUES,)+ };
-                if has_values { Synchrony::Asynchronous } else { Synchrony::Synchronous }
+                if has_values { Scheme::Asynchronous } else { Scheme::Synchronous }
             }
         }
 
@@ -206,13 +198,17 @@ impl DataChannel {
     pub fn put_value(&mut self, now: Time, tag: u64, iteration: u64, bytes: &[u8]) -> Result<(), PutError> {
         each!(self, stack => stack.put_value(now, tag, iteration, bytes))
     }
-    /// [`Stack::take_value`].
-    pub fn take_value(&mut self, now: Time, tag: u64) -> Taken<'_> {
-        each!(self, stack => stack.take_value(now, tag))
+    /// [`Stack::owes_values`].
+    pub fn owes_values(&self) -> bool {
+        each!(self, stack => stack.owes_values())
+    }
+    /// [`Stack::give_back`].
+    pub fn give_back(&mut self) -> Vec<Register> {
+        each!(self, stack => stack.give_back())
     }
     /// [`Stack::handle_value`].
-    pub fn handle_value(&mut self, value: &Value<'_>) {
-        each!(self, stack => stack.handle_value(value));
+    pub fn handle_value<U: User>(&mut self, value: &Value<'_>, user: &mut U) {
+        each!(self, stack => stack.handle_value(value, user));
     }
     /// [`Stack::handle_ack`].
     pub fn handle_ack(&mut self, ack: &Ack<'_>) {

@@ -3,7 +3,7 @@
 use super::acknowledging::Acknowledging;
 use super::shared::Acknowledged;
 use super::{Arrived, MicroProtocol, Outgoing, Shared, Time};
-use crate::wire::datagram::{Ack, Value};
+use crate::wire::datagram::Ack;
 
 /// As `PositiveAck`, but a datagram with values is not answered for.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl MicroProtocol for ControlAck {
         true
     }
 
-    fn value_from_net(&mut self, _shared: &mut Shared, _value: &Value<'_>) {
+    fn value_from_net(&mut self, _shared: &mut Shared) {
         self.acks = self.before;
     }
 

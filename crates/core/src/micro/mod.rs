@@ -8,34 +8,33 @@
 //! is listed from the network up: what comes is handled in the list's order, what leaves in the opposite one.
 //!
 //! What a synchronous channel carries is one stream of bytes in each direction, by positions; a **segment** is a range of it, which
-//! may be cut anew when it is sent again. What an asynchronous one carries are values, of which only the latest counts.
+//! may be cut anew when it is sent again. What an asynchronous one carries are values, of which only the latest counts; parts of them are the
+//! user's as they come ([`crate::values`] puts them together).
 //! **Datagrams** are numbered anew, whatever they carry, so that an acknowledgement is always of one sending.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `stack.rs` | the driver of one composition: the order of events |
 //! | `composition.rs` | which compositions there are, by name, and one of them at a time: [`DataChannel`] |
-//! | `shared.rs`, `flight.rs`, `ranges.rs` | what micro-protocols share: figures, what is on its way, sets of numbers |
+//! | `shared.rs`, `flight.rs` | what micro-protocols share: figures, what is on its way |
 //! | `delivery.rs` | how fast the other side gets what is sent |
-//! | `value.rs` | what is said of values to who gives and takes them |
 //! | `acknowledging.rs` | what those have in common that say which datagrams came |
 //! | `congestion.rs`, `hystart.rs`, `episode.rs` | what congestion controllers have in common |
 //! | the others | a micro-protocol each, named as its type |
 //!
 //! Invariants:
 //! - Whatever arrives, memory is bounded: what waits for its turn by the window that the other side was told of, values by
-//!   [`asynchronous::BYTES`] and [`asynchronous::TAGS`] in each direction, numbers by [`ranges::MAX`], what is on its way by the congestion window or, where there is none, by that of the other side.
+//!   [`values::BYTES`](crate::values::BYTES) and [`values::TAGS`](crate::values::TAGS), numbers by [`ranges::MAX`](crate::ranges::MAX), what is on its way by the congestion window or, where there is none, by that of the other side.
 //! - A micro-protocol keeps to its own state and the part of [`Shared`] that is said to be its own; it never calls another.
 
 mod composition;
 pub mod delivery;
 pub mod flight;
-pub mod ranges;
 pub mod shared;
 pub mod stack;
 
 mod acknowledging;
-pub mod asynchronous;
+mod asynchronous;
 mod bbr;
 mod congestion;
 mod control_ack;
@@ -62,17 +61,18 @@ mod synchronous;
 mod tcp_congestion_avoidance;
 mod tcp_new_reno;
 mod transport_driver;
-mod value;
 mod windowed_congestion_control;
 
-pub use composition::{Composition, DataChannel, Synchrony};
+pub use crate::values::{PutError, Scheme};
+pub use composition::{Composition, DataChannel};
 pub use delivery::RateSample;
 pub use flight::{Fate, Sent};
 pub use shared::{Settled, Shared};
 pub use stack::{Limits, Received, Transmit};
-pub use value::{PutError, Taken};
 
+use crate::values::Register;
 use crate::wire::datagram::{Ack, Value, Writer};
+use alloc::vec::Vec;
 
 /// Nanoseconds of any clock that does not jump.
 pub type Time = u64;
@@ -128,12 +128,23 @@ pub struct Arrived {
 pub trait User {
     /// The next bytes of the stream.
     fn deliver(&mut self, bytes: &[u8]);
+
+    /// Whether there is a place for values now. What there is none for is not acknowledged, and comes again.
+    fn takes_values(&self) -> bool;
+
+    /// A part of a value.
+    fn value(&mut self, value: &Value<'_>);
 }
 
+/// Who wants nothing but the stream.
 impl<F: FnMut(&[u8])> User for F {
     fn deliver(&mut self, bytes: &[u8]) {
         self(bytes);
     }
+    fn takes_values(&self) -> bool {
+        true
+    }
+    fn value(&mut self, _value: &Value<'_>) {}
 }
 
 /// One small function of a data channel. Each event has a handler that does nothing by default. The names of CTP's events are given
@@ -191,13 +202,18 @@ pub trait MicroProtocol {
         Err(PutError::Synchronous)
     }
 
-    /// *SegmentToUser*, of a value: the newest of this tag, for who asks.
-    fn take_value(&mut self, _shared: &Shared, _tag: u64) -> Taken<'_> {
-        Taken::Nothing
+    /// Whether values are to leave, or may not have come.
+    fn owes_values(&self) -> bool {
+        false
     }
 
-    /// A part of a value came.
-    fn value_from_net(&mut self, _shared: &mut Shared, _value: &Value<'_>) {}
+    /// The values that were given, are the newest of their tags, and are not known to have come; the channel forgets all values.
+    fn give_back(&mut self, _shared: &mut Shared) -> Vec<Register> {
+        Vec::new()
+    }
+
+    /// A part of a value came, which is the user's.
+    fn value_from_net(&mut self, _shared: &mut Shared) {}
 
     /// *AckFromNet*: what the other side says it had; names what is acknowledged by [`Shared::acknowledge`].
     fn ack_from_net(&mut self, _shared: &mut Shared, _ack: &Ack<'_>) {}
@@ -286,16 +302,20 @@ impl<A: MicroProtocol, B: MicroProtocol> MicroProtocol for (A, B) {
         }
     }
     #[inline(always)]
-    fn take_value(&mut self, shared: &Shared, tag: u64) -> Taken<'_> {
+    fn owes_values(&self) -> bool {
+        self.0.owes_values() || self.1.owes_values()
+    }
+    #[inline(always)]
+    fn give_back(&mut self, shared: &mut Shared) -> Vec<Register> {
         match A::HAS_VALUES {
-            true => self.0.take_value(shared, tag),
-            false => self.1.take_value(shared, tag),
+            true => self.0.give_back(shared),
+            false => self.1.give_back(shared),
         }
     }
     #[inline(always)]
-    fn value_from_net(&mut self, shared: &mut Shared, value: &Value<'_>) {
-        self.0.value_from_net(shared, value);
-        self.1.value_from_net(shared, value);
+    fn value_from_net(&mut self, shared: &mut Shared) {
+        self.0.value_from_net(shared);
+        self.1.value_from_net(shared);
     }
     #[inline(always)]
     fn ack_from_net(&mut self, shared: &mut Shared, ack: &Ack<'_>) {

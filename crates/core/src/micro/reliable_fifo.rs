@@ -1,7 +1,7 @@
 //! ReliableFIFO: the user has the stream's bytes in their order.
 
-use super::ranges::Ranges;
 use super::{MicroProtocol, Shared, User};
+use crate::ranges::Ranges;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 

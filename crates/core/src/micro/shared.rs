@@ -2,8 +2,8 @@
 
 use super::delivery::{Delivery, RateSample};
 use super::flight::{Flight, Sent};
-use super::ranges::{MAX, Ranges};
 use super::{NEVER, Segment, Time};
+use crate::ranges::{MAX, Ranges};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -76,10 +76,6 @@ pub struct Counters {
     pub values_replaced: u64,
     /// Parts of values that left.
     pub value_parts: u64,
-    /// Values that came and were the newest of their tags.
-    pub values_whole: u64,
-    /// Parts of values that came and were of no use, or for which there was no room.
-    pub values_dropped: u64,
 }
 
 /// What the other side says that it had.
@@ -142,8 +138,10 @@ pub struct Shared {
     pub value_at: Time,
     /// Bytes of the buffers of values that are to be sent (Asynchronous).
     pub values_held: usize,
-    /// Bytes of the buffers of values that came (Asynchronous).
-    pub values_kept: usize,
+    /// Bytes of the datagrams with values that left (Asynchronous).
+    pub values_sent: u64,
+    /// The same, of those of which it is known whether they came (Asynchronous).
+    pub values_settled: u64,
 
     /// The end of what is to be sent of the stream.
     pub end: u64,
@@ -222,7 +220,8 @@ impl Shared {
             acknowledged: Acknowledged::Nothing,
             value_at: NEVER,
             values_held: 0,
-            values_kept: 0,
+            values_sent: 0,
+            values_settled: 0,
             end: start,
             fresh: start,
             limit: start + window,

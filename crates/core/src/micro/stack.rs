@@ -4,7 +4,8 @@ use super::delivery::RateSample;
 use super::episode::Episode;
 use super::flight::{Fate, Sent};
 use super::shared::{Acknowledged, Settled, Shared};
-use super::{Arrived, MicroProtocol, Names, Outgoing, PutError, Segment, Taken, Time, User};
+use super::{Arrived, MicroProtocol, Names, Outgoing, PutError, Segment, Time, User};
+use crate::values::Register;
 use crate::wire::codec::Writer;
 use crate::wire::datagram::{Ack, Chunk, HEADER, TAG, Value, write};
 use alloc::vec::Vec;
@@ -205,16 +206,23 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         self.list.put_value(&mut self.shared, tag, iteration, bytes)
     }
 
-    /// The newest value of a tag that came whole.
-    pub fn take_value(&mut self, now: Time, tag: u64) -> Taken<'_> {
-        self.shared.now = now;
-        self.list.take_value(&self.shared, tag)
+    /// Whether values are to leave, or may not have come.
+    pub fn owes_values(&self) -> bool {
+        self.list.owes_values()
+    }
+
+    /// The values that were given and are not known to have come, to be sent otherwise; the channel forgets all values.
+    pub fn give_back(&mut self) -> Vec<Register> {
+        self.list.give_back(&mut self.shared)
     }
 
     /// A part of a value came.
-    pub fn handle_value(&mut self, value: &Value<'_>) {
+    pub fn handle_value<U: User>(&mut self, value: &Value<'_>, user: &mut U) {
         match M::HAS_VALUES {
-            true => self.list.value_from_net(&mut self.shared, value),
+            true => {
+                self.list.value_from_net(&mut self.shared);
+                user.value(value);
+            }
             false => self.shared.broken = Some("it sent a value on a synchronous channel"),
         }
     }
@@ -347,7 +355,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
     pub fn begin_at(&mut self, start: u64) {
         let shared = &mut self.shared;
         (shared.start, shared.end, shared.fresh, shared.limit) = (start, start, start, start + shared.takes);
-        shared.had = super::ranges::Ranges::default();
+        shared.had = crate::ranges::Ranges::default();
         shared.had.add(0..start);
     }
 

@@ -12,6 +12,7 @@
 //! | put | PUT with bytes; or PUT_RTS and the target reads; ACK when the bytes are in the region |
 //! | get | GET; the target writes and sends ACK, or sends GET_DATA |
 //! | atomic | ATOMIC; ACK, or ATOMIC_DATA |
+//! | value | VALUE...; VALUE_HAD |
 //!
 //! Credit bounds what a peer must keep of unexpected messages: a sender may have [`Route::window`] units unmatched at a
 //! receiver; beyond that it sends RTS, which costs the receiver a table entry and no bytes. So floods slow down, and nothing
@@ -23,7 +24,7 @@
 //! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
 //!
 //! Files: `types` words; `peer` per-peer state; `bounds` what it may have outstanding; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
-//! either end; `lend` sends whose bytes lanes keep the place of; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
+//! either end; `lend` sends whose bytes lanes keep the place of; `values` the latest value of each tag; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
 
 mod bounds;
 mod lend;
@@ -36,6 +37,7 @@ mod rma;
 mod send;
 mod target;
 mod types;
+mod values;
 
 pub use bounds::{Bounds, Owed};
 pub use peer::{CREDIT_UNIT, REORDER_BYTES, REORDER_WINDOW, Route, Scheme};
@@ -139,6 +141,7 @@ impl<R: Receiver> Engine<R> {
         let removed = unused && !self.is_named_by_receives(peer);
         if removed {
             debug_assert!(!self.free.contains(&peer), "{peer} was removed before");
+            self.peers[peer.0 as usize].values = None;
             self.free.push(peer);
         }
         removed
@@ -149,6 +152,7 @@ impl<R: Receiver> Engine<R> {
         let p = &mut self.peers[peer.0 as usize];
         p.connected = true;
         p.route = route;
+        p.begin_values();
         if !p.idle() {
             self.name(peer);
         }
@@ -192,7 +196,7 @@ impl<R: Receiver> Engine<R> {
     /// Whether nothing waits to leave for this peer and no operation with it is under way.
     pub fn is_quiet(&self, peer: PeerIdx) -> bool {
         let p = &self.peers[peer.0 as usize];
-        p.idle() && p.under_way == 0
+        p.idle() && p.under_way == 0 && p.values.as_ref().is_none_or(|values| !values.waits())
     }
 
     /// How many sequenced frames the peer was sent of which it has not said that it saw them and all before. It says so only
@@ -383,6 +387,8 @@ impl<R: Receiver> Engine<R> {
                     Directive::Broken("it saw what was not sent")
                 }
             }
+            Frame::Value { .. } => Directive::Value,
+            Frame::ValueHad { tag, iteration } => self.on_value_had(peer, tag, iteration),
             Frame::Bye => Directive::Done,
         }
     }

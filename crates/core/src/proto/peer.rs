@@ -2,7 +2,9 @@
 
 use super::bounds::{Asked, Owed, Settles};
 use super::types::{Out, PeerIdx};
+use super::values::Values;
 use crate::frame::{Frame, OpId, Order};
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -105,6 +107,8 @@ pub(super) struct Peer {
     pub under_way: u32,
     /// Whether the engine has named it as ready since it was asked.
     pub named: bool,
+    /// Its values, where either side has any, or this side's scheme was set.
+    pub values: Option<Box<Values>>,
 
     /// Counts the lives of the link; what belongs to an earlier one returns no credit to this one.
     pub session: u32,
@@ -267,7 +271,9 @@ impl Peer {
     pub fn reset(&mut self) -> Self {
         let session = self.session.wrapping_add(1);
         let (under_way, named) = (self.under_way, self.named);
-        core::mem::replace(self, Self { session, under_way, named, ..Self::default() })
+        let mut values = self.values.take();
+        values.iter_mut().for_each(|values| values.end_session());
+        core::mem::replace(self, Self { session, under_way, named, values, ..Self::default() })
     }
 
     #[inline]
@@ -277,7 +283,8 @@ impl Peer {
 
     #[inline]
     pub fn queued(&self) -> usize {
-        self.ordered.len() + self.control.len() + self.streams.len() + self.notes.len()
+        let values = self.values.as_ref().map_or(0, |values| values.queued());
+        self.ordered.len() + self.control.len() + self.streams.len() + self.notes.len() + values
     }
 
     /// Adds a note; what it is about is forgotten where an earlier one spoke of it.

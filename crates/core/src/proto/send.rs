@@ -120,7 +120,13 @@ impl<R: Receiver> Engine<R> {
         if let Some(&Answer { frame, payload, .. }) = p.control.front() {
             return Some(Next { frame, payload, from: Queue::Control });
         }
-        if let Some(&item) = p.ordered.front() {
+        let item = p.ordered.front().copied();
+        if p.values.is_some()
+            && let Some(next) = self.next_told(peer).or_else(|| self.next_value(peer, bulk, true))
+        {
+            return Some(next);
+        }
+        if let Some(item) = item {
             let next = match item {
                 Item::Send(op) => self.next_send(peer, op),
                 Item::Rma(part) => self.next_rma(peer, part, bulk),
@@ -128,6 +134,9 @@ impl<R: Receiver> Engine<R> {
             if next.is_some() {
                 return next;
             }
+        }
+        if let Some(next) = self.next_value(peer, bulk, false) {
+            return Some(next);
         }
         if bulk == 0 {
             return None;
@@ -232,8 +241,11 @@ impl<R: Receiver> Engine<R> {
                     StreamKind::Fragments { .. } => {}
                 }
             }
+            Queue::Told => self.value_told(peer, &next.frame),
+            Queue::Values => self.value_left(peer, next.payload_len()),
             Queue::Ordered => {
                 p.sequenced();
+                p.message_left();
                 match p.ordered.front().copied() {
                     Some(Item::Send(op)) => {
                         p.ordered.pop_front();

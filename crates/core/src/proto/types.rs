@@ -34,6 +34,8 @@ pub enum Place {
     Region(u64, u32),
     /// An unexpected message's own buffer.
     Stash(OpId),
+    /// A value that is being sent to a peer: that of [`Engine::value_bytes`](crate::proto::Engine::value_bytes).
+    Value(PeerIdx, u32),
     /// Nothing: what arrives is read and forgotten.
     Discard,
 }
@@ -81,14 +83,13 @@ impl Next {
     }
 
     /// Its payload's bytes, if their operation lives until the peer has answered for them: a rail need not copy those. What
-    /// completes when it was sent, and results that are forgotten then, a rail copies if it may have to send them again; the former may
+    /// completes when it was sent, and results and values that are forgotten then, a rail copies if it may have to send them again; the former may
     /// be lent to it instead ([`Engine::may_lend`](crate::proto::Engine::may_lend)).
     #[inline]
     pub fn lasting(&self) -> Option<Span> {
         match (self.payload, self.frame) {
-            (_, Frame::Eager { ack: None, .. }) | (Out::Bytes(Span { place: Place::Stash(_), .. }), _) => {
-                None
-            }
+            (_, Frame::Eager { ack: None, .. })
+            | (Out::Bytes(Span { place: Place::Stash(_) | Place::Value(..), .. }), _) => None,
             (Out::Bytes(span), _) => Some(span),
             _ => None,
         }
@@ -100,7 +101,9 @@ impl Next {
 pub(super) enum Queue {
     Notes,
     Control,
+    Told,
     Ordered,
+    Values,
     Stream,
 }
 
@@ -123,6 +126,8 @@ pub enum Directive {
         /// Header bytes at the payload's beginning.
         header_len: u16,
     },
+    /// A part of a value: [`crate::proto::Engine::take_in_value`] takes it.
+    Value,
     /// A word about a lane (GOT, RETIRE, LANE_OPEN, LANE_ANSWER): frame and payload are for the session.
     Lane,
     /// The peer broke the protocol; cut the link and say why.

@@ -36,6 +36,8 @@ pub trait Traffic {
     fn transmitted(&mut self, next: &Self::Next);
     /// A lane has taken that frame and keeps the place of its payload.
     fn lent(&mut self, next: &Self::Next);
+    /// A lane has taken all of the value of which that frame is a part.
+    fn taken(&mut self, next: &Self::Next);
     /// What that frame was to list cannot be listed.
     fn unlisted(&mut self, next: &Self::Next);
     /// Queues a frame of the session's own.
@@ -94,6 +96,9 @@ impl<R: Receiver> Traffic for ToPeer<'_, R> {
     fn lent(&mut self, next: &Next) {
         self.engine.lent(self.peer, next);
     }
+    fn taken(&mut self, _next: &Next) {
+        self.engine.value_taken(self.peer);
+    }
     fn unlisted(&mut self, next: &Next) {
         self.engine.unlisted(self.peer, next);
     }
@@ -144,6 +149,8 @@ pub enum Sent {
     /// The link has taken it, and keeps the place of a payload that its operation need not keep that long
     /// ([`Engine::may_lend`]).
     Lent,
+    /// The link has taken all of the value of which the frame is a part, and brings it by means of its own.
+    Taken,
     /// The link is full.
     Full,
     /// What it was to list cannot be listed.

@@ -292,9 +292,10 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         }
         let link = self.lanes[at].link;
         match carrier.send(link, next, traffic) {
-            sent @ (Sent::Away | Sent::Lent) => {
+            sent @ (Sent::Away | Sent::Lent | Sent::Taken) => {
                 match sent {
                     Sent::Lent => traffic.lent(next),
+                    Sent::Taken => traffic.taken(next),
                     _ => traffic.transmitted(next),
                 }
                 if sequenced && self.current != Some(link) {

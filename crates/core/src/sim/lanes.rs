@@ -658,6 +658,7 @@ fn plainly(link: usize, traffic: &mut ToPeer<'_, Ticket>, outlet: &mut Outlet<'_
         match outlet.send(link, &next, traffic) {
             Sent::Away => crate::session::Traffic::transmitted(traffic, &next),
             Sent::Lent => crate::session::Traffic::lent(traffic, &next),
+            Sent::Taken => crate::session::Traffic::taken(traffic, &next),
             Sent::Full => return,
             Sent::Unlisted => crate::session::Traffic::unlisted(traffic, &next),
         }

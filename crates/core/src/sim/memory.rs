@@ -121,7 +121,8 @@ fn key(place: Place) -> Option<Key> {
         Place::Rma(op) => (2, name(op), 0),
         Place::Region(key, generation) => (3, key, generation),
         Place::Stash(op) => (4, name(op), 0),
-        Place::Discard => return None,
+        // the engine's own
+        Place::Value(..) | Place::Discard => return None,
     })
 }
 

@@ -307,6 +307,11 @@ impl Node {
                 let payload = payload.slice(split, payload.len() - split).unwrap_or(Bytes::Counted(0));
                 self.tell(What::Active { from: peer, id, header, payload });
             }
+            Directive::Value => {
+                if let Err(why) = self.engine.take_in_value(peer, self.now, frame, payload.real()) {
+                    self.broken.push((peer, why));
+                }
+            }
             Directive::Lane => self.lane_word(peer, frame, &payload),
             Directive::Broken(why) => self.broken.push((peer, why)),
         }
@@ -543,6 +548,10 @@ impl Node {
     pub fn load(&mut self, peer: PeerIdx, next: &Next) -> Option<Bytes> {
         match next.payload {
             Out::Nothing => Some(Bytes::Real(vec![])),
+            Out::Bytes(Span { place: Place::Value(to, slot), offset, len }) => {
+                let part = |bytes: &[u8]| bytes.get(offset as usize..offset as usize + len).map(Bytes::from);
+                self.engine.value_bytes(to, slot).and_then(part)
+            }
             Out::Bytes(span) => Some(self.read_or_tear(span)),
             Out::Addresses(span) => match self.memory.list(self.engine.at(span)) {
                 Some(region) => {

@@ -5,6 +5,7 @@ use polyrail_core::proto::{
     Access, Bounds, Config, Delivery, Filter, Message, PartSpec, PeerIdx, Place, RmaKind, Route, Scheme,
 };
 use polyrail_core::sim::{Bytes, Node};
+use polyrail_core::values;
 
 /// What may wait to leave besides the victim's own operations and what its peer is owed: of each of those that end by being
 /// answered, ATP; and totals.
@@ -49,6 +50,10 @@ pub fn victim(liar: PeerIdx, scheme: Scheme) -> Node {
         let op = node.engine.rma(liar, kind, &[part(10), part(500)]);
         node.memory.put(Place::Rma(op), pattern(8, 510), 0, 1);
     }
+    // values: of one tag more than may be on their way, and one that is long
+    node.engine.set_scheme(liar, values::Scheme::Asynchronous);
+    (1..=12).for_each(|iteration| _ = node.engine.put_value(liar, 1, iteration, &[5; 30]));
+    (1..=2).for_each(|iteration| _ = node.engine.put_value(liar, 2, iteration, &[6; 300]));
     node
 }
 
@@ -89,7 +94,10 @@ pub fn any_stream(bytes: &[u8]) {
         let owed = node.engine.owed(liar);
         let within = owed.requests <= bounds.requests && owed.announced <= bounds.announced;
         assert!(within || !node.broken.is_empty(), "{owed:?}, and nobody is blamed");
-        let most = own + owed.requests as usize + 2 * owed.announced as usize + MANY;
+        // and one word of each tag of which values came
+        let values = node.engine.untold_values(liar);
+        assert!(values <= values::TAGS);
+        let most = own + owed.requests as usize + 2 * owed.announced as usize + values + MANY;
         assert!(
             node.engine.queued(liar) <= most,
             "{} wait for who is owed {owed:?}",

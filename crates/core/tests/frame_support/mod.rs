@@ -5,6 +5,7 @@ use polyrail_core::frame::{
     ACKED_RANGE, Acked, AtomicCode, AtomicKind, Frame, MAX_ACKED, MAX_LANE_WORD, MAX_PAYLOAD, MAX_REGION,
     Matching, OpId, Order, PlainEager, RANGE, REGION_HEAD, Region, RemoteAddr, Status,
 };
+use polyrail_core::wire::datagram::VALUE_MOST;
 use polyrail_core::wire::{Reject, Transport};
 use proptest::prelude::*;
 
@@ -97,6 +98,12 @@ fn data() -> impl Strategy<Value = Option<u64>> {
     prop::option::of(any::<u64>())
 }
 
+/// A value's length, and where a part of it begins.
+fn value_range() -> impl Strategy<Value = (u32, u32)> {
+    let total = prop_oneof![0..300_u32, 0..=VALUE_MOST];
+    (total, any::<u32>()).prop_map(|(total, offset)| (total, offset.checked_rem(total).unwrap_or(0)))
+}
+
 /// Any frame.
 pub fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
@@ -161,6 +168,13 @@ pub fn frame() -> impl Strategy<Value = Frame> {
             transport,
             verdict
         }),
+        (any::<(u64, u64)>(), value_range()).prop_map(|((tag, iteration), (total, offset))| Frame::Value {
+            tag,
+            iteration,
+            total,
+            offset
+        }),
+        any::<(u64, u64)>().prop_map(|(tag, iteration)| Frame::ValueHad { tag, iteration }),
     ]
 }
 
@@ -179,6 +193,8 @@ pub fn payload_near(frame: &Frame, wish: usize) -> usize {
             wish.min(MAX_PAYLOAD)
         }
         Frame::Frag { .. } | Frame::GetData { .. } => wish.clamp(1, MAX_PAYLOAD),
+        Frame::Value { total: 0, .. } => 0,
+        Frame::Value { total, offset, .. } => wish.clamp(1, MAX_PAYLOAD.min((total - offset) as usize)),
         Frame::Am { header_len, .. } => wish.clamp(usize::from(header_len), MAX_PAYLOAD),
         _ => 0,
     }

@@ -185,6 +185,10 @@ impl Queue {
 impl Traffic for Queue {
     type Next = Fragment;
 
+    fn taken(&mut self, _next: &Fragment) {
+        unreachable!("there are no values");
+    }
+
     fn payload_len(next: &Fragment) -> usize {
         next.len as usize
     }

@@ -5,9 +5,10 @@
 pub mod values;
 
 use polyrail_core::micro::{
-    Arrived, Composition, DataChannel, Limits, NEVER, PutError, Received, Shared, Time,
+    Arrived, Composition, DataChannel, Limits, NEVER, PutError, Received, Shared, Time, User,
 };
-use polyrail_core::wire::datagram::{Chunk, Chunks, HEADER, TAG};
+use polyrail_core::values::{Inbox, Took};
+use polyrail_core::wire::datagram::{Chunk, Chunks, HEADER, TAG, Value};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
 
@@ -96,9 +97,29 @@ struct Flying {
     marked: bool,
 }
 
+/// Who keeps values.
+pub struct Keeper<'a> {
+    pub now: Time,
+    pub inbox: &'a mut Inbox,
+}
+
+impl User for Keeper<'_> {
+    fn deliver(&mut self, _bytes: &[u8]) {
+        panic!("a value is no part of the stream");
+    }
+    fn takes_values(&self) -> bool {
+        true
+    }
+    fn value(&mut self, value: &Value<'_>) {
+        assert_ne!(self.inbox.take_in(self.now, value), Took::Broken);
+    }
+}
+
 /// One end of a channel: what it sends goes by one line.
 pub struct End {
     pub channel: DataChannel,
+    /// Values that came.
+    pub inbox: Inbox,
     pub line: Line,
     /// When its timer is due.
     due: Time,
@@ -179,6 +200,7 @@ impl Net {
         for _ in 0..2 {
             self.ends.push(End {
                 channel: DataChannel::new(composition, self.now, limits),
+                inbox: Inbox::default(),
                 line: self.forth,
                 due: NEVER,
                 looks: 0,
@@ -255,7 +277,10 @@ impl Net {
         for chunk in chunks {
             match chunk {
                 Chunk::Ack(ack) => end.channel.handle_ack(&ack),
-                Chunk::Value(value) => end.channel.handle_value(&value),
+                Chunk::Value(value) => {
+                    let mut keeper = Keeper { now, inbox: &mut end.inbox };
+                    end.channel.handle_value(&value, &mut keeper);
+                }
                 Chunk::Stream { pos, bytes, .. } => {
                     let (had, wrong) = (&mut end.had, &mut end.wrong);
                     end.channel.handle_stream(pos, bytes, &mut |bytes: &[u8]| {

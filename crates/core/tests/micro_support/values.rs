@@ -1,7 +1,8 @@
 //! Who gives and reads values.
 
 use super::{Net, bytes_at};
-use polyrail_core::micro::{Taken, Time};
+use polyrail_core::micro::Time;
+use polyrail_core::values::Taken;
 
 /// The bytes of a value follow from its tag and iteration.
 pub fn value(tag: u64, iteration: u64, len: usize) -> Vec<u8> {
@@ -31,7 +32,7 @@ impl Reader {
 
     pub fn look(&mut self, net: &mut Net, end: usize) {
         let now = net.now;
-        match net.ends[end].channel.take_value(now, self.tag) {
+        match net.ends[end].inbox.take(now, self.tag) {
             Taken::New { iteration, bytes, .. } => {
                 assert!(iteration > self.has, "it went back from {} to {iteration}", self.has);
                 assert_eq!(bytes, value(self.tag, iteration, self.len));

@@ -11,7 +11,9 @@ use super::direct::{Direct, DirectError, Transfer};
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame};
 use crate::config::{Config, Faults};
 use polyrail_core::frame::{Acked, Frame, OpId, PlainEager};
+use polyrail_core::proto::PeerIdx;
 use polyrail_core::sim::Rng;
+use polyrail_core::values::Scheme;
 use polyrail_core::wire::PeerId;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -226,6 +228,18 @@ impl<R: Rail> LaneRail for Fault<R> {
 
     fn reclaim(&mut self, link: LinkId, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
         self.rail.reclaim(link, frames)
+    }
+
+    fn set_scheme(&mut self, link: LinkId, scheme: Scheme) {
+        self.rail.set_scheme(link, scheme);
+    }
+
+    fn put_value(&mut self, link: LinkId, peer: PeerIdx, which: (u64, u64), bytes: &[u8]) -> bool {
+        self.rail.put_value(link, peer, which, bytes)
+    }
+
+    fn take_returned_value(&mut self) -> Option<(PeerIdx, u64, u64)> {
+        self.rail.take_returned_value()
     }
 
     fn pace(&mut self, link: LinkId, rate: u64) {

@@ -33,7 +33,10 @@ use crate::primitive;
 use control::{Change, Control};
 use direct::Direct;
 use polyrail_core::frame::{Acked, Frame, OpId, PlainEager};
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::values::Scheme;
 use polyrail_core::wire::PeerId;
+use polyrail_core::wire::datagram::Value;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -159,6 +162,8 @@ pub trait Sink: Memory {
     /// A frame with a long payload has begun: says where its `len` bytes go. The span has exactly `len` bytes. The rail
     /// calls [`Sink::end`] for this link when they are all there; no other frame of the link comes in between.
     fn begin(&mut self, link: LinkId, frame: Frame, len: usize) -> Span;
+    /// A part of a value came, by means of the rail's own.
+    fn value(&mut self, _link: LinkId, _value: &Value<'_>) {}
     /// The payload of the frame last begun on this link is complete.
     fn end(&mut self, link: LinkId);
     /// The link has ended. Its number stays taken until [`Rail::close`].
@@ -451,6 +456,20 @@ pub trait LaneRail {
 
     /// What a link that ended did not deliver, oldest first, if the peer had these frames; None when that cannot be.
     fn reclaim(&mut self, _link: LinkId, _frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
+        None
+    }
+
+    /// By which scheme this side sends by a link from now on: where the rail has means of its own for values, it may have them used.
+    fn set_scheme(&mut self, _link: LinkId, _scheme: Scheme) {}
+
+    /// Takes a value for this peer, by tag and iteration, to bring it or what is put later by means of the rail's own. False: the link has
+    /// none now, and the value goes as frames.
+    fn put_value(&mut self, _link: LinkId, _peer: PeerIdx, _which: (u64, u64), _bytes: &[u8]) -> bool {
+        false
+    }
+
+    /// The next value that was taken and that the rail does not bring: for whom, and which.
+    fn take_returned_value(&mut self) -> Option<(PeerIdx, u64, u64)> {
         None
     }
 

@@ -1,18 +1,23 @@
-//! Links change their composition when the path turns out to be another than the one it suits.
+//! Links change their composition when the path turns out to be another than the one it suits, or a side chooses another scheme.
+//!
+//! A composition is of both directions, a scheme of one: it is asynchronous while either side's scheme is. A side that has changed it speaks for
+//! itself; what the other's scheme is is known by what that proposed last.
 
 use super::link::Link;
 use crate::config::{Config, Faults};
 use crate::rail::control::{Cause, Change};
 use polyrail_core::connection::News;
 use polyrail_core::control::Refusal;
-use polyrail_core::control::rules::{InForce, Reason, propose_composition};
+use polyrail_core::control::rules::{Context, InForce, Reason, propose_composition};
 use polyrail_core::micro::{Composition, Time};
+use polyrail_core::values::Scheme;
 use std::collections::VecDeque;
 
 /// Between two changes of a restless link, in nanoseconds; and what they lead to.
 const RESTLESS: Time = 100_000_000;
-const ALL: [Composition; 5] = [
+const ALL: [Composition; 6] = [
     Composition::SyncBbr,
+    Composition::AsyncPaced,
     Composition::SyncCubic,
     Composition::SyncIllinois,
     Composition::SyncReno,
@@ -117,6 +122,9 @@ pub(super) fn adapt(link: &mut Link, now: Time, choice: Choice) -> bool {
         match news {
             News::Changed(to) => {
                 link.watcher.handle_change(now);
+                if link.changes.proposed.is_none() {
+                    link.their_scheme = to.scheme();
+                }
                 link.changes.handle_changed(to);
             }
             News::Refused(to, why) => {
@@ -137,15 +145,25 @@ pub(super) fn adapt(link: &mut Link, now: Time, choice: Choice) -> bool {
 
 /// Proposes what the rules say.
 fn follow_rules(link: &mut Link, now: Time) {
-    let Some(context) = link.watcher.look(now, link.connection.shared(), false) else { return };
+    let shared = link.connection.shared();
+    let figures = link.watcher.look(now, shared, false);
     if link.connection.is_changing() {
         return;
     }
+    let scheme = match (link.scheme, link.their_scheme) {
+        (Scheme::Synchronous, Scheme::Synchronous) => Scheme::Synchronous,
+        _ => Scheme::Asynchronous,
+    };
+    // another scheme takes no figures
+    let other = scheme != link.connection.scheme();
+    let so_far = || other.then(|| link.watcher.context_so_far(shared, false));
+    let Some(context) = figures.or_else(so_far) else { return };
+    let context = Context { scheme, ..context };
     let in_force = InForce { composition: link.connection.composition(), age: link.watcher.age(now) };
     let Some(proposal) = propose_composition(&context, in_force, None) else { return };
     let gone = matches!(proposal.reason, Reason::Plain { .. } | Reason::Near { .. });
     // the peer that proposed it knows when its reason is gone
-    if gone && matches!(link.changes.in_force.1, Cause::Peer) {
+    if gone && !other && matches!(link.changes.in_force.1, Cause::Peer) {
         return;
     }
     let cause = Cause::Ours(proposal.reason);

@@ -11,6 +11,8 @@ use crate::rail::{Memory, RawIov};
 use polyrail_core::connection::{Connection, Number};
 use polyrail_core::control::context::Watcher;
 use polyrail_core::micro::{Segment, Time};
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::values::Scheme;
 use polyrail_core::wire::Key;
 use polyrail_core::wire::datagram::first_chains;
 use std::net::SocketAddr;
@@ -57,6 +59,11 @@ pub(super) struct Link {
     /// What its figures say of the path, and what came of that.
     pub(super) watcher: Watcher,
     pub(super) changes: Changes,
+    /// By which scheme this side sends, and by which the other does, as far as it has shown.
+    pub(super) scheme: Scheme,
+    pub(super) their_scheme: Scheme,
+    /// Whose values it carries.
+    pub(super) owner: Option<PeerIdx>,
     /// When its timer is set.
     pub(super) timer: Time,
     /// Since when its end is to be told, if nobody knows.
@@ -98,6 +105,9 @@ impl Link {
             dirty: false,
             watcher: Watcher::default(),
             changes,
+            scheme: Scheme::Synchronous,
+            their_scheme: Scheme::Synchronous,
+            owner: None,
             timer: Time::MAX,
             error: None,
             asked: 0,
@@ -176,7 +186,7 @@ impl Link {
 
     /// Whether all that was given has been acknowledged.
     pub(super) fn is_delivered(&self) -> bool {
-        self.connection.is_delivered()
+        self.connection.is_delivered() && !self.connection.owes_values()
     }
 
     /// Whether what the other side has not acknowledged is so little that all of it was sent again and again, to no avail. Its program

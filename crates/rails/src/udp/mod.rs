@@ -19,7 +19,8 @@
 //! Invariants:
 //! - Strangers cost nothing: what is not authenticated is dropped, connections that are not links yet are bounded, and what they are sent is
 //!   no more than three times what they sent.
-//! - Frames go to the sink in their order; they count as delivered once it has them.
+//! - Frames go to the sink in their order; they count as delivered once it has them. Values go past them, by datagrams of asynchronous
+//!   compositions; what of them may not have come when a link ends, or goes on by another composition, is given back.
 
 mod adapt;
 mod connect;
@@ -48,6 +49,8 @@ use polyrail_core::connection::Settings;
 use polyrail_core::control::rules::Reason;
 use polyrail_core::frame::{Acked, Frame, OpId};
 use polyrail_core::micro::{Composition, NEVER, Time};
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::values::{PutError, Scheme};
 use polyrail_core::wire::datagram::Ending;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -110,6 +113,8 @@ pub struct UdpRail {
     backlog: VecDeque<receive::Kept>,
     /// Some handshake has something to say.
     stirred: Arc<AtomicBool>,
+    /// Values that links took and do not bring: whose, and which.
+    returned: VecDeque<(PeerIdx, u64, u64)>,
     /// Ends that nobody has been told of.
     ended: Vec<(u32, Down)>,
     round: u32,
@@ -242,6 +247,10 @@ impl UdpRail {
         }
         let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
         if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Free) {
+            link.connection.return_values();
+            while let Some(value) = link.connection.poll_returned() {
+                self.returned.extend(link.owner.map(|owner| (owner, value.tag, value.newest)));
+            }
             let received = link.reader.received;
             *slot = Slot::Down(Box::new(Remains { journal: std::mem::take(&mut link.journal), received }));
             self.timers.remove(&(link.timer, id));
@@ -307,7 +316,8 @@ impl LaneRail for UdpRail {
         let up = self.up(link)?;
         let (shared, now) = (up.connection.shared(), self.now());
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        let delivered = up.delivered();
+        let (values, settled) = up.connection.values_on_their_way();
+        let (delivered, given) = (up.delivered() + settled, up.journal.given() + values);
         let flying = narrow(shared.flight.bytes() / u64::from(shared.size.max(1)));
         Some(LinkStats {
             rtt: narrow(shared.rtt.smoothed / 1000),
@@ -320,7 +330,7 @@ impl LaneRail for UdpRail {
             segments: narrow(shared.counters.asking),
             spurious: narrow(shared.counters.spurious),
             peer_window: narrow(shared.limit.saturating_sub(shared.fresh)),
-            queued: up.journal.given().saturating_sub(delivered),
+            queued: given.saturating_sub(delivered),
             delivered,
             received: up.connection.received_upto(),
             lost: narrow(shared.again.count() / u64::from(shared.size.max(1))),
@@ -351,11 +361,15 @@ impl LaneRail for UdpRail {
     }
 
     fn given(&self, link: LinkId) -> u64 {
-        self.up(link).map_or(0, |link| link.journal.given())
+        self.up(link).map_or(0, |link| link.journal.given() + link.connection.values_on_their_way().0)
     }
 
     fn queued(&self, link: LinkId) -> usize {
-        self.up(link).map_or(0, |link| link.journal.given().saturating_sub(link.delivered()) as usize)
+        let on_its_way = |link: &Link| {
+            let (values, settled) = link.connection.values_on_their_way();
+            (link.journal.given() + values).saturating_sub(link.delivered() + settled) as usize
+        };
+        self.up(link).map_or(0, on_its_way)
     }
 
     fn copied(&self, link: LinkId) -> usize {
@@ -395,6 +409,36 @@ impl LaneRail for UdpRail {
             span: None,
         };
         frames.filter(|(header, _)| word(header)).map(unacked).collect()
+    }
+
+    fn set_scheme(&mut self, link: LinkId, scheme: Scheme) {
+        if let Some(up) = self.link(link.0) {
+            up.scheme = scheme;
+        }
+        self.mark_dirty(link.0);
+    }
+
+    fn put_value(&mut self, link: LinkId, peer: PeerIdx, which: (u64, u64), bytes: &[u8]) -> bool {
+        let (now, round) = (self.now(), self.round);
+        let Some(up) = self.link(link.0) else { return false };
+        if up.error.is_some() || up.connection.scheme() == Scheme::Synchronous {
+            return false;
+        }
+        match up.connection.put_value(now, which.0, which.1, bytes) {
+            // that it has, or a newer one, and brings it
+            Ok(()) | Err(PutError::Old) => up.owner = Some(peer),
+            Err(_) => return false,
+        }
+        let at_once = std::mem::replace(&mut up.round, round) != round && up.is_copied();
+        self.mark_dirty(link.0);
+        if at_once {
+            self.transmit_all::<transmit::NoMemory>(None);
+        }
+        true
+    }
+
+    fn take_returned_value(&mut self) -> Option<(PeerIdx, u64, u64)> {
+        self.returned.pop_front()
     }
 
     fn reset(&mut self, link: LinkId) {
@@ -451,6 +495,7 @@ impl Rail for UdpRail {
             iov: Vec::new(),
             backlog: VecDeque::new(),
             stirred: Arc::new(AtomicBool::new(false)),
+            returned: VecDeque::new(),
             ended: Vec::new(),
             round: 0,
         })
@@ -525,7 +570,8 @@ impl Rail for UdpRail {
     }
 
     fn arm(&mut self) -> bool {
-        self.dirty.is_empty() && self.ended.is_empty() && self.backlog.is_empty() && !self.has_arrivals()
+        let nothing = self.dirty.is_empty() && self.ended.is_empty() && self.returned.is_empty();
+        nothing && self.backlog.is_empty() && !self.has_arrivals()
     }
 
     fn due(&self) -> Option<Instant> {

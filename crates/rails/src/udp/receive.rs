@@ -4,12 +4,15 @@ use super::link::Link;
 use super::pipe::{Pipe, signal};
 use super::socket::Train;
 use super::{Slot, UdpRail};
-use crate::rail::reader::Manner;
+use crate::rail::reader::{Manner, Reader};
 use crate::rail::{Down, LinkId, Memory, Payload, RawIov, Sink, Span};
 use crate::sys::wait_for;
 use polyrail_core::connection::{Connection, State};
 use polyrail_core::frame::Frame;
-use polyrail_core::wire::datagram::{Chunk, Chunks, Ending, HEADER, Header, Kind, TAG, is_opening_tag};
+use polyrail_core::micro::User;
+use polyrail_core::wire::datagram::{
+    Chunk, Chunks, Ending, HEADER, Header, Kind, TAG, Value, is_opening_tag,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -322,30 +325,14 @@ impl UdpRail {
         let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
         (link.refusals, link.refused) = (0, None);
         let Some(number) = link.connection.number(header.epoch, header.number) else { return 0 };
-        let (iov, mut fed) = (&mut self.iov, Ok(0));
         // the connection gives what has its turn while it is at work
-        let mut rest = std::mem::take(&mut link.reader);
+        let reader = std::mem::take(&mut link.reader);
         let pipe = link.pipe.clone();
-        let leftover = &mut link.leftover;
-        let mut sink = sink;
-        let mut user = |bytes: &[u8]| match (&pipe, sink.as_deref_mut()) {
-            (Some(pipe), _) => {
-                if !pipe.give(bytes) {
-                    fed = Err("more came than a handshake has".to_owned());
-                }
-            }
-            (None, Some(sink)) => {
-                let mut manner = Manner { begin_min: BEGIN_MIN, heed: |_: &Frame, _| {} };
-                match (&mut fed, rest.feed(LinkId(id), bytes, &mut manner, iov, sink)) {
-                    (Ok(events), Ok(more)) => *events += more,
-                    (fed @ Ok(_), Err(why)) => *fed = Err(why),
-                    (Err(_), _) => {}
-                }
-            }
-            (None, None) => leftover.extend_from_slice(bytes),
-        };
+        let leftover = std::mem::take(&mut link.leftover);
+        let mut user = Taker { id: LinkId(id), pipe, leftover, reader, iov: &mut self.iov, sink, fed: Ok(0) };
         let heard = link.connection.handle_datagram(now, (header, number.number), content, came, &mut user);
-        link.reader = rest;
+        let Taker { leftover, reader, mut fed, .. } = user;
+        (link.leftover, link.reader) = (leftover, reader);
         link.forget_delivered(&mut self.pool);
         if link.encrypted {
             link.extend();
@@ -372,6 +359,51 @@ impl UdpRail {
     /// Whether something waits in a socket.
     pub(super) fn has_arrivals(&self) -> bool {
         wait_for(self.epoll.as_raw_fd(), libc::POLLIN, Duration::ZERO)
+    }
+}
+
+/// Who takes what a connection brings.
+struct Taker<'a, S: ?Sized> {
+    id: LinkId,
+    /// The handshake, before there is a link.
+    pipe: Option<Pipe>,
+    leftover: Vec<u8>,
+    reader: Reader,
+    iov: &'a mut Vec<RawIov>,
+    sink: Option<&'a mut S>,
+    /// Frames that came, and values; or what is wrong with them.
+    fed: Result<usize, String>,
+}
+
+impl<S: Sink + ?Sized> User for Taker<'_, S> {
+    fn deliver(&mut self, bytes: &[u8]) {
+        match (&self.pipe, self.sink.as_deref_mut()) {
+            (Some(pipe), _) => {
+                if !pipe.give(bytes) {
+                    self.fed = Err("more came than a handshake has".to_owned());
+                }
+            }
+            (None, Some(sink)) => {
+                let mut manner = Manner { begin_min: BEGIN_MIN, heed: |_: &Frame, _| {} };
+                match (&mut self.fed, self.reader.feed(self.id, bytes, &mut manner, self.iov, sink)) {
+                    (Ok(events), Ok(more)) => *events += more,
+                    (fed @ Ok(_), Err(why)) => *fed = Err(why),
+                    (Err(_), _) => {}
+                }
+            }
+            (None, None) => self.leftover.extend_from_slice(bytes),
+        }
+    }
+
+    fn takes_values(&self) -> bool {
+        self.pipe.is_none() && self.sink.is_some()
+    }
+
+    fn value(&mut self, value: &Value<'_>) {
+        if let Some(sink) = self.sink.as_deref_mut() {
+            sink.value(self.id, value);
+            self.fed.iter_mut().for_each(|events| *events += 1);
+        }
     }
 }
 

@@ -117,6 +117,9 @@ impl UdpRail {
             if link.pipe.is_none() && adapt(link, now, self.choice) && !self.changed.contains(&id) {
                 self.changed.push(id);
             }
+            while let Some(value) = link.connection.poll_returned() {
+                self.returned.extend(link.owner.map(|owner| (owner, value.tag, value.newest)));
+            }
             transmit(link, now, &mut self.batch, &self.sockets, mem, &mut self.iov);
             if self.batch.stuck {
                 link.dirty = true;

@@ -320,8 +320,8 @@ impl Memory for Buffers {
                 };
                 return IoVec::One(bytes.memory()).slice(span.offset, span.len, out);
             }
-            // of a receive the engine knows
-            Place::Recv(_) | Place::Discard => None,
+            // of receives and values the engine knows
+            Place::Recv(_) | Place::Value(..) | Place::Discard => None,
         };
         table.is_some_and(|buf| buf.iov.slice(span.offset, span.len, out))
     }
@@ -373,6 +373,11 @@ impl Memory for Named<'_> {
         match span.place {
             Place::Recv(op) => {
                 self.engine.receiver(op).is_some_and(|posted| posted.iov.slice(span.offset, span.len, out))
+            }
+            Place::Value(peer, slot) => {
+                let Some(bytes) = self.engine.value_bytes(peer, slot) else { return false };
+                let memory = RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
+                IoVec::One(memory).slice(span.offset, span.len, out)
             }
             _ => self.bufs.resolve(span, out),
         }

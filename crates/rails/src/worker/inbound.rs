@@ -11,6 +11,7 @@ use crate::set::NO_LINK;
 use polyrail_core::frame::{AtomicKind, Frame, Matching, OpId, PlainEager, Status};
 use polyrail_core::proto::{Access, After, Directive, Operation, PeerIdx, Region};
 use polyrail_core::session::Told;
+use polyrail_core::wire::datagram::Value;
 
 /// A payload that is on its way in pieces.
 #[derive(Debug)]
@@ -112,8 +113,18 @@ impl<L: Listener> Inbound<'_, L> {
             Directive::Hold(seq) => self.hold(peer, link, seq, *frame, payload.to_vec().into()),
             Directive::Operate(operation) => self.operate(peer, &operation, payload),
             Directive::Active { id, header_len } => self.core.active(peer, id, header_len, payload),
+            Directive::Value => self.value_frame(peer, link, frame, payload),
             Directive::Lane => self.lane_word(peer, link, frame, payload),
             Directive::Broken(why) => self.broken(link, why),
+        }
+    }
+
+    /// A part of a value.
+    fn value_frame(&mut self, peer: PeerIdx, link: LinkId, frame: &Frame, payload: Payload) {
+        let now = self.core.clock();
+        // a copy, since the peer may still write to where it lies
+        if let Err(why) = self.core.engine.take_in_value(peer, now, frame, &payload.to_vec()) {
+            self.broken(link, why);
         }
     }
 
@@ -308,6 +319,14 @@ impl<L: Listener> Sink for Inbound<'_, L> {
         let bytes = self.core.bufs.scratch.remove(&scratch_place((self.rail, link))).unwrap_or_default();
         self.finish(peer, link, incoming, bytes);
         self.catch_up();
+    }
+
+    fn value(&mut self, link: LinkId, value: &Value<'_>) {
+        let Some(peer) = self.peer(link) else { return };
+        let now = self.core.clock();
+        if let Err(why) = self.core.engine.hear_value(peer, now, value) {
+            self.broken(link, why);
+        }
     }
 
     fn down(&mut self, link: LinkId, why: Down) {

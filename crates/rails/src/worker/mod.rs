@@ -6,7 +6,7 @@
 //!
 //! Files: `ops` what users ask and `outcome` what they hear; `state` what frames act on; `outbound` engine to rails; `direct` memory to memory; `inbound` rails to engine; `buffers` names to addresses; `connect`
 //! from what `crate::wireup` agreed with peers to links; `lanes` several of them to one peer; `events` what is told of all this, `top` to whom asks; `closing` the end of peers and of the endpoint, `forget` what is kept of those that went; `idle` what
-//! polling in vain does, `clock` how long it had to wait for a processor; `turns` which rails are looked at.
+//! polling in vain does, `clock` how long it had to wait for a processor; `turns` which rails are looked at; `values` the asynchronous scheme.
 
 mod buffers;
 mod clock;
@@ -26,6 +26,7 @@ mod spare;
 mod state;
 mod top;
 mod turns;
+mod values;
 
 pub use crate::wireup::Strangers;
 pub use buffers::User;
@@ -33,6 +34,7 @@ pub use idle::{Idle, Rest};
 pub use lanes::{LaneReport, PathReport, Paths};
 pub use ops::{AT_ONCE_MAX, ATOMIC_MAX, INJECT_MAX};
 pub use outcome::{Counts, Event, EventKind, Issued, Listener, Nobody, Refused};
+pub use polyrail_core::values::{PutError, Scheme, Taken};
 
 use crate::config::Config;
 use crate::error::Error;
@@ -85,8 +87,6 @@ pub struct Worker {
     notes: Notes,
     /// This side's network interfaces, as peers know them.
     near: Arc<[Interface]>,
-    /// The zero of the clock by which lanes are measured.
-    began: Instant,
     /// Peers that a network leads to, and when their lanes are looked at next.
     netted: Vec<PeerIdx>,
     /// Of those, how many are sent or send much just now.
@@ -147,6 +147,7 @@ impl Worker {
                 starting: Vec::new(),
                 transfers: 0,
                 counts: Counts::default(),
+                began: Instant::now(),
             },
             rails,
             turns: Turns::default(),
@@ -160,7 +161,6 @@ impl Worker {
             zeros: vec![0; MAX_PAYLOAD].into(),
             rounds: 0,
             chores_at: 0,
-            began: Instant::now(),
             near,
             netted: Vec::new(),
             busy_peers: 0,
@@ -441,6 +441,7 @@ impl Worker {
         if by_lanes {
             self.acknowledge();
         }
+        self.take_back_values();
         moved
     }
 

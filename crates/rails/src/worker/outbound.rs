@@ -47,6 +47,7 @@ impl Worker {
                 return;
             };
             match self.transmit(lane, &next) {
+                Sent::Taken => self.core.engine.value_taken(peer),
                 sent @ (Sent::Away | Sent::Lent) => {
                     match sent {
                         Sent::Lent => self.core.engine.lent(peer, &next),
@@ -68,6 +69,15 @@ impl Worker {
         while let Some(send) = self.rails.take_returned() {
             self.core.asks = true;
             self.core.engine.returned(send);
+        }
+        self.take_back_values();
+    }
+
+    /// Has values leave again that a link took and does not bring.
+    pub(super) fn take_back_values(&mut self) {
+        while let Some((peer, tag, iteration)) = self.rails.take_returned_value() {
+            self.core.asks = true;
+            self.core.engine.value_returned(peer, tag, iteration);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::buffers::{Buffers, Engine, Named, Posted};
 use crate::rail::{LinkStats, Memory, Place, RawIov, Span};
 use crate::set::{RailLink, Rails};
-use polyrail_core::frame::Acked;
+use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::{Next, Out, Region};
 use polyrail_core::session::{Carrier, Links, Packets, Retired, Seen, Sent, ToPeer, UnackedFrame};
 use std::collections::VecDeque;
@@ -78,8 +78,19 @@ impl Links<RailLink> for Outlet<'_> {
 }
 
 impl Outlet<'_> {
+    /// Gives a value of which nothing has left to a link that has means of its own for values.
+    fn give_value(&mut self, link: RailLink, next: &Next, engine: &Engine) -> Option<()> {
+        let Frame::Value { tag, iteration, offset: 0, .. } = next.frame else { return None };
+        let Out::Bytes(Span { place: Place::Value(peer, slot), .. }) = next.payload else { return None };
+        let bytes = engine.value_bytes(peer, slot)?;
+        self.rails.put_value(link, peer, (tag, iteration), bytes).then_some(())
+    }
+
     /// Gives a frame of this engine to a link.
     pub fn give(&mut self, link: RailLink, next: &Next, engine: &Engine) -> Sent {
+        if self.give_value(link, next, engine).is_some() {
+            return Sent::Taken;
+        }
         let mut iov = std::mem::take(self.iov);
         iov.clear();
         // written only where memory is listed
@@ -87,7 +98,7 @@ impl Outlet<'_> {
         match next.payload {
             Out::Nothing => {}
             Out::Bytes(bytes) => {
-                if !self.bufs.resolve(bytes, &mut iov) {
+                if !(Named { engine, bufs: self.bufs }).resolve(bytes, &mut iov) {
                     // the region was closed, or the operation has ended, in the middle: the peer is told at the end
                     iov.push(RawIov { base: self.zeros.as_ptr().cast_mut(), len: bytes.len });
                     debug_assert!(bytes.len <= self.zeros.len());

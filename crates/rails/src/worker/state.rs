@@ -14,6 +14,7 @@ use polyrail_core::proto::{PeerIdx, REORDER_BYTES};
 use polyrail_core::session::Partial;
 use polyrail_core::wire::{Address, PeerId};
 use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
 
 /// How short messages leave for a peer, as that was last thought over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +130,8 @@ pub(crate) struct Core {
     pub(super) starting: Vec<(RailId, Transfer)>,
     pub(super) transfers: usize,
     pub(super) counts: Counts,
+    /// The zero of the clock by which lanes and values are measured.
+    pub(super) began: Instant,
 }
 
 impl Core {
@@ -143,6 +146,11 @@ impl Core {
             | self.starting.len()
             | usize::from(self.redelivered);
         waiting > 0 || self.engine.has_work()
+    }
+
+    /// Nanoseconds of the clock by which lanes and values are measured.
+    pub(super) fn clock(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// The users' memory, by the engine's names.

@@ -143,7 +143,7 @@ impl Worker {
         Snapshot {
             v: VERSION,
             time: rfc3339(SystemTime::now()),
-            clock_us: self.began.elapsed().as_micros() as u64,
+            clock_us: self.core.clock() / 1000,
             pid: std::process::id(),
             program: program_of("self"),
             host: host_name(),

@@ -10,3 +10,4 @@ mod pair;
 mod session;
 #[path = "../support/mod.rs"]
 mod support;
+mod values;

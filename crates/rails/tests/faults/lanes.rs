@@ -135,19 +135,33 @@ fn two_rails_in_one_network_are_both_used() {
 }
 
 /// Cuts, mends and resets one rail after the other, never all at once.
-struct Vandal {
+pub struct Vandal {
     rails: usize,
+    /// How long it rests.
+    pub every: Duration,
     down: Option<usize>,
     next: Instant,
     turn: usize,
 }
 
 impl Vandal {
-    fn strike(&mut self) {
+    pub fn new(rails: usize) -> Self {
+        let every = Duration::from_millis(170);
+        Self { rails, every, down: None, next: Instant::now(), turn: 0 }
+    }
+
+    /// All rails are up again.
+    pub fn rest(&mut self) {
+        if let Some(n) = self.down.take() {
+            rail(n, true);
+        }
+    }
+
+    pub fn strike(&mut self) {
         if Instant::now() < self.next {
             return;
         }
-        self.next = Instant::now() + Duration::from_millis(170);
+        self.next = Instant::now() + self.every;
         self.turn += 1;
         if let Some(n) = self.down.take() {
             return rail(n, true);
@@ -171,7 +185,7 @@ fn rails_that_fail_in_turn_lose_nothing_and_repeat_nothing() {
 pub fn rails_fail_in_turn(more: &str) {
     let (mut node, mut puppet, peer, _) = joined(3, more);
     puppet.ask_beside(&mut node, "echo");
-    let mut vandal = Vandal { rails: 3, down: None, next: Instant::now(), turn: 0 };
+    let mut vandal = Vandal::new(3);
     let (mut adds, mut last, mut waiting) = (0u64, None, VecDeque::new());
     let (mut tag, mut put, mut echoed) = (100, 0, 0);
     let mut answers: VecDeque<u64> = (0..64).map(|_| node.recv(Some(peer), None, 4096)).collect();
@@ -216,9 +230,7 @@ pub fn rails_fail_in_turn(more: &str) {
             echoed += 1;
         }
     }
-    if let Some(n) = vandal.down {
-        rail(n, true);
-    }
+    vandal.rest();
     assert!(adds > 100 && vandal.turn > 20, "{adds} additions, {} strokes", vandal.turn);
     assert!(echoed > 0);
     let last = node.get_expecting(peer, KEY, put, LARGE / 8);
@@ -236,7 +248,7 @@ fn a_flood_of_short_messages_keeps_its_order_while_rails_fail() {
 /// With these settings on both sides.
 pub fn flood_while_rails_fail(more: &str) {
     let (mut node, mut puppet, peer, _) = joined(3, more);
-    let mut vandal = Vandal { rails: 3, down: None, next: Instant::now(), turn: 0 };
+    let mut vandal = Vandal::new(3);
     // the first is the one by which they met
     puppet.ask_beside(&mut node, &format!("drain {}", u64::MAX));
     let mut sent = 1;
@@ -249,9 +261,7 @@ pub fn flood_while_rails_fail(more: &str) {
     }
     let all = sent.to_string();
     node.until("all have come", |node| puppet.ask_beside(node, "drained") == all);
-    if let Some(n) = vandal.down {
-        rail(n, true);
-    }
+    vandal.rest();
 }
 
 #[test]

@@ -10,3 +10,4 @@ mod listening;
 mod network;
 #[path = "../support/mod.rs"]
 mod support;
+mod values;

@@ -109,7 +109,7 @@ impl Frames {
         let size = sizes[self.noise.below(8) as usize];
         let ranges = 1 + self.noise.below(8) as u8;
         let listed = if region { REGION_HEAD + RANGE * usize::from(ranges) } else { 0 };
-        let (frame, size) = match self.noise.below(21) {
+        let (frame, size) = match self.noise.below(23) {
             0 => {
                 let (order, matching) = (self.order(), self.matching());
                 (Frame::Eager { order, matching, data, ack: data.map(|_| op) }, size)
@@ -146,6 +146,16 @@ impl Frames {
                 Frame::LaneOpen { lane: self.noise.below(3) as u16, transport: Transport::UDP },
                 size.min(512),
             ),
+            20 => {
+                let total = size as u32 + [0, 0, 1, 100_000][self.noise.below(4) as usize];
+                let offset = (total - size as u32).min(self.noise.below(3) as u32);
+                let (tag, iteration) = (self.noise.below(3), self.noise.below(50));
+                match size {
+                    0 => (Frame::Value { tag, iteration, total: 0, offset: 0 }, 0),
+                    _ => (Frame::Value { tag, iteration, total, offset }, size),
+                }
+            }
+            21 => (Frame::ValueHad { tag: self.noise.below(3), iteration: self.noise.below(3) }, 0),
             _ => {
                 let header_len = (size as u16).min(40);
                 (Frame::Am { order: self.order(), id: self.noise.below(3) as u16, header_len }, size)

@@ -6,6 +6,7 @@ use super::node::{End, Node};
 use polyrail_core::proto::{Delivery, PeerIdx};
 use polyrail_core::wire::Key;
 use polyrail_rails::config::SecretFile;
+use polyrail_rails::worker::{Scheme, Taken};
 use polyrail_rails::{Config, Worker};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -216,6 +217,8 @@ struct Strings {
     /// Messages sent back so far, and the receive for the next.
     echo: Option<(u64, u64)>,
     echoing: Vec<u64>,
+    /// Whose values are put back, of which tags.
+    values: Option<(PeerIdx, u64)>,
     /// The tag that the next message must have, how many are to come, and receives for them.
     drain: Option<(u64, u64, VecDeque<u64>)>,
 }
@@ -277,6 +280,11 @@ impl Strings {
                 self.echo = Some((0, node.recv(None, None, 1 << 20)));
                 "0".to_owned()
             }
+            "values" => {
+                node.worker.set_scheme(peer(0), Scheme::Asynchronous);
+                self.values = Some((peer(0), number(1)));
+                "0".to_owned()
+            }
             "drain" => {
                 let posted = (0..64).map(|_| node.recv(None, None, 64)).collect();
                 self.drain = Some((0, number(0), posted));
@@ -313,6 +321,14 @@ impl Strings {
                 self.echoing.push(node.send(from, count, 4096));
             }
             self.echo = Some((count + 1, node.recv(None, None, 1 << 20)));
+        }
+        if let Some((peer, tags)) = self.values {
+            for tag in 1..=tags {
+                let Taken::New { iteration, bytes, .. } = node.worker.take_value(peer, tag) else { continue };
+                let bytes = bytes.to_vec();
+                assert!(bytes == super::node::pattern(iteration, bytes.len()), "tag {tag}");
+                assert_eq!(node.worker.put_value(peer, tag, iteration, &bytes), Ok(()));
+            }
         }
         while let Some((next, count, posted)) = &mut self.drain
             && let Some(id) = posted.front().copied()

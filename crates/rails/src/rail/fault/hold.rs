@@ -3,6 +3,7 @@
 use super::{LATE, Plan, Pretended};
 use crate::rail::{Down, LinkId, Memory, Payload, RawIov, Sink, Span};
 use polyrail_core::frame::{Frame, OpId};
+use polyrail_core::wire::datagram::Value;
 
 /// A frame that waits.
 pub(super) struct Held {
@@ -52,6 +53,10 @@ impl<S: Sink + ?Sized> Sink for Holding<'_, S> {
 
     fn end(&mut self, link: LinkId) {
         self.sink.end(link);
+    }
+
+    fn value(&mut self, link: LinkId, value: &Value<'_>) {
+        self.sink.value(link, value);
     }
 
     fn down(&mut self, link: LinkId, why: Down) {

@@ -128,7 +128,7 @@ impl Worker {
 
     /// Nanoseconds of the clock by which lanes are measured.
     pub(super) fn clock(&self) -> u64 {
-        nanos(self.began.elapsed())
+        self.core.clock()
     }
 
     /// Asks a peer's session; `None` without one. What it wants done is done next by [`Worker::follow`].
@@ -244,6 +244,7 @@ impl Worker {
         let (Some(transport), in_order) = (link.0.transport(), link.0.caps().in_order) else { return };
         let arrival =
             Arrival { number, link, transport, path, ends, rtt, delivered: stats.delivered, pins, in_order };
+        self.rails.set_scheme(link, self.core.engine.scheme(peer));
         let now = self.clock();
         self.session(peer, |session, traffic, outlet| session.lane_up(now, arrival, traffic, outlet));
         self.pace_lanes(peer);
@@ -398,7 +399,7 @@ impl Worker {
                 self.core.peers[peer.0 as usize].lanes.as_ref().and_then(|lanes| lanes.words.deadline());
             first = [first, due, words].into_iter().flatten().min();
         }
-        first.map(|due| (self.began + Duration::from_nanos(due)).max(self.next_look))
+        first.map(|due| (self.core.began + Duration::from_nanos(due)).max(self.next_look))
     }
 }
 

@@ -3,6 +3,16 @@
 use super::Time;
 use core::fmt;
 
+/// What a pair of peers computes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Scheme {
+    /// All arrives, in order.
+    #[default]
+    Synchronous,
+    /// The newest arrives.
+    Asynchronous,
+}
+
 /// Why a value is not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PutError {
@@ -10,12 +20,14 @@ pub enum PutError {
     Old,
     /// It is longer than [`VALUE_MOST`](crate::wire::datagram::VALUE_MOST).
     TooLong,
-    /// There are [`TAGS`](super::asynchronous::TAGS) others.
+    /// There are [`TAGS`](super::TAGS) others.
     TooManyTags,
-    /// All together are more than [`BYTES`](super::asynchronous::BYTES).
+    /// All together are more than [`BYTES`](super::BYTES).
     TooManyBytes,
-    /// The channel is a synchronous one, which has none.
+    /// The scheme is synchronous, which has messages and no values.
     Synchronous,
+    /// The peer cannot be reached.
+    Gone,
 }
 
 impl fmt::Display for PutError {
@@ -25,7 +37,8 @@ impl fmt::Display for PutError {
             Self::TooLong => "the value is too long",
             Self::TooManyTags => "there are too many tags",
             Self::TooManyBytes => "values have too many bytes, all together",
-            Self::Synchronous => "a synchronous channel has no values",
+            Self::Synchronous => "values are of the asynchronous scheme, which was not set for this peer",
+            Self::Gone => "the peer cannot be reached",
         })
     }
 }

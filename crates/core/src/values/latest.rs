@@ -1,8 +1,7 @@
 //! The receiving side of a tag: its newest whole value, and what has come of newer ones.
 
-use super::super::Time;
-use super::super::ranges::Ranges;
-use super::register::refill;
+use super::{Time, refill};
+use crate::ranges::Ranges;
 use crate::wire::datagram::Value;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -31,7 +30,7 @@ pub(super) struct Latest {
 
 /// What a part of a value came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Took {
+pub enum Took {
     /// A value is whole.
     Whole,
     /// Not yet.

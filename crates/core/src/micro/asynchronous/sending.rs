@@ -1,25 +1,16 @@
-//! The sending side of a tag: the value that is being sent, and the newest behind it.
+//! The sending side of a tag: how far its value is sent, and when the next one begins.
 
-use super::super::ranges::Ranges;
 use super::super::{NEVER, Time};
 use super::losses::Losses;
-use alloc::vec::Vec;
+use crate::ranges::Ranges;
+use crate::values;
 use core::ops::Range;
 
-/// Copies these bytes to a buffer, which is used again where it is neither too short nor much too long.
-pub(super) fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
-    if buffer.capacity() < bytes.len() || buffer.capacity() > 4 * bytes.len() + 4096 {
-        *buffer = Vec::with_capacity(bytes.len());
-    }
-    buffer.clear();
-    buffer.extend_from_slice(bytes);
-}
-
-/// A value, as far as it is sent.
+/// What of the value that is being sent was sent, and came.
 #[derive(Debug, Default)]
-pub(super) struct Outbound {
-    pub iteration: u64,
-    pub bytes: Vec<u8>,
+pub(super) struct Progress {
+    /// Its length, of at least one.
+    span: u64,
     /// The first place that was never sent.
     fresh: u64,
     /// What is to be sent again.
@@ -29,16 +20,13 @@ pub(super) struct Outbound {
     known: u64,
 }
 
-impl Outbound {
-    /// Its length; a value without bytes is sent, too, and counts for one here.
-    pub fn span(&self) -> u64 {
-        (self.bytes.len() as u64).max(1)
+impl Progress {
+    fn begin(span: u64) -> Self {
+        Self { span, ..Self::default() }
     }
 
-    fn begin(&mut self, iteration: u64) {
-        (self.iteration, self.fresh, self.known) = (iteration, 0, 0);
-        self.again = Ranges::default();
-        self.had = Ranges::default();
+    pub fn span(&self) -> u64 {
+        self.span
     }
 
     /// What is yet to be sent of it.
@@ -100,14 +88,9 @@ impl Outbound {
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct Register {
-    pub tag: u64,
-    /// The newest that was given.
-    pub newest: u64,
-    pub value: Outbound,
-    /// A value that is to be sent after it: only its iteration counts where it is none.
-    waiting: Option<u64>,
-    bytes: Vec<u8>,
+pub(super) struct Sending {
+    pub values: values::Register,
+    pub value: Progress,
     /// It is in the queue of those that have something to send which was never sent, or is lost ...
     pub ready: bool,
     /// ... and in that of those that have copies to send.
@@ -120,17 +103,13 @@ pub(super) struct Register {
     pub repeats: u32,
 }
 
-impl Register {
+impl Sending {
     /// For the first value.
     pub fn new(began: Time, tag: u64, iteration: u64, bytes: &[u8]) -> Self {
-        let mut value = Outbound { bytes: bytes.to_vec(), ..Outbound::default() };
-        value.begin(iteration);
+        let values = values::Register::new(tag, iteration, bytes);
         Self {
-            tag,
-            newest: iteration,
-            value,
-            waiting: None,
-            bytes: Vec::new(),
+            value: Progress::begin(values.span()),
+            values,
             ready: false,
             copied: false,
             timer: NEVER,
@@ -139,22 +118,10 @@ impl Register {
         }
     }
 
-    /// Bytes of its buffers.
-    pub fn held(&self) -> usize {
-        self.value.bytes.capacity() + self.bytes.capacity()
-    }
-
-    /// The same with a newer value of so many bytes.
-    pub fn would_hold(&self, len: usize) -> usize {
-        self.value.bytes.capacity() + len
-    }
-
     /// A newer value; true if one is replaced of which nothing was sent.
     pub fn put(&mut self, iteration: u64, bytes: &[u8]) -> bool {
-        refill(&mut self.bytes, bytes);
-        self.newest = iteration;
         let untouched = self.value.fresh == 0;
-        self.waiting.replace(iteration).is_some() || untouched
+        self.values.put(iteration, bytes) || untouched
     }
 
     /// Whether the value gives way to the one behind it, which has so many bytes: nothing was sent of it, or all of it is known to have
@@ -172,15 +139,13 @@ impl Register {
     /// Begins with the newer value if the one before gives way; true if so. `acknowledged`: the other side says what came. `part`: what
     /// goes into a datagram.
     pub fn advance(&mut self, acknowledged: bool, losses: &Losses, part: u64) -> bool {
-        let Some(iteration) = self.waiting else { return false };
+        let Some(len) = self.values.waiting() else { return false };
         let finished = !acknowledged && self.value.is_sent();
-        if !finished && !self.gives_way(self.bytes.len() as u64, losses, part) {
+        if !finished && !self.gives_way(len, losses, part) {
             return false;
         }
-        core::mem::swap(&mut self.value.bytes, &mut self.bytes);
-        self.bytes.clear();
-        self.value.begin(iteration);
-        (self.waiting, self.repeats) = (None, 0);
+        self.values.advance();
+        (self.value, self.repeats) = (Progress::begin(self.values.span()), 0);
         true
     }
 }
