@@ -121,13 +121,13 @@ pub struct Shared {
     pub timeouts: u32,
     /// The same before the last acknowledgement (Retransmit).
     pub timeouts_before: u32,
-    /// Datagrams that an earlier channel on the path lost, and those that it sent to be acknowledged [stack].
+    /// Datagrams that an earlier channel on the path lost, and those that it sent to be acknowledged (from the stack).
     pub lost_before: (u64, u64),
     /// Bytes that were on their way on this path before this channel; 0: that is not known.
     pub known_flight: u64,
-    /// What the path carries, in bytes per second, and its shortest round trip, as an earlier channel found [stack].
+    /// What the path carries, in bytes per second, and its shortest round trip, as an earlier channel found (from the stack).
     pub known_path: (u64, Time),
-    /// What the path carries as a model of it says, in bytes per second; 0: there is none [controller].
+    /// What the path carries as a model of it says, in bytes per second; 0: there is none (from the controller).
     pub rate: u64,
 
     /// Where what is to be sent of the stream begins; what is before is sent for the channel before.
