@@ -99,8 +99,8 @@ class Contender:
         environment = (f"{name}={value}" for name, value in {**mpi.OPEN_MPI_ROOT, **self.env}.items())
         return ["env", *environment, *before, str(program), *map(str, words)]
 
-    def run(self, program: Path, *words: object) -> Output:
-        return alone(self.command(program, *words))
+    def run(self, program: Path, *words: object, limit: float = 120) -> Output:
+        return alone(self.command(program, *words), limit=limit)
 
     def osu(self, figure: Figure) -> Path:
         """The program that measures it."""

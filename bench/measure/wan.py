@@ -10,7 +10,7 @@ from . import mpi
 from .failures import lab
 from .figures import CPU, Column, Failed, Figure, Parts, Sample, Table, alternate
 from .programs import ROOT
-from .rails import Contender, iperf, iperf_missing, libfabric, ours, ucx
+from .rails import Contender, iperf, iperf_missing, ours, ucx
 
 MESSAGE = 64 << 20
 # What a path turns out to be like is found out in the first of these; what is told is what gets through then.
@@ -47,7 +47,7 @@ def paths(only: list[str]) -> list[Path]:
 def stream(contender: Contender, seconds: float, message: int) -> tuple[list[tuple[float, float]], re.Match[str]]:
     """What arrives in each tenth of a second, and the last line."""
     program = mpi.build(contender.family, ROOT / "bench/stream_check.c")
-    text = contender.run(program, seconds, message, "check").text
+    text = contender.run(program, seconds, message, "check", limit=2 * seconds + 20).text
     begun, ended = re.search(r"^begin (\S+)$", text, re.MULTILINE), re.search(r"^end (\S+) (\d+) (\d+) (\S+) (\S+)$", text, re.MULTILINE)
     if not begun or not ended:
         raise Failed("it did not come to its end")

@@ -298,3 +298,28 @@ fn a_lane_whose_peers_program_is_silent_for_long_is_left_for_one_that_its_kernel
     }
     assert_eq!(side.session.lanes().len(), 1);
 }
+
+#[test]
+fn where_the_usual_transport_is_cut_off_the_stand_in_is_opened_and_serves_until_that_is_back() {
+    let mut side = Side::new(true, MS);
+    side.sends(0, S, 100, NONE);
+    side.links.0.remove(&0);
+    let mut traffic = ToPeer { engine: &mut side.engine, peer: side.peer };
+    let loss = polyrail_core::session::Loss::Reset("something on the way ended it".into());
+    side.session.handle_lost(side.now, 0, loss, &mut traffic, &mut side.links);
+    side.follow();
+    let asked: Vec<Transport> = side.opens.iter().map(|(.., transport)| *transport).collect();
+    assert_eq!(asked, [Transport::TCP, Transport::UDP]);
+    let (path, number, _) = side.opens[1];
+    side.up(7, number, Transport::UDP, Some(path), MS);
+    assert_eq!((side.yields(), side.session.current()), (vec![false], Some(7)));
+    // the other is tried again, and is there
+    let (path, number, _) = side.opens[0];
+    side.session.open_failed(side.now, path, "reset".into(), false);
+    side.opens.clear();
+    side.sends(7, 2 * S, 100, NONE);
+    let (again, ..) = side.opens.pop().expect("it asked again");
+    assert_eq!(again, path);
+    side.up(8, number + 10, Transport::TCP, Some(path), MS);
+    assert_eq!(side.yields(), [true, false]);
+}

@@ -291,7 +291,8 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// The paths that are the first between their interfaces and have a lane.
     fn pairs(&self) -> impl Iterator<Item = usize> + Clone + '_ {
         let up = self.lanes.iter().filter_map(|lane| lane.path);
-        up.filter(|at| !self.paths[*at].is_further() && self.paths[*at].way().pair().is_some())
+        let own = |path: &Path| !path.is_further() && !path.stands_in() && path.way().pair().is_some();
+        up.filter(move |at| own(&self.paths[*at]))
     }
 
     /// Whether all interfaces carry what they claim to be able to.
