@@ -288,9 +288,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         }
     }
 
-    /// Whether all goes by one lane.
+    /// Whether all goes by one of several lanes.
     pub(super) fn is_sole(&self) -> bool {
-        self.lanes.iter().filter(|lane| !lane.yields).count() == 1
+        self.lanes.len() > 1 && self.lanes.iter().filter(|lane| !lane.yields).count() == 1
     }
 
     /// Why this lane is left for its rival, if it is.
