@@ -3,7 +3,7 @@
 use libfuzzer_sys::fuzz_target;
 use polyrail_core::wire::codec::Writer;
 use polyrail_core::wire::datagram::{
-    ACK_RANGES, AckHead, Chunk, Chunks, HEADER, Header, TAG, is_opening_tag, write, write_ack, write_stream,
+    ACK_RANGES, AckHead, Chunk, Chunks, HEADER, Header, TAG, is_opening_tag, write, write_ack, write_stream, write_value,
 };
 use polyrail_fuzz::key;
 
@@ -24,6 +24,7 @@ fn written(chunk: &Chunk<'_>, most: usize) -> Vec<u8> {
             write_stream(&mut to, rescued, pos, bytes.len() as u16);
             to.bytes(bytes);
         }
+        Chunk::Value(value) => write_value(&mut to, &value),
         _ => write(&mut to, chunk),
     }
     let len = to.finish().expect("as long as it was");
