@@ -3,7 +3,8 @@
 use libfuzzer_sys::fuzz_target;
 use polyrail_core::wire::codec::Writer;
 use polyrail_core::wire::datagram::{
-    ACK_RANGES, AckHead, Chunk, Chunks, HEADER, Header, TAG, is_opening_tag, write, write_ack, write_stream, write_value,
+    ACK_RANGES, AckHead, Chunk, Chunks, HEADER, Header, TAG, is_opening_tag, write, write_ack, write_stream,
+    write_value,
 };
 use polyrail_fuzz::key;
 
