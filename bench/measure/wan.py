@@ -59,7 +59,6 @@ def goodput(contender: Contender, path: Path) -> Sample:
     path.set()
     # a message takes so long that a few of them are all that there is on slow paths
     slices, _ = stream(contender, SECONDS, MESSAGE if path.rate > 100 else MESSAGE // 8)
-    # messages end at times of their own: from one end to another, as many bytes as lie between
     late = [rate for at, rate in slices if at >= FINDS]
     if not late:
         raise Failed(f"nothing came after {FINDS} s")

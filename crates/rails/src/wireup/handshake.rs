@@ -143,7 +143,7 @@ impl Handshake {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => return failed(&e),
             };
-            self.reached = true;
+            self.reached |= self.mute;
             let taken = match &mut self.role {
                 Role::First(initiator, ..) | Role::Lane(initiator, ..) => {
                     initiator.handle_bytes(&buffer[..n])
