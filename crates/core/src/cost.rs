@@ -223,6 +223,9 @@ pub fn route(costs: &RailCosts, limits: &Limits) -> (Route, Explanation) {
     (route, Explanation { costs: *costs, limits: *limits, route, equal, fastest })
 }
 
+/// Of a shorter round trip, in nanoseconds, it is not worth knowing that a message could do without.
+const FAR: u64 = 1_000_000;
+
 /// Why a route is what it is; printing it says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Explanation {
@@ -235,6 +238,18 @@ pub struct Explanation {
 }
 
 impl Explanation {
+    /// Longest message that is to go eagerly over a far path, in bytes: who announces it waits a round trip before the first byte of it
+    /// leaves. `rtt` is that, in nanoseconds, and `rate` what one lane does, in bytes per second. What takes longer than the round trip to
+    /// leave gains little, and would keep what follows it from being matched for longer than that. 0: none but what goes eagerly anyway.
+    pub fn far_eager(&self, rtt: u64, rate: u64) -> u64 {
+        if rtt < FAR {
+            return 0;
+        }
+        let most = (u64::from(self.limits.window) * CREDIT_UNIT / 2).min(self.limits.max_frame as u64);
+        let fits = u128::from(rtt) * u128::from(rate) / 1_000_000_000;
+        round(u64::try_from(fits).unwrap_or(u64::MAX).min(most)).min(most)
+    }
+
     /// How a message of `len` bytes travels while there is credit.
     pub fn choice(&self, len: u64) -> Protocol {
         if len <= self.route.eager_max as u64 {

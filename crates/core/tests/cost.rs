@@ -43,6 +43,20 @@ fn the_defaults_are_what_was_found_by_hand() {
 }
 
 #[test]
+fn over_a_far_path_what_it_carries_in_a_round_trip_goes_eagerly() {
+    let (_, why) = route(&RailCosts::TCP, &LIMITS);
+    let ms = 1_000_000;
+    assert_eq!(why.far_eager(900_000, 125_000_000), 0, "near");
+    assert_eq!(why.far_eager(20 * ms, 12_500_000), 256 << 10);
+    assert_eq!(why.far_eager(20 * ms, 125_000_000), 1 << 20, "no frame is longer");
+    assert_eq!(why.far_eager(u64::MAX, u64::MAX), 1 << 20);
+    let (_, little) = route(&RailCosts::TCP, &Limits { window: (64 << 10) / 64, ..LIMITS });
+    assert_eq!(little.far_eager(20 * ms, 125_000_000), 32 << 10, "half of the credit");
+    let (_, none) = route(&RailCosts::TCP, &Limits { window: 0, max_frame: 0, ..LIMITS });
+    assert_eq!(none.far_eager(20 * ms, 125_000_000), 0);
+}
+
+#[test]
 fn each_length_takes_the_protocol_that_is_fastest_for_it() {
     let end = u64::MAX;
     assert_choice(&RailCosts::TCP, &LIMITS, &[(64 << 10, EAGER), (end, FRAGMENTS)]);

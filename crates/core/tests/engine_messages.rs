@@ -6,7 +6,7 @@ use engine_support::{
 };
 use engine_support::{pattern, untagged};
 use polyrail_core::frame::Frame;
-use polyrail_core::proto::{Access, Delivery, Failure, Message, PartSpec, Route, Scheme};
+use polyrail_core::proto::{Access, Delivery, Failure, Message, PartSpec, PeerIdx, Route, Scheme};
 use polyrail_core::sim::{Bytes, Direct, Join, RailSpec, Spread, Time, Trace, US, What, World};
 
 const SCHEMES: [Scheme; 3] = [Scheme::Get, Scheme::Put, Scheme::Fragments];
@@ -69,6 +69,27 @@ fn length_credit_and_promise_decide_the_way() {
     });
     world.run();
     assert_clean(&world, 2);
+}
+
+#[test]
+fn over_a_far_path_long_messages_do_not_wait_and_leave_credit_for_short_ones() {
+    // 64 units of credit: a message of 2000 bytes takes 33, and a quarter is to be left; then short ones have the rest
+    let mut world = mesh(1, 2, &join(Scheme::Fragments));
+    let to = PeerIdx(1);
+    world.engine(0).set_far_eager(to, 2000);
+    assert_eq!(world.engine(0).eager_max(to), 2000);
+    for (id, len) in [2000, 2000, 2001, 100, 100].into_iter().enumerate() {
+        world.send(0, 1, message(id as u64), pattern(id as u64, len));
+    }
+    world.run();
+    assert_eq!(ways(&world), ["eager", "announced", "announced", "eager", "eager"]);
+    (0..5).for_each(|id| {
+        world.recv(1, filter(Some(0), id), 3000);
+    });
+    world.run();
+    assert_clean(&world, 2);
+    world.engine(0).set_far_eager(to, 0);
+    assert_eq!(world.engine(0).eager_max(to), 100);
 }
 
 #[test]

@@ -163,6 +163,38 @@ fn rests() -> Table {
     table
 }
 
+/// How long a MiB takes every half second where there is never more, in parts of the least: the median of those from the sixth on.
+fn each_after_rest(composition: Composition, mbit: u64, loss: u64) -> f64 {
+    let rtt = 20 * MS;
+    let mut net = path(mbit, rtt, loss);
+    let a = net.join(composition);
+    let mut times = Vec::new();
+    for n in 0..36u64 {
+        let start = net.now;
+        net.give(a, 1 << 20);
+        assert!(net.run_until_had(a + 1, (n + 1) << 20, net.now + 5 * S));
+        times.push(net.now - start);
+        net.run(net.now + S / 2);
+    }
+    let least = rtt / 2 + (1 << 20) * S / net.forth.rate;
+    times.drain(..5);
+    times.sort_unstable();
+    times[times.len() / 2] as f64 / least as f64
+}
+
+fn each_rests() -> Table {
+    let columns = "| controller | 100 Mb/s | 1 Gb/s | 1 Gb/s, 0.1 % lost |";
+    let mut table =
+        Table::new("A MiB after half a second of rest, and never more, of the least time", columns);
+    for composition in ALL {
+        let [slow, fast, lossy] =
+            [(100, 0), (1000, 0), (1000, 1000)].map(|(mbit, loss)| each_after_rest(composition, mbit, loss));
+        let bounds = [("slow", slow, 1.0, 1.3), ("fast", fast, 1.0, 1.3)];
+        table.row(composition.name(), &format!("{slow:.3} | {fast:.3} | {lossy:.3}"), &bounds);
+    }
+    table
+}
+
 /// A sender that looks only every 4 ms, at timers and at what came.
 fn sleeper(composition: Composition, mbit: u64) -> f64 {
     let mut net = path(mbit, 20 * MS, 0);
@@ -192,7 +224,7 @@ fn sleepers() -> Table {
 
 #[test]
 fn controllers_are_as_good_as_before() {
-    let (broken, text) = fill(&[fast_lines, fairness, slow_lines, sleepers, rests]);
+    let (broken, text) = fill(&[fast_lines, fairness, slow_lines, sleepers, rests, each_rests]);
     assert!(broken.is_empty(), "{broken}\n{text}");
     snapshot::check("micro_control.md", &text);
 }

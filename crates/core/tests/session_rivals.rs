@@ -285,6 +285,43 @@ fn a_lane_that_the_peers_program_acknowledges_has_time_while_that_computes() {
 }
 
 #[test]
+fn a_lane_that_this_program_does_not_look_at_has_time_for_that_too() {
+    let mut side = Side::new(true, 20 * MS);
+    side.sends(0, 2 * S, 4, 1000);
+    side.open_as_asked();
+    let mut rest = |heard: u64| {
+        let udp = side.links.0.get_mut(&1).expect("it is up");
+        (udp.queued, udp.by_program) = (1000, true);
+        side.tick();
+        side.now += S;
+        side.links.0.get_mut(&0).expect("it is up").received += heard;
+        side.tick();
+        side.session.lanes().len()
+    };
+    assert_eq!(rest(1000), 2, "what has come since is not read yet");
+    assert!((0..8).any(|_| rest(1000) == 1), "nor will it ever be");
+}
+
+#[test]
+fn another_lane_of_a_stand_in_has_its_chance_too() {
+    let mut side = Side::new(true, 20 * MS);
+    side.sends(0, 2 * S, 10, 1000);
+    side.open_as_asked();
+    side.sends(1, 9 * S, 10, 1000);
+    let mut traffic = ToPeer { engine: &mut side.engine, peer: side.peer };
+    let loss = polyrail_core::session::Loss::Reset("it was cut".into());
+    side.session.handle_lost(side.now, 1, loss, &mut traffic, &mut side.links);
+    side.follow();
+    side.sends(0, 200 * MS, 10, 1000);
+    side.open_as_asked();
+    let link = u32::from(side.session.lanes()[1].number());
+    side.sends(link, 5 * S, 2, 1000);
+    assert_eq!(side.yields(), [true, false]);
+    side.sends(link, 6 * S, 2, 1000);
+    assert_eq!(side.yields(), [false, true]);
+}
+
+#[test]
 fn a_lane_whose_peers_program_is_silent_for_long_is_left_for_one_that_its_kernel_acknowledges() {
     let mut side = Side::new(true, 20 * MS);
     side.sends(0, 2 * S, 4, 1000);

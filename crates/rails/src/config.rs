@@ -66,8 +66,8 @@ pub struct Config {
     pub secret: SecretFile,
     /// Large messages within a host.
     pub rendezvous: Rendezvous,
-    /// Longest eager message by TCP, in bytes.
-    pub tcp_eager: usize,
+    /// Longest eager message over a network, in bytes; none: as the path has it.
+    pub tcp_eager: Option<usize>,
     /// Longest eager message by shared memory, in bytes.
     pub shm_eager: usize,
     /// Eager bytes that each peer may send without a matching receive.
@@ -117,7 +117,7 @@ impl Default for Config {
             key: None,
             secret: SecretFile::Usual,
             rendezvous: Rendezvous::Auto,
-            tcp_eager: 64 << 10,
+            tcp_eager: None,
             shm_eager: 32 << 10,
             window: 2 << 20,
             announced: polyrail_core::proto::Bounds::DEFAULT.announced as usize,
@@ -137,6 +137,10 @@ impl Default for Config {
         }
     }
 }
+
+/// Longest message that goes eagerly over a network where nobody said otherwise, in bytes, unless the path is long
+/// ([`polyrail_core::cost::Explanation::far_eager`]).
+const NET_EAGER: usize = 64 << 10;
 
 /// A setting's name in the environment, and what it means; for those who list them (`fi_info -e`, `polyrail run --help`).
 pub const SETTINGS: &[(&str, &str)] = &[
@@ -166,7 +170,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "RNDV",
         "large messages within a host: auto (the receiver reads), put (the sender writes), frag (through the rail)",
     ),
-    ("TCP_EAGER", "longest message that goes eagerly by TCP, in bytes (default 65536)"),
+    (
+        "TCP_EAGER",
+        "longest message that goes eagerly by TCP or UDP, in bytes (default 65536; over paths of a millisecond and more what they carry in a round trip, up to 1 MiB)",
+    ),
     ("SHM_EAGER", "longest message that goes eagerly by shared memory, in bytes (default 32768)"),
     ("WINDOW", "eager bytes that each peer may send without a matching receive (default 2097152)"),
     (
@@ -207,6 +214,11 @@ pub const SETTINGS: &[(&str, &str)] = &[
 ];
 
 impl Config {
+    /// Longest message that goes eagerly over a network, in bytes, however short the path.
+    pub fn net_eager(&self) -> usize {
+        self.tcp_eager.unwrap_or(NET_EAGER)
+    }
+
     /// Settings from `POLYRAIL_...` variables (or `FI_POLYRAIL_...`, as libfabric would call them), and where they say nothing from
     /// the configuration file.
     ///
@@ -263,7 +275,7 @@ impl Config {
         }
         let most = polyrail_core::frame::MAX_PAYLOAD;
         number(&lookup, "PORT", "POLYRAIL_PORT", 0, usize::from(u16::MAX), |n| c.port = n as u16)?;
-        number(&lookup, "TCP_EAGER", "POLYRAIL_TCP_EAGER", 0, most, |n| c.tcp_eager = n)?;
+        number(&lookup, "TCP_EAGER", "POLYRAIL_TCP_EAGER", 0, most, |n| c.tcp_eager = Some(n))?;
         number(&lookup, "SHM_EAGER", "POLYRAIL_SHM_EAGER", 0, 32 << 10, |n| c.shm_eager = n)?;
         number(&lookup, "WINDOW", "POLYRAIL_WINDOW", 4096, 1 << 30, |n| c.window = n)?;
         number(&lookup, "ANNOUNCED", "POLYRAIL_ANNOUNCED", 1024, 1 << 30, |n| c.announced = n)?;

@@ -26,6 +26,11 @@ impl Watcher {
         (self.seen, self.changed) = ((0, 0), Some(now));
     }
 
+    /// Of the next link by the same path: what was lost is known, and nothing else.
+    pub fn again(&self) -> Self {
+        Self { losses: self.losses.settled(), ..Self::default() }
+    }
+
     /// For how long what is in force has been, in nanoseconds; what a link began with was chosen without figures, and may be left at once.
     pub fn age(&self, now: Time) -> Time {
         self.changed.map_or(Time::MAX, |changed| now.saturating_sub(changed))
@@ -106,6 +111,18 @@ mod tests {
         let _ = watcher.look(90 * MS, &shared(27_000, 300, 20 * MS), false);
         let context = watcher.look(120 * MS, &shared(27_000, 300, 20 * MS), false).expect("enough");
         assert_eq!(context.loss, 0);
+    }
+
+    #[test]
+    fn the_next_link_knows_what_was_lost_and_begins_anew() {
+        let mut watcher = Watcher::default();
+        let _ = watcher.look(20 * MS, &shared(4000, 4, 20 * MS), false);
+        let _ = watcher.look(50 * MS, &shared(4000, 4, 20 * MS), false);
+        watcher.handle_change(60 * MS);
+        let mut next = watcher.again();
+        assert_eq!(next.age(5), Time::MAX);
+        let context = next.look(5 * MS, &shared(0, 0, 20 * MS), false).expect("known");
+        assert_eq!((context.loss, context.rtt), (1000, 20 * MS));
     }
 
     #[test]

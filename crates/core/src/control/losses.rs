@@ -49,6 +49,12 @@ impl Losses {
         }
     }
 
+    /// Without what is under way.
+    #[must_use]
+    pub fn settled(&self) -> Self {
+        Self { sent: self.sent, lost: self.lost, ..Self::default() }
+    }
+
     /// Packets that are lost, of a million; none while too few were sent to tell.
     pub fn per_million(&self) -> Option<u32> {
         let tells = self.lost >= ENOUGH.1 && self.sent >= ENOUGH.0 || self.sent >= ENOUGH.2;

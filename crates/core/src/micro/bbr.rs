@@ -11,7 +11,8 @@
 //! round too, since else random losses would take the bounds down with each round of a long cruise; it leaves a quarter of the upper
 //! bound free, not a seventh; *up* ends when a queue grows and the rate does not, rather than in its third such round, and where a queue
 //! of others stands, any loss takes the short bound down: without these two, a Cubic that was there before it ends with a twentieth of
-//! 1 Gb/s; and what the draft draws at random comes from the time and what was delivered.
+//! 1 Gb/s; what the draft draws at random comes from the time and what was delivered; and where no more is sent at a time than fits into a
+//! round trip, trains tell the rate ([`super::delivery`]), and are sent faster than it until they come more slowly than they left.
 
 mod bounds;
 mod filters;
@@ -34,6 +35,8 @@ const PROBE_RTT: Time = 200_000_000;
 const PROBE_WAIT: (Time, Time) = (2_000_000_000, 1_000_000_000);
 /// ... or after so many rounds at most, in which Reno's window would have grown as much (draft, 5.3.3.5.3).
 const PROBE_ROUNDS: u64 = 63;
+/// After a rest, what is sent of a rate that may be too low: what comes back in the first round trip tells.
+const GUESS: f64 = 2.0;
 /// The first pace, without any round trip known, takes this for one, in nanoseconds (draft, 5.6.2).
 const UNKNOWN: Time = 1_000_000;
 
@@ -141,6 +144,8 @@ pub struct Bbr {
     probe_rtt_rounds: u64,
     saved_window: u64,
     resting: bool,
+    /// The rate is what was sent, when there was little: the path may be faster.
+    guess: bool,
 }
 
 /// Something that differs between channels (splitmix64).
@@ -201,6 +206,7 @@ impl Bbr {
             self.full_window = [false, self.full_window[0]];
         }
         if sample.rate > 0 && (sample.rate >= self.rate.get() || !sample.limited) {
+            self.guess = sample.limited && !sample.narrow && (self.guess || sample.rate > self.rate.get());
             self.rate.note(sample.rate);
         }
     }
@@ -494,7 +500,7 @@ impl MicroProtocol for Bbr {
             self.resting = true;
             self.extra.restart(shared.now);
             if self.phase.cycles() {
-                self.set_pace(shared, 1.0);
+                self.set_pace(shared, if self.guess { GUESS } else { 1.0 });
             }
         }
         self.full_window[0] |= shared.flight.bytes() + u64::from(shared.size) > shared.window;

@@ -1,5 +1,8 @@
 //! How fast the other side gets what is sent: delivery rate samples, by draft-ietf-ccwg-bbr (section 4.1) and its predecessor
 //! draft-cheng-iccrg-delivery-rate-estimation.
+//!
+//! By these, what is sent within a round trip after a rest gets no more through than its bytes in that round trip, however fast the path
+//! is. So of such a **train** it counts, too, in what time it left, and in what time it came, from its first acknowledgement on.
 
 use super::{Sent, Time};
 
@@ -37,6 +40,25 @@ pub struct RateSample {
     pub limited: bool,
     /// How long it took, in nanoseconds.
     pub interval: Time,
+    /// It is of a train that came more slowly than it left: so fast is the path, however little was sent.
+    pub narrow: bool,
+}
+
+/// Of a train so many bytes are acknowledged, at least, before it tells anything: in so many datagrams.
+const TRAIN: u64 = 32;
+/// Its first acknowledgement came in no more than so many hundredths of the shortest round trip: whoever waits with it, waits with all,
+/// and they seem to have come at once.
+const AT_ONCE: u64 = 125;
+/// It came more slowly than it left if that took so many hundredths of the time.
+const NARROW: u64 = 125;
+
+/// What left after a rest.
+#[derive(Clone, Copy, Debug, Default)]
+struct Train {
+    /// When it began to.
+    at: Time,
+    /// When the first of it was known to be delivered, and what had been then; when the newest of that had left.
+    first: Option<(Time, u64, Time)>,
 }
 
 /// The count of what was delivered.
@@ -52,6 +74,7 @@ pub struct Delivery {
     /// What will have been delivered when the network is no longer taken to be idle for want of data; 0: it is not.
     limited_until: u64,
     newest: Option<Sent>,
+    train: Option<Train>,
 }
 
 impl Delivery {
@@ -59,6 +82,7 @@ impl Delivery {
     pub fn mark(&mut self, now: Time, in_flight: u64, size: u32) -> Mark {
         if in_flight == 0 {
             (self.first_at, self.delivered_at) = (now, now);
+            self.train = Some(Train { at: now, first: None });
         }
         Mark {
             delivered: self.delivered,
@@ -103,8 +127,10 @@ impl Delivery {
             short if short < min_rtt => 0,
             _ => (u128::from(delivered) * 1_000_000_000 / u128::from(interval)) as u64,
         };
+        let train = self.train(&newest, min_rtt);
         RateSample {
-            rate,
+            rate: rate.max(train.0),
+            narrow: train.1 && train.0 >= rate,
             delivered,
             prior_delivered: mark.delivered,
             lost: self.lost - mark.lost,
@@ -112,6 +138,31 @@ impl Delivery {
             limited: mark.limited,
             interval,
         }
+    }
+
+    /// The rate of the train that this datagram is of, 0 if it is of none or nothing can be said; and whether it came more slowly than it
+    /// left.
+    fn train(&mut self, newest: &Sent, min_rtt: Time) -> (u64, bool) {
+        let Some(train) = self.train.filter(|train| newest.at >= train.at) else { return (0, false) };
+        let Some((came_at, had, left_at)) = train.first else {
+            let took = self.delivered_at.saturating_sub(newest.at);
+            let first = (self.delivered_at, self.delivered, newest.at);
+            // one that cannot tell anything is none
+            self.train = (took <= min_rtt / 100 * AT_ONCE).then_some(Train { first: Some(first), ..train });
+            return (0, false);
+        };
+        if newest.at >= came_at {
+            self.train = None;
+            return (0, false);
+        }
+        let bytes = self.delivered - had;
+        let (left_in, came_in) = (newest.at.saturating_sub(left_at), self.delivered_at - came_at);
+        let interval = left_in.max(came_in);
+        if bytes < TRAIN * u64::from(newest.size) || interval == 0 {
+            return (0, false);
+        }
+        let rate = (u128::from(bytes) * 1_000_000_000 / u128::from(interval)) as u64;
+        (rate, came_in >= left_in / 100 * NARROW)
     }
 }
 

@@ -152,6 +152,7 @@ impl<R: Receiver> Engine<R> {
         let p = &mut self.peers[peer.0 as usize];
         p.connected = true;
         p.route = route;
+        p.far_eager = 0;
         p.begin_values();
         if !p.idle() {
             self.name(peer);
@@ -173,6 +174,18 @@ impl<R: Receiver> Engine<R> {
     /// How frames reach a peer.
     pub fn route(&self, peer: PeerIdx) -> Route {
         self.peers[peer.0 as usize].route
+    }
+
+    /// Messages up to this length go eagerly where the route alone would have them announced, in bytes: a round trip is long there
+    /// ([`crate::cost::Explanation::far_eager`]). They leave credit for others.
+    pub fn set_far_eager(&mut self, peer: PeerIdx, len: u64) {
+        self.peers[peer.0 as usize].far_eager = len;
+    }
+
+    /// Longest message that goes eagerly to a peer, in bytes, while there is credit.
+    pub fn eager_max(&self, peer: PeerIdx) -> u64 {
+        let p = &self.peers[peer.0 as usize];
+        p.far_eager.max(p.route.eager_max as u64)
     }
 
     /// Whether a frame that was held has its turn now.

@@ -90,6 +90,8 @@ pub(super) struct Answer {
 pub(super) struct Peer {
     pub connected: bool,
     pub route: Route,
+    /// Longest message that goes eagerly while plenty of credit is left, in bytes ([`crate::cost::Explanation::far_eager`]).
+    pub far_eager: u64,
     pub next_seq: u32,
     pub spent: u32,
     pub returned: u32,

@@ -31,7 +31,11 @@ impl Peer {
     /// Whether a message may go eagerly now.
     #[inline]
     fn may_go_eagerly(&self, m: &Message) -> bool {
-        m.len <= self.route.eager_max as u64 && m.delivery != Delivery::Matched && self.has_credit(m.len)
+        let usual = m.len <= self.route.eager_max as u64;
+        // what is left of the credit afterwards is for short ones, which need it more
+        let far =
+            || m.len <= self.far_eager && self.has_units(units(m.len).saturating_add(self.route.window / 4));
+        m.delivery != Delivery::Matched && if usual { self.has_credit(m.len) } else { far() }
     }
 }
 

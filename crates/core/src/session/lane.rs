@@ -1,7 +1,7 @@
 //! One lane: what is known of it, and whether it is of use.
 
 use super::{SILENT, Time, Which};
-use crate::lanes::{Estimate, Load, S, Sample};
+use crate::lanes::{Estimate, Load, MS, S, Sample};
 use crate::wire::Transport;
 use core::net::{IpAddr, SocketAddr};
 
@@ -79,6 +79,10 @@ impl Packets {
 /// A lane whose peer's program is silent altogether is of use for so long, in nanoseconds: it may compute.
 const COMPUTES: Time = 3 * S;
 
+/// Between two looks so much time counts, in nanoseconds, where it is programs that answer: a program that looks seldom, because it computes,
+/// has not read what has long come.
+const GLANCE: Time = 30 * MS;
+
 /// What is known of whether a lane is needed beside others of its pair of interfaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stand {
@@ -126,6 +130,8 @@ pub struct Lane<L> {
     /// A rival serves in its place: it is given nothing.
     pub(super) yields: bool,
     by_program: bool,
+    /// When it was looked at last.
+    looked: Time,
     /// Bytes that had come by it at the last look, and when the peer's program was heard by it last.
     received: u64,
     pub(super) heard: Time,
@@ -168,6 +174,7 @@ impl<L: Copy> Lane<L> {
             packets,
             yields,
             by_program: false,
+            looked: 0,
             received: 0,
             heard: 0,
         }
@@ -241,8 +248,10 @@ impl<L: Copy> Lane<L> {
             min_rtt: seen.min_rtt,
         });
         let owed = !self.shut && seen.queued > 0 && seen.delivered == self.delivered;
-        self.stalled = owed.then(|| self.stalled.unwrap_or(now));
         self.by_program = seen.by_program;
+        let gap = now.saturating_sub(core::mem::replace(&mut self.looked, now));
+        let unseen = if self.by_program { gap.saturating_sub(GLANCE) } else { 0 };
+        self.stalled = owed.then(|| self.stalled.map_or(now, |since| (since + unseen).min(now)));
         let came = seen.received.saturating_sub(self.received);
         if came > 0 || self.by_program && seen.delivered != self.delivered {
             (self.received, self.heard) = (seen.received, now);

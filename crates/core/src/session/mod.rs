@@ -372,6 +372,14 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         self.current
     }
 
+    /// How long the round trip of the lane in use is, in nanoseconds, and how much it does, in bytes per second; none where the user said
+    /// by which lanes short and long messages go.
+    pub fn reach(&self) -> Option<(Time, u64)> {
+        let pinned = self.lanes.iter().any(|lane| lane.pins != Pins::default());
+        let lane = &self.lanes[self.index(self.current?)?];
+        (!pinned).then(|| (lane.estimate.min_rtt(), lane.estimate.rate()))
+    }
+
     /// The number of an up lane.
     pub fn number(&self, link: L) -> Option<u16> {
         self.index(link).map(|at| self.lanes[at].number)

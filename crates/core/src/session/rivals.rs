@@ -120,6 +120,8 @@ struct Rivalry {
     before: u64,
     /// Until when the stand-in is not asked again, and for how long it will not be the next time.
     dismissed: (Time, Time),
+    /// The stand-in's lane.
+    lane: Option<u16>,
     /// What came by the stand-in, and when that was more than before, last.
     heard: (u64, Time),
 }
@@ -138,7 +140,15 @@ impl Rivalry {
             since: now,
             before: 0,
             dismissed: (0, DISMISSED.0),
+            lane: None,
             heard: (0, now),
+        }
+    }
+
+    /// The stand-in's lane is this one: another than before has yet to show what it does.
+    fn follow(&mut self, now: Time, lane: Option<u16>) {
+        if lane.is_some() && core::mem::replace(&mut self.lane, lane) != lane && self.stands_in {
+            self.since = now;
         }
     }
 
@@ -256,6 +266,7 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         let mut changed = false;
         for one in &mut rivals.0 {
             let lanes = [false, true].map(|stands_in| self.between(one.ends, stands_in));
+            one.follow(now, lanes[1].map(|lane| lane.number));
             changed |= one.judge(now, rate(lanes[0]), rate(lanes[1]));
             if let ([Some(_), Some(lane)], false, true) = (lanes, one.wants_it(now), self.planner.is_some()) {
                 let received = links.look(lane.link).map_or(0, |seen| seen.received);

@@ -65,7 +65,7 @@ impl Connector for TcpRail {
         let link = self.adopt_sealed(agreed.connection, agreed.leftover, agreed.keys);
         let link = link.map_err(|why| why.to_string())?;
         // fragments as long as a frame may be: 1.3 times the bandwidth of 256 KiB where the link is not the limit
-        let (eager_max, fragment) = (agreed.settings.tcp_eager, MAX_PAYLOAD);
+        let (eager_max, fragment) = (agreed.settings.net_eager(), MAX_PAYLOAD);
         Ok(Joined { link, costs: RailCosts::TCP, eager_max, fragment, direct_refused: None })
     }
 }

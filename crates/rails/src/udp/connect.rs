@@ -278,7 +278,7 @@ impl Connector for UdpRail {
         }
         self.side.adopted.push(place);
         self.mark_dirty(place);
-        let (eager_max, fragment) = (agreed.settings.tcp_eager, MAX_PAYLOAD);
+        let (eager_max, fragment) = (agreed.settings.net_eager(), MAX_PAYLOAD);
         Ok(Joined { link: LinkId(place), costs: RailCosts::TCP, eager_max, fragment, direct_refused: None })
     }
 }

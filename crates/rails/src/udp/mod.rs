@@ -14,6 +14,7 @@
 //! | `connect.rs` | where it listens and connects |
 //! | `pipe.rs` | a connection's stream before it is a link |
 //! | `socket.rs` | trains of datagrams by one system call |
+//! | `known.rs` | what was learnt of paths |
 //! | `keys.rs` | what authenticates and encrypts them |
 //!
 //! Invariants:
@@ -25,6 +26,7 @@
 mod adapt;
 mod connect;
 mod keys;
+mod known;
 mod link;
 mod pipe;
 mod receive;
@@ -33,6 +35,7 @@ mod transmit;
 
 use self::adapt::Choice;
 use self::connect::Side;
+use self::known::Known;
 use self::link::Link;
 use self::socket::{Inbox, Socket};
 use self::transmit::Batch;
@@ -111,6 +114,8 @@ pub struct UdpRail {
     iov: Vec<RawIov>,
     /// Datagrams of links that came when there was nobody to give frames to.
     backlog: VecDeque<receive::Kept>,
+    /// What links that ended had learnt.
+    known: Known,
     /// Some handshake has something to say.
     stirred: Arc<AtomicBool>,
     /// Values that links took and do not bring: whose, and which.
@@ -168,7 +173,8 @@ impl UdpRail {
         Some((place, if number == 0 { 1 << PLACE_BITS } else { number }))
     }
 
-    fn enter(&mut self, place: u32, link: Link) {
+    fn enter(&mut self, place: u32, mut link: Link) {
+        link.watcher = self.known.recall(self.now(), link.to.ip());
         self.slots[place as usize] = Slot::Up(Box::new(link));
         self.up += 1;
         self.mark_dirty(place);
@@ -247,6 +253,9 @@ impl UdpRail {
         }
         let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
         if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Free) {
+            if link.pipe.is_none() {
+                self.known.keep(now, link.to.ip(), &link.watcher);
+            }
             link.connection.return_values();
             while let Some(value) = link.connection.poll_returned() {
                 self.returned.extend(link.owner.map(|owner| (owner, value.tag, value.newest)));
@@ -494,6 +503,7 @@ impl Rail for UdpRail {
             pool: Pool::default(),
             iov: Vec::new(),
             backlog: VecDeque::new(),
+            known: Known::default(),
             stirred: Arc::new(AtomicBool::new(false)),
             returned: VecDeque::new(),
             ended: Vec::new(),

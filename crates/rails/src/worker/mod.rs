@@ -224,7 +224,8 @@ impl Worker {
     /// Which rail carries messages to this peer, and how large ones travel; none while not connected.
     pub fn route(&self, peer: PeerIdx) -> Option<(&'static str, proto::Route)> {
         let (rail, _) = self.core.lane(peer)?;
-        Some((rail.name(), self.core.engine.route(peer)))
+        let route = self.core.engine.route(peer);
+        Some((rail.name(), proto::Route { eager_max: self.core.engine.eager_max(peer) as usize, ..route }))
     }
 
     /// What was tried before the rail in use was found, and why it failed: a sentence each.

@@ -357,6 +357,7 @@ impl Worker {
                 busy += usize::from(session.moves_much());
             });
             self.follow(peer);
+            self.reach_far(peer);
             self.look_at_words(peer, clock);
         }
         self.busy_peers = busy;
@@ -364,6 +365,15 @@ impl Worker {
         // rounds that move much are long: who connects, or asks, does not wait for many of them
         self.wire_up();
         self.settle();
+    }
+
+    /// Longer messages go eagerly where the round trip that they would wait otherwise is long.
+    fn reach_far(&mut self, peer: PeerIdx) {
+        let info = &self.core.peers[peer.0 as usize];
+        if let (None, Some(lanes), Some(why)) = (self.config.tcp_eager, &info.lanes, &info.explanation) {
+            let far = lanes.session.reach().map_or(0, |(rtt, rate)| why.far_eager(rtt, rate));
+            self.core.engine.set_far_eager(peer, far);
+        }
     }
 
     /// Notes what has become of lanes' compositions.
