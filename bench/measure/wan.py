@@ -1,5 +1,5 @@
-"""Long messages between two hosts far apart, over a path that loses packets, beside the kernel's TCP and peers; and a link that changes how it is
-reliable ten times a second meanwhile."""
+"""Long messages between two hosts far apart, over a path that loses packets, beside the kernel's TCP and peers; messages there and back, one at a
+time, after rests or where packets are lost; and a link that changes how it is reliable ten times a second meanwhile."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ FINDS, SECONDS = 6, 14
 RATES, DELAYS, LOSSES = (1000, 100), (0, 10, 50), ("0", "0.01%", "0.1%", "1%")
 SPEC = "relay:1000,delay=10ms"
 HANDOVER = "relay:1000,delay=10ms,queue=2500000,loss=1%"
+RESTS = "relay:1000,delay=10ms,queue=2500000"
+# Messages there and a word back: how many, of how many bytes, milliseconds of rest before each, and what is lost.
+SINGLE = ((20, 64 << 10, 1000, "0"), (20, 256 << 10, 1000, "0"), (20, 1 << 20, 1000, "0"), (500, 1 << 10, 0, "1%"))
 WRONG, GAP = Figure("messages with wrong data", "count", True), Figure("longest time without a message", "s", True)
 
 
@@ -88,6 +91,29 @@ def tables(rounds: int, only: list[str]) -> list[Table]:
         columns.append(Column(f"kernel, {control}", does, iperf_missing()))
     alternate(columns, rounds)
     table = Table("64 MiB messages over one path", columns)
+    table.show()
+    return [table]
+
+
+def rests(rounds: int) -> list[Table]:
+    """Inside scripts/lab with RESTS."""
+
+    def measure(contender: Contender, count: int, size: int, rest: int, loss: str) -> Sample:
+        lab(["relay", "0", f"loss={loss}"])
+        program = mpi.build(contender.family, ROOT / "bench/rests.c")
+        text = contender.run(program, count, size, rest, limit=count * (rest / 1000 + 1) + 20).text
+        found = re.search(r"^time (\S+) (\S+) (\S+)$", text, re.MULTILINE)
+        if not found:
+            raise Failed("it did not come to its end")
+        name = f"{size >> 10} KiB there and a word back, " + (f"after {rest / 1000:g} s of rest" if rest else f"loss {loss}")
+        return {(Figure(f"{name}: {what}", "ms", True), None): float(at) / 1000 for what, at in zip(("median", "99 %"), found.groups(), strict=False)}
+
+    columns = []
+    for each in (ours(1), pinned("by TCP", "tcp"), pinned("by UDP", "udp"), ucx(1)):
+        does: Parts = {str(one): lambda each=each, one=one: measure(each, *one) for one in SINGLE}
+        columns.append(Column(each.name, does, each.missing_itself(), each.ours))
+    alternate(columns, rounds)
+    table = Table("Messages there and back, one at a time, over 1000 Mbit/s and 20 ms", columns)
     table.show()
     return [table]
 

@@ -6,9 +6,10 @@ use super::{Fate, MicroProtocol, NEVER, Sent, Shared, Time};
 const SLEEP: f64 = 8e-3;
 /// So many datagrams leave at once after there was nothing to send (RFC 9002, 7.7), and may always.
 const BURST: u64 = 10;
-/// Who has to wait is asked again when what leaves in so long, in seconds, may leave, since each time costs a system call; but
-/// neither less than so many datagrams, nor more than so many bytes (send_quantum: draft-ietf-ccwg-bbr, 5.6.3).
-const QUANTUM: f64 = 250e-6;
+/// Who has to wait is asked again when what leaves in so long, in seconds, or in such a part of a round trip up to so long, may leave,
+/// since each time costs a system call and mostly waking up, too; but neither less than so many datagrams, nor more than so many bytes (send_quantum:
+/// draft-ietf-ccwg-bbr, 5.6.3).
+const QUANTUM: (f64, f64, f64) = (250e-6, 0.03, 1e-3);
 const LEAST: u64 = 2;
 const MOST: f64 = 65_536.0;
 
@@ -34,7 +35,8 @@ fn rate(shared: &Shared) -> f64 {
 }
 
 fn quantum(shared: &Shared, rate: f64) -> f64 {
-    (rate * QUANTUM).min(MOST).max((LEAST * u64::from(shared.size)) as f64)
+    let time = (shared.rtt.min as f64 * 1e-9 * QUANTUM.1).clamp(QUANTUM.0, QUANTUM.2);
+    (rate * time).min(MOST).max((LEAST * u64::from(shared.size)) as f64)
 }
 
 impl Pacing {

@@ -14,6 +14,7 @@ use crate::rail::channel::{Channel, Destination};
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Listening, Opening, Sought, Ways};
 use crate::rail::control::Control;
 use crate::sockets::ip;
+use crate::sys::Epoll;
 use polyrail_core::connection::{Connection, Settings};
 use polyrail_core::cost::RailCosts;
 use polyrail_core::frame::MAX_PAYLOAD;
@@ -42,6 +43,8 @@ pub(super) struct Side {
     pub(super) calls: VecDeque<Box<dyn Channel>>,
     /// Readable while there are any.
     pub(super) called: OwnedFd,
+    /// Readable while something has come and there is no connection: where there is one, progress is made by it, and strangers are heard, too.
+    strangers: Epoll,
     /// Connections that have become links, whose first frames may be there.
     pub(super) adopted: Vec<u32>,
     pub(super) is_closed: bool,
@@ -55,6 +58,7 @@ impl Side {
             interfaces: Vec::new(),
             calls: VecDeque::new(),
             called: event()?,
+            strangers: Epoll::new()?,
             adopted: Vec::new(),
             is_closed: false,
         })
@@ -119,8 +123,18 @@ impl UdpRail {
         self.side.port = self.sockets[0].at().port();
         for socket in &self.sockets {
             self.epoll.add(socket.fd(), libc::EPOLLIN, 0)?;
+            self.side.strangers.add(socket.fd(), libc::EPOLLIN, 0)?;
         }
         Ok(())
+    }
+
+    /// There is a connection now that there was none, or none any more.
+    pub(super) fn heed_strangers(&self) {
+        let events = if self.up == 0 { libc::EPOLLIN } else { 0 };
+        for socket in &self.sockets {
+            // who is woken in vain finds that out
+            let _ = self.side.strangers.change(socket.fd(), events, 0);
+        }
     }
 
     /// The socket from which a place is reached.
@@ -209,13 +223,12 @@ impl Connector for UdpRail {
         self.side.key = Some(*endpoint.key);
         self.side.interfaces = endpoint.interfaces.to_vec();
         self.open_sockets(endpoint).map_err(|error| Error::system("listening on UDP".to_owned(), error))?;
-        let mut descriptors = vec![self.side.called.as_raw_fd()];
-        descriptors.extend(self.sockets.iter().map(Socket::fd));
+        let descriptors = vec![self.side.called.as_raw_fd(), self.side.strangers.as_raw_fd()];
         Ok(Listening { descriptors, port: Some(self.side.port), ..Listening::default() })
     }
 
     fn accept(&mut self) -> io::Result<Box<dyn Channel>> {
-        if self.side.calls.is_empty() {
+        if self.side.calls.is_empty() && self.up == 0 {
             self.receive_strangers::<NoSink>();
         }
         let call = self.side.calls.pop_front();

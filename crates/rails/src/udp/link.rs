@@ -58,6 +58,8 @@ pub(super) struct Link {
     pub(super) dirty: bool,
     /// What its figures say of the path, and what came of that.
     pub(super) watcher: Watcher,
+    /// Something long comes or goes by it.
+    pub(super) long: bool,
     pub(super) changes: Changes,
     /// By which scheme this side sends, and by which the other does, as far as it has shown.
     pub(super) scheme: Scheme,
@@ -104,6 +106,7 @@ impl Link {
             early: Vec::new(),
             dirty: false,
             watcher: Watcher::default(),
+            long: false,
             changes,
             scheme: Scheme::Synchronous,
             their_scheme: Scheme::Synchronous,

@@ -14,6 +14,7 @@
 //! | `connect.rs` | where it listens and connects |
 //! | `pipe.rs` | a connection's stream before it is a link |
 //! | `socket.rs` | trains of datagrams by one system call |
+//! | `lull.rs` | how often sockets are looked at |
 //! | `known.rs` | what was learnt of paths |
 //! | `keys.rs` | what authenticates and encrypts them |
 //!
@@ -28,6 +29,7 @@ mod connect;
 mod keys;
 mod known;
 mod link;
+mod lull;
 mod pipe;
 mod receive;
 mod socket;
@@ -37,6 +39,7 @@ use self::adapt::Choice;
 use self::connect::Side;
 use self::known::Known;
 use self::link::Link;
+use self::lull::Lull;
 use self::socket::{Inbox, Socket};
 use self::transmit::Batch;
 use crate::list::RailId;
@@ -98,6 +101,7 @@ pub struct UdpRail {
     sockets: Vec<Socket>,
     side: Side,
     inbox: Inbox,
+    lull: Lull,
     batch: Batch,
     slots: Vec<Slot>,
     /// How often each place has been taken: a connection's number tells of which time it is.
@@ -177,6 +181,9 @@ impl UdpRail {
         link.watcher = self.known.recall(self.now(), link.to.ip());
         self.slots[place as usize] = Slot::Up(Box::new(link));
         self.up += 1;
+        if self.up == 1 {
+            self.heed_strangers();
+        }
         self.mark_dirty(place);
     }
 
@@ -253,6 +260,7 @@ impl UdpRail {
         }
         let Some(slot @ Slot::Up(_)) = self.slots.get_mut(id as usize) else { return };
         if let Slot::Up(mut link) = std::mem::replace(slot, Slot::Free) {
+            self.lull.forget(&mut link.long);
             if link.pipe.is_none() {
                 self.known.keep(now, link.to.ip(), &link.watcher);
             }
@@ -268,6 +276,9 @@ impl UdpRail {
                 self.opening.remove(&opening);
             }
             self.up -= 1;
+            if self.up == 0 {
+                self.heed_strangers();
+            }
             if link.dirty {
                 self.dirty.retain(|&other| other != id);
             }
@@ -491,6 +502,7 @@ impl Rail for UdpRail {
             sockets: Vec::new(),
             side: Side::new()?,
             inbox: Inbox::default(),
+            lull: Lull::default(),
             batch: Batch::default(),
             slots: Vec::new(),
             times: Vec::new(),
@@ -561,7 +573,7 @@ impl Rail for UdpRail {
 
     fn progress<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         self.round = self.round.wrapping_add(1);
-        let mut events = self.receive(sink);
+        let mut events = if self.lull.holds(self.now()) { 0 } else { self.receive(sink) };
         let now = self.now();
         self.look_at_timers(now);
         self.look_at_pipes();
@@ -579,13 +591,20 @@ impl Rail for UdpRail {
         Some(self.epoll.as_raw_fd())
     }
 
+    fn in_bulk(&self) -> bool {
+        self.lull.any()
+    }
+
     fn arm(&mut self) -> bool {
         let nothing = self.dirty.is_empty() && self.ended.is_empty() && self.returned.is_empty();
+        self.lull.arm(self.now(), &self.epoll, self.sockets.iter().map(Socket::fd));
         nothing && self.backlog.is_empty() && !self.has_arrivals()
     }
 
     fn due(&self) -> Option<Instant> {
-        self.timers.first().map(|(due, _)| self.began + Duration::from_nanos(*due))
+        let timer = self.timers.first().map(|(due, _)| *due);
+        let due = timer.into_iter().chain(self.lull.due()).min();
+        due.map(|due| self.began + Duration::from_nanos(due))
     }
 
     fn close(&mut self, link: LinkId) {

@@ -22,6 +22,8 @@ use std::time::Duration;
 const CALLS: usize = 8;
 /// Connections that are not links yet.
 const OPENING: usize = 1000;
+/// Connections that wireup has not taken yet.
+const CALLS_MOST: usize = 256;
 /// A payload longer than this that is not all there is begun in its place rather than collected.
 const BEGIN_MIN: usize = 1 << 10;
 /// Datagrams that are kept until there is somebody to give frames to.
@@ -194,7 +196,8 @@ impl UdpRail {
         let id = match self.opening.get(&salt) {
             Some(id) => *id,
             None => {
-                if self.side.is_closed {
+                // who is not answered asks again
+                if self.side.is_closed || self.side.calls.len() >= CALLS_MOST {
                     return 0;
                 }
                 if self.opening.len() >= OPENING {
@@ -334,6 +337,8 @@ impl UdpRail {
         let Taker { leftover, reader, mut fed, .. } = user;
         (link.leftover, link.reader) = (leftover, reader);
         link.forget_delivered(&mut self.pool);
+        let shared = link.connection.shared();
+        self.lull.note(now, link.reader.rest(), shared.flight.bytes(), shared.rtt.min, &mut link.long);
         if link.encrypted {
             link.extend();
         }

@@ -56,6 +56,9 @@ impl Rounds {
 const BELIEVED: Time = 10_000_000_000;
 const FRESH: Time = 5_000_000_000;
 
+/// A round trip that is longer by so small a part is as short.
+const SAME: Time = 200;
+
 /// The shortest round trip (draft, 5.3.4.3 and 5.5.7).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MinRtt {
@@ -76,6 +79,9 @@ impl MinRtt {
         }
         if self.recent == 0 || rtt < self.recent || self.stale {
             (self.recent, self.recent_at) = (rtt, now);
+        } else if rtt <= self.recent + self.recent / SAME {
+            // the queue is empty again, which is as good as a probe
+            self.recent_at = now;
         }
         if self.min == 0 || self.recent < self.min || now > self.at + BELIEVED {
             (self.min, self.at) = (self.recent, self.recent_at);
