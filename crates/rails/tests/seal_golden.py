@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Computes the examples of docs/wire.md, *Sealed connections*, from that page alone, not from the crate that they test."""
+"""Computes the examples of docs/wire.md, *Sealed connections*, and of docs/wire-datagrams.md, *Tags and keys*, from those pages alone, not
+from the crate that they test."""
 import hashlib
 import hmac
 import struct
@@ -84,8 +85,8 @@ def aes256(key, block):
     return state
 
 
-def gcm(key, nonce, plain):
-    """NIST SP 800-38D, without additional data: the encrypted bytes and the tag."""
+def gcm(key, nonce, plain, beside=b""):
+    """NIST SP 800-38D, with additional data: the encrypted bytes and the tag."""
     h = int.from_bytes(aes256(key, bytes(16)), "big")
 
     def ghash(blocks):
@@ -105,8 +106,9 @@ def gcm(key, nonce, plain):
 
     blocks = [plain[n : n + 16] for n in range(0, len(plain), 16)]
     sealed = [bytes(x ^ y for x, y in zip(block, counter(n + 2))) for n, block in enumerate(blocks)]
-    lengths = struct.pack(">QQ", 0, 8 * len(plain))
-    tag = ghash([block.ljust(16, b"\0") for block in sealed] + [lengths])
+    lengths = struct.pack(">QQ", 8 * len(beside), 8 * len(plain))
+    besides = [beside[n : n + 16].ljust(16, b"\0") for n in range(0, len(beside), 16)]
+    tag = ghash(besides + [block.ljust(16, b"\0") for block in sealed] + [lengths])
     return b"".join(sealed) + bytes(x ^ y for x, y in zip(tag, counter(1)))
 
 
@@ -137,5 +139,29 @@ for name, data in {
     "record 1 of the client, again": record(client, 1, b"again"),
     "chain from client, second": expand(client, b"next"),
     "record 0 of the client's second chain, hello": record(expand(client, b"next"), 0, b"hello"),
+}.items():
+    print(f"{name}: {data.hex()}")
+
+
+def datagram(chain, header, number, changes, content, sealed):
+    """`changes`: how many changes of composition there were, and the epoch."""
+    key, mask = expand(chain, b"key"), expand(chain, b"iv")[:12]
+    nonce = bytes(x ^ y for x, y in zip(mask, struct.pack("<QI", number, changes[0] << 8 | changes[1])))
+    if sealed:
+        return header + gcm(key, nonce, content, header)
+    return header + content + gcm(key, nonce, b"", header + content)
+
+
+key, salts = bytes(range(16)), (b"\x11" * 16, b"\x22" * 16)
+client, server = (mac(key, b"polyrail udp from " + side + salts[0] + salts[1]) for side in (b"client", b"server"))
+plain, sealed = bytes.fromhex("100000000200100001000000"), bytes.fromhex("110102000700300001020304")
+after = bytes.fromhex("100100000200100002000000")
+hello = bytes.fromhex("020005000000000040000000") + b"hello"
+for name, data in {
+    "chain of what the client sends": client,
+    "chain of what the server sends": server,
+    "the client's plain datagram 1 of generation 0, PING": datagram(client, plain, 1, (0, 0), b"\3", False),
+    "its datagram 2 of generation 1, PING": datagram(expand(client, b"next"), after, 2, (0, 0), b"\3", False),
+    "sealed by the server's chain, number 0x04030201 after one change, STREAM": datagram(server, sealed, 0x04030201, (1, 2), hello, True),
 }.items():
     print(f"{name}: {data.hex()}")

@@ -1,7 +1,7 @@
 //! One connection: its machine, its keys, what it is to send and what comes.
 
 use super::adapt::Changes;
-use super::keys::{Keys, REKEY};
+use super::keys::{Keys, Receiving};
 use super::pipe::Pipe;
 use crate::keys::{Chain, LinkKeys};
 use crate::rail::control::Cause;
@@ -35,9 +35,7 @@ pub(super) struct Link {
     pub(super) connection: Connection,
     /// The key of the endpoint that was called.
     pub(super) key: Key,
-    keys: Option<(Keys, Keys)>,
-    /// Of what comes, before the last ones: what was under way still counts.
-    before: Option<Keys>,
+    keys: Option<(Keys, Receiving)>,
     /// Of what it sends of an encrypted link's handshake.
     first: Option<Keys>,
     /// What travels is encrypted.
@@ -93,7 +91,6 @@ impl Link {
             connection,
             key,
             keys: None,
-            before: None,
             first: None,
             encrypted: false,
             socket,
@@ -125,14 +122,13 @@ impl Link {
         let (client, server) = self.connection.salts();
         let (client, server) = first_chains(&self.key, client, server);
         let (send, receive) = if opened { (client, server) } else { (server, client) };
-        let of = |chain| Keys::new(Chain(chain), 0);
-        self.keys = of(send).zip(of(receive));
+        self.keys = Keys::new(Chain(send), 0).zip(Receiving::new(Chain(receive), 0));
         self.keys.is_some()
     }
 
     /// What travels from now on is encrypted by these.
     pub(super) fn seal_by(&mut self, keys: LinkKeys) -> bool {
-        let Some(new) = Keys::new(keys.send, 1).zip(Keys::new(keys.receive, 1)) else { return false };
+        let Some(new) = Keys::new(keys.send, 1).zip(Receiving::new(keys.receive, 1)) else { return false };
         self.first = self.keys.replace(new).map(|(send, _)| send);
         self.encrypted = true;
         true
@@ -145,9 +141,7 @@ impl Link {
         match (&mut self.first, &mut self.keys) {
             (Some(first), _) if !encrypted => Some((first, false)),
             (_, Some((send, _))) => {
-                if send.count >= REKEY {
-                    send.advance()?;
-                }
+                send.renew()?;
                 Some((send, encrypted))
             }
             _ => None,
@@ -171,20 +165,7 @@ impl Link {
             return None;
         }
         let (_, receive) = self.keys.as_mut()?;
-        if generation == receive.generation {
-            return receive.open(number, datagram, sealed);
-        }
-        if let Some(before) = self.before.as_ref().filter(|before| before.generation == generation) {
-            return before.open(number, datagram, sealed);
-        }
-        if generation != receive.generation.wrapping_add(1) {
-            return None;
-        }
-        let content = receive.following()?.open(number, datagram, sealed)?;
-        let old = Keys::new(receive.chain(), receive.generation);
-        receive.advance()?;
-        self.before = old;
-        Some(content)
+        receive.open(generation, number, datagram, sealed)
     }
 
     /// Whether all that was given has been acknowledged.
