@@ -116,6 +116,9 @@ pub struct Connection {
     values_before: u64,
     /// The other side has not seen that this one is where it answered to.
     unseen: bool,
+    /// What it asked by CHALLENGE and was not told yet; and what it was asked so and has told.
+    response: Option<[u8; 8]>,
+    responded: Option<[u8; 8]>,
     heard: u64,
     said: u64,
     /// When something came last that counted.
@@ -167,6 +170,8 @@ impl Connection {
             returned: VecDeque::new(),
             values_before: 0,
             unseen: false,
+            response: None,
+            responded: None,
             heard: 0,
             said: 0,
             heard_at: now,
@@ -317,6 +322,27 @@ impl Connection {
         (self.heard, self.said) = (0, 0);
     }
 
+    /// Whether a datagram of this epoch and number is newer than all that came by it: where it comes from, the other side is, or was last.
+    pub fn is_newest(&mut self, epoch: u8, number: u64) -> bool {
+        self.stage(Epoch(epoch)).is_some_and(|stage| stage.is_newest(number))
+    }
+
+    /// Makes a datagram that asks, by these bytes, whether the other side is where it is sent to. None: not now, or there is no room.
+    pub fn challenge(&mut self, now: Time, token: [u8; 8], room: &mut [u8]) -> Option<Datagram> {
+        if self.state != State::Up {
+            return None;
+        }
+        let mut to = Writer::new(room);
+        write(&mut to, &Chunk::Challenge(token));
+        let said = to.finish().ok()?;
+        Some(self.words_alone(now, Kind::Plain, said))
+    }
+
+    /// What the other side has answered to a challenge.
+    pub fn poll_response(&mut self) -> Option<[u8; 8]> {
+        self.responded.take()
+    }
+
     /// A datagram that was authenticated: its header, full number and content, its length and whether a router marked it. Bytes of the
     /// stream that have their turn go to the user.
     ///
@@ -394,7 +420,9 @@ impl Connection {
                     stage.channel.handle_value(&value, user);
                 }
             }
-            Chunk::Ping | Chunk::Challenge(_) | Chunk::Response(_) | Chunk::Hello { .. } => {}
+            Chunk::Challenge(token) => self.response = Some(token),
+            Chunk::Response(token) => self.responded = Some(token),
+            Chunk::Ping | Chunk::Hello { .. } => {}
         }
     }
 
@@ -447,6 +475,10 @@ impl Connection {
             }
             if let Some(order) = self.courier.poll_ack() {
                 write(&mut to, &Chunk::WordsHad { order });
+                must = true;
+            }
+            if let Some(token) = self.response.take() {
+                write(&mut to, &Chunk::Response(token));
                 must = true;
             }
         }

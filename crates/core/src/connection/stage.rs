@@ -42,6 +42,11 @@ impl Stage {
         }
     }
 
+    /// Whether none with as high a number has come.
+    pub(super) fn is_newest(&self, number: u64) -> bool {
+        number > self.newest
+    }
+
     /// A datagram of this number came.
     pub(super) fn note(&mut self, number: u64) {
         self.newest = self.newest.max(number);

@@ -2,6 +2,7 @@
 
 use super::adapt::Changes;
 use super::keys::{Keys, Receiving};
+use super::moves::Elsewhere;
 use super::pipe::Pipe;
 use crate::keys::{Chain, LinkKeys};
 use crate::rail::control::Cause;
@@ -56,6 +57,8 @@ pub(super) struct Link {
     pub(super) dirty: bool,
     /// What its figures say of the path, and what came of that.
     pub(super) watcher: Watcher,
+    /// Where the other side seems to be now, if that is elsewhere.
+    pub(super) elsewhere: Option<Elsewhere>,
     /// Something long comes or goes by it.
     pub(super) long: bool,
     pub(super) changes: Changes,
@@ -103,6 +106,7 @@ impl Link {
             early: Vec::new(),
             dirty: false,
             watcher: Watcher::default(),
+            elsewhere: None,
             long: false,
             changes,
             scheme: Scheme::Synchronous,

@@ -14,6 +14,7 @@
 //! | `connect.rs` | where it listens and connects |
 //! | `pipe.rs` | a connection's stream before it is a link |
 //! | `socket.rs` | trains of datagrams by one system call |
+//! | `moves.rs` | another address of the other side |
 //! | `lull.rs` | how often sockets are looked at |
 //! | `known.rs` | what was learnt of paths |
 //! | `keys.rs` | what authenticates and encrypts them |
@@ -30,6 +31,7 @@ mod keys;
 mod known;
 mod link;
 mod lull;
+mod moves;
 mod pipe;
 mod receive;
 mod socket;
@@ -199,7 +201,8 @@ impl UdpRail {
     fn set_timer(&mut self, id: u32) {
         let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return };
         let idle = if link.pipe.is_none() { link.connection.heard_at().saturating_add(IDLE) } else { NEVER };
-        let due = link.connection.due().min(idle.max(link.asked + IDLE));
+        let elsewhere = link.elsewhere.as_ref().map_or(NEVER, |there| there.due);
+        let due = link.connection.due().min(idle.max(link.asked + IDLE)).min(elsewhere);
         if due != link.timer {
             self.timers.remove(&(link.timer, id));
             link.timer = due;
@@ -228,6 +231,7 @@ impl UdpRail {
                 self.finish(id, Down::Lost(why), Ending::GivenUp);
                 continue;
             }
+            self.ask_elsewhere(id);
             // it is set anew once what is due has left
             self.mark_dirty(id);
         }

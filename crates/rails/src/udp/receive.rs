@@ -312,7 +312,14 @@ impl UdpRail {
             // who has the keys has had all of the handshake
             link.connection.assume_had(link.preface.len() as u64);
         }
-        self.deliver(id, header, content, (size, arrival.marked), sink)
+        let at = (arrival.socket, arrival.from);
+        let moved = (link.socket, link.to) != at && link.connection.is_newest(header.epoch, number.number);
+        let events = self.deliver(id, header, content, (size, arrival.marked), sink);
+        if moved {
+            self.came_from_elsewhere(id, at, size);
+        }
+        self.look_at_response(id);
+        events
     }
 
     /// A datagram that is authenticated.

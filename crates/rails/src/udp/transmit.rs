@@ -5,6 +5,7 @@ use super::link::Link;
 use super::socket::{Socket, TRAIN, TRAIN_MAX};
 use super::{Slot, UdpRail};
 use crate::rail::{Memory, RawIov, Span};
+use polyrail_core::connection::Datagram;
 use polyrail_core::micro::Time;
 use polyrail_core::wire::datagram::{HEADER, Kind, TAG, opening_tag};
 use std::net::SocketAddr;
@@ -153,29 +154,36 @@ fn transmit<M: Memory + ?Sized>(
 ) {
     let size = link.connection.shared().most as usize;
     while let Some(room) = batch.room(size, (link.socket, link.to), sockets) {
-        let (header, content) = room.split_at_mut(HEADER);
+        let content = &mut room[HEADER..];
         let Some(made) = link.connection.poll_datagram(now, content) else { return };
         let end = made.chunks + made.segment.len as usize;
         link.copy_to(made.segment, &mut content[made.chunks..end], mem, iov);
-        let mut head = made.header;
-        let whole = HEADER + end + TAG;
-        match head.kind {
-            Kind::Open | Kind::Answer => {
-                header.copy_from_slice(&head.to_bytes());
-                let client = if head.kind == Kind::Open { &[][..] } else { &link.connection.salts().0 };
-                let tag = opening_tag(&link.key, client, &room[..HEADER + end]);
-                room[HEADER + end..whole].copy_from_slice(&tag);
-            }
-            _ => {
-                let Some((keys, encrypt)) = link.sending(made.segment) else { return };
-                head.generation = keys.generation;
-                head.kind = if encrypt { Kind::Sealed } else { Kind::Plain };
-                header.copy_from_slice(&head.to_bytes());
-                keys.seal(made.number, &mut room[..whole], encrypt);
-            }
-        }
+        let Some(whole) = authenticate(link, &made, room) else { return };
         batch.add(whole, sockets);
     }
+}
+
+/// Writes a datagram's header and tag around its content; its length. None where there are no keys for it.
+pub(super) fn authenticate(link: &mut Link, made: &Datagram, room: &mut [u8]) -> Option<usize> {
+    let end = HEADER + made.chunks + made.segment.len as usize;
+    let whole = end + TAG;
+    let mut head = made.header;
+    match head.kind {
+        Kind::Open | Kind::Answer => {
+            room[..HEADER].copy_from_slice(&head.to_bytes());
+            let client = if head.kind == Kind::Open { &[][..] } else { &link.connection.salts().0 };
+            let tag = opening_tag(&link.key, client, &room[..end]);
+            room[end..whole].copy_from_slice(&tag);
+        }
+        _ => {
+            let (keys, encrypt) = link.sending(made.segment)?;
+            head.generation = keys.generation;
+            head.kind = if encrypt { Kind::Sealed } else { Kind::Plain };
+            room[..HEADER].copy_from_slice(&head.to_bytes());
+            keys.seal(made.number, &mut room[..whole], encrypt);
+        }
+    }
+    Some(whole)
 }
 
 /// Sends what is to be said of a connection's end, and nothing of its stream.

@@ -27,15 +27,28 @@ const ENCRYPTED: &str = "RAILS=udp ENCRYPT=yes";
 /// A datagram that went through, and whether it was the server's.
 type Seen = (bool, Vec<u8>);
 
+/// Where somebody is, who may go elsewhere.
+type Place = Arc<Mutex<Arc<UdpSocket>>>;
+
+fn place(socket: UdpSocket) -> Place {
+    Arc::new(Mutex::new(Arc::new(socket)))
+}
+
+fn at(place: &Place) -> Arc<UdpSocket> {
+    place.lock().expect("not poisoned").clone()
+}
+
 /// Somebody between two endpoints of UDP, who passes on what comes, and keeps a copy. To each, he has the other's address.
 struct Relay {
-    front: Arc<UdpSocket>,
-    back: Arc<UdpSocket>,
+    front: Place,
+    back: Place,
     client: Arc<Mutex<Option<SocketAddr>>>,
     seen: Arc<Mutex<Vec<Seen>>>,
     ends: Arc<AtomicBool>,
     /// In a hundred.
     loss: Arc<AtomicU64>,
+    /// So many in a hundred of the client's take another way, from this socket.
+    astray: (Arc<AtomicU64>, Arc<UdpSocket>),
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -51,43 +64,47 @@ fn port_of(address: &[u8]) -> u16 {
 
 impl Relay {
     fn start(address: &[u8]) -> Self {
-        let (front, back) = (Arc::new(socket()), Arc::new(socket()));
-        back.connect((Ipv4Addr::LOCALHOST, port_of(address))).expect("a port");
+        let (front, back) = (place(socket()), place(socket()));
+        at(&back).connect((Ipv4Addr::LOCALHOST, port_of(address))).expect("a port");
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port_of(address)));
         let (client, seen, ends) =
             (Arc::new(Mutex::new(None)), Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let loss = Arc::new(AtomicU64::new(0));
+        let astray = (Arc::new(AtomicU64::new(0)), Arc::new(socket()));
         let passes = |of_server: bool| {
             let (loss, mut noise) = (loss.clone(), Noise(5 + u64::from(of_server)));
-            let (front, back, client) = (front.clone(), back.clone(), client.clone());
+            let (front, back, client, astray) = (front.clone(), back.clone(), client.clone(), astray.clone());
             let (seen, ends): (Arc<Mutex<Vec<Seen>>>, Arc<AtomicBool>) = (seen.clone(), ends.clone());
             std::thread::spawn(move || {
                 let mut buffer = vec![0; 1 << 16];
                 while !ends.load(Ordering::Relaxed) {
-                    let Ok((n, from)) = (if of_server { &back } else { &front }).recv_from(&mut buffer)
-                    else {
-                        continue;
-                    };
+                    let heard = at(if of_server { &back } else { &front }).recv_from(&mut buffer);
+                    let Ok((n, from)) = heard else { continue };
                     if noise.below(100) < loss.load(Ordering::Relaxed) {
                         continue;
                     }
                     seen.lock().expect("not poisoned").push((of_server, buffer[..n].to_vec()));
                     if of_server {
                         let to: Option<SocketAddr> = *client.lock().expect("not poisoned");
-                        let _ = to.map(|to| front.send_to(&buffer[..n], to));
+                        let _ = to.map(|to| at(&front).send_to(&buffer[..n], to));
                     } else {
                         *client.lock().expect("not poisoned") = Some(from);
-                        let _ = back.send(&buffer[..n]);
+                        let strays = noise.below(100) < astray.0.load(Ordering::Relaxed);
+                        let _ = match strays {
+                            true => astray.1.send_to(&buffer[..n], server),
+                            false => at(&back).send(&buffer[..n]),
+                        };
                     }
                 }
             })
         };
         let threads = vec![passes(false), passes(true)];
-        Self { front, back, client, seen, ends, loss, threads }
+        Self { front, back, client, seen, ends, loss, astray, threads }
     }
 
     /// The server's address by way of this.
     fn address(&self, address: &[u8]) -> Vec<u8> {
-        let port = self.front.local_addr().expect("it is bound").port();
+        let port = at(&self.front).local_addr().expect("it is bound").port();
         by_way_of(address, port, &["127.0.0.1"])
     }
 
@@ -99,10 +116,23 @@ impl Relay {
     fn say(&self, as_server: bool, bytes: &[u8]) {
         let to = *self.client.lock().expect("not poisoned");
         let _ = match (as_server, to) {
-            (false, _) => self.back.send(bytes),
-            (true, Some(to)) => self.front.send_to(bytes, to),
+            (false, _) => at(&self.back).send(bytes),
+            (true, Some(to)) => at(&self.front).send_to(bytes, to),
             (true, None) => return,
         };
+    }
+
+    /// From now on the client has another address, as the server sees it, or the server as the client does. What is sent to the one before
+    /// goes nowhere.
+    fn translate_anew(&self, of_server: bool) {
+        let new = socket();
+        let place = if of_server {
+            &self.front
+        } else {
+            new.connect(at(&self.back).peer_addr().expect("it is connected")).expect("a port");
+            &self.back
+        };
+        *place.lock().expect("not poisoned") = Arc::new(new);
     }
 
     fn client_port(&self) -> u16 {
@@ -175,6 +205,52 @@ impl Scene {
     fn descriptors(&mut self) -> u64 {
         self.puppet.number_beside(&mut self.node, "descriptors")
     }
+}
+
+/// A session outlives other addresses of its ends.
+fn change_addresses(line: &str) {
+    let mut scene = Scene::new(line);
+    let number = |scene: &Scene| {
+        scene.node.worker.lanes(scene.peer).iter().map(|lane| lane.number).collect::<Vec<_>>()
+    };
+    let before = number(&scene);
+    for of_server in [false, true, false] {
+        scene.relay.translate_anew(of_server);
+        // who is elsewhere is found out by what he says
+        scene.node.converse(scene.peer);
+        scene.goes_on();
+        assert_eq!(number(&scene), before, "it is the same link, server {of_server}");
+    }
+}
+
+#[test]
+fn a_link_outlives_other_addresses_of_either_side() {
+    change_addresses(LINE);
+}
+
+#[test]
+fn an_encrypted_link_outlives_other_addresses_of_either_side() {
+    change_addresses(ENCRYPTED);
+}
+
+/// What is the client's and comes from elsewhere counts; but nobody is written to there who does not answer.
+#[test]
+fn who_sends_on_what_is_anothers_does_not_become_him() {
+    let mut scene = Scene::new(LINE);
+    scene.relay.astray.0.store(20, Ordering::Relaxed);
+    for _ in 0..10 {
+        scene.goes_on();
+    }
+    scene.relay.astray.0.store(0, Ordering::Relaxed);
+    let thief = scene.relay.astray.1.clone();
+    thief.set_read_timeout(Some(Duration::from_millis(20))).expect("a bound");
+    let (mut heard, mut buffer) = (0, [0; 2048]);
+    while let Ok(n) = thief.recv(&mut buffer) {
+        assert_eq!(n, HEADER + 9 + TAG, "he is asked, and told nothing");
+        heard += 1;
+    }
+    assert!(heard > 0, "he is asked");
+    scene.goes_on();
 }
 
 /// Bytes of memory that a puppet's process has in use.
@@ -580,7 +656,7 @@ fn errors_that_the_network_did_not_report_end_no_link() {
         assert!(fd >= 0, "a raw socket");
         UdpSocket::from_raw_fd(fd)
     };
-    let relay = scene.relay.front.local_addr().expect("it is bound").port();
+    let relay = at(&scene.relay.front).local_addr().expect("it is bound").port();
     let said = unreachable(scene.relay.client_port(), relay);
     let salts = scene.recorded(false, &[Kind::Open]).len();
     for _ in 0..20 {
