@@ -20,7 +20,7 @@ SPEC = "relay:1000,delay=10ms"
 HANDOVER = "relay:1000,delay=10ms,queue=2500000,loss=1%"
 RESTS = "relay:1000,delay=10ms,queue=2500000"
 # Messages there and a word back: how many, of how many bytes, milliseconds of rest before each, and what is lost.
-SINGLE = ((20, 64 << 10, 1000, "0"), (20, 256 << 10, 1000, "0"), (20, 1 << 20, 1000, "0"), (500, 1 << 10, 0, "1%"))
+SINGLE = ((20, 64 << 10, 1000, "0"), (20, 256 << 10, 1000, "0"), (20, 1 << 20, 1000, "0"), (1500, 1 << 10, 0, "1%"))
 WRONG, GAP = Figure("messages with wrong data", "count", True), Figure("longest time without a message", "s", True)
 
 
