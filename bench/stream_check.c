@@ -6,6 +6,7 @@
 //   begin TIME                    when the first message had arrived
 //   slice TIME MB/S               what arrived in each 100 ms, by their beginning; told by the first message after them
 //   wrong MESSAGE WORD            each of the first ten messages that are not what was sent
+//   memory KIB                    that its process had in use at most
 //   end TIME BYTES WRONG GAP CPU  messages with wrong data; the longest time without a message; processor seconds of both
 //                                 ranks, from the first message on
 // Exit status 1 if anything was wrong.
@@ -127,6 +128,9 @@ static int receive_stream(uint64_t *buffers[WINDOW], size_t count, int check) {
     const double mine = cpu() - cpu_before;
     double theirs = 0;
     MPI_Recv(&theirs, 1, MPI_DOUBLE, 0, CPU, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    struct rusage use;
+    getrusage(RUSAGE_SELF, &use);
+    printf("memory %ld\n", use.ru_maxrss);
     printf("end %.4f %.0f %" PRIu64 " %.4f %.4f\n", last, total, wrong, gap, mine + theirs);
     fflush(stdout);
     return wrong > 0;

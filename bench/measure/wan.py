@@ -1,9 +1,12 @@
 """Long messages between two hosts far apart, over a path that loses packets, beside the kernel's TCP and peers; messages there and back, one at a
-time, after rests or where packets are lost; and a link that changes how it is reliable ten times a second meanwhile."""
+time, after rests or where packets are lost; a link that changes how it is reliable ten times a second meanwhile; and one to whose end others
+send what they please."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from dataclasses import dataclass
 
 from . import mpi
@@ -21,6 +24,10 @@ HANDOVER = "relay:1000,delay=10ms,queue=2500000,loss=1%"
 RESTS = "relay:1000,delay=10ms,queue=2500000"
 # Messages there and a word back: how many, of how many bytes, milliseconds of rest before each, and what is lost.
 SINGLE = ((20, 64 << 10, 1000, "0"), (20, 256 << 10, 1000, "0"), (20, 1 << 20, 1000, "0"), (1500, 1 << 10, 0, "1%"))
+FLOOD = "0"
+# Datagrams that nobody should heed, a second, and for how long.
+NOISE, NOISY = 100_000, 30
+MEMORY, SENT = Figure("memory of the receiver", "MB", True), Figure("datagrams sent beside it", "1/s", False)
 WRONG, GAP = Figure("messages with wrong data", "count", True), Figure("longest time without a message", "s", True)
 
 
@@ -49,8 +56,15 @@ def paths(only: list[str]) -> list[Path]:
 
 def stream(contender: Contender, seconds: float, message: int) -> tuple[list[tuple[float, float]], re.Match[str]]:
     """What arrives in each tenth of a second, and the last line."""
+    return slices_of(streamed(contender, seconds, message))
+
+
+def streamed(contender: Contender, seconds: float, message: int) -> str:
     program = mpi.build(contender.family, ROOT / "bench/stream_check.c")
-    text = contender.run(program, seconds, message, "check", limit=2 * seconds + 20).text
+    return contender.run(program, seconds, message, "check", limit=2 * seconds + 20).text
+
+
+def slices_of(text: str) -> tuple[list[tuple[float, float]], re.Match[str]]:
     begun, ended = re.search(r"^begin (\S+)$", text, re.MULTILINE), re.search(r"^end (\S+) (\d+) (\d+) (\S+) (\S+)$", text, re.MULTILINE)
     if not begun or not ended:
         raise Failed("it did not come to its end")
@@ -136,5 +150,37 @@ def handover(rounds: int, seconds: int) -> list[Table]:
         columns.append(Column(name, {"stream": lambda each=each: measure(each)}, each.missing_itself(), True))
     alternate(columns, rounds)
     table = Table(f"4 MiB messages over 1000 Mbit/s, 20 ms, loss 1 %, for {seconds} s", columns)
+    table.show()
+    return [table]
+
+
+def flood(rounds: int) -> list[Table]:
+    """Inside scripts/lab with FLOOD. Datagrams are recorded in the last of the first seconds."""
+
+    def measure(noise: bool) -> Sample:
+        program = mpi.build("mpich", ROOT / "bench/flood.c")
+        words = [os.environ["POLYRAIL_LAB_SSH"], "a", str(program), "r0", str(FINDS), str(NOISY), str(NOISE)]
+        flood = subprocess.Popen(words, stdout=subprocess.PIPE, text=True) if noise else None
+        text = streamed(pinned("", "udp"), FINDS + NOISY, 4 << 20)
+        said = flood.communicate(timeout=30)[0] if flood else ""
+        slices, ended = slices_of(text)
+        late = [rate for at, rate in slices if at >= FINDS + 1]
+        memory = re.search(r"^memory (\d+)$", text, re.MULTILINE)
+        found = {(Figure("bandwidth", "MB/s", False), None): sum(late) / max(len(late), 1), (WRONG, None): float(ended[3]), (GAP, None): float(ended[4])}
+        found[MEMORY, None] = float(memory[1]) / 1000 if memory else 0
+        if flood:
+            sent = re.search(r"^flood (\d+) \d+ (\S+)$", said, re.MULTILINE)
+            if not sent:
+                raise Failed("nothing was sent beside it")
+            found[SENT, None] = float(sent[1]) / float(sent[2])
+        return found
+
+    missing = pinned("", "udp").missing_itself() or ("" if os.geteuid() == 0 else "sending in the names of others needs root")
+    columns = [
+        Column("beside a flood", {"stream": lambda: measure(True)}, missing, True),
+        Column("alone", {"stream": lambda: measure(False)}, missing),
+    ]
+    alternate(columns, rounds)
+    table = Table(f"4 MiB messages by UDP alone, beside {NOISE} datagrams a second of others for {NOISY} s, on two hosts of one machine", columns)
     table.show()
     return [table]
