@@ -1,6 +1,7 @@
 //! Two transports between the same interfaces: the stand-in is opened where packets are lost over a distance, serves, and gives the way
 //! back.
 
+use polyrail_core::control::losses::Losses;
 use polyrail_core::frame::Acked;
 use polyrail_core::proto::{self, Bounds, PeerIdx, Route, Scheme};
 use polyrail_core::session::{
@@ -18,7 +19,7 @@ const S: u64 = 1000 * MS;
 
 /// Links of which the test says how they look.
 #[derive(Default)]
-struct Shown(BTreeMap<u32, Seen>);
+struct Shown(BTreeMap<u32, Seen>, Vec<(u32, u64, u64)>);
 
 impl Links<u32> for Shown {
     fn look(&self, link: u32) -> Option<Seen> {
@@ -35,6 +36,10 @@ impl Links<u32> for Shown {
     }
     fn confirm(&mut self, _: u32, _: &Acked) -> bool {
         true
+    }
+    fn tell_losses(&mut self, link: u32, losses: &Losses) {
+        let (sent, lost) = losses.counts();
+        self.1.push((link, sent, lost));
     }
     fn retire(&mut self, link: u32) -> Retired {
         self.0.remove(&link);
@@ -223,6 +228,23 @@ fn what_comes_before_its_turn_tells_the_side_that_opens_of_losses_on_the_way_to_
     }
     side.open_as_asked();
     assert_eq!(side.yields(), [false, true], "what this side sends is not lost");
+}
+
+#[test]
+fn a_stand_in_need_not_find_out_again_what_is_lost() {
+    let mut side = Side::new(true, 20 * MS);
+    side.sends(0, 2 * S, 10, 1000);
+    side.open_as_asked();
+    let [(link, sent, lost)] = side.links.1[..] else { panic!("{:?}", side.links.1) };
+    assert!(link == 1 && sent >= 3000 && (900..1200).contains(&(sent / lost)), "{sent} {lost}");
+    // where it is opened for another reason nothing is known
+    let mut side = Side::new(true, 20 * MS);
+    for _ in 0..10 {
+        side.sends(0, 50 * MS, 10, NONE);
+        side.now += S;
+    }
+    side.open_as_asked();
+    assert_eq!(side.links.1, []);
 }
 
 #[test]

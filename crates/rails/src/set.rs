@@ -13,6 +13,7 @@ use crate::rail::fault::Fault;
 use crate::rail::{
     Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Span, UnackedFrame,
 };
+use polyrail_core::control::losses::Losses;
 use polyrail_core::frame::{Acked, OpId, PlainEager};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::values::Scheme;
@@ -323,6 +324,11 @@ macro_rules! dispatch {
             /// [`LaneRail::reclaim`].
             pub fn reclaim(&mut self, (rail, link): RailLink, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
                 match rail { $(RailId::$name => self.$field.reclaim(link, frames),)+ }
+            }
+
+            /// [`LaneRail::tell_losses`].
+            pub fn tell_losses(&mut self, (rail, link): RailLink, losses: &Losses) {
+                match rail { $(RailId::$name => self.$field.tell_losses(link, losses),)+ }
             }
 
             /// [`LaneRail::set_scheme`].

@@ -537,6 +537,11 @@ impl Connection {
         Datagram { header, number, chunks: made.chunks, segment: made.segment }
     }
 
+    /// Of so many datagrams the path lost so many, as another connection by it found.
+    pub fn tell_losses(&mut self, sent: u64, lost: u64) {
+        self.current.channel.tell_losses(sent, lost);
+    }
+
     /// A timer may be due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.current.channel.handle_timeout(now);

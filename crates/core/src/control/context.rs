@@ -31,6 +31,13 @@ impl Watcher {
         Self { losses: self.losses.settled(), ..Self::default() }
     }
 
+    /// The path loses so much, as others found who know more.
+    pub fn tell(&mut self, losses: &Losses) {
+        if self.losses.counts().0 < losses.counts().0 {
+            self.losses = losses.settled();
+        }
+    }
+
     /// For how long what is in force has been, in nanoseconds; what a link began with was chosen without figures, and may be left at once.
     pub fn age(&self, now: Time) -> Time {
         self.changed.map_or(Time::MAX, |changed| now.saturating_sub(changed))
@@ -123,6 +130,19 @@ mod tests {
         assert_eq!(next.age(5), Time::MAX);
         let context = next.look(5 * MS, &shared(0, 0, 20 * MS), false).expect("known");
         assert_eq!((context.loss, context.rtt), (1000, 20 * MS));
+    }
+
+    #[test]
+    fn others_know_more_or_less() {
+        let mut knows = Watcher::default();
+        let _ = knows.look(20 * MS, &shared(4000, 4, 20 * MS), false);
+        let _ = knows.look(50 * MS, &shared(4000, 4, 20 * MS), false);
+        let mut watcher = Watcher::default();
+        watcher.tell(&knows.losses);
+        assert_eq!(watcher.context_so_far(&shared(0, 0, 20 * MS), false).loss, 1000);
+        let little = Losses::default();
+        watcher.tell(&little);
+        assert_eq!(watcher.context_so_far(&shared(0, 0, 20 * MS), false).loss, 1000);
     }
 
     #[test]

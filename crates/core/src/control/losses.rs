@@ -55,6 +55,11 @@ impl Losses {
         Self { sent: self.sent, lost: self.lost, ..Self::default() }
     }
 
+    /// Packets that were sent, and those of them that were lost.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.sent, self.lost)
+    }
+
     /// Packets that are lost, of a million; none while too few were sent to tell.
     pub fn per_million(&self) -> Option<u32> {
         let tells = self.lost >= ENOUGH.1 && self.sent >= ENOUGH.0 || self.sent >= ENOUGH.2;

@@ -250,6 +250,10 @@ impl DataChannel {
     pub fn assume_had(&mut self, upto: u64) {
         each!(self, stack => stack.assume_had(upto));
     }
+    /// [`Stack::tell_losses`].
+    pub fn tell_losses(&mut self, sent: u64, lost: u64) {
+        each!(self, stack => stack.tell_losses(sent, lost));
+    }
     /// [`Stack::wait`].
     pub fn wait(&mut self) {
         each!(self, stack => stack.wait());

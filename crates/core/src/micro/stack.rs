@@ -174,6 +174,13 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         self.shared.again.remove(0..upto);
     }
 
+    /// Of so many datagrams the path lost so many, before this channel: as others found who know more.
+    pub fn tell_losses(&mut self, sent: u64, lost: u64) {
+        if self.shared.lost_before.1 < sent {
+            self.shared.lost_before = (lost, sent);
+        }
+    }
+
     /// A datagram came; its chunks are handled next.
     pub fn handle_arrival(&mut self, now: Time, arrived: &Arrived) -> Received {
         self.shared.now = now;

@@ -516,6 +516,9 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
         }
         self.lanes_changed(now);
         self.set_rivals();
+        if let Some(losses) = self.losses_known(transport, ends) {
+            links.tell_losses(link, &losses);
+        }
         self.event(which, What::Up { further: !alone });
         self.choose(traffic, links);
         if number > 0 {

@@ -1,6 +1,7 @@
 //! What a session asks of the engine, and of the rails that its lanes are links of.
 
 use super::{Seen, UnackedFrame};
+use crate::control::losses::Losses;
 use crate::frame::{Acked, Frame};
 use crate::proto::{Engine, Next, PeerIdx, Receiver};
 use alloc::collections::VecDeque;
@@ -130,6 +131,8 @@ pub trait Links<L> {
     fn given(&self, link: L) -> u64;
     /// Whether a large frame would be taken now without queueing much behind what waits.
     fn wants_more(&self, link: L) -> bool;
+    /// So much the path of a link loses, as another link by it found: the link need not find it out again.
+    fn tell_losses(&mut self, _link: L, _losses: &Losses) {}
     /// The peer has had these frames by a link: what is kept of them may be forgotten. False: that cannot be.
     fn confirm(&mut self, link: L, acked: &Acked) -> bool;
     /// Ends a link, if it has not ended, so that the other side can tell this from the end of a process: by a reset. What was lent to it

@@ -18,7 +18,7 @@ use crate::control::rules::{DWELL, FAR, LOSS, Limit};
 use crate::lanes::{MS, S};
 use crate::wire::Transport;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// How long a stand-in is not asked again that got less through, at first and at most, in nanoseconds.
 const DISMISSED: (Time, Time) = (60 * S, 3600 * S);
@@ -246,6 +246,17 @@ impl<L: Copy + Eq + core::fmt::Debug> Session<L> {
     /// Whether this transport is one that stands in for another.
     pub(super) fn is_stand_in(&self, transport: Transport) -> bool {
         self.config.stand_in == Some(transport)
+    }
+
+    /// What the usual transport has found out of losses between these addresses, for a stand-in.
+    pub(super) fn losses_known(
+        &self,
+        transport: Transport,
+        ends: Option<(SocketAddr, SocketAddr)>,
+    ) -> Option<Losses> {
+        let (near, far) = ends.filter(|_| self.is_stand_in(transport))?;
+        let losses = self.rivals.of((near.ip(), far.ip()))?.ours.settled();
+        losses.per_million().map(|_| losses)
     }
 
     /// The lane between these addresses, of the stand-in or of the usual transport.

@@ -10,6 +10,7 @@ use super::control::{Change, Control};
 use super::direct::{Direct, DirectError, Transfer};
 use super::{Ack, Caps, Full, LaneRail, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame};
 use crate::config::{Config, Faults};
+use polyrail_core::control::losses::Losses;
 use polyrail_core::frame::{Acked, Frame, OpId, PlainEager};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::sim::Rng;
@@ -228,6 +229,10 @@ impl<R: Rail> LaneRail for Fault<R> {
 
     fn reclaim(&mut self, link: LinkId, frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
         self.rail.reclaim(link, frames)
+    }
+
+    fn tell_losses(&mut self, link: LinkId, losses: &Losses) {
+        self.rail.tell_losses(link, losses);
     }
 
     fn set_scheme(&mut self, link: LinkId, scheme: Scheme) {

@@ -32,6 +32,7 @@ use crate::list::RailId;
 use crate::primitive;
 use control::{Change, Control};
 use direct::Direct;
+use polyrail_core::control::losses::Losses;
 use polyrail_core::frame::{Acked, Frame, OpId, PlainEager};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::values::Scheme;
@@ -458,6 +459,9 @@ pub trait LaneRail {
     fn reclaim(&mut self, _link: LinkId, _frames: &Acked) -> Option<VecDeque<UnackedFrame>> {
         None
     }
+
+    /// So much a link's path loses, as another found: it may begin as one that has found it out.
+    fn tell_losses(&mut self, _link: LinkId, _losses: &Losses) {}
 
     /// By which scheme this side sends by a link from now on: where the rail has means of its own for values, it may have them used.
     fn set_scheme(&mut self, _link: LinkId, _scheme: Scheme) {}

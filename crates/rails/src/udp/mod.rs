@@ -54,6 +54,7 @@ use crate::rail::{
 };
 use crate::sys::Epoll;
 use polyrail_core::connection::Settings;
+use polyrail_core::control::losses::Losses;
 use polyrail_core::control::rules::Reason;
 use polyrail_core::frame::{Acked, Frame, OpId};
 use polyrail_core::micro::{Composition, NEVER, Time};
@@ -433,6 +434,15 @@ impl LaneRail for UdpRail {
             span: None,
         };
         frames.filter(|(header, _)| word(header)).map(unacked).collect()
+    }
+
+    fn tell_losses(&mut self, link: LinkId, losses: &Losses) {
+        if let Some(link) = self.link(link.0) {
+            let (sent, lost) = losses.counts();
+            link.watcher.tell(losses);
+            link.connection.tell_losses(sent, lost);
+        }
+        self.mark_dirty(link.0);
     }
 
     fn set_scheme(&mut self, link: LinkId, scheme: Scheme) {

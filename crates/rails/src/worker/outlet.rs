@@ -3,6 +3,7 @@
 use super::buffers::{Buffers, Engine, Named, Posted};
 use crate::rail::{LinkStats, Memory, Place, RawIov, Span};
 use crate::set::{RailLink, Rails};
+use polyrail_core::control::losses::Losses;
 use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::{Next, Out, Region};
 use polyrail_core::session::{Carrier, Links, Packets, Retired, Seen, Sent, ToPeer, UnackedFrame};
@@ -59,6 +60,9 @@ impl Links<RailLink> for Outlet<'_> {
     }
     fn wants_more(&self, link: RailLink) -> bool {
         self.rails.wants_more(link)
+    }
+    fn tell_losses(&mut self, link: RailLink, losses: &Losses) {
+        self.rails.tell_losses(link, losses);
     }
     fn confirm(&mut self, link: RailLink, acked: &Acked) -> bool {
         self.rails.acked(link, acked)
