@@ -5,9 +5,7 @@ use crate::error::Error;
 use crate::list::RailId;
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined};
 use crate::rail::direct::{Direct, DirectError, Transfer};
-use crate::rail::{
-    Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Memory, Payload, Rail, RawIov, Sink, Span,
-};
+use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Memory, Payload, Rail, RawIov, Sink, Span};
 use crate::shm::{Attach, NoDesks, cma};
 use crate::watched::Watched;
 use polyrail_core::frame::{Frame, MAX_HEADER};
@@ -108,15 +106,7 @@ impl Direct for Loopback {
 impl LaneRail for Loopback {}
 
 impl Rail for Loopback {
-    const CAPS: Caps = Caps {
-        id: RailId::Loopback,
-        look: Look::Memory,
-        lanes: Lanes::None,
-        seals: false,
-        in_order: true,
-        stands_in: false,
-        by_program: false,
-    };
+    const CAPS: Caps = Caps::of_memory(RailId::Loopback);
 
     fn open(_config: &Config) -> io::Result<Self> {
         Ok(Self::default())

@@ -7,7 +7,7 @@ use crate::list::RailId;
 use crate::rail::connect::{Agreed, Connector, Discovered, Joined, Ways};
 use crate::rail::direct::Direct;
 use crate::rail::{
-    Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
+    Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
 };
 use crate::tcp::TcpRail;
 use polyrail_core::frame::{Acked, OpId};
@@ -114,15 +114,7 @@ impl LaneRail for Trial {
 }
 
 impl Rail for Trial {
-    const CAPS: Caps = Caps {
-        id: RailId::Trial,
-        look: Look::SystemCall,
-        lanes: Lanes::ByWord,
-        seals: false,
-        in_order: true,
-        stands_in: false,
-        by_program: false,
-    };
+    const CAPS: Caps = Caps::of_network(RailId::Trial, Lanes::ByWord);
 
     fn open(config: &Config) -> io::Result<Self> {
         Ok(Self { tcp: TcpRail::open(config)?, proposed: HashMap::new(), next: 0 })

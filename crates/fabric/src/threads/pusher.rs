@@ -14,7 +14,7 @@ use crate::primitive::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering
 /// How long a message may be held back, about.
 const PERIOD: Duration = Duration::from_micros(200);
 /// Looks in vain after which the thread sleeps.
-const PATIENCE: u32 = if cfg!(loom) { 1 } else { 50 };
+const PATIENCE: u32 = if cfg!(loom) { 1 } else { 10 };
 
 /// What the thread sends from.
 pub trait Holding: Send + Sync + 'static {

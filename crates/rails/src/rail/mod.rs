@@ -203,6 +203,19 @@ pub struct Caps {
     pub by_program: bool,
 }
 
+impl Caps {
+    /// Of a rail by memory, whose links end with their peer.
+    pub const fn of_memory(id: RailId) -> Self {
+        let (look, lanes) = (Look::Memory, Lanes::None);
+        Self { id, look, lanes, seals: false, in_order: true, stands_in: false, by_program: false }
+    }
+
+    /// Of a rail by a network, whose links are lanes that this host's kernel and the other's take care of.
+    pub const fn of_network(id: RailId, lanes: Lanes) -> Self {
+        Self { look: Look::SystemCall, lanes, ..Self::of_memory(id) }
+    }
+}
+
 /// How a session gets one more link of a rail, as a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lanes {

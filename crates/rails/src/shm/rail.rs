@@ -9,7 +9,7 @@ use super::ring::{self, ANNEX, Consumer, Corrupt, Head, MAX_PAYLOAD, Producer, S
 use super::segment::Ends;
 use crate::config::Config;
 use crate::list::RailId;
-use crate::rail::{Caps, Down, Full, LaneRail, Lanes, LinkId, Look, Payload, Rail, RawIov, Sink, Span};
+use crate::rail::{Caps, Down, Full, LaneRail, LinkId, Payload, Rail, RawIov, Sink, Span};
 use crate::sys::Epoll;
 use crate::watched::Watched;
 use polyrail_core::frame::{Frame, Order, PlainEager};
@@ -530,15 +530,7 @@ fn any(header: &[u8], payload: usize) -> Result<Frame, String> {
 impl LaneRail for ShmRail {}
 
 impl Rail for ShmRail {
-    const CAPS: Caps = Caps {
-        id: RailId::Shm,
-        look: Look::Memory,
-        lanes: Lanes::None,
-        seals: false,
-        in_order: true,
-        stands_in: false,
-        by_program: false,
-    };
+    const CAPS: Caps = Caps::of_memory(RailId::Shm);
 
     fn open(_config: &Config) -> io::Result<Self> {
         Self::new()

@@ -34,7 +34,7 @@ use crate::rail::control::Control;
 use crate::rail::direct::Direct;
 use crate::rail::journal::{MAX_IOV, Pool};
 use crate::rail::{
-    Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
+    Ack, Caps, Full, LaneRail, Lanes, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
 };
 use crate::sys::Epoll;
 use polyrail_core::frame::{Acked, Frame, OpId};
@@ -547,15 +547,7 @@ impl LaneRail for TcpRail {
 }
 
 impl Rail for TcpRail {
-    const CAPS: Caps = Caps {
-        id: RailId::Tcp,
-        look: Look::SystemCall,
-        lanes: Lanes::ByStream,
-        seals: true,
-        in_order: true,
-        stands_in: false,
-        by_program: false,
-    };
+    const CAPS: Caps = Caps { seals: true, ..Caps::of_network(RailId::Tcp, Lanes::ByStream) };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
         Self::new(Config::of(config))

@@ -66,8 +66,8 @@ impl Lull {
         if self.hushed != hushed {
             let events = if hushed { 0 } else { libc::EPOLLIN };
             // a socket that still wakes is looked at too early, and no harm is done
-            let told =
-                sockets.map(|fd| epoll.change(fd, events, 0).is_ok()).fold(true, |all, one| all && one);
+            let mut told = true;
+            sockets.for_each(|fd| told &= epoll.change(fd, events, 0).is_ok());
             self.hushed = hushed && told;
         }
     }

@@ -49,8 +49,7 @@ use crate::rail::control::{Cause, Change, Control};
 use crate::rail::direct::Direct;
 use crate::rail::journal::{Pool, RetransmitBuffer};
 use crate::rail::{
-    Caps, Down, Full, LaneRail, Lanes, LinkId, LinkStats, Look, Memory, Rail, RawIov, Sink, Span,
-    UnackedFrame,
+    Caps, Down, Full, LaneRail, Lanes, LinkId, LinkStats, Memory, Rail, RawIov, Sink, Span, UnackedFrame,
 };
 use crate::sys::Epoll;
 use polyrail_core::connection::Settings;
@@ -492,13 +491,10 @@ impl LaneRail for UdpRail {
 
 impl Rail for UdpRail {
     const CAPS: Caps = Caps {
-        id: RailId::Udp,
-        look: Look::SystemCall,
-        lanes: Lanes::ByStream,
         seals: true,
-        in_order: true,
         stands_in: true,
         by_program: true,
+        ..Caps::of_network(RailId::Udp, Lanes::ByStream)
     };
 
     fn open(config: &crate::Config) -> io::Result<Self> {
