@@ -1,12 +1,15 @@
 """Long messages between two hosts far apart, over a path that loses packets, beside the kernel's TCP and peers; messages there and back, one at a
-time, after rests or where packets are lost; a link that changes how it is reliable ten times a second meanwhile; and one to whose end others
-send what they please."""
+time, after rests or where packets are lost; a link that changes how it is reliable ten times a second meanwhile; one to whose end others send
+what they please; and several that share a path."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from . import mpi
@@ -24,6 +27,10 @@ HANDOVER = "relay:1000,delay=10ms,queue=2500000,loss=1%"
 RESTS = "relay:1000,delay=10ms,queue=2500000"
 # Messages there and a word back: how many, of how many bytes, milliseconds of rest before each, and what is lost.
 SINGLE = ((20, 64 << 10, 1000, "0"), (20, 256 << 10, 1000, "0"), (20, 1 << 20, 1000, "0"), (1500, 1 << 10, 0, "1%"))
+# The queue holds as much as the path.
+SHARED = "relay:100,delay=10ms,queue=250000"
+# What is shared between these seconds counts; who is there first has the path alone for so long before.
+SHARES, FIRST = (8, 28), 5
 FLOOD = "0"
 # Datagrams that nobody should heed, a second, and for how long.
 NOISE, NOISY = 100_000, 30
@@ -182,5 +189,65 @@ def flood(rounds: int) -> list[Table]:
     ]
     alternate(columns, rounds)
     table = Table(f"4 MiB messages by UDP alone, beside {NOISE} datagrams a second of others for {NOISY} s, on two hosts of one machine", columns)
+    table.show()
+    return [table]
+
+
+# A stream over the path: from so many seconds on, what of it arrives between two moments, in bytes per second.
+Flow = Callable[[float, float, float], float]
+
+
+def polyrail_flow(composition: str) -> Flow:
+    each = pinned("", "udp", POLYRAIL_COMPOSITION=composition)
+
+    def flow(begins: float, start: float, end: float) -> float:
+        time.sleep(max(0.0, begins - time.monotonic()))
+        slices = re.findall(r"^slice (\S+) (\S+)$", streamed(each, end - begins + 1, 1 << 20), re.MULTILINE)
+        rates = [float(rate) * 1e6 for at, rate in slices if start <= float(at) < end]
+        # what did not arrive in time is told by nobody
+        return sum(rates) / (10 * (end - start))
+
+    return flow
+
+
+def kernel_flow(control: str) -> Flow:
+    def flow(begins: float, start: float, end: float) -> float:
+        time.sleep(max(0.0, begins - time.monotonic()))
+        return iperf(0, "-C", control, "-O", str(round(start - begins)), "-t", str(round(end - start)))
+
+    return flow
+
+
+def shares(flows: list[tuple[Flow, float]]) -> list[float]:
+    """What each gets where all are there; each begins so many seconds after the first."""
+    begun = time.monotonic() + 0.5
+    start, end = (begun + at for at in SHARES)
+    with ThreadPoolExecutor(len(flows)) as pool:
+        return list(pool.map(lambda one: one[0](begun + one[1], start, end), flows))
+
+
+def fairness(rounds: int) -> list[Table]:
+    """Inside scripts/lab with SHARED."""
+
+    def together(flow: Flow, count: int) -> Sample:
+        rates = shares([(flow, 0)] * count)
+        jain = sum(rates) ** 2 / (count * sum(rate * rate for rate in rates) or 1)
+        return {(Figure(f"Jain's index of {count}", "1", False), None): jain, (Figure(f"{count} together", "MB/s", False), None): sum(rates) / 1e6}
+
+    def beside(flow: Flow, ours: float, cubic: float, name: str) -> Sample:
+        mine, other = shares([(flow, ours), (kernel_flow("cubic"), cubic)])
+        return {(Figure(f"part of one beside a CUBIC that {name}", "1", False), None): mine / (mine + other or 1)}
+
+    columns = []
+    kinds = [("by UDP, sync-bbr", polyrail_flow("sync-bbr"), True), ("by UDP, sync-cubic", polyrail_flow("sync-cubic"), True)]
+    kinds += [("kernel, bbr", kernel_flow("bbr"), False), ("kernel, cubic", kernel_flow("cubic"), False)]
+    for name, flow, ours_ in kinds:
+        does: Parts = {str(count): lambda flow=flow, count=count: together(flow, count) for count in (2, 8)}
+        does["first"] = lambda flow=flow: beside(flow, 0, FIRST, "comes after it")
+        does["after"] = lambda flow=flow: beside(flow, FIRST, 0, "was there before")
+        missing = pinned("", "udp").missing_itself() if ours_ else ""
+        columns.append(Column(name, does, missing or iperf_missing(), ours_))
+    alternate(columns, rounds)
+    table = Table("Streams that share 100 Mbit/s and 20 ms, with a queue of as much as is under way", columns)
     table.show()
     return [table]
