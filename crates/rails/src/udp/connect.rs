@@ -183,22 +183,21 @@ impl UdpRail {
         let Some(Slot::Up(link)) = self.slots.get_mut(place as usize) else {
             return Err("the connection has ended".into());
         };
+        let mut behind = !leftover.is_empty() || link.connection.shared().held > 0;
         if let Some(pipe) = link.pipe.take() {
             let mut bytes = pipe.lock();
             link.preface.append(&mut bytes.leave);
-            link.leftover = [leftover, &bytes.came].concat();
+            behind |= !bytes.came.is_empty();
         }
-        if let Some(keys) = keys {
-            // what came in the clear behind the handshake, in its turn or before, was said by nobody who has the keys
-            if !link.leftover.is_empty() || link.connection.shared().held > 0 {
-                return Err("something came in the clear where all is to be encrypted".into());
-            }
-            if !link.seal_by(keys) {
-                return Err("no keys can be made".into());
-            }
+        if behind {
+            // in its turn or before
+            return Err("something came by the keys of the handshake that is no part of it".into());
         }
-        if link.encrypted && link.connection.is_opened() {
-            // that it was let in says that its part of the handshake came; its own first word under the keys says the same to the other side
+        if !link.begin(keys) {
+            return Err("no keys can be made".into());
+        }
+        if link.connection.is_opened() {
+            // that it was let in says that its part of the handshake came; its own first word under the new keys says the same to the other side
             link.connection.assume_had(link.preface.len() as u64);
             link.connection.ask();
         }

@@ -38,6 +38,11 @@ impl Keys {
         Some(())
     }
 
+    /// The chain after this one.
+    pub(super) fn next_chain(&self) -> Option<Chain> {
+        self.chain.next()
+    }
+
     /// Those after these, which are made when they are asked for first.
     fn following(&mut self) -> Option<&Self> {
         if self.next.is_none() {
@@ -101,6 +106,11 @@ impl Receiving {
     /// Those of a chain's first keys.
     pub(super) fn new(chain: Chain, generation: u8) -> Option<Self> {
         Some(Self { keys: Keys::new(chain, generation)?, before: None })
+    }
+
+    /// The chain after this one.
+    pub(super) fn next_chain(&self) -> Option<Chain> {
+        self.keys.next_chain()
     }
 
     /// Opens a datagram of a generation in place: its content. By the next one it is tried, too; what can be opened so was sent by it.

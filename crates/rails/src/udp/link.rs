@@ -37,7 +37,7 @@ pub(super) struct Link {
     /// The key of the endpoint that was called.
     pub(super) key: Key,
     keys: Option<(Keys, Receiving)>,
-    /// Of what it sends of an encrypted link's handshake.
+    /// Of what it sends of the handshake, once that is over.
     first: Option<Keys>,
     /// What travels is encrypted.
     pub(super) encrypted: bool,
@@ -47,8 +47,6 @@ pub(super) struct Link {
     pub(super) preface: Vec<u8>,
     pub(super) journal: RetransmitBuffer,
     pub(super) reader: Reader,
-    /// Bytes of frames that came before there was a link.
-    pub(super) leftover: Vec<u8>,
     /// Its handshake, before it is a link.
     pub(super) pipe: Option<Pipe>,
     /// Datagrams under keys that are not known yet.
@@ -101,7 +99,6 @@ impl Link {
             preface: Vec::new(),
             journal: RetransmitBuffer::default(),
             reader: Reader::default(),
-            leftover: Vec::new(),
             pipe: Some(pipe),
             early: Vec::new(),
             dirty: false,
@@ -130,23 +127,35 @@ impl Link {
         self.keys.is_some()
     }
 
-    /// What travels from now on is encrypted by these.
-    pub(super) fn seal_by(&mut self, keys: LinkKeys) -> bool {
-        let Some(new) = Keys::new(keys.send, 1).zip(Receiving::new(keys.receive, 1)) else { return false };
+    /// The handshake is over: what travels from now on does by other keys, and encrypted if they are of the handshake. So what belongs to the
+    /// handshake is told apart, and nothing else counts before there is a link on the other side, too. False: there are no such keys.
+    pub(super) fn begin(&mut self, keys: Option<LinkKeys>) -> bool {
+        let Some((send, receive)) = &self.keys else { return false };
+        self.encrypted = keys.is_some();
+        let chains = match keys {
+            Some(keys) => Some((keys.send, keys.receive)),
+            None => send.next_chain().zip(receive.next_chain()),
+        };
+        let new = chains.and_then(|(send, receive)| Keys::new(send, 1).zip(Receiving::new(receive, 1)));
+        let Some(new) = new else { return false };
         self.first = self.keys.replace(new).map(|(send, _)| send);
-        self.encrypted = true;
         true
     }
 
-    /// The keys of a datagram with this part of the stream, and whether they encrypt: of the handshake nothing is encrypted, since the
-    /// other side has the keys only by it.
+    /// Whether the handshake is over on this side.
+    pub(super) fn has_begun(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// The keys of a datagram with this part of the stream, and whether they encrypt: those of the handshake are as they were, since the
+    /// other side has others only by it.
     pub(super) fn sending(&mut self, segment: Segment) -> Option<(&mut Keys, bool)> {
-        let encrypted = self.encrypted && (segment.len == 0 || segment.pos >= self.preface.len() as u64);
+        let frames = segment.len == 0 || segment.pos >= self.preface.len() as u64;
         match (&mut self.first, &mut self.keys) {
-            (Some(first), _) if !encrypted => Some((first, false)),
+            (Some(first), _) if !frames => Some((first, false)),
             (_, Some((send, _))) => {
                 send.renew()?;
-                Some((send, encrypted))
+                Some((send, self.encrypted))
             }
             _ => None,
         }
@@ -161,11 +170,15 @@ impl Link {
         sealed: bool,
         datagram: &'a mut [u8],
     ) -> Option<&'a [u8]> {
-        if self.encrypted != sealed {
-            // once it is encrypted nothing counts that is not; before, the other side may be a step ahead
-            if sealed && self.pipe.is_some() && self.early.len() < EARLY {
+        if !self.has_begun() && (sealed || generation != 0) {
+            // the other side is a step ahead
+            if self.pipe.is_some() && self.early.len() < EARLY {
                 self.early.push(datagram.to_vec());
             }
+            return None;
+        }
+        // once it is encrypted nothing counts that is not
+        if self.has_begun() && self.encrypted != sealed {
             return None;
         }
         let (_, receive) = self.keys.as_mut()?;
@@ -185,10 +198,10 @@ impl Link {
         little && self.journal.is_written() && shared.timeouts >= OFTEN
     }
 
-    /// The stream has grown. Frames of an encrypted link wait until the other side has the handshake: none goes along with that.
+    /// The stream has grown. Frames wait until the other side has the handshake: none goes along with that.
     pub(super) fn extend(&mut self) {
         let preface = self.preface.len() as u64;
-        let frames = !self.encrypted || self.connection.had_upto() >= preface;
+        let frames = self.has_begun() && self.connection.had_upto() >= preface;
         self.connection.extend(preface + if frames { self.journal.given() } else { 0 });
     }
 
@@ -239,5 +252,86 @@ impl Link {
 
     pub(super) fn wants_more(&self) -> bool {
         !self.is_full() && self.journal.spans() < EAGER_SPANS && self.journal.unwritten() < EAGER_BYTES
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use polyrail_core::connection::Settings;
+    use polyrail_core::micro::Composition;
+    use polyrail_core::wire::datagram::{HEADER, TAG};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    /// Both ends of a connection whose keys are known, and which is no link yet: the client's, and the server's.
+    fn ends() -> [Link; 2] {
+        let settings =
+            Settings { composition: Composition::SyncCubic, size: 1452, holds: 1 << 20, fixed: false };
+        let at = SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut client = Connection::open(0, 7, [1; 16], settings);
+        let server = Connection::answer(0, (8, [2; 16]), (7, [1; 16], 1 << 20), settings);
+        assert!(client.answered(8, [2; 16], 1 << 20));
+        let key = Key::new([5; 16]).expect("a key");
+        let link = |connection, opened| {
+            let (pipe, _far) = Pipe::new(Arc::new(AtomicBool::new(false)), at).expect("a pipe");
+            let mut link = Link::new(connection, key, (0, at), pipe, Cause::First);
+            assert!(link.derive_keys(opened));
+            link
+        };
+        [link(client, true), link(server, false)]
+    }
+
+    /// A datagram under a number, of a part of the stream from here on.
+    fn says(link: &mut Link, number: u64, pos: u64) -> (u8, Vec<u8>) {
+        let mut bytes = [&[0; HEADER][..], &[3], &[0; TAG]].concat();
+        let (keys, encrypt) = link.sending(Segment { pos, len: 1 }).expect("keys");
+        keys.seal(Number { number, changes: 0 }, &mut bytes, encrypt);
+        (keys.generation, bytes)
+    }
+
+    fn opens(link: &mut Link, number: u64, (generation, bytes): &(u8, Vec<u8>)) -> bool {
+        let sealed = link.encrypted && *generation > 0;
+        link.open(*generation, Number { number, changes: 0 }, sealed, &mut bytes.clone()).is_some()
+    }
+
+    #[test]
+    fn frames_count_for_nobody_who_has_not_made_a_link_of_it() {
+        let [mut client, mut server] = ends();
+        let handshake = says(&mut server, 1, 0);
+        assert!(opens(&mut client, 1, &handshake));
+        server.preface = vec![0; 10];
+        assert!(server.begin(None));
+        let (verdict, frames) = (says(&mut server, 2, 9), says(&mut server, 3, 10));
+        assert!(opens(&mut client, 2, &verdict), "what belongs to the handshake does as before");
+        assert!(
+            !opens(&mut client, 3, &frames) && client.early.len() == 1,
+            "it waits, and is not acknowledged"
+        );
+        for number in 4..100 {
+            let frames = says(&mut server, number, number * 10);
+            assert!(!opens(&mut client, number, &frames));
+        }
+        assert_eq!(client.early.len(), EARLY);
+        client.pipe = None;
+        assert!(client.begin(None));
+        assert!(opens(&mut client, 3, &frames));
+        assert!(!opens(&mut client, 2, &verdict), "it was in time, or did not matter");
+        let word = says(&mut client, 1, 0);
+        assert_eq!(word.0, 1);
+        assert!(opens(&mut server, 1, &word));
+    }
+
+    #[test]
+    fn frames_wait_until_the_other_side_is_known_to_have_the_handshake() {
+        let [_, mut server] = ends();
+        server.preface = vec![0; 10];
+        server.extend();
+        assert!(!server.connection.is_delivered(), "that is owed");
+        assert!(server.begin(None));
+        server.extend();
+        server.connection.assume_had(10);
+        assert_eq!(server.connection.had_upto(), 10);
+        assert!(server.connection.is_delivered());
     }
 }

@@ -52,7 +52,7 @@ struct Arrival<'a> {
 impl UdpRail {
     /// Receives what there is; how many frames came, and payloads that moved on.
     pub(super) fn receive<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
-        let mut events = self.take_leftovers(sink);
+        let mut events = self.take_early(sink);
         while let Some(mut kept) = self.backlog.pop_front() {
             let arrival =
                 Arrival { socket: kept.socket, from: kept.from, marked: kept.marked, bytes: &mut kept.bytes };
@@ -127,28 +127,19 @@ impl UdpRail {
         }
     }
 
-    /// Frames that came before there was a link.
-    fn take_leftovers<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+    /// Datagrams that came before there was a link.
+    fn take_early<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
         let mut events = 0;
         while let Some(id) = self.side.adopted.pop() {
             let Some(link) = self.link(id) else { continue };
-            let leftover = std::mem::take(&mut link.leftover);
             let early = std::mem::take(&mut link.early);
             let (socket, from) = (link.socket, link.to);
-            events += self.give(id, &leftover, sink);
             for mut bytes in early {
                 events +=
                     self.handle(Arrival { socket, from, marked: false, bytes: &mut bytes }, Some(&mut *sink));
             }
         }
         events
-    }
-
-    /// Gives a link's stream to the sink.
-    fn give<S: Sink + ?Sized>(&mut self, id: u32, bytes: &[u8], sink: &mut S) -> usize {
-        let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
-        let fed = feed(LinkId(id), link, bytes, &mut self.iov, sink);
-        self.came_to(id, fed)
     }
 
     fn came_to(&mut self, id: u32, fed: Result<usize, String>) -> usize {
@@ -272,8 +263,8 @@ impl UdpRail {
         let Some(link) = self.link(id) else { return 0 };
         let (said, tag) = arrival.bytes.split_at(arrival.bytes.len() - TAG);
         let client = link.connection.salts().0;
-        // once it is encrypted nothing counts that is not
-        if link.encrypted || !is_opening_tag(&link.key, &client, said, tag) {
+        // once the handshake is over nothing counts of before
+        if link.has_begun() || !is_opening_tag(&link.key, &client, said, tag) {
             return 0;
         }
         let Some(Ok(Chunk::Hello { connection, salt, window })) = Chunks::new(&said[HEADER..]).next() else {
@@ -308,8 +299,8 @@ impl UdpRail {
         let Some(number) = link.connection.number(header.epoch, header.number) else { return 0 };
         let (size, sealed) = (arrival.bytes.len(), header.kind == Kind::Sealed);
         let Some(content) = link.open(header.generation, number, sealed, arrival.bytes) else { return 0 };
-        if sealed {
-            // who has the keys has had all of the handshake
+        if link.has_begun() {
+            // who has the keys after it has had all of the handshake
             link.connection.assume_had(link.preface.len() as u64);
         }
         let at = (arrival.socket, arrival.from);
@@ -338,15 +329,14 @@ impl UdpRail {
         // the connection gives what has its turn while it is at work
         let reader = std::mem::take(&mut link.reader);
         let pipe = link.pipe.clone();
-        let leftover = std::mem::take(&mut link.leftover);
-        let mut user = Taker { id: LinkId(id), pipe, leftover, reader, iov: &mut self.iov, sink, fed: Ok(0) };
+        let mut user = Taker { id: LinkId(id), pipe, reader, iov: &mut self.iov, sink, fed: Ok(0) };
         let heard = link.connection.handle_datagram(now, (header, number.number), content, came, &mut user);
-        let Taker { leftover, reader, mut fed, .. } = user;
-        (link.leftover, link.reader) = (leftover, reader);
+        let Taker { reader, mut fed, .. } = user;
+        link.reader = reader;
         link.forget_delivered(&mut self.pool);
         let shared = link.connection.shared();
         self.lull.note(now, link.reader.rest(), shared.flight.bytes(), shared.rtt.min, &mut link.long);
-        if link.encrypted {
+        if link.has_begun() {
             link.extend();
         }
         let state = link.connection.state();
@@ -379,7 +369,6 @@ struct Taker<'a, S: ?Sized> {
     id: LinkId,
     /// The handshake, before there is a link.
     pipe: Option<Pipe>,
-    leftover: Vec<u8>,
     reader: Reader,
     iov: &'a mut Vec<RawIov>,
     sink: Option<&'a mut S>,
@@ -403,7 +392,8 @@ impl<S: Sink + ?Sized> User for Taker<'_, S> {
                     (Err(_), _) => {}
                 }
             }
-            (None, None) => self.leftover.extend_from_slice(bytes),
+            // of links nothing is heard without a sink
+            (None, None) => {}
         }
     }
 
@@ -441,15 +431,4 @@ impl Sink for NoSink {
     fn down(&mut self, _link: LinkId, _why: Down) {
         match *self {}
     }
-}
-
-fn feed<S: Sink + ?Sized>(
-    id: LinkId,
-    link: &mut Link,
-    bytes: &[u8],
-    iov: &mut Vec<RawIov>,
-    sink: &mut S,
-) -> Result<usize, String> {
-    let mut manner = Manner { begin_min: BEGIN_MIN, heed: |_: &Frame, _| {} };
-    link.reader.feed(id, bytes, &mut manner, iov, sink)
 }
