@@ -82,7 +82,8 @@ impl Delivery {
     pub fn mark(&mut self, now: Time, in_flight: u64, size: u32) -> Mark {
         if in_flight == 0 {
             (self.first_at, self.delivered_at) = (now, now);
-            self.train = Some(Train { at: now, first: None });
+            // a channel's first ones share the path with what the channel before it has on its way
+            self.train = (self.delivered > 0).then_some(Train { at: now, first: None });
         }
         Mark {
             delivered: self.delivered,
