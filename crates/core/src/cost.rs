@@ -16,6 +16,7 @@
 //!
 //! The figures are estimates, good to a factor rather than to a digit; limits are therefore powers of two.
 
+use crate::control::rules::FAR;
 use crate::proto::{CREDIT_UNIT, Route, Scheme};
 use core::fmt;
 
@@ -223,9 +224,6 @@ pub fn route(costs: &RailCosts, limits: &Limits) -> (Route, Explanation) {
     (route, Explanation { costs: *costs, limits: *limits, route, equal, fastest })
 }
 
-/// Of a shorter round trip, in nanoseconds, it is not worth knowing that a message could do without.
-const FAR: u64 = 1_000_000;
-
 /// Why a route is what it is; printing it says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Explanation {
@@ -242,7 +240,7 @@ impl Explanation {
     /// leaves. `rtt` is that, in nanoseconds, and `rate` what one lane does, in bytes per second. What takes longer than the round trip to
     /// leave gains little, and would keep what follows it from being matched for longer than that. 0: none but what goes eagerly anyway.
     pub fn far_eager(&self, rtt: u64, rate: u64) -> u64 {
-        if rtt < FAR {
+        if rtt < FAR.enter {
             return 0;
         }
         let most = (u64::from(self.limits.window) * CREDIT_UNIT / 2).min(self.limits.max_frame as u64);

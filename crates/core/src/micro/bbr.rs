@@ -12,8 +12,8 @@
 //! bound free, not a seventh; *up* ends when a queue grows and the rate does not, rather than in its third such round, and where a queue
 //! of others stands, any loss takes the short bound down: without these two, a Cubic that was there before it ends with a twentieth of
 //! 1 Gb/s; what the draft draws at random comes from the time and what was delivered; a round trip that is hardly longer than the shortest
-//! is as good as a probe for it; and where no more is sent at a time than fits into a
-//! round trip, trains tell the rate ([`super::delivery`]), and are sent faster than it until they come more slowly than they left.
+//! is as good as a probe for it; and where no more is sent at a time than fits into a round trip, trains tell the rate
+//! ([`super::delivery`]), and are sent faster than it until they come more slowly than they left.
 
 mod bounds;
 mod filters;
