@@ -114,7 +114,7 @@ fn alone_after<Named>(first: impl Fn() -> io::Result<()> + Send + Sync + 'static
     let pid = child.id() as libc::pid_t;
     let (done, over) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
-        let hung = over.recv_timeout(10 * BOUND) == Err(mpsc::RecvTimeoutError::Timeout);
+        let hung = over.recv_timeout(4 * BOUND) == Err(mpsc::RecvTimeoutError::Timeout);
         if hung {
             // SAFETY: the child is not waited for yet, so the number is still its own.
             unsafe { libc::kill(pid, libc::SIGKILL) };
