@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p polyrail-core --bench micro`. Each figure is the best of several batches, because the machine may be shared: what others
 //! do can only add.
-use polyrail_core::micro::{Arrived, Composition, DataChannel, Limits, Time, Transmit};
+use polyrail_core::micro::{Arrived, Composition, DataChannel, Known, Limits, Time, Transmit};
 use polyrail_core::wire::datagram::{Chunk, Chunks, HEADER, TAG};
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -40,7 +40,7 @@ impl Pair {
             receives_from: 0,
             rtt: depth * APART,
             in_flight: 4 * depth * u64::from(SIZE),
-            path: (0, 0),
+            path: Known::default(),
             lost: (0, 0),
         };
         let channel = || DataChannel::new(composition, 0, &limits);

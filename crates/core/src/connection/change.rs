@@ -114,7 +114,7 @@ impl Connection {
             receives_from: shared.delivered,
             rtt: shared.rtt.smoothed,
             in_flight: may_fly(shared),
-            path: (shared.rate, shortest(shared)),
+            path: shared.known(),
             lost: shared.lost_of(),
         };
         let mut stage = Stage::new(now, epoch, self.current.count.wrapping_add(1), composition, &limits);
@@ -194,15 +194,6 @@ impl Connection {
     }
 }
 
-/// The shortest round trip that is known, in nanoseconds; 0: none.
-fn shortest(shared: &Shared) -> Time {
-    match (shared.rtt.min, shared.known_path.1) {
-        (0, known) => known,
-        (found, 0) => found,
-        (found, known) => found.min(known),
-    }
-}
-
 /// What may be on the way of a channel that takes another's place.
 fn may_fly(shared: &Shared) -> u64 {
     let flies = shared.flight.bytes();
@@ -211,7 +202,7 @@ fn may_fly(shared: &Shared) -> u64 {
         0 if shared.window < u64::MAX => flies.max(shared.window.min(2 * flies)),
         0 => flies,
         rate => {
-            let held = u128::from(rate) * u128::from(shortest(shared)) / 1_000_000_000;
+            let held = u128::from(rate) * u128::from(shared.shortest()) / 1_000_000_000;
             flies.max(u64::try_from(held).unwrap_or(u64::MAX))
         }
     }

@@ -21,7 +21,9 @@ use self::change::NoUser;
 use self::stage::Stage;
 use crate::control::courier::Patience;
 use crate::control::{self, Admit, Changeover, Courier, Epoch, Side};
-use crate::micro::{Arrived, Composition, Limits, NEVER, Received, Segment, Shared, Time, Transmit, User};
+use crate::micro::{
+    Arrived, Composition, Known, Limits, NEVER, Received, Segment, Shared, Time, Transmit, User,
+};
 use crate::values::Register;
 use crate::wire::codec::Writer;
 use crate::wire::datagram::{Chunk, Chunks, Ending, HEADER, Header, Kind, SALT, TAG, write};
@@ -145,7 +147,7 @@ impl Connection {
             receives_from: 0,
             rtt: 0,
             in_flight: 0,
-            path: (0, 0),
+            path: Known::default(),
             lost: (0, 0),
         };
         Self {

@@ -52,7 +52,7 @@ impl Acknowledging {
         if arrived.elicits {
             if self.owed == 0 {
                 // over a distance nothing is gained by waiting, and whoever computes meanwhile acknowledges nothing
-                let far = shared.rtt.min >= FAR;
+                let far = shared.shortest() >= FAR;
                 self.until = if far { shared.now } else { shared.now + shared.ack_delay };
             }
             self.owed += 1;

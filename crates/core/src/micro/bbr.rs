@@ -19,7 +19,7 @@ mod bounds;
 mod filters;
 
 use super::congestion::first_window;
-use super::{MicroProtocol, Sent, Settled, Shared, Time};
+use super::{Known, MicroProtocol, Sent, Settled, Shared, Time};
 use bounds::{BETA, Bounds, LEAST, in_flight_at, too_many};
 use filters::{ExtraAcked, FullPipe, MinRtt, Peak, Rounds};
 
@@ -426,7 +426,10 @@ impl Bbr {
     // Pace and window: draft, 5.6.
 
     fn set_pace(&self, shared: &mut Shared, gain: f64) {
-        shared.rate = if self.full.reached { self.bandwidth() } else { 0 };
+        shared.rate = self.bandwidth();
+        if !matches!(self.phase, Phase::Refill | Phase::Up) {
+            shared.probed_at = self.cycle_at;
+        }
         let rate = match self.rate.get() {
             0 if shared.rtt.smoothed == 0 => return,
             0 => shared.window as f64 * 1e9 / shared.rtt.smoothed as f64,
@@ -481,15 +484,17 @@ impl MicroProtocol for Bbr {
         let rtt = if shared.rtt.smoothed > 0 { shared.rtt.smoothed } else { UNKNOWN };
         shared.pace = (2.77 * shared.window as f64 * 1e9 / rtt as f64) as u64;
         self.extra.restart(shared.now);
-        let (rate, shortest) = shared.known_path;
+        let Known { rate, shortest, starting, probed_at } = shared.known_path;
         if rate > 0 && shortest > 0 {
-            // another of its kind has found out what the path is like
+            // another of its kind has found out what the path is like, or was about to
             self.rate.note(rate);
             self.rtt.note(shared.now, shortest);
-            (self.full.reached, shared.starting) = (true, false);
-            self.go_down(shared);
-            self.phase = Phase::Cruise;
-            self.set_pace(shared, 1.0);
+            (self.full.reached, shared.starting) = (!starting, starting);
+            if !starting {
+                self.go_down(shared);
+                (self.phase, self.cycle_at) = (Phase::Cruise, probed_at);
+            }
+            self.set_pace(shared, self.phase.gains().0);
             shared.window = self.in_flight(shared, rate, 2.0);
         }
     }

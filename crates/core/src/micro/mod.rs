@@ -67,7 +67,7 @@ pub use crate::values::{PutError, Scheme};
 pub use composition::{Composition, DataChannel};
 pub use delivery::RateSample;
 pub use flight::{Fate, Sent};
-pub use shared::{Settled, Shared};
+pub use shared::{Known, Settled, Shared};
 pub use stack::{Limits, Received, Transmit};
 
 use crate::values::Register;

@@ -35,7 +35,7 @@ fn rate(shared: &Shared) -> f64 {
 }
 
 fn quantum(shared: &Shared, rate: f64) -> f64 {
-    let time = (shared.rtt.min as f64 * 1e-9 * QUANTUM.1).clamp(QUANTUM.0, QUANTUM.2);
+    let time = (shared.shortest() as f64 * 1e-9 * QUANTUM.1).clamp(QUANTUM.0, QUANTUM.2);
     (rate * time).min(MOST).max((LEAST * u64::from(shared.size)) as f64)
 }
 

@@ -29,7 +29,7 @@ impl Probing {
         let (lost, sent) = shared.lost_of();
         let lossy = lost >= LOSSY.1 && lost * LOSSY.0 >= sent;
         let short = shared.flight.bytes() <= SHORT && !shared.has_data();
-        match !self.repeated && lossy && short && shared.rtt.min >= FAR && shared.timeouts == 0 {
+        match !self.repeated && lossy && short && shared.shortest() >= FAR && shared.timeouts == 0 {
             true => self.moved + shared.rtt.smoothed / 2,
             false => NEVER,
         }

@@ -90,6 +90,19 @@ pub enum Acknowledged {
     All,
 }
 
+/// What a channel found out of a path, for the one that takes its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Known {
+    /// What the path carries, in bytes per second; 0: nothing is known.
+    pub rate: u64,
+    /// Its shortest round trip, in nanoseconds; 0: it is not known.
+    pub shortest: Time,
+    /// It may carry far more: the channel was still finding out.
+    pub starting: bool,
+    /// When it was last tried whether it carries more.
+    pub probed_at: Time,
+}
+
 /// The state. Who writes what is said in brackets; the rest is the stack's.
 #[derive(Debug)]
 pub struct Shared {
@@ -125,10 +138,12 @@ pub struct Shared {
     pub lost_before: (u64, u64),
     /// Bytes that were on their way on this path before this channel; 0: that is not known.
     pub known_flight: u64,
-    /// What the path carries, in bytes per second, and its shortest round trip, as an earlier channel found (from the stack).
-    pub known_path: (u64, Time),
+    /// What an earlier channel found out of the path (from the stack).
+    pub known_path: Known,
     /// What the path carries as a model of it says, in bytes per second; 0: there is none (from the controller).
     pub rate: u64,
+    /// When it was last tried whether the path carries more than that (from the controller).
+    pub probed_at: Time,
 
     /// Where what is to be sent of the stream begins; what is before is sent for the channel before.
     pub start: u64,
@@ -214,8 +229,9 @@ impl Shared {
             timeouts: 0,
             timeouts_before: 0,
             known_flight: 0,
-            known_path: (0, 0),
+            known_path: Known::default(),
             rate: 0,
+            probed_at: 0,
             start,
             acknowledged: Acknowledged::Nothing,
             value_at: NEVER,
@@ -248,6 +264,21 @@ impl Shared {
     /// The position up to which the other side has all of the stream.
     pub fn base(&self) -> u64 {
         self.had.first().filter(|first| first.start == 0).map_or(0, |first| first.end)
+    }
+
+    /// The path's shortest round trip that is known, by this channel or the one before it, in nanoseconds; 0: none.
+    pub fn shortest(&self) -> Time {
+        match (self.rtt.min, self.known_path.shortest) {
+            (0, known) => known,
+            (found, 0) => found,
+            (found, known) => found.min(known),
+        }
+    }
+
+    /// What the channel that takes this one's place is told of the path.
+    pub fn known(&self) -> Known {
+        let Self { rate, starting, probed_at, .. } = *self;
+        Known { rate, shortest: self.shortest(), starting, probed_at }
     }
 
     /// Whether all that was given has been acknowledged.

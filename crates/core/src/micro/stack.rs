@@ -3,7 +3,7 @@
 use super::delivery::RateSample;
 use super::episode::Episode;
 use super::flight::{Fate, Sent};
-use super::shared::{Acknowledged, Settled, Shared};
+use super::shared::{Acknowledged, Known, Settled, Shared};
 use super::{Arrived, MicroProtocol, Names, Outgoing, PutError, Segment, Time, User};
 use crate::values::Register;
 use crate::wire::codec::Writer;
@@ -30,9 +30,8 @@ pub struct Limits {
     pub rtt: Time,
     /// What may be on its way at first, from an earlier channel on the path; 0: nothing is known.
     pub in_flight: u64,
-    /// What an earlier channel's controller found that the path carries, in bytes per second, and the shortest round trip, in nanoseconds; 0:
-    /// nothing is known.
-    pub path: (u64, Time),
+    /// What an earlier channel found out of the path.
+    pub path: Known,
     /// Datagrams that an earlier channel on the path lost, and those that it sent to be acknowledged.
     pub lost: (u64, u64),
 }
@@ -281,7 +280,7 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         let sample = if self.acked.is_empty() {
             RateSample::default()
         } else {
-            self.shared.delivery.sample(self.shared.rtt.min)
+            self.shared.delivery.sample(self.shared.shortest())
         };
         let rtt = if self.shared.rtt.measured_at == now { self.shared.rtt.latest } else { 0 };
         let settled = Settled {

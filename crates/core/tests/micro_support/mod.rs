@@ -166,7 +166,7 @@ pub fn limits() -> Limits {
         receives_from: 0,
         rtt: 0,
         in_flight: 0,
-        path: (0, 0),
+        path: polyrail_core::micro::Known::default(),
         lost: (0, 0),
     }
 }

@@ -11,8 +11,8 @@ use std::os::fd::RawFd;
 /// Bytes that are still to come of a payload that counts as long; and bytes that are on their way.
 const LONG: (usize, u64) = (32 << 10, 128 << 10);
 /// So much of the shortest round trip, in parts, and no longer, in nanoseconds; one that would be shorter than the second is none.
-const PART: u64 = 32;
-const LENGTH: (Time, Time) = (500_000, 50_000);
+const PART: u64 = 20;
+const LENGTH: (Time, Time) = (1_000_000, 50_000);
 
 /// Whether sockets are left alone, and until when.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ mod tests {
         let mut lull = Lull::default();
         let (mut one, mut other) = (false, false);
         lull.note(0, 1 << 20, 0, 20 * MS, &mut one);
-        assert!(lull.any() && lull.holds(499_999) && !lull.holds(500_000));
+        assert!(lull.any() && lull.holds(999_999) && !lull.holds(1_000_000));
         lull.note(10 * MS, 0, 1 << 20, 20 * MS, &mut other);
         lull.note(11 * MS, 1000, 1000, 20 * MS, &mut one);
         assert!(lull.any() && lull.holds(11 * MS));

@@ -345,7 +345,7 @@ impl LaneRail for UdpRail {
         let flying = narrow(shared.flight.bytes() / u64::from(shared.size.max(1)));
         Some(LinkStats {
             rtt: narrow(shared.rtt.smoothed / 1000),
-            min_rtt: narrow(shared.rtt.min / 1000),
+            min_rtt: narrow(shared.shortest() / 1000),
             packet: shared.size,
             unacked: flying.max(u32::from(!shared.flight.is_empty())),
             probes: shared.timeouts,

@@ -83,8 +83,7 @@ impl UdpRail {
     }
 
     /// The other side may have answered: it is written to where it is from now on.
-    pub(super) fn look_at_response(&mut self, id: u32) {
-        let now = self.now();
+    pub(super) fn look_at_response(&mut self, id: u32, now: Time) {
         let Some(link) = self.link(id) else { return };
         let Some(token) = link.connection.poll_response() else { return };
         let Some(there) = link.elsewhere.take_if(|there| there.token == token) else { return };

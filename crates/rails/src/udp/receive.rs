@@ -9,7 +9,7 @@ use crate::rail::{Down, LinkId, Memory, Payload, RawIov, Sink, Span};
 use crate::sys::wait_for;
 use polyrail_core::connection::{Connection, State};
 use polyrail_core::frame::Frame;
-use polyrail_core::micro::User;
+use polyrail_core::micro::{Time, User};
 use polyrail_core::wire::datagram::{
     Chunk, Chunks, Ending, HEADER, Header, Kind, TAG, Value, is_opening_tag,
 };
@@ -47,15 +47,27 @@ struct Arrival<'a> {
     from: SocketAddr,
     marked: bool,
     bytes: &'a mut [u8],
+    /// When it was received, or has its turn.
+    now: Time,
+}
+
+/// What is known of a datagram that is authenticated.
+struct Came<'a> {
+    now: Time,
+    header: &'a Header,
+    /// The whole of its number.
+    number: u64,
+    size: usize,
+    marked: bool,
 }
 
 impl UdpRail {
     /// Receives what there is; how many frames came, and payloads that moved on.
     pub(super) fn receive<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
+        let now = self.now();
         let mut events = self.take_early(sink);
-        while let Some(mut kept) = self.backlog.pop_front() {
-            let arrival =
-                Arrival { socket: kept.socket, from: kept.from, marked: kept.marked, bytes: &mut kept.bytes };
+        while let Some(Kept { socket, from, marked, mut bytes }) = self.backlog.pop_front() {
+            let arrival = Arrival { socket, from, marked, bytes: &mut bytes, now };
             events += self.handle(arrival, Some(sink));
         }
         for socket in 0..self.sockets.len() {
@@ -76,14 +88,14 @@ impl UdpRail {
         for _ in 0..CALLS {
             let mut inbox = std::mem::take(&mut self.inbox);
             let more = inbox.receive(&self.sockets[socket]);
-            let trains = inbox.trains.len();
+            let (trains, now) = (inbox.trains.len(), self.now());
             for at in 0..trains {
                 let Train { from, len, each, marked } = inbox.trains[at];
                 if len == 0 {
                     continue;
                 }
                 for bytes in inbox.bytes(at).chunks_mut(each) {
-                    let arrival = Arrival { socket, from, marked, bytes };
+                    let arrival = Arrival { socket, from, marked, bytes, now };
                     events += self.handle(arrival, sink.as_deref_mut());
                 }
             }
@@ -129,14 +141,14 @@ impl UdpRail {
 
     /// Datagrams that came before there was a link.
     fn take_early<S: Sink + ?Sized>(&mut self, sink: &mut S) -> usize {
-        let mut events = 0;
+        let (mut events, now) = (0, self.now());
         while let Some(id) = self.side.adopted.pop() {
             let Some(link) = self.link(id) else { continue };
             let early = std::mem::take(&mut link.early);
             let (socket, from) = (link.socket, link.to);
             for mut bytes in early {
-                events +=
-                    self.handle(Arrival { socket, from, marked: false, bytes: &mut bytes }, Some(&mut *sink));
+                let arrival = Arrival { socket, from, marked: false, bytes: &mut bytes, now };
+                events += self.handle(arrival, Some(&mut *sink));
             }
         }
         events
@@ -213,8 +225,9 @@ impl UdpRail {
             link.connection.moved();
         }
         link.connection.heard(size);
-        let content = &said[HEADER..];
-        self.deliver(id, header, content, (size, arrival.marked), sink)
+        let Some(number) = link.connection.number(header.epoch, header.number) else { return 0 };
+        let came = Came { now: arrival.now, header, number: number.number, size, marked: arrival.marked };
+        self.deliver(id, &came, &said[HEADER..], sink)
     }
 
     /// The connection that has waited longest for its caller to show himself gives way.
@@ -277,8 +290,10 @@ impl UdpRail {
         if fresh && !link.derive_keys(true) {
             return 0;
         }
-        let content = &said[HEADER..];
-        self.deliver(id, header, content, (arrival.bytes.len(), arrival.marked), sink)
+        let Some(link) = self.link(id) else { return 0 };
+        let Some(number) = link.connection.number(header.epoch, header.number) else { return 0 };
+        let (now, size, marked) = (arrival.now, said.len() + TAG, arrival.marked);
+        self.deliver(id, &Came { now, header, number: number.number, size, marked }, &said[HEADER..], sink)
     }
 
     fn handle_data<S: Sink + ?Sized>(
@@ -291,7 +306,7 @@ impl UdpRail {
         let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
         if sink.is_none() && link.pipe.is_none() {
             if self.backlog.len() < KEPT && arrival.bytes.len() <= link.connection.shared().most as usize {
-                let Arrival { socket, from, marked, bytes } = arrival;
+                let Arrival { socket, from, marked, bytes, .. } = arrival;
                 self.backlog.push_back(Kept { socket, from, marked, bytes: bytes.to_vec() });
             }
             return 0;
@@ -305,11 +320,12 @@ impl UdpRail {
         }
         let at = (arrival.socket, arrival.from);
         let moved = (link.socket, link.to) != at && link.connection.is_newest(header.epoch, number.number);
-        let events = self.deliver(id, header, content, (size, arrival.marked), sink);
+        let came = Came { now: arrival.now, header, number: number.number, size, marked: arrival.marked };
+        let events = self.deliver(id, &came, content, sink);
         if moved {
             self.came_from_elsewhere(id, at, size);
         }
-        self.look_at_response(id);
+        self.look_at_response(id, arrival.now);
         events
     }
 
@@ -317,25 +333,22 @@ impl UdpRail {
     fn deliver<S: Sink + ?Sized>(
         &mut self,
         id: u32,
-        header: &Header,
+        came: &Came<'_>,
         content: &[u8],
-        came: (usize, bool),
         sink: Option<&mut S>,
     ) -> usize {
-        let now = self.now();
         let Some(Slot::Up(link)) = self.slots.get_mut(id as usize) else { return 0 };
         (link.refusals, link.refused) = (0, None);
-        let Some(number) = link.connection.number(header.epoch, header.number) else { return 0 };
+        let Came { now, header, number, size, marked } = *came;
         // the connection gives what has its turn while it is at work
-        let reader = std::mem::take(&mut link.reader);
-        let pipe = link.pipe.clone();
-        let mut user = Taker { id: LinkId(id), pipe, reader, iov: &mut self.iov, sink, fed: Ok(0) };
-        let heard = link.connection.handle_datagram(now, (header, number.number), content, came, &mut user);
-        let Taker { reader, mut fed, .. } = user;
-        link.reader = reader;
+        let (pipe, reader, iov) = (link.pipe.as_ref(), &mut link.reader, &mut self.iov);
+        let mut user = Taker { id: LinkId(id), pipe, reader, iov, sink, fed: Ok(0) };
+        let heard =
+            link.connection.handle_datagram(now, (header, number), content, (size, marked), &mut user);
+        let mut fed = user.fed;
         link.forget_delivered(&mut self.pool);
         let shared = link.connection.shared();
-        self.lull.note(now, link.reader.rest(), shared.flight.bytes(), shared.rtt.min, &mut link.long);
+        self.lull.note(now, link.reader.rest(), shared.flight.bytes(), shared.shortest(), &mut link.long);
         if link.has_begun() {
             link.extend();
         }
@@ -368,8 +381,8 @@ impl UdpRail {
 struct Taker<'a, S: ?Sized> {
     id: LinkId,
     /// The handshake, before there is a link.
-    pipe: Option<Pipe>,
-    reader: Reader,
+    pipe: Option<&'a Pipe>,
+    reader: &'a mut Reader,
     iov: &'a mut Vec<RawIov>,
     sink: Option<&'a mut S>,
     /// Frames that came, and values; or what is wrong with them.
@@ -378,7 +391,7 @@ struct Taker<'a, S: ?Sized> {
 
 impl<S: Sink + ?Sized> User for Taker<'_, S> {
     fn deliver(&mut self, bytes: &[u8]) {
-        match (&self.pipe, self.sink.as_deref_mut()) {
+        match (self.pipe, self.sink.as_deref_mut()) {
             (Some(pipe), _) => {
                 if !pipe.give(bytes) {
                     self.fed = Err("more came than a handshake has".to_owned());
