@@ -1,6 +1,8 @@
 // A stream of messages from rank 0 to rank 1, of which every word is checked, and what it felt like at the receiving end.
 //
-//   stream_check SECONDS BYTES check|nocheck
+//   stream_check SECONDS BYTES check|nocheck [WINDOW]
+//
+// WINDOW messages are under way at once, 4 if it is not said.
 //
 // Rank 1 prints, as it goes; times are those of CLOCK_MONOTONIC, which all hosts of scripts/lab share:
 //   begin TIME                    when the first message had arrived
@@ -20,7 +22,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { WINDOW = 4, DATA = 1, CPU = 2, MAX_TOLD = 10 };
+enum { WINDOW_MAX = 64, DATA = 1, CPU = 2, MAX_TOLD = 10 };
 static const double SLICE = 0.1;
 
 static double now(void) {
@@ -67,14 +69,14 @@ static size_t first_wrong(const uint64_t *words, size_t count, uint64_t message)
 }
 
 // Messages of no bytes, one for each buffer of the receiver, say that there are no more.
-static void send_stream(uint64_t *buffers[WINDOW], size_t count, double seconds, int check) {
-    MPI_Request requests[WINDOW];
-    for (int slot = 0; slot < WINDOW; slot++) requests[slot] = MPI_REQUEST_NULL;
+static void send_stream(uint64_t **buffers, int window, size_t count, double seconds, int check) {
+    MPI_Request requests[WINDOW_MAX];
+    for (int slot = 0; slot < window; slot++) requests[slot] = MPI_REQUEST_NULL;
     const int bytes = (int)(count * sizeof(uint64_t));
     double begun = 0, cpu_before = 0;
     uint64_t message = 0;
     for (; message == 0 || now() - begun < seconds; message++) {
-        const int slot = message % WINDOW;
+        const int slot = message % window;
         MPI_Wait(&requests[slot], MPI_STATUS_IGNORE);
         if (check) fill(buffers[slot], count, message);
         MPI_Isend(buffers[slot], bytes, MPI_BYTE, 1, DATA, MPI_COMM_WORLD, &requests[slot]);
@@ -84,22 +86,22 @@ static void send_stream(uint64_t *buffers[WINDOW], size_t count, double seconds,
             cpu_before = cpu();
         }
     }
-    MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
-    for (int slot = 0; slot < WINDOW; slot++) MPI_Send(NULL, 0, MPI_BYTE, 1, DATA, MPI_COMM_WORLD);
+    MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+    for (int slot = 0; slot < window; slot++) MPI_Send(NULL, 0, MPI_BYTE, 1, DATA, MPI_COMM_WORLD);
     const double used = cpu() - cpu_before;
     MPI_Send(&used, 1, MPI_DOUBLE, 1, CPU, MPI_COMM_WORLD);
 }
 
-static int receive_stream(uint64_t *buffers[WINDOW], size_t count, int check) {
-    MPI_Request requests[WINDOW];
+static int receive_stream(uint64_t **buffers, int window, size_t count, int check) {
+    MPI_Request requests[WINDOW_MAX];
     const int bytes = (int)(count * sizeof(uint64_t));
-    for (int slot = 0; slot < WINDOW; slot++)
+    for (int slot = 0; slot < window; slot++)
         MPI_Irecv(buffers[slot], bytes, MPI_BYTE, 0, DATA, MPI_COMM_WORLD, &requests[slot]);
     double slice = 0, last = 0, gap = 0, cpu_before = 0, in_slice = 0, total = 0;
     uint64_t wrong = 0;
-    int open = WINDOW;
+    int open = window;
     for (uint64_t message = 0; open > 0; message++) {
-        const int slot = message % WINDOW;
+        const int slot = message % window;
         MPI_Status status;
         int got = 0;
         MPI_Wait(&requests[slot], &status);
@@ -141,24 +143,26 @@ int main(int argc, char **argv) {
     int rank, size, status = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    const double seconds = argc == 4 ? atof(argv[1]) : 0;
-    const size_t count = argc == 4 ? strtoul(argv[2], NULL, 10) / sizeof(uint64_t) : 0;
-    if (size != 2 || seconds <= 0 || count == 0 || count > INT32_MAX / sizeof(uint64_t)) {
-        fprintf(stderr, "usage, with two ranks: stream_check SECONDS BYTES check|nocheck (8 bytes to 2 GB)\n");
+    const int complete = argc == 4 || argc == 5;
+    const double seconds = complete ? atof(argv[1]) : 0;
+    const size_t count = complete ? strtoul(argv[2], NULL, 10) / sizeof(uint64_t) : 0;
+    const int window = argc == 5 ? atoi(argv[4]) : 4;
+    if (size != 2 || seconds <= 0 || window < 1 || window > WINDOW_MAX || count == 0 || count > INT32_MAX / sizeof(uint64_t)) {
+        fprintf(stderr, "usage, with two ranks: stream_check SECONDS BYTES check|nocheck [WINDOW] (8 bytes to 2 GB, 1 to 64 messages)\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     const int check = strcmp(argv[3], "nocheck") != 0;
-    uint64_t *buffers[WINDOW];
-    for (int slot = 0; slot < WINDOW; slot++) {
+    uint64_t *buffers[WINDOW_MAX];
+    for (int slot = 0; slot < window; slot++) {
         buffers[slot] = malloc(count * sizeof(uint64_t));
         if (!buffers[slot]) MPI_Abort(MPI_COMM_WORLD, 2);
         fill(buffers[slot], count, 0); // pages in, so that their first use costs nothing later
     }
     if (rank == 0)
-        send_stream(buffers, count, seconds, check);
+        send_stream(buffers, window, count, seconds, check);
     else
-        status = receive_stream(buffers, count, check);
-    for (int slot = 0; slot < WINDOW; slot++) free(buffers[slot]);
+        status = receive_stream(buffers, window, count, check);
+    for (int slot = 0; slot < window; slot++) free(buffers[slot]);
     MPI_Finalize();
     return status;
 }

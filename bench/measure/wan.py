@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from . import mpi
 from .failures import lab
 from .figures import CPU, Column, Failed, Figure, Parts, Sample, Table, alternate
-from .programs import ROOT
-from .rails import Contender, iperf, iperf_missing, ours, ucx
+from .programs import ROOT, Process, alone, fresh_port
+from .rails import HOSTS, Contender, iperf, iperf_missing, ours, ucx
 
 MESSAGE = 64 << 20
 # What a path turns out to be like is found out in the first of these; what is told is what gets through then.
@@ -50,6 +50,12 @@ class Path:
         there = 2 * self.delay or 0.1
         return Figure(f"{self.rate} Mbit/s, {there:g} ms, loss {self.loss}", "MB/s", False)
 
+    def cpu(self, seconds: float, count: float) -> Sample:
+        """Processor time of both sides, where that is compared: on a path that is like others, and loses nothing."""
+        if (self.rate, self.delay, self.loss) != (1000, 10, "0"):
+            return {}
+        return {(Figure(f"{self.figure().name}: processor time", "s/GB", True), None): seconds / count * 1e9}
+
     def set(self) -> None:
         # what is under way in a round trip may wait
         queue = max(256_000, self.rate * 2 * self.delay * 125)
@@ -61,18 +67,18 @@ def paths(only: list[str]) -> list[Path]:
     return [path for path in found if not only or any(part in path.figure().name for part in only)]
 
 
-def stream(contender: Contender, seconds: float, message: int) -> tuple[list[tuple[float, float]], re.Match[str]]:
+def stream(contender: Contender, seconds: float, message: int, window: int = 4) -> tuple[list[tuple[float, float]], re.Match[str]]:
     """What arrives in each tenth of a second, and the last line."""
-    return slices_of(streamed(contender, seconds, message))
+    return slices_of(streamed(contender, seconds, message, window))
 
 
-def streamed(contender: Contender, seconds: float, message: int) -> str:
+def streamed(contender: Contender, seconds: float, message: int, window: int = 4) -> str:
     program = mpi.build(contender.family, ROOT / "bench/stream_check.c")
-    return contender.run(program, seconds, message, "check", limit=2 * seconds + 20).text
+    return contender.run(program, seconds, message, "check", window, limit=2 * seconds + 20).text
 
 
 def slices_of(text: str) -> tuple[list[tuple[float, float]], re.Match[str]]:
-    begun, ended = re.search(r"^begin (\S+)$", text, re.MULTILINE), re.search(r"^end (\S+) (\d+) (\d+) (\S+) (\S+)$", text, re.MULTILINE)
+    begun, ended = re.search(r"^begin (\S+)$", text, re.MULTILINE), re.search(r"^end (\S+) (\d+) (\S+)(?: (\S+) (\S+))?$", text, re.MULTILINE)
     if not begun or not ended:
         raise Failed("it did not come to its end")
     slices = re.findall(r"^slice (\S+) (\S+)$", text, re.MULTILINE)
@@ -82,16 +88,48 @@ def slices_of(text: str) -> tuple[list[tuple[float, float]], re.Match[str]]:
 def goodput(contender: Contender, path: Path) -> Sample:
     path.set()
     # a message takes so long that a few of them are all that there is on slow paths
-    slices, _ = stream(contender, SECONDS, MESSAGE if path.rate > 100 else MESSAGE // 8)
+    slices, ended = stream(contender, SECONDS, MESSAGE if path.rate > 100 else MESSAGE // 8)
+    late = late_of(slices)
+    return {(path.figure(), None): sum(late) / len(late)} | path.cpu(float(ended[5]), float(ended[2]))
+
+
+def late_of(slices: list[tuple[float, float]]) -> list[float]:
+    """What came once the path was known."""
     late = [rate for at, rate in slices if at >= FINDS]
     if not late:
         raise Failed(f"nothing came after {FINDS} s")
-    return {(path.figure(), None): sum(late) / len(late)}
+    return late
 
 
 def kernel(path: Path, control: str) -> Sample:
     path.set()
     return {(path.figure(), None): iperf(0, "-C", control, "-O", str(FINDS), "-t", str(SECONDS - FINDS)) / 1e6}
+
+
+def quic(path: Path, control: str) -> Sample:
+    path.set()
+    crate = ROOT / "bench/quic"
+    alone([str(ROOT / "scripts/cargo"), "build", "--quiet", "--release", "--manifest-path", str(crate / "Cargo.toml"), "--target-dir", str(crate / "target")], limit=600)
+    program, at = str(crate / "target/release/polyrail-bench-quic"), f"10.77.0.2:{fresh_port()}"
+    deadline = time.monotonic() + SECONDS + 30
+    sender, receiver = None, Process(HOSTS[1].command([program, "receive", at, str(SECONDS)], {}))
+    try:
+        while "listens" not in receiver.so_far():
+            if not receiver.running() or time.monotonic() > deadline:
+                raise Failed(receiver.wait(deadline).reason())
+            time.sleep(0.02)
+        sender = Process(HOSTS[0].command([program, "send", at, control], {}))
+        text = receiver.wait(deadline).text
+        sent = sender.wait(deadline).text
+    finally:
+        receiver.stop()
+        if sender:
+            sender.stop()
+    slices, ended = slices_of(text)
+    late, used = late_of(slices), re.search(r"^cpu (\S+)$", sent, re.MULTILINE)
+    if not used:
+        raise Failed("its sender did not come to its end")
+    return {(path.figure(), None): sum(late) / len(late)} | path.cpu(float(ended[3]) + float(used[1]), float(ended[2]))
 
 
 def pinned(name: str, rails: str, **more: str) -> Contender:
@@ -110,6 +148,8 @@ def tables(rounds: int, only: list[str]) -> list[Table]:
     for control in ("cubic", "bbr"):
         does = {path.figure().name: lambda control=control, path=path: kernel(path, control) for path in found}
         columns.append(Column(f"kernel, {control}", does, iperf_missing()))
+        does = {path.figure().name: lambda control=control, path=path: quic(path, control) for path in found}
+        columns.append(Column(f"quinn, {control}", does))
     alternate(columns, rounds)
     table = Table("64 MiB messages over one path", columns)
     table.show()
@@ -143,7 +183,8 @@ def handover(rounds: int, seconds: int) -> list[Table]:
     """Inside scripts/lab with HANDOVER."""
 
     def measure(contender: Contender) -> Sample:
-        slices, ended = stream(contender, seconds, 4 << 20)
+        # as many bytes as wait at the receiver where something is to come again must not hold the sender back
+        slices, ended = stream(contender, seconds, 4 << 20, 16)
         late = [rate for at, rate in slices if at >= FINDS]
         rate = sum(late) / max(len(late), 1)
         cpu = float(ended[5]) / float(ended[2]) * 1e9
@@ -156,7 +197,7 @@ def handover(rounds: int, seconds: int) -> list[Table]:
         each = pinned(name, "udp", **more)
         columns.append(Column(name, {"stream": lambda each=each: measure(each)}, each.missing_itself(), True))
     alternate(columns, rounds)
-    table = Table(f"4 MiB messages over 1000 Mbit/s, 20 ms, loss 1 %, for {seconds} s", columns)
+    table = Table(f"4 MiB messages, 16 at a time, over 1000 Mbit/s, 20 ms, loss 1 %, for {seconds} s", columns)
     table.show()
     return [table]
 
