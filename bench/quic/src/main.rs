@@ -16,8 +16,8 @@ use std::sync::Arc;
 type Any = Box<dyn Error>;
 
 const SLICE: f64 = 0.1;
-/// So much may be under way: a path's bandwidth times its delay, and what waits where something is lost.
-const WINDOW: u32 = 64 << 20;
+/// So much may be under way: what the longest path holds, and a little more; where it is far more, the receiver gives up for too many gaps.
+const WINDOW: u32 = 16 << 20;
 const PIECE: usize = 1 << 20;
 
 /// Seconds of a clock.
