@@ -115,8 +115,11 @@ mod tests {
         let _ = watcher.look(40 * MS, &shared(100, 0, 20 * MS), false);
         let _ = watcher.look(50 * MS, &shared(4000, 300, 40 * MS), false);
         assert_eq!(watcher.look(80 * MS, &shared(4000, 300, 40 * MS), false), None);
-        let _ = watcher.look(90 * MS, &shared(27_000, 300, 20 * MS), false);
-        let context = watcher.look(120 * MS, &shared(27_000, 300, 20 * MS), false).expect("enough");
+        // what is found out soon after that may be of that queue
+        let _ = watcher.look(90 * MS, &shared(8000, 500, 20 * MS), false);
+        assert_eq!(watcher.look(120 * MS, &shared(8000, 500, 20 * MS), false), None);
+        let _ = watcher.look(200 * MS, &shared(31_000, 500, 20 * MS), false);
+        let context = watcher.look(230 * MS, &shared(31_000, 500, 20 * MS), false).expect("enough");
         assert_eq!(context.loss, 0);
     }
 

@@ -16,6 +16,9 @@ const QUEUE: (u64, Time) = (15, 500_000);
 /// is empty once, and what is found to be lost was lost by the same queue.
 const LOOK: (u64, Time) = (1, 25_000_000);
 
+/// So many looks' time after a queue stood counts as little: what a queue lost is found out, and sent again, in some round trips.
+const AFTER: u64 = 4;
+
 /// What was sent by one path, and what of it the path lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
@@ -25,6 +28,8 @@ pub struct Losses {
     look: (u64, u64),
     began: Time,
     shortest: Time,
+    /// When what a queue lost is known.
+    known: Time,
 }
 
 impl Losses {
@@ -36,11 +41,15 @@ impl Losses {
         }
         self.look = (self.look.0 + sent, self.look.1 + lost);
         self.shortest = self.shortest.min(rtt);
-        if self.look == (0, 0) || now < self.began + LOOK.1.max(LOOK.0 * min_rtt) {
+        let least = LOOK.1.max(LOOK.0 * min_rtt);
+        if self.look == (0, 0) || now < self.began + least {
             return;
         }
         let (sent, lost) = core::mem::take(&mut self.look);
         if self.shortest > min_rtt + min_rtt * QUEUE.0 / 100 + QUEUE.1 {
+            self.known = now + AFTER * least;
+        }
+        if now < self.known {
             return;
         }
         (self.sent, self.lost) = (self.sent + sent, self.lost + lost);
@@ -76,7 +85,7 @@ mod tests {
     /// Looks, one after the other, of so many packets each, of which so many were lost.
     fn looks(losses: &mut Losses, count: u64, each: (u64, u64), rtt: Time) {
         for _ in 0..count {
-            let now = losses.began + 1;
+            let now = losses.began + 26 * MS;
             losses.add(now, each, rtt, 20 * MS);
             losses.add(losses.began + 25 * MS, (0, 0), 2 * rtt, 20 * MS);
         }
@@ -101,6 +110,16 @@ mod tests {
         let mut losses = Losses::default();
         looks(&mut losses, 100, (3000, 30), 40 * MS);
         assert_eq!(losses.per_million(), None);
+    }
+
+    #[test]
+    fn what_a_full_queue_lost_is_found_out_when_it_is_empty_and_does_not_count() {
+        let mut losses = Losses::default();
+        looks(&mut losses, 10, (1000, 0), 30 * MS);
+        looks(&mut losses, 3, (1000, 300), 20 * MS);
+        assert_eq!(losses.per_million(), None);
+        looks(&mut losses, 30, (1000, 0), 20 * MS);
+        assert_eq!(losses.per_million(), Some(0));
     }
 
     #[test]
