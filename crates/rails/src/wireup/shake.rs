@@ -140,9 +140,13 @@ impl Wireup {
 
     pub(super) fn expire_handshakes(&mut self, now: Instant, rails: &mut Rails) {
         let late: Vec<_> = self.handshakes.iter().filter(|(_, h)| h.deadline <= now).collect();
-        let late: Vec<_> = late.into_iter().map(|(token, h)| (*token, h.reached)).collect();
-        for (token, reached) in late {
+        let late: Vec<_> = late.into_iter().map(|(token, h)| (*token, h.rail, h.reached)).collect();
+        for (token, rail, reached) in late {
             let why = match reached {
+                // a datagram that was sent tells nothing of who is there
+                true if rail.caps().stands_in => {
+                    "no answer by udp: its program makes no progress, or something on the way lets no udp through"
+                }
                 true => "it is there, but does not answer; does its program make progress?",
                 false => "no answer in time",
             };

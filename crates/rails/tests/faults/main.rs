@@ -7,6 +7,7 @@ mod encrypted;
 mod lanes;
 mod limits;
 mod listening;
+mod middlebox;
 mod network;
 #[path = "../support/mod.rs"]
 mod support;
