@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use polyrail_rails::{Config, Idle};
+use polyrail_rails::{Config, Idle, Worker};
 
 use crate::address::Format;
 use crate::lock::{Guard, Lock, Private};
@@ -186,6 +186,23 @@ impl Holding for Domain {
     fn look(&self, looked: &mut dyn FnMut(bool)) {
         let mut state = self.lock();
         looked(state.endpoints.values_mut().any(|endpoint| endpoint.holds_back()));
+    }
+
+    fn is_owed_answers(&self) -> bool {
+        // who is at it answers
+        let Some(mut state) = self.try_lock() else { return true };
+        state
+            .endpoints
+            .values_mut()
+            .any(|endpoint| endpoint.worker.as_ref().is_some_and(Worker::is_owed_answers))
+    }
+
+    fn answer(&self) {
+        let Some(mut state) = self.try_lock() else { return };
+        let all: Vec<_> = state.endpoints.keys().collect();
+        for endpoint in all {
+            state.progress(endpoint);
+        }
     }
 }
 

@@ -185,6 +185,11 @@ macro_rules! dispatch {
                 $(self.$field.holds_back())||+
             }
 
+            /// Whether any has links whose peers hear only by progress that this side is there.
+            pub fn by_program(&self) -> bool {
+                $((RailId::$name.caps().by_program && self.$field.links() > 0))||+
+            }
+
             /// [`Rail::skip`] of all that it costs nothing to look at.
             #[inline(always)]
             pub fn skip(&mut self) -> bool {

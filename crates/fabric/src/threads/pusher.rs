@@ -2,7 +2,8 @@
 //! that was sent leaves, also when its sender goes on to compute.
 //!
 //! It starts with the first message that is held back, looks every [`PERIOD`] as long as there are more, and sleeps otherwise:
-//! a program that communicates in bursts pays one wake-up for each burst.
+//! a program that communicates in bursts pays one wake-up for each burst. Where peers hear only from this process, not from its kernel,
+//! that it is there, the thread answers them each [`ANSWER`], however long the program computes.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,8 @@ use crate::primitive::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering
 
 /// How long a message may be held back, about.
 const PERIOD: Duration = Duration::from_micros(200);
+/// How long peers wait for an answer that the application does not give: shorter than the shortest time after which it counts as gone.
+const ANSWER: Duration = Duration::from_millis(400);
 /// Looks in vain after which the thread sleeps.
 const PATIENCE: u32 = if cfg!(loom) { 1 } else { 10 };
 
@@ -26,6 +29,12 @@ pub trait Holding: Send + Sync + 'static {
 
     /// Calls `looked` with whether anything is held back, before anything else can be.
     fn look(&self, looked: &mut dyn FnMut(bool));
+
+    /// Whether peers hear only by progress that this process is there.
+    fn is_owed_answers(&self) -> bool;
+
+    /// Makes progress, unless somebody is at it.
+    fn answer(&self);
 }
 
 /// The thread's handle.
@@ -90,11 +99,24 @@ impl Pusher {
         }
     }
 
-    /// Sleeps until there is something, or the end has come; false for the end.
-    fn wait(&self) -> bool {
+    /// Sleeps until there is something, or the end has come; false for the end. Peers are answered meanwhile.
+    fn wait(&self, of: &impl Holding) -> bool {
+        let mut owed = of.is_owed_answers();
         let mut guard = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.awake.load(Ordering::Relaxed) && !self.stopping.load(Ordering::Relaxed) {
-            guard = self.bell.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            if !owed {
+                guard = self.bell.wait(guard).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let (held, timed) = self.bell.wait_timeout(guard, ANSWER).unwrap_or_else(PoisonError::into_inner);
+            guard = held;
+            if timed.timed_out() {
+                // whoever wakes the thread has what it sends locked, and waits for this
+                drop(guard);
+                of.answer();
+                owed = of.is_owed_answers();
+                guard = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            }
         }
         !self.stopping.load(Ordering::Relaxed)
     }
@@ -102,7 +124,7 @@ impl Pusher {
 
 fn run(of: &impl Holding) {
     let pusher = of.pusher();
-    while pusher.wait() {
+    while pusher.wait(of) {
         let mut in_vain = 0;
         while in_vain < PATIENCE && !pusher.stopping.load(Ordering::Relaxed) {
             pause(PERIOD);
@@ -117,6 +139,48 @@ fn run(of: &impl Holding) {
 mod tests {
     use super::*;
     use crate::threads::tests::ends_in_a_child;
+
+    /// Whose peers want three answers, and nothing else.
+    #[derive(Default)]
+    struct Computing {
+        pusher: Pusher,
+        answers: std::sync::atomic::AtomicU32,
+    }
+
+    impl Holding for Computing {
+        fn pusher(&self) -> &Pusher {
+            &self.pusher
+        }
+
+        fn push(&self) -> bool {
+            false
+        }
+
+        fn look(&self, looked: &mut dyn FnMut(bool)) {
+            looked(false);
+        }
+
+        fn is_owed_answers(&self) -> bool {
+            self.answers.load(Ordering::Relaxed) < 3
+        }
+
+        fn answer(&self) {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn who_computes_answers_as_long_as_somebody_waits_for_that() {
+        let computing = Arc::new(Computing::default());
+        let lock = crate::lock::Lock::new(());
+        computing.pusher.note(&computing, &mut lock.lock());
+        while computing.is_owed_answers() {
+            pause(PERIOD);
+        }
+        pause(2 * ANSWER);
+        assert_eq!(computing.answers.load(Ordering::Relaxed), 3);
+        computing.pusher.stop();
+    }
 
     #[test]
     fn a_child_waits_for_no_mutex_of_its_parent() {
@@ -151,6 +215,12 @@ mod loom_tests {
         fn look(&self, looked: &mut dyn FnMut(bool)) {
             looked(*self.held.lock());
         }
+
+        fn is_owed_answers(&self) -> bool {
+            false
+        }
+
+        fn answer(&self) {}
     }
 
     fn check(private: bool, messages: usize) {

@@ -121,8 +121,8 @@ impl UdpRail {
         let again = |error| (0..TRIES).find_map(|_| sockets(&at, 0).ok()).ok_or(error);
         self.sockets = first.or_else(again)?;
         self.side.port = self.sockets[0].at().port();
-        for socket in &self.sockets {
-            self.epoll.add(socket.fd(), libc::EPOLLIN, 0)?;
+        for (token, socket) in (0..).zip(&self.sockets) {
+            self.epoll.add(socket.fd(), libc::EPOLLIN, token)?;
             self.side.strangers.add(socket.fd(), libc::EPOLLIN, 0)?;
         }
         Ok(())

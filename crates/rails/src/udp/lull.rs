@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 const LONG: (usize, u64) = (32 << 10, 128 << 10);
 /// So much of the shortest round trip, in parts, and no longer, in nanoseconds; one that would be shorter than the second is none.
 const PART: u64 = 20;
-const LENGTH: (Time, Time) = (1_000_000, 50_000);
+const LENGTH: (Time, Time) = (1_000_000, 75_000);
 
 /// Whether sockets are left alone, and until when.
 #[derive(Debug, Default)]
@@ -50,6 +50,11 @@ impl Lull {
         now < self.until
     }
 
+    /// Whether the sockets wake nobody, and are told of to nobody.
+    pub(super) fn hushed(&self) -> bool {
+        self.hushed
+    }
+
     /// Whether something long is coming.
     pub(super) fn any(&self) -> bool {
         self.links > 0
@@ -67,7 +72,7 @@ impl Lull {
             let events = if hushed { 0 } else { libc::EPOLLIN };
             // a socket that still wakes is looked at too early, and no harm is done
             let mut told = true;
-            sockets.for_each(|fd| told &= epoll.change(fd, events, 0).is_ok());
+            (0..).zip(sockets).for_each(|(token, fd)| told &= epoll.change(fd, events, token).is_ok());
             self.hushed = hushed && told;
         }
     }
@@ -86,7 +91,7 @@ mod tests {
         lull.note(0, 1 << 20, 0, 20 * MS, &mut one);
         assert!(lull.any() && lull.holds(999_999) && !lull.holds(1_000_000));
         lull.note(10 * MS, 0, 1 << 20, 20 * MS, &mut other);
-        lull.note(11 * MS, 1000, 1000, 20 * MS, &mut one);
+        lull.note(10 * MS + 1, 1000, 1000, 20 * MS, &mut one);
         assert!(lull.any() && lull.holds(11 * MS));
         lull.forget(&mut other);
         assert!(!lull.any() && !lull.holds(11 * MS) && !one && !other);

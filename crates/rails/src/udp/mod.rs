@@ -74,6 +74,8 @@ const SMALL: usize = 4 << 10;
 const HOLDS: u32 = 32 << 20;
 /// Bits of a connection's number that are its place in the table.
 const PLACE_BITS: u32 = 20;
+/// Sockets that one look tells of.
+const SOCKETS: usize = 64;
 /// Milliseconds that a peer that is idle may be silent before it is asked whether it is there.
 const IDLE: u64 = 1_000_000_000;
 
@@ -99,7 +101,11 @@ pub struct UdpRail {
     /// How long a peer may be silent that owes an answer.
     silence: Duration,
     began: Instant,
+    /// Watches the sockets, by their places.
     epoll: Epoll,
+    told: Vec<libc::epoll_event>,
+    /// Sockets that are to be looked at.
+    ready: Vec<usize>,
     sockets: Vec<Socket>,
     side: Side,
     inbox: Inbox,
@@ -509,6 +515,8 @@ impl Rail for UdpRail {
             silence: config.peer_timeout,
             began: Instant::now(),
             epoll: Epoll::new()?,
+            told: Vec::with_capacity(SOCKETS),
+            ready: Vec::new(),
             sockets: Vec::new(),
             side: Side::new()?,
             inbox: Inbox::default(),

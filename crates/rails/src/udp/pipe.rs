@@ -3,7 +3,7 @@
 use crate::rail::channel::{Channel, Source};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,14 +21,20 @@ pub(super) struct Bytes {
     pub(super) ended: Option<Option<io::ErrorKind>>,
     /// The handshake is over, and nobody has made a link of it.
     pub(super) dropped: bool,
+    /// Readable while there is something for the handshake; until that is over.
+    wakes: Option<OwnedFd>,
+}
+
+impl Bytes {
+    fn wake(&self) {
+        self.wakes.iter().for_each(wake);
+    }
 }
 
 /// The rail's end.
 #[derive(Clone)]
 pub(super) struct Pipe {
     bytes: Arc<Mutex<Bytes>>,
-    /// Readable while there is something for the handshake; kept open by both ends.
-    wakes: Arc<OwnedFd>,
     /// By which its link is found, when the handshake gives it back.
     pub(super) fd: RawFd,
 }
@@ -68,11 +74,10 @@ pub(super) fn signal(fd: &OwnedFd, there: bool) {
 impl Pipe {
     /// Both ends of a new one, to or from this address.
     pub(super) fn new(stirred: Arc<AtomicBool>, other: SocketAddr) -> io::Result<(Self, Far)> {
-        let near = event()?;
-        let wakes = Arc::new(near.try_clone()?);
-        let bytes = Arc::new(Mutex::new(Bytes::default()));
-        let pipe = Self { bytes: bytes.clone(), wakes, fd: near.as_raw_fd() };
-        Ok((pipe, Far { bytes, fd: Some(near), stirred, other }))
+        let wakes = event()?;
+        let fd = wakes.as_raw_fd();
+        let bytes = Arc::new(Mutex::new(Bytes { wakes: Some(wakes), ..Bytes::default() }));
+        Ok((Self { bytes: bytes.clone(), fd }, Far { bytes, fd, stirred, other }))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Bytes> {
@@ -86,21 +91,23 @@ impl Pipe {
             return false;
         }
         bytes.came.extend_from_slice(came);
-        wake(&self.wakes);
+        bytes.wake();
         true
     }
 
     /// Nothing more comes.
     pub(super) fn end(&self, why: Option<io::ErrorKind>) {
-        self.lock().ended.get_or_insert(why);
-        wake(&self.wakes);
+        let mut bytes = self.lock();
+        bytes.ended.get_or_insert(why);
+        bytes.wake();
     }
 }
 
 /// The handshake's end.
 pub(super) struct Far {
     bytes: Arc<Mutex<Bytes>>,
-    fd: Option<OwnedFd>,
+    /// That of `bytes`, whom it is left to until this is gone.
+    fd: RawFd,
     stirred: Arc<AtomicBool>,
     other: SocketAddr,
 }
@@ -132,17 +139,15 @@ impl Channel for Far {
             Some(None) => Ok(0),
             Some(Some(why)) => Err(why.into()),
             None => {
-                if let Some(fd) = &self.fd {
-                    hush(fd);
-                }
+                shared.wakes.iter().for_each(hush);
                 Err(io::ErrorKind::WouldBlock.into())
             }
         }
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        // it is there until `into_fd` takes it
-        self.fd.as_ref().expect("a channel has its descriptor").as_fd()
+        // SAFETY: it is open while this is there: only `into_fd` and `drop` take it from where it is.
+        unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 
     fn source(&self) -> Source {
@@ -153,16 +158,17 @@ impl Channel for Far {
         self.other.to_string()
     }
 
-    fn into_fd(mut self: Box<Self>) -> OwnedFd {
+    fn into_fd(self: Box<Self>) -> OwnedFd {
         // it is there until this
-        self.fd.take().expect("a channel has its descriptor")
+        locked(&self.bytes).wakes.take().expect("a channel has its descriptor")
     }
 }
 
 impl Drop for Far {
     fn drop(&mut self) {
-        if self.fd.is_some() {
-            locked(&self.bytes).dropped = true;
+        let mut bytes = locked(&self.bytes);
+        if bytes.wakes.take().is_some() {
+            bytes.dropped = true;
             self.stirred.store(true, Ordering::Relaxed);
         }
     }

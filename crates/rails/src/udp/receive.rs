@@ -70,7 +70,8 @@ impl UdpRail {
             let arrival = Arrival { socket, from, marked, bytes: &mut bytes, now };
             events += self.handle(arrival, Some(sink));
         }
-        for socket in 0..self.sockets.len() {
+        self.look();
+        while let Some(socket) = self.ready.pop() {
             events += self.receive_from(socket, &mut Some(&mut *sink));
         }
         events
@@ -78,8 +79,21 @@ impl UdpRail {
 
     /// Receives what opens connections; what is of links waits.
     pub(super) fn receive_strangers<S: Sink>(&mut self) {
-        for socket in 0..self.sockets.len() {
+        self.look();
+        while let Some(socket) = self.ready.pop() {
             self.receive_from::<S>(socket, &mut None);
+        }
+    }
+
+    /// Which sockets may have something. Where there are several, one call tells; while they are hushed, nothing does.
+    fn look(&mut self) {
+        self.ready.clear();
+        if self.sockets.len() > 1 && !self.lull.hushed() {
+            self.epoll.take(&mut self.told);
+            let told = self.told.iter().map(|event| event.u64 as usize);
+            self.ready.extend(told.filter(|socket| *socket < self.sockets.len()));
+        } else {
+            self.ready.extend(0..self.sockets.len());
         }
     }
 

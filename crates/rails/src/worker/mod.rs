@@ -603,6 +603,12 @@ impl Worker {
         self.rails.holds_back()
     }
 
+    /// Whether there are peers that hear only by progress that this side is there: without any for as long as
+    /// [`Config::peer_timeout`](crate::Config) it counts as gone.
+    pub fn is_owed_answers(&self) -> bool {
+        self.rails.by_program()
+    }
+
     /// Sends what is held back.
     pub fn push(&mut self) {
         self.rails.flush(&self.core.bufs);

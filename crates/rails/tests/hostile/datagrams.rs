@@ -162,7 +162,8 @@ impl Scene {
         let mut puppet = Puppet::start(line);
         puppet.ask("echo");
         let relay = Relay::start(&puppet.address);
-        let mut node = Node::open(settings(line));
+        // a machine that has much else to do takes its time, too
+        let mut node = Node::open(settings(&format!("{line} CONNECT_TIMEOUT=60")));
         let peer = node.peer(&relay.address(&puppet.address));
         for _ in 0..3 {
             node.converse(peer);
@@ -539,7 +540,8 @@ fn converse_over_a_bad_path(line: &str) {
         puppet.ask("echo");
         let relay = Relay::start(&puppet.address);
         relay.loss.store(loss, Ordering::Relaxed);
-        let mut node = Node::open(settings(line));
+        // a machine that has much else to do takes its time, too
+        let mut node = Node::open(settings(&format!("{line} CONNECT_TIMEOUT=60")));
         let peer = node.peer(&relay.address(&puppet.address));
         for _ in 0..3 {
             node.converse(peer);
