@@ -146,8 +146,8 @@ impl Connection {
     }
 
     fn rescue(&mut self) {
-        let lacking = self.current.channel.undelivered();
         if let Some(next) = &mut self.next {
+            let lacking = self.current.channel.hand_over();
             lacking.into_iter().for_each(|range| next.channel.rescue(range));
             self.rescued = true;
         }

@@ -270,8 +270,8 @@ impl DataChannel {
     pub fn rescue(&mut self, range: Range<u64>) {
         each!(self, stack => stack.rescue(range));
     }
-    /// [`Stack::undelivered`].
-    pub fn undelivered(&self) -> Vec<Range<u64>> {
-        each!(self, stack => stack.undelivered().collect())
+    /// [`Stack::hand_over`].
+    pub fn hand_over(&mut self) -> Vec<Range<u64>> {
+        each!(self, stack => stack.hand_over())
     }
 }

@@ -378,8 +378,13 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         self.shared.again.add(range);
     }
 
-    /// What the other side does not have of what was given, to be sent by another channel.
-    pub fn undelivered(&self) -> impl Iterator<Item = core::ops::Range<u64>> + '_ {
-        self.shared.had.gaps(0..self.shared.end)
+    /// What the other side does not have of what was given, to be sent by another channel: this one sends nothing of it any more, since
+    /// what the other one has brought is not kept for this one.
+    pub fn hand_over(&mut self) -> Vec<core::ops::Range<u64>> {
+        let Shared { had, again, end, .. } = &mut self.shared;
+        let lacking = had.gaps(0..*end).collect();
+        had.add(0..*end);
+        *again = crate::ranges::Ranges::default();
+        lacking
     }
 }
