@@ -134,7 +134,11 @@ impl World {
         while let Some(made) = side.connection.poll_datagram(self.now, &mut self.room) {
             // what the other side has is not kept
             let had = side.connection.had_upto();
-            assert!(made.segment.len == 0 || made.segment.pos >= had, "{:?} is sent, {had} is had", made.segment);
+            assert!(
+                made.segment.len == 0 || made.segment.pos >= had,
+                "{:?} is sent, {had} is had",
+                made.segment
+            );
             let mut content = self.room[..made.chunks].to_vec();
             content.extend(bytes_at(made.segment.pos, made.segment.len as usize));
             let size = HEADER + content.len() + TAG;
