@@ -25,6 +25,7 @@ SLOW = 10.3
 # The first two seconds do not count. Who looks seldom looks for longer, or has seen next to nothing.
 SECONDS, SLOW_SECONDS = 8, {10: 8, 100: 17}
 LOSS_OF_SLOW = "10%"
+OLDEST = "oldest"
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,6 @@ class Reader:
             ("in sockets", "KiB", read["waited"]),
         ]
         return {(Figure(f"{name}: {what}", unit, unit != "1/s"), None): value for what, unit, value in figures}
-
-
-OLDEST = "oldest"
 
 
 def sent() -> int:

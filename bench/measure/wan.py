@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from . import mpi
 from .failures import lab
 from .figures import CPU, Column, Failed, Figure, Parts, Sample, Table, alternate
-from .programs import HERE, ROOT, Process, alone, fresh_port
+from .programs import ROOT, Process, alone, fresh_port
 from .rails import HOSTS, Contender, iperf, iperf_missing, ours, ucx
 
 # Long messages, and as many under way as have 64 MiB; on slow paths shorter ones, of which some come in time even where little does.
@@ -92,31 +92,30 @@ def slices_of(text: str) -> tuple[list[tuple[float, float]], re.Match[str]]:
 def goodput(contender: Contender, path: Path) -> Sample:
     path.set()
     program = mpi.build(contender.family, ROOT / "bench/stream_check.c")
-    words = (SECONDS, *(LONG if path.rate > 100 else SHORTER))
-    command = contender.command(program, words[0], words[1], "check", words[2])
-    # what is still under way then may take minutes: it is not waited for
-    text, ended = until(Process(HERE.command(command, {})), SECONDS + 10, SECONDS + 1)
-    used = END.search(text)
-    rate = late_rate(text)
-    if not ended and rate == 0:
+    size, window = LONG if path.rate > 100 else SHORTER
+    text = begun_for(Process(contender.command(program, SECONDS, size, "check", window)), SECONDS + 1)
+    if re.search(r"^wrong ", text, re.MULTILINE):
+        raise Failed("other data came than were sent")
+    used, rate = END.search(text), late_rate(text)
+    if rate == 0:
         raise Failed(f"nothing came after {FINDS} s")
     return {(path.figure(), None): rate} | (path.cpu(float(used[5]), float(used[2])) if used else {})
 
 
-def until(process: Process, limit: float, after_begin: float) -> tuple[str, bool]:
-    """What a program says until it ends, or so long after it began; whether it ended."""
-    deadline = time.monotonic() + limit
+def begun_for(process: Process, seconds: float) -> str:
+    """What a program says until it ends, or so long after it began: what is still under way then may take minutes."""
+    deadline, begun = time.monotonic() + seconds + 10, False
     try:
         while process.running() and time.monotonic() < deadline:
-            if "begin" in process.so_far():
-                deadline, after_begin = min(deadline, time.monotonic() + after_begin), limit
+            if not begun and (begun := "begin" in process.so_far()):
+                deadline = time.monotonic() + seconds
             time.sleep(0.05)
         if process.running():
-            return process.so_far(), False
+            return process.so_far()
         output = process.wait(deadline + 1)
         if output.status != 0:
             raise Failed(output.reason())
-        return output.text, True
+        return output.text
     finally:
         process.stop()
 

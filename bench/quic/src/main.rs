@@ -6,12 +6,14 @@
 //! The receiver prints `listens` when it may be called; then, as bytes come, `begin TIME` and `slice TIME MB/S` for each 100 ms, in
 //! seconds of CLOCK_MONOTONIC; and at last `end TIME BYTES CPU`, processor seconds of its own, and hangs up. The sender prints `cpu` and its own.
 
+use nix::time::ClockId;
 use quinn::congestion::{BbrConfig, CubicConfig};
 use quinn::{ClientConfig, Endpoint, ServerConfig, TransportConfig, VarInt};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 type Any = Box<dyn Error>;
 
@@ -21,11 +23,8 @@ const WINDOW: u32 = 16 << 20;
 const PIECE: usize = 1 << 20;
 
 /// Seconds of a clock.
-fn clock(which: libc::clockid_t) -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is ours.
-    unsafe { libc::clock_gettime(which, &mut time) };
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+fn clock(which: ClockId) -> f64 {
+    which.now().map_or(0.0, |time| Duration::from(time).as_secs_f64())
 }
 
 fn transport() -> TransportConfig {
@@ -48,10 +47,10 @@ async fn receive(at: SocketAddr, seconds: f64) -> Result<(), Any> {
     let mut stream = connection.accept_uni().await?;
     let (mut slice, mut in_slice, mut total, mut used, mut begun) = (0.0, 0, 0, 0.0, 0.0);
     while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
-        let now = clock(libc::CLOCK_MONOTONIC);
+        let now = clock(ClockId::CLOCK_MONOTONIC);
         if slice == 0.0 {
             begun = now;
-            (slice, used) = (now, clock(libc::CLOCK_PROCESS_CPUTIME_ID));
+            (slice, used) = (now, clock(ClockId::CLOCK_PROCESS_CPUTIME_ID));
             println!("begin {now:.4}");
         }
         while now >= slice + SLICE {
@@ -64,8 +63,8 @@ async fn receive(at: SocketAddr, seconds: f64) -> Result<(), Any> {
             break;
         }
     }
-    let used = clock(libc::CLOCK_PROCESS_CPUTIME_ID) - used;
-    println!("end {:.4} {total} {used:.4}", clock(libc::CLOCK_MONOTONIC));
+    let used = clock(ClockId::CLOCK_PROCESS_CPUTIME_ID) - used;
+    println!("end {:.4} {total} {used:.4}", clock(ClockId::CLOCK_MONOTONIC));
     connection.close(VarInt::from_u32(0), b"");
     endpoint.wait_idle().await;
     Ok(())
@@ -140,7 +139,7 @@ async fn send(to: SocketAddr, control: &str) -> Result<(), Any> {
     let piece = vec![0x5a; PIECE];
     // until the other side has had enough
     while stream.write_all(&piece).await.is_ok() {}
-    println!("cpu {:.4}", clock(libc::CLOCK_PROCESS_CPUTIME_ID));
+    println!("cpu {:.4}", clock(ClockId::CLOCK_PROCESS_CPUTIME_ID));
     Ok(())
 }
 

@@ -174,7 +174,9 @@ mod tests {
         let computing = Arc::new(Computing::default());
         let lock = crate::lock::Lock::new(());
         computing.pusher.note(&computing, &mut lock.lock());
+        let begun = std::time::Instant::now();
         while computing.is_owed_answers() {
+            assert!(begun.elapsed() < Duration::from_secs(120), "nobody answers");
             pause(PERIOD);
         }
         pause(2 * ANSWER);

@@ -30,6 +30,9 @@ fn in_lab(part: &str) {
     if !root("hosts of a lab") {
         return;
     }
+    if !std::path::Path::new("/dev/net/tun").exists() {
+        return polyrail_skip::lacking("/dev/net/tun");
+    }
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let relay = std::env::var_os("POLYRAIL_LAB_RELAY")
