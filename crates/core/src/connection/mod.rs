@@ -230,6 +230,12 @@ impl Connection {
         self.sending().channel.ask();
     }
 
+    /// While it is made, what is not answered is sent again sooner than later on, when the other side's program may compute: this side or
+    /// the other would give it up meanwhile.
+    pub fn hurry(&mut self, hurried: bool) {
+        self.current.channel.hurry(hurried);
+    }
+
     /// What the micro-protocols of its channel know.
     pub fn shared(&self) -> &Shared {
         match &self.next {

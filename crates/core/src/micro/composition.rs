@@ -234,6 +234,10 @@ impl DataChannel {
     pub fn ask(&mut self) {
         each!(self, stack => stack.ask());
     }
+    /// [`Stack::hurry`].
+    pub fn hurry(&mut self, hurried: bool) {
+        each!(self, stack => stack.hurry(hurried));
+    }
     /// [`Stack::set_window`].
     pub fn set_window(&mut self, window: u64) {
         each!(self, stack => stack.set_window(window));

@@ -81,6 +81,12 @@ impl MicroProtocol for Probing {
         shared.timeouts += 1;
         shared.counters.timeouts += 1;
         shared.probes = PROBES;
+        if shared.hurried {
+            // it may be that nothing which the other side says counts before it has all
+            for range in shared.had.gaps(shared.start..shared.fresh) {
+                shared.again.add(range);
+            }
+        }
         self.moved = shared.now;
     }
 

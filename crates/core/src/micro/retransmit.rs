@@ -10,6 +10,8 @@ const GRAIN: Time = 1_000_000;
 const DOUBLED: u32 = 10;
 /// ... and up to this, in nanoseconds: the other side's program may compute.
 const MOST: Time = 1_000_000_000;
+/// The same in a handshake, which gets nowhere without an answer, and for which nobody waits long.
+const HURRIED: Time = 200_000_000;
 
 /// How long an answer is waited for (RFC 6298, RFC 9002, 6.2.1).
 pub(super) fn patience(shared: &Shared) -> Time {
@@ -18,7 +20,8 @@ pub(super) fn patience(shared: &Shared) -> Time {
         0 => UNKNOWN,
         smoothed => smoothed + (4 * rtt.variation).max(GRAIN) + shared.ack_delay,
     };
-    (once << shared.timeouts.min(DOUBLED)).min(MOST.max(once))
+    let most = if shared.hurried { HURRIED } else { MOST };
+    (once << shared.timeouts.min(DOUBLED)).min(most.max(once))
 }
 
 /// Proposes what is to be sent again for a datagram.

@@ -134,6 +134,8 @@ pub struct Shared {
     pub timeouts: u32,
     /// The same before the last acknowledgement (Retransmit).
     pub timeouts_before: u32,
+    /// What is not answered is sent again soon, however often that was in vain (from the stack's user).
+    pub hurried: bool,
     /// Datagrams that an earlier channel on the path lost, and those that it sent to be acknowledged (from the stack).
     pub lost_before: (u64, u64),
     /// Bytes that were on their way on this path before this channel; 0: that is not known.
@@ -228,6 +230,7 @@ impl Shared {
             lost_before: (0, 0),
             timeouts: 0,
             timeouts_before: 0,
+            hurried: false,
             known_flight: 0,
             known_path: Known::default(),
             rate: 0,

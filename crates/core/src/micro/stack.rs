@@ -340,6 +340,11 @@ impl<M: MicroProtocol + Names + Default> Stack<M> {
         self.shared.probes = self.shared.probes.max(1);
     }
 
+    /// Whether what is not answered is sent again soon, however often that was in vain.
+    pub fn hurry(&mut self, hurried: bool) {
+        self.shared.hurried = hurried;
+    }
+
     /// The other side takes so many bytes before they have their turn.
     pub fn set_window(&mut self, window: u64) {
         self.shared.limit = self.shared.limit.max(self.shared.base().saturating_add(window));

@@ -81,12 +81,13 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(
-        connection: Connection,
+        mut connection: Connection,
         key: Key,
         (socket, to): (usize, SocketAddr),
         pipe: Pipe,
         begins: Cause,
     ) -> Self {
+        connection.hurry(true);
         let changes = Changes::new(connection.composition(), begins);
         Self {
             connection,
@@ -202,6 +203,7 @@ impl Link {
     pub(super) fn extend(&mut self) {
         let preface = self.preface.len() as u64;
         let frames = self.has_begun() && self.connection.had_upto() >= preface;
+        self.connection.hurry(!frames);
         self.connection.extend(preface + if frames { self.journal.given() } else { 0 });
     }
 

@@ -228,7 +228,9 @@ impl Handshake {
 /// What an error of the socket means. A reset is that of a connection that stood: where nobody listens, it is refused.
 fn failed(error: &io::Error) -> Turn {
     match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Turn::Cut(error.to_string()),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::TimedOut => {
+            Turn::Cut(error.to_string())
+        }
         _ => Turn::Failed(error.to_string()),
     }
 }

@@ -535,7 +535,7 @@ fn half_open_connections_keep_nobody_out_where_descriptors_are_many() {
 
 /// Some talk over a path that loses, from the first datagram on.
 fn converse_over_a_bad_path(line: &str) {
-    for loss in [5, 20, 35] {
+    for loss in [5, 20, 35, 50] {
         let mut puppet = Puppet::start(line);
         puppet.ask("echo");
         let relay = Relay::start(&puppet.address);
