@@ -5,7 +5,7 @@ use polyrail_core::frame::{Frame, Matching};
 use polyrail_core::proto::{Bounds, Config, Delivery, Filter, Message, PeerIdx, Place, Route, Scheme};
 use polyrail_core::sim::{Bytes, Node, What};
 use polyrail_core::values::{PutError, Scheme as Values, TAGS, Taken};
-use polyrail_core::wire::datagram::{VALUE_MOST, Value};
+use polyrail_core::wire::datagram::{Part, VALUE_MOST, Value};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -206,7 +206,7 @@ fn what_a_rail_takes_and_gives_back_leaves_again_unless_there_is_a_newer_one() {
     assert_eq!(back(20), (Some(20), false), "it comes again, and is not new");
     // what came by such means is not confirmed by words
     let bytes = &value(6, 3, 50)[..];
-    let part = Value { tag: 6, iteration: 3, total: 50, offset: 0, bytes };
+    let part = Value { tag: 6, iteration: 3, total: 50, part: Part::At(0), bytes };
     assert_eq!(pair.ends[1].engine.hear_value(PEER, 0, &part), Ok(()));
     assert_eq!((pair.ends[1].engine.untold_values(PEER), pair.take(1, 6, 50)), (0, (Some(3), true)));
     let other = Value { iteration: 4, total: 60, bytes: b"x", ..part };

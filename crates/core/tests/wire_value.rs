@@ -1,8 +1,9 @@
 //! Parts of values in datagrams: as bytes, and which bytes are none.
 
+use polyrail_core::values::repair::Code;
 use polyrail_core::wire::codec::Writer;
 use polyrail_core::wire::datagram::{
-    Chunk, Chunks, DatagramError, VALUE_HEAD, VALUE_MOST, Value, write_value,
+    Chunk, Chunks, DatagramError, Part, VALUE_HEAD, VALUE_MOST, Value, write_value,
 };
 use proptest::prelude::*;
 
@@ -19,7 +20,7 @@ fn first(bytes: &[u8]) -> Result<Chunk<'_>, DatagramError> {
 }
 
 const VALUE: Value<'_> =
-    Value { tag: 0x1122, iteration: 0x3344, total: 0x10_0000, offset: 0x5566, bytes: b"abc" };
+    Value { tag: 0x1122, iteration: 0x3344, total: 0x10_0000, part: Part::At(0x5566), bytes: b"abc" };
 
 #[test]
 fn a_value_is_as_pinned() {
@@ -38,7 +39,7 @@ fn values_out_of_their_range_are_none() {
     let broken = [
         Value { total: 0x5568, ..VALUE },
         Value { total: VALUE_MOST + 1, ..VALUE },
-        Value { offset: u32::MAX, ..VALUE },
+        Value { part: Part::At(u32::MAX), ..VALUE },
         Value { bytes: b"", ..VALUE },
     ];
     for value in broken {
@@ -51,19 +52,63 @@ fn values_out_of_their_range_are_none() {
     assert_eq!(first(&written(&VALUE)[..VALUE_HEAD + 2]), Err(DatagramError::Short));
 }
 
+const REPAIR: Value<'_> = Value { total: 0x100, part: Part::Repair(0x1f), bytes: &[7; 0x20], ..VALUE };
+
+#[test]
+fn a_repair_is_as_pinned() {
+    let golden = [
+        &[
+            12, 0, 0x20, 0, 0x22, 0x11, 0, 0, 0, 0, 0, 0, 0x44, 0x33, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0x1f, 0,
+            0, 0,
+        ][..],
+        &[7; 0x20],
+    ];
+    assert_eq!(written(&REPAIR), golden.concat());
+    assert_eq!(first(&written(&REPAIR)), Ok(Chunk::Value(REPAIR)));
+}
+
+#[test]
+fn repairs_are_as_pinned() {
+    // another release of the code's crate may not make others of the same bytes
+    let bytes: Vec<u8> = (0..198).collect();
+    let code = Code::of(bytes.len(), 50).expect("a code");
+    assert_eq!((code.parts(), code.repairs()), (4, 32));
+    let all = code.encode(&bytes, 32).expect("repairs");
+    let pinned = |number: usize| all[number * 50..][..8].to_vec();
+    assert_eq!(
+        (pinned(0), pinned(31)),
+        (vec![48, 217, 223, 83, 95, 82, 85, 3], vec![206, 171, 151, 209, 99, 24, 39, 121])
+    );
+}
+
+#[test]
+fn repairs_that_no_code_has_are_none() {
+    let broken = [
+        Value { part: Part::Repair(0x20), ..REPAIR },
+        Value { bytes: &[7; 0x21], ..REPAIR },
+        Value { bytes: b"", ..REPAIR },
+        Value { total: 0x20, ..REPAIR },
+        Value { total: 901 * 0x20, ..REPAIR },
+        Value { total: VALUE_MOST, ..REPAIR },
+    ];
+    for value in broken {
+        assert_eq!(first(&written(&value)), Err(DatagramError::Range), "{value:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read(tag: u64, iteration: u64, bytes in prop::collection::vec(any::<u8>(), 0..100), offset in 0..1_u32 << 20, more in 0..1_u32 << 20) {
         let len = bytes.len() as u32;
         let (offset, total) = if len == 0 { (0, 0) } else { (offset, offset + len + more) };
-        let value = Value { tag, iteration, total, offset, bytes: &bytes };
+        let value = Value { tag, iteration, total, part: Part::At(offset), bytes: &bytes };
         let written = written(&value);
         prop_assert_eq!(first(&written), Ok(Chunk::Value(value)));
     }
 
     #[test]
-    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let mut all = vec![11, 0];
+    fn no_bytes_panic(kind in 11..13_u8, bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let mut all = vec![kind, 0];
         all.extend(bytes);
         Chunks::new(&all).for_each(|chunk| assert!(chunk.is_ok() || chunk.is_err()));
     }

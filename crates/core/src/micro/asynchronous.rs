@@ -13,7 +13,8 @@
 //! no more than [`SHORT`] parts are unknown, those parts at even distances, so many in a round trip that one comes almost surely at the
 //! loss that is measured; with hardly any loss, after a probe time-out. Of a longer one some parts are sent again if for one and a half round
 //! trips nothing more was known. Copies leave behind whatever was never sent, and all of it by the
-//! send bits of the composition. Where the other side says nothing of values (`AsyncIntraEth`), each is repeated a few times at growing distances
+//! send bits of the composition. A value of several parts has **repairs** behind it where something is lost
+//! ([`crate::values::repair`]), as many as almost surely make up for what will be lost, and more when they turn out to be too few. Where the other side says nothing of values (`AsyncIntraEth`), each is repeated a few times at growing distances
 //! ([`REPEAT`]), for nobody else would bring the last one of a program; over a reliable network none is.
 //!
 //! The stream of such a channel is the control channel's share: little, and reliable, by micro-protocols that the composition adds for it;
@@ -25,13 +26,12 @@ mod sending;
 use super::retransmit::patience;
 use super::shared::Acknowledged;
 use super::{Fate, MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Time};
-use crate::values::{Register, may_put};
-use crate::wire::datagram::{HEADER, TAG, VALUE_HEAD, Value, write_value};
+use crate::values::{BYTES, Register, may_put};
+use crate::wire::datagram::{self, HEADER, TAG, VALUE_HEAD, Value, write_value};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::ops::Range;
 use losses::Losses;
-use sending::Sending;
+use sending::{Path, Piece, Sending};
 
 /// Copies are sent of what is not known to have come if that is not more than so many datagrams' bytes.
 pub const SHORT: u64 = 8;
@@ -49,7 +49,7 @@ const LEAST_CUT: u64 = 512;
 struct Part {
     slot: u32,
     iteration: u64,
-    range: Range<u64>,
+    piece: Piece,
 }
 
 /// See the file's head.
@@ -80,6 +80,15 @@ fn part_size(shared: &Shared) -> u64 {
 }
 
 impl Asynchronous {
+    fn path(&self, shared: &Shared) -> Path {
+        Path {
+            part: part_size(shared),
+            acknowledged: shared.acknowledged == Acknowledged::All,
+            may_repair: shared.values_held <= BYTES / 4,
+            losses: self.losses,
+        }
+    }
+
     fn set_timer(&mut self, slot: u32, at: Time) {
         let register = &mut self.registers[slot as usize];
         if register.timer != NEVER {
@@ -119,14 +128,14 @@ impl Asynchronous {
 
     /// Whether so little of the register's value is unknown that copies of that are sent without waiting.
     fn is_short(&self, shared: &Shared, register: &Sending) -> bool {
-        register.value.unknown() <= SHORT * part_size(shared)
+        !register.value.is_repaired() && register.value.unknown() <= SHORT * part_size(shared)
     }
 
     /// After something changed for a register: the next value begins, it stands in a queue, or has a timer.
     fn arrange(&mut self, shared: &Shared, slot: u32) {
-        let acknowledged = shared.acknowledged == Acknowledged::All;
+        let path = self.path(shared);
         let register = &mut self.registers[slot as usize];
-        let began = register.advance(acknowledged, &self.losses, part_size(shared));
+        let began = register.advance(&path);
         let (wants, unknown) = (register.value.wants(), register.value.unknown());
         let push = !register.ready && (began || wants && !register.copied);
         register.ready |= push;
@@ -159,7 +168,9 @@ impl Asynchronous {
         while let Some((_, slot)) = self.timers.first().copied().filter(|(at, _)| *at <= shared.now) {
             self.set_timer(slot, NEVER);
             let register = &mut self.registers[slot as usize];
-            register.value.repeat(0..register.value.span(), most);
+            if !register.value.want_repairs(&self.losses) {
+                register.value.repeat(0..register.value.span(), most);
+            }
             register.repeats += 1;
             if !register.copied {
                 register.copied = true;
@@ -173,11 +184,13 @@ impl Asynchronous {
         let most = part_size(shared);
         let current = |(_, part): &&(u64, Part)| {
             let register = &self.registers[part.slot as usize];
-            register.values.iteration == part.iteration && register.value.misses(&part.range)
+            let misses = |piece: &Piece| matches!(piece, Piece::Bytes(range) if register.value.misses(range));
+            register.values.iteration == part.iteration && misses(&part.piece)
         };
         let Some((_, part)) = self.parts.iter().find(current).cloned() else { return };
+        let Piece::Bytes(range) = part.piece else { return };
         let register = &mut self.registers[part.slot as usize];
-        register.value.repeat(part.range, most);
+        register.value.repeat(range, most);
         if register.value.wants() && !register.copied {
             register.copied = true;
             self.copies.push_back(part.slot);
@@ -185,15 +198,22 @@ impl Asynchronous {
     }
 
     /// The next register with something to send, if that fits beside what is written already.
-    fn next(&mut self, room: usize) -> Option<u32> {
+    fn next(&mut self, shared: &Shared, room: usize) -> Option<u32> {
         loop {
             let first = !self.ready.is_empty();
             let queue = if first { &mut self.ready } else { &mut self.copies };
             let slot = *queue.front()?;
             let register = &mut self.registers[slot as usize];
             if register.value.wants() {
-                let least =
-                    if self.written.is_empty() { 1 } else { register.value.next_part().min(LEAST_CUT) };
+                let least = match register.value.next_piece() {
+                    (len, true) if len > part_size(shared) => {
+                        register.value.forget_repairs();
+                        continue;
+                    }
+                    (len, true) => len,
+                    (_, false) if self.written.is_empty() => 1,
+                    (len, false) => len.min(LEAST_CUT),
+                };
                 return (VALUE_HEAD as u64 + least <= room as u64).then_some(slot);
             }
             queue.pop_front();
@@ -220,17 +240,28 @@ impl Asynchronous {
 
     /// Writes parts of values into a datagram.
     fn fill(&mut self, shared: &mut Shared, out: &mut Outgoing<'_>) {
-        while let Some(slot) = self.next(out.to.room()) {
+        while let Some(slot) = self.next(shared, out.to.room()) {
             let register = &mut self.registers[slot as usize];
             let most = (out.to.room() - VALUE_HEAD).min(usize::from(u16::MAX));
-            let range = register.value.take(most as u64);
-            let bytes = &register.values.bytes;
-            let end = (range.end as usize).min(bytes.len());
-            let (tag, iteration, total) =
-                (register.values.tag, register.values.iteration, bytes.len() as u32);
-            let (offset, bytes) = (range.start as u32, &bytes[range.start as usize..end]);
-            write_value(&mut out.to, &Value { tag, iteration, total, offset, bytes });
-            self.written.push(Part { slot, iteration, range });
+            let piece = register.value.take(most as u64);
+            let Register { tag, iteration, bytes, .. } = &register.values;
+            let (tag, iteration, total) = (*tag, *iteration, bytes.len() as u32);
+            let (part, bytes) = match &piece {
+                Piece::Bytes(range) => {
+                    let end = (range.end as usize).min(bytes.len());
+                    (datagram::Part::At(range.start as u32), &bytes[range.start as usize..end])
+                }
+                Piece::Repair(number) => {
+                    (datagram::Part::Repair(*number as u16), register.value.repair(*number, bytes))
+                }
+            };
+            if bytes.is_empty() && total > 0 {
+                register.value.forget_repairs();
+                self.turn(shared, slot);
+                continue;
+            }
+            write_value(&mut out.to, &Value { tag, iteration, total, part, bytes });
+            self.written.push(Part { slot, iteration, piece });
             shared.counters.value_parts += 1;
             self.turn(shared, slot);
         }
@@ -245,12 +276,12 @@ impl Asynchronous {
     }
 
     /// What a datagram carried, where it is still of use.
-    fn each_part(&mut self, number: u64, mut with: impl FnMut(&mut Self, u32, Range<u64>)) {
+    fn each_part(&mut self, number: u64, mut with: impl FnMut(&mut Self, u32, Piece)) {
         let mut at = self.parts.partition_point(|(of, _)| *of < number);
         while let Some((_, part)) = self.parts.get(at).filter(|(of, _)| *of == number) {
-            let Part { slot, iteration, range } = part.clone();
+            let Part { slot, iteration, piece } = part.clone();
             if self.registers[slot as usize].values.iteration == iteration {
-                with(self, slot, range);
+                with(self, slot, piece);
             }
             at += 1;
         }
@@ -280,7 +311,8 @@ impl MicroProtocol for Asynchronous {
             }
             None => {
                 let slot = self.registers.len() as u32;
-                self.registers.push(Sending::new(shared.now, tag, iteration, bytes));
+                let path = self.path(shared);
+                self.registers.push(Sending::new(shared.now, tag, iteration, bytes, &path));
                 self.slots.insert(tag, slot);
                 slot
             }
@@ -347,8 +379,8 @@ impl MicroProtocol for Asynchronous {
         if !sent.probes_path {
             self.losses.note(false);
         }
-        self.each_part(sent.number, |this, slot, range| {
-            this.registers[slot as usize].value.came(range);
+        self.each_part(sent.number, |this, slot, piece| {
+            this.registers[slot as usize].value.came(&piece);
             this.arrange(shared, slot);
         });
         self.announce(shared);
@@ -360,11 +392,17 @@ impl MicroProtocol for Asynchronous {
             self.losses.note(true);
         }
         let copies = self.losses.copies() > 1;
-        self.each_part(sent.number, |this, slot, range| {
+        self.each_part(sent.number, |this, slot, piece| {
             // the timer sees to what copies are sent of
             let register = &this.registers[slot as usize];
-            if !copies || register.timer == NEVER || !this.is_short(shared, register) {
-                this.registers[slot as usize].value.repeat(range, u64::MAX);
+            let again = !copies || register.timer == NEVER || !this.is_short(shared, register);
+            let value = &mut this.registers[slot as usize].value;
+            let is_made_up_for = value.was_lost(&this.losses);
+            if let Piece::Bytes(range) = piece
+                && again
+                && !is_made_up_for
+            {
+                value.repeat(range, u64::MAX);
             }
             this.arrange(shared, slot);
         });

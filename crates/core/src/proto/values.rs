@@ -14,7 +14,7 @@ use super::types::{Next, Out, PeerIdx, Place, Queue, Receiver, Span};
 use super::{Directive, Engine};
 use crate::frame::Frame;
 use crate::values::{Inbox, PutError, Register, Scheme, Taken, Time, Took, may_put};
-use crate::wire::datagram::Value;
+use crate::wire::datagram::{Part, Value};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -307,7 +307,7 @@ impl<R: Receiver> Engine<R> {
         bytes: &[u8],
     ) -> Result<(), &'static str> {
         let Frame::Value { tag, iteration, total, offset } = *frame else { return Ok(()) };
-        if self.values(peer).take_in(now, &Value { tag, iteration, total, offset, bytes })? {
+        if self.values(peer).take_in(now, &Value { tag, iteration, total, part: Part::At(offset), bytes })? {
             self.name_for_values(peer);
         }
         Ok(())

@@ -1,8 +1,10 @@
 //! The receiving side of a tag: its newest whole value, and what has come of newer ones.
 
+use super::repair::Code;
 use super::{Time, refill};
 use crate::ranges::Ranges;
-use crate::wire::datagram::Value;
+use crate::wire::datagram::{Part, Value};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -14,6 +16,63 @@ struct Partial {
     iteration: u64,
     bytes: Vec<u8>,
     had: Ranges,
+    /// By which code repairs of it came, and these.
+    code: Option<Code>,
+    repairs: BTreeMap<u16, Vec<u8>>,
+}
+
+impl Partial {
+    fn new(iteration: u64, len: usize) -> Self {
+        let (had, repairs) = (Ranges::default(), BTreeMap::new());
+        Self { iteration, bytes: vec![0; len], had, code: None, repairs }
+    }
+
+    /// Bytes of its buffers.
+    fn held(&self) -> usize {
+        let repair = self.code.map_or(0, |code| code.size());
+        self.bytes.capacity() + self.repairs.len() * repair
+    }
+
+    fn is_whole(&self) -> bool {
+        self.had.first().is_some_and(|first| *first == (0..self.bytes.len() as u64))
+    }
+
+    /// Whether a part of the code has come.
+    fn has(&self, code: &Code, number: usize) -> bool {
+        let start = (number * code.size()) as u64;
+        let end = (start + code.size() as u64).min(self.bytes.len() as u64);
+        self.had.gaps(start..end).next().is_none()
+    }
+
+    /// A repair came, and so many bytes more may be kept.
+    fn take_repair(&mut self, number: u16, bytes: &[u8], room: usize) {
+        let code = Code::of(self.bytes.len(), bytes.len());
+        if self.code != code {
+            // it is sent anew, otherwise cut
+            (self.code, self.repairs) = (code, BTreeMap::new());
+        }
+        // with one for each part nothing is lacking
+        if code.is_some_and(|code| self.repairs.len() < code.parts()) && bytes.len() <= room {
+            self.repairs.entry(number).or_insert_with(|| bytes.to_vec());
+        }
+    }
+
+    /// Makes it whole, if as much has come as that takes.
+    fn restore(&mut self) -> bool {
+        let Some(code) = self.code.filter(|_| !self.repairs.is_empty()) else { return false };
+        // the bytes of parts that have not come whole make no part
+        let lacks = self.bytes.len() as u64 - self.had.count();
+        if lacks > (self.repairs.len() * code.size()) as u64 {
+            return false;
+        }
+        let had: Vec<bool> = (0..code.parts()).map(|number| self.has(&code, number)).collect();
+        let came = had.iter().filter(|had| **had).count();
+        if came + self.repairs.len() < code.parts() {
+            return false;
+        }
+        let repairs = self.repairs.iter().map(|(number, repair)| (usize::from(*number), &repair[..]));
+        code.restore(&mut self.bytes, |number| had[number], repairs)
+    }
 }
 
 /// A tag's.
@@ -49,7 +108,7 @@ impl Latest {
 
     /// Bytes of its buffers.
     pub fn held(&self) -> usize {
-        self.bytes.capacity() + self.partial.iter().map(|one| one.bytes.capacity()).sum::<usize>()
+        self.bytes.capacity() + self.partial.iter().map(Partial::held).sum::<usize>()
     }
 
     /// A part of a value came, and so many bytes more may be kept.
@@ -57,20 +116,27 @@ impl Latest {
         if self.whole.is_some_and(|(newest, _)| value.iteration <= newest) {
             return Took::Dropped;
         }
-        if value.bytes.len() == value.total as usize {
+        if value.part == Part::At(0) && value.bytes.len() == value.total as usize {
             return self.complete(now, value, room);
         }
+        let before = self.held();
         let Some(at) = self.place(value, room) else { return Took::Dropped };
+        let room = (room + before).saturating_sub(self.held());
         let one = &mut self.partial[at];
         if one.bytes.len() != value.total as usize {
             return Took::Broken;
         }
-        let from = value.offset as usize;
-        let Some(place) = one.bytes.get_mut(from..from + value.bytes.len()) else { return Took::Broken };
-        place.copy_from_slice(value.bytes);
-        one.had.add(from as u64..(from + value.bytes.len()) as u64);
-        let whole = one.had.first().is_some_and(|first| *first == (0..u64::from(value.total)));
-        if !whole {
+        match value.part {
+            Part::At(offset) => {
+                let from = offset as usize;
+                let place = one.bytes.get_mut(from..from + value.bytes.len());
+                let Some(place) = place else { return Took::Broken };
+                place.copy_from_slice(value.bytes);
+                one.had.add(from as u64..(from + value.bytes.len()) as u64);
+            }
+            Part::Repair(number) => one.take_repair(number, value.bytes, room),
+        }
+        if !one.is_whole() && !one.restore() {
             return Took::Part;
         }
         let one = self.partial.remove(at);
@@ -104,16 +170,15 @@ impl Latest {
             return None;
         }
         let full = self.partial.len() >= PARTIAL;
-        let spare = if full { self.partial[0].bytes.capacity() } else { 0 };
+        let spare = if full { self.partial[0].held() } else { 0 };
         if value.total as usize > room + spare {
             return None;
         }
         if full {
             self.partial.remove(0);
         }
-        let bytes = vec![0; value.total as usize];
         let at = at - usize::from(full);
-        self.partial.insert(at, Partial { iteration: value.iteration, bytes, had: Ranges::default() });
+        self.partial.insert(at, Partial::new(value.iteration, value.total as usize));
         Some(at)
     }
 }
@@ -123,7 +188,7 @@ mod tests {
     use super::*;
 
     fn part(iteration: u64, total: u32, offset: u32, bytes: &[u8]) -> Value<'_> {
-        Value { tag: 1, iteration, total, offset, bytes }
+        Value { tag: 1, iteration, total, part: Part::At(offset), bytes }
     }
 
     const ROOM: usize = 100;

@@ -8,6 +8,7 @@
 //! | `words.rs` | what is said of values to who gives and takes them |
 //! | `register.rs` | the sending side of a tag: the value that is being sent, and the newest behind it |
 //! | `latest.rs` | the receiving side of a tag: the newest whole value, and what has come of newer ones |
+//! | `repair.rs` | what makes up for parts of a value that do not come |
 //! | `inbox.rs` | that of all tags of a peer |
 //!
 //! Invariants: what is taken in never goes back; whatever comes, memory is bounded by [`TAGS`] and [`BYTES`].
@@ -15,6 +16,7 @@
 mod inbox;
 mod latest;
 mod register;
+pub mod repair;
 mod words;
 
 pub use inbox::Inbox;

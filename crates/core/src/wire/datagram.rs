@@ -6,6 +6,7 @@
 
 use super::codec::{Reader, Short, Writer as Fields};
 use super::key::Key;
+use crate::values::repair::Code;
 use core::fmt;
 
 pub use super::codec::Writer;
@@ -184,10 +185,19 @@ pub struct Value<'a> {
     pub iteration: u64,
     /// Bytes of the whole value, at most [`VALUE_MOST`].
     pub total: u32,
-    /// Where in it this part begins.
-    pub offset: u32,
+    /// What of it this is.
+    pub part: Part,
     /// Its bytes; none only of a value that has none.
     pub bytes: &'a [u8],
+}
+
+/// What of a value a chunk brings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Its bytes from here on.
+    At(u32),
+    /// The repair of this number, which makes up for any part of its length that did not come ([`crate::values::repair`]).
+    Repair(u16),
 }
 
 /// A part of a datagram.
@@ -249,6 +259,7 @@ const RESPONSE: u8 = 8;
 const HELLO: u8 = 9;
 const RESCUED: u8 = 10;
 const VALUE: u8 = 11;
+const REPAIR: u8 = 12;
 
 /// Takes the chunks off the front of a datagram's content. After an error there are no more.
 #[derive(Clone, Debug)]
@@ -275,7 +286,7 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<Chunk<'a>, DatagramError> {
+    fn value(&mut self, repair: bool) -> Result<Chunk<'a>, DatagramError> {
         let from = &mut self.0;
         let (zero, len) = (from.u8()?, from.u16()?);
         let (tag, iteration) = (from.u64()?, from.u64()?);
@@ -283,11 +294,20 @@ impl<'a> Chunks<'a> {
         if zero != 0 {
             return Err(DatagramError::Reserved);
         }
-        let ends = offset.checked_add(u32::from(len)).is_some_and(|end| end <= total);
-        if !ends || total > VALUE_MOST || (len == 0) != (total == 0) {
-            return Err(DatagramError::Range);
-        }
-        Ok(Chunk::Value(Value { tag, iteration, total, offset, bytes: from.bytes(usize::from(len))? }))
+        let part = match repair {
+            false => {
+                let ends = offset.checked_add(u32::from(len)).is_some_and(|end| end <= total);
+                let is_whole = total <= VALUE_MOST && (len == 0) == (total == 0);
+                (ends && is_whole).then_some(Part::At(offset))
+            }
+            true => {
+                let code = Code::of(total as usize, usize::from(len));
+                let number = code.filter(|code| (offset as usize) < code.repairs());
+                number.and_then(|_| u16::try_from(offset).ok()).map(Part::Repair)
+            }
+        };
+        let part = part.ok_or(DatagramError::Range)?;
+        Ok(Chunk::Value(Value { tag, iteration, total, part, bytes: from.bytes(usize::from(len))? }))
     }
 
     fn chunk(&mut self, kind: u8) -> Result<Chunk<'a>, DatagramError> {
@@ -304,7 +324,7 @@ impl<'a> Chunks<'a> {
                 }
                 Chunk::Stream { rescued: kind == RESCUED, pos, bytes: from.bytes(usize::from(len))? }
             }
-            VALUE => return self.value(),
+            VALUE | REPAIR => return self.value(kind == REPAIR),
             PING => Chunk::Ping,
             CLOSE => Chunk::Close(match from.u8()? {
                 0 => Ending::GivenUp,
@@ -372,8 +392,12 @@ pub fn write_stream(to: &mut Fields<'_>, rescued: bool, pos: u64, len: u16) {
 
 /// Writes a part of a value, of which no more than `u16::MAX` bytes go into a chunk. Its bytes are the chunk's last.
 pub fn write_value(to: &mut Fields<'_>, value: &Value<'_>) {
-    to.u8(VALUE).u8(0).u16(value.bytes.len() as u16).u64(value.tag).u64(value.iteration);
-    to.u32(value.total).u32(value.offset).bytes(value.bytes);
+    let (kind, at) = match value.part {
+        Part::At(offset) => (VALUE, offset),
+        Part::Repair(number) => (REPAIR, u32::from(number)),
+    };
+    to.u8(kind).u8(0).u16(value.bytes.len() as u16).u64(value.tag).u64(value.iteration);
+    to.u32(value.total).u32(at).bytes(value.bytes);
 }
 
 /// Writes a chunk that has no part of the stream or of a value and is no acknowledgement.

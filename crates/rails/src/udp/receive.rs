@@ -18,8 +18,11 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// Calls that one round of progress receives by, for each socket.
+/// Calls that one round of progress receives by, for each socket; and, where these bring few bytes, ...
 const CALLS: usize = 8;
+/// ... as many as bring so many, up to this: who looks seldom is to have the newest of what waits, which comes last.
+const BYTES: usize = 128 << 10;
+const CALLS_OF_FEW: usize = 128;
 /// Connections that are not links yet.
 const OPENING: usize = 1000;
 /// Connections that wireup has not taken yet.
@@ -98,8 +101,11 @@ impl UdpRail {
     }
 
     fn receive_from<S: Sink + ?Sized>(&mut self, socket: usize, sink: &mut Option<&mut S>) -> usize {
-        let mut events = 0;
-        for _ in 0..CALLS {
+        let (mut events, mut bytes) = (0, 0);
+        for call in 0..CALLS_OF_FEW {
+            if call >= CALLS && bytes >= BYTES {
+                break;
+            }
             let mut inbox = std::mem::take(&mut self.inbox);
             let more = inbox.receive(&self.sockets[socket]);
             let (trains, now) = (inbox.trains.len(), self.now());
@@ -108,6 +114,7 @@ impl UdpRail {
                 if len == 0 {
                     continue;
                 }
+                bytes += len;
                 for bytes in inbox.bytes(at).chunks_mut(each) {
                     let arrival = Arrival { socket, from, marked, bytes, now };
                     events += self.handle(arrival, sink.as_deref_mut());
