@@ -24,7 +24,7 @@
 //! by whichever rail and in whichever order they arrive; all other frames name their operation and need none.
 //!
 //! Files: `types` words; `peer` per-peer state; `bounds` what it may have outstanding; `send`, `recv`, `rendezvous` messages; `rma`, `target` one-sided operations at
-//! either end; `lend` sends whose bytes lanes keep the place of; `values` the latest value of each tag; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
+//! either end; `streams` what leaves in pieces, and whose turn it is; `lend` sends whose bytes lanes keep the place of; `values` the latest value of each tag; `region` keys and bounds. The phases of sends and receives are data, in `phase`.
 
 mod bounds;
 mod lend;
@@ -35,6 +35,7 @@ mod region;
 mod rendezvous;
 mod rma;
 mod send;
+mod streams;
 mod target;
 mod types;
 mod values;
@@ -260,7 +261,7 @@ impl<R: Receiver> Engine<R> {
 
     /// Bytes that large transfers still have to send to a peer.
     pub fn bulk_left(&self, peer: PeerIdx) -> u64 {
-        self.peers[peer.0 as usize].bulk
+        self.peers[peer.0 as usize].streams.bulk()
     }
 
     /// How many frames or operations wait to leave for a peer.

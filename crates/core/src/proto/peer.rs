@@ -1,6 +1,7 @@
 //! What the engine knows of one peer: sequence numbers, credit, and what waits to leave.
 
 use super::bounds::{Asked, Owed, Settles};
+use super::streams::Streams;
 use super::types::{Out, PeerIdx};
 use super::values::Values;
 use crate::frame::{Frame, OpId, Order};
@@ -47,22 +48,6 @@ pub(super) enum Item {
     Rma(OpId),
 }
 
-/// A large transfer that leaves in pieces, in no particular order relative to other frames.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stream {
-    pub kind: StreamKind,
-    pub next: u64,
-    pub end: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum StreamKind {
-    /// A send's bytes, to the receiver's operation.
-    Fragments { send: OpId, to: OpId },
-    /// A region's bytes, to the requester of a get.
-    GetData { op: OpId, key: u64, generation: u32, addr: u64 },
-}
-
 /// How many frames may arrive ahead of their turn. Beyond that the peer is broken, not reordered.
 pub const REORDER_WINDOW: u32 = 4096;
 
@@ -99,9 +84,7 @@ pub(super) struct Peer {
     pub notes: Vec<Frame>,
     pub control: VecDeque<Answer>,
     pub ordered: VecDeque<Item>,
-    pub streams: VecDeque<Stream>,
-    /// Bytes that those have still to send.
-    pub bulk: u64,
+    pub streams: Streams,
     /// What it has not answered, and what it is owed.
     pub asked: Asked,
     pub owed: Owed,
@@ -299,17 +282,6 @@ impl Peer {
         match self.notes.iter_mut().find(|note| same(note)) {
             Some(note) => *note = frame,
             None => self.notes.push(frame),
-        }
-    }
-
-    pub fn push_stream(&mut self, stream: Stream) {
-        self.bulk += stream.end - stream.next;
-        self.streams.push_back(stream);
-    }
-
-    pub fn drop_stream(&mut self) {
-        if let Some(stream) = self.streams.pop_front() {
-            self.bulk -= stream.end - stream.next;
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Sends: the choice between eager and rendezvous, and the queues towards a peer.
 
 use super::bounds::Settles;
-use super::peer::{Answer, Item, Peer, Stream, StreamKind, units};
+use super::peer::{Answer, Item, Peer, units};
 use super::phase::{SEND, SendEvent, SendPhase};
+use super::streams::{Stream, StreamKind};
 use super::types::{
     Action, Completion, Delivery, Directive, Failure, Job, Message, Next, Out, PeerIdx, Place, Queue,
     Receiver, Region, Span,
@@ -152,7 +153,7 @@ impl<R: Receiver> Engine<R> {
             StreamKind::Fragments { send, to } => (Frame::Frag { to, offset: next }, Place::Send(send), next),
             StreamKind::GetData { op, key, generation, addr } => {
                 if !self.may_still_read(peer, op, key, generation) {
-                    self.peers[peer.0 as usize].drop_stream();
+                    self.peers[peer.0 as usize].streams.drop_first();
                     return self.poll_transmit(peer, bulk);
                 }
                 (Frame::GetData { op, offset: next }, Place::Region(key, generation), addr + next)
@@ -165,9 +166,11 @@ impl<R: Receiver> Engine<R> {
     /// The stream whose turn it is; those whose send has ended are dropped.
     fn front_stream(&mut self, peer: PeerIdx) -> Option<Stream> {
         let p = &mut self.peers[peer.0 as usize];
-        while let Some(stream) = p.streams.front() {
+        while let Some(stream) = p.streams.first() {
             match stream.kind {
-                StreamKind::Fragments { send, .. } if self.sends.get(send).is_none() => p.drop_stream(),
+                StreamKind::Fragments { send, .. } if self.sends.get(send).is_none() => {
+                    p.streams.drop_first()
+                }
                 _ => return Some(*stream),
             }
         }
@@ -233,11 +236,9 @@ impl<R: Receiver> Engine<R> {
                 }
             }
             Queue::Stream => {
-                let Some(mut stream) = p.streams.pop_front() else { return };
-                stream.next += next.payload_len() as u64;
-                p.bulk -= next.payload_len() as u64;
+                let Some(stream) = p.streams.left(next.payload_len() as u64) else { return };
                 match stream.kind {
-                    _ if stream.next < stream.end => p.streams.push_back(stream),
+                    _ if stream.next < stream.end => {}
                     StreamKind::GetData { key, .. } => {
                         p.owed.settle(Settles::Request, 0);
                         self.was_read(peer, key, stream.end);
@@ -345,7 +346,7 @@ impl<R: Receiver> Engine<R> {
 
     fn stream_send(&mut self, peer: PeerIdx, send: OpId, to: OpId, len: u64) {
         let kind = StreamKind::Fragments { send, to };
-        self.peers[peer.0 as usize].push_stream(Stream { kind, next: 0, end: len });
+        self.peers[peer.0 as usize].streams.push(Stream { kind, next: 0, end: len });
         self.name(peer);
     }
 

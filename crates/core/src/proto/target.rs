@@ -2,8 +2,8 @@
 
 use super::Engine;
 use super::bounds::Settles;
-use super::peer::{Stream, StreamKind};
 use super::region::{Access, Regions};
+use super::streams::{Stream, StreamKind};
 use super::types::{
     Action, After, Completion, Directive, Job, Operation, Out, PeerIdx, Place, Receiver, Region, Span,
 };
@@ -217,7 +217,7 @@ impl<R: Receiver> Engine<R> {
             None => {
                 let RemoteAddr { key, addr } = from;
                 let kind = StreamKind::GetData { op, key, generation, addr };
-                self.peers[peer.0 as usize].push_stream(Stream { kind, next: 0, end: len });
+                self.peers[peer.0 as usize].streams.push(Stream { kind, next: 0, end: len });
                 self.name(peer);
             }
         }
