@@ -37,6 +37,8 @@ pub struct Seen {
     pub shut: bool,
     /// How its packets fare.
     pub packets: Packets,
+    /// What keeps it from sending more.
+    pub width: Width,
     /// What is acknowledged, the peer's program acknowledges, not its kernel: one that computes is silent.
     pub by_program: bool,
 }
@@ -54,13 +56,33 @@ pub struct Packets {
     pub early: u64,
 }
 
+/// Nanoseconds of a link, altogether; both 0 where its rail does not measure them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Width {
+    /// Something was on its way, or to be sent.
+    pub busy: u64,
+    /// Of that time, no more was sent because no more fits its buffers and windows.
+    pub narrow: u64,
+}
+
 /// What has happened to a lane between two looks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fared {
     pub packets: Packets,
+    pub width: Width,
     /// Bytes that it was given, and that came.
     pub given: u64,
     pub came: u64,
+}
+
+impl Width {
+    /// What was measured since.
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            busy: self.busy.saturating_sub(before.busy),
+            narrow: self.narrow.saturating_sub(before.narrow),
+        }
+    }
 }
 
 impl Packets {
@@ -127,6 +149,7 @@ pub struct Lane<L> {
     pub(super) moved: Time,
     /// Its packets at the last look.
     packets: Packets,
+    width: Width,
     /// A rival serves in its place: it is given nothing.
     pub(super) yields: bool,
     by_program: bool,
@@ -172,6 +195,7 @@ impl<L: Copy> Lane<L> {
             counted,
             moved,
             packets,
+            width: Width::default(),
             yields,
             by_program: false,
             looked: 0,
@@ -259,7 +283,8 @@ impl<L: Copy> Lane<L> {
         let given = (seen.delivered + seen.queued).saturating_sub(self.delivered + self.queued);
         (self.delivered, self.queued) = (seen.delivered, seen.queued);
         let packets = seen.packets.since(&core::mem::replace(&mut self.packets, seen.packets));
-        Fared { packets, given, came }
+        let width = seen.width.since(&core::mem::replace(&mut self.width, seen.width));
+        Fared { packets, width, given, came }
     }
 
     /// Whether it holds back for less than this.

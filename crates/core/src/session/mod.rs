@@ -58,7 +58,7 @@ mod spread;
 mod watch;
 mod words;
 
-pub use lane::{Lane, Packets, Pins, Seen};
+pub use lane::{Lane, Packets, Pins, Seen, Width};
 pub use open::Planner;
 pub use outside::{Carrier, Links, Retired, Sent, ToPeer, Traffic};
 pub use partial::Partial;

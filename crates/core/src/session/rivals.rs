@@ -1,6 +1,6 @@
 //! Two transports over one pair of interfaces, of which one serves: the *usual* one, and a *stand-in* over a distance, where packets are
-//! lost, for which the usual one slows down again and again ([`crate::control::rules`] has the limits), or where much is sent after rests, after
-//! each of which the usual one begins with little.
+//! lost, for which the usual one slows down again and again ([`crate::control::rules`] has the limits), where much is sent after rests, after
+//! each of which the usual one begins with little, or where more would be on its way than the usual one's buffers hold.
 //!
 //! Each side judges what it sends by. The side that opens lanes opens the stand-in's when it is wanted: when it is to serve, when so much comes
 //! before its turn that the other side's packets must be lost, or when the usual transport has no lane and does not get one. Both lanes stay up
@@ -9,7 +9,7 @@
 //! Nothing flutters: what serves does so for [`DWELL`] at least; a stand-in that gets less through than the usual one did is not
 //! asked again for [`DISMISSED`], and twice as long each time. One that nobody used for [`UNUSED`] ends.
 
-use super::lane::{Fared, Lane, Seen, Stand};
+use super::lane::{Fared, Lane, Seen, Stand, Width};
 use super::open::MAX_PATHS;
 use super::path::{Path, Way};
 use super::{Links, Reason, Session, Time};
@@ -38,6 +38,13 @@ const STARTS: Limit = Limit { enter: 2000, leave: 1000 };
 /// What is longer ago than this counts half, in nanoseconds.
 const LATELY: Time = 30 * S;
 
+/// Where the usual transport's buffers are what keeps it from sending more for half of so much busy time, in nanoseconds, over such a round trip
+/// and without a queue, it is narrow; only what has so many bytes on its way counts: the windows of who takes little are small, too.
+const NARROW: Time = S;
+const UNDER_WAY: u64 = 512 << 10;
+/// So much in a round trip, in bytes, is what buffers of kernels end at as they come: the other side may be kept from sending more.
+const FULL: u64 = 2_750_000;
+
 /// Why a transport serves between two interfaces, and not the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Serves {
@@ -45,6 +52,8 @@ pub enum Serves {
     Lossy(u32),
     /// Much is sent after rests.
     Starts,
+    /// More would be on its way than the buffers of the other one hold.
+    Narrow,
     /// Neither; so many of a million are lost.
     Plain(u32),
     /// More got through by it: bytes per second, and by the other.
@@ -101,6 +110,41 @@ impl Starts {
     }
 }
 
+/// Whether the usual transport's buffers are too small for a path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Narrowness {
+    measured: Width,
+    /// What came, and since when.
+    came: u64,
+    since: Time,
+    ours: bool,
+    theirs: bool,
+}
+
+impl Narrowness {
+    fn note(&mut self, now: Time, fared: &Fared, seen: &Seen, rtt: Time) {
+        if seen.width.busy == 0 || rtt < SLOW {
+            return;
+        }
+        let queue = seen.rtt > seen.min_rtt + seen.min_rtt / 8 + MS;
+        if !queue && !seen.shut && seen.queued >= UNDER_WAY {
+            self.measured.busy += fared.width.busy;
+            self.measured.narrow += fared.width.narrow;
+        }
+        if self.measured.busy >= NARROW {
+            let Width { busy, narrow } = core::mem::take(&mut self.measured);
+            self.ours = narrow >= busy / 2;
+        }
+        self.came += fared.came;
+        let time = now.saturating_sub(self.since);
+        if time >= NARROW {
+            let a_trip = u128::from(self.came) * u128::from(rtt) / u128::from(time);
+            self.theirs = a_trip >= FULL.into();
+            (self.came, self.since) = (0, now);
+        }
+    }
+}
+
 /// What is known of one pair of interfaces.
 #[derive(Debug)]
 struct Rivalry {
@@ -112,6 +156,7 @@ struct Rivalry {
     rtt: Time,
     /// Starts after rests: of what this side sends, and of what comes.
     starts: [Starts; 2],
+    narrow: Narrowness,
     why: Serves,
     /// The stand-in serves, and since when that is so, or is not.
     stands_in: bool,
@@ -135,6 +180,7 @@ impl Rivalry {
             theirs,
             rtt: 0,
             starts: [Starts::new(now); 2],
+            narrow: Narrowness::default(),
             why: Serves::Plain(0),
             stands_in: false,
             since: now,
@@ -158,7 +204,10 @@ impl Rivalry {
         if self.is_lossy(&self.ours, self.stands_in) {
             return Some(Serves::Lossy(loss));
         }
-        self.is_slow_to_start(&self.starts[0], now).then_some(Serves::Starts)
+        if self.is_slow_to_start(&self.starts[0], now) {
+            return Some(Serves::Starts);
+        }
+        self.narrow.ours.then_some(Serves::Narrow)
     }
 
     /// Whether the usual transport begins with little again and again.
@@ -174,7 +223,8 @@ impl Rivalry {
 
     /// Whether there is to be a lane of the stand-in.
     fn wants_it(&self, now: Time) -> bool {
-        self.stands_in || self.is_lossy(&self.theirs, false) || self.is_slow_to_start(&self.starts[1], now)
+        let theirs = self.is_lossy(&self.theirs, false) || self.narrow.theirs;
+        self.stands_in || theirs || self.is_slow_to_start(&self.starts[1], now)
     }
 
     /// Whether the other one is to serve from now on; `usual` and `other` are what the lanes get through, where that was measured.
@@ -224,7 +274,7 @@ impl Rivals {
 
     /// How the packets of a lane fared since that was said last.
     pub fn note<L: Copy>(&mut self, lane: &Lane<L>, fared: &Fared, seen: &Seen, now: Time) {
-        let (Some(ends), Fared { packets, given, came }) = (lane.ips(), *fared) else { return };
+        let (Some(ends), Fared { packets, given, came, .. }) = (lane.ips(), *fared) else { return };
         let at = self.0.iter().position(|one| one.ends == ends).unwrap_or(self.0.len());
         if at == MAX_PATHS || seen.min_rtt == 0 {
             return;
@@ -237,6 +287,7 @@ impl Rivals {
         one.ours.add(now, (packets.sent, packets.lost), seen.rtt, seen.min_rtt);
         one.starts[0].note(now, given, one.rtt);
         one.starts[1].note(now, came, one.rtt);
+        one.narrow.note(now, fared, seen, one.rtt);
         // the other side's queues are not known; if it was one of them, the stand-in is opened in vain
         one.theirs.add(now, (packets.came, packets.early), 0, 0);
     }

@@ -378,6 +378,10 @@ pub struct LinkStats {
     pub came: u32,
     /// Packets that came before their turn, altogether; 0 also where that is not counted.
     pub early: u32,
+    /// Microseconds in which it had something on its way or to send, altogether, ...
+    pub busy: u64,
+    /// ... and those of them in which its buffer or the peer's window, and nothing else, kept it from sending more.
+    pub narrow: u64,
     /// What travels by it is encrypted.
     pub encrypted: bool,
 }

@@ -119,6 +119,8 @@ pub(super) fn info(fd: RawFd) -> Option<LinkStats> {
         spurious: word(216),
         came: word(152),
         early: word(224),
+        busy: long(168),
+        narrow: long(176) + long(184),
         ..LinkStats::default()
     })
 }

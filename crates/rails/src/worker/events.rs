@@ -165,6 +165,7 @@ fn describe_lane(what: &session::What, record: &mut Record) -> String {
 fn serves(why: Serves) -> String {
     match why {
         Serves::Lossy(loss) | Serves::Plain(loss) => format!("{loss} of a million packets are lost"),
+        Serves::Narrow => "more would be on its way than the other's buffers hold".into(),
         Serves::Starts => "much is sent after rests".into(),
         Serves::Faster(this, other) => {
             format!("it got {:.1} MB/s through, and the other {:.1}", this as f64 / 1e6, other as f64 / 1e6)

@@ -6,7 +6,7 @@ use crate::set::{RailLink, Rails};
 use polyrail_core::control::losses::Losses;
 use polyrail_core::frame::{Acked, Frame};
 use polyrail_core::proto::{Next, Out, Region};
-use polyrail_core::session::{Carrier, Links, Packets, Retired, Seen, Sent, ToPeer, UnackedFrame};
+use polyrail_core::session::{Carrier, Links, Packets, Retired, Seen, Sent, ToPeer, UnackedFrame, Width};
 use std::collections::VecDeque;
 
 /// So many copied bytes a peer may have without saying so: what both kernels may hold, and what it says nothing of yet, is less.
@@ -49,6 +49,7 @@ impl Links<RailLink> for Outlet<'_> {
             min_rtt,
             shut,
             packets,
+            width: Width { busy: 1000 * stats.busy, narrow: 1000 * stats.narrow },
             by_program: link.0.caps().by_program,
         })
     }
