@@ -8,9 +8,10 @@ use Composition::{
 use micro_support::values::{Reader, value};
 use micro_support::{Line, MS, Net, S, US};
 use polyrail_core::micro::{Composition, DataChannel, Time};
-use polyrail_core::values::repair::Code;
+use polyrail_core::values::repair::encode;
 use polyrail_core::values::{self, Inbox, PutError, Taken, Took};
 use polyrail_core::wire::datagram::{Part, VALUE_MOST, Value};
+use polyrail_core::wire::repair::Code;
 use proptest::prelude::*;
 
 /// Who asks until the newest of each has come, or for so long: whether all have.
@@ -62,6 +63,52 @@ proptest! {
         net.run(net.now + 20 * S);
         prop_assert!(!net.ends[a + 1].wrong && net.ends[a + 1].had == stream);
         prop_assert!(net.shared(a).is_delivered() && net.shared(a).flight.is_empty());
+    }
+}
+
+#[test]
+fn a_value_with_repairs_comes_where_the_path_gets_narrower() {
+    for seed in 0..40 {
+        let line = Line::new(100, 20 * MS).losing(300_000);
+        let mut net = Net::new(seed, line, line);
+        let a = net.join(AsyncPaced);
+        let mut readers = [0, 1].map(|tag| Reader { tag, len: 40_000, ..Reader::default() });
+        for _ in 0..20 {
+            readers.iter_mut().for_each(|reader| reader.put(&mut net, a));
+            net.run(net.now + 30 * MS);
+            readers.iter_mut().for_each(|reader| reader.look(&mut net, a + 1));
+        }
+        readers.iter_mut().for_each(|reader| reader.put(&mut net, a));
+        // in the midst of the last one
+        net.run(net.now + seed * MS / 2);
+        (net.forth.mtu, net.back.mtu) = (1228, 1228);
+        let until = net.now + 60 * S;
+        assert!(settles(&mut net, &mut readers, a + 1, until), "seed {seed}: {:?}", net.shared(a).counters);
+        let counters = net.shared(a).counters;
+        let sent = counters.values_put - counters.values_replaced;
+        assert!(counters.value_parts > 45 * sent, "there were repairs: {counters:?}");
+    }
+}
+
+#[test]
+fn values_both_ways_over_a_path_that_loses_are_young() {
+    let line = Line::new(100, 20 * MS).losing(300_000);
+    let mut net = Net::new(9, line, line);
+    let a = net.join(AsyncPaced);
+    let mut readers =
+        [(a, a + 1), (a + 1, a)].map(|ends| (ends, Reader { len: 40_000, ..Reader::default() }));
+    for round in 0..400 {
+        for ((from, to), reader) in &mut readers {
+            reader.put(&mut net, *from);
+            reader.look(&mut net, *to);
+            if round == 40 {
+                reader.ages.clear();
+            }
+        }
+        net.run(net.now + 50 * MS);
+    }
+    for (_, reader) in &mut readers {
+        assert!(reader.age(990) <= 90 * MS, "{} ms", reader.age(990) / MS);
     }
 }
 
@@ -176,14 +223,14 @@ proptest! {
     /// Pieces of a value as two channels cut it, one after the other, each in any order.
     #[test]
     fn parts_and_repairs_however_cut_make_the_value(
-        total in 3..5000_usize,
+        total in 300..9000_usize,
         cuts in prop::collection::vec(0..3000_usize, 2),
         seed: u64,
         pieces in prop::collection::vec((0..2_usize, 0..1100_usize), 0..300),
     ) {
         let bytes: Vec<u8> = (0..total as u64).map(|at| (at.wrapping_mul(seed | 1) >> 7) as u8).collect();
-        let codes: Vec<_> = cuts.iter().map(|cut| Code::of(total, (cut % total) & !1)).collect();
-        let repairs: Vec<_> = codes.iter().map(|code| code.and_then(|code| code.encode(&bytes, code.repairs()))).collect();
+        let codes: Vec<_> = cuts.iter().map(|cut| Code::of(total, (256 + cut % total) & !1)).collect();
+        let repairs: Vec<_> = codes.iter().map(|code| code.and_then(|code| encode(&code, &bytes, code.repairs()))).collect();
         let mut inbox = Inbox::default();
         let mut order: Vec<_> = pieces.iter().enumerate().collect();
         order.sort_by_key(|(at, (which, _))| (*which, *at));

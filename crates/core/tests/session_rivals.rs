@@ -286,25 +286,25 @@ fn much_after_rests_over_a_distance_is_for_the_stand_in() {
 
 #[test]
 fn more_than_buffers_hold_is_for_the_stand_in() {
-    let serves = |rtt: u64, narrow: u64, queue: u64, shut: bool, queued: u64| {
+    let serves = |rtt: u64, narrow: u64, queue: u64, shut: bool, each: u64| {
         let mut side = Side::new(true, rtt);
         for _ in 0..1000 {
             side.now += 2 * MS;
             let seen = side.links.0.get_mut(&0).expect("it is up");
             (seen.rtt, seen.shut) = (rtt + queue, shut);
-            (seen.delivered, seen.queued) = (seen.delivered + 60_000, queued);
+            (seen.delivered, seen.queued) = (seen.delivered + each, 50 * each);
             seen.width.busy += 2 * MS;
             seen.width.narrow += 2 * MS * narrow / 10;
             side.tick();
         }
         side.opens.len()
     };
-    const MUCH: u64 = 3 << 20;
+    const MUCH: u64 = 60_000;
     assert_eq!(serves(100 * MS, 8, 0, false, MUCH), 1);
     assert_eq!(serves(100 * MS, 3, 0, false, MUCH), 0, "mostly something else holds it back");
     assert_eq!(serves(100 * MS, 8, 50 * MS, false, MUCH), 0, "the path is full");
     assert_eq!(serves(100 * MS, 8, 0, true, MUCH), 0, "the peer's program takes nothing");
-    assert_eq!(serves(100 * MS, 8, 0, false, 100_000), 0, "or little");
+    assert_eq!(serves(100 * MS, 8, 0, false, 3000), 0, "or little");
     assert_eq!(serves(2 * MS, 8, 0, false, MUCH), 0, "near");
 }
 

@@ -1,10 +1,11 @@
 //! Parts of values in datagrams: as bytes, and which bytes are none.
 
-use polyrail_core::values::repair::Code;
+use polyrail_core::values::repair::encode;
 use polyrail_core::wire::codec::Writer;
 use polyrail_core::wire::datagram::{
     Chunk, Chunks, DatagramError, Part, VALUE_HEAD, VALUE_MOST, Value, write_value,
 };
+use polyrail_core::wire::repair::Code;
 use proptest::prelude::*;
 
 fn written(value: &Value<'_>) -> Vec<u8> {
@@ -52,16 +53,14 @@ fn values_out_of_their_range_are_none() {
     assert_eq!(first(&written(&VALUE)[..VALUE_HEAD + 2]), Err(DatagramError::Short));
 }
 
-const REPAIR: Value<'_> = Value { total: 0x100, part: Part::Repair(0x1f), bytes: &[7; 0x20], ..VALUE };
+const REPAIR: Value<'_> = Value { total: 0x800, part: Part::Repair(0x1f), bytes: &[7; 0x100], ..VALUE };
 
 #[test]
 fn a_repair_is_as_pinned() {
     let golden = [
-        &[
-            12, 0, 0x20, 0, 0x22, 0x11, 0, 0, 0, 0, 0, 0, 0x44, 0x33, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0x1f, 0,
-            0, 0,
-        ][..],
-        &[7; 0x20],
+        &[12, 0, 0, 1, 0x22, 0x11, 0, 0, 0, 0, 0, 0, 0x44, 0x33, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0x1f, 0, 0, 0]
+            [..],
+        &[7; 0x100],
     ];
     assert_eq!(written(&REPAIR), golden.concat());
     assert_eq!(first(&written(&REPAIR)), Ok(Chunk::Value(REPAIR)));
@@ -70,14 +69,14 @@ fn a_repair_is_as_pinned() {
 #[test]
 fn repairs_are_as_pinned() {
     // another release of the code's crate may not make others of the same bytes
-    let bytes: Vec<u8> = (0..198).collect();
-    let code = Code::of(bytes.len(), 50).expect("a code");
+    let bytes: Vec<u8> = (0..1000_u32).map(|at| (at * at / 7) as u8).collect();
+    let code = Code::of(bytes.len(), 256).expect("a code");
     assert_eq!((code.parts(), code.repairs()), (4, 32));
-    let all = code.encode(&bytes, 32).expect("repairs");
-    let pinned = |number: usize| all[number * 50..][..8].to_vec();
+    let all = encode(&code, &bytes, 32).expect("repairs");
+    let pinned = |number: usize| all[number * 256..][..8].to_vec();
     assert_eq!(
         (pinned(0), pinned(31)),
-        (vec![48, 217, 223, 83, 95, 82, 85, 3], vec![206, 171, 151, 209, 99, 24, 39, 121])
+        (vec![168, 67, 40, 119, 3, 223, 68, 53], vec![174, 36, 20, 227, 63, 184, 16, 244])
     );
 }
 
@@ -85,10 +84,11 @@ fn repairs_are_as_pinned() {
 fn repairs_that_no_code_has_are_none() {
     let broken = [
         Value { part: Part::Repair(0x20), ..REPAIR },
-        Value { bytes: &[7; 0x21], ..REPAIR },
+        Value { bytes: &[7; 0x101], ..REPAIR },
+        Value { bytes: &[7; 0xfe], ..REPAIR },
         Value { bytes: b"", ..REPAIR },
-        Value { total: 0x20, ..REPAIR },
-        Value { total: 901 * 0x20, ..REPAIR },
+        Value { total: 0x100, ..REPAIR },
+        Value { total: 901 * 0x100, ..REPAIR },
         Value { total: VALUE_MOST, ..REPAIR },
     ];
     for value in broken {

@@ -7,7 +7,7 @@
 //! A value of several parts is finished before the next begins, else none would ever be whole where they are given faster than they
 //! can be sent. It **gives way** where that gains nothing: nothing of it was sent, or all of it was lost; or it lacks as many bytes as the
 //! newer one has in all, which is then whole no later. Where all of it has left and nothing is known of its last parts, the next begins
-//! if those will more likely than not come, and always if the value fits a datagram.
+//! if those will more likely than not come, or there were repairs for them, and always if the value fits a datagram.
 //!
 //! **Losses.** A value that stays the newest and of which it is not known that it came is sent again: parts that count as lost, and, where
 //! no more than [`SHORT`] parts are unknown, those parts at even distances, so many in a round trip that one comes almost surely at the
@@ -26,6 +26,7 @@ mod sending;
 use super::retransmit::patience;
 use super::shared::Acknowledged;
 use super::{Fate, MicroProtocol, NEVER, Outgoing, PutError, Segment, Sent, Settled, Shared, Time};
+use crate::values::repair::encode;
 use crate::values::{BYTES, Register, may_put};
 use crate::wire::datagram::{self, HEADER, TAG, VALUE_HEAD, Value, write_value};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -44,12 +45,40 @@ const CLOSEST: Time = 10_000;
 /// Beside other parts in a datagram, a part is not cut to less than so many bytes.
 const LEAST_CUT: u64 = 512;
 
+/// So many repairs of a value leave in a row, at most.
+const RUN: u32 = 64;
+
 /// A part of a value in a datagram.
 #[derive(Clone, Debug)]
 struct Part {
     slot: u32,
     iteration: u64,
     piece: Piece,
+}
+
+/// The repairs of the value of which some left last. Those of a value leave in a row, so that no more need be kept.
+#[derive(Debug, Default)]
+struct Encoded {
+    slot: u32,
+    iteration: u64,
+    size: usize,
+    bytes: Vec<u8>,
+}
+
+impl Encoded {
+    /// A repair of a register's value; none if it has no such.
+    fn repair(&mut self, slot: u32, register: &Sending, number: usize) -> &[u8] {
+        let Some((code, wanted)) = register.value.code() else { return &[] };
+        let (iteration, size) = (register.values.iteration, code.size());
+        let is_kept = (self.slot, self.iteration, self.size) == (slot, iteration, size);
+        if !is_kept || self.bytes.len() < (number + 1) * size {
+            // some more than are wanted: it may turn out that they are
+            let count = code.repairs().min(2 * wanted);
+            let bytes = encode(&code, &register.values.bytes, count).unwrap_or_default();
+            *self = Self { slot, iteration, size, bytes };
+        }
+        self.bytes.get(number * size..(number + 1) * size).unwrap_or_default()
+    }
 }
 
 /// See the file's head.
@@ -65,6 +94,9 @@ pub struct Asynchronous {
     timers: BTreeSet<(Time, u32)>,
     /// Parts in the datagram that is being made.
     written: Vec<Part>,
+    encoded: Encoded,
+    /// So many repairs of one value have left in a row.
+    run: u32,
     /// Parts in those that were sent, by their numbers.
     parts: VecDeque<(u64, Part)>,
     losses: Losses,
@@ -84,7 +116,7 @@ impl Asynchronous {
         Path {
             part: part_size(shared),
             acknowledged: shared.acknowledged == Acknowledged::All,
-            may_repair: shared.values_held <= BYTES / 4,
+            may_repair: shared.values_held <= BYTES / 8,
             losses: self.losses,
         }
     }
@@ -208,6 +240,7 @@ impl Asynchronous {
                 let least = match register.value.next_piece() {
                     (len, true) if len > part_size(shared) => {
                         register.value.forget_repairs();
+                        self.arrange(shared, slot);
                         continue;
                     }
                     (len, true) => len,
@@ -221,10 +254,15 @@ impl Asynchronous {
         }
     }
 
-    /// The register at the front has had its turn: it goes behind the others, or out.
+    /// The register at the front has had its turn: it goes behind the others, or out; but those of its repairs leave in a row that are encoded.
     fn turn(&mut self, shared: &Shared, slot: u32) {
         let register = &mut self.registers[slot as usize];
         let wants = register.value.wants();
+        if register.value.repairs_next() && self.run < RUN {
+            self.run += 1;
+            return;
+        }
+        self.run = 0;
         let (queue, is_in) = match self.ready.front() {
             Some(front) if *front == slot => (&mut self.ready, &mut register.ready),
             _ => (&mut self.copies, &mut register.copied),
@@ -234,6 +272,7 @@ impl Asynchronous {
         if wants {
             queue.push_back(slot);
         } else {
+            self.encoded = Encoded::default();
             self.arrange(shared, slot);
         }
     }
@@ -252,7 +291,8 @@ impl Asynchronous {
                     (datagram::Part::At(range.start as u32), &bytes[range.start as usize..end])
                 }
                 Piece::Repair(number) => {
-                    (datagram::Part::Repair(*number as u16), register.value.repair(*number, bytes))
+                    let repair = self.encoded.repair(slot, register, *number);
+                    (datagram::Part::Repair(*number as u16), repair)
                 }
             };
             if bytes.is_empty() && total > 0 {
@@ -291,6 +331,10 @@ impl Asynchronous {
 impl MicroProtocol for Asynchronous {
     const NAME: &'static str = "Asynchronous";
     const HAS_VALUES: bool = true;
+
+    fn open(&mut self, shared: &mut Shared) {
+        self.losses = Losses::known(shared.lost_before);
+    }
 
     fn put_value(
         &mut self,

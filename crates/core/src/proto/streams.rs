@@ -1,7 +1,7 @@
 //! What leaves to a peer in pieces, and whose turn it is.
 
 use crate::frame::OpId;
-use alloc::vec::Vec;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 /// A large transfer that leaves in pieces, in no particular order relative to other frames.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +29,15 @@ impl Stream {
 /// rather than all at the end, and a short one waits for no long one, nor that for ever for short ones.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// Each with a number, by which the oldest is known. The first is the one whose turn it is, until it was served.
-    list: Vec<(u64, Stream)>,
+    /// By their age: each has a number.
+    list: BTreeMap<u64, Stream>,
+    /// By what they have left.
+    shortest: BTreeSet<(u64, u64)>,
     born: u64,
     /// Bytes that are still to leave.
     bulk: u64,
+    /// Whose turn it is, until it was served.
+    turn: u64,
     by_age: bool,
 }
 
@@ -48,33 +52,39 @@ impl Streams {
     }
 
     pub fn push(&mut self, stream: Stream) {
+        if self.list.is_empty() {
+            self.turn = self.born;
+        }
         self.bulk += stream.left();
-        self.list.push((self.born, stream));
+        self.shortest.insert((stream.left(), self.born));
+        self.list.insert(self.born, stream);
         self.born += 1;
     }
 
     /// The one whose turn it is.
     pub fn first(&self) -> Option<&Stream> {
-        self.list.first().map(|(_, stream)| stream)
+        self.list.get(&self.turn)
     }
 
     /// That one is not sent any more.
     pub fn drop_first(&mut self) {
-        if let Some(first) = self.first() {
+        if let Some(first) = self.list.remove(&self.turn) {
             self.bulk -= first.left();
-            self.list.swap_remove(0);
+            self.shortest.remove(&(first.left(), self.turn));
             self.choose();
         }
     }
 
     /// So many bytes of that one have left. It, as it is now.
     pub fn left(&mut self, bytes: u64) -> Option<Stream> {
-        let (_, first) = self.list.first_mut()?;
+        let first = self.list.get_mut(&self.turn)?;
+        self.shortest.remove(&(first.left(), self.turn));
         first.next += bytes;
         self.bulk -= bytes;
         let first = *first;
-        if first.left() == 0 {
-            self.list.swap_remove(0);
+        match first.left() {
+            0 => drop(self.list.remove(&self.turn)),
+            left => drop(self.shortest.insert((left, self.turn))),
         }
         self.choose();
         Some(first)
@@ -82,17 +92,16 @@ impl Streams {
 
     fn choose(&mut self) {
         self.by_age = !self.by_age;
-        let by_age = self.by_age;
-        let rank = |(born, stream): &(u64, Stream)| (if by_age { 0 } else { stream.left() }, *born);
-        if let Some((at, _)) = self.list.iter().enumerate().min_by_key(|(_, one)| rank(one)) {
-            self.list.swap(0, at);
-        }
+        let oldest = self.list.first_key_value().map(|(born, _)| *born);
+        let shortest = self.shortest.first().map(|(_, born)| *born);
+        self.turn = if self.by_age { oldest } else { shortest }.unwrap_or(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn stream(op: u32, len: u64) -> Stream {
         let kind =

@@ -61,7 +61,7 @@ pub struct Packets {
 pub struct Width {
     /// Something was on its way, or to be sent.
     pub busy: u64,
-    /// Of that time, no more was sent because no more fits its buffers and windows.
+    /// Of that time, no more was sent because no more fits its buffer.
     pub narrow: u64,
 }
 

@@ -38,10 +38,10 @@ const STARTS: Limit = Limit { enter: 2000, leave: 1000 };
 /// What is longer ago than this counts half, in nanoseconds.
 const LATELY: Time = 30 * S;
 
-/// Where the usual transport's buffers are what keeps it from sending more for half of so much busy time, in nanoseconds, over such a round trip
-/// and without a queue, it is narrow; only what has so many bytes on its way counts: the windows of who takes little are small, too.
+/// Where the usual transport's buffers are what keeps it from sending more for half of so much busy time, in nanoseconds, over a round trip
+/// of [`SLOW`] and without a queue, it is narrow, as long as so many bytes are given in a round trip.
 const NARROW: Time = S;
-const UNDER_WAY: u64 = 512 << 10;
+const MUCH: u64 = 512 << 10;
 /// So much in a round trip, in bytes, is what buffers of kernels end at as they come: the other side may be kept from sending more.
 const FULL: u64 = 2_750_000;
 
@@ -114,34 +114,45 @@ impl Starts {
 #[derive(Clone, Copy, Debug, Default)]
 struct Narrowness {
     measured: Width,
-    /// What came, and since when.
+    is_narrow: bool,
+    /// What was given and came, and since when.
+    given: u64,
     came: u64,
     since: Time,
-    ours: bool,
+    /// When much was given in a round trip, last.
+    much: Option<Time>,
     theirs: bool,
 }
 
 impl Narrowness {
     fn note(&mut self, now: Time, fared: &Fared, seen: &Seen, rtt: Time) {
-        if seen.width.busy == 0 || rtt < SLOW {
+        if rtt < SLOW {
             return;
         }
         let queue = seen.rtt > seen.min_rtt + seen.min_rtt / 8 + MS;
-        if !queue && !seen.shut && seen.queued >= UNDER_WAY {
+        if !queue && !seen.shut {
             self.measured.busy += fared.width.busy;
             self.measured.narrow += fared.width.narrow;
         }
         if self.measured.busy >= NARROW {
             let Width { busy, narrow } = core::mem::take(&mut self.measured);
-            self.ours = narrow >= busy / 2;
+            self.is_narrow = narrow >= busy / 2;
         }
-        self.came += fared.came;
+        (self.given, self.came) = (self.given + fared.given, self.came + fared.came);
         let time = now.saturating_sub(self.since);
         if time >= NARROW {
-            let a_trip = u128::from(self.came) * u128::from(rtt) / u128::from(time);
-            self.theirs = a_trip >= FULL.into();
-            (self.came, self.since) = (0, now);
+            let a_trip = |bytes: u64| u128::from(bytes) * u128::from(rtt) / u128::from(time);
+            if a_trip(self.given) >= MUCH.into() {
+                self.much = Some(now);
+            }
+            self.theirs = a_trip(self.came) >= FULL.into();
+            (self.given, self.came, self.since) = (0, 0, now);
         }
+    }
+
+    /// What this side sends is more than the usual transport's buffers hold.
+    fn ours(&self, now: Time) -> bool {
+        self.is_narrow && self.much.is_some_and(|much| now <= much + LATELY)
     }
 }
 
@@ -207,7 +218,7 @@ impl Rivalry {
         if self.is_slow_to_start(&self.starts[0], now) {
             return Some(Serves::Starts);
         }
-        self.narrow.ours.then_some(Serves::Narrow)
+        self.narrow.ours(now).then_some(Serves::Narrow)
     }
 
     /// Whether the usual transport begins with little again and again.

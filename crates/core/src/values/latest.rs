@@ -1,15 +1,18 @@
 //! The receiving side of a tag: its newest whole value, and what has come of newer ones.
 
-use super::repair::Code;
+use super::repair::restore;
 use super::{Time, refill};
 use crate::ranges::Ranges;
 use crate::wire::datagram::{Part, Value};
+use crate::wire::repair::Code;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// So many values of a tag may have come in part: the one that is being finished, and the next, which may overtake its end.
 const PARTIAL: usize = 2;
+/// What a repair takes besides its bytes.
+const BESIDE: usize = 64;
 
 #[derive(Debug)]
 struct Partial {
@@ -29,7 +32,7 @@ impl Partial {
 
     /// Bytes of its buffers.
     fn held(&self) -> usize {
-        let repair = self.code.map_or(0, |code| code.size());
+        let repair = self.code.map_or(0, |code| code.size() + BESIDE);
         self.bytes.capacity() + self.repairs.len() * repair
     }
 
@@ -39,22 +42,36 @@ impl Partial {
 
     /// Whether a part of the code has come.
     fn has(&self, code: &Code, number: usize) -> bool {
-        let start = (number * code.size()) as u64;
-        let end = (start + code.size() as u64).min(self.bytes.len() as u64);
-        self.had.gaps(start..end).next().is_none()
+        let place = code.place(number);
+        self.had.gaps(place.start as u64..place.end as u64).next().is_none()
     }
 
-    /// A repair came, and so many bytes more may be kept.
-    fn take_repair(&mut self, number: u16, bytes: &[u8], room: usize) {
+    /// Some of its bytes came. Whether that may make it whole; None: they lie outside.
+    fn take_bytes(&mut self, from: usize, bytes: &[u8]) -> Option<bool> {
+        let to = from + bytes.len();
+        self.bytes.get_mut(from..to)?.copy_from_slice(bytes);
+        let news = self.had.add(from as u64..to as u64);
+        let has_all = |code: Code| {
+            let (first, last) = (from / code.size(), (to - 1) / code.size());
+            (first..=last).any(|number| self.has(&code, number))
+        };
+        Some(news && (self.is_whole() || self.code.is_some_and(has_all)))
+    }
+
+    /// A repair came, and so many bytes more may be kept. Whether that may make it whole.
+    fn take_repair(&mut self, number: u16, bytes: &[u8], room: usize) -> bool {
         let code = Code::of(self.bytes.len(), bytes.len());
         if self.code != code {
             // it is sent anew, otherwise cut
             (self.code, self.repairs) = (code, BTreeMap::new());
         }
         // with one for each part nothing is lacking
-        if code.is_some_and(|code| self.repairs.len() < code.parts()) && bytes.len() <= room {
-            self.repairs.entry(number).or_insert_with(|| bytes.to_vec());
+        let has_room = code.is_some_and(|code| self.repairs.len() < code.parts());
+        if !has_room || bytes.len() + BESIDE > room || self.repairs.contains_key(&number) {
+            return false;
         }
+        self.repairs.insert(number, bytes.to_vec());
+        true
     }
 
     /// Makes it whole, if as much has come as that takes.
@@ -71,7 +88,7 @@ impl Partial {
             return false;
         }
         let repairs = self.repairs.iter().map(|(number, repair)| (usize::from(*number), &repair[..]));
-        code.restore(&mut self.bytes, |number| had[number], repairs)
+        restore(&code, &mut self.bytes, |number| had[number], repairs)
     }
 }
 
@@ -126,17 +143,14 @@ impl Latest {
         if one.bytes.len() != value.total as usize {
             return Took::Broken;
         }
-        match value.part {
-            Part::At(offset) => {
-                let from = offset as usize;
-                let place = one.bytes.get_mut(from..from + value.bytes.len());
-                let Some(place) = place else { return Took::Broken };
-                place.copy_from_slice(value.bytes);
-                one.had.add(from as u64..(from + value.bytes.len()) as u64);
-            }
+        let complete = match value.part {
+            Part::At(offset) => match one.take_bytes(offset as usize, value.bytes) {
+                Some(complete) => complete,
+                None => return Took::Broken,
+            },
             Part::Repair(number) => one.take_repair(number, value.bytes, room),
-        }
-        if !one.is_whole() && !one.restore() {
+        };
+        if !complete || !one.is_whole() && !one.restore() {
             return Took::Part;
         }
         let one = self.partial.remove(at);

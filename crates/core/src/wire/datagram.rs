@@ -6,7 +6,7 @@
 
 use super::codec::{Reader, Short, Writer as Fields};
 use super::key::Key;
-use crate::values::repair::Code;
+use super::repair::Code;
 use core::fmt;
 
 pub use super::codec::Writer;
@@ -196,7 +196,7 @@ pub struct Value<'a> {
 pub enum Part {
     /// Its bytes from here on.
     At(u32),
-    /// The repair of this number, which makes up for any part of its length that did not come ([`crate::values::repair`]).
+    /// The repair of this number, which makes up for any part of its length that did not come ([`Code`]).
     Repair(u16),
 }
 

@@ -10,6 +10,7 @@
 //! | `terms.rs` | what those records speak of: versions, features, reasons, errors |
 //! | `offer.rs` | what the two ends tell each other about themselves once the key is proven |
 //! | `transport.rs` | which transport a connection, an offer or a key is of |
+//! | `repair.rs` | how values are cut that have repairs |
 //! | `interface.rs` | the part of an offer that is about network interfaces |
 //!
 //! Rules: every integer is little-endian; a parser returns an error and never panics, whatever the bytes; bytes that mean
@@ -22,6 +23,7 @@ pub mod handshake;
 mod interface;
 pub mod key;
 pub mod offer;
+pub mod repair;
 mod terms;
 mod transport;
 

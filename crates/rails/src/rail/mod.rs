@@ -380,7 +380,7 @@ pub struct LinkStats {
     pub early: u32,
     /// Microseconds in which it had something on its way or to send, altogether, ...
     pub busy: u64,
-    /// ... and those of them in which its buffer or the peer's window, and nothing else, kept it from sending more.
+    /// ... and those of them in which its own buffer, and nothing else, kept it from sending more.
     pub narrow: u64,
     /// What travels by it is encrypted.
     pub encrypted: bool,

@@ -120,7 +120,7 @@ pub(super) fn info(fd: RawFd) -> Option<LinkStats> {
         came: word(152),
         early: word(224),
         busy: long(168),
-        narrow: long(176) + long(184),
+        narrow: long(184),
         ..LinkStats::default()
     })
 }

@@ -19,6 +19,12 @@ pub(super) struct Losses {
 }
 
 impl Losses {
+    /// What is known of the path: so many datagrams were lost of so many that were sent.
+    pub fn known((lost, sent): (u64, u64)) -> Self {
+        let seen = u32::try_from(sent).unwrap_or(MEMORY).min(MEMORY);
+        Self { part: lost as f64 / sent.max(1) as f64, seen }
+    }
+
     /// What became of a datagram.
     pub fn note(&mut self, lost: bool) {
         self.seen = (self.seen + 1).min(MEMORY);
@@ -44,8 +50,9 @@ impl Losses {
         if self.part < 0.002 {
             return 0;
         }
-        // what was measured is of few datagrams
-        let part = (self.part + 1.0 / f64::from(MEMORY)).min(0.65);
+        // what was measured is of few datagrams: by chance it is too little by as much, in parts of a million
+        let variance = (self.part * (1.0 - self.part) * 1e12 / f64::from(MEMORY)) as u64;
+        let part = (self.part + variance.isqrt() as f64 / 1e6).min(0.65);
         // that the last of the parts is the one after so many lost ones (a negative binomial distribution), `tiny` times SMALL
         let (mut chance, mut tiny, mut sum) = (1.0, 0, 0.0);
         for _ in 0..parts {
@@ -67,6 +74,11 @@ impl Losses {
         most
     }
 
+    /// Whether so little is lost that all repairs that there are make up for it, more likely than not.
+    pub fn bear_repairs(&self) -> bool {
+        self.part <= 0.6
+    }
+
     /// Whether it is more likely than not that all of so many datagrams come.
     pub fn spares(&self, datagrams: u64) -> bool {
         self.part < 0.002 || self.part * (datagrams as f64) < 0.5
@@ -76,7 +88,7 @@ impl Losses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::repair::PARTS;
+    use crate::wire::repair::PARTS;
 
     fn losing(percent: u32) -> Losses {
         let mut losses = Losses::default();

@@ -4,12 +4,11 @@ use super::super::{NEVER, Time};
 use super::losses::Losses;
 use crate::ranges::Ranges;
 use crate::values;
-use crate::values::repair::Code;
-use alloc::vec::Vec;
+use crate::wire::repair::Code;
 use core::ops::Range;
 
-/// Bytes of a datagram that parts of values with repairs, which are not cut, leave to what else it has.
-const BESIDE: u64 = 64;
+/// Bytes of a datagram that parts of values with repairs, which are not cut, leave to what else it has: an acknowledgement, as a rule.
+const BESIDE: u64 = 144;
 
 /// What of the value that is being sent was sent, and came.
 #[derive(Debug, Default)]
@@ -30,8 +29,6 @@ pub(super) struct Progress {
 #[derive(Debug)]
 struct Repairs {
     code: Code,
-    /// Those that are to be sent, one behind the other.
-    bytes: Vec<u8>,
     /// So many are to be sent, ...
     wanted: usize,
     /// ... were sent, ...
@@ -58,7 +55,8 @@ pub(super) struct Path {
     pub part: u64,
     /// The other side says what came.
     pub acknowledged: bool,
-    /// There is memory for repairs.
+    /// Values are so few and short that a receiver has room for their repairs, too: one that it has none for it drops, though it
+    /// acknowledges it.
     pub may_repair: bool,
     pub losses: Losses,
 }
@@ -69,7 +67,7 @@ impl Path {
         let size = self.part.saturating_sub(BESIDE) & !1;
         let code = Code::of(len, size as usize).filter(|_| self.acknowledged && self.may_repair)?;
         let wanted = self.losses.repairs(code.parts(), code.repairs());
-        let new = || Repairs { code, bytes: Vec::new(), wanted, sent: 0, had: 0, lost: 0 };
+        let new = || Repairs { code, wanted, sent: 0, had: 0, lost: 0 };
         (wanted > 0).then(new)
     }
 }
@@ -96,6 +94,17 @@ impl Progress {
     /// Whether repairs make up for what is lost of it.
     pub fn is_repaired(&self) -> bool {
         self.repairs.is_some()
+    }
+
+    /// Whether it comes almost surely with the repairs that have left, or are to leave.
+    fn comes_surely(&self, losses: &Losses) -> bool {
+        let wants_fewer = |repairs: &Repairs| repairs.wanted < repairs.code.repairs();
+        self.repairs.as_ref().is_some_and(|repairs| wants_fewer(repairs) || losses.bear_repairs())
+    }
+
+    /// Whether a repair is what leaves next of it.
+    pub fn repairs_next(&self) -> bool {
+        self.again.is_empty() && self.is_sent() && self.repairs_lack() > 0
     }
 
     /// Whether all of it was sent once.
@@ -125,10 +134,14 @@ impl Progress {
             return Piece::Repair(repairs.sent - 1);
         }
         let from = self.fresh;
-        // a part of the code comes or is lost as one
-        let size = self.repairs.as_ref().map_or(u64::MAX, |one| one.code.size() as u64);
-        self.fresh = self.span().min(from + most).min((from / size).saturating_add(1).saturating_mul(size));
+        self.fresh = self.span().min(from + most).min(self.part_end(from));
         Piece::Bytes(from..self.fresh)
+    }
+
+    /// Where the part ends that has this byte: of values with repairs each comes or is lost as one.
+    fn part_end(&self, from: u64) -> u64 {
+        let size = self.repairs.as_ref().map_or(u64::MAX, |one| one.code.size() as u64);
+        (from / size).saturating_add(1).saturating_mul(size).min(self.span)
     }
 
     /// How much the next piece has, if it is whole; and whether it goes as a whole only.
@@ -136,7 +149,8 @@ impl Progress {
         match (self.again.first(), &self.repairs) {
             (Some(first), _) => (first.end - first.start, false),
             (None, Some(repairs)) if self.is_sent() => (repairs.code.size() as u64, true),
-            (None, _) => (self.span() - self.fresh, false),
+            (None, Some(_)) => (self.part_end(self.fresh) - self.fresh, true),
+            (None, None) => (self.span() - self.fresh, false),
         }
     }
 
@@ -194,14 +208,9 @@ impl Progress {
         repairs.wanted > before
     }
 
-    /// The bytes of a repair of this value; none where there are no more.
-    pub fn repair(&mut self, number: usize, value: &[u8]) -> &[u8] {
-        let Some(repairs) = &mut self.repairs else { return &[] };
-        let size = repairs.code.size();
-        if repairs.bytes.len() < (number + 1) * size {
-            repairs.bytes = repairs.code.encode(value, repairs.wanted).unwrap_or_default();
-        }
-        repairs.bytes.get(number * size..(number + 1) * size).unwrap_or_default()
+    /// By which code its repairs are made, and how many are to be sent in all.
+    pub fn code(&self) -> Option<(Code, usize)> {
+        self.repairs.as_ref().map(|repairs| (repairs.code, repairs.wanted))
     }
 
     /// Datagrams have no room for repairs of this size any more.
@@ -269,8 +278,7 @@ impl Sending {
         let value = &self.value;
         let lacks = value.lacks();
         match lacks {
-            // with its repairs it comes, or soon will
-            0 if value.is_repaired() => !value.wants(),
+            0 if value.comes_surely(&path.losses) => !value.wants(),
             0 => value.span() <= path.part || path.losses.spares(value.unknown().div_ceil(path.part)),
             all if all == value.span() => true,
             some => some >= len.max(1),
