@@ -7,9 +7,10 @@ use polyrail_core::micro::{Composition, NEVER, Time};
 use polyrail_core::ranges;
 use polyrail_core::wire::codec::Writer;
 use polyrail_core::wire::datagram::{
-    AckHead, Chunk, Chunks, Ending, HEADER, Header, Kind, TAG, Value, write, write_ack, write_stream,
+    AckHead, Chunk, Chunks, Ending, HEADER, Header, Kind, Part, TAG, Value, write, write_ack, write_stream,
     write_value,
 };
+use polyrail_core::wire::repair::Code;
 use polyrail_fuzz::Input;
 
 const KINDS: [Kind; 4] = [Kind::Plain, Kind::Sealed, Kind::Open, Kind::Answer];
@@ -219,12 +220,18 @@ impl Driver {
             18 => {
                 let (step, epoch) = (input.byte(), input.byte() % 8);
                 let (tag, iteration) = (u64::from(input.byte() % 4), u64::from(input.byte()));
-                let len = usize::from(input.byte());
+                let len = 2 * usize::from(input.byte());
                 let bytes = input.bytes(len);
                 let (offset, more) = (u32::from(input.byte()), u32::from(input.byte()));
                 let total = if bytes.is_empty() { 0 } else { offset + bytes.len() as u32 + more };
                 let offset = if bytes.is_empty() { 0 } else { offset };
-                write_value(&mut to, &Value { tag, iteration, total, offset, bytes });
+                // a repair where its code has one, often with bytes of no use
+                let part = match (more, Code::of(4 * bytes.len(), bytes.len())) {
+                    (0..64, Some(_)) => Part::Repair(offset as u16 % 32),
+                    _ => Part::At(offset),
+                };
+                let total = if part == Part::At(offset) { total } else { 4 * bytes.len() as u32 };
+                write_value(&mut to, &Value { tag, iteration, total, part, bytes });
                 let len = to.finish().unwrap_or(0);
                 return self.hear(Kind::Plain, step, epoch, &room[..len], false);
             }
