@@ -14,8 +14,9 @@
 //! loss that is measured; with hardly any loss, after a probe time-out. Of a longer one some parts are sent again if for one and a half round
 //! trips nothing more was known. Copies leave behind whatever was never sent, and all of it by the
 //! send bits of the composition. A value of several parts has **repairs** behind it where something is lost
-//! ([`crate::values::repair`]), as many as almost surely make up for what will be lost, and more when they turn out to be too few. Where the other side says nothing of values (`AsyncIntraEth`), each is repeated a few times at growing distances
-//! ([`REPEAT`]), for nobody else would bring the last one of a program; over a reliable network none is.
+//! ([`crate::values::repair`]), as many as almost surely make up for what will be lost, and more when they turn out to be too few. Where the
+//! other side says nothing of values (`AsyncIntraEth`), each is repeated a few times at growing distances ([`REPEAT`]), for nobody else would
+//! bring the last one of a program; over a reliable network none is.
 //!
 //! The stream of such a channel is the control channel's share: little, and reliable, by micro-protocols that the composition adds for it;
 //! those of P2PSAP's table are for data. Stream and values take turns.

@@ -4,7 +4,7 @@
 pub const MOST: usize = 1 << 20;
 /// ... and so many parts ...
 pub const PARTS: usize = 900;
-/// ... of so many bytes at least: to make a value whole takes long, however short it is.
+/// ... of so many bytes at least: to make a value whole takes as long for a short one as for a long one, nearly.
 pub const SHORTEST: usize = 256;
 /// Repairs that there are of a value at least.
 const LEAST: usize = 32;
