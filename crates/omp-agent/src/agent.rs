@@ -19,11 +19,11 @@ use crate::message::{Message, What};
 use crate::mpi::{self, Mpi, Request};
 use crate::net::Net;
 use crate::pace::{Pace, Waiting};
-use crate::serve::{Action, Asker, Server};
 use crate::stats::{self, Region};
 use crate::symbols::Symbols;
 use crate::{child, sys};
 pub use ending::Ended;
+use polyrail_omp::services::{Action, Asker, Server};
 use watching::Watchdog;
 
 /// No thread: nobody waits for the answer.

@@ -35,7 +35,6 @@ mod mpi;
 mod net;
 mod options;
 mod pace;
-mod serve;
 mod stand_ins;
 mod start;
 mod stats;

@@ -12,6 +12,7 @@ use polyrail_omp::area::{
     Area, Count, DONE, Exchange, FD, FREE, HEADER, Header, Kind, LOCALS, MAGIC, Places, REQUEST, SERVER,
     SLOT_DATA, Slot, VERSION, flag, setting,
 };
+use polyrail_omp::coherence::Answer;
 use polyrail_omp::layout::{AREA, peer};
 
 use crate::{stats, sys};
@@ -144,14 +145,9 @@ pub fn use_slot(index: usize) {
     SLOT.set(index);
 }
 
-/// The agent's answer. The data are there until the thread asks again.
-pub struct Answer {
-    pub result: [u64; 4],
-    pub data: &'static [u8],
-}
-
 /// Asks, and waits for the answer. At most [`SLOT_DATA`] bytes of data.
-pub fn ask(kind: Kind, args: [u64; 6], data: &[&[u8]]) -> Answer {
+/// The data of the answer are there until the thread asks again.
+pub fn ask(kind: Kind, args: [u64; 6], data: &[&[u8]]) -> Answer<&'static [u8]> {
     let index = SLOT.get();
     let slot = &area().slots[index];
     let place = at(places().data(index));

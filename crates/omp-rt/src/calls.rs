@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use polyrail_omp::area::{Kind, SLOT_DATA};
 
-use crate::{agent, input, library, output, pthread, raw, remote, serial, signals, sys, trap};
+use crate::{agent, input, library, output, pthread, raw, remote, serial, signals, sys};
 
 /// What rank 0's server thread is asked for: an atomic operation.
 pub const REMOTE_ATOMIC: u32 = 1;
@@ -371,7 +371,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
     let question = data[..bytes].to_vec();
     let kind = question.first_chunk::<4>().map(|kind| u32::from_ne_bytes(*kind));
     let answer = match kind {
-        Some(REMOTE_ATOMIC) => trap::serve(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_ATOMIC) => remote::serve_operation(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CALL) => carry_out(&question),
         Some(REMOTE_RECORDS) => serial::serve(question.get(8..).unwrap_or_default()),
         Some(REMOTE_BACK) => remote::back(question.get(8..).unwrap_or_default()),
@@ -381,7 +381,7 @@ pub fn serve(data: &mut [u8], bytes: usize) -> usize {
         Some(REMOTE_RETURN) => input::take_back(question.get(8..).unwrap_or_default()),
         Some(REMOTE_FAILED) => output::fail(question.get(8..).unwrap_or_default()),
         Some(REMOTE_MUTEX) => pthread::serve(question.get(8..).unwrap_or_default()),
-        Some(REMOTE_TELLS) => trap::awaits(question.get(8..).unwrap_or_default()),
+        Some(REMOTE_TELLS) => remote::serve_awaits(question.get(8..).unwrap_or_default()),
         Some(REMOTE_CLOSE) => output::close(question.get(8..).unwrap_or_default()),
         _ => None,
     };

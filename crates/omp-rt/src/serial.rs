@@ -20,8 +20,10 @@ use std::collections::BTreeSet;
 
 use polyrail_omp::area::{Count, setting};
 
-use crate::agent::{self, Said};
-use crate::remote::{self, Region};
+use polyrail_omp::coherence::{Said as _, Tracked};
+
+use crate::agent;
+use crate::remote::{self, Region, Said};
 use crate::team::sync::Word;
 use crate::{calls, library, modules, output, stats, sys, team, track};
 
@@ -239,8 +241,11 @@ fn begin(region: &Region<'_>, sp: usize) -> Vec<usize> {
 /// Makes all memories equal, which serial code of all ranks changed alike, or nearly so. `key` must be the same on all ranks; gives rank 0's `words`.
 fn equalize(key: &[usize; 4], words: &[usize]) -> Vec<usize> {
     let mut clock = stats::Clock::start();
-    track::collect();
-    let digest = track::digest::digest();
+    let digest = track::with(|state| {
+        state.collect();
+        state.digest()
+    });
+    let digest = digest.unwrap_or(0);
     let mut text: Vec<u8> = key.iter().chain(words).flat_map(|word| word.to_ne_bytes()).collect();
     text.extend(digest.to_ne_bytes());
     agent::out()[..text.len()].copy_from_slice(&text);
@@ -266,7 +271,7 @@ fn equalize(key: &[usize; 4], words: &[usize]) -> Vec<usize> {
     let equal = (1..remote::size()).all(|rank| parts(rank).2 == zeros);
     drop(said);
     if equal {
-        track::digest::agree();
+        track::with(Tracked::agree);
         clock.lap(Count::Applying);
     } else {
         repair();
@@ -279,9 +284,8 @@ fn exchange(bytes: usize, word: usize, clock: &mut stats::Clock) -> Said {
     clock.lap(Count::Finding);
     stats::add(Count::Exchanges, 1);
     stats::add(Count::BytesOut, bytes as u64);
-    let said = agent::exchange(remote::header(BEGIN, bytes, word, 0));
+    let said = remote::tell(BEGIN, bytes, word);
     clock.lap(Count::Exchanging);
-    remote::check(&said, BEGIN);
     said
 }
 
@@ -310,13 +314,14 @@ fn repair() {
     let mut from = 0;
     let mut clock = stats::Clock::start();
     loop {
-        let (bytes, next) = if first { track::digest::hashes(from, agent::out()) } else { (0, from) };
+        let hashes = || track::with(|state| state.hashes(from, agent::out())).unwrap_or((0, usize::MAX));
+        let (bytes, next) = if first { hashes() } else { (0, from) };
         let said = exchange(bytes, next, &mut clock);
         let to = said.header(0).words[0] as usize;
         let wanted = match first {
             true => Vec::new(),
-            // SAFETY: the main thread is here, and others wait
-            false => unsafe { track::digest::compare(from..to, said.blob(0)) },
+            // the main thread is here, and others wait
+            false => track::with(|state| state.compare(from..to, said.blob(0))).unwrap_or_default(),
         };
         drop(said);
         let text: Vec<u8> = wanted.iter().flat_map(|at| at.to_ne_bytes()).collect();
@@ -326,7 +331,8 @@ fn repair() {
             let wanted: BTreeSet<usize> = (1..remote::size())
                 .flat_map(|rank| said.blob(rank).as_chunks().0.iter().map(|at| usize::from_ne_bytes(*at)))
                 .collect();
-            track::digest::agree_except(from..to, &Vec::from_iter(wanted));
+            let wanted = Vec::from_iter(wanted);
+            track::with(|state| state.agree_except(from..to, &wanted));
         }
         if to == usize::MAX {
             break;

@@ -1,28 +1,22 @@
 //! `lock`-prefixed instructions: atomics and reductions that compilers put straight into the program. Rank 0's memory is their home: there they run as they
 //! are. On ranks above 0 each is replaced by a breakpoint, and carried out by rank 0's server thread on rank 0's memory.
 //!
-//! What such an operation leaves in this rank's memory is a copy (`home`), which is not told to others. Those that a program may order other memory by (`order`: it
+//! What such an operation leaves in this rank's memory is a copy (`polyrail_omp::coherence::home`), which is not told to others. Those that a program may order other memory by (`order`: it
 //! takes a lock, or learns that it is the last to arrive) come behind all that their thread wrote before, and what they have seen the rank sees behind them, too.
 //!
 //! Loops that wait for flags that others store plainly (`waits`) have breakpoints, too, where they go around and end.
 
 mod code;
-mod copies;
-mod home;
-mod operation;
+pub mod instruction;
 mod order;
 mod waits;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use polyrail_omp::coherence::operation::{Done, Effect, Operation};
+
 use self::code::{Found, Operand, Site};
-pub use self::home::{awaits, hold, is_to_tell, is_to_tell_of, without_copies, without_copies_of};
-use self::home::{carry_out, pair};
-use self::operation::Done;
-pub use self::operation::{Operation, What, Width};
-pub use self::order::Order;
 use self::waits::Wait;
-use crate::calls::NOT_YET;
 use crate::{icv, modules, remote, serial, signals, sys, team, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
@@ -80,12 +74,12 @@ fn wait_at(address: usize) -> Option<&'static Wait> {
 }
 
 /// Does what the program asks for: in rank 0's memory, if other ranks have threads in the same region (`spread`). What was there.
-pub fn operate(operation: &Operation, place: usize, order: Order, spread: bool) -> (u64, u64) {
+pub fn operate(operation: &Operation, place: usize, effect: Effect, spread: bool) -> (u64, u64) {
     if spread && remote::rank() > 0 && track::is_shared(place) {
-        return carry_out(operation, place, order).before;
+        return remote::carry_out(operation, place, effect);
     }
     // SAFETY: where the program itself has such an operation
-    unsafe { operation.run(place) }.before
+    unsafe { instruction::run(operation, place) }.before
 }
 
 unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -124,36 +118,10 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
         Operation { kind: site.kind, width: site.width, operand, expected, desired, carry: flags & 1 };
     // bit operations by a register reach beyond the operand
     let place = operation.reach(place, matches!(site.operand, Operand::Register(_)));
-    let (low, high) = operate(&operation, place, site.order, !serial::here());
+    let (low, high) = operate(&operation, place, site.effect, !serial::here());
     let done = Done { before: (low, high) };
     let (flags, mask) = operation.flags(&done);
     let all = &mut registers[libc::REG_EFL as usize];
     *all = ((*all as u64 & !mask) | flags) as i64;
-    operation.results(&done, site, registers);
-}
-
-/// Rank 0's server thread: carries out what another rank asks for. No answer if that rank's own store is in conflict.
-pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
-    let (when, question) = remote::Point::from_bytes(question)?;
-    let (between, question) = remote::Between::from_bytes(question)?;
-    let (operation, place, own) = Operation::from_bytes(question)?;
-    if !when.is_come() || !between.tells && home::is_awaited() {
-        return Some(NOT_YET.to_vec());
-    }
-    remote::see(between.behind);
-    if !track::is_shared(place) {
-        return None;
-    }
-    // SAFETY: a shared place of this process, where the program itself has such an operation
-    unsafe {
-        if let Some([known, stored]) = own
-            && !Width::replace(place, operation.width.bytes(), pair(&known), pair(&stored))
-        {
-            return None;
-        }
-        let done = operation.run(place).to_bytes();
-        // what rank 0 stored before it stored what was found there
-        let told = if between.asks { remote::publish_all() } else { 0 };
-        Some([done.as_slice(), &told.to_ne_bytes()].concat())
-    }
+    instruction::results(&operation, &done, site, registers);
 }

@@ -8,6 +8,9 @@
 //! | [`diff`](mod@diff) | which bytes of a page differ from its twin |
 //! | [`blob`] | changed pages as they travel |
 //! | [`merge`] | merging what several ranks changed |
+//! | [`pages`] | runs of pages |
+//! | [`coherence`] | one rank: what it tells others of its memory, and takes over from them |
+//! | [`services`] | what rank 0's agent does for all ranks: tokens, the log, loops |
 //! | [`options`] | what the command takes, and hands on to its agents |
 //! | [`layout`] | the addresses that are the same in every process |
 //!
@@ -16,11 +19,14 @@
 pub mod area;
 pub mod blob;
 pub mod code;
+pub mod coherence;
 pub mod diff;
 pub mod layout;
 pub mod merge;
 #[cfg(feature = "command-line")]
 pub mod options;
+pub mod pages;
+pub mod services;
 
 /// Entry points of the compilers' runtimes, a line each: name, `works` or `refused`, and the construct or the reason, between tabs.
 pub const ENTRIES: &str = include_str!("entries.txt");

@@ -3,12 +3,14 @@
 
 use core::ffi::{c_int, c_void};
 
+use polyrail_omp::coherence::operation::{Effect, Operation, What, Width};
+
 use crate::team::here;
-use crate::trap::{self, Operation, Order, What, Width};
+use crate::trap;
 
 /// Replaces what is at `place` by what `f` makes of it; what was there.
 fn replace(place: usize, width: Width, f: impl Fn(u128) -> u128) -> u128 {
-    let mut before = operate(&Operation::none(width), place, Order::None);
+    let mut before = operate(&Operation::none(width), place, Effect::None);
     loop {
         let found = compare_exchange(place, width, before, f(before));
         if found == before {
@@ -19,7 +21,7 @@ fn replace(place: usize, width: Width, f: impl Fn(u128) -> u128) -> u128 {
 }
 
 fn load(place: usize, width: Width) -> u128 {
-    operate(&Operation::none(width), place, Order::Full)
+    operate(&Operation::none(width), place, Effect::Full)
 }
 
 /// What was there.
@@ -34,11 +36,11 @@ fn compare_exchange(place: usize, width: Width, expected: u128, desired: u128) -
         desired: pair(desired),
         carry: 0,
     };
-    operate(&operation, place, Order::Full)
+    operate(&operation, place, Effect::Full)
 }
 
-fn operate(operation: &Operation, place: usize, order: Order) -> u128 {
-    let (low, high) = trap::operate(operation, place, order, here().spread());
+fn operate(operation: &Operation, place: usize, effect: Effect) -> u128 {
+    let (low, high) = trap::operate(operation, place, effect, here().spread());
     u128::from(low) | u128::from(high) << 64
 }
 

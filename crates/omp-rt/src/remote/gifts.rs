@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use polyrail_omp::area::{Kind, SLOT_DATA};
 
-use super::{named, order, place_on_stack, rank, size, stacks};
+use super::{RANK, place_on_stack, rank, size, stacks};
 use crate::{agent, calls, sys, team};
 
 /// What a piece that is given begins with: the word, where the whole begins and ends.
@@ -27,7 +27,7 @@ pub fn give(number: u64, lo: usize, hi: usize, word: usize) {
         ));
     }
     for (part, bytes) in parts.enumerate() {
-        agent::ask(Kind::Give, [named(number) + part as u64, 0, 0, 0, 0, 0], &[&head, bytes]);
+        agent::ask(Kind::Give, [RANK.named(number) + part as u64, 0, 0, 0, 0, 0], &[&head, bytes]);
     }
 }
 
@@ -40,7 +40,7 @@ pub fn collect(number: u64) -> Vec<usize> {
     for part in 0.. {
         let count = more.len() as u64;
         for (which, (rank, at, end)) in more.iter_mut().enumerate() {
-            let which = [named(number) + part, count, which as u64, 0, 0, 0];
+            let which = [RANK.named(number) + part, count, which as u64, 0, 0, 0];
             let answer = agent::ask(Kind::Collect, which, &[]);
             let Some((head, piece)) = answer.data.split_first_chunk::<GIFT>() else {
                 sys::fail(format_args!("rank {rank} gave {} bytes to a reduction", answer.data.len()))
@@ -74,7 +74,7 @@ static FOLDED: AtomicU64 = AtomicU64::new(0);
 
 /// Rank 0 has folded what it was given for reduction `fold` of this region.
 pub fn folded(fold: u64) {
-    FOLDED.store(order::numbered(fold), Ordering::Release);
+    FOLDED.store(super::numbered(fold), Ordering::Release);
 }
 
 /// Ranks above 0: waits until rank 0 has folded what was given for reduction `fold` of this region, and takes `lo..hi` of the calling thread's stack back.
@@ -82,7 +82,7 @@ pub fn take_back(fold: u64, lo: usize, hi: usize) {
     let begun = std::time::Instant::now();
     for from in (lo..hi).step_by(PART) {
         let bytes = PART.min(hi - from);
-        let question: Vec<u8> = [order::numbered(fold) as usize, rank(), from, bytes]
+        let question: Vec<u8> = [super::numbered(fold) as usize, rank(), from, bytes]
             .iter()
             .flat_map(|word| word.to_ne_bytes())
             .collect();
@@ -114,7 +114,7 @@ pub fn back(question: &[u8]) -> Option<Vec<u8>> {
     let words: Vec<usize> = question.as_chunks().0.iter().map(|word| usize::from_ne_bytes(*word)).collect();
     let [fold, of, from, bytes] = words[..] else { return None };
     if FOLDED.load(Ordering::Acquire) < fold as u64 {
-        return Some(vec![0; 1 + usize::from(order::waits_elsewhere())]);
+        return Some(vec![0; 1 + usize::from(RANK.waits_elsewhere())]);
     }
     let inside = of < size() && stacks(of).contains(&from) && bytes <= PART && bytes <= stacks(of).end - from;
     // SAFETY: inside a stack that the rank's piece was put on

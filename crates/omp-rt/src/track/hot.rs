@@ -7,8 +7,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use polyrail_omp::layout::PAGE;
+use polyrail_omp::pages::Pages;
 
-use super::watch::{Pages, Watch};
+use super::watch::Watch;
 
 /// Bytes of a huge page.
 pub const CHUNK: usize = 2 << 20;

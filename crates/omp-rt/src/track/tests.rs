@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use super::bulk::Round;
+use core::ops::ControlFlow;
+
+use polyrail_omp::blob::{Encoder, Reader};
+use polyrail_omp::coherence::bulk::{Bulk, Round};
+use polyrail_omp::coherence::tracked::Encoded;
+use polyrail_omp::merge::{Conflict, Refused, Twins, word};
+
 use super::*;
-use polyrail_omp::blob::Reader;
-use polyrail_omp::merge::word;
+
+type State = Tracked<Process>;
 
 const BASE: usize = 0x6100_0000_0000;
 const PAGES: usize = 200;
@@ -72,15 +78,19 @@ impl Other {
     }
 }
 
+fn conflict(refused: Refused) -> Conflict {
+    let Refused::Conflict(conflict) = refused else { panic!("{refused:?}") };
+    conflict
+}
+
 /// Exchanges all: at once if there is room, or in rounds, each of which is applied when the next has been encoded; how many rounds it took.
 fn exchange(state: &mut State, other: &mut Other, own: usize, room: usize) -> Result<usize, Conflict> {
     let (mut mine, mut theirs) = (vec![0; room], vec![0; room]);
     let others = other.pages();
     let encoded = state.encode(&state.pending, 0..usize::MAX, &mut mine);
     let told = other.encode(state, &others, 0..usize::MAX, &mut theirs);
-    // SAFETY: this thread alone uses it.
-    let merge = |state: &mut State, mine: &[u8], theirs: &[u8]| unsafe {
-        state.merge(&if own == 0 { [mine, theirs] } else { [theirs, mine] }, own)
+    let merge = |state: &mut State, mine: &[u8], theirs: &[u8]| {
+        state.merge(&if own == 0 { [mine, theirs] } else { [theirs, mine] }, own).map_err(conflict)
     };
     if encoded.frontier == u64::MAX && told.frontier == u64::MAX {
         state.done(u64::MAX);
@@ -100,8 +110,8 @@ fn exchange(state: &mut State, other: &mut Other, own: usize, room: usize) -> Re
         theirs.truncate(told.bytes);
     }
     let lists: [&[u8]; 2] = if own == 0 { [&mine[..bytes], &theirs] } else { [&theirs, &mine[..bytes]] };
-    let mut bulk = Bulk::of(&state.pending, &lists, own, room);
-    let mut played = Bulk::of(&others, &lists, 1 - own, room);
+    let mut bulk = Bulk::new(&state.pending, &lists, room).expect("well formed");
+    let mut played = Bulk::new(&others, &lists, room).expect("well formed");
     state.done(u64::MAX);
     let mut before: Option<[(Round, Vec<u8>); 2]> = None;
     for rounds in 1.. {
@@ -146,9 +156,9 @@ fn run(compare: bool) {
         for _ in 0..3000 {
             poke(BASE + random.below(PAGES * PAGE), random.below(256) as u8);
         }
-        let mut state = State::new(areas, compare);
+        let mut state = tracked(areas, compare);
         assert!(
-            compare || state.watch.is_some(),
+            compare || state.memory.watch.is_some(),
             "this kernel cannot watch; the test of comparison says enough"
         );
         let block = alloc::allocate_in(SERIAL_HEAP, 16, 30 * PAGE).0;
@@ -225,8 +235,8 @@ fn run(compare: bool) {
         conflicts(&mut state);
         published(&mut state);
         state.stack_floor(STACK);
-        state.clear();
-        assert_eq!(state.pending.count(), 0);
+        state.memory.clear();
+        state.pending = Pages::default();
         assert!((BASE..BASE + PAGES * PAGE).all(|at| peek(at) == 0));
         assert_eq!(peek(SMALL.0), 0);
         assert_eq!(alloc::high(SERIAL_HEAP), SERIAL_HEAP + crate::heap::RESERVED, "as if it had never begun");
@@ -289,11 +299,11 @@ unsafe fn published(state: &mut State) {
         let old = peek(at + 17);
         poke(at + 17, old ^ 1);
         poke(at + 18, peek(at + 18) ^ 1);
-        let conflict = state.apply(0, &out[..bytes]).expect_err("byte 18");
+        let conflict = self::conflict(state.apply(1, 0, &out[..bytes]).expect_err("byte 18"));
         assert_eq!(conflict.address, (at + 18) as u64);
         assert_eq!(state.twin(at as u64)[16], theirs[16] ^ 5, "nothing was applied");
         poke(at + 18, theirs[18]);
-        state.apply(0, &out[..bytes]).expect("no conflict");
+        state.apply(1, 0, &out[..bytes]).expect("no conflict");
         assert_eq!((peek(at + 16), peek(at + 17)), (theirs[16], old ^ 1));
         assert_eq!(state.twin(at as u64)[16..18], [theirs[16], old]);
         state.collect();
@@ -315,7 +325,7 @@ fn memory_that_is_written_all_over_is_compared() {
     const HOT: usize = 0x6200_0000_0000;
     const BYTES: usize = 4 << 20;
     raw::reserve(HOT, BYTES);
-    let mut state = State::new(Areas::new(vec![(HOT, HOT + BYTES)], None), false);
+    let mut state = tracked(Areas::new(vec![(HOT, HOT + BYTES)], None), false);
     let mut other = Other(BTreeMap::new());
     // SAFETY: the test's own mappings, and this thread is alone.
     unsafe {
@@ -328,8 +338,8 @@ fn memory_that_is_written_all_over_is_compared() {
             exchange(&mut state, &mut other, 0, 1 << 20).expect("alone");
             assert_eq!(state.pending.count(), 0);
         }
-        if state.watch.is_some() {
-            assert_eq!(state.hot.count(), 2);
+        if state.memory.watch.is_some() {
+            assert_eq!(state.memory.hot.count(), 2);
         }
         for step in 0..6 {
             let at = HOT + step * 300 * PAGE;
@@ -352,8 +362,8 @@ fn memory_that_is_written_all_over_is_compared() {
             state.collect();
             exchange(&mut state, &mut other, 0, 1 << 20).expect("alone");
         }
-        assert_eq!(state.hot.count(), 0, "watched again");
-        if state.watch.is_some() {
+        assert_eq!(state.memory.hot.count(), 0, "watched again");
+        if state.memory.watch.is_some() {
             state.collect();
             assert_eq!(state.pending.count(), 0);
             poke(HOT + BYTES - 1, 7);
@@ -392,14 +402,13 @@ fn figures() {
         println!("{name:<60}{:>10.3} ms{:>8.2} GB/s", seconds * 1e3, bytes as f64 / seconds / 1e9);
         result
     }
-    unsafe fn done(state: &mut State, blobs: &[&[u8]]) -> Result<(), Conflict> {
+    fn done(state: &mut State, blobs: &[&[u8]]) -> Result<(), Conflict> {
         state.done(u64::MAX);
-        // SAFETY: the caller's.
-        unsafe { state.merge(blobs, 0) }
+        state.merge(blobs, 0).map_err(conflict)
     }
     // SAFETY: the test's own memory, and this thread is alone.
     unsafe {
-        let mut state = State::new(Areas::default(), false);
+        let mut state = tracked(Areas::default(), false);
         let block = alloc::allocate_in(SERIAL_HEAP, 16, GIB).0;
         let touch = |step: usize, seed: usize| {
             if step == 0 {
@@ -474,7 +483,7 @@ fn figures() {
         }
         let moved_bytes = encoder.bytes();
         alloc::seen(8);
-        state.refresh();
+        state.memory.refresh();
         time("merge, of another rank: every word, untouched so far", GIB, || {
             done(&mut state, &[&[], &moved[..moved_bytes]])
         })

@@ -5,9 +5,9 @@ use std::ffi::CString;
 use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register as Name};
+use polyrail_omp::coherence::operation::{Effect, What, Width};
 
-use super::operation::{What, Width};
-use super::order::{self, Order};
+use super::order;
 use super::waits::{self, Wait};
 use crate::modules::{self, Module, Segment};
 use crate::sys;
@@ -101,7 +101,7 @@ pub struct Site {
     /// It changes nothing, on the stack or at all: a fence, OpenMP's `flush` as GCC compiles it.
     pub fence: bool,
     /// Whether what else the thread writes and reads is ordered by it.
-    pub order: Order,
+    pub effect: Effect,
     base: Option<Register>,
     index: Option<Register>,
     scale: u64,
@@ -156,7 +156,7 @@ impl Site {
             width: Width::of(instruction.memory_size().size())?,
             operand,
             fence: changes_nothing && instruction.memory_base() == Name::RSP,
-            order: Order::Full,
+            effect: Effect::Full,
             base,
             index: Register::of(instruction.memory_index()),
             scale: instruction.memory_index_scale().into(),
@@ -175,7 +175,7 @@ impl Site {
             width: Width::Quad,
             operand: Operand::Value(0),
             fence: true,
-            order: Order::Full,
+            effect: Effect::Full,
             base: None,
             index: None,
             scale: 1,

@@ -12,20 +12,10 @@ use iced_x86::{
     Register as Name,
 };
 
-use super::code::Site;
-use super::operation::What;
-use crate::modules::Module;
+use polyrail_omp::coherence::operation::{Effect, What};
 
-/// What comes before and behind an operation on all ranks if it does for the thread that has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Nothing.
-    None,
-    /// What the thread wrote before comes before.
-    Release,
-    /// The thread sees behind it all that came before, too.
-    Full,
-}
+use super::code::Site;
+use crate::modules::Module;
 
 /// An operation whose outcome nobody looks at.
 pub struct Update {
@@ -48,7 +38,7 @@ pub fn only_updates(module: &Module, updates: &[Update], sites: &mut [Site]) {
         if update.unless_void.is_none_or(|function| regions.contains(&function))
             && let Some(site) = sites.iter_mut().find(|site| site.address == update.address)
         {
-            site.order = Order::None;
+            site.effect = Effect::None;
         }
     }
 }
@@ -57,8 +47,8 @@ pub fn only_updates(module: &Module, updates: &[Update], sites: &mut [Site]) {
 /// among those `loaded`, or the program `flushes`.
 pub fn what_is_observed(sites: &mut [Site], loaded: &BTreeSet<usize>, flushes: bool) {
     let observed: Vec<Site> =
-        sites.iter().filter(|site| !site.fence && site.order == Order::Full).copied().collect();
-    for site in sites.iter_mut().filter(|site| site.order == Order::None) {
+        sites.iter().filter(|site| !site.fence && site.effect == Effect::Full).copied().collect();
+    for site in sites.iter_mut().filter(|site| site.effect == Effect::None) {
         let may_observe = |other: &Site| match (site.fixed(), other.fixed()) {
             (Some(one), Some(other)) => one == other,
             // floating-point numbers, and what else is computed in loops, are nobody's locks
@@ -67,7 +57,7 @@ pub fn what_is_observed(sites: &mut [Site], loaded: &BTreeSet<usize>, flushes: b
         let is_loop = site.kind == What::CompareExchange;
         let is_loaded = flushes || site.fixed().is_some_and(|place| loaded.contains(&place));
         if observed.iter().any(may_observe) || is_loaded && !is_loop {
-            site.order = Order::Release;
+            site.effect = Effect::Release;
         }
     }
 }
@@ -452,24 +442,24 @@ mod tests {
         };
         // lock inc dword [rip], lock xadd [rip + 0xffff], eax, at one place and at another; lock inc qword [rdi]
         let mut update = decode(&[0xf0, 0xff, 0x05, 9, 0, 0, 0]);
-        update.order = Order::None;
+        update.effect = Effect::None;
         let same = decode(&[0xf0, 0x0f, 0xc1, 0x05, 8, 0, 0, 0]);
         let other = decode(&[0xf0, 0x0f, 0xc1, 0x05, 0xff, 0, 0, 0]);
         let mut wide = decode(&[0xf0, 0x48, 0xff, 0x07]);
-        wide.order = Order::None;
+        wide.effect = Effect::None;
         let pointed = decode(&[0xf0, 0x0f, 0xc1, 0x07]);
         let order = |mut sites: [Site; 3]| {
             what_is_observed(&mut sites, &BTreeSet::new(), false);
-            sites.map(|site| site.order)
+            sites.map(|site| site.effect)
         };
         assert_eq!(update.fixed(), same.fixed());
-        assert_eq!(order([update, same, wide]), [Order::Release, Order::Full, Order::None]);
-        assert_eq!(order([update, other, wide]), [Order::None, Order::Full, Order::None]);
-        assert_eq!(order([update, pointed, wide]), [Order::Release, Order::Full, Order::None]);
+        assert_eq!(order([update, same, wide]), [Effect::Release, Effect::Full, Effect::None]);
+        assert_eq!(order([update, other, wide]), [Effect::None, Effect::Full, Effect::None]);
+        assert_eq!(order([update, pointed, wide]), [Effect::Release, Effect::Full, Effect::None]);
         let mut sites = [update, wide];
         what_is_observed(&mut sites, &BTreeSet::from([update.fixed().unwrap()]), false);
-        assert_eq!(sites.map(|site| site.order), [Order::Release, Order::None]);
+        assert_eq!(sites.map(|site| site.effect), [Effect::Release, Effect::None]);
         what_is_observed(&mut sites, &BTreeSet::new(), true);
-        assert_eq!(sites.map(|site| site.order), [Order::Release; 2]);
+        assert_eq!(sites.map(|site| site.effect), [Effect::Release; 2]);
     }
 }

@@ -428,13 +428,7 @@ const PAUSE: u32 = 500;
 
 /// Tells others what this rank has changed, and takes over what they have; then pauses if the loop `goes_on`.
 pub fn look(goes_on: bool) {
-    remote::flush();
-    // what was loaded may be of a rank that is about to tell rank 0 of other stores, or rank 0's own, told while that went on storing
-    if remote::rank() > 0 {
-        super::home::see_rank_0();
-    } else {
-        super::home::all_is_told();
-    }
+    remote::look();
     let turns = TURNS.replace(0);
     if goes_on {
         calls::pause(turns, PAUSE);

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-/// Bytes of a place, the first ones counting.
-pub type Value = [u8; MOST];
+use super::host::Value;
+
 /// Bytes that a place has at most.
-const MOST: usize = 16;
+const MOST: usize = size_of::<Value>();
 
 /// A place and its width in bytes.
 type Place = (usize, usize);
 
 /// Places may overlap: then they agree.
+#[derive(Debug)]
 pub struct Copies(BTreeMap<Place, Value>);
 
 /// A store over a copy: what rank 0 has there, for all that is known, and what was stored.

@@ -1,21 +1,25 @@
 //! What the `lock`-prefixed instructions of x86-64 do (Intel SDM, volume 2), as operations on a place in memory.
 
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use super::host::Value;
 
-use super::code::Site;
-
-/// Of the operand in memory.
+/// Bytes of the operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Width {
+    /// One.
     Byte = 1,
+    /// Two.
     Word = 2,
+    /// Four.
     Double = 4,
+    /// Eight.
     Quad = 8,
+    /// `cmpxchg16b` has so many.
     Sixteen = 16,
 }
 
 impl Width {
+    /// So many bytes.
     pub fn of(bytes: usize) -> Option<Width> {
         Some(match bytes {
             1 => Width::Byte,
@@ -27,134 +31,62 @@ impl Width {
         })
     }
 
+    /// How many.
     pub fn bytes(self) -> usize {
         self as usize
     }
 
-    fn mask(self) -> u64 {
+    /// Its bits of a quad.
+    pub fn mask(self) -> u64 {
         if self.bytes() >= 8 { u64::MAX } else { (1 << (self.bytes() * 8)) - 1 }
     }
-
-    /// # Safety
-    /// `place` holds that many bytes.
-    pub unsafe fn load(place: usize, bytes: usize) -> (u64, u64) {
-        // SAFETY: the caller's
-        unsafe {
-            match bytes {
-                1 => ((*(place as *const u8)).into(), 0),
-                2 => ((place as *const u16).read_unaligned().into(), 0),
-                4 => ((place as *const u32).read_unaligned().into(), 0),
-                8 => ((place as *const u64).read_unaligned(), 0),
-                _ => ((place as *const u64).read_unaligned(), (place as *const u64).add(1).read_unaligned()),
-            }
-        }
-    }
-
-    /// Compares and exchanges; whether it was `before`.
-    ///
-    /// # Safety
-    /// `place` is memory that atomic instructions of that width may work on.
-    pub unsafe fn replace(place: usize, bytes: usize, before: (u64, u64), after: (u64, u64)) -> bool {
-        // SAFETY: the caller's; x86-64 lets atomic instructions work at any alignment
-        unsafe {
-            macro_rules! by {
-                ($atomic:ty, $int:ty) => {
-                    <$atomic>::from_ptr(place as *mut $int)
-                        .compare_exchange(
-                            before.0 as $int,
-                            after.0 as $int,
-                            Ordering::SeqCst,
-                            Ordering::SeqCst,
-                        )
-                        .is_ok()
-                };
-            }
-            if bytes < 16 && !place.is_multiple_of(bytes) {
-                return replace_unaligned(place, bytes, before.0, after.0);
-            }
-            match bytes {
-                1 => by!(AtomicU8, u8),
-                2 => by!(AtomicU16, u16),
-                4 => by!(AtomicU32, u32),
-                8 => by!(AtomicU64, u64),
-                _ => replace_sixteen(place, before, after),
-            }
-        }
-    }
 }
 
-/// # Safety
-/// As [`Width::replace`].
-unsafe fn replace_unaligned(place: usize, bytes: usize, before: u64, after: u64) -> bool {
-    let equal: u8;
-    // SAFETY: the caller's; Rust's atomics ask for alignment, the instruction does not
-    unsafe {
-        match bytes {
-            2 => {
-                core::arch::asm!("lock cmpxchg [{p}], {a:x}", "sete {e}", p = in(reg) place, a = in(reg) after,
-                e = lateout(reg_byte) equal, inout("rax") before => _)
-            }
-            4 => {
-                core::arch::asm!("lock cmpxchg [{p}], {a:e}", "sete {e}", p = in(reg) place, a = in(reg) after,
-                e = lateout(reg_byte) equal, inout("rax") before => _)
-            }
-            _ => {
-                core::arch::asm!("lock cmpxchg [{p}], {a:r}", "sete {e}", p = in(reg) place, a = in(reg) after,
-                e = lateout(reg_byte) equal, inout("rax") before => _)
-            }
-        }
-    }
-    equal != 0
-}
-
-/// # Safety
-/// As [`Width::replace`]; the place is aligned to 16, as the instruction demands.
-unsafe fn replace_sixteen(place: usize, before: (u64, u64), after: (u64, u64)) -> bool {
-    let equal: u64;
-    // SAFETY: the caller's; rbx is the compiler's, so it is put back, and neither operand may be in it
-    unsafe {
-        core::arch::asm!(
-            "xchg rsi, rbx",
-            "lock cmpxchg16b [rdi]",
-            "mov rbx, rsi",
-            "sete al",
-            "movzx eax, al",
-            in("rdi") place,
-            inout("rsi") after.0 => _,
-            in("rcx") after.1,
-            inout("rax") before.0 => equal,
-            inout("rdx") before.1 => _,
-        );
-    }
-    equal != 0
-}
-
+/// What is done to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum What {
+    /// `add`
     Add = 1,
+    /// `sub`
     Sub,
+    /// `and`
     And,
+    /// `or`
     Or,
+    /// `xor`
     Xor,
+    /// `inc`
     Inc,
+    /// `dec`
     Dec,
+    /// `neg`
     Neg,
+    /// `not`
     Not,
+    /// `adc`
     AddCarry,
+    /// `sbb`
     SubBorrow,
+    /// `bts`
     SetBit,
+    /// `btr`
     ClearBit,
+    /// `btc`
     FlipBit,
+    /// `xadd`
     ExchangeAdd,
+    /// `xchg`
     Exchange,
+    /// `cmpxchg`: rax against, the operand in.
     CompareExchange,
     /// `cmpxchg8b`, `cmpxchg16b`: rdx:rax against, rcx:rbx in.
     CompareExchangePair,
 }
 
 impl What {
-    const ALL: [What; 18] = [
+    /// All of them.
+    pub const ALL: [What; 18] = [
         What::Add,
         What::Sub,
         What::And,
@@ -176,13 +108,26 @@ impl What {
     ];
 }
 
+/// What comes before and behind an operation on all ranks if it does for the thread that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// What the thread wrote before comes before.
+    Release,
+    /// The thread sees behind it all that came before, too.
+    Full,
+}
+
 /// What was in a place, for all that the asking rank knows, and what it stored there itself.
-pub type Own = [[u8; 16]; 2];
+pub type Own = [Value; 2];
 
 /// One instruction with its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
+    /// What it does.
     pub kind: What,
+    /// To how many bytes.
     pub width: Width,
     /// The register's or the immediate value.
     pub operand: u64,
@@ -197,6 +142,7 @@ pub struct Operation {
 /// What was there before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
+    /// Low and high eight bytes.
     pub before: (u64, u64),
 }
 
@@ -225,7 +171,7 @@ impl Operation {
     }
 
     /// Whether what is to be compared was there.
-    fn equal(&self, before: (u64, u64)) -> bool {
+    pub fn equal(&self, before: (u64, u64)) -> bool {
         let mask = self.width.mask();
         match (self.kind, self.width) {
             (What::CompareExchangePair, Width::Quad) => {
@@ -271,23 +217,6 @@ impl Operation {
         (value & mask, 0)
     }
 
-    /// Does it, as one step.
-    ///
-    /// # Safety
-    /// The program's own instruction could.
-    pub unsafe fn run(&self, place: usize) -> Done {
-        loop {
-            // SAFETY: the caller's
-            unsafe {
-                let before = Width::load(place, self.width.bytes());
-                let done = Done { before };
-                if Width::replace(place, self.width.bytes(), before, self.after(&done)) {
-                    return done;
-                }
-            }
-        }
-    }
-
     /// The flags that it leaves, and which it changes (auxiliary carry and parity are not told: no compiler asks for them here).
     pub fn flags(&self, done: &Done) -> (u64, u64) {
         let shift = 64 - self.width.bytes().min(8) as u32 * 8;
@@ -323,29 +252,6 @@ impl Operation {
             What::CompareExchange => (difference(self.expected.0 << shift, before, 0), all),
             What::CompareExchangePair => (if self.equal(done.before) { ZERO } else { 0 }, ZERO),
             What::Not | What::Exchange => (0, 0),
-        }
-    }
-
-    /// Puts what it leaves in registers there.
-    pub fn results(&self, done: &Done, site: &Site, registers: &mut [i64; 23]) {
-        match self.kind {
-            What::ExchangeAdd | What::Exchange => {
-                if let super::code::Operand::Register(register) = site.operand {
-                    register.set(registers, done.before.0);
-                }
-            }
-            What::CompareExchange if !self.equal(done.before) => {
-                super::code::Register::accumulator(self.width).set(registers, done.before.0);
-            }
-            What::CompareExchangePair if !self.equal(done.before) => {
-                let (low, high) = match self.width {
-                    Width::Quad => (done.before.0 & 0xffff_ffff, done.before.0 >> 32),
-                    _ => done.before,
-                };
-                registers[libc::REG_RAX as usize] = low as i64;
-                registers[libc::REG_RDX as usize] = high as i64;
-            }
-            _ => {}
         }
     }
 
@@ -388,6 +294,7 @@ impl Operation {
 }
 
 impl Done {
+    /// As it travels.
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.before.0.to_ne_bytes());
@@ -395,6 +302,7 @@ impl Done {
         bytes
     }
 
+    /// The reverse.
     pub fn from_bytes(bytes: &[u8]) -> Option<Done> {
         let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         Some(Done { before: (word(0)?, word(8)?) })
@@ -404,71 +312,6 @@ impl Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Each kind and width against the instruction itself, with its flags.
-    #[test]
-    fn as_the_processor_does_it() {
-        macro_rules! against {
-            ($kind:expr, $name:literal, $width:expr, $form:literal, $values:expr) => {
-                for &before in &$values {
-                    for &operand in &$values {
-                        let mut memory: u64 = before;
-                        let (mut register, flags): (u64, u64);
-                        register = operand;
-                        // SAFETY: a place of our own
-                        unsafe {
-                            core::arch::asm!("xor {z:e}, {z:e}", concat!("lock ", $name, " [{p}], {r", $form, "}"), "pushfq", "pop {f}",
-                                p = in(reg) &mut memory, r = inout(reg) register, f = out(reg) flags, z = out(reg) _);
-                        }
-                        let mask = $width.mask();
-                        let operation = Operation { kind: $kind, width: $width, operand, expected: (0, 0), desired: (0, 0), carry: 0 };
-                        let mut ours: u64 = before;
-                        // SAFETY: a place of our own
-                        let done = unsafe { operation.run(&raw mut ours as usize) };
-                        assert_eq!(ours, memory, "{} {before:x} {operand:x}", $name);
-                        let (ours, which) = operation.flags(&done);
-                        assert_eq!(ours, flags & which, "flags of {} {before:x} {operand:x}", $name);
-                        if $kind == What::ExchangeAdd {
-                            assert_eq!(register & mask, done.before.0 & mask);
-                        }
-                    }
-                }
-            };
-        }
-        let values = [
-            0u64,
-            1,
-            2,
-            5,
-            0x7f,
-            0x80,
-            0xff,
-            0x7fff,
-            0x8000,
-            0xffff,
-            0x7fff_ffff,
-            0x8000_0000,
-            0xffff_ffff,
-            u64::MAX / 2,
-            1 << 63,
-            u64::MAX,
-        ];
-        macro_rules! widths {
-            ($kind:expr, $name:literal) => {
-                against!($kind, $name, Width::Word, ":x", values);
-                against!($kind, $name, Width::Double, ":e", values);
-                against!($kind, $name, Width::Quad, ":r", values);
-            };
-        }
-        widths!(What::Add, "add");
-        widths!(What::Sub, "sub");
-        widths!(What::And, "and");
-        widths!(What::Or, "or");
-        widths!(What::Xor, "xor");
-        widths!(What::AddCarry, "adc");
-        widths!(What::SubBorrow, "sbb");
-        widths!(What::ExchangeAdd, "xadd");
-    }
 
     #[test]
     fn as_it_travels() {
@@ -485,29 +328,5 @@ mod tests {
             assert_eq!(Operation::from_bytes(&bytes), Some((operation, 0x1234, Some([[9; 16], [8; 16]]))));
             assert_eq!(Operation::from_bytes(&bytes[1..]), None);
         }
-    }
-
-    #[test]
-    fn sixteen_bytes_at_once() {
-        #[repr(align(16))]
-        struct Pair([u64; 2]);
-        let mut pair = Pair([1, 2]);
-        let place = &raw mut pair as usize;
-        let mut operation = Operation {
-            kind: What::CompareExchangePair,
-            width: Width::Sixteen,
-            operand: 0,
-            expected: (1, 2),
-            desired: (3, 4),
-            carry: 0,
-        };
-        // SAFETY: a place of our own
-        unsafe {
-            assert_eq!(operation.flags(&operation.run(place)).0, ZERO);
-            assert_eq!(pair.0, [3, 4]);
-            operation.expected = (9, 9);
-            assert_eq!(operation.flags(&operation.run(place)).0, 0);
-        }
-        assert_eq!(pair.0, [3, 4]);
     }
 }

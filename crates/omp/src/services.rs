@@ -6,7 +6,7 @@
 //! - as soon as every rank other than the one that published it has *said* that it has applied it, by the position in a [`Kind::Lock`] or [`Kind::Log`] (that
 //!   it was delivered is not enough, since two threads of a rank may ask at the same time from different positions; who asks from before what is forgotten
 //!   gets what is left, since another thread of its rank has applied the rest);
-//! - or when an exchange ends at rank 0 and the one before it bore [`flag::LOG`](polyrail_omp::area::flag::LOG) from any rank: after an exchange with that flag
+//! - or when an exchange ends at rank 0 and the one before it bore [`flag::LOG`](crate::area::flag::LOG) from any rank: after an exchange with that flag
 //!   every rank applies the rest of the log before it submits the next, so that what was published before the first ended is applied everywhere when the
 //!   second ends.
 //!
@@ -15,7 +15,7 @@
 //! exchange, and the loop stands before it. (Not at any exchange that ends: another rank may already be behind it.) A gather likewise.
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use polyrail_omp::area::{Kind, SLOT_DATA};
+use crate::area::{Kind, SLOT_DATA};
 
 #[cfg(test)]
 mod tests;
@@ -113,12 +113,12 @@ impl Log {
     }
 
     /// Result words 1 and 2, and data, for `rank`, which has applied up to `position`.
-    fn since(&self, rank: usize, position: u64) -> (u64, u64, Vec<u8>) {
+    fn since(&self, rank: usize, position: u64, room: usize) -> (u64, u64, Vec<u8>) {
         let mut data = Vec::new();
         let mut at = position.clamp(self.forgotten, self.end());
         for entry in self.entries.iter().skip((at - self.forgotten) as usize) {
             if entry.rank != rank {
-                if data.len() + 8 + entry.bytes.len() > SLOT_DATA {
+                if data.len() + 8 + entry.bytes.len() > room {
                     return (at, 1, data);
                 }
                 data.extend_from_slice(&(entry.bytes.len() as u32).to_le_bytes());
@@ -156,12 +156,20 @@ pub struct Server {
     same: HashMap<u64, BTreeMap<Asker, Vec<u8>>>,
     submitted: u64,
     actions: VecDeque<Action>,
+    /// Bytes that an answer may have.
+    room: usize,
 }
 
 impl Server {
     /// For ranks on `hosts`.
     pub fn new(hosts: Vec<String>) -> Self {
+        Self::with_room(hosts, SLOT_DATA)
+    }
+
+    /// As [`new`](Self::new), with at most `room` bytes in a request or an answer.
+    pub fn with_room(hosts: Vec<String>, room: usize) -> Self {
         Self {
+            room,
             log: Log { applied: vec![0; hosts.len()], ..Log::default() },
             hosts,
             tokens: HashMap::new(),
@@ -203,7 +211,7 @@ impl Server {
             Some(Kind::Publish) => self.publish(from, args[0] != 0, data),
             Some(Kind::Log) => {
                 self.log.applied(from.rank, args[0]);
-                let (position, more, data) = self.log.since(from.rank, args[0]);
+                let (position, more, data) = self.log.since(from.rank, args[0], self.room);
                 self.log.forget(0);
                 self.answer(from, [0, position, more, 0], data);
             }
@@ -271,14 +279,14 @@ impl Server {
             && let Some((next, position, _)) = state.waiting.remove(at)
         {
             state.holder = Some(next);
-            let (position, more, data) = self.log.since(next.rank, position);
+            let (position, more, data) = self.log.since(next.rank, position, self.room);
             self.log.forget(0);
             self.answer(next, [1, position, more, 0], data);
         }
     }
 
     fn publish(&mut self, from: Asker, last: bool, part: Vec<u8>) {
-        if part.len() + 8 > SLOT_DATA {
+        if part.len() + 8 > self.room {
             return self.fail(format!("{} publishes {} bytes in a part", self.name(from.rank), part.len()));
         }
         self.log.bytes += part.len();

@@ -5,17 +5,17 @@
 
 use core::ops::Range;
 
-use polyrail_omp::blob::{Encoder, RECORD, Reader};
-use polyrail_omp::layout::PAGE;
-use polyrail_omp::merge::{Conflict, Refused};
+use crate::blob::{RECORD, Reader};
+use crate::layout::PAGE;
+use crate::merge::Refused;
+use crate::pages::Pages;
 
-use super::apply::refused;
-use super::watch::Pages;
-use super::{Encoded, State, with};
+use super::Memory;
+use super::tracked::{Encoded, Tracked};
 
 /// What this rank has to send, and how far it is.
+#[derive(Debug)]
 pub struct Bulk {
-    own: usize,
     /// Pages that no other rank has; from where on they are to be sent.
     alone: Pages,
     next: usize,
@@ -37,17 +37,12 @@ pub struct Round {
 }
 
 impl Bulk {
-    /// Begins; what is pending is done. `lists[rank]`: what each rank listed, or told at once; rounds have `room` bytes.
-    pub fn new(lists: &[&[u8]], own: usize, room: usize) -> Self {
-        let pending = with(|state| {
-            let pending = state.pending.clone();
-            state.done(u64::MAX);
-            pending
-        });
-        Self::of(&pending.unwrap_or_default(), lists, own, room)
-    }
-    pub(super) fn of(pending: &Pages, lists: &[&[u8]], own: usize, room: usize) -> Self {
-        let listed: Vec<Pages> = (0..lists.len()).map(|rank| read(rank, lists[rank])).collect();
+    /// Of this rank's `pending` pages. `lists[rank]`: what each rank listed, or told at once; rounds have `room` bytes.
+    ///
+    /// # Errors
+    /// A list is malformed.
+    pub fn new(pending: &Pages, lists: &[&[u8]], room: usize) -> Result<Self, Refused> {
+        let listed = (0..lists.len()).map(|rank| read(rank, lists[rank])).collect::<Result<Vec<_>, _>>()?;
         let several = Pages::of_several(&listed);
         let alone = several.not_in(pending);
         let shared = alone.not_in(pending);
@@ -64,14 +59,14 @@ impl Bulk {
             }
         }
         windows.reverse();
-        Self { own, alone, next: 0, shared, windows }
+        Ok(Self { alone, next: 0, shared, windows })
     }
     /// Encodes the next round. Of the last round but one, everything is applied.
-    pub fn encode(&mut self, out: &mut [u8]) -> Round {
-        with(|state| self.encode_by(out, |pages, range, out| state.encode(pages, range, out)))
-            .unwrap_or(Round { shared: 0, bytes: 0, more: false })
+    pub fn encode<M: Memory>(&mut self, tracked: &Tracked<M>, out: &mut [u8]) -> Round {
+        self.encode_by(out, |pages, range, out| tracked.encode(pages, range, out))
     }
-    pub(super) fn encode_by(
+    /// As [`encode`](Self::encode), by any other way to encode.
+    pub fn encode_by(
         &mut self,
         out: &mut [u8],
         mut encode: impl FnMut(&Pages, Range<usize>, &mut [u8]) -> Encoded,
@@ -83,40 +78,14 @@ impl Bulk {
         let more = alone.frontier != u64::MAX || !self.windows.is_empty();
         Round { shared, bytes: shared + alone.bytes, more }
     }
-    /// As [`merge`](super::merge()), of a round: what several ranks have, or what one rank alone has.
-    ///
-    /// # Safety
-    /// No thread of the team runs program code.
-    pub unsafe fn merge(&self, blobs: &[&[u8]]) -> Result<(), Conflict> {
-        // SAFETY: the caller's.
-        with(|state| unsafe { state.merge(blobs, self.own) }).unwrap_or(Ok(()))
-    }
 }
 
 /// The pages that a blob names.
-fn read(rank: usize, list: &[u8]) -> Pages {
+fn read(rank: usize, list: &[u8]) -> Result<Pages, Refused> {
     let mut pages = Pages::default();
     for record in Reader::new(list) {
-        match record {
-            Ok(record) => {
-                pages.push(record.address as usize, record.address as usize + record.pages as usize * PAGE);
-            }
-            Err(error) => drop(refused(Refused::Malformed { rank: rank as u32, at: error.at })),
-        }
+        let record = record.map_err(|error| Refused::Malformed { rank: rank as u32, at: error.at })?;
+        pages.push(record.address as usize, record.address as usize + record.pages as usize * PAGE);
     }
-    pages
-}
-
-impl State {
-    /// See [`super::list`].
-    pub(super) fn list(&self, out: &mut [u8], runs: usize) -> usize {
-        let runs = runs.min(out.len() / 16);
-        let mut encoder = Encoder::new(out);
-        for &(from, to) in self.pending.roughly(runs).runs() {
-            if encoder.list(from as u64, ((to - from) / PAGE) as u64).is_err() {
-                break;
-            }
-        }
-        encoder.bytes()
-    }
+    Ok(pages)
 }

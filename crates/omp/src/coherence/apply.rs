@@ -1,0 +1,120 @@
+//! Applying what ranks changed, to memory and to the twins.
+
+use crate::blob::Change;
+use crate::diff::{Mask, diff};
+use crate::layout::PAGE;
+use crate::merge::{Conflict, Refused, Step, Twins, check, combine, visit, word};
+use crate::pages::Pages;
+
+use super::Memory;
+use super::tracked::Tracked;
+
+impl<M: Memory> Tracked<M> {
+    /// Checks all ranks' blobs (`blobs[rank]`, [`encode_all`](Self::encode_all)'s of this rank included, by which nothing else has changed meanwhile) against each other, then
+    /// applies them: others' to memory and twins, this rank's to the twins. No thread of the team runs program code.
+    ///
+    /// # Errors
+    /// Then nothing is applied.
+    pub fn merge(&mut self, blobs: &[&[u8]], own: usize) -> Result<(), Refused> {
+        let mut written = Pages::default();
+        check(blobs, self, |step| match step {
+            Step::One(rank, _) if *rank as usize == own => {}
+            Step::One(_, record) => {
+                written.push(record.address as usize, record.address as usize + record.pages as usize * PAGE);
+            }
+            Step::Many(address, _) => written.push(*address as usize, *address as usize + PAGE),
+        })?;
+        self.memory.release(&written);
+        visit(blobs, |step| {
+            match step {
+                Step::One(rank, record) => self.memory.take(&record, rank as usize != own),
+                Step::Many(address, changes) => {
+                    let combined = combine(address, self.twin(address), changes, Some(own as u32))
+                        .map_err(Refused::Conflict)?;
+                    let (page, twin) = self.memory.page_mut(address as usize);
+                    *twin = combined.page;
+                    combined.others.copy(&combined.page, page);
+                }
+            }
+            Ok(())
+        })?;
+        let found = self.memory.forget(&written);
+        self.pending.add(&found);
+        Ok(())
+    }
+
+    /// Applies what `rank` published, to memory and twins, on rank `own`. Changes of this rank that are not published stay; where both changed a byte, differently, it is a
+    /// conflict. Other threads of this rank may run; bytes that they use at the same time are a race of the program.
+    ///
+    /// # Errors
+    /// Then nothing is applied.
+    pub fn apply(&mut self, own: usize, rank: usize, entry: &[u8]) -> Result<(), Refused> {
+        each(entry, &mut |at, change| {
+            if !self.memory.is_known(at, 1) {
+                return Err(Refused::Foreign { rank: rank as u32, address: at as u64 });
+            }
+            let (now, twin) = self.memory.page(at);
+            let mut theirs = *twin;
+            change.blend(&mut theirs);
+            let mut both = diff(now, twin).and(&change.mask(twin)).and(&diff(now, &theirs));
+            if let Some(part) = self.part(at) {
+                both = both.and(&part);
+            }
+            let Some(byte) = both.first() else { return Ok(()) };
+            let mut sides = [(own as u32, word(now, byte)), (rank as u32, word(&theirs, byte))];
+            sides.sort_unstable_by_key(|side| side.0);
+            Err(Refused::Conflict(Conflict {
+                address: (at + byte) as u64,
+                ranks: sides.map(|side| side.0),
+                values: sides.map(|side| side.1),
+                before: word(twin, byte),
+            }))
+        })?;
+        each(entry, &mut |at, change| {
+            let (now, twin) = self.memory.page_mut(at);
+            change.blend(twin);
+            // Memory is changed by the byte. That the page is listed as written costs one comparison; protecting it again could lose what other threads write meanwhile.
+            change.apply(now);
+            Ok(())
+        })
+    }
+}
+
+/// Each page of an entry.
+fn each(entry: &[u8], f: &mut dyn FnMut(usize, Change<'_>) -> Result<(), Refused>) -> Result<(), Refused> {
+    visit(&[entry], |step| {
+        let Step::One(_, record) = step else { return Ok(()) };
+        (0..record.pages).try_for_each(|i| f(record.address as usize + i as usize * PAGE, record.change(i)))
+    })
+}
+
+/// Where two ranks' publications, of which neither knew the other, say different things.
+pub fn contradiction(one: (usize, &[u8]), other: (usize, &[u8])) -> Option<Conflict> {
+    let mut found = None;
+    // both were applied or made here, so they are well formed
+    let _ = visit(&[one.1, other.1], |step| {
+        let Step::Many(address, [(_, left), (_, right)]) = step else { return Ok(()) };
+        // what is published is exact: what comes without a mask is all bytes
+        let seen = |change: &Change<'_>| {
+            let mut page = [0; PAGE];
+            change.blend(&mut page);
+            match change {
+                Change::Whole(_) | Change::Zero => (Mask::ALL, page),
+                change => (change.mask(&page), page),
+            }
+        };
+        let ((mine, left), (theirs, right)) = (seen(left), seen(right));
+        if let (None, Some(byte)) = (found, mine.and(&theirs).and(&diff(&left, &right)).first()) {
+            let mut sides = [(one.0 as u32, word(&left, byte)), (other.0 as u32, word(&right, byte))];
+            sides.sort_unstable_by_key(|side| side.0);
+            found = Some(Conflict {
+                address: address + byte as u64,
+                ranks: sides.map(|side| side.0),
+                values: sides.map(|side| side.1),
+                before: 0,
+            });
+        }
+        Ok(())
+    });
+    found
+}

@@ -1,0 +1,381 @@
+//! Copies of what rank 0 has: on ranks above 0, what atomic operations leave in this rank's memory.
+//!
+//! Rank 0 alone tells of it. What others are told of a page has what all agreed upon last in place of copies ([`Held::mask`]); at barriers memory itself gets that
+//! back ([`Rank::without_copies`]). What this rank has stored over a copy (`atomic write` is a plain store, and so is the release of many a spin lock) rank 0 gets, too, if it
+//! still has what was copied ([`Telling::tell`]): behind all that was stored before.
+//!
+//! What an operation is ordered by ([`Between`]): rank 0's memory is where all such operations happen, and its own threads have theirs, and plain stores, there at any time. So it
+//! takes over what is told of *before* it changes the place, and tells what it has changed *behind* what it found there: whatever one of its threads stored before it stored
+//! that. Neither needs to know of it.
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+
+use crate::area::Count;
+use crate::diff::Page;
+use crate::layout::PAGE;
+
+use super::copies::{Copies, Stored};
+use super::host::{Clock, Host, Mutex, RwLock, Trouble, Value};
+use super::operation::{Done, Effect, Operation, Own, Width};
+use super::rank::Rank;
+
+/// What is ordered by an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Between {
+    /// What the log has up to there comes before the operation.
+    pub behind: u64,
+    /// What rank 0 knew is to be told.
+    pub asks: bool,
+    /// It is a store that others may rely on already, who know what was published with it.
+    pub tells: bool,
+}
+
+impl Between {
+    /// As bytes.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.behind.to_ne_bytes());
+        bytes[8] = self.asks.into();
+        bytes[9] = self.tells.into();
+        bytes
+    }
+
+    /// The reverse, and what follows.
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (own, rest) = bytes.split_first_chunk::<16>()?;
+        let behind = u64::from_ne_bytes(*own.first_chunk()?);
+        Some((Self { behind, asks: own[8] != 0, tells: own[9] != 0 }, rest))
+    }
+}
+
+/// What rank 0 answers to an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// What was there, and up to where the log then has what rank 0 knew.
+    Done(Vec<u8>),
+    /// It is too early: ask again.
+    NotYet,
+    /// What the asking rank stored there is in conflict with what another did; or the place is not shared, or the question malformed.
+    Refused,
+}
+
+/// Longest pause between two questions, in microseconds.
+const PAUSE: u32 = 1000;
+
+type CopiesOf<'a, H> = <<H as Host>::Mutex<Copies> as Mutex<Copies>>::Guard<'a>;
+type AloneOf<'a, H> = <<H as Host>::RwLock as RwLock>::Alone<'a>;
+
+impl<H: Host> Rank<H> {
+    /// Ranks above 0: has rank 0 do it.
+    pub fn carry_out(&self, operation: &Operation, place: usize, effect: Effect) -> Done {
+        let bytes = operation.width.bytes();
+        let mut clock = Clock::start(&self.host);
+        let when = self.here();
+        let mut tries = 0;
+        let ((done, told), now, held) = loop {
+            let behind = if effect == Effect::None { 0 } else { self.publish_all() };
+            let between = Between { behind, asks: effect == Effect::Full, tells: false };
+            let telling = self.telling.shared();
+            let held = self.copies.lock();
+            let (known, now) = (self.known(&held, place, bytes), self.host.load(place, bytes));
+            let own = (known != now).then_some([known, now]);
+            if own.is_some() && effect != Effect::None {
+                // another thread has stored it meanwhile, behind what was not published
+                continue;
+            }
+            // what this rank stored before must be at rank 0 before anything else is done to it for this rank
+            let held = own.is_some().then_some(held);
+            if let Some(answer) = self.ask_operation(&when, &between, operation, place, own) {
+                break (answer, now, held);
+            }
+            drop((held, telling));
+            self.host.pause(tries, PAUSE);
+            tries += 1;
+        };
+        self.host.add(Count::Atomics, 1);
+        let after = value(operation.after(&done));
+        // what was told with it is a copy, and what other threads' operations left meanwhile; what they stored stays, to be told, even if it is what was there before
+        let (mut held, copy) = match held {
+            Some(held) => (held, now),
+            None => {
+                let held = self.copies.lock();
+                let known = self.known(&held, place, bytes);
+                (held, known)
+            }
+        };
+        held.learn(place, bytes, after);
+        self.host.replace(place, bytes, &copy, &after);
+        drop(held);
+        self.see(told);
+        clock.lap(&self.host, Count::AtomicTime);
+        done
+    }
+
+    /// Ranks above 0: has rank 0 tell what it has changed, behind all that this rank has told; takes it over. `place`: any that is shared.
+    pub fn see_rank_0(&self, place: usize) {
+        let between = Between { behind: self.publish_all(), asks: true, tells: false };
+        let operation = Operation::none(Width::Byte);
+        let told = (0..).find_map(|tries| {
+            let answer = self.ask_operation(&self.anywhere(), &between, &operation, place, None);
+            if answer.is_none() {
+                self.host.pause(tries, PAUSE);
+            }
+            answer
+        });
+        self.see(told.map_or(0, |(_, told)| told));
+    }
+
+    /// Asks rank 0: what was done, and up to where the log then has what rank 0 knew. None if that is too early.
+    fn ask_operation(
+        &self,
+        when: &super::order::Point,
+        between: &Between,
+        operation: &Operation,
+        place: usize,
+        own: Option<Own>,
+    ) -> Option<(Done, u64)> {
+        let answer = self.host.ask_operation(&[
+            &when.to_bytes(),
+            &between.to_bytes(),
+            &operation.to_bytes(place, own),
+        ])?;
+        self.changed_rank_0();
+        let (done, told) = answer.split_at(answer.len().min(size_of::<Value>()));
+        let told = told.first_chunk().map_or(0, |told| u64::from_ne_bytes(*told));
+        let Some(done) = Done::from_bytes(done) else {
+            self.host.fail(&Trouble::Mixed { rank: self.host.rank(), place })
+        };
+        Some((done, told))
+    }
+
+    /// Rank 0's server thread: carries out what another rank asks for.
+    pub fn serve_operation(&self, question: &[u8]) -> Served {
+        self.serve_in(question).unwrap_or(Served::Refused)
+    }
+
+    fn serve_in(&self, question: &[u8]) -> Option<Served> {
+        let (when, question) = super::order::Point::from_bytes(question)?;
+        let (between, question) = Between::from_bytes(question)?;
+        let (operation, place, own) = Operation::from_bytes(question)?;
+        if !self.has_come_to(&when) || !between.tells && self.is_awaited() {
+            return Some(Served::NotYet);
+        }
+        self.see(between.behind);
+        if !self.host.tracked(|tracked| tracked.is_shared(place))? {
+            return None;
+        }
+        if let Some([known, stored]) = own
+            && !self.host.replace(place, operation.width.bytes(), &known, &stored)
+        {
+            return None;
+        }
+        let done = self.run(&operation, place).to_bytes();
+        // what rank 0 stored before it stored what was found there
+        let told = if between.asks { self.publish_all() } else { 0 };
+        Some(Served::Done([done.as_slice(), &told.to_ne_bytes()].concat()))
+    }
+
+    /// Does it in this process, as one step.
+    fn run(&self, operation: &Operation, place: usize) -> Done {
+        let bytes = operation.width.bytes();
+        loop {
+            let before = self.host.load(place, bytes);
+            let done = Done { before: pair(&before) };
+            if self.host.replace(place, bytes, &before, &value(operation.after(&done))) {
+                return done;
+            }
+        }
+    }
+
+    /// What all agreed upon last.
+    fn agreed(&self, place: usize, bytes: usize) -> Option<Value> {
+        self.host.tracked(|tracked| tracked.agreed(place, bytes)).flatten()
+    }
+
+    /// What rank 0 has there, for all that this rank knows.
+    fn known(&self, copies: &Copies, place: usize, bytes: usize) -> Value {
+        copies.known(place, bytes, self.agreed(place, bytes).unwrap_or_default())
+    }
+
+    fn is_stored_over(&self, ((place, bytes), left): ((usize, usize), Value)) -> bool {
+        self.host.load(place, bytes) != left
+    }
+
+    /// Whether this rank has stored over copies.
+    pub(super) fn is_to_tell(&self) -> bool {
+        self.copies.lock().iter().any(|copy| self.is_stored_over(copy))
+    }
+
+    /// As [`is_to_tell`](Self::is_to_tell), of some pages.
+    pub(super) fn is_to_tell_of(&self, pages: &[Range<usize>]) -> bool {
+        let copies = self.copies.lock();
+        pages.iter().any(|pages| copies.within(pages).any(|copy| self.is_stored_over(copy)))
+    }
+
+    /// No atomic operation of this rank is under way from here on.
+    pub(super) fn hold(&self) -> Held<'_, H> {
+        let alone = self.telling.alone();
+        let told = Telling { rank: self, stored: Vec::new(), announced: false, _alone: alone };
+        Held { copies: self.copies.lock(), told }
+    }
+
+    /// Rank 0: whether some ranks are about to tell of stores. Who knows what they published may rely on those stores, too.
+    fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::SeqCst) > 0
+    }
+
+    /// Rank 0: waits until none is.
+    pub fn all_is_told(&self) {
+        for tries in 0.. {
+            if !self.is_awaited() {
+                return;
+            }
+            self.host.pause(tries, PAUSE);
+        }
+    }
+
+    /// Rank 0's server thread: another rank is `about` to tell, or is through.
+    pub fn serve_awaits(&self, about: bool) {
+        match about {
+            false => self.awaited.fetch_sub(1, Ordering::SeqCst),
+            true => self.awaited.fetch_add(1, Ordering::SeqCst),
+        };
+    }
+
+    /// Looks for changes at a barrier: memory has what all agreed upon last in place of copies, and there are none any more. What is no longer as it was copied stays, as this
+    /// rank's change.
+    pub(super) fn without_copies<T>(&self, look: impl FnOnce() -> T) -> T {
+        let mut copies = self.copies.lock();
+        let all: Vec<_> = copies.iter().map(|(place, _)| place).collect();
+        for (place, bytes) in all {
+            if let Some(agreed) = self.agreed(place, bytes) {
+                self.put_back(&mut copies, place, bytes, agreed);
+            }
+        }
+        look()
+    }
+
+    /// Whether there was a copy, and nothing stored over it.
+    fn put_back(&self, copies: &mut Copies, place: usize, bytes: usize, agreed: Value) -> bool {
+        let left = copies.known(place, bytes, agreed);
+        let is_copy = self.host.replace(place, bytes, &left, &agreed);
+        if is_copy {
+            copies.forget(place, bytes, agreed);
+        }
+        is_copy
+    }
+
+    /// Applies what others told of some pages: copies there are no changes of this rank's. What is told of them is a copy, too.
+    pub(super) fn without_copies_of<T>(&self, pages: &[Range<usize>], apply: impl FnOnce() -> T) -> T {
+        let mut copies = self.copies.lock();
+        let found: Vec<_> = pages.iter().flat_map(|pages| copies.within(pages).collect::<Vec<_>>()).collect();
+        let mut gone = Vec::new();
+        for ((place, bytes), left) in found {
+            if let Some(agreed) = self.agreed(place, bytes)
+                && self.put_back(&mut copies, place, bytes, agreed)
+            {
+                gone.push((place, bytes, left, agreed));
+            }
+        }
+        let applied = apply();
+        let mut told = Copies::new();
+        for &(place, bytes, _, before) in &gone {
+            if let Some(now) = self.agreed(place, bytes).filter(|now| *now != before) {
+                told.learn(place, bytes, now);
+            }
+        }
+        for (place, bytes, left, before) in gone {
+            let now = self.agreed(place, bytes).unwrap_or(before);
+            // who told one of places that overlap told all of them
+            if told.within(&(place..place + bytes)).next().is_some() {
+                copies.learn(place, bytes, now);
+                continue;
+            }
+            // a part of it may be there already, with another place
+            let here = copies.known(place, bytes, now);
+            copies.learn(place, bytes, left);
+            self.host.replace(place, bytes, &here, &left);
+        }
+        applied
+    }
+}
+
+fn value(pair: (u64, u64)) -> Value {
+    Done { before: pair }.to_bytes()
+}
+
+fn pair(value: &Value) -> (u64, u64) {
+    Done::from_bytes(value).map_or((0, 0), |done| done.before)
+}
+
+/// This rank's changes are being told: who has this may look at pages.
+pub(super) struct Held<'a, H: Host + 'a> {
+    copies: CopiesOf<'a, H>,
+    told: Telling<'a, H>,
+}
+
+impl<'a, H: Host> Held<'a, H> {
+    /// Makes of the `contents` of the page at `at` what others are to be told, of which all agreed upon `twin` last.
+    pub fn mask(&mut self, at: usize, contents: &mut Page, twin: &Page) {
+        // before anything is put in: places may overlap
+        self.told.stored.extend(self.copies.stored_over(at, contents));
+        for ((place, bytes), _) in self.copies.within(&(at..at + PAGE)) {
+            let page = place.max(at) - at..(place + bytes).min(at + PAGE) - at;
+            contents[page.clone()].copy_from_slice(&twin[page]);
+        }
+    }
+
+    /// Pages of `range` with copies.
+    pub fn pages(&self, range: &Range<usize>) -> Vec<usize> {
+        let mut pages = Vec::new();
+        let mut rest = range.clone();
+        let next = |rest: &Range<usize>| self.copies.within(rest).next().map(|((place, _), _)| place);
+        while let Some(place) = next(&rest) {
+            let page = place.max(rest.start) & !(PAGE - 1);
+            pages.push(page);
+            rest.start = page + PAGE;
+        }
+        pages
+    }
+
+    /// All pages have been looked at.
+    pub fn looked(self) -> Telling<'a, H> {
+        self.told
+    }
+
+    /// Before what was looked at is published, where others may wait for flags in it: they are to find the stores over copies, too.
+    pub fn announce(&mut self) {
+        if self.told.rank.host.rank() > 0 && !self.told.stored.is_empty() {
+            self.told.rank.host.ask_awaits(true);
+            self.told.announced = true;
+        }
+    }
+}
+
+/// Stores over copies that count as copies already, and are to be told before another operation.
+pub(super) struct Telling<'a, H: Host + 'a> {
+    rank: &'a Rank<H>,
+    stored: Vec<Stored>,
+    announced: bool,
+    _alone: AloneOf<'a, H>,
+}
+
+impl<H: Host> Telling<'_, H> {
+    /// Has rank 0 know them, behind what the log has up to there. No answer of the agent's may be in use.
+    pub fn tell(self, behind: u64) {
+        let (rank, between) = (self.rank, Between { behind, asks: false, tells: true });
+        for Stored { place, bytes, known, now } in self.stored {
+            let Some(width) = Width::of(bytes) else { continue };
+            let (operation, own) = (Operation::none(width), Some([known, now]));
+            let mut tries = 0;
+            while rank.ask_operation(&rank.anywhere(), &between, &operation, place, own).is_none() {
+                rank.host.pause(tries, PAUSE);
+                tries += 1;
+            }
+        }
+        if self.announced {
+            rank.host.ask_awaits(false);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What is told between exchanges: entries that all ranks apply in one order, which rank 0's agent keeps (`services`).
+
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+use std::collections::VecDeque;
+
+use crate::area::Kind;
+use crate::blob::{Reader, Record};
+use crate::layout::PAGE;
+
+use super::apply::contradiction;
+use super::host::{Host, Mutex, Trouble};
+use super::rank::Rank;
+use super::tracked::Encoded;
+
+/// What a rank knows of the log.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// Up to where this rank has applied it.
+    pub(super) applied: u64,
+    /// Positions and contents of this rank's own entries beyond: who published before them, and is applied behind them, knew as little of them as this rank of it.
+    own: VecDeque<(u64, Vec<u8>)>,
+    /// Room to encode an entry.
+    part: Vec<u8>,
+}
+
+impl Log {
+    /// Up to where this rank knows it: it has applied, or said, what is there.
+    fn known(&self) -> u64 {
+        self.own.back().map_or(self.applied, |own| own.0.max(self.applied))
+    }
+}
+
+/// Rank and bytes of the first of some entries, and the rest.
+fn first(entries: &[u8]) -> Option<(usize, &[u8], &[u8])> {
+    let (head, rest) = entries.split_first_chunk::<8>()?;
+    let word = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
+    let (entry, rest) = rest.split_at_checked(word(0))?;
+    Some((word(4), entry, rest))
+}
+
+/// Where an entry changes memory.
+fn pages(entry: &[u8]) -> Vec<Range<usize>> {
+    let pages = |record: Record<'_>| {
+        let from = record.address as usize;
+        from..from + record.pages as usize * PAGE
+    };
+    // what is malformed is found when it is applied
+    Reader::new(entry).map_while(Result::ok).map(pages).collect()
+}
+
+impl<H: Host> Rank<H> {
+    /// Applies what others published.
+    pub(super) fn catch_up(&self, log: &mut Log) {
+        loop {
+            let answer = self.host.ask(Kind::Log, [log.applied, 0, 0, 0, 0, 0], &[]);
+            self.apply(log, answer.result, &answer.data);
+            if answer.result[2] == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Entries of others, beginning behind what is applied; this rank's own stand between them.
+    pub(super) fn apply(&self, log: &mut Log, result: [u64; 4], entries: &[u8]) {
+        let kept;
+        let mut entries = entries;
+        if self.is_to_tell_first(entries) {
+            kept = entries.to_vec();
+            self.publish(log);
+            entries = &kept;
+        }
+        let mut before = 0;
+        let mut position = log.applied;
+        while !entries.is_empty() {
+            let Some((from, entry, rest)) = first(entries) else {
+                self.host.fail(&Trouble::Broken(format!("the log is broken: {} bytes", entries.len())))
+            };
+            position += 1;
+            while log.own.get(before).is_some_and(|own| own.0 == position) {
+                (before, position) = (before + 1, position + 1);
+            }
+            let own = self.host.rank();
+            for (_, mine) in log.own.iter().skip(before) {
+                if let Some(conflict) = contradiction((own, mine), (from, entry)) {
+                    self.host.fail(&Trouble::Conflict(conflict, "under different locks, or at flushes"));
+                }
+            }
+            let applied = self.without_copies_of(&pages(entry), || {
+                self.host.tracked(|tracked| tracked.apply(own, from, entry)).unwrap_or(Ok(()))
+            });
+            applied.unwrap_or_else(|refused| self.refused(refused, "under a lock"));
+            self.logged.store(true, Ordering::Relaxed);
+            entries = rest;
+        }
+        log.applied = result[1];
+        log.own.retain(|own| own.0 > result[1]);
+    }
+
+    /// Whether this rank has stored over copies where others' entries change memory.
+    fn is_to_tell_first(&self, mut entries: &[u8]) -> bool {
+        while let Some((_, entry, rest)) = first(entries) {
+            if self.is_to_tell_of(&pages(entry)) {
+                return true;
+            }
+            entries = rest;
+        }
+        false
+    }
+
+    /// Tells others what this rank changed since it last did; then rank 0 what it has stored over copies.
+    pub(super) fn publish(&self, log: &mut Log) {
+        // an entry is delivered behind eight bytes of its own
+        let mut part = core::mem::take(&mut log.part);
+        part.resize(self.host.slot() - 8, 0);
+        let mut held = self.hold();
+        self.host.tracked(|tracked| tracked.collect_all(|range| held.pages(range)));
+        let mut parts = Vec::new();
+        loop {
+            let encoded = self
+                .host
+                .tracked(|tracked| {
+                    tracked.publish(&mut part, &mut |at, page, twin| held.mask(at, page, twin))
+                })
+                .unwrap_or(Encoded { bytes: 0, frontier: u64::MAX });
+            let last = encoded.frontier == u64::MAX;
+            if encoded.bytes > 0 || last && !parts.is_empty() {
+                if last && self.flushes() {
+                    held.announce();
+                }
+                self.logged.store(true, Ordering::Relaxed);
+                let bytes = &part[..encoded.bytes];
+                let end = self.host.ask(Kind::Publish, [u64::from(last), 0, 0, 0, 0, 0], &[bytes]).result[0];
+                parts.extend(Some(bytes.to_vec()).filter(|bytes| !bytes.is_empty()));
+                if last && end == log.applied + parts.len() as u64 {
+                    // nobody else has published since this rank last looked
+                    log.applied = end;
+                } else if last {
+                    let first = end + 1 - parts.len() as u64;
+                    log.own.extend((first..).zip(parts.drain(..)));
+                }
+            }
+            if last {
+                break;
+            }
+        }
+        log.part = part;
+        held.looked().tell(log.known());
+    }
+
+    /// Tells others what this rank changed; up to where the log then has all that it knows.
+    pub fn publish_all(&self) -> u64 {
+        if !self.is_inside() {
+            return 0;
+        }
+        let mut log = self.log.lock();
+        self.publish(&mut log);
+        log.known()
+    }
+
+    /// Takes over what others told, up to there at least.
+    pub fn see(&self, position: u64) {
+        if position > 0 {
+            let mut log = self.log.lock();
+            if log.applied < position {
+                self.catch_up(&mut log);
+            }
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Random OpenMP programs: what each thread of each rank does, and what memory they do it to.
+//!
+//! A program is free of races by how it is made, unless it is to have one. In each phase, which ends with a barrier, each cell has one role: one thread's own, a lock's, only
+//! read, updated by atomic operations, or what is handed over behind a flag.
+
+use super::memory::BASE;
+use super::random::Random;
+use polyrail_omp::coherence::operation::Effect;
+use polyrail_omp::layout::PAGE;
+
+/// A program, and what it is run on.
+#[derive(Debug)]
+pub struct Plan {
+    pub ranks: usize,
+    /// Of each rank.
+    pub threads: usize,
+    pub pages: usize,
+    /// Whether writes are watched, by rank.
+    pub watched: Vec<bool>,
+    /// Bytes of the first page that are not shared.
+    pub hidden: usize,
+    /// Bytes of an exchange's blob, and of a request.
+    pub room: usize,
+    pub slot: usize,
+    /// Whether ranks exchange directly, so that the agent hears of it some time later.
+    pub direct: bool,
+    /// The program has flushes, so each rank has one thread.
+    pub flushes: bool,
+    pub cells: Vec<Cell>,
+    pub regions: Vec<Region>,
+    /// It has a race: two ranks store different values into a cell.
+    pub races: bool,
+}
+
+/// A variable.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    pub at: usize,
+    /// Bytes.
+    pub width: usize,
+}
+
+/// Serial code's stores, then phases.
+#[derive(Debug)]
+pub struct Region {
+    pub serial: Vec<usize>,
+    pub phases: Vec<Phase>,
+}
+
+/// By thread: what it does until the barrier.
+#[derive(Debug)]
+pub struct Phase {
+    pub ops: Vec<Vec<Op>>,
+}
+
+/// What a thread does. Cells by their index.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Load(usize),
+    Store(usize),
+    /// Adds this bit, which nobody else adds; with `then`, loads these if the other bit was there.
+    Add {
+        cell: usize,
+        bit: u32,
+        effect: Effect,
+        then: Option<(u32, Vec<usize>)>,
+    },
+    /// A critical section, or a lock.
+    Critical {
+        lock: usize,
+        body: Vec<Op>,
+    },
+    /// Tries a lock, and does nothing if another has it.
+    Try {
+        lock: usize,
+        body: Vec<Op>,
+    },
+    /// Waits for the turn.
+    Ordered {
+        lock: usize,
+        turn: u64,
+        body: Vec<Op>,
+    },
+    /// A lock of the program's own: an exchange of 1 until 0 was there; a plain store of 0.
+    Spin {
+        cell: usize,
+        body: Vec<Op>,
+    },
+    /// Stores into the cell, between flushes if somebody may look at it who does not wait.
+    Raise {
+        cell: usize,
+        flushes: bool,
+    },
+    /// Looks at the cell between flushes, and loads these if it was raised.
+    Look {
+        cell: usize,
+        then: Vec<usize>,
+    },
+    /// Waits until it is raised; loads these.
+    Await {
+        cell: usize,
+        then: Vec<usize>,
+    },
+    /// The first thread of rank 0 that comes stores, and nobody waits.
+    Single {
+        number: u64,
+        cell: usize,
+    },
+    /// Takes iterations until there are none; iteration i stores into the i-th of these.
+    Loop {
+        number: u64,
+        chunk: u64,
+        guided: bool,
+        cells: Vec<usize>,
+    },
+    /// As a thread of the race.
+    Race(usize),
+}
+
+/// Locks that programs have.
+pub const LOCKS: usize = 3;
+
+struct Maker<'a> {
+    random: &'a mut Random,
+    ranks: usize,
+    threads: usize,
+    flushes: bool,
+    cells: Vec<Cell>,
+    singles: u64,
+    loops: u64,
+    ordered: usize,
+    /// Threads of this phase wait for flags, or have a `single` that nobody waits for. Not both: rank 0 has the `single`, behind which others' updates come, and so is not to
+    /// wait before it for what others do behind them (docs/omp.md).
+    awaits: bool,
+    has_single: bool,
+}
+
+impl Plan {
+    /// All from one number.
+    pub fn new(random: &mut Random) -> Self {
+        let ranks = random.pick(&[2, 2, 2, 3, 3, 4, 5, 8]);
+        let flushes = random.one_in(3);
+        let threads = if flushes || ranks > 4 { 1 } else { random.pick(&[1, 1, 2, 2, 3, 4]) };
+        let pages = 1 + random.below(4);
+        let hidden = if random.one_in(3) { 64 * random.below(8) } else { 0 };
+        let cells = cells(random, pages, hidden);
+        let races = !flushes && random.one_in(12);
+        let mut maker = Maker {
+            random,
+            ranks,
+            threads,
+            flushes,
+            cells,
+            singles: 0,
+            loops: 0,
+            ordered: LOCKS,
+            awaits: false,
+            has_single: false,
+        };
+        let count = 1 + maker.random.below(2);
+        let regions = (0..count).map(|_| maker.region(races)).collect();
+        let cells = maker.cells;
+        Self {
+            ranks,
+            threads,
+            pages,
+            watched: (0..ranks).map(|_| random.one_in(2)).collect(),
+            hidden,
+            room: random.pick(&[2 * 4744, 3 * 4744, 1 << 20]),
+            slot: random.pick(&[2 * 4744 + 64, 3 * 4744, 256 << 10]),
+            direct: random.one_in(2),
+            flushes,
+            cells,
+            regions,
+            races,
+        }
+    }
+}
+
+/// Some next to each other, some alone, some at the end of a page.
+fn cells(random: &mut Random, pages: usize, hidden: usize) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    let count = 6 + random.below(8);
+    let mut at = BASE + hidden.next_multiple_of(8);
+    let end = BASE + pages * PAGE;
+    for i in 0..count {
+        let width = if i < 4 { 8 } else { random.pick(&[1, 2, 4, 8, 8]) };
+        let next = match random.below(4) {
+            0 => at + 8 * random.below(PAGE / 8),
+            1 => (at + PAGE).next_multiple_of(PAGE) - 8 * (1 + random.below(2)),
+            _ => at,
+        };
+        let next = next.next_multiple_of(width);
+        let next = if next + width > end { at.next_multiple_of(width) } else { next };
+        if next + width <= end {
+            cells.push(Cell { at: next, width });
+            at = next + width;
+        }
+    }
+    cells
+}
+
+impl Maker<'_> {
+    fn team(&self) -> usize {
+        self.ranks * self.threads
+    }
+
+    fn region(&mut self, races: bool) -> Region {
+        self.singles = 0;
+        let serial = (0..self.cells.len()).filter(|_| self.random.one_in(3)).collect();
+        let phases = 1 + self.random.below(3);
+        let racy = races.then(|| self.random.below(phases));
+        Region { serial, phases: (0..phases).map(|phase| self.phase(racy == Some(phase))).collect() }
+    }
+
+    fn phase(&mut self, racy: bool) -> Phase {
+        let team = self.team();
+        (self.awaits, self.has_single) = (false, false);
+        let mut free: Vec<usize> = (0..self.cells.len()).collect();
+        for i in (1..free.len()).rev() {
+            free.swap(i, self.random.below(i + 1));
+        }
+        let mut ops: Vec<Vec<Op>> = vec![Vec::new(); team];
+        if racy {
+            let Some(cell) = free.pop() else { return Phase { ops } };
+            let one = self.random.below(team);
+            // of another rank
+            let other = (one + self.threads * (1 + self.random.below(self.ranks - 1))) % team;
+            ops[one].push(Op::Race(cell));
+            ops[other].push(Op::Race(cell));
+        }
+        // how much there is to do
+        let parts = 1 + self.random.below(5);
+        for _ in 0..parts {
+            self.part(&mut free, &mut ops);
+        }
+        Phase { ops }
+    }
+
+    /// Puts something at a random place of a thread, behind what is there for the part in hand.
+    fn insert(&mut self, ops: &mut [Vec<Op>], thread: usize, from: usize, op: Op) -> usize {
+        let list = &mut ops[thread];
+        let at = from + self.random.below(list.len() + 1 - from.min(list.len()));
+        let at = at.min(list.len());
+        list.insert(at, op);
+        at + 1
+    }
+
+    fn part(&mut self, free: &mut Vec<usize>, ops: &mut [Vec<Op>]) {
+        let team = self.team();
+        let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
+        match self.random.below(if self.flushes { 14 } else { 12 }) {
+            // a thread's own
+            0 | 1 => {
+                let Some(cells) = take(1) else { return };
+                let thread = self.random.below(team);
+                for _ in 0..1 + self.random.below(3) {
+                    let op = if self.random.one_in(2) { Op::Load(cells[0]) } else { Op::Store(cells[0]) };
+                    self.insert(ops, thread, 0, op);
+                }
+            }
+            // read by all
+            2 => {
+                let Some(cells) = take(1) else { return };
+                for thread in 0..team {
+                    if !self.random.one_in(3) {
+                        self.insert(ops, thread, 0, Op::Load(cells[0]));
+                    }
+                }
+            }
+            // a lock's
+            3 | 4 => {
+                let Some(cells) = take(1) else { return };
+                let lock = self.random.below(LOCKS);
+                for thread in 0..team {
+                    for _ in 0..self.random.below(3) {
+                        let body = self.body(&cells);
+                        let op = match self.random.one_in(4) {
+                            true => Op::Try { lock, body },
+                            false => Op::Critical { lock, body },
+                        };
+                        self.insert(ops, thread, 0, op);
+                    }
+                }
+            }
+            // updated by all
+            5 => {
+                let Some(cell) = self.wide(free) else { return };
+                let effect = self.random.pick(&[Effect::None, Effect::Release, Effect::Full]);
+                let mut bit = 0;
+                for thread in 0..team {
+                    for _ in 0..self.random.below(3) {
+                        self.insert(ops, thread, 0, Op::Add { cell, bit, effect, then: None });
+                        bit += 1;
+                    }
+                }
+            }
+            // handed over by an atomic operation
+            6 | 7 => {
+                let Some(cell) = self.wide(free) else { return };
+                let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
+                let Some(data) = take(1) else { return };
+                let writer = self.random.below(team);
+                let at = self.insert(ops, writer, 0, Op::Store(data[0]));
+                let effect = self.random.pick(&[Effect::Release, Effect::Full]);
+                self.insert(ops, writer, at, Op::Add { cell, bit: 0, effect, then: None });
+                let mut bit = 1;
+                for thread in (0..team).filter(|thread| *thread != writer) {
+                    for _ in 0..self.random.below(3) {
+                        let then = Some((0, data.clone()));
+                        self.insert(ops, thread, 0, Op::Add { cell, bit, effect: Effect::Full, then });
+                        bit += 1;
+                    }
+                }
+            }
+            // a lock of the program's own
+            8 => {
+                let Some(cell) = self.wide(free) else { return };
+                let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
+                let Some(data) = take(1) else { return };
+                for thread in 0..team {
+                    if self.random.one_in(2) {
+                        let body = self.body(&data);
+                        self.insert(ops, thread, 0, Op::Spin { cell, body });
+                    }
+                }
+            }
+            // in order
+            9 => {
+                let Some(cells) = take(1) else { return };
+                let lock = self.ordered;
+                self.ordered += 1;
+                let mut order: Vec<usize> = (0..team).collect();
+                for i in (1..team).rev() {
+                    order.swap(i, self.random.below(i + 1));
+                }
+                for (turn, thread) in order.into_iter().enumerate() {
+                    // at the end: what comes behind may be what an earlier turn waits for
+                    let body = self.body(&cells);
+                    ops[thread].push(Op::Ordered { lock, turn: turn as u64, body });
+                }
+            }
+            // a loop that is shared out
+            10 => {
+                let n = (2 + self.random.below(3)).min(free.len());
+                let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
+                let Some(cells) = take(n) else { return };
+                let (number, chunk) = (self.loops, 1 + self.random.below(2) as u64);
+                self.loops += 1;
+                let guided = self.random.one_in(2);
+                for thread in 0..team {
+                    self.insert(ops, thread, 0, Op::Loop { number, chunk, guided, cells: cells.clone() });
+                }
+            }
+            // a single that nobody waits for, one thread each
+            11 => {
+                let Some(cell) = self.wide(free) else { return };
+                if self.threads > 1 || self.awaits {
+                    return;
+                }
+                self.has_single = true;
+                self.singles += 1;
+                for thread in 0..team {
+                    ops[thread].push(Op::Single { number: self.singles, cell });
+                    let bit = thread as u32;
+                    let effect = self.random.pick(&[Effect::None, Effect::Full]);
+                    ops[thread].push(Op::Add { cell, bit, effect, then: None });
+                }
+            }
+            // flags and flushes
+            _ => {
+                if self.has_single {
+                    return;
+                }
+                let Some(cells) = take(2) else { return };
+                self.awaits = true;
+                let (flag, data) = (cells[0], cells[1]);
+                let writer = self.random.below(team);
+                let at = self.insert(ops, writer, 0, Op::Store(data));
+                let flushes = self.random.one_in(2);
+                self.insert(ops, writer, at, Op::Raise { cell: flag, flushes });
+                for thread in (0..team).filter(|thread| *thread != writer) {
+                    for _ in 0..if flushes { self.random.below(3) } else { 0 } {
+                        self.insert(ops, thread, 0, Op::Look { cell: flag, then: vec![data] });
+                    }
+                    if self.random.one_in(if flushes { 3 } else { 1 }) {
+                        ops[thread].push(Op::Await { cell: flag, then: vec![data] });
+                    }
+                }
+            }
+        }
+    }
+
+    /// A cell of eight bytes.
+    fn wide(&mut self, free: &mut Vec<usize>) -> Option<usize> {
+        let at = free.iter().position(|cell| self.cells[*cell].width == 8)?;
+        Some(free.swap_remove(at))
+    }
+
+    fn body(&mut self, cells: &[usize]) -> Vec<Op> {
+        let mut body = Vec::new();
+        for _ in 0..1 + self.random.below(2) {
+            let cell = self.random.pick(cells);
+            body.push(if self.random.one_in(2) { Op::Load(cell) } else { Op::Store(cell) });
+        }
+        body
+    }
+}

@@ -1,0 +1,344 @@
+//! A thread of a program: does what the plan says, as the runtime's entry points do it, and has the oracle judge what it sees.
+
+use std::sync::Arc;
+
+use polyrail_omp::area::flag;
+use polyrail_omp::coherence::operation::{Effect, Operation, What, Width};
+use polyrail_omp::coherence::{Host, Rank};
+
+use super::oracle::SINGLE;
+use super::plan::{Op, Plan};
+use super::slot::Slot;
+use super::world::{Process, Turn, World, step, until};
+
+/// What the threads of a rank share, and the runtime keeps outside coherence.
+#[derive(Debug, Default)]
+pub struct Team {
+    begun: Slot<usize>,
+    arrived: Slot<usize>,
+    passed: Slot<usize>,
+    held: Slot<Vec<usize>>,
+}
+
+struct Runner<'a> {
+    world: &'a Arc<World>,
+    rank: &'a Rank<Process>,
+    team: &'a Team,
+    number: usize,
+    local: usize,
+    /// In the whole team.
+    thread: usize,
+    barriers: usize,
+    /// Is in a `single`.
+    single: bool,
+}
+
+/// What thread `local` of rank `number` does.
+pub fn thread(world: &Arc<World>, rank: &Rank<Process>, number: usize, local: usize) {
+    let thread = number * world.plan.threads + local;
+    let team = &world.teams[number];
+    let mut runner = Runner { world, rank, team, number, local, thread, barriers: 0, single: false };
+    for region in 0..world.plan.regions.len() {
+        runner.region(&world.plan, region);
+    }
+}
+
+impl Runner<'_> {
+    fn judge(&self, wrong: Option<String>) {
+        if let Some(wrong) = wrong {
+            self.world.complain(|| format!("rank {}: {wrong}", self.number));
+        }
+    }
+
+    fn region(&mut self, plan: &Plan, number: usize) {
+        let region = &plan.regions[number];
+        let begin = self.barriers;
+        self.barriers += 1;
+        if self.thread == 0 {
+            for cell in &region.serial {
+                self.store(*cell);
+            }
+        }
+        self.world.oracle.borrow_mut().arrive(self.thread, begin);
+        if self.local == 0 {
+            if self.number == 0 {
+                self.rank.synchronize(0, flag::REGION, &[b"region"], &mut |_, _| {});
+            } else {
+                self.rank.synchronize(0, 0, &[], &mut |flags, prefix| {
+                    if flags & flag::REGION == 0 || prefix != b"region" {
+                        self.judge(Some(format!("no region begins: {flags}, {prefix:?}")));
+                    }
+                });
+            }
+            self.rank.region_begins();
+            self.team.begun.set(number + 1);
+        } else {
+            until(|| self.team.begun.get() > number);
+        }
+        let wrong = self.world.oracle.borrow_mut().leave(self.thread, begin);
+        self.judge(wrong);
+        self.world.threads[self.number][self.local].singles.set(0);
+        for (at, phase) in region.phases.iter().enumerate() {
+            for op in &phase.ops[self.thread] {
+                self.op(op);
+            }
+            self.barrier((number * 16 + at + 1) as u64, at + 1 == region.phases.len());
+            phase.ops[self.thread].iter().for_each(|op| self.taken(op));
+        }
+    }
+
+    fn barrier(&mut self, place: u64, is_last: bool) {
+        self.come();
+        let number = self.barriers;
+        self.barriers += 1;
+        self.world.oracle.borrow_mut().arrive(self.thread, number);
+        let passed = self.team.passed.get();
+        self.team.arrived.set(self.team.arrived.get() + 1);
+        if self.team.arrived.get() == self.world.plan.threads {
+            self.rank.exchange(place);
+            if is_last {
+                self.rank.region_ends();
+            }
+            self.team.arrived.set(0);
+            self.team.passed.set(passed + 1);
+        } else {
+            until(|| self.team.passed.get() != passed);
+        }
+        let wrong = self.world.oracle.borrow_mut().leave(self.thread, number);
+        self.judge(wrong);
+    }
+
+    /// All iterations of a loop have been done by somebody.
+    fn taken(&self, op: &Op) {
+        if let Op::Loop { number, cells, .. } = op {
+            let count = self.world.oracle.borrow_mut().count(*number);
+            let why = || format!("loop {number} of {} is over after {count} iterations", cells.len());
+            self.judge((count != cells.len()).then(why));
+        }
+    }
+
+    /// The program comes to the runtime: a `single` of before is over.
+    fn come(&mut self) {
+        if core::mem::take(&mut self.single) {
+            self.rank.passed();
+        }
+    }
+
+    fn read(&self, cell: usize) -> u64 {
+        let cell = self.world.plan.cells[cell];
+        let value = self.rank.host.load(cell.at, cell.width);
+        u64::from_ne_bytes(*value.first_chunk().expect("eight bytes"))
+    }
+
+    fn write(&self, cell: usize, value: u64) {
+        let cell = self.world.plan.cells[cell];
+        let bytes = &value.to_ne_bytes()[..cell.width];
+        self.world.memories[self.number].borrow_mut().memory.store(cell.at, bytes);
+    }
+
+    fn load(&self, cell: usize) {
+        let value = self.read(cell);
+        let wrong = self.world.oracle.borrow_mut().load(self.thread, cell, value);
+        self.judge(wrong);
+        step(Turn::Step);
+    }
+
+    fn store(&self, cell: usize) {
+        let value = self.world.oracle.borrow_mut().store(self.thread, cell);
+        self.write(cell, value);
+        step(Turn::Step);
+    }
+
+    fn all(&mut self, body: &[Op]) {
+        body.iter().for_each(|op| self.op(op));
+    }
+
+    fn op(&mut self, op: &Op) {
+        if !matches!(op, Op::Load(_) | Op::Store(_) | Op::Race(_)) {
+            self.come();
+        }
+        match op {
+            Op::Load(cell) => self.load(*cell),
+            Op::Store(cell) | Op::Race(cell) => self.store(*cell),
+            Op::Add { cell, bit, effect, then } => {
+                let bits = self.add(*cell, *bit, *effect);
+                if let Some((other, cells)) = then
+                    && bits >> other & 1 == 1
+                {
+                    cells.iter().for_each(|cell| self.load(*cell));
+                }
+            }
+            Op::Critical { lock, body } => {
+                if self.is_held(*lock) {
+                    self.rank.waiting(|| until(|| !self.is_held(*lock)));
+                }
+                self.team.held.borrow_mut().push(*lock);
+                self.rank.lock(1000 + *lock as u64, None);
+                self.locked(*lock, body, None);
+            }
+            Op::Try { lock, body } => {
+                if self.is_held(*lock) {
+                    return;
+                }
+                self.team.held.borrow_mut().push(*lock);
+                match self.rank.try_lock(1000 + *lock as u64) {
+                    true => self.locked(*lock, body, None),
+                    false => self.team.held.borrow_mut().retain(|held| held != lock),
+                }
+            }
+            Op::Ordered { lock, turn, body } => {
+                self.rank.lock(1000 + *lock as u64, Some(*turn));
+                self.locked(*lock, body, Some(turn + 1));
+            }
+            Op::Spin { cell, body } => {
+                let free = self.world.oracle.borrow_mut().value(*cell);
+                while self.exchange(*cell, !free) != free {
+                    step(Turn::Waits);
+                }
+                let wrong = self.world.oracle.borrow_mut().spun(self.thread, *cell);
+                self.judge(wrong);
+                self.all(body);
+                self.world.oracle.borrow_mut().unspin(self.thread, *cell);
+                self.write(*cell, free);
+                step(Turn::Step);
+            }
+            Op::Raise { cell, flushes } => {
+                if *flushes {
+                    self.flush();
+                }
+                let value = self.world.oracle.borrow_mut().raise(self.thread, *cell);
+                self.write(*cell, value);
+                step(Turn::Step);
+                if *flushes {
+                    self.flush();
+                }
+            }
+            Op::Look { cell, then } => {
+                self.flush();
+                let raised = self.look(*cell);
+                step(Turn::Step);
+                self.flush();
+                if raised {
+                    then.iter().for_each(|cell| self.load(*cell));
+                }
+            }
+            Op::Await { cell, then } => {
+                let mut raised = false;
+                while !raised {
+                    raised = self.look(*cell);
+                    // as at the jump of a loop that waits
+                    self.rank.flush();
+                    match self.number {
+                        0 => self.rank.all_is_told(),
+                        _ => self.rank.see_rank_0(self.world.plan.cells[*cell].at),
+                    }
+                    if !raised {
+                        step(Turn::Waits);
+                    }
+                }
+                self.world.oracle.borrow_mut().awaited(self.thread, *cell);
+                then.iter().for_each(|cell| self.load(*cell));
+            }
+            Op::Single { number, cell } => {
+                self.world.threads[self.number][self.local].singles.set(*number);
+                self.world.oracle.borrow_mut().single(*cell);
+                if self.number == 0 && self.rank.comes_first(*number) {
+                    self.write(*cell, SINGLE);
+                    step(Turn::Step);
+                    self.single = true;
+                }
+            }
+            Op::Loop { number, chunk, guided, cells } => {
+                let guided = guided.then_some(self.world.threads.len() as u64);
+                while let Some((first, count)) = self.rank.take(*number, cells.len() as u64, *chunk, guided) {
+                    for iteration in first..first + count {
+                        let wrong = self.world.oracle.borrow_mut().take(*number, iteration);
+                        self.judge(wrong);
+                        self.store(cells[iteration as usize]);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_held(&self, lock: usize) -> bool {
+        self.team.held.borrow_mut().contains(&lock)
+    }
+
+    /// Does something with a lock, and gives it back.
+    fn locked(&mut self, lock: usize, body: &[Op], turn: Option<u64>) {
+        let wrong = self.world.oracle.borrow_mut().acquired(self.thread, lock);
+        self.judge(wrong);
+        self.all(body);
+        self.world.oracle.borrow_mut().release(self.thread, lock);
+        self.rank.unlock(1000 + lock as u64, turn);
+        if turn.is_none() {
+            self.team.held.borrow_mut().retain(|held| *held != lock);
+        }
+    }
+
+    fn flush(&self) {
+        let before = self.world.oracle.borrow_mut().flush(self.thread);
+        self.rank.flush();
+        self.world.oracle.borrow_mut().flushed(self.thread, before);
+    }
+
+    fn look(&self, cell: usize) -> bool {
+        let looked = self.world.oracle.borrow_mut().looked(cell, self.read(cell));
+        looked.unwrap_or_else(|wrong| {
+            self.judge(Some(wrong));
+            true
+        })
+    }
+
+    fn operate(&self, cell: usize, kind: What, operand: u64, effect: Effect) -> u64 {
+        let place = self.world.plan.cells[cell].at;
+        let width = Width::Quad;
+        let operation = Operation { kind, width, operand, expected: (0, 0), desired: (0, 0), carry: 0 };
+        if self.number > 0 {
+            return self.rank.carry_out(&operation, place, effect).before.0;
+        }
+        let before = self.read(cell);
+        let done = polyrail_omp::coherence::operation::Done { before: (before, 0) };
+        self.write(cell, operation.after(&done).0);
+        step(Turn::Step);
+        before
+    }
+
+    fn exchange(&self, cell: usize, value: u64) -> u64 {
+        self.operate(cell, What::Exchange, value, Effect::Full)
+    }
+
+    /// The bits that were there.
+    fn add(&self, cell: usize, bit: u32, effect: Effect) -> u64 {
+        self.world.oracle.borrow_mut().add(self.thread, cell, bit, effect);
+        let kind = if effect == Effect::Full { What::ExchangeAdd } else { What::Add };
+        let before = self.operate(cell, kind, 1 << bit, effect);
+        let added = self.world.oracle.borrow_mut().added(self.thread, cell, bit, effect, before);
+        added.unwrap_or_else(|wrong| {
+            self.judge(Some(wrong));
+            0
+        })
+    }
+}
+
+/// All is over: all memories are equal, or the program had a race and that was found.
+pub fn end(world: &World) -> Result<(), String> {
+    if let Some(wrong) = world.wrong.borrow_mut().as_ref() {
+        return Err(wrong.clone());
+    }
+    if let Some(trouble) = world.trouble.borrow_mut().as_ref() {
+        return match world.plan.races {
+            true => Ok(()),
+            false => Err(format!("{trouble}")),
+        };
+    }
+    let first = world.memories[0].borrow_mut();
+    for (rank, memory) in world.memories.iter().enumerate().skip(1) {
+        let memory = memory.borrow_mut();
+        if let Some(at) = memory.memory.differs(&first.memory) {
+            return Err(format!("rank {rank} has another byte at {at:#x} than rank 0, or than its twin"));
+        }
+    }
+    Ok(())
+}
