@@ -271,6 +271,11 @@ pub fn unlock(token: u64, turn: Option<u64>) {
     }
 }
 
+/// See [`Rank::tell_first`].
+pub fn tell_first() {
+    RANK.tell_first();
+}
+
 /// Threads of the program may wait for each other by flags and flushes.
 pub fn flushes(yes: bool) {
     RANK.set_flushes(yes);

@@ -241,7 +241,7 @@ fn member(local: usize) {
     // SAFETY: where this thread was before.
     unsafe { enter(before) };
     alloc::leave();
-    team.gate.pass(team.locals(), || {
+    meet(team, || {
         if team.ranks() > 1 {
             pthread::end();
             output::flush_all();
@@ -262,7 +262,7 @@ fn barrier_then(exchange: impl FnOnce(&Team, u64)) {
     let Some(team) = frame.team.get() else { return };
     let sync = frame.syncs.get();
     frame.syncs.set(sync + 1);
-    team.gate.pass(team.locals(), || {
+    meet(team, || {
         if team.ranks() > 1 {
             output::flush_all();
         }
@@ -281,5 +281,13 @@ fn barrier_with(extra: impl FnOnce(&Team, u64)) {
 
 /// A barrier of this process's threads of the team, at which the last to come does `last`.
 fn local_barrier(team: &Team, last: impl FnOnce()) {
+    meet(team, last);
+}
+
+/// All threads of this process come; the last does `last`.
+fn meet(team: &Team, last: impl FnOnce()) {
+    if team.ranks() > 1 && team.locals() > 1 {
+        remote::tell_first();
+    }
     team.gate.pass(team.locals(), last);
 }

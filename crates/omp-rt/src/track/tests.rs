@@ -299,11 +299,11 @@ unsafe fn published(state: &mut State) {
         let old = peek(at + 17);
         poke(at + 17, old ^ 1);
         poke(at + 18, peek(at + 18) ^ 1);
-        let conflict = self::conflict(state.apply(1, 0, &out[..bytes]).expect_err("byte 18"));
+        let conflict = self::conflict(state.apply(1, 0, &out[..bytes], &[]).expect_err("byte 18"));
         assert_eq!(conflict.address, (at + 18) as u64);
         assert_eq!(state.twin(at as u64)[16], theirs[16] ^ 5, "nothing was applied");
         poke(at + 18, theirs[18]);
-        state.apply(1, 0, &out[..bytes]).expect("no conflict");
+        state.apply(1, 0, &out[..bytes], &[]).expect("no conflict");
         assert_eq!((peek(at + 16), peek(at + 17)), (theirs[16], old ^ 1));
         assert_eq!(state.twin(at as u64)[16..18], [theirs[16], old]);
         state.collect();

@@ -1,5 +1,7 @@
 //! Applying what ranks changed, to memory and to the twins.
 
+use core::ops::Range;
+
 use crate::blob::Change;
 use crate::diff::{Mask, diff};
 use crate::layout::PAGE;
@@ -44,11 +46,18 @@ impl<M: Memory> Tracked<M> {
     }
 
     /// Applies what `rank` published, to memory and twins, on rank `own`. Changes of this rank that are not published stay; where both changed a byte, differently, it is a
-    /// conflict. Other threads of this rank may run; bytes that they use at the same time are a race of the program.
+    /// conflict. Other threads of this rank may run; bytes that they use at the same time are a race of the program. Bytes of memory in `kept` stay as they are: the twins alone
+    /// take them over.
     ///
     /// # Errors
     /// Then nothing is applied.
-    pub fn apply(&mut self, own: usize, rank: usize, entry: &[u8]) -> Result<(), Refused> {
+    pub fn apply(
+        &mut self,
+        own: usize,
+        rank: usize,
+        entry: &[u8],
+        kept: &[Range<usize>],
+    ) -> Result<(), Refused> {
         each(entry, &mut |at, change| {
             if !self.memory.is_known(at, 1) {
                 return Err(Refused::Foreign { rank: rank as u32, address: at as u64 });
@@ -59,6 +68,9 @@ impl<M: Memory> Tracked<M> {
             let mut both = diff(now, twin).and(&change.mask(twin)).and(&diff(now, &theirs));
             if let Some(part) = self.part(at) {
                 both = both.and(&part);
+            }
+            if let Some(others) = without(at, kept) {
+                both = both.and(&others);
             }
             let Some(byte) = both.first() else { return Ok(()) };
             let mut sides = [(own as u32, word(now, byte)), (rank as u32, word(&theirs, byte))];
@@ -72,12 +84,30 @@ impl<M: Memory> Tracked<M> {
         })?;
         each(entry, &mut |at, change| {
             let (now, twin) = self.memory.page_mut(at);
-            change.blend(twin);
             // Memory is changed by the byte. That the page is listed as written costs one comparison; protecting it again could lose what other threads write meanwhile.
-            change.apply(now);
+            match without(at, kept) {
+                None => change.apply(now),
+                Some(others) => {
+                    let mut theirs = *twin;
+                    change.blend(&mut theirs);
+                    change.mask(twin).and(&others).copy(&theirs, now);
+                }
+            }
+            change.blend(twin);
             Ok(())
         })
     }
+}
+
+/// Bytes of a page that are not `kept`, if some are.
+fn without(at: usize, kept: &[Range<usize>]) -> Option<Mask> {
+    let here = |kept: &&Range<usize>| kept.start < at + PAGE && at < kept.end;
+    let mut mask = Mask::NONE;
+    kept.iter().filter(here).for_each(|kept| mask.set(kept.start.max(at) - at, kept.end.min(at + PAGE) - at));
+    (!mask.is_empty()).then(|| {
+        mask.0.iter_mut().for_each(|word| *word = !*word);
+        mask
+    })
 }
 
 /// Each page of an entry.

@@ -8,17 +8,19 @@
 //! takes over what is told of *before* it changes the place, and tells what it has changed *behind* what it found there: whatever one of its threads stored before it stored
 //! that. Neither needs to know of it.
 
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 use core::sync::atomic::Ordering;
 
 use crate::area::Count;
 use crate::diff::Page;
 use crate::layout::PAGE;
+use crate::pages::Pages;
 
-use super::copies::{Copies, Stored};
+use super::copies::{Copies, Stamp, Stored, When};
 use super::host::{Clock, Host, Mutex, RwLock, Trouble, Value};
 use super::operation::{Done, Effect, Operation, Own, Width};
 use super::rank::Rank;
+use super::{Memory, Tracked};
 
 /// What is ordered by an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,7 @@ impl Between {
 /// What rank 0 answers to an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// What was there, and up to where the log then has what rank 0 knew.
+    /// What was there, up to where the log then has what rank 0 knew, and what it knew when it did it.
     Done(Vec<u8>),
     /// It is too early: ask again.
     NotYet,
@@ -73,12 +75,14 @@ impl<H: Host> Rank<H> {
         let mut clock = Clock::start(&self.host);
         let when = self.here();
         let mut tries = 0;
-        let ((done, told), now, held) = loop {
+        let (answer, now, held, telling) = loop {
             let behind = if effect == Effect::None { 0 } else { self.publish_all() };
             let between = Between { behind, asks: effect == Effect::Full, tells: false };
             let telling = self.telling.shared();
-            let held = self.copies.lock();
-            let (known, now) = (self.known(&held, place, bytes), self.host.load(place, bytes));
+            let mut held = self.copies.lock();
+            // what others tell of it meanwhile is to be told from what this leaves
+            held.begin(place, bytes, self.agreed(place, bytes).unwrap_or_default());
+            let (known, now) = (held.known(place, bytes, Value::default()), self.host.load(place, bytes));
             let own = (known != now).then_some([known, now]);
             if own.is_some() && effect != Effect::None {
                 // another thread has stored it meanwhile, behind what was not published
@@ -87,29 +91,35 @@ impl<H: Host> Rank<H> {
             // what this rank stored before must be at rank 0 before anything else is done to it for this rank
             let held = own.is_some().then_some(held);
             if let Some(answer) = self.ask_operation(&when, &between, operation, place, own) {
-                break (answer, now, held);
+                break (answer, now, held, telling);
             }
             drop((held, telling));
+            if effect == Effect::None {
+                // rank 0 may be short of it because it waits for what was stored here
+                self.tell_first();
+            }
             self.host.pause(tries, PAUSE);
             tries += 1;
         };
         self.host.add(Count::Atomics, 1);
-        let after = value(operation.after(&done));
+        let (after, when) = (value(operation.after(&answer.done)), When::Done(answer.stamp));
         // what was told with it is a copy, and what other threads' operations left meanwhile; what they stored stays, to be told, even if it is what was there before
         let (mut held, copy) = match held {
             Some(held) => (held, now),
             None => {
                 let held = self.copies.lock();
-                let known = self.known(&held, place, bytes);
+                let known = held.known(place, bytes, Value::default());
                 (held, known)
             }
         };
-        held.learn(place, bytes, after);
-        self.host.replace(place, bytes, &copy, &after);
-        drop(held);
-        self.see(told);
+        let with = held.with(place, bytes, &after, when, |_| true);
+        held.learn(place, bytes, &after, when, |_| true);
+        self.host.replace(place, bytes, &copy, &with);
+        // until here, or what is stored over the copy and told would seem to be before this
+        drop((held, telling));
+        self.see(answer.told);
         clock.lap(&self.host, Count::AtomicTime);
-        done
+        answer.done
     }
 
     /// Ranks above 0: has rank 0 tell what it has changed, behind all that this rank has told; takes it over. `place`: any that is shared.
@@ -123,10 +133,10 @@ impl<H: Host> Rank<H> {
             }
             answer
         });
-        self.see(told.map_or(0, |(_, told)| told));
+        self.see(told.map_or(0, |answer| answer.told));
     }
 
-    /// Asks rank 0: what was done, and up to where the log then has what rank 0 knew. None if that is too early.
+    /// Asks rank 0. None if that is too early.
     fn ask_operation(
         &self,
         when: &super::order::Point,
@@ -134,19 +144,17 @@ impl<H: Host> Rank<H> {
         operation: &Operation,
         place: usize,
         own: Option<Own>,
-    ) -> Option<(Done, u64)> {
+    ) -> Option<Answered> {
         let answer = self.host.ask_operation(&[
             &when.to_bytes(),
             &between.to_bytes(),
             &operation.to_bytes(place, own),
         ])?;
         self.changed_rank_0();
-        let (done, told) = answer.split_at(answer.len().min(size_of::<Value>()));
-        let told = told.first_chunk().map_or(0, |told| u64::from_ne_bytes(*told));
-        let Some(done) = Done::from_bytes(done) else {
+        let Some(answered) = Answered::from_bytes(&answer) else {
             self.host.fail(&Trouble::Mixed { rank: self.host.rank(), place })
         };
-        Some((done, told))
+        Some(answered)
     }
 
     /// Rank 0's server thread: carries out what another rank asks for.
@@ -161,7 +169,11 @@ impl<H: Host> Rank<H> {
         if !self.has_come_to(&when) || !between.tells && self.is_awaited() {
             return Some(Served::NotYet);
         }
-        self.see(between.behind);
+        // rank 0 tells nothing meanwhile: what it has told comes before, and what it tells comes behind
+        let mut log = self.log.lock();
+        if log.applied < between.behind {
+            self.catch_up(&mut log);
+        }
         if !self.host.tracked(|tracked| tracked.is_shared(place))? {
             return None;
         }
@@ -170,10 +182,17 @@ impl<H: Host> Rank<H> {
         {
             return None;
         }
-        let done = self.run(&operation, place).to_bytes();
+        let done = self.run(&operation, place);
+        let count = self.operations.fetch_add(1, Ordering::Relaxed);
+        let stamp = Stamp { known: log.known(), applied: log.applied, count };
         // what rank 0 stored before it stored what was found there
-        let told = if between.asks { self.publish_all() } else { 0 };
-        Some(Served::Done([done.as_slice(), &told.to_ne_bytes()].concat()))
+        let told = if between.asks && self.is_inside() {
+            self.publish(&mut log);
+            log.known()
+        } else {
+            0
+        };
+        Some(Served::Done(Answered { done, told, stamp }.to_bytes()))
     }
 
     /// Does it in this process, as one step.
@@ -191,11 +210,6 @@ impl<H: Host> Rank<H> {
     /// What all agreed upon last.
     fn agreed(&self, place: usize, bytes: usize) -> Option<Value> {
         self.host.tracked(|tracked| tracked.agreed(place, bytes)).flatten()
-    }
-
-    /// What rank 0 has there, for all that this rank knows.
-    fn known(&self, copies: &Copies, place: usize, bytes: usize) -> Value {
-        copies.known(place, bytes, self.agreed(place, bytes).unwrap_or_default())
     }
 
     fn is_stored_over(&self, ((place, bytes), left): ((usize, usize), Value)) -> bool {
@@ -217,7 +231,7 @@ impl<H: Host> Rank<H> {
     pub(super) fn hold(&self) -> Held<'_, H> {
         let alone = self.telling.alone();
         let told = Telling { rank: self, stored: Vec::new(), announced: false, _alone: alone };
-        Held { copies: self.copies.lock(), told }
+        Held { copies: self.copies.lock(), told, again: Pages::default() }
     }
 
     /// Rank 0: whether some ranks are about to tell of stores. Who knows what they published may rely on those stores, too.
@@ -266,38 +280,58 @@ impl<H: Host> Rank<H> {
         is_copy
     }
 
-    /// Applies what others told of some pages: copies there are no changes of this rank's. What is told of them is a copy, too.
-    pub(super) fn without_copies_of<T>(&self, pages: &[Range<usize>], apply: impl FnOnce() -> T) -> T {
+    /// Applies, by `apply`, what others told of some pages at that time: to the twins alone where there are copies, and then to these, if nothing newer is known of rank 0's
+    /// memory. Threads may store over a copy at any time, so it is replaced in one step; what is stored over stays, and is still to be told.
+    pub(super) fn with_copies_of<T>(
+        &self,
+        pages: &[Range<usize>],
+        when: When,
+        apply: impl FnOnce(&[Range<usize>]) -> T,
+    ) -> T {
         let mut copies = self.copies.lock();
-        let found: Vec<_> = pages.iter().flat_map(|pages| copies.within(pages).collect::<Vec<_>>()).collect();
-        let mut gone = Vec::new();
-        for ((place, bytes), left) in found {
-            if let Some(agreed) = self.agreed(place, bytes)
-                && self.put_back(&mut copies, place, bytes, agreed)
-            {
-                gone.push((place, bytes, left, agreed));
+        let found = pages.iter().flat_map(|pages| copies.within(pages).map(|(place, _)| place));
+        let mut places: Vec<_> = found.collect();
+        places.sort_unstable();
+        places.dedup();
+        let kept: Vec<_> = places.iter().map(|(place, bytes)| *place..place + bytes).collect();
+        let agreed = |place: &(usize, usize)| self.agreed(place.0, place.1).unwrap_or_default();
+        let before: Vec<Value> = places.iter().map(agreed).collect();
+        let applied = apply(&kept);
+        for ((place, bytes), before) in places.into_iter().zip(before) {
+            let now = agreed(&(place, bytes));
+            let is_told = |byte: usize| before[byte] != now[byte];
+            let known = copies.known(place, bytes, now);
+            let with = copies.with(place, bytes, &now, when, is_told);
+            if with == known || self.host.replace(place, bytes, &known, &with) {
+                copies.learn(place, bytes, &now, when, is_told);
             }
-        }
-        let applied = apply();
-        let mut told = Copies::new();
-        for &(place, bytes, _, before) in &gone {
-            if let Some(now) = self.agreed(place, bytes).filter(|now| *now != before) {
-                told.learn(place, bytes, now);
-            }
-        }
-        for (place, bytes, left, before) in gone {
-            let now = self.agreed(place, bytes).unwrap_or(before);
-            // who told one of places that overlap told all of them
-            if told.within(&(place..place + bytes)).next().is_some() {
-                copies.learn(place, bytes, now);
-                continue;
-            }
-            // a part of it may be there already, with another place
-            let here = copies.known(place, bytes, now);
-            copies.learn(place, bytes, left);
-            self.host.replace(place, bytes, &here, &left);
         }
         applied
+    }
+}
+
+/// What rank 0 says of an operation that it has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Answered {
+    done: Done,
+    /// Up to where the log has what rank 0 knew, if that was asked.
+    told: u64,
+    stamp: Stamp,
+}
+
+impl Answered {
+    fn to_bytes(self) -> Vec<u8> {
+        [&self.done.to_bytes()[..], &self.told.to_ne_bytes(), &self.stamp.to_bytes()].concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (done, rest) = bytes.split_at_checked(size_of::<Value>())?;
+        let (told, stamp) = rest.split_first_chunk()?;
+        Some(Self {
+            done: Done::from_bytes(done)?,
+            told: u64::from_ne_bytes(*told),
+            stamp: Stamp::from_bytes(stamp)?,
+        })
     }
 }
 
@@ -313,13 +347,33 @@ fn pair(value: &Value) -> (u64, u64) {
 pub(super) struct Held<'a, H: Host + 'a> {
     copies: CopiesOf<'a, H>,
     told: Telling<'a, H>,
+    /// Pages with copies that were stored over since.
+    again: Pages,
 }
 
 impl<'a, H: Host> Held<'a, H> {
+    /// Whether copies in pages that are pending are stored over: these stores are told behind what is published from now on, in which all is that was stored before.
+    pub fn look<M: Memory>(&mut self, tracked: &mut Tracked<M>) -> bool {
+        if !self.copies.is_empty() {
+            let _ = tracked.pending.each(0..usize::MAX, |at| {
+                self.told.stored.extend(self.copies.stored_over(at, tracked.memory.page(at).0));
+                ControlFlow::<()>::Continue(())
+            });
+        }
+        !self.told.stored.is_empty()
+    }
+
+    /// What was stored over copies since [`look`](Self::look) is still to be told.
+    pub fn look_again<M: Memory>(&mut self, tracked: &mut Tracked<M>) {
+        tracked.pending.add(&self.again);
+    }
+
     /// Makes of the `contents` of the page at `at` what others are to be told, of which all agreed upon `twin` last.
     pub fn mask(&mut self, at: usize, contents: &mut Page, twin: &Page) {
         // before anything is put in: places may overlap
-        self.told.stored.extend(self.copies.stored_over(at, contents));
+        if self.copies.is_stored_over(at, contents) {
+            self.again.push(at, at + PAGE);
+        }
         for ((place, bytes), _) in self.copies.within(&(at..at + PAGE)) {
             let page = place.max(at) - at..(place + bytes).min(at + PAGE) - at;
             contents[page.clone()].copy_from_slice(&twin[page]);
@@ -368,10 +422,16 @@ impl<H: Host> Telling<'_, H> {
         for Stored { place, bytes, known, now } in self.stored {
             let Some(width) = Width::of(bytes) else { continue };
             let (operation, own) = (Operation::none(width), Some([known, now]));
-            let mut tries = 0;
-            while rank.ask_operation(&rank.anywhere(), &between, &operation, place, own).is_none() {
-                rank.host.pause(tries, PAUSE);
-                tries += 1;
+            let answered = (0..).find_map(|tries| {
+                let answered = rank.ask_operation(&rank.anywhere(), &between, &operation, place, own);
+                if answered.is_none() {
+                    rank.host.pause(tries, PAUSE);
+                }
+                answered
+            });
+            if let Some(answered) = answered {
+                let when = When::Done(answered.stamp);
+                rank.copies.lock().learn(place, bytes, &now, when, |byte| known[byte] != now[byte]);
             }
         }
         if self.announced {

@@ -9,6 +9,7 @@ use crate::blob::{Reader, Record};
 use crate::layout::PAGE;
 
 use super::apply::contradiction;
+use super::copies::When;
 use super::host::{Host, Mutex, Trouble};
 use super::rank::Rank;
 use super::tracked::Encoded;
@@ -26,7 +27,7 @@ pub struct Log {
 
 impl Log {
     /// Up to where this rank knows it: it has applied, or said, what is there.
-    fn known(&self) -> u64 {
+    pub(super) fn known(&self) -> u64 {
         self.own.back().map_or(self.applied, |own| own.0.max(self.applied))
     }
 }
@@ -86,8 +87,9 @@ impl<H: Host> Rank<H> {
                     self.host.fail(&Trouble::Conflict(conflict, "under different locks, or at flushes"));
                 }
             }
-            let applied = self.without_copies_of(&pages(entry), || {
-                self.host.tracked(|tracked| tracked.apply(own, from, entry)).unwrap_or(Ok(()))
+            let when = When::Told { position, by_0: from == 0 };
+            let applied = self.with_copies_of(&pages(entry), when, |kept| {
+                self.host.tracked(|tracked| tracked.apply(own, from, entry, kept)).unwrap_or(Ok(()))
             });
             applied.unwrap_or_else(|refused| self.refused(refused, "under a lock"));
             self.logged.store(true, Ordering::Relaxed);
@@ -115,6 +117,11 @@ impl<H: Host> Rank<H> {
         part.resize(self.host.slot() - 8, 0);
         let mut held = self.hold();
         self.host.tracked(|tracked| tracked.collect_all(|range| held.pages(range)));
+        let is_stored = self.host.tracked(|tracked| held.look(tracked)).unwrap_or(false);
+        if is_stored {
+            // whatever was stored before is to be told before
+            self.host.tracked(super::Tracked::collect);
+        }
         let mut parts = Vec::new();
         loop {
             let encoded = self
@@ -145,6 +152,7 @@ impl<H: Host> Rank<H> {
             }
         }
         log.part = part;
+        self.host.tracked(|tracked| held.look_again(tracked));
         held.looked().tell(log.known());
     }
 

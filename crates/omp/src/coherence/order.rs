@@ -107,6 +107,7 @@ impl<H: Host> Rank<H> {
 
     /// Waits by `wait` for what other threads have: a token, a lock, their part of a reduction.
     pub fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.tell_first();
         let first = self.host.is_first();
         if first {
             self.order.waits.store(true, Ordering::Relaxed);

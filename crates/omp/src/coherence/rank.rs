@@ -38,6 +38,8 @@ pub struct Rank<H: Host> {
     pub(super) copies: H::Mutex<Copies>,
     /// On rank 0: how many ranks have published what stores over copies belong to that they are about to tell.
     pub(super) awaited: AtomicUsize,
+    /// On rank 0: operations that it has done for others.
+    pub(super) operations: AtomicU64,
 }
 
 impl<H: Host> fmt::Debug for Rank<H> {
@@ -60,6 +62,7 @@ impl<H: Host> Rank<H> {
             telling: RwLock::new(),
             copies: Mutex::new(Copies::new()),
             awaited: AtomicUsize::new(0),
+            operations: AtomicU64::new(0),
         }
     }
 
@@ -233,12 +236,17 @@ impl<H: Host> Rank<H> {
     /// Within a rank, threads exclude each other before they call this.
     pub fn lock(&self, token: u64, turn: Option<u64>) {
         self.publish_if_awaited();
-        if self.is_to_tell() {
-            // who has the token may wait for what was stored
-            self.publish(&mut self.log.lock());
-        }
+        // who has the token may wait for what was stored
+        self.tell_first();
         let (mode, turn) = turn.map_or((0, 0), |turn| (2, turn));
         self.take_token(token, mode, turn);
+    }
+
+    /// Tells what the calling thread, which is about to wait for others of its rank, may have stored over copies: who waits for that may be who they wait for.
+    pub fn tell_first(&self) {
+        if self.is_inside() && self.is_to_tell() {
+            self.publish(&mut self.log.lock());
+        }
     }
 
     /// As [`lock`](Self::lock) without waiting: whether it was got.

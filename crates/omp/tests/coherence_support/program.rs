@@ -79,9 +79,12 @@ impl Runner<'_> {
         self.judge(wrong);
         self.world.threads[self.number][self.local].singles.set(0);
         for (at, phase) in region.phases.iter().enumerate() {
-            for op in &phase.ops[self.thread] {
+            for (step, op) in phase.ops[self.thread].iter().enumerate() {
+                *self.world.threads[self.number][self.local].at.borrow_mut() = (number, at, step);
                 self.op(op);
             }
+            let steps = phase.ops[self.thread].len();
+            *self.world.threads[self.number][self.local].at.borrow_mut() = (number, at, steps);
             self.barrier((number * 16 + at + 1) as u64, at + 1 == region.phases.len());
             phase.ops[self.thread].iter().for_each(|op| self.taken(op));
         }
@@ -92,6 +95,7 @@ impl Runner<'_> {
         let number = self.barriers;
         self.barriers += 1;
         self.world.oracle.borrow_mut().arrive(self.thread, number);
+        self.rank.tell_first();
         let passed = self.team.passed.get();
         self.team.arrived.set(self.team.arrived.get() + 1);
         if self.team.arrived.get() == self.world.plan.threads {

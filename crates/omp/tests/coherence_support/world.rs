@@ -129,6 +129,8 @@ type Reply = ([u64; 4], Vec<u8>);
 pub struct Thread {
     pub singles: Slot<u64>,
     pub tokens: Slot<usize>,
+    /// Where it is in the plan: region, phase, operation.
+    pub at: Slot<(usize, usize, usize)>,
     reply: Slot<Option<Reply>>,
 }
 
@@ -438,7 +440,7 @@ const STACK: usize = 0x3000;
 /// So many steps in which nothing is done are a hang.
 const PATIENCE: usize = 20_000;
 /// So many in all are one, too.
-const STEPS: usize = 2_000_000;
+const STEPS: usize = 4_000_000;
 
 /// Runs a program: `thread` is what each thread does, `server` is rank 0's.
 pub fn run(
@@ -487,7 +489,8 @@ pub fn run(
         }
         steps += 1;
         if idle > PATIENCE || steps > STEPS {
-            let left: Vec<_> = running.iter().map(|(who, _)| *who).collect();
+            let at = |who: (usize, usize)| world.threads[who.0][who.1].at.get();
+            let left: Vec<_> = running.iter().map(|(who, _)| (*who, at(*who))).collect();
             world.complain(|| format!("after {steps} steps these are not through: {left:?}"));
         }
     }
