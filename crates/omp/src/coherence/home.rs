@@ -76,7 +76,11 @@ impl<H: Host> Rank<H> {
         let when = self.here();
         let mut tries = 0;
         let (answer, now, held, telling) = loop {
-            let behind = if effect == Effect::None { 0 } else { self.publish_all() };
+            let behind = match effect {
+                // what this rank has told of the place comes before
+                Effect::None => self.log.lock().known(),
+                Effect::Release | Effect::Full => self.publish_all(),
+            };
             let between = Between { behind, asks: effect == Effect::Full, tells: false };
             let telling = self.telling.shared();
             let mut held = self.copies.lock();

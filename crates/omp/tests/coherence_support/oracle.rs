@@ -106,6 +106,14 @@ impl Oracle {
         value
     }
 
+    /// A thread is about to add one to a cell that is its own; what is to be there.
+    pub fn update(&mut self, thread: usize, cell: usize) -> u64 {
+        let before = self.value(cell);
+        let known = self.tick(thread);
+        self.cells[cell].writes.push(Write { thread, known, value: before.wrapping_add(1) });
+        before
+    }
+
     /// What may be there for a thread.
     fn allowed(&self, thread: usize, cell: usize) -> Vec<u64> {
         let (writes, known) = (&self.cells[cell].writes, &self.threads[thread]);

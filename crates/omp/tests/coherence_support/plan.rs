@@ -65,6 +65,11 @@ pub enum Op {
         effect: Effect,
         then: Option<(u32, Vec<usize>)>,
     },
+    /// Adds one to a cell that no other thread uses in this phase.
+    Update {
+        cell: usize,
+        effect: Effect,
+    },
     /// A critical section, or a lock.
     Critical {
         lock: usize,
@@ -249,7 +254,7 @@ impl Maker<'_> {
     fn part(&mut self, free: &mut Vec<usize>, ops: &mut [Vec<Op>]) {
         let team = self.team();
         let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
-        match self.random.below(if self.flushes { 14 } else { 12 }) {
+        match self.random.below(if self.flushes { 15 } else { 13 }) {
             // a thread's own
             0 | 1 => {
                 let Some(cells) = take(1) else { return };
@@ -259,8 +264,23 @@ impl Maker<'_> {
                     self.insert(ops, thread, 0, op);
                 }
             }
-            // read by all
+            // a thread's own, by atomic operations, too
             2 => {
+                let Some(cell) = self.wide(free) else { return };
+                let thread = self.random.below(team);
+                for _ in 0..2 + self.random.below(4) {
+                    let effect =
+                        self.random.pick(&[Effect::None, Effect::None, Effect::Release, Effect::Full]);
+                    let op = match self.random.below(4) {
+                        0 => Op::Load(cell),
+                        1 => Op::Store(cell),
+                        _ => Op::Update { cell, effect },
+                    };
+                    self.insert(ops, thread, 0, op);
+                }
+            }
+            // read by all
+            3 => {
                 let Some(cells) = take(1) else { return };
                 for thread in 0..team {
                     if !self.random.one_in(3) {
@@ -269,7 +289,7 @@ impl Maker<'_> {
                 }
             }
             // a lock's
-            3 | 4 => {
+            4 | 5 => {
                 let Some(cells) = take(1) else { return };
                 let lock = self.random.below(LOCKS);
                 for thread in 0..team {
@@ -284,7 +304,7 @@ impl Maker<'_> {
                 }
             }
             // updated by all
-            5 => {
+            6 => {
                 let Some(cell) = self.wide(free) else { return };
                 let effect = self.random.pick(&[Effect::None, Effect::Release, Effect::Full]);
                 let mut bit = 0;
@@ -296,7 +316,7 @@ impl Maker<'_> {
                 }
             }
             // handed over by an atomic operation
-            6 | 7 => {
+            7 | 8 => {
                 let Some(cell) = self.wide(free) else { return };
                 let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
                 let Some(data) = take(1) else { return };
@@ -314,7 +334,7 @@ impl Maker<'_> {
                 }
             }
             // a lock of the program's own
-            8 => {
+            9 => {
                 let Some(cell) = self.wide(free) else { return };
                 let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
                 let Some(data) = take(1) else { return };
@@ -326,7 +346,7 @@ impl Maker<'_> {
                 }
             }
             // in order
-            9 => {
+            10 => {
                 let Some(cells) = take(1) else { return };
                 let lock = self.ordered;
                 self.ordered += 1;
@@ -341,7 +361,7 @@ impl Maker<'_> {
                 }
             }
             // a loop that is shared out
-            10 => {
+            11 => {
                 let n = (2 + self.random.below(3)).min(free.len());
                 let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
                 let Some(cells) = take(n) else { return };
@@ -353,7 +373,7 @@ impl Maker<'_> {
                 }
             }
             // a single that nobody waits for, one thread each
-            11 => {
+            12 => {
                 let Some(cell) = self.wide(free) else { return };
                 if self.threads > 1 || self.awaits {
                     return;

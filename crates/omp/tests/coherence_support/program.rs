@@ -7,7 +7,7 @@ use polyrail_omp::coherence::operation::{Effect, Operation, What, Width};
 use polyrail_omp::coherence::{Host, Rank};
 
 use super::oracle::SINGLE;
-use super::plan::{Op, Plan};
+use super::plan::{Op, Phase, Plan};
 use super::slot::Slot;
 use super::world::{Process, Turn, World, step, until};
 
@@ -172,6 +172,14 @@ impl Runner<'_> {
                     cells.iter().for_each(|cell| self.load(*cell));
                 }
             }
+            Op::Update { cell, effect } => {
+                let expected = self.world.oracle.borrow_mut().update(self.thread, *cell);
+                let kind = if *effect == Effect::Full { What::ExchangeAdd } else { What::Add };
+                let found = self.operate(*cell, kind, 1, *effect);
+                let why =
+                    || format!("thread {} finds {found:#x} in cell {cell}, not {expected:#x}", self.thread);
+                self.judge((found != expected).then(why));
+            }
             Op::Critical { lock, body } => {
                 if self.is_held(*lock) {
                     self.rank.waiting(|| until(|| !self.is_held(*lock)));
@@ -326,6 +334,14 @@ impl Runner<'_> {
     }
 }
 
+/// Whether threads of two ranks store into a cell, and nothing that they do besides can put one before the other.
+fn must_be_found(plan: &Plan, phase: &Phase) -> bool {
+    let mut ops = phase.ops.iter().flatten();
+    let races = |op: &Op| matches!(op, Op::Race(cell) if plan.cells[*cell].width > 1);
+    phase.ops.iter().flatten().any(races)
+        && ops.all(|op| matches!(op, Op::Load(_) | Op::Store(_) | Op::Race(_)))
+}
+
 /// All is over: all memories are equal, or the program had a race and that was found.
 pub fn end(world: &World) -> Result<(), String> {
     if let Some(wrong) = world.wrong.borrow_mut().as_ref() {
@@ -336,6 +352,15 @@ pub fn end(world: &World) -> Result<(), String> {
             true => Ok(()),
             false => Err(format!("{trouble}")),
         };
+    }
+    if let Some(phase) = world
+        .plan
+        .regions
+        .iter()
+        .flat_map(|region| &region.phases)
+        .find(|phase| must_be_found(&world.plan, phase))
+    {
+        return Err(format!("a race was not found: {:?}", phase.ops));
     }
     let first = world.memories[0].borrow_mut();
     for (rank, memory) in world.memories.iter().enumerate().skip(1) {
