@@ -19,11 +19,10 @@ use polyrail_omp::coherence::{Rank, rank::header};
 use polyrail_omp::layout;
 
 use crate::agent;
-use crate::calls::NOT_YET;
 use crate::stats::{self, Clock};
 use crate::team::floating::Floating;
 use crate::{alloc, input, library, output, serial, sys, team, track};
-pub use gifts::{back, collect, folded, give, take_back};
+pub use gifts::{back, fold, give};
 use here::Here;
 pub use link::Said;
 
@@ -314,25 +313,16 @@ pub fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     RANK.waiting(wait)
 }
 
-/// As [`waiting`], by rank 0's thread 0 for what it folds.
-pub fn folding<T>(fold: impl FnOnce() -> T) -> T {
-    RANK.folding(fold)
-}
-
 /// Ranks above 0: has rank 0 do it; what was there.
 pub fn carry_out(operation: &Operation, place: usize, effect: Effect) -> (u64, u64) {
     RANK.carry_out(operation, place, effect).before
 }
 
-/// A loop that waits looks at what it waits for: takes over what others told, and what rank 0 or those who are about to tell it know.
-pub fn look() {
-    flush();
-    // what was loaded may be of a rank that is about to tell rank 0 of other stores, or rank 0's own, told while that went on storing
-    if rank() > 0 {
+/// See [`Rank::look`].
+pub fn look(goes_on: bool) {
+    if size() > 1 {
         // any place will do
-        RANK.see_rank_0(alloc::shared_page() as usize);
-    } else {
-        RANK.all_is_told();
+        RANK.look(alloc::shared_page() as usize, goes_on);
     }
 }
 
@@ -340,7 +330,7 @@ pub fn look() {
 pub fn serve_operation(question: &[u8]) -> Option<Vec<u8>> {
     match RANK.serve_operation(question) {
         Served::Done(answer) => Some(answer),
-        Served::NotYet => Some(NOT_YET.to_vec()),
+        Served::NotYet(early) => Some(early.to_bytes().to_vec()),
         Served::Refused => None,
     }
 }

@@ -9,6 +9,7 @@
 //! | [`rank`] | exchanges, tokens, flushes: when what is told and taken over; [`rounds`] of large exchanges |
 //! | [`log`] | what is told between exchanges |
 //! | [`home`] | atomic operations, which rank 0 carries out; `copies` of what it has; [`operation`]s, what they do |
+//! | [`fold`] | reductions of copies that threads have on their stacks |
 //! | [`order`] | behind what rank 0 does what it is asked for |
 //!
 //! Locks are taken in this order: the log's, that of telling, that of copies, that of what is tracked. The first may be held while others are asked; telling and copies only
@@ -18,6 +19,7 @@ mod apply;
 pub mod bulk;
 mod copies;
 pub mod digest;
+pub mod fold;
 pub mod home;
 pub mod host;
 pub mod log;

@@ -8,7 +8,7 @@ use polyrail_omp::coherence::operation::Done;
 use polyrail_omp::coherence::{Answer, Host, Mutex, RwLock, Tracked, Trouble, Value};
 
 use super::link::{self, Said, Submitted};
-use crate::calls::{self, NOT_YET, REMOTE_ATOMIC, REMOTE_TELLS};
+use crate::calls::{self, REMOTE_ATOMIC, REMOTE_BACK, REMOTE_TELLS};
 use crate::trap::instruction;
 use crate::{agent, stats, sys, team, track};
 
@@ -82,15 +82,18 @@ impl Host for Here {
         agent::ask(kind, args, data)
     }
 
-    fn ask_operation(&self, question: &[&[u8]]) -> Option<&'static [u8]> {
+    fn ask_operation(&self, question: &[&[u8]]) -> &'static [u8] {
         let kind = u64::from(REMOTE_ATOMIC).to_ne_bytes();
         let parts: Vec<&[u8]> = [&kind[..]].into_iter().chain(question.iter().copied()).collect();
-        let data = agent::ask(Kind::Serve, [0; 6], &parts).data;
-        (data != NOT_YET).then_some(data)
+        agent::ask(Kind::Serve, [0; 6], &parts).data
     }
 
     fn ask_awaits(&self, about: bool) {
         calls::ask_rank_0(REMOTE_TELLS, &[about.into()]);
+    }
+
+    fn ask_back(&self, question: &[u8]) -> &'static [u8] {
+        calls::ask_rank_0(REMOTE_BACK, question)
     }
 
     fn room(&self) -> usize {

@@ -42,32 +42,23 @@ unsafe fn fold_in(team: &Team, data: *mut c_void, function: Fold, floor: usize) 
             unsafe { function(data, team.pieces[other].load(Acquire) as *mut c_void) };
         }
         if team.ranks() > 1 && remote::rank() > 0 {
-            give(team, data, number, floor);
+            give(team, data, (number, folds + 1), floor);
         } else if team.ranks() > 1 {
-            remote::folding(|| {
-                // SAFETY: the caller's
-                unsafe { fold_given(team, data, function, number) }
-            });
+            // SAFETY: the caller's
+            unsafe { fold_given(team, data, function, (number, folds + 1)) };
         }
     }
     local_barrier(team, || ());
 }
 
 /// Ranks above 0: ships this rank's copies to rank 0.
-fn give(team: &Team, data: *mut c_void, number: u64, floor: usize) {
-    // what was allocated may be led to by the copies (vectors): it must be there before they are
+fn give(team: &Team, data: *mut c_void, (number, fold): (u64, u64), floor: usize) {
+    // what was allocated may be led to by the copies (vectors)
     let slots = (0..team.locals()).map(|local| slot(remote::rank(), local, team.ranks()));
     let used = slots.into_iter().any(alloc::used);
-    if used {
-        remote::flush();
-    }
     let top = thread().top.get();
     let own = used && leads_to_heaps(team, floor, top);
-    remote::give(number, floor, top, data as usize | usize::from(used) | usize::from(own) << 1);
-    if own {
-        remote::take_back(here().folds.get(), floor, top);
-        remote::flush();
-    }
+    remote::give(number, fold, (floor, top), data as usize, used, own);
 }
 
 /// Whether any word of a piece of this thread's stack points into the heaps of this rank's threads.
@@ -80,23 +71,14 @@ fn leads_to_heaps(team: &Team, floor: usize, top: usize) -> bool {
 }
 
 /// Rank 0: folds what other ranks give.
-unsafe fn fold_given(team: &Team, data: *mut c_void, function: Fold, number: u64) {
+unsafe fn fold_given(team: &Team, data: *mut c_void, function: Fold, (number, fold): (u64, u64)) {
     for rank in 1..team.ranks() {
         stack(slot(rank, 0, team.ranks()));
     }
-    let given = remote::collect(number);
-    for other in &given {
-        if other & 1 == 1 {
-            remote::flush();
-        }
+    remote::fold(number, fold, &mut |other| {
         // SAFETY: the piece is where it was on its rank
-        unsafe { function(data, (other & !3) as *mut c_void) };
-    }
-    if given.iter().any(|other| other & 2 == 2) {
-        // what was taken over from there, or given back, must be known where copies are destroyed
-        remote::flush();
-        remote::folded(here().folds.get());
-    }
+        unsafe { function(data, other as *mut c_void) };
+    });
 }
 
 /// Has `data`, which one thread gives (null by the others), read by all: what it leads to is on that thread's stack above `floor`, or shared.

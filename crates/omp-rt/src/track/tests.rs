@@ -281,14 +281,14 @@ unsafe fn published(state: &mut State) {
         poke(at + 8, !peek(at + 8));
         state.collect();
         let mut out = vec![0; 1 << 20];
-        let encoded = state.publish(&mut out, &mut |_, _, _| {});
+        let encoded = state.publish(&mut out, &mut |_, _, _| {}, &[]);
         assert_eq!(encoded.frontier, u64::MAX);
         assert!(
             Reader::new(&out[..encoded.bytes])
                 .any(|record| record.expect("well formed").address == at as u64)
         );
         assert_eq!(state.twin(at as u64)[8], peek(at + 8));
-        assert_eq!(state.publish(&mut out, &mut |_, _, _| {}).bytes, 0, "once");
+        assert_eq!(state.publish(&mut out, &mut |_, _, _| {}, &[]).bytes, 0, "once");
 
         let mut theirs = *state.twin(at as u64);
         theirs[16] ^= 5;
@@ -307,7 +307,10 @@ unsafe fn published(state: &mut State) {
         assert_eq!((peek(at + 16), peek(at + 17)), (theirs[16], old ^ 1));
         assert_eq!(state.twin(at as u64)[16..18], [theirs[16], old]);
         state.collect();
-        assert!(state.publish(&mut out, &mut |_, _, _| {}).bytes > 0, "byte 17 is still to be published");
+        assert!(
+            state.publish(&mut out, &mut |_, _, _| {}, &[]).bytes > 0,
+            "byte 17 is still to be published"
+        );
     }
 }
 

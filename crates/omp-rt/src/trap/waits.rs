@@ -428,7 +428,7 @@ const PAUSE: u32 = 500;
 
 /// Tells others what this rank has changed, and takes over what they have; then pauses if the loop `goes_on`.
 pub fn look(goes_on: bool) {
-    remote::look();
+    remote::look(goes_on);
     let turns = TURNS.replace(0);
     if goes_on {
         calls::pause(turns, PAUSE);

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use crate::blob::Change;
-use crate::diff::{Mask, diff};
+use crate::diff::{Mask, Page, diff};
 use crate::layout::PAGE;
 use crate::merge::{Conflict, Refused, Step, Twins, check, combine, visit, word};
 use crate::pages::Pages;
@@ -118,21 +118,39 @@ fn each(entry: &[u8], f: &mut dyn FnMut(usize, Change<'_>) -> Result<(), Refused
     })
 }
 
+/// Which bytes an entry tells of, by page.
+pub fn bytes_of(entry: &[u8]) -> Vec<(usize, Mask)> {
+    let mut told = Vec::new();
+    // it has been applied, so it is well formed
+    let _ = each(entry, &mut |at, change| {
+        told.push((at, seen(&change).0));
+        Ok(())
+    });
+    told
+}
+
+/// Whether a byte is among them.
+pub fn is_in(told: &[(usize, Mask)], at: usize) -> bool {
+    let byte = at & (PAGE - 1);
+    told.iter().any(|(page, mask)| *page == at - byte && mask.0[byte / 64] >> (byte % 64) & 1 == 1)
+}
+
+/// Bytes that are published with a page, and the page with these. What is published is exact: what comes without a mask is all bytes.
+fn seen(change: &Change<'_>) -> (Mask, Page) {
+    let mut page = [0; PAGE];
+    change.blend(&mut page);
+    match change {
+        Change::Whole(_) | Change::Zero => (Mask::ALL, page),
+        change => (change.mask(&page), page),
+    }
+}
+
 /// Where two ranks' publications, of which neither knew the other, say different things.
 pub fn contradiction(one: (usize, &[u8]), other: (usize, &[u8])) -> Option<Conflict> {
     let mut found = None;
     // both were applied or made here, so they are well formed
     let _ = visit(&[one.1, other.1], |step| {
         let Step::Many(address, [(_, left), (_, right)]) = step else { return Ok(()) };
-        // what is published is exact: what comes without a mask is all bytes
-        let seen = |change: &Change<'_>| {
-            let mut page = [0; PAGE];
-            change.blend(&mut page);
-            match change {
-                Change::Whole(_) | Change::Zero => (Mask::ALL, page),
-                change => (change.mask(&page), page),
-            }
-        };
         let ((mine, left), (theirs, right)) = (seen(left), seen(right));
         if let (None, Some(byte)) = (found, mine.and(&theirs).and(&diff(&left, &right)).first()) {
             let mut sides = [(one.0 as u32, word(&left, byte)), (other.0 as u32, word(&right, byte))];

@@ -16,8 +16,10 @@ use crate::diff::Page;
 use crate::layout::PAGE;
 use crate::pages::Pages;
 
+use super::apply::{bytes_of, is_in};
 use super::copies::{Copies, Stamp, Stored, When};
 use super::host::{Clock, Host, Mutex, RwLock, Trouble, Value};
+use super::log::Log;
 use super::operation::{Done, Effect, Operation, Own, Width};
 use super::rank::Rank;
 use super::{Memory, Tracked};
@@ -57,9 +59,34 @@ pub enum Served {
     /// What was there, up to where the log then has what rank 0 knew, and what it knew when it did it.
     Done(Vec<u8>),
     /// It is too early: ask again.
-    NotYet,
+    NotYet(Early),
     /// What the asking rank stored there is in conflict with what another did; or the place is not shared, or the question malformed.
     Refused,
+}
+
+/// Why it is too early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Early {
+    /// Rank 0, or another rank, is about to be through with something.
+    Soon,
+    /// Rank 0 has yet to come to a `single`, and waits for what others store.
+    HeldUp,
+}
+
+impl Early {
+    /// As it travels.
+    pub fn to_bytes(self) -> [u8; 1] {
+        [self as u8]
+    }
+
+    /// The reverse. What is done has more bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0] => Some(Self::Soon),
+            [1] => Some(Self::HeldUp),
+            _ => None,
+        }
+    }
 }
 
 /// Longest pause between two questions, in microseconds.
@@ -74,7 +101,7 @@ impl<H: Host> Rank<H> {
         let bytes = operation.width.bytes();
         let mut clock = Clock::start(&self.host);
         let when = self.here();
-        let mut tries = 0;
+        let (mut tries, mut held_up) = (0, None);
         let (answer, now, held, telling) = loop {
             let behind = match effect {
                 // what this rank has told of the place comes before
@@ -94,10 +121,17 @@ impl<H: Host> Rank<H> {
             }
             // what this rank stored before must be at rank 0 before anything else is done to it for this rank
             let held = own.is_some().then_some(held);
-            if let Some(answer) = self.ask_operation(&when, &between, operation, place, own) {
-                break (answer, now, held, telling);
-            }
+            let early = match self.ask_operation(&when, &between, operation, place, own) {
+                Ok(answer) => break (answer, now, held, telling),
+                Err(early) => early,
+            };
             drop((held, telling));
+            if early == Early::Soon {
+                held_up = None;
+            } else if self.host.now() - *held_up.get_or_insert_with(|| self.host.now()) > self.host.patience()
+            {
+                self.host.fail(&Trouble::HeldUp);
+            }
             if effect == Effect::None {
                 // rank 0 may be short of it because it waits for what was stored here
                 self.tell_first();
@@ -106,6 +140,9 @@ impl<H: Host> Rank<H> {
             tries += 1;
         };
         self.host.add(Count::Atomics, 1);
+        if effect != Effect::Full {
+            self.untold.store(place, Ordering::Relaxed);
+        }
         let (after, when) = (value(operation.after(&answer.done)), When::Done(answer.stamp));
         // what was told with it is a copy, and what other threads' operations left meanwhile; what they stored stays, to be told, even if it is what was there before
         let (mut held, copy) = match held {
@@ -126,21 +163,38 @@ impl<H: Host> Rank<H> {
         answer.done
     }
 
+    /// Tells others what this rank changed, and has rank 0 tell what it changed for this rank.
+    pub(super) fn release(&self, log: &mut Log) {
+        self.publish(log);
+        // before rank 0 is asked: what it changes then is still to be told
+        let place = self.untold.swap(0, Ordering::Relaxed);
+        if place != 0 {
+            self.have_rank_0_tell(place, log.known());
+        }
+    }
+
     /// Ranks above 0: has rank 0 tell what it has changed, behind all that this rank has told; takes it over. `place`: any that is shared.
     pub fn see_rank_0(&self, place: usize) {
-        let between = Between { behind: self.publish_all(), asks: true, tells: false };
+        let behind = self.publish_all();
+        self.untold.store(0, Ordering::Relaxed);
+        self.see(self.have_rank_0_tell(place, behind));
+    }
+
+    /// Up to where the log then has it.
+    fn have_rank_0_tell(&self, place: usize, behind: u64) -> u64 {
+        let between = Between { behind, asks: true, tells: false };
         let operation = Operation::none(Width::Byte);
         let told = (0..).find_map(|tries| {
-            let answer = self.ask_operation(&self.anywhere(), &between, &operation, place, None);
+            let answer = self.ask_operation(&self.anywhere(), &between, &operation, place, None).ok();
             if answer.is_none() {
                 self.host.pause(tries, PAUSE);
             }
             answer
         });
-        self.see(told.map_or(0, |answer| answer.told));
+        told.map_or(0, |answer| answer.told)
     }
 
-    /// Asks rank 0. None if that is too early.
+    /// Asks rank 0, for which it may be too early.
     fn ask_operation(
         &self,
         when: &super::order::Point,
@@ -148,17 +202,20 @@ impl<H: Host> Rank<H> {
         operation: &Operation,
         place: usize,
         own: Option<Own>,
-    ) -> Option<Answered> {
+    ) -> Result<Answered, Early> {
         let answer = self.host.ask_operation(&[
             &when.to_bytes(),
             &between.to_bytes(),
             &operation.to_bytes(place, own),
-        ])?;
+        ]);
+        if let Some(early) = Early::from_bytes(&answer) {
+            return Err(early);
+        }
         self.changed_rank_0();
         let Some(answered) = Answered::from_bytes(&answer) else {
             self.host.fail(&Trouble::Mixed { rank: self.host.rank(), place })
         };
-        Some(answered)
+        Ok(answered)
     }
 
     /// Rank 0's server thread: carries out what another rank asks for.
@@ -171,7 +228,8 @@ impl<H: Host> Rank<H> {
         let (between, question) = Between::from_bytes(question)?;
         let (operation, place, own) = Operation::from_bytes(question)?;
         if !self.has_come_to(&when) || !between.tells && self.is_awaited() {
-            return Some(Served::NotYet);
+            let early = if self.is_held_up(&when) { Early::HeldUp } else { Early::Soon };
+            return Some(Served::NotYet(early));
         }
         // rank 0 tells nothing meanwhile: what it has told comes before, and what it tells comes behind
         let mut log = self.log.lock();
@@ -187,6 +245,9 @@ impl<H: Host> Rank<H> {
             return None;
         }
         let done = self.run(&operation, place);
+        if own.is_some() || !operation.is_none() {
+            log.served.push(place..place + operation.width.bytes());
+        }
         let count = self.operations.fetch_add(1, Ordering::Relaxed);
         let stamp = Stamp { known: log.known(), applied: log.applied, count };
         // what rank 0 stored before it stored what was found there
@@ -289,6 +350,7 @@ impl<H: Host> Rank<H> {
     pub(super) fn with_copies_of<T>(
         &self,
         pages: &[Range<usize>],
+        entry: &[u8],
         when: When,
         apply: impl FnOnce(&[Range<usize>]) -> T,
     ) -> T {
@@ -298,12 +360,11 @@ impl<H: Host> Rank<H> {
         places.sort_unstable();
         places.dedup();
         let kept: Vec<_> = places.iter().map(|(place, bytes)| *place..place + bytes).collect();
-        let agreed = |place: &(usize, usize)| self.agreed(place.0, place.1).unwrap_or_default();
-        let before: Vec<Value> = places.iter().map(agreed).collect();
         let applied = apply(&kept);
-        for ((place, bytes), before) in places.into_iter().zip(before) {
-            let now = agreed(&(place, bytes));
-            let is_told = |byte: usize| before[byte] != now[byte];
+        let told = if places.is_empty() { Vec::new() } else { bytes_of(entry) };
+        for (place, bytes) in places {
+            let now = self.agreed(place, bytes).unwrap_or_default();
+            let is_told = |byte: usize| is_in(&told, place + byte);
             let known = copies.known(place, bytes, now);
             let with = copies.with(place, bytes, &now, when, is_told);
             if with == known || self.host.replace(place, bytes, &known, &with) {
@@ -427,7 +488,7 @@ impl<H: Host> Telling<'_, H> {
             let Some(width) = Width::of(bytes) else { continue };
             let (operation, own) = (Operation::none(width), Some([known, now]));
             let answered = (0..).find_map(|tries| {
-                let answered = rank.ask_operation(&rank.anywhere(), &between, &operation, place, own);
+                let answered = rank.ask_operation(&rank.anywhere(), &between, &operation, place, own).ok();
                 if answered.is_none() {
                     rank.host.pause(tries, PAUSE);
                 }
@@ -435,6 +496,7 @@ impl<H: Host> Telling<'_, H> {
             });
             if let Some(answered) = answered {
                 let when = When::Done(answered.stamp);
+                rank.untold.store(place, Ordering::Relaxed);
                 rank.copies.lock().learn(place, bytes, &now, when, |byte| known[byte] != now[byte]);
             }
         }

@@ -111,6 +111,10 @@ pub enum Trouble {
         /// The place.
         place: usize,
     },
+    /// A thread updates what a `single` without a barrier comes before, to which rank 0 does not come as it waits for what others store behind.
+    HeldUp,
+    /// A thread that has a lock waits for rank 0 to fold what it gave to a reduction, and thread 0 waits for the lock.
+    FoldsLocked,
     /// Ranks are at different points of the program: the first, its place and its exchange, and this one's.
     Apart([(usize, u64, u64); 2]),
     /// What another rank, or the agent, sent is not as documented.
@@ -131,6 +135,14 @@ impl fmt::Display for Trouble {
             Self::Mixed { rank, place } => write!(
                 f,
                 "rank {rank} changed {place:#x} by a plain store and by an atomic operation, and so did another rank: which comes first is not defined",
+            ),
+            Self::HeldUp => f.write_str(
+                "a single without a barrier (nowait) behind which a thread has an atomic operation, while thread 0 waits before the single for what others \
+                 store: rank 0 does what is in it. With a barrier behind the single, or with -n 1, the program runs",
+            ),
+            Self::FoldsLocked => f.write_str(
+                "a reduction of objects that have memory of their own is not supported by a thread that has a lock for which thread 0 waits: unset the lock before, or \
+                 run with -n 1",
             ),
             Self::Apart([(rank, place, number), (own, own_place, own_number)]) => write!(
                 f,
@@ -172,10 +184,12 @@ pub trait Host {
 
     /// Asks rank 0's agent, and waits for the answer. At most [`slot`](Self::slot) bytes of data.
     fn ask(&self, kind: Kind, args: [u64; 6], data: &[&[u8]]) -> Answer<Self::Data>;
-    /// Has rank 0 carry out an atomic operation ([`Rank::serve_operation`](super::Rank::serve_operation)); the answer, none if that is too early.
-    fn ask_operation(&self, question: &[&[u8]]) -> Option<Self::Data>;
+    /// Has rank 0 carry out an atomic operation ([`Rank::serve_operation`](super::Rank::serve_operation)); the answer, [`Early`](super::home::Early) if that is too early.
+    fn ask_operation(&self, question: &[&[u8]]) -> Self::Data;
     /// Tells rank 0 that this rank is about to tell of stores over copies, or is through ([`Rank::serve_awaits`](super::Rank::serve_awaits)).
     fn ask_awaits(&self, about: bool);
+    /// Asks rank 0 for a piece of a stack ([`Rank::serve_back`](super::Rank::serve_back)): 1 and the bytes, or 0, and another 0 if thread 0 waits elsewhere.
+    fn ask_back(&self, question: &[u8]) -> Self::Data;
     /// Bytes of data that a request or an answer may have.
     fn slot(&self) -> usize {
         SLOT_DATA
@@ -205,6 +219,10 @@ pub trait Host {
 
     /// Gives way, longer the more `tries` there were; at most so many microseconds.
     fn pause(&self, tries: u32, most: u32);
+    /// How long who is held up by rank 0 waits before that is known to be for ever, in nanoseconds.
+    fn patience(&self) -> u64 {
+        10_000_000_000
+    }
     /// Nanoseconds, from anywhere.
     fn now(&self) -> u64;
     /// Adds to what is counted of the region.

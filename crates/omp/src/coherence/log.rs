@@ -23,6 +23,8 @@ pub struct Log {
     own: VecDeque<(u64, Vec<u8>)>,
     /// Room to encode an entry.
     part: Vec<u8>,
+    /// On rank 0: what operations for others have worked on since it last published, whose outcomes others have copies of: all of it is told, also what is as it was.
+    pub(super) served: Vec<Range<usize>>,
 }
 
 impl Log {
@@ -88,7 +90,7 @@ impl<H: Host> Rank<H> {
                 }
             }
             let when = When::Told { position, by_0: from == 0 };
-            let applied = self.with_copies_of(&pages(entry), when, |kept| {
+            let applied = self.with_copies_of(&pages(entry), entry, when, |kept| {
                 self.host.tracked(|tracked| tracked.apply(own, from, entry, kept)).unwrap_or(Ok(()))
             });
             applied.unwrap_or_else(|refused| self.refused(refused, "under a lock"));
@@ -122,12 +124,16 @@ impl<H: Host> Rank<H> {
             // whatever was stored before is to be told before
             self.host.tracked(super::Tracked::collect);
         }
+        let said = core::mem::take(&mut log.served);
+        if !said.is_empty() {
+            self.host.tracked(|tracked| tracked.say(&said));
+        }
         let mut parts = Vec::new();
         loop {
             let encoded = self
                 .host
                 .tracked(|tracked| {
-                    tracked.publish(&mut part, &mut |at, page, twin| held.mask(at, page, twin))
+                    tracked.publish(&mut part, &mut |at, page, twin| held.mask(at, page, twin), &said)
                 })
                 .unwrap_or(Encoded { bytes: 0, frontier: u64::MAX });
             let last = encoded.frontier == u64::MAX;

@@ -262,6 +262,11 @@ impl Operation {
         Self { kind, width, operand: 0, expected: (0, 0), desired: (0, 0), carry: 0 }
     }
 
+    /// Whether it is [`none`](Self::none).
+    pub fn is_none(&self) -> bool {
+        *self == Self { carry: self.carry, ..Self::none(self.width) }
+    }
+
     /// As it travels, with the place, and what the asking rank itself stored there before.
     pub fn to_bytes(self, place: usize, own: Option<Own>) -> Vec<u8> {
         let mut bytes =

@@ -17,7 +17,11 @@ pub struct Order {
     /// Whether rank 0's thread 0 waits for what other threads have.
     waits: AtomicBool,
     /// Whether what it waits for are other ranks' parts of a reduction.
-    folds: AtomicBool,
+    pub(super) folds: AtomicBool,
+    /// Up to which reduction of which region rank 0 has folded what it was given.
+    pub(super) folded: AtomicU64,
+    /// Whether it goes around a loop that waits for what others store.
+    looks: AtomicBool,
     /// How often this rank's memory was made equal to all others'.
     settled: AtomicU64,
 }
@@ -29,6 +33,8 @@ impl Default for Order {
             open: [const { AtomicU64::new(0) }; LOCALS],
             waits: AtomicBool::new(false),
             folds: AtomicBool::new(false),
+            folded: AtomicU64::new(0),
+            looks: AtomicBool::new(false),
             settled: AtomicU64::new(0),
         }
     }
@@ -119,16 +125,8 @@ impl<H: Host> Rank<H> {
         got
     }
 
-    /// As [`waiting`](Self::waiting), by rank 0's thread 0 for what it folds.
-    pub fn folding<T>(&self, fold: impl FnOnce() -> T) -> T {
-        self.order.folds.store(true, Ordering::Relaxed);
-        let got = fold();
-        self.order.folds.store(false, Ordering::Relaxed);
-        got
-    }
-
     /// Whether rank 0's thread 0 waits, and not for what it folds.
-    pub fn waits_elsewhere(&self) -> bool {
+    pub(super) fn waits_elsewhere(&self) -> bool {
         self.order.waits.load(Ordering::Relaxed) && !self.order.folds.load(Ordering::Relaxed)
     }
 
@@ -141,6 +139,26 @@ impl<H: Host> Rank<H> {
     /// Wherever thread 0 is.
     pub(super) fn anywhere(&self) -> Point {
         Point { singles: 0, settled: self.order.settled.load(Ordering::Relaxed), holds: false }
+    }
+
+    /// A loop that waits for what others store has looked at it, and goes on or is over: takes over what others told, and what rank 0 or those who are about to tell it know.
+    /// `place`: any that is shared.
+    pub fn look(&self, place: usize, goes_on: bool) {
+        self.flush();
+        // what was loaded may be of a rank that is about to tell rank 0 of other stores, or rank 0's own, told while that went on storing
+        if self.host.rank() > 0 {
+            self.see_rank_0(place);
+        } else {
+            self.all_is_told();
+        }
+        if self.host.is_first() {
+            self.order.looks.store(goes_on, Ordering::Relaxed);
+        }
+    }
+
+    /// Rank 0: whether it is not past that `single`, and waits for what others store.
+    pub(super) fn is_held_up(&self, point: &Point) -> bool {
+        self.order.looks.load(Ordering::Relaxed) && !self.order.are_over(point.singles)
     }
 
     /// Rank 0's server thread: whether rank 0 has come there. If thread 0 waits, it may be for what the asking thread has; then that goes first, which nothing

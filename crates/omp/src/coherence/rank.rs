@@ -38,6 +38,8 @@ pub struct Rank<H: Host> {
     pub(super) copies: H::Mutex<Copies>,
     /// On rank 0: how many ranks have published what stores over copies belong to that they are about to tell.
     pub(super) awaited: AtomicUsize,
+    /// A place that rank 0 has changed for this rank without telling others; 0 if it has told all.
+    pub(super) untold: AtomicUsize,
     /// On rank 0: operations that it has done for others.
     pub(super) operations: AtomicU64,
 }
@@ -62,6 +64,7 @@ impl<H: Host> Rank<H> {
             telling: RwLock::new(),
             copies: Mutex::new(Copies::new()),
             awaited: AtomicUsize::new(0),
+            untold: AtomicUsize::new(0),
             operations: AtomicU64::new(0),
         }
     }
@@ -174,6 +177,8 @@ impl<H: Host> Rank<H> {
             };
             merged.unwrap_or_else(|refused| self.refused(refused, "at a barrier, or the end of a region"));
             clock.lap(&self.host, Count::Applying);
+            // there are no copies any more
+            self.log.lock().served.clear();
             self.settled();
             break;
         }
@@ -283,7 +288,7 @@ impl<H: Host> Rank<H> {
 
     /// Publishes what this rank changed and gives the token back; `turn`: whose turn it is from now on.
     pub fn unlock(&self, token: u64, turn: Option<u64>) {
-        self.publish(&mut self.log.lock());
+        self.release(&mut self.log.lock());
         self.host.set_tokens(self.host.tokens().saturating_sub(1));
         self.host.ask(Kind::Unlock, [token, turn.unwrap_or(u64::MAX), 0, 0, 0, 0], &[]);
     }
@@ -299,7 +304,7 @@ impl<H: Host> Rank<H> {
     pub fn flush(&self) {
         if self.is_inside() {
             let mut log = self.log.lock();
-            self.publish(&mut log);
+            self.release(&mut log);
             self.catch_up(&mut log);
         }
     }

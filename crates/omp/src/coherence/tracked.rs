@@ -207,8 +207,14 @@ impl<M: Memory> Tracked<M> {
     }
 
     /// Encodes differences of pending pages from their twins as far as `out` has room (at least two pages' worth), and the twins take it at once: what is published. Other
-    /// threads of this rank may run. `mask`: what others are to be told of the page at an address, by its contents and its twin.
-    pub fn publish(&mut self, out: &mut [u8], mask: &mut dyn FnMut(usize, &mut Page, &Page)) -> Encoded {
+    /// threads of this rank may run. `mask`: what others are to be told of the page at an address, by its contents and its twin. Bytes in `said` are told even if they are as all agreed
+    /// upon last.
+    pub fn publish(
+        &mut self,
+        out: &mut [u8],
+        mask: &mut dyn FnMut(usize, &mut Page, &Page),
+        said: &[Range<usize>],
+    ) -> Encoded {
         self.memory.is_published();
         let mut encoder = Encoder::new(out);
         let pending = core::mem::take(&mut self.pending);
@@ -218,6 +224,9 @@ impl<M: Memory> Tracked<M> {
             let mut contents = *now;
             mask(at, &mut contents, twin);
             let mut changed = diff(&contents, twin);
+            for said in said.iter().filter(|said| said.start < at + PAGE && at < said.end) {
+                changed.set(said.start.max(at) - at, said.end.min(at + PAGE) - at);
+            }
             if let Some(part) = self.part(at) {
                 changed = changed.and(&part);
             }
@@ -238,6 +247,15 @@ impl<M: Memory> Tracked<M> {
             self.pending.add(&pages);
         }
         encoded
+    }
+
+    /// Pages with these bytes are to be told of.
+    pub fn say(&mut self, said: &[Range<usize>]) {
+        for said in said {
+            let mut pages = Pages::default();
+            pages.push(said.start & !(PAGE - 1), said.end.next_multiple_of(PAGE));
+            self.pending.add(&pages);
+        }
     }
 
     /// What is pending below the frontier has been agreed upon, but for the part of the stack that is not shared now.

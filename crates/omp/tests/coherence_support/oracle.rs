@@ -249,6 +249,22 @@ impl Oracle {
         Ok(bits)
     }
 
+    /// What is in a cell when all have added.
+    pub fn total(&self, cell: usize) -> u64 {
+        let of = &self.cells[cell];
+        of.added.iter().fold(of.base.unwrap_or(0), |all, one| all.wrapping_add(1 << one.bit))
+    }
+
+    /// A rank's copies are about to be given, or what was folded to be given back.
+    pub fn hand_over(&mut self, thread: usize) -> Known {
+        self.tick(thread)
+    }
+
+    /// A thread has them.
+    pub fn handed_over(&mut self, thread: usize, known: &Known) {
+        self.threads[thread].join(known);
+    }
+
     /// A thread takes an iteration.
     pub fn take(&mut self, number: u64, iteration: u64) -> Option<String> {
         let twice = self.taken.contains(&(number, iteration));

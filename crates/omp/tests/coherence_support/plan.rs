@@ -30,6 +30,8 @@ pub struct Plan {
     pub regions: Vec<Region>,
     /// It has a race: two ranks store different values into a cell.
     pub races: bool,
+    /// Rank 0 may be kept from a `single` for ever.
+    pub is_held_up: bool,
 }
 
 /// A variable.
@@ -106,6 +108,14 @@ pub enum Op {
         cell: usize,
         then: Vec<usize>,
     },
+    /// Loads the cell to which all threads have added, before the turns of an `ordered`, of which this is the last.
+    Total(usize),
+    /// Every copy of a rank in one: gives rank 0 what leads to the rank's cell, which rank 0 folds.
+    Reduce {
+        number: u64,
+        cells: Vec<usize>,
+        own: bool,
+    },
     /// The first thread of rank 0 that comes stores, and nobody waits.
     Single {
         number: u64,
@@ -133,11 +143,13 @@ struct Maker<'a> {
     cells: Vec<Cell>,
     singles: u64,
     loops: u64,
+    reductions: u64,
     ordered: usize,
-    /// Threads of this phase wait for flags, or have a `single` that nobody waits for. Not both: rank 0 has the `single`, behind which others' updates come, and so is not to
-    /// wait before it for what others do behind them (docs/omp.md).
+    /// Threads of this phase wait for flags, or have a `single` that nobody waits for. If both, rank 0, which has the `single`, behind which others' updates come, may
+    /// wait before it for what others do behind them: that is refused by name.
     awaits: bool,
     has_single: bool,
+    is_held_up: bool,
 }
 
 impl Plan {
@@ -158,12 +170,15 @@ impl Plan {
             cells,
             singles: 0,
             loops: 0,
+            reductions: 0,
             ordered: LOCKS,
             awaits: false,
             has_single: false,
+            is_held_up: false,
         };
         let count = 1 + maker.random.below(2);
         let regions = (0..count).map(|_| maker.region(races)).collect();
+        let is_held_up = maker.is_held_up;
         let cells = maker.cells;
         Self {
             ranks,
@@ -178,6 +193,7 @@ impl Plan {
             cells,
             regions,
             races,
+            is_held_up,
         }
     }
 }
@@ -254,7 +270,7 @@ impl Maker<'_> {
     fn part(&mut self, free: &mut Vec<usize>, ops: &mut [Vec<Op>]) {
         let team = self.team();
         let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
-        match self.random.below(if self.flushes { 15 } else { 13 }) {
+        match self.random.below(if self.flushes { 17 } else { 15 }) {
             // a thread's own
             0 | 1 => {
                 let Some(cells) = take(1) else { return };
@@ -360,8 +376,33 @@ impl Maker<'_> {
                     ops[thread].push(Op::Ordered { lock, turn: turn as u64, body });
                 }
             }
-            // a loop that is shared out
+            // updated by all, and then read by one
             11 => {
+                let Some(cell) = self.wide(free) else { return };
+                let lock = self.ordered;
+                self.ordered += 1;
+                let effect = self.random.pick(&[Effect::None, Effect::None, Effect::Release, Effect::Full]);
+                let last = self.random.below(team);
+                for thread in 0..team {
+                    ops[thread].push(Op::Add { cell, bit: thread as u32, effect, then: None });
+                    let turn = ((thread + team - 1 - last) % team) as u64;
+                    let body = if thread == last { vec![Op::Total(cell)] } else { Vec::new() };
+                    ops[thread].push(Op::Ordered { lock, turn, body });
+                }
+            }
+            // a reduction of copies that lead to memory
+            12 => {
+                let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
+                let Some(cells) = take(self.ranks) else { return };
+                let number = self.reductions;
+                self.reductions += 1;
+                let own = self.random.one_in(2);
+                for rank in 0..self.ranks {
+                    ops[rank * self.threads].push(Op::Reduce { number, cells: cells.clone(), own });
+                }
+            }
+            // a loop that is shared out
+            13 => {
                 let n = (2 + self.random.below(3)).min(free.len());
                 let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
                 let Some(cells) = take(n) else { return };
@@ -373,11 +414,12 @@ impl Maker<'_> {
                 }
             }
             // a single that nobody waits for, one thread each
-            12 => {
+            14 => {
                 let Some(cell) = self.wide(free) else { return };
-                if self.threads > 1 || self.awaits {
+                if self.threads > 1 || self.awaits && !self.random.one_in(20) {
                     return;
                 }
+                self.is_held_up |= self.awaits;
                 self.has_single = true;
                 self.singles += 1;
                 for thread in 0..team {
@@ -389,9 +431,10 @@ impl Maker<'_> {
             }
             // flags and flushes
             _ => {
-                if self.has_single {
+                if self.has_single && !self.random.one_in(20) {
                     return;
                 }
+                self.is_held_up |= self.has_single;
                 let Some(cells) = take(2) else { return };
                 self.awaits = true;
                 let (flag, data) = (cells[0], cells[1]);

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use polyrail_omp::area::flag;
+use polyrail_omp::coherence::fold::Given;
 use polyrail_omp::coherence::operation::{Effect, Operation, What, Width};
-use polyrail_omp::coherence::{Host, Rank};
+use polyrail_omp::coherence::{Host, Rank, Trouble};
 
 use super::oracle::SINGLE;
 use super::plan::{Op, Phase, Plan};
 use super::slot::Slot;
 use super::world::{Process, Turn, World, step, until};
+
+/// Where stacks are.
+const STACKS: usize = 0x10_0000_0000;
 
 /// What the threads of a rank share, and the runtime keeps outside coherence.
 #[derive(Debug, Default)]
@@ -239,11 +243,7 @@ impl Runner<'_> {
                 while !raised {
                     raised = self.look(*cell);
                     // as at the jump of a loop that waits
-                    self.rank.flush();
-                    match self.number {
-                        0 => self.rank.all_is_told(),
-                        _ => self.rank.see_rank_0(self.world.plan.cells[*cell].at),
-                    }
+                    self.rank.look(self.world.plan.cells[*cell].at, !raised);
                     if !raised {
                         step(Turn::Waits);
                     }
@@ -251,6 +251,17 @@ impl Runner<'_> {
                 self.world.oracle.borrow_mut().awaited(self.thread, *cell);
                 then.iter().for_each(|cell| self.load(*cell));
             }
+            Op::Total(cell) => {
+                let (found, total) = (self.read(*cell), self.world.oracle.borrow_mut().total(*cell));
+                let why = || {
+                    format!(
+                        "thread {} finds {found:#x} in cell {cell}, to which all have added: {total:#x}",
+                        self.thread
+                    )
+                };
+                self.judge((found != total).then(why));
+            }
+            Op::Reduce { number, cells, own } => self.reduce(*number, cells, *own),
             Op::Single { number, cell } => {
                 self.world.threads[self.number][self.local].singles.set(*number);
                 self.world.oracle.borrow_mut().single(*cell);
@@ -271,6 +282,68 @@ impl Runner<'_> {
                 }
             }
         }
+    }
+
+    /// As clang's reductions of objects that have memory: the rank's cell is that memory.
+    fn reduce(&mut self, number: u64, cells: &[usize], own: bool) {
+        let (fold, index) = (number + 1, number as usize);
+        if self.number > 0 {
+            let cell = cells[self.number];
+            self.store(cell);
+            let known = self.world.oracle.borrow_mut().hand_over(self.thread);
+            self.world.handed.borrow_mut().insert((index, self.number), known);
+            let piece = vec![self.number as u8; 100 + 5000 * self.world.plan.threads];
+            let at = STACKS + self.number * 0x10_0000;
+            let given = Given { piece: &piece, at, word: cell << 2, used: true, own };
+            let mut back = Vec::new();
+            self.rank.waiting(|| {
+                self.rank.give(number, fold, &given, &mut |from, bytes| {
+                    assert_eq!(from, at + back.len());
+                    back.extend_from_slice(bytes);
+                });
+            });
+            if own {
+                let all: Vec<u8> = piece.iter().map(|byte| byte ^ 0x80).collect();
+                self.judge((back != all).then(|| String::from("a piece is not as rank 0 has left it")));
+                let known = self.world.handed.borrow_mut().get(&(index, 0)).copied();
+                match known {
+                    Some(known) => self.world.oracle.borrow_mut().handed_over(self.thread, &known),
+                    None => self.judge(Some(String::from("a piece comes back before it is folded"))),
+                }
+                // what was moved from is destroyed
+                self.load(cell);
+                self.store(cell);
+            }
+            return;
+        }
+        let world = self.world;
+        self.rank.waiting(|| {
+            self.rank.fold(
+                number,
+                fold,
+                &mut |rank, at, bytes| {
+                    let mut stacks = world.stacks.borrow_mut();
+                    let stack = stacks.entry((index, rank)).or_default();
+                    assert_eq!(at, STACKS + rank * 0x10_0000 + stack.len());
+                    stack.extend(bytes.iter().map(|byte| byte ^ 0x80));
+                },
+                &mut |word| {
+                    let cell = word >> 2;
+                    let rank = cells.iter().position(|other| *other == cell).expect("a rank's");
+                    let known = world.handed.borrow_mut()[&(index, rank)];
+                    world.oracle.borrow_mut().handed_over(self.thread, &known);
+                    self.load(cell);
+                    self.store(cells[0]);
+                    if own {
+                        self.store(cell);
+                    }
+                    if rank + 1 == cells.len() {
+                        let known = world.oracle.borrow_mut().hand_over(self.thread);
+                        world.handed.borrow_mut().insert((index, 0), known);
+                    }
+                },
+            );
+        });
     }
 
     fn is_held(&self, lock: usize) -> bool {
@@ -350,6 +423,7 @@ pub fn end(world: &World) -> Result<(), String> {
     if let Some(trouble) = world.trouble.borrow_mut().as_ref() {
         return match world.plan.races {
             true => Ok(()),
+            false if world.plan.is_held_up && *trouble == Trouble::HeldUp => Ok(()),
             false => Err(format!("{trouble}")),
         };
     }

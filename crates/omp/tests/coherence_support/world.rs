@@ -1,17 +1,18 @@
 //! Ranks in one process: threads of a program, rank 0's server thread, its agent and the network between, of which one takes a step at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{self, Arc, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 use generator::{Generator, Gn};
 use polyrail_omp::area::{Count, Header, Kind, flag};
+use polyrail_omp::coherence::fold::Back;
 use polyrail_omp::coherence::home::Served;
 use polyrail_omp::coherence::{Answer, Host, Mutex, Rank, RwLock, Said, Tracked, Trouble, Value};
 use polyrail_omp::pages::Pages;
 use polyrail_omp::services::{Action, Asker, Server};
 
 use super::memory::{BASE, Played};
-use super::oracle::Oracle;
+use super::oracle::{Known, Oracle};
 use super::plan::Plan;
 use super::program::Team;
 use super::random::Random;
@@ -155,8 +156,13 @@ pub struct World {
     questions: Slot<VecDeque<(Asker, Vec<u8>)>>,
     /// Exchanges whose end rank 0's agent does not know yet.
     heard: Slot<u64>,
+    /// Steps that were taken.
+    steps: Slot<u64>,
     /// What the threads of each rank share.
     pub teams: Vec<Team>,
+    /// What is known with what was given to a reduction, or behind it, by number and rank; pieces of stacks that rank 0 has.
+    pub handed: Slot<BTreeMap<(usize, usize), Known>>,
+    pub stacks: Slot<BTreeMap<(usize, usize), Vec<u8>>>,
     /// What every read is judged by.
     pub oracle: Slot<Oracle>,
     /// Why the run ended.
@@ -195,7 +201,10 @@ impl World {
             answers: (0..ranks).map(|_| Slot::default()).collect(),
             questions: Slot::default(),
             heard: Slot::new(0),
+            steps: Slot::new(0),
             teams: (0..ranks).map(|_| Team::default()).collect(),
+            handed: Slot::default(),
+            stacks: Slot::default(),
             oracle: Slot::new(Oracle::new(&plan)),
             trouble: Slot::new(None),
             wrong: Slot::new(None),
@@ -326,14 +335,17 @@ impl Host for Process {
         Answer { result, data }
     }
 
-    fn ask_operation(&self, question: &[&[u8]]) -> Option<Vec<u8>> {
+    fn ask_operation(&self, question: &[&[u8]]) -> Vec<u8> {
         let question = [&[&[0][..]], question].concat();
-        let data = self.request(Kind::Serve, [0; 6], &question).1;
-        (data != [0]).then_some(data)
+        self.request(Kind::Serve, [0; 6], &question).1
     }
 
     fn ask_awaits(&self, about: bool) {
         self.request(Kind::Serve, [0; 6], &[&[1, about.into()]]);
+    }
+
+    fn ask_back(&self, question: &[u8]) -> Vec<u8> {
+        self.request(Kind::Serve, [0; 6], &[&[2], question]).1
     }
 
     fn slot(&self) -> usize {
@@ -420,7 +432,11 @@ impl Host for Process {
     }
 
     fn now(&self) -> u64 {
-        0
+        self.world.steps.get()
+    }
+
+    fn patience(&self) -> u64 {
+        STUCK
     }
 
     fn add(&self, _: Count, _: u64) {}
@@ -439,8 +455,10 @@ const NOBODY: usize = usize::MAX;
 const STACK: usize = 0x3000;
 /// So many steps in which nothing is done are a hang.
 const PATIENCE: usize = 20_000;
+/// Who is held up for so many has waited long enough.
+const STUCK: u64 = 200_000;
 /// So many in all are one, too.
-const STEPS: usize = 4_000_000;
+const STEPS: u64 = 4_000_000;
 
 /// Runs a program: `thread` is what each thread does, `server` is rank 0's.
 pub fn run(
@@ -470,7 +488,7 @@ pub fn run(
         Turn::Over
     };
     running.push(((0, threads), Gn::<()>::new_opt(STACK, server)));
-    let (mut idle, mut steps) = (0, 0);
+    let mut idle = 0;
     // the server thread has no end
     while running.len() > 1 && !world.is_over() {
         let which = world.random.borrow_mut().below(running.len() + 1);
@@ -487,7 +505,8 @@ pub fn run(
                 idle = 0;
             }
         }
-        steps += 1;
+        let steps = world.steps.get() + 1;
+        world.steps.set(steps);
         if idle > PATIENCE || steps > STEPS {
             let at = |who: (usize, usize)| world.threads[who.0][who.1].at.get();
             let left: Vec<_> = running.iter().map(|(who, _)| (*who, at(*who))).collect();
@@ -505,13 +524,23 @@ fn serve(world: &Arc<World>, rank: &Rank<Process>) {
         let answer = match question[0] {
             0 => match rank.serve_operation(&question[1..]) {
                 Served::Done(answer) => answer,
-                Served::NotYet => vec![0],
+                Served::NotYet(early) => early.to_bytes().to_vec(),
                 Served::Refused => Vec::new(),
             },
-            _ => {
+            1 => {
                 rank.serve_awaits(question[1] != 0);
                 Vec::new()
             }
+            _ => match rank.serve_back(&question[1..]) {
+                None => Vec::new(),
+                Some(Back::NotYet(elsewhere)) => vec![0; 1 + usize::from(elsewhere)],
+                Some(Back::Of(of, from, bytes)) => {
+                    let stacks = world.stacks.borrow_mut();
+                    let last = stacks.keys().filter(|key| key.1 == of).next_back().expect("it was given");
+                    let at = from - (0x10_0000_0000 + of * 0x10_0000);
+                    [&[1][..], &stacks[last][at..at + bytes]].concat()
+                }
+            },
         };
         world.answers[from.rank].borrow_mut().push_back((from.slot, ([0; 4], answer)));
         step(Turn::Step);
