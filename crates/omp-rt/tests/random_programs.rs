@@ -1,0 +1,111 @@
+//! Random programs without races say over several ranks what they say with the compiler's own runtime: C, C++ and Fortran, by each compiler, optimized in several ways.
+//!
+//! `RANDOM_PROGRAMS=5000 cargo test --release -p polyrail-omp-rt --test random_programs` runs so many; `RANDOM_PROGRAM=N` that one alone. What differs is kept beside the
+//! test's other files.
+
+mod random_support;
+mod ways;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use random_support::{Random, Source, c, fortran};
+use ways::{
+    COMPILERS, FORTRAN, by_messages, directory, header, mpiexec, over, over_all, plain, prepare, run,
+};
+
+/// So many, unless RANDOM_PROGRAMS says otherwise.
+const PROGRAMS: u64 = 12;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// What is said where ranks have one thread each, as the program orders memory by fences.
+const FEWER: &str = "polyrail omp: one thread on each rank";
+
+/// A way of running it: a name, ranks, threads of each.
+type Way = (&'static str, usize, usize, fn(&Path, usize) -> Command);
+
+const WAYS: [Way; 5] = [
+    ("two ranks", 2, 1, |program, threads| over(2, program, threads)),
+    ("three ranks", 3, 1, |program, threads| over(3, program, threads)),
+    ("two ranks of two threads", 2, 2, |program, threads| over(2, program, threads)),
+    ("two ranks by messages", 2, 1, by_messages),
+    ("two ranks that all run serial code", 2, 1, |program, threads| over_all(2, program, threads, &[])),
+];
+
+/// What a program does otherwise than it should; nothing if no compiler has the language.
+fn differences(seed: u64) -> Option<String> {
+    let mut random = Random::new(seed);
+    let (language, end) = [(0, "c"), (0, "c"), (1, "cpp"), (1, "cpp"), (FORTRAN, "f90")][random.below(5)];
+    let compiler = &COMPILERS[random.below(2)];
+    let Source { text, flushes } = match language {
+        FORTRAN => fortran::program(&mut random),
+        _ => c::program(&mut random, language == 1),
+    };
+    let mut flags = vec![random.pick(&["-O0", "-O1", "-O2", "-O3", "-Os"]).to_owned()];
+    if random.one_in(3) {
+        flags.push("-march=native".into());
+    }
+    if random.one_in(4) && language != FORTRAN {
+        flags.push("-no-pie".into());
+    }
+    let place = directory().join("random").join(seed.to_string());
+    std::fs::create_dir_all(&place).unwrap();
+    let source = place.join(format!("program.{end}"));
+    std::fs::write(&source, text).unwrap();
+    let label = format!("{}, by {} {}", source.display(), compiler.name, flags.join(" "));
+    let program =
+        match compiler.build(language, &flags, &source, &place.join("program"), header().as_deref())? {
+            Ok(program) => program,
+            Err(why) => return Some(format!("{label} does not build:\n{why}")),
+        };
+    let here = |mut command: Command| {
+        command.current_dir(&place);
+        run(command)
+    };
+    let mut wrong = String::new();
+    // threads of one rank do not wait for each other's flags
+    for (name, ranks, of_each, command) in WAYS.into_iter().filter(|way| !flushes || way.2 == 1) {
+        let said = here(command(&program, ranks * of_each));
+        let threads = if said.errors.contains(FEWER) { ranks } else { ranks * of_each };
+        let expected = here(plain(&program, threads));
+        if (&said.output, &said.status) != (&expected.output, &expected.status) {
+            writeln!(
+                wrong,
+                "--- {label}, {name}: {}, not {}\n{}--- instead of\n{}--- errors\n{}",
+                said.status, expected.status, said.output, expected.output, said.errors
+            )
+            .unwrap();
+        }
+    }
+    if wrong.is_empty() {
+        std::fs::remove_dir_all(&place).unwrap();
+    }
+    Some(wrong)
+}
+
+#[test]
+fn random_programs_do_what_they_do_elsewhere() {
+    if !mpiexec(2).exists() || !mpiexec(3).exists() {
+        return polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+    }
+    prepare();
+    let seeds = match number("RANDOM_PROGRAM") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("RANDOM_PROGRAMS").unwrap_or(PROGRAMS),
+    };
+    let (mut ran, mut failures) = (0, Vec::new());
+    for seed in seeds {
+        let Some(wrong) = differences(seed) else { continue };
+        ran += 1;
+        if !wrong.is_empty() {
+            println!("{wrong}");
+            failures.push(seed);
+        }
+    }
+    println!("{ran} programs, {} of them otherwise", failures.len());
+    assert!(failures.is_empty(), "these do not do what they do elsewhere: {failures:?}");
+}
