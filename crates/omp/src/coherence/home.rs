@@ -1,8 +1,8 @@
 //! Copies of what rank 0 has: on ranks above 0, what atomic operations leave in this rank's memory.
 //!
-//! Rank 0 alone tells of it. What others are told of a page has what all agreed upon last in place of copies ([`Held::mask`]); at barriers memory itself gets that
-//! back ([`Rank::without_copies`]). What this rank has stored over a copy (`atomic write` is a plain store, and so is the release of many a spin lock) rank 0 gets, too, if it
-//! still has what was copied ([`Telling::tell`]): behind all that was stored before.
+//! Rank 0 alone tells of it. What others are told of a page has what all agreed upon last in place of copies (`Held::mask`); at barriers memory itself gets that
+//! back (`Rank::without_copies`). What this rank has stored over a copy (`atomic write` is a plain store, and so is the release of many a spin lock) rank 0 gets, too, if it
+//! still has what was copied (`Telling::tell`): behind all that was stored before.
 //!
 //! What an operation is ordered by ([`Between`]): rank 0's memory is where all such operations happen, and its own threads have theirs, and plain stores, there at any time. So it
 //! takes over what is told of *before* it changes the place, and tells what it has changed *behind* what it found there: whatever one of its threads stored before it stored

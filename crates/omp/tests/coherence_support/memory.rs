@@ -101,7 +101,7 @@ impl Memory for Played {
     fn compared(&self) -> Vec<Range<usize>> {
         match self.written {
             Some(_) => Vec::new(),
-            None => vec![BASE..BASE + self.now.len() * PAGE],
+            None => std::iter::once(BASE..BASE + self.now.len() * PAGE).collect(),
         }
     }
 

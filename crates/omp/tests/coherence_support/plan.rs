@@ -383,11 +383,11 @@ impl Maker<'_> {
                 self.ordered += 1;
                 let effect = self.random.pick(&[Effect::None, Effect::None, Effect::Release, Effect::Full]);
                 let last = self.random.below(team);
-                for thread in 0..team {
-                    ops[thread].push(Op::Add { cell, bit: thread as u32, effect, then: None });
+                for (thread, ops) in ops.iter_mut().enumerate() {
+                    ops.push(Op::Add { cell, bit: thread as u32, effect, then: None });
                     let turn = ((thread + team - 1 - last) % team) as u64;
                     let body = if thread == last { vec![Op::Total(cell)] } else { Vec::new() };
-                    ops[thread].push(Op::Ordered { lock, turn, body });
+                    ops.push(Op::Ordered { lock, turn, body });
                 }
             }
             // a reduction of copies that lead to memory
@@ -422,11 +422,11 @@ impl Maker<'_> {
                 self.is_held_up |= self.awaits;
                 self.has_single = true;
                 self.singles += 1;
-                for thread in 0..team {
-                    ops[thread].push(Op::Single { number: self.singles, cell });
+                for (thread, ops) in ops.iter_mut().enumerate() {
+                    ops.push(Op::Single { number: self.singles, cell });
                     let bit = thread as u32;
                     let effect = self.random.pick(&[Effect::None, Effect::Full]);
-                    ops[thread].push(Op::Add { cell, bit, effect, then: None });
+                    ops.push(Op::Add { cell, bit, effect, then: None });
                 }
             }
             // flags and flushes

@@ -245,7 +245,7 @@ impl World {
         for i in 0..2 * ranks {
             let which = (begin + i) % (2 * ranks);
             let rank = which / 2;
-            if which % 2 == 0 {
+            if which.is_multiple_of(2) {
                 let Some(request) = self.requests[rank].borrow_mut().pop_front() else { continue };
                 if self.plan.direct {
                     self.look_at_exchanges();
@@ -536,7 +536,7 @@ fn serve(world: &Arc<World>, rank: &Rank<Process>) {
                 Some(Back::NotYet(elsewhere)) => vec![0; 1 + usize::from(elsewhere)],
                 Some(Back::Of(of, from, bytes)) => {
                     let stacks = world.stacks.borrow_mut();
-                    let last = stacks.keys().filter(|key| key.1 == of).next_back().expect("it was given");
+                    let last = stacks.keys().rfind(|key| key.1 == of).expect("it was given");
                     let at = from - (0x10_0000_0000 + of * 0x10_0000);
                     [&[1][..], &stacks[last][at..at + bytes]].concat()
                 }
