@@ -236,7 +236,8 @@ impl<H: Host> Rank<H> {
         if log.applied < between.behind {
             self.catch_up(&mut log);
         }
-        if !self.host.tracked(|tracked| tracked.is_shared(place))? {
+        let end = place.checked_add(operation.width.bytes() - 1)?;
+        if !self.host.tracked(|tracked| tracked.is_shared(place) && tracked.is_shared(end))? {
             return None;
         }
         if let Some([known, stored]) = own

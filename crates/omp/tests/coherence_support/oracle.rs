@@ -106,11 +106,14 @@ impl Oracle {
         value
     }
 
-    /// A thread is about to add one to a cell that is its own; what is to be there.
-    pub fn update(&mut self, thread: usize, cell: usize) -> u64 {
-        let before = self.value(cell);
+    /// A thread is about to add one to so many bytes of a cell that is its own; what is to be there.
+    pub fn update(&mut self, thread: usize, cell: usize, offset: usize, width: usize) -> u64 {
+        let (all, shift) = (self.value(cell), 8 * offset as u32);
+        let mask = u64::MAX >> (64 - 8 * width);
+        let before = all >> shift & mask;
+        let value = all & !(mask << shift) | (before.wrapping_add(1) & mask) << shift;
         let known = self.tick(thread);
-        self.cells[cell].writes.push(Write { thread, known, value: before.wrapping_add(1) });
+        self.cells[cell].writes.push(Write { thread, known, value });
         before
     }
 

@@ -67,9 +67,11 @@ pub enum Op {
         effect: Effect,
         then: Option<(u32, Vec<usize>)>,
     },
-    /// Adds one to a cell that no other thread uses in this phase.
+    /// Adds one to so many bytes of a cell that no other thread uses in this phase.
     Update {
         cell: usize,
+        offset: usize,
+        width: usize,
         effect: Effect,
     },
     /// A critical section, or a lock.
@@ -290,7 +292,11 @@ impl Maker<'_> {
                     let op = match self.random.below(4) {
                         0 => Op::Load(cell),
                         1 => Op::Store(cell),
-                        _ => Op::Update { cell, effect },
+                        _ => {
+                            let width = self.random.pick(&[1, 2, 4, 4, 8, 8]);
+                            let offset = width * self.random.below(8 / width);
+                            Op::Update { cell, offset, width, effect }
+                        }
                     };
                     self.insert(ops, thread, 0, op);
                 }

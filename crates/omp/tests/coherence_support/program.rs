@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polyrail_omp::area::flag;
 use polyrail_omp::coherence::fold::Given;
-use polyrail_omp::coherence::operation::{Effect, Operation, What, Width};
+use polyrail_omp::coherence::operation::{Done, Effect, Operation, What, Width};
 use polyrail_omp::coherence::{Host, Rank, Trouble};
 
 use super::oracle::SINGLE;
@@ -176,12 +176,18 @@ impl Runner<'_> {
                     cells.iter().for_each(|cell| self.load(*cell));
                 }
             }
-            Op::Update { cell, effect } => {
-                let expected = self.world.oracle.borrow_mut().update(self.thread, *cell);
+            Op::Update { cell, offset, width, effect } => {
+                let expected = self.world.oracle.borrow_mut().update(self.thread, *cell, *offset, *width);
                 let kind = if *effect == Effect::Full { What::ExchangeAdd } else { What::Add };
-                let found = self.operate(*cell, kind, 1, *effect);
-                let why =
-                    || format!("thread {} finds {found:#x} in cell {cell}, not {expected:#x}", self.thread);
+                let place = self.world.plan.cells[*cell].at + offset;
+                let width = Width::of(*width).expect("a width");
+                let found = self.operate(place, width, kind, 1, *effect);
+                let why = || {
+                    format!(
+                        "thread {} finds {found:#x} at {offset} in cell {cell}, not {expected:#x}",
+                        self.thread
+                    )
+                };
                 self.judge((found != expected).then(why));
             }
             Op::Critical { lock, body } => {
@@ -376,29 +382,30 @@ impl Runner<'_> {
         })
     }
 
-    fn operate(&self, cell: usize, kind: What, operand: u64, effect: Effect) -> u64 {
-        let place = self.world.plan.cells[cell].at;
-        let width = Width::Quad;
+    /// What was there.
+    fn operate(&self, place: usize, width: Width, kind: What, operand: u64, effect: Effect) -> u64 {
         let operation = Operation { kind, width, operand, expected: (0, 0), desired: (0, 0), carry: 0 };
         if self.number > 0 {
             return self.rank.carry_out(&operation, place, effect).before.0;
         }
-        let before = self.read(cell);
-        let done = polyrail_omp::coherence::operation::Done { before: (before, 0) };
-        self.write(cell, operation.after(&done).0);
+        let value = self.rank.host.load(place, width.bytes());
+        let done = Done { before: (u64::from_ne_bytes(*value.first_chunk().expect("eight bytes")), 0) };
+        let after = operation.after(&done).0.to_ne_bytes();
+        self.world.memories[0].borrow_mut().memory.store(place, &after[..width.bytes()]);
         step(Turn::Step);
-        before
+        done.before.0
     }
 
     fn exchange(&self, cell: usize, value: u64) -> u64 {
-        self.operate(cell, What::Exchange, value, Effect::Full)
+        self.operate(self.world.plan.cells[cell].at, Width::Quad, What::Exchange, value, Effect::Full)
     }
 
     /// The bits that were there.
     fn add(&self, cell: usize, bit: u32, effect: Effect) -> u64 {
         self.world.oracle.borrow_mut().add(self.thread, cell, bit, effect);
         let kind = if effect == Effect::Full { What::ExchangeAdd } else { What::Add };
-        let before = self.operate(cell, kind, 1 << bit, effect);
+        let place = self.world.plan.cells[cell].at;
+        let before = self.operate(place, Width::Quad, kind, 1 << bit, effect);
         let added = self.world.oracle.borrow_mut().added(self.thread, cell, bit, effect, before);
         added.unwrap_or_else(|wrong| {
             self.judge(Some(wrong));
