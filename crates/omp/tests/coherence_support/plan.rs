@@ -94,6 +94,8 @@ pub enum Op {
     Spin {
         cell: usize,
         body: Vec<Op>,
+        /// Given back by a plain store, or by another exchange.
+        plainly: bool,
     },
     /// Stores into the cell, between flushes if somebody may look at it who does not wait.
     Raise {
@@ -138,6 +140,8 @@ pub enum Op {
 pub const LOCKS: usize = 3;
 
 struct Maker<'a> {
+    /// Kinds of parts that it has.
+    kinds: Vec<usize>,
     random: &'a mut Random,
     ranks: usize,
     threads: usize,
@@ -164,7 +168,14 @@ impl Plan {
         let hidden = if random.one_in(3) { 64 * random.below(8) } else { 0 };
         let cells = cells(random, pages, hidden);
         let races = !flushes && random.one_in(12);
+        // half of the programs have few kinds of work, so that it meets
+        let all: Vec<usize> = (0..if flushes { 17 } else { 15 }).collect();
+        let kinds = match random.one_in(2) {
+            true => (0..1 + random.below(3)).map(|_| random.pick(&all)).collect(),
+            false => all,
+        };
         let mut maker = Maker {
+            kinds,
             random,
             ranks,
             threads,
@@ -272,7 +283,8 @@ impl Maker<'_> {
     fn part(&mut self, free: &mut Vec<usize>, ops: &mut [Vec<Op>]) {
         let team = self.team();
         let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
-        match self.random.below(if self.flushes { 17 } else { 15 }) {
+        let kinds = self.kinds.clone();
+        match self.random.pick(&kinds) {
             // a thread's own
             0 | 1 => {
                 let Some(cells) = take(1) else { return };
@@ -363,7 +375,8 @@ impl Maker<'_> {
                 for thread in 0..team {
                     if self.random.one_in(2) {
                         let body = self.body(&data);
-                        self.insert(ops, thread, 0, Op::Spin { cell, body });
+                        let plainly = self.random.one_in(2);
+                        self.insert(ops, thread, 0, Op::Spin { cell, body, plainly });
                     }
                 }
             }

@@ -212,7 +212,7 @@ impl Runner<'_> {
                 self.rank.lock(1000 + *lock as u64, Some(*turn));
                 self.locked(*lock, body, Some(turn + 1));
             }
-            Op::Spin { cell, body } => {
+            Op::Spin { cell, body, plainly } => {
                 let free = self.world.oracle.borrow_mut().value(*cell);
                 while self.exchange(*cell, !free) != free {
                     step(Turn::Waits);
@@ -221,8 +221,12 @@ impl Runner<'_> {
                 self.judge(wrong);
                 self.all(body);
                 self.world.oracle.borrow_mut().unspin(self.thread, *cell);
-                self.write(*cell, free);
-                step(Turn::Step);
+                if *plainly {
+                    self.write(*cell, free);
+                    step(Turn::Step);
+                } else {
+                    self.exchange(*cell, free);
+                }
             }
             Op::Raise { cell, flushes } => {
                 if *flushes {
