@@ -21,6 +21,16 @@ pub struct Played {
     part: Mask,
 }
 
+/// Bytes by page: where they are, and which they are.
+fn parts(at: usize, bytes: usize) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let mut next = 0;
+    core::iter::from_fn(move || {
+        let from = next;
+        next = bytes.min(from + PAGE - (at + from) % PAGE);
+        (from < bytes).then_some((at + from, from..next))
+    })
+}
+
 impl Played {
     /// So many pages, of the first all from byte `from` on.
     pub fn new(pages: usize, watched: bool, from: usize) -> Self {
@@ -36,17 +46,17 @@ impl Played {
 
     /// What the program finds.
     pub fn load(&self, at: usize, to: &mut [u8]) {
-        for (i, byte) in to.iter_mut().enumerate() {
-            *byte = self.now[Self::index(at + i)][(at + i) % PAGE];
+        for (at, part) in parts(at, to.len()) {
+            to[part.clone()].copy_from_slice(&self.now[Self::index(at)][at % PAGE..][..part.len()]);
         }
     }
 
     /// The program stores.
     pub fn store(&mut self, at: usize, bytes: &[u8]) {
-        for (i, byte) in bytes.iter().enumerate() {
-            self.now[Self::index(at + i)][(at + i) % PAGE] = *byte;
+        for (at, part) in parts(at, bytes.len()) {
+            self.now[Self::index(at)][at % PAGE..][..part.len()].copy_from_slice(&bytes[part]);
             if let Some(written) = &mut self.written {
-                written[Self::index(at + i)] = true;
+                written[Self::index(at)] = true;
             }
         }
     }

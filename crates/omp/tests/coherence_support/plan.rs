@@ -40,6 +40,8 @@ pub struct Cell {
     pub at: usize,
     /// Bytes.
     pub width: usize,
+    /// So many of these behind each other have the same value.
+    pub times: usize,
 }
 
 /// Serial code's stores, then phases.
@@ -145,7 +147,6 @@ struct Maker<'a> {
     random: &'a mut Random,
     ranks: usize,
     threads: usize,
-    flushes: bool,
     cells: Vec<Cell>,
     singles: u64,
     loops: u64,
@@ -166,10 +167,11 @@ impl Plan {
         let threads = if flushes || ranks > 4 { 1 } else { random.pick(&[1, 1, 2, 2, 3, 4]) };
         let pages = 1 + random.below(4);
         let hidden = if random.one_in(3) { 64 * random.below(8) } else { 0 };
-        let cells = cells(random, pages, hidden);
+        let mut cells = cells(random, pages, hidden);
+        let pages = if random.one_in(3) { blocks(random, pages, &mut cells) } else { pages };
         let races = !flushes && random.one_in(12);
         // half of the programs have few kinds of work, so that it meets
-        let all: Vec<usize> = (0..if flushes { 17 } else { 15 }).collect();
+        let all: Vec<usize> = (0..if flushes { 18 } else { 15 }).collect();
         let kinds = match random.one_in(2) {
             true => (0..1 + random.below(3)).map(|_| random.pick(&all)).collect(),
             false => all,
@@ -179,7 +181,6 @@ impl Plan {
             random,
             ranks,
             threads,
-            flushes,
             cells,
             singles: 0,
             loops: 0,
@@ -227,11 +228,26 @@ fn cells(random: &mut Random, pages: usize, hidden: usize) -> Vec<Cell> {
         let next = next.next_multiple_of(width);
         let next = if next + width > end { at.next_multiple_of(width) } else { next };
         if next + width <= end {
-            cells.push(Cell { at: next, width });
+            cells.push(Cell { at: next, width, times: 1 });
             at = next + width;
         }
     }
     cells
+}
+
+/// Arrays behind the pages: whole pages, and parts of pages. How many pages there are then.
+fn blocks(random: &mut Random, pages: usize, cells: &mut Vec<Cell>) -> usize {
+    let count = 1 + random.below(4);
+    for page in pages..pages + count {
+        let parts = random.pick(&[1, 1, 2, 4]);
+        let times = PAGE / 8 / parts;
+        cells.extend((0..parts).map(|part| Cell {
+            at: BASE + page * PAGE + part * times * 8,
+            width: 8,
+            times,
+        }));
+    }
+    pages + count
 }
 
 impl Maker<'_> {
@@ -448,6 +464,26 @@ impl Maker<'_> {
                     ops.push(Op::Add { cell, bit, effect, then: None });
                 }
             }
+            // handed over by a flag: what was stored over the outcome of an operation
+            15 => {
+                let Some(cell) = self.wide(free) else { return };
+                let mut take = |n: usize| (free.len() >= n).then(|| free.split_off(free.len() - n));
+                if self.has_single {
+                    return;
+                }
+                let Some(flag) = take(1) else { return };
+                self.awaits = true;
+                let writer = self.random.below(team);
+                let reader = (writer + 1 + self.random.below(team - 1)) % team;
+                let effect = self.random.pick(&[Effect::None, Effect::Full]);
+                let update = Op::Update { cell, offset: 0, width: 8, effect };
+                let at = self.insert(ops, writer, 0, update.clone());
+                let at = self.insert(ops, writer, at, Op::Store(cell));
+                let flushes = self.random.one_in(2);
+                self.insert(ops, writer, at, Op::Raise { cell: flag[0], flushes });
+                ops[reader].push(Op::Await { cell: flag[0], then: Vec::new() });
+                ops[reader].push(update);
+            }
             // flags and flushes
             _ => {
                 if self.has_single && !self.random.one_in(20) {
@@ -475,7 +511,7 @@ impl Maker<'_> {
 
     /// A cell of eight bytes.
     fn wide(&mut self, free: &mut Vec<usize>) -> Option<usize> {
-        let at = free.iter().position(|cell| self.cells[*cell].width == 8)?;
+        let at = free.iter().position(|cell| self.cells[*cell].width == 8 && self.cells[*cell].times == 1)?;
         Some(free.swap_remove(at))
     }
 

@@ -134,14 +134,23 @@ impl Runner<'_> {
 
     fn read(&self, cell: usize) -> u64 {
         let cell = self.world.plan.cells[cell];
-        let value = self.rank.host.load(cell.at, cell.width);
-        u64::from_ne_bytes(*value.first_chunk().expect("eight bytes"))
+        let mut bytes = vec![0; cell.width * cell.times];
+        self.world.memories[self.number].borrow_mut().memory.load(cell.at, &mut bytes);
+        let value = |bytes: &[u8]| {
+            let mut value = [0; 8];
+            value[..cell.width].copy_from_slice(bytes);
+            u64::from_ne_bytes(value)
+        };
+        let (first, rest) = bytes.split_at(cell.width);
+        // what is not the same all over is none of what may be there
+        let other = rest.chunks(cell.width).find(|other| *other != first);
+        other.map_or(value(first), |other| !(value(other) ^ value(first)))
     }
 
     fn write(&self, cell: usize, value: u64) {
         let cell = self.world.plan.cells[cell];
-        let bytes = &value.to_ne_bytes()[..cell.width];
-        self.world.memories[self.number].borrow_mut().memory.store(cell.at, bytes);
+        let bytes = value.to_ne_bytes()[..cell.width].repeat(cell.times);
+        self.world.memories[self.number].borrow_mut().memory.store(cell.at, &bytes);
     }
 
     fn load(&self, cell: usize) {
