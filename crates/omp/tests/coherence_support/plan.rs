@@ -239,13 +239,13 @@ fn cells(random: &mut Random, pages: usize, hidden: usize) -> Vec<Cell> {
 fn blocks(random: &mut Random, pages: usize, cells: &mut Vec<Cell>) -> usize {
     let count = 1 + random.below(4);
     for page in pages..pages + count {
-        let parts = random.pick(&[1, 1, 2, 4]);
-        let times = PAGE / 8 / parts;
-        cells.extend((0..parts).map(|part| Cell {
-            at: BASE + page * PAGE + part * times * 8,
-            width: 8,
-            times,
-        }));
+        // a page is told as a whole if most of it has changed
+        let parts: &[usize] = [&[512][..], &[256, 256], &[448, 64], &[64, 384, 64]][random.below(4)];
+        let mut at = BASE + page * PAGE;
+        for times in parts.iter().copied() {
+            cells.push(Cell { at, width: 8, times });
+            at += 8 * times;
+        }
     }
     pages + count
 }

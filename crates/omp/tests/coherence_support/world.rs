@@ -489,9 +489,21 @@ pub fn run(
     };
     running.push(((0, threads), Gn::<()>::new_opt(STACK, server)));
     let mut idle = 0;
+    // who is slow, for a while
+    let mut slow = None;
     // the server thread has no end
     while running.len() > 1 && !world.is_over() {
-        let which = world.random.borrow_mut().below(running.len() + 1);
+        let which = {
+            let mut random = world.random.borrow_mut();
+            if random.one_in(300) {
+                slow = random.one_in(2).then(|| random.below(running.len() + 1));
+            }
+            let which = random.below(running.len() + 1);
+            if Some(which) == slow && !random.one_in(50) {
+                continue;
+            }
+            which
+        };
         let Some((who, generator)) = running.get_mut(which) else {
             idle = if world.carry() { 0 } else { idle + 1 };
             continue;
