@@ -71,11 +71,41 @@ impl When {
     }
 }
 
-/// What rank 0 had in a place, and when, by the byte: places overlap.
-#[derive(Clone, Copy, Debug)]
+/// What rank 0 had in a place, and when.
+#[derive(Clone, Debug)]
 struct Copied {
     value: Value,
-    when: [When; MOST],
+    when: When,
+    /// By the byte, where that is not all of one time: places overlap.
+    each: Option<Box<[When; MOST]>>,
+}
+
+impl Copied {
+    fn new(value: Value) -> Self {
+        Self { value, when: When::AGREED, each: None }
+    }
+
+    fn when(&self, byte: usize) -> When {
+        self.each.as_ref().map_or(self.when, |each| each[byte])
+    }
+
+    /// Takes bytes over, of a place of `bytes`.
+    fn take(&mut self, bytes: usize, value: &Value, when: When, of: impl Fn(usize) -> bool) {
+        if (0..bytes).all(&of) {
+            *self = Self { value: *value, when, each: None };
+            return;
+        }
+        for i in (0..bytes).filter(|i| of(*i)) {
+            self.put(i, value[i], when);
+        }
+    }
+
+    fn put(&mut self, byte: usize, value: u8, when: When) {
+        self.value[byte] = value;
+        if self.when(byte) != when {
+            self.each.get_or_insert_with(|| Box::new([self.when; MOST]))[byte] = when;
+        }
+    }
 }
 
 /// Places may overlap: then they agree.
@@ -135,10 +165,9 @@ impl Copies {
     /// There is a copy from now on, which is what all agreed upon last (`agreed`), but for what is copied already.
     pub fn begin(&mut self, place: usize, bytes: usize, agreed: Value) {
         if !self.0.contains_key(&(place, bytes)) {
-            let mut copied = Copied { value: agreed, when: [When::AGREED; MOST] };
-            for (&(other, width), left) in self.0.range(near(place, bytes)) {
-                overlay(&mut copied.value, (place, bytes), &left.value, (other, width));
-                overlay(&mut copied.when, (place, bytes), &left.when, (other, width));
+            let mut copied = Copied::new(agreed);
+            for (other, left) in self.0.range(near(place, bytes)) {
+                hand_over(&mut copied, (place, bytes), left, *other);
             }
             self.0.insert((place, bytes), copied);
         }
@@ -155,7 +184,7 @@ impl Copies {
     ) -> Value {
         let Some(copied) = self.0.get(&(place, bytes)) else { return *value };
         let mut with = copied.value;
-        for i in (0..bytes).filter(|i| of(*i) && when.is_as_new_as(&copied.when[*i])) {
+        for i in (0..bytes).filter(|i| of(*i) && when.is_as_new_as(&copied.when(*i))) {
             with[i] = value[i];
         }
         with
@@ -171,19 +200,17 @@ impl Copies {
         of: impl Fn(usize) -> bool,
     ) {
         let Some(copied) = self.0.get_mut(&(place, bytes)) else { return };
-        for i in (0..bytes).filter(|i| of(*i)) {
-            if when.is_as_new_as(&copied.when[i]) {
-                (copied.value[i], copied.when[i]) = (value[i], when);
-            }
-        }
-        let copied = *copied;
-        self.spread(place, bytes, &copied);
+        let newer: [bool; MOST] =
+            core::array::from_fn(|i| i < bytes && of(i) && when.is_as_new_as(&copied.when(i)));
+        copied.take(bytes, value, when, |i| newer[i]);
+        self.spread((place, bytes));
     }
 
     /// There is no copy any more: `value`, upon which all agreed last, is there.
     pub fn forget(&mut self, place: usize, bytes: usize, value: Value) {
+        self.0.insert((place, bytes), Copied::new(value));
+        self.spread((place, bytes));
         self.0.remove(&(place, bytes));
-        self.spread(place, bytes, &Copied { value, when: [When::AGREED; MOST] });
     }
 
     /// What was stored over copies in memory at `at` that has these `contents`; from here on that is what was copied. Each change is told once: of places inside each
@@ -238,17 +265,31 @@ impl Copies {
     fn count(&mut self, place: usize, bytes: usize, now: Value) {
         if let Some(copied) = self.0.get_mut(&(place, bytes)) {
             copied.value[..bytes].copy_from_slice(&now[..bytes]);
-            let copied = *copied;
-            self.spread(place, bytes, &copied);
+            self.spread((place, bytes));
         }
     }
 
     /// To the places that overlap.
-    fn spread(&mut self, place: usize, bytes: usize, copied: &Copied) {
-        for (&(other, width), left) in self.0.range_mut(near(place, bytes)) {
-            overlay(&mut left.value, (other, width), &copied.value, (place, bytes));
-            overlay(&mut left.when, (other, width), &copied.when, (place, bytes));
+    fn spread(&mut self, (place, bytes): Place) {
+        let overlaps = |other: &Place| *other != (place, bytes) && other.0 + other.1 > place;
+        let others: Vec<Place> =
+            self.0.range(near(place, bytes)).map(|(other, _)| *other).filter(overlaps).collect();
+        if others.is_empty() {
+            return;
         }
+        let Some(copied) = self.0.get(&(place, bytes)).cloned() else { return };
+        for other in others {
+            if let Some(left) = self.0.get_mut(&other) {
+                hand_over(left, other, &copied, (place, bytes));
+            }
+        }
+    }
+}
+
+/// What two places have in common.
+fn hand_over(to: &mut Copied, (place, bytes): Place, from: &Copied, (other, width): Place) {
+    for at in place.max(other)..(place + bytes).min(other + width) {
+        to.put(at - place, from.value[at - other], from.when(at - other));
     }
 }
 
@@ -258,7 +299,7 @@ fn near(place: usize, bytes: usize) -> core::ops::Range<Place> {
 }
 
 /// Takes over what two places have in common.
-fn overlay<T: Copy>(to: &mut [T; MOST], (place, bytes): Place, from: &[T], (other, width): Place) {
+fn overlay(to: &mut Value, (place, bytes): Place, from: &[u8], (other, width): Place) {
     let (first, end) = (place.max(other), (place + bytes).min(other + width));
     if first < end {
         to[first - place..end - place].copy_from_slice(&from[first - other..end - other]);
