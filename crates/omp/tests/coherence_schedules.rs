@@ -5,6 +5,9 @@
 //! `PROPTEST_CASES=1000000 cargo test --release -p polyrail-omp --test coherence_schedules` runs a million; `COHERENCE_SEED=N` that one alone.
 mod coherence_support;
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use coherence_support::plan::Plan;
 use coherence_support::program::{end, thread};
 use coherence_support::random::Random;
@@ -23,16 +26,35 @@ fn every_read_is_one_that_the_memory_model_allows() {
         Some(seed) => seed..seed + 1,
         None => 0..number("PROPTEST_CASES").unwrap_or(SCHEDULES),
     };
-    let (mut reads, mut found) = (0, 0);
-    for seed in seeds.clone() {
-        let mut random = Random::new(seed);
-        let plan = Plan::new(&mut random);
-        let world = run(plan, random, thread);
-        if let Err(wrong) = end(&world) {
-            panic!("schedule {seed}: {wrong}\nsuccesses: {seed}\n{:#?}", world.plan);
+    let (next, reads, races) = (AtomicU64::new(seeds.start), AtomicU64::new(0), AtomicU64::new(0));
+    let failed: Mutex<Option<(u64, String)>> = Mutex::new(None);
+    let work = || {
+        while failed.lock().is_ok_and(|failed| failed.is_none()) {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let mut random = Random::new(seed);
+            let plan = Plan::new(&mut random);
+            let world = run(plan, random, thread);
+            if let Err(wrong) = end(&world) {
+                let why = format!("schedule {seed}: {wrong}\nsuccesses: {seed}\n{:#?}", world.plan);
+                let mut failed = failed.lock().expect("nobody fails while having it");
+                if failed.as_ref().is_none_or(|(other, _)| seed < *other) {
+                    *failed = Some((seed, why));
+                }
+            }
+            reads.fetch_add(world.oracle.borrow_mut().reads, Relaxed);
+            races.fetch_add(u64::from(world.trouble.borrow_mut().is_some()), Relaxed);
         }
-        reads += world.oracle.borrow_mut().reads;
-        found += u64::from(world.trouble.borrow_mut().is_some());
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+    });
+    if let Some((_, why)) = failed.into_inner().expect("nobody fails while having it") {
+        panic!("{why}");
     }
-    println!("{} schedules, {reads} reads, {found} races found", seeds.count());
+    let (reads, races) = (reads.into_inner(), races.into_inner());
+    println!("{} schedules, {reads} reads, {races} ended by a race or held up", seeds.end - seeds.start);
 }
