@@ -8,7 +8,7 @@
 //! | `mapping` | the memory shared with the program |
 //! | `mpi`, `net` | messages between agents |
 //! | `exchange` | all ranks' changes to all ranks |
-//! | `message`, `control`, `serve` | what threads ask of rank 0 |
+//! | `message`, `control`; `polyrail_omp::services` | what threads ask of rank 0 |
 //! | `agent`, `pace` | the one loop, and when it sleeps |
 //! | `stats` | counters |
 //! | `symbols` | names of addresses |

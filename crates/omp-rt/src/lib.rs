@@ -10,9 +10,9 @@
 //! | `generic` | atomics of any size, which are libatomic's elsewhere |
 //! | `refused` | entry points that are there to say that they cannot be right |
 //! | `team` | threads of this process, their stacks, barriers, worksharing within the process |
-//! | `remote` | what a team needs of other ranks: regions, exchanges, tokens, loops, reductions |
+//! | `remote` | what a team needs of other ranks: `polyrail_omp::coherence` in this process, around which regions begin and end |
 //! | `agent` | requests to the agent through the shared mapping |
-//! | `track` | which memory is shared, what of it changed, twins, applying others' changes |
+//! | `track` | which memory is shared, what of it changed, and its twins |
 //! | `alloc` | `malloc` and its family, at the same addresses on all ranks |
 //! | `trap` | `lock`-prefixed instructions that rank 0 carries out |
 //! | `calls` | system calls that rank 0 carries out |

@@ -9,7 +9,7 @@ use crate::merge::{Conflict, Refused, Step, Twins, check, combine, visit, word};
 use crate::pages::Pages;
 
 use super::Memory;
-use super::tracked::Tracked;
+use super::tracked::{Tracked, near};
 
 impl<M: Memory> Tracked<M> {
     /// Checks all ranks' blobs (`blobs[rank]`, [`encode_all`](Self::encode_all)'s of this rank included, by which nothing else has changed meanwhile) against each other, then
@@ -46,7 +46,7 @@ impl<M: Memory> Tracked<M> {
     }
 
     /// Applies what `rank` published, to memory and twins, on rank `own`. Changes of this rank that are not published stay; where both changed a byte, differently, it is a
-    /// conflict. Other threads of this rank may run; bytes that they use at the same time are a race of the program. Bytes of memory in `kept` stay as they are: the twins alone
+    /// conflict. Other threads of this rank may run; bytes that they use at the same time are a race of the program. Bytes of memory in `kept`, which are places in order, stay as they are: the twins alone
     /// take them over.
     ///
     /// # Errors
@@ -101,9 +101,8 @@ impl<M: Memory> Tracked<M> {
 
 /// Bytes of a page that are not `kept`, if some are.
 fn without(at: usize, kept: &[Range<usize>]) -> Option<Mask> {
-    let here = |kept: &&Range<usize>| kept.start < at + PAGE && at < kept.end;
     let mut mask = Mask::NONE;
-    kept.iter().filter(here).for_each(|kept| mask.set(kept.start.max(at) - at, kept.end.min(at + PAGE) - at));
+    near(kept, at).for_each(|kept| mask.set(kept.start.max(at) - at, kept.end.min(at + PAGE) - at));
     (!mask.is_empty()).then(|| {
         mask.0.iter_mut().for_each(|word| *word = !*word);
         mask
@@ -118,7 +117,7 @@ fn each(entry: &[u8], f: &mut dyn FnMut(usize, Change<'_>) -> Result<(), Refused
     })
 }
 
-/// Which bytes an entry tells of, by page.
+/// Which bytes an entry tells of, by page, in order.
 pub fn bytes_of(entry: &[u8]) -> Vec<(usize, Mask)> {
     let mut told = Vec::new();
     // it has been applied, so it is well formed
@@ -132,7 +131,8 @@ pub fn bytes_of(entry: &[u8]) -> Vec<(usize, Mask)> {
 /// Whether a byte is among them.
 pub fn is_in(told: &[(usize, Mask)], at: usize) -> bool {
     let byte = at & (PAGE - 1);
-    told.iter().any(|(page, mask)| *page == at - byte && mask.0[byte / 64] >> (byte % 64) & 1 == 1)
+    let page = told.binary_search_by_key(&(at - byte), |(page, _)| *page);
+    page.is_ok_and(|page| told[page].1.0[byte / 64] >> (byte % 64) & 1 == 1)
 }
 
 /// Bytes that are published with a page, and the page with these. What is published is exact: what comes without a mask is all bytes.

@@ -247,7 +247,7 @@ impl<H: Host> Rank<H> {
         }
         let done = self.run(&operation, place);
         if own.is_some() || !operation.is_none() {
-            log.served.push(place..place + operation.width.bytes());
+            log.served.insert((place, place + operation.width.bytes()));
         }
         let count = self.operations.fetch_add(1, Ordering::Relaxed);
         let stamp = Stamp { known: log.known(), applied: log.applied, count };

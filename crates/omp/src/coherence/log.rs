@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::area::Kind;
 use crate::blob::{Reader, Record};
@@ -24,7 +24,7 @@ pub struct Log {
     /// Room to encode an entry.
     part: Vec<u8>,
     /// On rank 0: what operations for others have worked on since it last published, whose outcomes others have copies of: all of it is told, also what is as it was.
-    pub(super) served: Vec<Range<usize>>,
+    pub(super) served: BTreeSet<(usize, usize)>,
 }
 
 impl Log {
@@ -124,7 +124,8 @@ impl<H: Host> Rank<H> {
             // whatever was stored before is to be told before
             self.host.tracked(super::Tracked::collect);
         }
-        let said = core::mem::take(&mut log.served);
+        let served = core::mem::take(&mut log.served);
+        let said: Vec<Range<usize>> = served.into_iter().map(|(from, to)| from..to).collect();
         if !said.is_empty() {
             self.host.tracked(|tracked| tracked.say(&said));
         }

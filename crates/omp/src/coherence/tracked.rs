@@ -208,7 +208,7 @@ impl<M: Memory> Tracked<M> {
 
     /// Encodes differences of pending pages from their twins as far as `out` has room (at least two pages' worth), and the twins take it at once: what is published. Other
     /// threads of this rank may run. `mask`: what others are to be told of the page at an address, by its contents and its twin. Bytes in `said` are told even if they are as all agreed
-    /// upon last.
+    /// upon last; they are places, in order.
     pub fn publish(
         &mut self,
         out: &mut [u8],
@@ -224,7 +224,7 @@ impl<M: Memory> Tracked<M> {
             let mut contents = *now;
             mask(at, &mut contents, twin);
             let mut changed = diff(&contents, twin);
-            for said in said.iter().filter(|said| said.start < at + PAGE && at < said.end) {
+            for said in near(said, at) {
                 changed.set(said.start.max(at) - at, said.end.min(at + PAGE) - at);
             }
             if let Some(part) = self.part(at) {
@@ -249,13 +249,11 @@ impl<M: Memory> Tracked<M> {
         encoded
     }
 
-    /// Pages with these bytes are to be told of.
+    /// Pages with these places, in order, are to be told of.
     pub fn say(&mut self, said: &[Range<usize>]) {
-        for said in said {
-            let mut pages = Pages::default();
-            pages.push(said.start & !(PAGE - 1), said.end.next_multiple_of(PAGE));
-            self.pending.add(&pages);
-        }
+        let mut pages = Pages::default();
+        said.iter().for_each(|said| pages.push(said.start & !(PAGE - 1), said.end.next_multiple_of(PAGE)));
+        self.pending.add(&pages);
     }
 
     /// What is pending below the frontier has been agreed upon, but for the part of the stack that is not shared now.
@@ -263,4 +261,13 @@ impl<M: Memory> Tracked<M> {
         let keep = self.hidden();
         self.pending.done(frontier, keep);
     }
+}
+
+/// Of ranges of places, in order, those that have bytes in the page at `at`.
+pub(super) fn near(ranges: &[Range<usize>], at: usize) -> impl Iterator<Item = &Range<usize>> {
+    let first = ranges.partition_point(|range| range.start + size_of::<super::Value>() <= at);
+    ranges[first..]
+        .iter()
+        .take_while(move |range| range.start < at + PAGE)
+        .filter(move |range| at < range.end)
 }
