@@ -18,7 +18,7 @@ use crate::mapping::{Asked, Mapping};
 use crate::message::{Message, What};
 use crate::mpi::{self, Mpi, Request};
 use crate::net::Net;
-use crate::pace::{Pace, Waiting};
+use crate::pace::{GLANCE, Pace, Waiting};
 use crate::stats::{self, Region};
 use crate::symbols::Symbols;
 use crate::{child, sys};
@@ -30,8 +30,6 @@ use watching::Watchdog;
 const NOBODY: usize = u32::MAX as usize;
 /// The status of a program that used memory that is not there.
 const CRASH: u64 = 128 + libc::SIGSEGV as u64;
-/// How often it is looked at whether things beside the network have changed.
-pub const GLANCE: Duration = Duration::from_millis(50);
 
 /// Why a run ends.
 #[derive(Debug)]
@@ -142,6 +140,7 @@ impl Agent {
     fn start(&mut self, launch: &Launch) -> Result<(), End> {
         let rank = self.mpi.rank();
         sys::sleep_exactly();
+        sys::work_briefly();
         sys::watch_children();
         match child::start(launch, &self.mapping, rank) {
             Ok(program) => {
@@ -388,6 +387,7 @@ impl Agent {
                     self.pass_on(rank)?;
                 }
             }
+            What::Want => self.mapping.want(message.args[0] != 0),
             What::Ask | What::Answer | What::Fail | What::Leave => {}
         }
         Ok(())
@@ -440,11 +440,23 @@ impl Agent {
             match action {
                 Action::Answer { to, result, data } => self.reply(to, result, data)?,
                 Action::Serve { from, args, data } => self.to_serve.push_back((from, args, data)),
+                Action::Want(yes) => self.want(yes)?,
                 Action::Exit(status) => self.end(status, None)?,
                 Action::Fail(why) => self.end(1, Some(&why))?,
             }
         }
         Ok(busy)
+    }
+
+    /// Rank 0: all threads are to know whether to offer the tasks that they meet.
+    fn want(&mut self, yes: bool) -> Result<(), End> {
+        self.mapping.want(yes);
+        let others = if self.shares() { 1..1 } else { 1..self.mpi.size() };
+        others.into_iter().try_for_each(|rank| {
+            let mut message = Message::new(What::Want, 0);
+            message.args[0] = yes.into();
+            Ok(self.control.send(&mut self.mpi, rank, &message)?)
+        })
     }
 
     /// Looks whether the program has ended, and whether the launcher is still there.

@@ -82,6 +82,7 @@ impl Mapping {
             (*area).threads = facts.threads as u32;
             (*area).blob = blob as u64;
             (*area).settings = facts.settings & !setting::SHARED;
+            (*area).wanted.store(1, Ordering::Relaxed);
         }
         Ok(Self { base, places, size: facts.size, blob, file })
     }
@@ -132,6 +133,12 @@ impl Mapping {
         let read = unsafe { &(*self.area()).read }.load(Ordering::Acquire);
         let later = if states[1].wrapping_sub(states[0]).cast_signed() > 0 { states[1] } else { states[0] };
         (later, read)
+    }
+
+    /// Threads are to offer the tasks that they meet, or not.
+    pub fn want(&self, yes: bool) {
+        // SAFETY: an atomic in a mapping that stays
+        unsafe { &(*self.area()).wanted }.store(yes.into(), Ordering::Relaxed);
     }
 
     /// Requests so far.

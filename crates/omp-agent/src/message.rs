@@ -21,6 +21,8 @@ pub enum What {
     Leave,
     /// Others wait for this rank for long: is it busy waiting?
     Waiting,
+    /// Threads are to offer the tasks that they meet, or (`args[0]` 0) are not.
+    Want,
 }
 
 /// A control message.
@@ -75,6 +77,7 @@ impl Message {
             5 => What::Fail,
             6 => What::Leave,
             7 => What::Waiting,
+            8 => What::Want,
             _ => return None,
         };
         let (mut args, mut result) = ([0; 6], [0; 4]);
@@ -96,7 +99,16 @@ mod tests {
 
     #[test]
     fn a_message_comes_back() {
-        let whats = [What::Ask, What::Answer, What::End, What::Ended, What::Fail, What::Leave, What::Waiting];
+        let whats = [
+            What::Ask,
+            What::Answer,
+            What::End,
+            What::Ended,
+            What::Fail,
+            What::Leave,
+            What::Waiting,
+            What::Want,
+        ];
         for (index, what) in whats.into_iter().enumerate() {
             let message = Message {
                 what,
@@ -117,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300), what in 0u8..9) {
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300), what in 0u8..10) {
             let _ = Message::read(&bytes, 5);
             let mut likely = bytes;
             if likely.len() >= HEAD {

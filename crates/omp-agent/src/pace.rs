@@ -9,7 +9,11 @@ use std::time::{Duration, Instant};
 use crate::mapping::Mapping;
 use crate::sys;
 
+/// How often it is looked at whether things beside the network have changed.
+pub const GLANCE: Duration = Duration::from_millis(50);
 const SPIN: Duration = Duration::from_micros(300);
+/// As long if no thread waits, who then needs all processors. Who asks gives its own away meanwhile.
+const SHORT_SPIN: Duration = Duration::from_micros(30);
 const LONGEST_NAP: Duration = Duration::from_micros(500);
 
 /// What an agent waits for.
@@ -41,8 +45,8 @@ impl Pace {
             Some((idle / share).clamp(Duration::from_micros(least), most))
         };
         match waiting {
-            Waiting { answer: false, exchange: false } if self.alone => Some(crate::agent::GLANCE),
-            _ if self.rung && idle < SPIN => None,
+            Waiting { answer: false, exchange: false } if self.alone => Some(GLANCE),
+            _ if self.rung && idle < if waiting.answer { SPIN } else { SHORT_SPIN } => None,
             Waiting { answer: false, exchange: false } if self.serves => {
                 between(16, 50, Duration::from_micros(1000))
             }
@@ -88,8 +92,8 @@ mod tests {
         assert_eq!(other.nap(nothing, micros(9_000_000)), Some(micros(2000)));
         let rung = Pace::new(false, true, 2, now);
         assert_eq!(
-            (rung.nap(nothing, micros(299)), rung.nap(nothing, micros(8000))),
-            (None, Some(micros(500)))
+            [29, 30, 8000].map(|idle| rung.nap(nothing, micros(idle))),
+            [None, Some(micros(50)), Some(micros(500))]
         );
         assert!(alone.nap(nothing, micros(0)) > Some(micros(10_000)));
     }

@@ -2,7 +2,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use polyrail_omp::area::{LOCALS, RANKS, SHARING, SharedFile, VERSION, setting};
+use polyrail_omp::area::{LOCALS, RANKS, SharedFile, VERSION, setting};
+use polyrail_omp::layout::SHARING;
 use polyrail_omp::layout::SLOTS;
 
 use crate::launch::{self, Launch, numbers, pack, read_numbers, unpack};

@@ -10,7 +10,7 @@ use crate::launch::{Launch, pack, read_numbers, unpack};
 use crate::symbols::Symbols;
 
 /// Names of the counters in JSON, in the order of [`Count`].
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 22] = [
     "regions",
     "whole_ns",
     "exchanges",
@@ -31,8 +31,10 @@ const NAMES: [&str; 20] = [
     "chunk_ns",
     "beginning_ns",
     "bytes_saved",
+    "tasks",
+    "task_ns",
 ];
-const _: () = assert!(NAMES.len() == Count::BytesSaved as usize + 1);
+const _: () = assert!(NAMES.len() == Count::TaskTime as usize + 1);
 
 /// The counters of a region on one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,14 +235,17 @@ impl Spent {
         let locks = time(Count::TokenTime) + time(Count::AtomicTime) + time(Count::ChunkTime);
         let exchanges = [Count::Finding, Count::Encoding, Count::Exchanging, Count::Applying].map(time);
         let [find, encode, exchanging, apply] = exchanges;
+        // threads wait for tasks at the same time
+        let tasks = time(Count::TaskTime) / threads as f64;
         let wait = time(Count::Waiting);
         let begin = line.of(0, Count::Beginning) as f64 / 1e9;
         // a region's begin is counted with its finding, encoding and so on, too, but is not part of its time
-        let compute = time(Count::Whole) - (exchanges.iter().sum::<f64>() - begin) - locks / threads as f64;
+        let compute =
+            time(Count::Whole) - (exchanges.iter().sum::<f64>() - begin) - tasks - locks / threads as f64;
         Self {
             whole: time(Count::Whole) + begin,
             compute: compute.max(0.0),
-            on: [begin, find, encode, wait, (exchanging - wait).max(0.0), apply, locks],
+            on: [begin, find, encode, wait + tasks, (exchanging - wait).max(0.0), apply, locks],
         }
     }
     /// What to try if one rank alone would have been faster.

@@ -20,6 +20,9 @@ use crate::{stats, sys};
 /// How long who waits for others looks whether they have come, giving way to whoever can run, before it sleeps.
 pub const SPIN: Duration = Duration::from_micros(1000);
 
+/// How often who asks looks for the answer between giving way: some 200 microseconds in all. (What time it is may be what is asked.)
+const LOOKS: usize = 100;
+
 static MAPPED: AtomicPtr<Area> = AtomicPtr::new(null_mut());
 
 thread_local! {
@@ -167,15 +170,36 @@ pub fn ask(kind: Kind, args: [u64; 6], data: &[&[u8]]) -> Answer<&'static [u8]> 
     area().requests.fetch_add(1, Ordering::Relaxed);
     area().asking.fetch_or(1 << index, Ordering::SeqCst);
     ring();
-    while slot.state.load(Ordering::Acquire) != DONE {
-        sys::wait(&slot.state, REQUEST);
-    }
+    wait_for_answer(&slot.state);
     slot.state.store(FREE, Ordering::Relaxed);
     // SAFETY: as above; the agent wrote no more than fits
     unsafe {
         let bytes = (*slot.bytes.get() as usize).min(SLOT_DATA);
         Answer { result: *slot.result.get(), data: slice::from_raw_parts(place, bytes) }
     }
+}
+
+/// Waits for an answer. A processor that sleeps takes longer to wake than the agent to answer.
+fn wait_for_answer(state: &AtomicU32) {
+    for _ in 0..if may_spin() == Some(true) { LOOKS } else { 0 } {
+        for _ in 0..64 {
+            if state.load(Ordering::Acquire) == DONE {
+                return;
+            }
+            spin_loop();
+        }
+        // the agent may be on this processor
+        sys::pause(0);
+    }
+    while state.load(Ordering::Acquire) != DONE {
+        sys::wait(state, REQUEST);
+    }
+}
+
+/// Whether threads are to offer the tasks that they meet.
+pub fn wants_tasks() -> bool {
+    let area = if shares() { area_of(0) } else { area() };
+    area.wanted.load(Ordering::Relaxed) != 0
 }
 
 fn ring() {

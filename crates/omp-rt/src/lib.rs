@@ -20,6 +20,7 @@
 //! | `signals` | signals that the runtime lives by, which programs may not take |
 //! | `modules` | what is loaded: the program, its own libraries, the system's |
 //! | `stats` | what is counted of regions |
+//! | `stacks` | where threads have their stacks and scratch memory |
 //! | `heap` | one heap, with its state inside |
 //! | `raw` | a lock that `malloc` can use, and memory |
 //! | `sys` | system calls of our own, futexes, ending the run with a reason |
@@ -54,6 +55,7 @@ mod refused;
 mod remote;
 mod serial;
 mod signals;
+mod stacks;
 mod start;
 mod stats;
 mod sys;

@@ -15,6 +15,7 @@ use std::sync::{LazyLock, Mutex};
 use polyrail_omp::area::{Count, flag};
 use polyrail_omp::coherence::home::Served;
 use polyrail_omp::coherence::operation::{Effect, Operation};
+use polyrail_omp::coherence::tasks::{Awaited, Done, Next, Place};
 use polyrail_omp::coherence::{Rank, rank::header};
 use polyrail_omp::layout;
 
@@ -160,13 +161,18 @@ pub fn work() -> ! {
 /// same number on all ranks.
 pub fn exchange(place: u64) {
     if size() > 1 {
+        track::forget_threads();
         RANK.exchange(place);
+        // what others told before they came
+        track::forget_threads();
     }
 }
 
-/// The barrier at the end of a region.
-pub fn end(place: u64) {
-    exchange(place);
+/// The barrier at the end of a region, at which this rank says `flags`; what all say.
+pub fn end(place: u64, flags: u32) -> u32 {
+    track::forget_threads();
+    let flags = RANK.exchange_saying(place, flags);
+    track::forget_threads();
     RANK.region_ends();
     output::unshare();
     if rank() > 0 && serial::on() {
@@ -178,6 +184,7 @@ pub fn end(place: u64) {
     if let Some(mut begun) = BEGUN.lock().unwrap_or_else(|broken| broken.into_inner()).take() {
         begun.lap(Count::Whole);
     }
+    flags
 }
 
 /// As [`exchange`], and the bytes `lo..hi` of thread 0's stack are at the same addresses on all ranks afterwards; gives rank 0's `word` to all.
@@ -225,11 +232,14 @@ unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
     team::reserve_stack(at, at + piece.len());
     // SAFETY: inside a reserved stack
     unsafe { (at as *mut u8).copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+    track::placed(at, piece.len());
 }
 
 /// All ranks' changes to all ranks. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
 pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
+    track::forget_threads();
     RANK.synchronize(place, flags, prefix, told);
+    track::forget_threads();
 }
 
 /// Tells all ranks `bytes` of what is in [`agent::out`], `word` beside it, at `place`; what all said, if they are at the same point of the program.
@@ -278,6 +288,26 @@ pub fn tell_first() {
 /// Threads of the program may wait for each other by flags and flushes.
 pub fn flushes(yes: bool) {
     RANK.set_flushes(yes);
+}
+
+/// See [`Rank::offer`].
+pub fn offer(place: Place, task: &[u8]) -> (u64, u64) {
+    if is_inside() {
+        output::flush();
+    }
+    RANK.offer(place, &[task])
+}
+
+/// See [`Rank::work`].
+pub fn wait_for_tasks(awaited: Awaited, done: Option<Done>) -> Next {
+    input::give_back();
+    if is_inside() && done.is_some() {
+        output::flush();
+    }
+    let mut clock = Clock::start();
+    let next = RANK.work(awaited, done);
+    clock.lap(Count::TaskTime);
+    next
 }
 
 /// Publishes and sees what others published: `flush`.

@@ -193,7 +193,7 @@ pub fn fork(region: &Region<'_>, sp: usize) {
         if !spread {
             // what rank 0's libraries have been given and not handed on, others' know nothing of
             output::flush_all();
-            remote::end((region.function as u64) << 16 | 0xfffe);
+            remote::end((region.function as u64) << 16 | 0xfffe, 0);
         }
         OPEN.store(true, Relaxed);
     });

@@ -42,6 +42,7 @@ unsafe extern "C" fn __libc_start_main(
         agent::attach();
         serial::find_time();
         if remote::size() == 1 {
+            team::offers::start();
             api::display::begin();
             return real(main, argc, argv, init, fini, loader_fini, stack);
         }
@@ -76,6 +77,7 @@ unsafe fn prepare(words: usize) {
         kmpc::sync::begin();
         track::start(agent::area().settings & setting::COMPARE != 0);
         calls::regions_begin();
+        team::offers::start();
         if rank > 0 && !serial::on() {
             output::forget_all();
             input::prepare();

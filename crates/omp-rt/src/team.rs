@@ -14,11 +14,13 @@
 //! | `locks` | critical sections and locks |
 //! | `reduce` | reductions of clang, `copyprivate` |
 //! | `tasks` | tasks, which the thread that meets them carries out at once |
+//! | `offers` | but those that others carry out |
 //! | `privates` | `threadprivate` without thread-local storage |
 
 pub mod floating;
 mod frame;
 pub mod locks;
+pub mod offers;
 mod pool;
 pub mod privates;
 pub mod reduce;
@@ -181,6 +183,7 @@ pub fn run(region: &Region<'_>) {
     for (number, work) in TEAM.works.iter().enumerate() {
         work.reset(number as u64);
     }
+    offers::region_begins(region.function, ranks > 1);
     TEAM.busy.store(true, Relaxed);
     sync::threads(locals);
     pool::ensure(locals);
@@ -237,16 +240,18 @@ fn member(local: usize) {
             crate::kmpc::microtask(region.function, &number, &number, region.args.len(), region.args.as_ptr())
         };
     }
-    tasks::wait();
+    tasks::arrive();
     // SAFETY: where this thread was before.
     unsafe { enter(before) };
     alloc::leave();
     meet(team, || {
+        let mut flags = offers::flags();
         if team.ranks() > 1 {
             pthread::end();
             output::flush_all();
-            remote::end(team.place(END));
+            flags = remote::end(team.place(END), flags);
         }
+        offers::region_ends(region.function, team.ranks() > 1, flags);
     });
 }
 
@@ -258,7 +263,7 @@ pub fn barrier() {
 /// A barrier at which `exchange` is done once on each rank, if there are several, in place of the plain exchange that it is given.
 fn barrier_then(exchange: impl FnOnce(&Team, u64)) {
     let frame = here();
-    tasks::wait();
+    tasks::arrive();
     let Some(team) = frame.team.get() else { return };
     let sync = frame.syncs.get();
     frame.syncs.set(sync + 1);

@@ -6,6 +6,7 @@ mod areas;
 mod hot;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod watch;
 
 use core::ops::Range;
@@ -18,10 +19,11 @@ use polyrail_omp::layout::{
 };
 use polyrail_omp::pages::Pages;
 
-use crate::alloc;
 use crate::raw::{self, Lock};
+use crate::{alloc, stacks};
 use areas::{Areas, Kind};
 use hot::{CHUNK, Hot};
+use threads::Threads;
 use watch::Watch;
 
 /// From so many pages on, one request that lets them be written costs less than a fault for each.
@@ -34,6 +36,7 @@ pub struct Process {
     areas: Areas,
     watch: Option<Watch>,
     hot: Hot,
+    threads: Threads,
 }
 
 static STATE: Lock<Option<Tracked<Process>>> = Lock::new(None);
@@ -80,6 +83,40 @@ pub fn set_own(own: Vec<(usize, usize)>) {
 /// Nobody uses them meanwhile.
 pub unsafe fn put_back(bytes: &[(usize, usize)]) {
     with(|state| state.put_back(bytes));
+}
+
+/// What threads have may be shared from now on: their stacks have so many bytes, and these slots are of this rank.
+pub fn share_threads(stack: usize, slots: Range<usize>) {
+    with(|state| state.memory.threads.begin(stack, slots));
+}
+
+/// These bytes of the stack or the scratch memory of this rank's `slot` are shared, until all is forgotten.
+pub fn share_of_thread(slot: usize, bytes: Range<usize>) {
+    with(|state| state.memory.threads.share(slot, bytes));
+}
+
+/// Nothing of what threads have is shared.
+pub fn forget_threads() {
+    with(|state| {
+        if state.memory.threads.any() {
+            state.memory.threads.forget();
+            state.pending.remove(&stacks::ALL);
+        }
+    });
+}
+
+/// Bytes of another rank's stack were put there, apart from all that is told: nothing is to be told of them.
+pub fn placed(at: usize, bytes: usize) {
+    with(|state| {
+        for page in (at & !(PAGE - 1)..at + bytes).step_by(PAGE) {
+            if state.memory.threads.knows(page) {
+                let mut mask = Mask::NONE;
+                mask.set(at.max(page) - page, (at + bytes).min(page + PAGE) - page);
+                let (now, twin) = state.memory.page_mut(page);
+                mask.copy(now, twin);
+            }
+        }
+    });
 }
 
 /// Whether `address` is shared.
@@ -137,7 +174,7 @@ fn tracked(mut areas: Areas, compare: bool) -> Tracked<Process> {
         .for_each(|area| pending.push(area.from, area.to));
     let stack =
         areas.list.iter().find(|area| area.kind == Kind::Stack).map_or(0..0, |area| area.from..area.to);
-    Tracked::new(Process { areas, watch, hot: Hot::default() }, stack, pending)
+    Tracked::new(Process { areas, watch, hot: Hot::default(), threads: Threads::default() }, stack, pending)
 }
 
 impl Process {
@@ -173,6 +210,9 @@ impl Process {
 
     /// Where the twin is of a page that is known.
     fn twin_at(&self, at: usize) -> usize {
+        if stacks::ALL.contains(&at) {
+            return at + TWIN_OFFSET;
+        }
         self.areas.find(at, PAGE).map_or(at, |place| place.twin(at))
     }
 
@@ -202,11 +242,21 @@ impl Process {
 impl Memory for Process {
     const CHUNK: usize = CHUNK;
 
+    fn ready(&mut self, at: usize) {
+        self.threads.ready(at);
+    }
+
     fn is_known(&self, address: usize, pages: usize) -> bool {
+        if stacks::ALL.contains(&address) {
+            return (0..pages).all(|i| self.threads.knows(address + i * PAGE));
+        }
         self.areas.find(address, pages * PAGE).is_some()
     }
 
     fn part(&self, at: usize) -> Option<&Mask> {
+        if stacks::ALL.contains(&at) {
+            return self.threads.part(at);
+        }
         self.areas.part(at)
     }
 
@@ -276,11 +326,15 @@ impl Memory for Process {
         if let Some(watch) = &self.watch {
             self.hot.found(watch, &found);
         }
+        if self.threads.any() {
+            found.add(&self.threads.pages());
+        }
         found
     }
 
     fn compared(&self) -> Vec<Range<usize>> {
-        self.areas.list.iter().filter(|area| !area.watched).map(|area| area.from..area.to).collect()
+        let areas = self.areas.list.iter().filter(|area| !area.watched).map(|area| area.from..area.to);
+        areas.chain(self.threads.pages().runs().iter().map(|&(from, to)| from..to)).collect()
     }
 
     fn changed(&self, at: usize) {

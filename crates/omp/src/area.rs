@@ -30,14 +30,14 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::layout::PAGE;
+use crate::layout::{PAGE, SHARING};
 
 /// The descriptor that the program finds the area by.
 pub const FD: i32 = 1000;
 /// First word of an area: "polyromp", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
 /// Changes with every change of what is written here: runtime and agent are of one build.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Nobody uses it.
 pub const FREE: u32 = 0;
@@ -56,8 +56,6 @@ pub const SLOT_DATA: usize = 256 << 10;
 pub const HEADER: usize = 512;
 /// Bytes of data inside a header.
 pub const INLINE: usize = HEADER - 64;
-/// Ranks of one host that map each other's files, at most.
-pub const SHARING: usize = 64;
 /// Ranks that a run may have.
 pub const RANKS: usize = 1024;
 
@@ -82,6 +80,14 @@ pub enum Kind {
     /// Wait for what `args[1]` ranks gave to gather `args[0]` (rank 0 only). Answer: one rank's data after the other's, in order of ranks, for each ask one:
     /// `args[2]` says the how manieth.
     Collect,
+    /// Offer a task, which the data say, to whoever waits: of family `args[0]`, in group `args[1]` (0: none), met in the offered task `args[2]` (0: none), `args[3]`: the log up to
+    /// where it relies on it, `args[4]`: threads of the team. Answer: `result[0]` its number, 0: not taken; `result[1]`: nanoseconds that others have worked for this rank.
+    Offer,
+    /// Wait for tasks, and carry others out meanwhile. `args[0]`: 0 for family `args[1]`, 1 the same, and for any of it that is done, 2 for group `args[1]`, 3 at a barrier of `args[1]`
+    /// threads. `args[2]`: a task that this thread has carried out (0: none), `args[3]`: the log up to where it has told what that changed, in `args[4]` nanoseconds.
+    /// Answer: `result[0]` 0 it is over, 1 a task, `result[1]` its number, `result[3]` its group, what was offered in the data; 2 numbers of those that are done in the data;
+    /// `result[2]`: the log up to which this thread has to have seen it.
+    Work,
     /// Have rank 0's program do what the data say; `result` and data are its answer.
     Serve,
     /// The data must be the same on all ranks (`args[0]` names them); text, lines. Answer: `result[0]` 1 the same, 0 not: then the data tell how they differ.
@@ -104,6 +110,8 @@ pub mod flag {
     pub const LISTED: u32 = 16;
     /// A round of those that follow.
     pub const ROUND: u32 = 32;
+    /// The end of a region in which a thread of this rank has met a task.
+    pub const TASKS: u32 = 64;
 }
 
 /// What each rank tells all others with each exchange.
@@ -191,6 +199,8 @@ pub struct Area {
     pub slots: [Slot; LOCALS + 1],
     /// The two exchanges.
     pub exchange: [Exchange; 2],
+    /// 1 while threads are to offer the tasks that they meet. Where files are shared, rank 0's.
+    pub wanted: AtomicU32,
     /// Which of `regions` is being run, for who adds to it from beside the program.
     pub region: AtomicU32,
     /// What is counted of regions.
@@ -274,6 +284,10 @@ pub enum Count {
     Beginning,
     /// Bytes that this rank did not send, of those that it told, as they were compressed.
     BytesSaved,
+    /// Tasks that this rank carried out of those that were offered.
+    Tasks,
+    /// Waiting for tasks.
+    TaskTime,
 }
 
 /// Regions that are counted apart; others are counted as the last one.

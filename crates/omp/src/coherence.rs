@@ -9,6 +9,7 @@
 //! | [`rank`] | exchanges, tokens, flushes: when what is told and taken over; [`rounds`] of large exchanges |
 //! | [`log`] | what is told between exchanges |
 //! | [`home`] | atomic operations, which rank 0 carries out; `copies` of what it has; [`operation`]s, what they do |
+//! | [`tasks`] | tasks that other threads carry out |
 //! | [`fold`] | reductions of copies that threads have on their stacks |
 //! | [`order`] | behind what rank 0 does what it is asked for |
 //!
@@ -27,6 +28,7 @@ pub mod operation;
 pub mod order;
 pub mod rank;
 pub mod rounds;
+pub mod tasks;
 pub mod tracked;
 
 pub use host::{Answer, Host, Memory, Mutex, RwLock, Said, Trouble, Value};

@@ -27,14 +27,20 @@ pub const STACKS: usize = 0x2800_0000_0000;
 pub const STACK_STRIDE: usize = 1 << 30;
 /// What the runtime lends to serial code that runs on every rank, at the same addresses.
 pub const SERIAL_SCRATCH: usize = 0x2900_0000_0000;
+/// What the runtime lends to a slot's thread, for tasks among other things, is at `SCRATCHES + slot * SCRATCH_BYTES`.
+pub const SCRATCHES: usize = 0x2910_0000_0000;
+/// 256 MiB each, also of [`SERIAL_SCRATCH`].
+pub const SCRATCH_BYTES: usize = 256 << 20;
 /// The mapping that agent and program share (see [`crate::area`]).
 pub const AREA: usize = 0x2a00_0000_0000;
+/// Ranks of one host that map each other's files, at most.
+pub const SHARING: usize = 64;
 /// The mapping of another rank of the same host, where files are shared, and bytes of addresses for each.
 pub const fn peer(rank: usize) -> usize {
     AREA + (rank + 1) * PEER_STRIDE
 }
 const PEER_STRIDE: usize = 8 << 30;
-/// Twins: the twin of a tracked heap byte at `a` is at `a + TWIN_OFFSET`; of other tracked ranges, the tracker places it from [`OTHER_TWINS`] on.
+/// Twins: the twin of a tracked byte at `a` of a heap, a slot's stack or its scratch memory is at `a + TWIN_OFFSET`; of other tracked ranges, the tracker places it from [`OTHER_TWINS`] on.
 pub const TWIN_OFFSET: usize = 0x2800_0000_0000;
 /// See [`TWIN_OFFSET`].
 pub const OTHER_TWINS: usize = 0x2c00_0000_0000;
@@ -48,8 +54,10 @@ const _: () = {
     assert!(SERIAL_HEAP + SERIAL_HEAP_BYTES <= SLOT_HEAPS);
     assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES <= PRIVATE_HEAP);
     assert!(PRIVATE_HEAP + PRIVATE_HEAP_BYTES <= STACKS);
-    assert!(STACKS + SLOTS * STACK_STRIDE <= SERIAL_SCRATCH && SERIAL_SCRATCH < AREA);
-    assert!(peer(crate::area::SHARING) <= AREA + (1 << 41));
+    assert!(STACKS + SLOTS * STACK_STRIDE <= SERIAL_SCRATCH && SERIAL_SCRATCH + SCRATCH_BYTES <= SCRATCHES);
+    assert!(SCRATCHES + SLOTS * SCRATCH_BYTES <= AREA);
+    assert!(peer(SHARING) <= AREA + (1 << 41));
     assert!(AREA + (1 << 41) <= OTHER_TWINS && OTHER_TWINS + (1 << 43) <= SERIAL_HEAP + TWIN_OFFSET);
-    assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES + TWIN_OFFSET <= 0x5500_0000_0000);
+    assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES + TWIN_OFFSET <= STACKS + TWIN_OFFSET);
+    assert!(SCRATCHES + SLOTS * SCRATCH_BYTES + TWIN_OFFSET <= 0x5500_0000_0000);
 };

@@ -61,6 +61,22 @@ impl Pages {
         }
         *self = left;
     }
+    /// Drops what is in a range.
+    pub fn remove(&mut self, range: &Range<usize>) {
+        let mut left = Self::default();
+        for &(from, to) in &self.0 {
+            for (from, to) in [(from, to.min(range.start)), (from.max(range.end), to)] {
+                if from < to {
+                    left.push(from, to);
+                }
+            }
+        }
+        *self = left;
+    }
+    /// Whether it has a page.
+    pub fn has(&self, at: usize) -> bool {
+        self.0.get(self.0.partition_point(|run| run.1 <= at)).is_some_and(|run| run.0 <= at)
+    }
     /// How many.
     pub fn count(&self) -> usize {
         self.0.iter().map(|(from, to)| (to - from) / PAGE).sum()
@@ -147,6 +163,9 @@ mod tests {
             ControlFlow::<()>::Continue(())
         });
         assert_eq!(seen, [29, 40]);
+        assert_eq!([8, 9, 10, 11, 40].map(|page| all.has(page * PAGE)), [false, true, true, false, true]);
+        all.remove(&(10 * PAGE..24 * PAGE));
+        assert_eq!(runs(&all), [(9, 10), (24, 30), (40, 41)]);
         all.done(u64::MAX, 0..0);
         assert_eq!(all.count(), 0);
     }

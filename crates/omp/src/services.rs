@@ -1,4 +1,4 @@
-//! What rank 0's agent serves to all ranks: tokens, the log, loops, gathers, comparisons. State and decisions only.
+//! What rank 0's agent serves to all ranks: tokens, the log, loops, gathers, comparisons, tasks ([`pool`]). State and decisions only.
 //!
 //! # The log
 //! Each part that a rank publishes becomes an entry; the parts of one publication become visible together, by its last. Positions count entries from 1 and never
@@ -16,7 +16,9 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::area::{Kind, SLOT_DATA};
+use pool::{Awaited, Offer, Pool};
 
+pub mod pool;
 #[cfg(test)]
 mod tests;
 
@@ -53,6 +55,8 @@ pub enum Action {
         /// What to do.
         data: Vec<u8>,
     },
+    /// Tell all ranks whether threads are to offer the tasks that they meet.
+    Want(bool),
     /// End the run with this status.
     Exit(u8),
     /// End the run, and say why.
@@ -154,6 +158,9 @@ pub struct Server {
     loops: HashMap<u64, Loop>,
     gathers: HashMap<u64, Gather>,
     same: HashMap<u64, BTreeMap<Asker, Vec<u8>>>,
+    pool: Pool,
+    /// What was last said of whether it wants tasks.
+    wanted: bool,
     submitted: u64,
     actions: VecDeque<Action>,
     /// Bytes that an answer may have.
@@ -176,6 +183,8 @@ impl Server {
             loops: HashMap::new(),
             gathers: HashMap::new(),
             same: HashMap::new(),
+            pool: Pool::default(),
+            wanted: true,
             submitted: 0,
             actions: VecDeque::new(),
         }
@@ -221,6 +230,8 @@ impl Server {
                 self.gather(args[0]).waiting.push((from, args[1], args[2]));
                 self.collect(args[0]);
             }
+            Some(Kind::Offer) => self.offer(from, args, data),
+            Some(Kind::Work) => self.work(from, args),
             Some(Kind::Serve) => self.actions.push_back(Action::Serve { from, args, data }),
             Some(Kind::Same) => self.same(from, args[0], data),
             Some(Kind::Exit) => self.actions.push_back(Action::Exit(args[0] as u8)),
@@ -352,6 +363,45 @@ impl Server {
         }
     }
 
+    fn offer(&mut self, from: Asker, [family, group, around, position, team, _]: [u64; 6], data: Vec<u8>) {
+        let offer = Offer { family, group, around, position, team: team as usize };
+        let task = self.pool.offer(from, offer, data).unwrap_or(0);
+        self.answer(from, [task, self.pool.helped(from.rank), 0, 0], Vec::new());
+        self.pool_changed();
+    }
+
+    fn work(&mut self, from: Asker, [how, number, task, position, nanoseconds, _]: [u64; 6]) {
+        if task > 0
+            && let Err(why) = self.pool.done(from, task, position, nanoseconds)
+        {
+            return self.fail(format!("{}: {why}", self.name(from.rank)));
+        }
+        let awaited = match how {
+            0 | 1 => Awaited::Family { family: number, told: how == 1 },
+            2 => Awaited::Group(number),
+            _ => Awaited::Team(number as usize),
+        };
+        self.pool.wait(from, awaited);
+        self.pool_changed();
+    }
+
+    fn pool_changed(&mut self) {
+        while let Some((to, answer, position)) = self.pool.poll() {
+            let (result, data) = match answer {
+                pool::Answer::Over => ([0, 0, position, 0], Vec::new()),
+                pool::Answer::Task { task, group, data } => ([1, task, position, group], data),
+                pool::Answer::Done(tasks) => {
+                    ([2, 0, position, 0], tasks.into_iter().flat_map(u64::to_ne_bytes).collect())
+                }
+            };
+            self.answer(to, result, data);
+        }
+        if self.wanted != self.pool.is_wanted() {
+            self.wanted = self.pool.is_wanted();
+            self.actions.push_back(Action::Want(self.wanted));
+        }
+    }
+
     fn same(&mut self, from: Asker, name: u64, data: Vec<u8>) {
         let told = self.same.entry(name).or_default();
         told.insert(from, data);
@@ -371,7 +421,7 @@ impl Server {
     }
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 13] = [
     Kind::Lock,
     Kind::Unlock,
     Kind::Publish,
@@ -379,6 +429,8 @@ const KINDS: [Kind; 11] = [
     Kind::Take,
     Kind::Give,
     Kind::Collect,
+    Kind::Offer,
+    Kind::Work,
     Kind::Serve,
     Kind::Same,
     Kind::Exit,

@@ -7,12 +7,14 @@
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use crate::sys;
+use crate::team::offers::{self, Met};
 use crate::team::tasks::{self, Dependence, begin_group, end_group, run};
-use crate::team::{self, here, scratch, unscratch, work};
+use crate::team::{self, Frame, here, scratch, unscratch, work};
 
 const FINAL: c_uint = 1 << 1;
 const DEPEND: c_uint = 1 << 3;
 const GRAIN: c_uint = 1 << 9;
+const IF: c_uint = 1 << 10;
 const NO_GROUP: c_uint = 1 << 11;
 const REDUCTION: c_uint = 1 << 12;
 const DETACH: c_uint = 1 << 13;
@@ -21,7 +23,7 @@ const STRICT: c_uint = 1 << 14;
 type Body = extern "C" fn(*mut c_void);
 type Copy = extern "C" fn(*mut c_void, *mut c_void);
 
-/// Gives `body` a copy of `data`, which `adjust` may change.
+/// Gives `body` a copy of `data`.
 ///
 /// # Safety
 /// The compiler's arguments.
@@ -30,13 +32,11 @@ unsafe fn with_copy(
     copy: Option<Copy>,
     bytes: c_long,
     align: c_long,
-    adjust: impl FnOnce(*mut c_void),
     body: impl FnOnce(*mut c_void),
 ) {
     // SAFETY: as the caller says; it is given back.
     unsafe {
         let (at, own) = copied(data, copy, bytes, align);
-        adjust(own);
         body(own);
         unscratch(at);
     }
@@ -65,6 +65,13 @@ unsafe fn copied(
     (at, own)
 }
 
+/// Carries out a task that was offered.
+unsafe extern "C" fn carry_out(function: usize, data: usize) {
+    // SAFETY: the compiler's function, and what was copied for it
+    let body = unsafe { core::mem::transmute::<usize, Body>(function) };
+    body(data as *mut c_void);
+}
+
 #[allow(clippy::too_many_arguments, reason = "the compiler's")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn GOMP_task(
@@ -79,6 +86,7 @@ unsafe extern "C" fn GOMP_task(
     _: c_int,
     event: *mut c_void,
 ) {
+    let frame = here();
     // SAFETY: the compiler's arguments; a detached task finds its event first in its data.
     unsafe {
         let mut new = core::ptr::null_mut();
@@ -90,24 +98,42 @@ unsafe extern "C" fn GOMP_task(
             }
         }
         let is_final = flags & FINAL != 0;
-        let run_now = || {
-            run(is_final, || match copy {
-                Some(_) => with_copy(data, copy, bytes, align, |_| (), |own| body(own)),
-                None => body(data),
-            })
-        };
-        if flags & DEPEND == 0 {
-            run_now();
-        } else if !deferred || here().detached.load() == 0 {
-            tasks::wait();
-            run_now();
-        } else {
+        let depends = if flags & DEPEND == 0 { Vec::new() } else { dependences(depend) };
+        offers::wait_for_those(frame, &depends);
+        if flags & DEPEND != 0 && deferred && frame.detached.load() > 0 {
             let (at, own) = copied(data, copy, bytes, align);
-            tasks::depending(dependences(depend), new, move || {
+            tasks::depending(depends, new, move || {
                 run(is_final, || body(own));
                 unscratch(at);
             });
+            return;
         }
+        if flags & DEPEND != 0 {
+            tasks::wait_for_detached();
+        }
+        if offers::may(frame, is_final || !deferred || flags & DETACH != 0) {
+            let (at, own) = copied(data, copy, bytes, align);
+            offer(frame, body, own, at, depends);
+        } else {
+            run(is_final, || match copy {
+                Some(_) => with_copy(data, copy, bytes, align, |own| body(own)),
+                None => body(data),
+            });
+        }
+    }
+}
+
+/// Offers a task with a copy of its data, which is in `block`, or carries it out.
+///
+/// # Safety
+/// The compiler's function, and its data.
+unsafe fn offer(frame: &Frame, body: Body, own: *mut c_void, block: *mut u8, depends: Vec<Dependence>) {
+    let met =
+        Met { function: body as *const () as usize, data: own as usize, run: carry_out, block, depends };
+    if !offers::offer(frame, met) {
+        run(false, || body(own));
+        // SAFETY: this thread's, and nobody uses it any more
+        unsafe { unscratch(block) };
     }
 }
 
@@ -169,10 +195,15 @@ macro_rules! taskloop {
                     let at = |number: u64| begin.wrapping_add((number as $t).wrapping_mul(step));
                     let last = first + iterations == total;
                     let bounds = [at(first), if last { end } else { at(first + iterations) }];
-                    run(flags & FINAL != 0, || {
-                        let adjust = |own: *mut c_void| own.cast::<[$t; 2]>().write(bounds);
-                        with_copy(data, copy, bytes, align, adjust, |own| body(own));
-                    });
+                    let (at, own) = copied(data, copy, bytes, align);
+                    own.cast::<[$t; 2]>().write(bounds);
+                    let (frame, is_final) = (here(), flags & FINAL != 0);
+                    if offers::may(frame, is_final || flags & IF == 0) {
+                        offer(frame, body, own, at, Vec::new());
+                    } else {
+                        run(is_final, || body(own));
+                        unscratch(at);
+                    }
                 });
             }
             if flags & NO_GROUP == 0 {

@@ -3,8 +3,9 @@
 use core::ffi::{c_int, c_void};
 
 use super::Ident;
-use crate::team::tasks::{self, Event, Group, Reduction};
-use crate::team::{here, scratch, unscratch};
+use crate::team::offers::{self, Met};
+use crate::team::tasks::{self, Around, Dependence, Event, Group, Reduction};
+use crate::team::{self, here, scratch, unscratch};
 
 /// What a task's function is given: `kmp_task_t`, behind which are copies of variables.
 #[repr(C)]
@@ -34,7 +35,7 @@ struct Head {
     flags: c_int,
     bytes: usize,
     event: *mut Event,
-    around: (bool, bool),
+    around: Around,
 }
 
 const FINAL: c_int = 2;
@@ -61,7 +62,7 @@ unsafe extern "C" fn __kmpc_omp_task_alloc(
     let at = scratch(size_of::<Head>() + all).cast::<Head>();
     // SAFETY: new memory of that size.
     unsafe {
-        let head = Head { flags, bytes: all, event: core::ptr::null_mut(), around: (false, false) };
+        let head = Head { flags, bytes: all, event: core::ptr::null_mut(), around: Around::default() };
         at.write(head);
         let task = at.add(1).cast::<Task>();
         let behind = task.cast::<u8>().add(own);
@@ -89,24 +90,61 @@ unsafe extern "C" fn __kmpc_omp_target_task_alloc(
 unsafe fn finish(task: *mut Task) {
     // SAFETY: from `__kmpc_omp_task_alloc`.
     unsafe {
+        destroy(task);
+        unscratch(head(task).cast());
+    }
+}
+
+/// # Safety
+/// As `finish`.
+unsafe fn destroy(task: *mut Task) {
+    // SAFETY: from `__kmpc_omp_task_alloc`.
+    unsafe {
         if (*head(task)).flags & DESTROY != 0
             && let Some(destroy) = (*task).destroy
         {
             destroy(0, task);
         }
-        unscratch(head(task).cast());
+    }
+}
+
+/// Carries out a task that was offered. The thread that offered it gives its memory back.
+unsafe extern "C" fn carry_out(_: usize, task: usize) {
+    let task = task as *mut Task;
+    // SAFETY: the compiler's task.
+    unsafe {
+        ((*task).routine)(team::global() as c_int, task);
+        destroy(task);
+    }
+}
+
+/// Offers a task, or carries it out.
+///
+/// # Safety
+/// The compiler's task.
+unsafe fn meet(thread: c_int, task: *mut Task, depends: Vec<Dependence>) {
+    let frame = here();
+    // SAFETY: as the caller says
+    unsafe {
+        let (is_final, is_detached) = ((*head(task)).flags & FINAL != 0, !(*head(task)).event.is_null());
+        let met = || {
+            let (data, block) = (task as usize, head(task).cast());
+            Met { function: 0, data, run: carry_out, block, depends }
+        };
+        if offers::may(frame, is_final || is_detached) && offers::offer(frame, met()) {
+            return;
+        }
+        tasks::run(is_final, || {
+            ((*task).routine)(thread, task);
+        });
+        finish(task);
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_omp_task(_: *const Ident, thread: c_int, task: *mut Task) -> c_int {
     // SAFETY: the compiler's task.
-    unsafe {
-        tasks::run((*head(task)).flags & FINAL != 0, || {
-            ((*task).routine)(thread, task);
-        });
-        finish(task);
-    }
+    unsafe { meet(thread, task, Vec::new()) };
     0
 }
 #[unsafe(no_mangle)]
@@ -124,18 +162,20 @@ unsafe extern "C" fn __kmpc_omp_task_with_deps(
     _: c_int,
     _: *const c_void,
 ) -> c_int {
-    if here().detached.load() == 0 {
-        tasks::wait();
-        // SAFETY: as that.
-        return unsafe { __kmpc_omp_task(place, thread, task) };
-    }
+    let frame = here();
     // SAFETY: the compiler's array and task, which stays until it is carried out.
     unsafe {
         let depends = (0..count as usize).map(|i| &*depends.add(i));
-        let depends = depends.map(|depend| (depend.address, depend.kind != Depend::IN)).collect();
-        tasks::depending(depends, (*head(task)).event, move || {
-            __kmpc_omp_task(place, thread, task);
-        });
+        let depends = depends.map(|depend| (depend.address, depend.kind != Depend::IN)).collect::<Vec<_>>();
+        offers::wait_for_those(frame, &depends);
+        if frame.detached.load() == 0 {
+            tasks::wait_for_detached();
+            meet(thread, task, depends);
+        } else {
+            tasks::depending(depends, (*head(task)).event, move || {
+                __kmpc_omp_task(place, thread, task);
+            });
+        }
     }
     0
 }
@@ -185,7 +225,7 @@ unsafe extern "C" fn __kmpc_omp_task_begin_if0(_: *const Ident, _: c_int, task: 
 unsafe extern "C" fn __kmpc_omp_task_complete_if0(_: *const Ident, _: c_int, task: *mut Task) {
     // SAFETY: the compiler's task.
     unsafe {
-        here().task.set((*head(task)).around);
+        tasks::end(here(), (*head(task)).around);
         finish(task);
     }
 }
@@ -257,7 +297,7 @@ unsafe extern "C" fn __kmpc_taskloop_5(
         tasks::share(total, least, count, exact != 0, |first, iterations| {
             let own = scratch(size_of::<Head>() + bytes).cast::<Head>();
             own.write(Head {
-                around: (false, false),
+                around: Around::default(),
                 event: core::ptr::null_mut(),
                 ..core::ptr::read(head(task))
             });

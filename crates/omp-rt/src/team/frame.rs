@@ -10,10 +10,11 @@ use super::sync::Word;
 use super::tasks::{Group, Unfinished};
 use super::work::Loop;
 use super::{TEAM, Team};
-use polyrail_omp::layout::SERIAL_SCRATCH;
+use polyrail_omp::layout::{SCRATCH_BYTES, slot};
 
+use super::offers::{Account, Offers};
 use crate::icv::{self, Icvs};
-use crate::{library, raw, serial, sys};
+use crate::{library, remote, serial, stacks, sys};
 
 /// A thread's place in a region: its implicit task, and whichever explicit task it carries out there.
 pub struct Frame {
@@ -49,6 +50,8 @@ pub struct Frame {
     pub groups: Cell<*const Group>,
     /// Whether a task is being carried out, and whether it is final.
     pub task: Cell<(bool, bool)>,
+    /// Tasks that others may carry out.
+    pub offers: Offers,
     /// Tasks that wait for `omp_fulfill_event`.
     pub detached: Word,
     /// Tasks that others depend on and that are not over. Empty at the end of a region.
@@ -81,6 +84,7 @@ impl Frame {
             work: Cell::new(Loop::NONE),
             groups: Cell::new(core::ptr::null()),
             task: Cell::new((false, false)),
+            offers: Offers::new(),
             detached: Word::new(0),
             unfinished: UnsafeCell::new(ManuallyDrop::new(Vec::new())),
             reductions: Cell::new(core::ptr::null_mut()),
@@ -141,10 +145,10 @@ pub struct Here {
     main: Cell<Option<bool>>,
     /// Its frames stand below this address.
     pub top: Cell<usize>,
-    /// Last block of its scratch memory, and where the next one would be.
-    last: Cell<*mut Block>,
-    next: Cell<usize>,
-    end: Cell<usize>,
+    /// What offering tasks has cost it.
+    pub account: Account,
+    /// Its scratch memory; of serial code that runs on all ranks; and else.
+    scratch: [Scratch; 2],
     /// `threadprivate` copies of compilers that do without thread-local storage.
     pub privates: Cell<*mut super::privates::Copy>,
 }
@@ -161,9 +165,8 @@ thread_local! {
             pooled: Cell::new(false),
             main: Cell::new(None),
             top: Cell::new(0),
-            last: Cell::new(core::ptr::null_mut()),
-            next: Cell::new(0),
-            end: Cell::new(0),
+            account: Account::new(),
+            scratch: [const { Scratch::new() }; 2],
             privates: Cell::new(core::ptr::null_mut()),
         }
     };
@@ -246,36 +249,86 @@ struct Block {
     free: AtomicU32,
 }
 
-/// Bytes of a thread's scratch memory.
-const SCRATCH: usize = 256 << 20;
+/// Memory of a thread, given back in about the reverse order.
+struct Scratch {
+    begin: Cell<usize>,
+    /// The last block, and where the next one would be.
+    last: Cell<*mut Block>,
+    next: Cell<usize>,
+}
 
-/// Memory of this thread alone, given back in about the reverse order. 16 bytes aligned, not zeroed.
+impl Scratch {
+    const fn new() -> Self {
+        Self { begin: Cell::new(0), last: Cell::new(core::ptr::null_mut()), next: Cell::new(0) }
+    }
+
+    /// Whether it begins now.
+    fn begins(&self) -> bool {
+        self.begin.get() == 0
+    }
+
+    fn begin_at(&self, at: usize) {
+        self.begin.set(at);
+        self.next.set(at);
+    }
+
+    fn get(&self, bytes: usize) -> *mut u8 {
+        let at = self.next.get();
+        let end = at + size_of::<Block>() + bytes.next_multiple_of(16);
+        if bytes > SCRATCH_BYTES || end > self.begin.get() + SCRATCH_BYTES {
+            sys::stop(
+                "tasks",
+                "a thread has more than 256 MiB of copies for unfinished tasks; pass big data by reference",
+            );
+        }
+        let block = at as *mut Block;
+        // SAFETY: within this thread's mapping.
+        unsafe { block.write(Block { before: self.last.get(), free: AtomicU32::new(0) }) };
+        self.last.set(block);
+        self.next.set(end);
+        (at + size_of::<Block>()) as *mut u8
+    }
+
+    /// # Safety
+    /// It is from `get`, and used no more.
+    unsafe fn give_back(&self, at: *mut u8) {
+        // SAFETY: a block stands in front of what `get` gives.
+        unsafe {
+            let block = at.cast::<Block>().sub(1);
+            (*block).free.store(1, Relaxed);
+            while let Some(last) = self.last.get().as_ref().filter(|last| last.free.load(Relaxed) == 1) {
+                self.next.set(core::ptr::from_ref(last) as usize);
+                self.last.set(last.before);
+            }
+        }
+    }
+}
+
+/// Memory of this thread alone, given back in about the reverse order. 16 bytes aligned, not zeroed. Of threads of a team it is where it is on no other thread of any rank.
 pub fn scratch(bytes: usize) -> *mut u8 {
     let thread = thread();
-    if thread.next.get() == 0 {
-        let at = if serial::on() && is_main() {
-            raw::reserve(SERIAL_SCRATCH, SCRATCH);
-            SERIAL_SCRATCH
+    if serial::on() && is_main() && !TEAM.busy() {
+        let [serial, _] = &thread.scratch;
+        if serial.begins() {
+            serial.begin_at(stacks::serial_scratch());
+        }
+        return serial.get(bytes);
+    }
+    let [_, own] = &thread.scratch;
+    if own.begins() {
+        own.begin_at(if thread.pooled.get() || is_main() {
+            stacks::scratch(slot(remote::rank(), thread.local.get(), remote::size()))
         } else {
-            sys::map(SCRATCH) as usize
-        };
-        thread.next.set(at);
-        thread.end.set(at + SCRATCH);
+            sys::map(SCRATCH_BYTES) as usize
+        });
     }
-    let at = thread.next.get();
-    let end = at + size_of::<Block>() + bytes.next_multiple_of(16);
-    if bytes > SCRATCH || end > thread.end.get() {
-        sys::stop(
-            "tasks",
-            "a thread has more than 256 MiB of copies for unfinished tasks; pass big data by reference",
-        );
-    }
-    let block = at as *mut Block;
-    // SAFETY: within this thread's mapping.
-    unsafe { block.write(Block { before: thread.last.get(), free: AtomicU32::new(0) }) };
-    thread.last.set(block);
-    thread.next.set(end);
-    (at + size_of::<Block>()) as *mut u8
+    own.get(bytes)
+}
+
+/// What of the calling thread's scratch memory is in use.
+pub fn lent() -> core::ops::Range<usize> {
+    let [_, own] = &thread().scratch;
+    own.begin.get()..own.next.get()
 }
 
 /// Gives `at` back, by the thread that has it from [`scratch`].
@@ -283,14 +336,8 @@ pub fn scratch(bytes: usize) -> *mut u8 {
 /// # Safety
 /// It is used no more.
 pub unsafe fn unscratch(at: *mut u8) {
-    let thread = thread();
-    // SAFETY: a block stands in front of what `scratch` gives.
-    unsafe {
-        let block = at.cast::<Block>().sub(1);
-        (*block).free.store(1, Relaxed);
-        while let Some(last) = thread.last.get().as_ref().filter(|last| last.free.load(Relaxed) == 1) {
-            thread.next.set(core::ptr::from_ref(last) as usize);
-            thread.last.set(last.before);
-        }
-    }
+    let [serial, own] = &thread().scratch;
+    let is_own = (at as usize).wrapping_sub(own.begin.get()) < SCRATCH_BYTES && !own.begins();
+    // SAFETY: the caller's
+    unsafe { if is_own { own } else { serial }.give_back(at) };
 }

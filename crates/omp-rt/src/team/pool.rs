@@ -1,20 +1,17 @@
 //! Threads of this process and their stacks.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use polyrail_omp::layout::{PAGE, SLOTS, STACK_STRIDE, STACKS, slot};
 
 use super::{frame, sync};
-use crate::{agent, alloc, icv, raw, remote, serial, sys};
+use crate::{agent, alloc, icv, remote, serial, stacks, sys};
 
 /// Threads that there are, the main thread of rank 0 included.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 /// What the threads of the pool wait on: regions begun in the high half, local threads of the present one in the low half.
 static CALL: sync::Word = sync::Word::new(0);
-/// Slots whose stacks are mapped, a bit each.
-static MAPPED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
-
 /// Threads that this process can have in a team.
 pub fn most() -> usize {
     match remote::size() {
@@ -26,19 +23,7 @@ pub fn most() -> usize {
 
 /// The stack of `slot`, mapped if it was not: where it begins and ends.
 pub fn stack(slot: usize) -> (usize, usize) {
-    let end = STACKS + (slot + 1) * STACK_STRIDE;
-    let begin = end - icv::stack_bytes();
-    if MAPPED[slot / 64].fetch_or(1 << (slot % 64), AcqRel) >> (slot % 64) & 1 == 0 {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags =
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK | libc::MAP_FIXED;
-        // SAFETY: the address space of a slot's stack is ours alone (see `layout`)
-        let at = unsafe { raw::mmap(begin, end - begin, protection, flags, -1, 0) };
-        if at < 0 {
-            sys::stop("stacks", "the system has no room for the threads' stacks; lower OMP_STACKSIZE");
-        }
-    }
-    (begin, end)
+    stacks::stack(slot, icv::stack_bytes())
 }
 
 /// Has other ranks' stacks writable at `lo..hi`.

@@ -1,16 +1,20 @@
-//! Tasks. The thread that meets a task carries it out at once, which OpenMP leaves free: so what tasks do is ordered as in serial code, and dependences hold by themselves.
-//! Only a detached task may still be unfinished when its body is through; then tasks that depend on it are put off.
+//! Tasks. The thread that meets a task carries it out at once, which OpenMP leaves free, unless others have nothing to do (`offers`): so dependences hold by themselves, but on what was offered.
+//! Of those that are carried out at once only a detached task may still be unfinished when its body is through; then tasks that depend on it are put off. A program that has these offers none.
 
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
 use super::frame::{Frame, here, scratch, unscratch};
+use super::offers;
 use super::sync::Word;
 use crate::{remote, sys};
 
 /// A task group.
 pub struct Group {
+    /// Its number, if any of its tasks was offered; 0: not yet, or all tasks of the region.
+    pub number: Cell<u64>,
+    elsewhere: bool,
     around: *const Group,
     items: Cell<*mut Item>,
     count: Cell<usize>,
@@ -46,6 +50,31 @@ pub struct Reduction {
     pub flags: u32,
 }
 
+impl Group {
+    /// On another thread than it was begun by.
+    pub fn elsewhere(number: u64) -> Self {
+        Self {
+            number: Cell::new(number),
+            elsewhere: true,
+            around: core::ptr::null(),
+            items: Cell::new(core::ptr::null_mut()),
+            count: Cell::new(0),
+            reductions: core::ptr::null_mut(),
+        }
+    }
+
+    /// Whether another thread has begun it, or it is the region.
+    pub fn is_elsewhere(&self) -> bool {
+        self.elsewhere
+    }
+
+    /// Whether it, or one around it, reduces.
+    pub fn reduces(&self) -> bool {
+        // SAFETY: groups around stay longer
+        self.count.get() > 0 || unsafe { self.around.as_ref() }.is_some_and(Self::reduces)
+    }
+}
+
 /// Carries out a task's body.
 pub fn run(is_final: bool, body: impl FnOnce()) {
     let frame = here();
@@ -55,18 +84,43 @@ pub fn run(is_final: bool, body: impl FnOnce()) {
     body();
     // SAFETY: as above.
     unsafe { *frame.icvs() = icvs };
-    frame.task.set(before);
+    end(frame, before);
+}
+
+/// What is to be put back at a task's end.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Around {
+    task: (bool, bool),
+    family: u64,
 }
 
 /// A task's body begins; gives what is to be put back at its end.
-pub fn begin(frame: &Frame, is_final: bool) -> (bool, bool) {
-    let before = frame.task.get();
-    frame.task.set((true, before.1 || is_final));
-    before
+pub fn begin(frame: &Frame, is_final: bool) -> Around {
+    let task = frame.task.get();
+    frame.task.set((true, task.1 || is_final));
+    Around { task, family: frame.offers.family.replace(0) }
+}
+
+/// It ends.
+pub fn end(frame: &Frame, around: Around) {
+    frame.task.set(around.task);
+    frame.offers.family.set(around.family);
+}
+
+/// Waits for tasks that the present one has begun: `taskwait`.
+pub fn wait() {
+    wait_for_detached();
+    offers::wait_for_children(here());
+}
+
+/// As well for those of the whole team, at a barrier.
+pub fn arrive() {
+    wait_for_detached();
+    offers::arrive(here());
 }
 
 /// Waits for detached tasks of the calling thread's region, and carries out what was put off until then.
-pub fn wait() {
+pub fn wait_for_detached() {
     let frame = here();
     loop {
         let left = frame.detached.load();
@@ -118,15 +172,19 @@ impl Unfinished {
     }
     /// Whether a task with these dependences comes behind it.
     fn precedes(&self, depends: &[Dependence]) -> bool {
-        let same = |one: &Dependence| depends.iter().any(|other| one.0 == other.0 && (one.1 || other.1));
-        self.depends.iter().any(same)
+        depend(&self.depends, depends)
     }
 }
 
-/// Carries out a task that depends on others: now or, if these are not over, when [`wait`] finds that they are. `event`: what it completes by, or null.
+/// Whether a task with the second dependences comes behind one with the first.
+pub fn depend(first: &[Dependence], second: &[Dependence]) -> bool {
+    first.iter().any(|one| second.iter().any(|other| one.0 == other.0 && (one.1 || other.1)))
+}
+
+/// Carries out a task that depends on others: now or, if these are not over, when [`wait_for_detached`] finds that they are. `event`: what it completes by, or null.
 ///
 /// # Safety
-/// The body can be carried out until the region's next [`wait`].
+/// The body can be carried out until the region's next [`wait_for_detached`].
 pub unsafe fn depending(depends: Vec<Dependence>, event: *const Event, body: impl FnOnce()) {
     // SAFETY: this thread's own
     let list = unsafe { &mut *here().unfinished.get() };
@@ -184,6 +242,8 @@ pub fn begin_group() {
     let frame = here();
     let group = scratch(size_of::<Group>()).cast::<Group>();
     let value = Group {
+        number: Cell::new(0),
+        elsewhere: false,
         around: frame.groups.get(),
         items: Cell::new(core::ptr::null_mut()),
         count: Cell::new(0),
@@ -196,8 +256,9 @@ pub fn begin_group() {
 
 /// The innermost group ends: reductions are combined.
 pub fn end_group() {
-    wait();
+    wait_for_detached();
     let frame = here();
+    offers::wait_for_group(frame);
     // SAFETY: the group is this thread's, from `begin_group`; so are the items.
     unsafe {
         let Some(group) = frame.groups.get().as_ref() else { return };

@@ -116,7 +116,7 @@ impl Maker<'_> {
     }
 
     fn piece(&mut self) {
-        let kinds = if self.cpp { 26 } else { 22 };
+        let kinds = if self.cpp { 28 } else { 24 };
         let kind = self.random.below(kinds + 2 * usize::from(self.flushes));
         let kind = if kind >= kinds { 100 + kind - kinds } else { kind };
         match kind {
@@ -142,10 +142,11 @@ impl Maker<'_> {
             19 => self.mutex(),
             20 => self.spin(),
             21 => self.large(),
-            22 => self.vectors(),
-            23 => self.map(),
-            24 => self.exceptions(),
-            25 => self.cpp_mutex(),
+            22 | 23 => self.tree(),
+            24 => self.vectors(),
+            25 => self.map(),
+            26 => self.exceptions(),
+            27 => self.cpp_mutex(),
             100 => self.pipeline(),
             _ => self.flags(),
         }
@@ -381,6 +382,11 @@ impl Maker<'_> {
         b[0] = r + chain;
 "#
         );
+        self.put(&text);
+    }
+
+    fn tree(&mut self) {
+        let text = super::tasks::piece(self.random, self.cpp);
         self.put(&text);
     }
 

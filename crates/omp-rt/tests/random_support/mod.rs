@@ -1,6 +1,7 @@
 //! Random programs without races, whose output does not depend on the order in which threads come.
 pub mod c;
 pub mod fortran;
+pub mod tasks;
 
 /// xorshift64*.
 #[derive(Debug)]

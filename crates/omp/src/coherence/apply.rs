@@ -59,6 +59,7 @@ impl<M: Memory> Tracked<M> {
         kept: &[Range<usize>],
     ) -> Result<(), Refused> {
         each(entry, &mut |at, change| {
+            self.memory.ready(at);
             if !self.memory.is_known(at, 1) {
                 return Err(Refused::Foreign { rank: rank as u32, address: at as u64 });
             }

@@ -19,6 +19,10 @@ pub type Value = [u8; 16];
 pub trait Memory {
     /// Pages that may be changed faster together than one by one: a power of two, in bytes.
     const CHUNK: usize = PAGE;
+    /// Another rank has told of a page: from now on it is known, if it may be.
+    fn ready(&mut self, at: usize) {
+        let _ = at;
+    }
     /// Whether these pages are shared, so many from `address` on.
     fn is_known(&self, address: usize, pages: usize) -> bool;
     /// Which bytes of a page are shared, if not all are.

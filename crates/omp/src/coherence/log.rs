@@ -27,7 +27,15 @@ pub struct Log {
     pub(super) served: BTreeSet<(usize, usize)>,
 }
 
+/// Entries of its own beyond what it has applied that a rank may well have.
+const FEW: usize = 8;
+
 impl Log {
+    /// Whether this rank has told much since it last took over what others told.
+    pub(super) fn is_behind(&self) -> bool {
+        self.own.len() > FEW
+    }
+
     /// Up to where this rank knows it: it has applied, or said, what is there.
     pub(super) fn known(&self) -> u64 {
         self.own.back().map_or(self.applied, |own| own.0.max(self.applied))
@@ -125,9 +133,13 @@ impl<H: Host> Rank<H> {
             self.host.tracked(super::Tracked::collect);
         }
         let served = core::mem::take(&mut log.served);
-        let said: Vec<Range<usize>> = served.into_iter().map(|(from, to)| from..to).collect();
+        let mut said: Vec<Range<usize>> = served.into_iter().map(|(from, to)| from..to).collect();
         if !said.is_empty() {
-            self.host.tracked(|tracked| tracked.say(&said));
+            self.host.tracked(|tracked| {
+                // of a thread's stack that nobody uses any more
+                said.retain(|said| tracked.is_shared(said.start));
+                tracked.say(&said);
+            });
         }
         let mut parts = Vec::new();
         loop {

@@ -4,7 +4,7 @@
 //! [`Rank::unlock`]). What other ranks have rank 0 do in between comes behind what it relies on (`order`).
 
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use crate::area::{Count, Header, INLINE, Kind, flag};
 use crate::merge::Refused;
@@ -42,6 +42,8 @@ pub struct Rank<H: Host> {
     pub(super) untold: AtomicUsize,
     /// On rank 0: operations that it has done for others.
     pub(super) operations: AtomicU64,
+    /// All ranks' flags of the last exchange of all ranks' changes.
+    heard: AtomicU32,
 }
 
 impl<H: Host> fmt::Debug for Rank<H> {
@@ -66,6 +68,7 @@ impl<H: Host> Rank<H> {
             awaited: AtomicUsize::new(0),
             untold: AtomicUsize::new(0),
             operations: AtomicU64::new(0),
+            heard: AtomicU32::new(0),
         }
     }
 
@@ -113,8 +116,14 @@ impl<H: Host> Rank<H> {
     /// A barrier of all ranks, after which all memories are equal. One thread per rank calls it, all others of the team wait meanwhile. `place` is the
     /// same number on all ranks.
     pub fn exchange(&self, place: u64) {
+        self.exchange_saying(place, 0);
+    }
+
+    /// As [`exchange`](Self::exchange), with flags of this rank's; all ranks' together.
+    pub fn exchange_saying(&self, place: u64, flags: u32) -> u32 {
         self.publish_if_awaited();
-        self.synchronize(place, 0, &[], &mut |_, _| {});
+        self.synchronize(place, flags, &[], &mut |_, _| {});
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// All ranks' changes to all ranks. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
@@ -122,6 +131,7 @@ impl<H: Host> Rank<H> {
         let (rank, size) = (self.host.rank(), self.host.size());
         let inside = self.is_inside();
         let mut first = true;
+        let mut heard = 0;
         if rank > 0 && inside {
             // all threads of the team wait
             self.host.tracked(super::Tracked::forget_own);
@@ -151,6 +161,7 @@ impl<H: Host> Rank<H> {
             }
             first = false;
             let headers = || (0..size).map(|rank| said.header(rank));
+            heard |= headers().fold(0, |all, header| all | header.flags);
             if headers().any(|header| header.flags & flag::LOG != 0) {
                 // all have arrived, so nobody publishes any more; what was published comes before what was not
                 self.catch_up(&mut self.log.lock());
@@ -182,6 +193,7 @@ impl<H: Host> Rank<H> {
             self.settled();
             break;
         }
+        self.heard.store(heard, Ordering::Relaxed);
     }
 
     /// What this rank says in an exchange: `prefix`, and what it has changed or, if that is too much, a list of pages.
@@ -294,7 +306,7 @@ impl<H: Host> Rank<H> {
     }
 
     /// Before a thread waits for others: they may wait for what it has stored.
-    fn publish_if_awaited(&self) {
+    pub(super) fn publish_if_awaited(&self) {
         if self.flushes() && self.is_inside() {
             self.publish(&mut self.log.lock());
         }

@@ -28,6 +28,8 @@ pub struct Plan {
     pub flushes: bool,
     pub cells: Vec<Cell>,
     pub regions: Vec<Region>,
+    /// What tasks do.
+    pub tasks: Vec<Vec<Op>>,
     /// It has a race: two ranks store different values into a cell.
     pub races: bool,
     /// Rank 0 may be kept from a `single` for ever.
@@ -136,7 +138,29 @@ pub enum Op {
     },
     /// As a thread of the race.
     Race(usize),
+    /// Stores into cells, meets tasks, waits for them, and loads what it may know of then.
+    Tasks {
+        before: Vec<usize>,
+        /// By number, and whether each is offered to others.
+        tasks: Vec<(usize, bool)>,
+        wait: Wait,
+        then: Vec<usize>,
+    },
 }
+
+/// For what a thread that has met tasks waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing, before the barrier.
+    Nothing,
+    /// These tasks.
+    Tasks,
+    /// All of a group.
+    Group,
+}
+
+/// The kind of part that is tasks.
+const TASKS: usize = 18;
 
 /// Locks that programs have.
 pub const LOCKS: usize = 3;
@@ -152,6 +176,7 @@ struct Maker<'a> {
     loops: u64,
     reductions: u64,
     ordered: usize,
+    tasks: Vec<Vec<Op>>,
     /// Threads of this phase wait for flags, or have a `single` that nobody waits for. If both, rank 0, which has the `single`, behind which others' updates come, may
     /// wait before it for what others do behind them: that is refused by name.
     awaits: bool,
@@ -171,7 +196,7 @@ impl Plan {
         let pages = if random.one_in(3) { blocks(random, pages, &mut cells) } else { pages };
         let races = !flushes && random.one_in(12);
         // half of the programs have few kinds of work, so that it meets
-        let all: Vec<usize> = (0..if flushes { 18 } else { 15 }).collect();
+        let all: Vec<usize> = (0..if flushes { 18 } else { 15 }).chain([TASKS, TASKS]).collect();
         let kinds = match random.one_in(2) {
             true => (0..1 + random.below(3)).map(|_| random.pick(&all)).collect(),
             false => all,
@@ -186,6 +211,7 @@ impl Plan {
             loops: 0,
             reductions: 0,
             ordered: LOCKS,
+            tasks: Vec::new(),
             awaits: false,
             has_single: false,
             is_held_up: false,
@@ -193,7 +219,7 @@ impl Plan {
         let count = 1 + maker.random.below(2);
         let regions = (0..count).map(|_| maker.region(races)).collect();
         let is_held_up = maker.is_held_up;
-        let cells = maker.cells;
+        let (cells, tasks) = (maker.cells, maker.tasks);
         Self {
             ranks,
             threads,
@@ -206,6 +232,7 @@ impl Plan {
             flushes,
             cells,
             regions,
+            tasks,
             races,
             is_held_up,
         }
@@ -248,6 +275,16 @@ fn blocks(random: &mut Random, pages: usize, cells: &mut Vec<Cell>) -> usize {
         }
     }
     pages + count
+}
+
+/// What all tasks of a part use.
+struct Shared {
+    /// They add to it.
+    counter: Option<usize>,
+    bits: u32,
+    /// They have it under a lock.
+    guarded: Option<usize>,
+    lock: usize,
 }
 
 impl Maker<'_> {
@@ -484,6 +521,17 @@ impl Maker<'_> {
                 ops[reader].push(Op::Await { cell: flag[0], then: Vec::new() });
                 ops[reader].push(update);
             }
+            TASKS => {
+                let shared = self.wide(free);
+                let guarded = (free.len() > 1).then(|| free.pop()).flatten();
+                let mut shared = Shared { counter: shared, bits: 0, guarded, lock: self.random.below(LOCKS) };
+                for _ in 0..1 + self.random.below(2) {
+                    let thread = self.random.below(team);
+                    if let Some((op, _)) = self.tasks(free, &mut shared, 0) {
+                        self.insert(ops, thread, 0, op);
+                    }
+                }
+            }
             // flags and flushes
             _ => {
                 if self.has_single && !self.random.one_in(20) {
@@ -507,6 +555,51 @@ impl Maker<'_> {
                 }
             }
         }
+    }
+
+    /// Tasks, each with a cell of its own; which cells who waits for them may know.
+    fn tasks(
+        &mut self,
+        free: &mut Vec<usize>,
+        shared: &mut Shared,
+        depth: usize,
+    ) -> Option<(Op, Vec<usize>)> {
+        let wait = self.random.pick(&[Wait::Nothing, Wait::Tasks, Wait::Tasks, Wait::Group]);
+        let (mut before, mut tasks, mut then) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..1 + self.random.below(3) {
+            let Some(cell) = free.pop() else { break };
+            if !self.random.one_in(3) {
+                before.push(cell);
+            }
+            let mut body = self.body(&[cell]);
+            if depth < 2
+                && self.random.one_in(3)
+                && let Some((op, known)) = self.tasks(free, shared, depth + 1)
+            {
+                // a group waits for all that is inside
+                then.extend(if wait == Wait::Group { known.clone() } else { Vec::new() });
+                body.push(op);
+            }
+            if let Some(cell) = shared.counter.filter(|_| shared.bits < 50 && self.random.one_in(3)) {
+                let effect = self.random.pick(&[Effect::None, Effect::Release, Effect::Full]);
+                body.push(Op::Add { cell, bit: shared.bits, effect, then: None });
+                shared.bits += 1;
+            }
+            if let Some(cell) = shared.guarded.filter(|_| self.random.one_in(3)) {
+                body.push(Op::Critical { lock: shared.lock, body: self.body(&[cell]) });
+            }
+            if self.random.one_in(2) {
+                body.push(Op::Store(cell));
+            }
+            self.tasks.push(body);
+            tasks.push((self.tasks.len() - 1, !self.random.one_in(4)));
+            then.push(cell);
+        }
+        if wait == Wait::Nothing {
+            then.clear();
+        }
+        let op = Op::Tasks { before, tasks, wait, then: then.clone() };
+        Some((op, then)).filter(|(op, _)| !matches!(op, Op::Tasks { tasks, .. } if tasks.is_empty()))
     }
 
     /// A cell of eight bytes.

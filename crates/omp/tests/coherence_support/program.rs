@@ -5,10 +5,11 @@ use std::sync::Arc;
 use polyrail_omp::area::flag;
 use polyrail_omp::coherence::fold::Given;
 use polyrail_omp::coherence::operation::{Done, Effect, Operation, What, Width};
+use polyrail_omp::coherence::tasks::{self, Awaited, Next, Place};
 use polyrail_omp::coherence::{Host, Rank, Trouble};
 
 use super::oracle::SINGLE;
-use super::plan::{Op, Phase, Plan};
+use super::plan::{Op, Phase, Plan, Wait};
 use super::slot::Slot;
 use super::world::{Process, Turn, World, step, until};
 
@@ -35,13 +36,30 @@ struct Runner<'a> {
     barriers: usize,
     /// Is in a `single`.
     single: bool,
+    /// The innermost group, and the innermost task of those that were offered.
+    group: u64,
+    around: u64,
+    /// Numbers that it has given.
+    numbers: u64,
 }
 
 /// What thread `local` of rank `number` does.
 pub fn thread(world: &Arc<World>, rank: &Rank<Process>, number: usize, local: usize) {
     let thread = number * world.plan.threads + local;
     let team = &world.teams[number];
-    let mut runner = Runner { world, rank, team, number, local, thread, barriers: 0, single: false };
+    let mut runner = Runner {
+        world,
+        rank,
+        team,
+        number,
+        local,
+        thread,
+        barriers: 0,
+        single: false,
+        group: 0,
+        around: 0,
+        numbers: 0,
+    };
     for region in 0..world.plan.regions.len() {
         runner.region(&world.plan, region);
     }
@@ -96,6 +114,9 @@ impl Runner<'_> {
 
     fn barrier(&mut self, place: u64, is_last: bool) {
         self.come();
+        if !self.world.plan.tasks.is_empty() {
+            self.work(Awaited::Team(self.world.plan.ranks * self.world.plan.threads));
+        }
         let number = self.barriers;
         self.barriers += 1;
         self.world.oracle.borrow_mut().arrive(self.thread, number);
@@ -290,6 +311,7 @@ impl Runner<'_> {
                     self.single = true;
                 }
             }
+            Op::Tasks { before, tasks, wait, then } => self.tasks(before, tasks, *wait, then),
             Op::Loop { number, chunk, guided, cells } => {
                 let guided = guided.then_some(self.world.threads.len() as u64);
                 while let Some((first, count)) = self.rank.take(*number, cells.len() as u64, *chunk, guided) {
@@ -300,6 +322,80 @@ impl Runner<'_> {
                     }
                 }
             }
+        }
+    }
+
+    fn unique(&mut self) -> u64 {
+        self.numbers += 1;
+        (self.thread as u64 + 1) << 40 | self.numbers
+    }
+
+    fn tasks(&mut self, before: &[usize], tasks: &[(usize, bool)], wait: Wait, then: &[usize]) {
+        before.iter().for_each(|cell| self.store(*cell));
+        let (family, groups) = (self.unique(), self.group);
+        if wait == Wait::Group {
+            self.group = self.unique();
+        }
+        let (world, team) = (self.world, self.world.plan.ranks * self.world.plan.threads);
+        for (task, offered) in tasks {
+            let place = Place { family, group: self.group, around: self.around, team };
+            let known = world.oracle.borrow_mut().hand_over(self.thread);
+            world.met.borrow_mut().insert(*task, known);
+            let singles = world.threads[self.number][self.local].singles.get();
+            let data = [*task as u64, singles].map(u64::to_ne_bytes).concat();
+            if !offered || self.rank.offer(place, &[&data]).0 == 0 {
+                self.all(&world.plan.tasks[*task]);
+                let known = world.oracle.borrow_mut().hand_over(self.thread);
+                world.done.borrow_mut().insert(*task, known);
+            }
+        }
+        match wait {
+            Wait::Nothing => {}
+            Wait::Tasks => self.work(Awaited::Family(family)),
+            Wait::Group => self.work(Awaited::Group(self.group)),
+        }
+        if wait != Wait::Nothing {
+            tasks.iter().for_each(|(task, _)| self.over(*task, wait == Wait::Group));
+        }
+        self.group = groups;
+        then.iter().for_each(|cell| self.load(*cell));
+    }
+
+    /// A task has been waited for, perhaps with all that is inside.
+    fn over(&self, task: usize, inside: bool) {
+        let known = self.world.done.borrow_mut().get(&task).copied();
+        match known {
+            Some(known) => self.world.oracle.borrow_mut().handed_over(self.thread, &known),
+            None => self.judge(Some(format!("task {task} is waited for and not done"))),
+        }
+        for op in self.world.plan.tasks[task].iter().filter(|_| inside) {
+            if let Op::Tasks { tasks, .. } = op {
+                tasks.iter().for_each(|(task, _)| self.over(*task, true));
+            }
+        }
+    }
+
+    /// Waits, and carries out tasks meanwhile.
+    fn work(&mut self, awaited: Awaited) {
+        let mut done = None;
+        while let Next::Task { task, group, data } = self.rank.work(awaited, done.take()) {
+            let words: Vec<u64> = data.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+            let number = words[0] as usize;
+            let world = self.world;
+            let known = world.met.borrow_mut().get(&number).copied().expect("it was met");
+            world.oracle.borrow_mut().handed_over(self.thread, &known);
+            let of = &world.threads[self.number][self.local].singles;
+            let singles = core::mem::replace(&mut *of.borrow_mut(), words[1]);
+            let groups = core::mem::replace(&mut self.group, group);
+            let around = core::mem::replace(&mut self.around, task);
+            self.all(&world.plan.tasks[number]);
+            (self.group, self.around) = (groups, around);
+            of.set(singles);
+            let known = world.oracle.borrow_mut().hand_over(self.thread);
+            if world.done.borrow_mut().insert(number, known).is_some() {
+                self.judge(Some(format!("task {number} is done twice")));
+            }
+            done = Some(tasks::Done { task, nanoseconds: 1 });
         }
     }
 

@@ -162,6 +162,9 @@ pub struct World {
     pub teams: Vec<Team>,
     /// What is known with what was given to a reduction, or behind it, by number and rank; pieces of stacks that rank 0 has.
     pub handed: Slot<BTreeMap<(usize, usize), Known>>,
+    /// Of tasks that were offered: what was known when they were, and when they were done.
+    pub met: Slot<BTreeMap<usize, Known>>,
+    pub done: Slot<BTreeMap<usize, Known>>,
     pub stacks: Slot<BTreeMap<(usize, usize), Vec<u8>>>,
     /// What every read is judged by.
     pub oracle: Slot<Oracle>,
@@ -204,6 +207,8 @@ impl World {
             steps: Slot::new(0),
             teams: (0..ranks).map(|_| Team::default()).collect(),
             handed: Slot::default(),
+            met: Slot::default(),
+            done: Slot::default(),
             stacks: Slot::default(),
             oracle: Slot::new(Oracle::new(&plan)),
             trouble: Slot::new(None),
@@ -273,7 +278,8 @@ impl World {
                     }
                 }
                 Action::Serve { from, data, .. } => self.questions.borrow_mut().push_back((from, data)),
-                Action::Exit(_) => {}
+                // they do as they are planned to
+                Action::Want(_) | Action::Exit(_) => {}
                 Action::Fail(why) => self.complain(|| format!("the agent: {why}")),
             }
         }

@@ -1,0 +1,145 @@
+//! What is shared of threads' stacks and of their scratch memory while tasks go from rank to rank: on their own rank what stands above the deepest frame that has offered a task, elsewhere what others
+//! told. From barrier to barrier: then all that is forgotten, and twins are zero.
+
+use core::ops::Range;
+
+use polyrail_omp::diff::{Mask, Page};
+use polyrail_omp::layout::{PAGE, TWIN_OFFSET};
+use polyrail_omp::pages::Pages;
+
+use crate::stacks;
+
+/// Bytes of this rank's that are shared.
+struct Own {
+    bytes: Range<usize>,
+    /// Pages whose twins are as others know them.
+    known: Range<usize>,
+    /// The pages that are shared in part.
+    parts: [(usize, Mask); 2],
+}
+
+/// Them.
+#[derive(Default)]
+pub struct Threads {
+    /// Bytes of a stack; 0: nothing is shared.
+    stack: usize,
+    /// Slots of this rank's threads.
+    slots: Range<usize>,
+    own: Vec<Own>,
+    theirs: Pages,
+}
+
+static HIDDEN: Mask = Mask::NONE;
+
+fn pages(bytes: &Range<usize>) -> Range<usize> {
+    bytes.start & !(PAGE - 1)..bytes.end.next_multiple_of(PAGE)
+}
+
+/// What of a page is in a range.
+fn part(at: usize, bytes: &Range<usize>) -> Mask {
+    let mut mask = Mask::NONE;
+    mask.set(bytes.start.max(at) - at, bytes.end.min(at + PAGE) - at);
+    mask
+}
+
+/// # Safety
+/// Mapped, and nobody uses it.
+unsafe fn clear(at: usize) {
+    // SAFETY: the caller's
+    unsafe { *(at as *mut Page) = [0; PAGE] };
+}
+
+impl Threads {
+    /// Of stacks of so many bytes, where these slots are this rank's.
+    pub fn begin(&mut self, stack: usize, slots: Range<usize>) {
+        (self.stack, self.slots) = (stack, slots);
+    }
+
+    /// Whether anything is shared.
+    pub fn any(&self) -> bool {
+        !self.own.is_empty() || self.theirs.count() > 0
+    }
+
+    /// Nothing is shared any more.
+    pub fn forget(&mut self) {
+        self.own.clear();
+        self.theirs = Pages::default();
+    }
+
+    /// From now on, these bytes of the stack or the scratch memory of this rank's `slot` are.
+    pub fn share(&mut self, slot: usize, bytes: Range<usize>) {
+        stacks::map(slot, self.stack);
+        let all = pages(&bytes);
+        let same = |own: &&mut Own| {
+            stacks::slot_of(own.bytes.start, self.stack) == Some(slot)
+                && (own.bytes.start < stacks::SCRATCH_FROM) == (bytes.start < stacks::SCRATCH_FROM)
+        };
+        let own = match self.own.iter_mut().find(same) {
+            Some(own) => own,
+            None => {
+                let none = (0, Mask::NONE);
+                self.own.push(Own { bytes: 0..0, known: all.start..all.start, parts: [none, none] });
+                let Some(own) = self.own.last_mut() else { return };
+                own
+            }
+        };
+        let known = own.known.start.min(all.start)..own.known.end.max(all.end);
+        for at in known.clone().step_by(PAGE).filter(|at| !own.known.contains(at)) {
+            // SAFETY: mapped above; twins are changed under the state's lock
+            unsafe { clear(at + TWIN_OFFSET) };
+        }
+        own.known = known;
+        own.parts = [all.start, all.end - PAGE].map(|at| (at, part(at, &bytes)));
+        own.bytes = bytes;
+    }
+
+    fn own(&self, at: usize) -> Option<&Own> {
+        self.own.iter().find(|own| own.known.contains(&at))
+    }
+
+    /// See [`Memory::ready`](polyrail_omp::coherence::Memory::ready).
+    pub fn ready(&mut self, at: usize) {
+        let Some(slot) =
+            Some(self.stack).filter(|bytes| *bytes > 0).and_then(|bytes| stacks::slot_of(at, bytes))
+        else {
+            return;
+        };
+        if self.slots.contains(&slot) || self.theirs.has(at) {
+            return;
+        }
+        stacks::map(slot, self.stack);
+        // SAFETY: mapped above; threads of another rank's slots are elsewhere
+        unsafe {
+            clear(at);
+            clear(at + TWIN_OFFSET);
+        }
+        let mut page = Pages::default();
+        page.push(at, at + PAGE);
+        self.theirs.add(&page);
+    }
+
+    /// Whether a page is known.
+    pub fn knows(&self, at: usize) -> bool {
+        stacks::ALL.contains(&at) && (self.own(at).is_some() || self.theirs.has(at))
+    }
+
+    /// What of a page is shared, if not all is.
+    pub fn part(&self, at: usize) -> Option<&Mask> {
+        let own = self.own(at)?;
+        match own.parts.iter().find(|(page, _)| *page == at) {
+            Some((_, mask)) => Some(mask),
+            None if pages(&own.bytes).contains(&at) => None,
+            None => Some(&HIDDEN),
+        }
+    }
+
+    /// All pages that may differ from their twins, in order.
+    pub fn pages(&self) -> Pages {
+        let mut runs: Vec<_> = self.own.iter().map(|own| pages(&own.bytes)).collect();
+        runs.sort_unstable_by_key(|run| run.start);
+        let mut found = Pages::default();
+        runs.into_iter().for_each(|run| found.push(run.start, run.end));
+        found.add(&self.theirs);
+        found
+    }
+}
