@@ -27,6 +27,13 @@ REGIONS = (
     ("a double in 2560 of 25600 pages", ["100", "20", "100"]),
     *((name, ["0", "300", name]) for name in ("reduction", "critical", "atomic", "dynamic", "barrier")),
 )
+TASKS = (
+    ("a tree of 10,000 tasks of 1 ms", ["tree", "10000", "1000"]),
+    ("2000 tasks of 1 ms by one thread", ["flat", "2000", "1000"]),
+    ("a task loop, 64 iterations of 10 ms", ["loop", "64", "10000"]),
+    ("fib(32), 7 million tasks", ["fib", "32"]),
+    ("Cholesky, 3072 x 3072 in blocks of 256", ["blocks", "3072", "256"]),
+)
 # the control network of scripts/lab has no limit
 RAIL_ONLY = {**mpi.OPEN_MPI_ROOT, **({"POLYRAIL_INTERFACES": "r0"} if "POLYRAIL_LAB" in os.environ else {})}
 LIBRARY = POLYRAIL.parent / "libpolyrail_omp_rt.so"
@@ -39,7 +46,7 @@ def missing() -> str:
 def build(source: Path, *flags: str) -> Path:
     program = ROOT / "build" / source.stem
     program.parent.mkdir(exist_ok=True)
-    alone(["cc", "-std=c11", "-O3", "-march=native", "-Wall", "-fopenmp", *flags, "-o", program, source])
+    alone(["cc", "-std=c11", "-O3", "-march=native", "-Wall", "-fopenmp", "-o", program, source, *flags])
     return program
 
 
@@ -73,10 +80,39 @@ def regions(rounds: int) -> list[Table]:
     return [table]
 
 
-def over(hosts: int) -> list[str]:
-    """mpiexec's words for a rank on each host of scripts/lab."""
+def tasks(rounds: int, launch: list[str] | None = None) -> list[Table]:
+    """Tasks on two ranks of one thread each, of this host or of as many hosts, on one rank, and by the compiler's own runtime."""
+    program = build(ROOT / "bench/omp_tasks.c", "-lm")
+
+    def read(output) -> float:
+        if found := re.search(r": ([\d.]+) s, .* right", output.text):
+            return float(found[1])
+        raise Failed(output.reason())
+
+    def parts(run) -> Parts:
+        return {name: lambda name=name, words=words: {(Figure(name, "s", True), None): read(run(words))} for name, words in TASKS}
+
+    def native(threads: int):
+        return lambda words: alone([program, *words], {"OMP_NUM_THREADS": str(threads)}, limit=LIMIT)
+
+    where = "2 hosts" if launch else "2 ranks"
+    columns = [
+        Column(f"polyrail omp, {where}", parts(lambda words: spread(launch or ["-n", "2"], [program, *words])), missing(), ours=True),
+        Column("1 rank", parts(lambda words: spread(["-n", "1"], [program, *words])), missing()),
+        Column("1 rank, 2 threads", parts(lambda words: spread(["-n", "1"], [program, *words], 2)), missing()),
+        Column("libgomp, 1 thread", parts(native(1))),
+        Column("libgomp, 2 threads", parts(native(2))),
+    ]
+    alternate(columns, rounds)
+    table = Table(f"Tasks, {where} of one thread each", columns)
+    table.show()
+    return [table]
+
+
+def over(hosts: int, each: int = 1) -> list[str]:
+    """mpiexec's words for so many ranks on each host of scripts/lab."""
     names, ssh = os.environ["POLYRAIL_LAB_HOSTS"].replace(" ", ","), os.environ["POLYRAIL_LAB_SSH"]
-    return ["-n", str(hosts), "-hosts", names, "-ppn", "1", "-iface", "ctl", "-launcher", "ssh", "-launcher-exec", ssh]
+    return ["-n", str(hosts * each), "-hosts", names, "-ppn", str(each), "-iface", "ctl", "-launcher", "ssh", "-launcher-exec", ssh]
 
 
 PRODUCT = Figure("product, all of it", "s", True)
@@ -186,7 +222,8 @@ def one_host(rounds: int) -> list[Table]:
 
 def several_hosts(rounds: int) -> list[Table]:
     hosts = len(os.environ["POLYRAIL_LAB_HOSTS"].split())
-    return exchanges(rounds, [(f"{hosts} hosts", hosts, over(hosts))])
+    several = [(f"{hosts} hosts of {each} ranks", hosts * each, over(hosts, each)) for each in (2,) if hosts == 2]
+    return exchanges(rounds, [(f"{hosts} hosts", hosts, over(hosts)), *several])
 
 
 # Bytes a second of one processor, by the test that docs/omp-model.md names; bytes of a round and of a ring's segment.

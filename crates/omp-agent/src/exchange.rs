@@ -6,6 +6,7 @@ pub mod pattern;
 mod spread;
 #[cfg(test)]
 mod tests;
+mod trees;
 
 use polyrail_omp::area::{HEADER, Header, INLINE};
 use std::mem::offset_of;
@@ -140,7 +141,7 @@ impl<R> Exchange<R> {
         let blocks: Vec<Block> =
             (0..net.size()).map(|rank| Block { at: self.header_of(rank), bytes: HEADER }).collect();
         // SAFETY: headers are written by this exchange alone
-        let spread = unsafe { Spread::start(net, ranks.headers, &blocks, &ranks.order, self.tags.0)? };
+        let spread = unsafe { Spread::start(net, ranks.headers, &blocks, ranks, self.tags.0)? };
         self.step = Step::Headers(spread);
         Ok((number, flags))
     }
@@ -163,7 +164,7 @@ impl<R> Exchange<R> {
             let sizes: Vec<u64> = blocks.iter().map(|block| block.bytes as u64).collect();
             let pattern = pattern::choose(&sizes, &ranks.hosts);
             // SAFETY: the program leaves blobs alone, as promised to `submit`; sizes were checked
-            let spread = unsafe { Spread::start(net, pattern, &blocks, &ranks.order, self.tags.1)? };
+            let spread = unsafe { Spread::start(net, pattern, &blocks, ranks, self.tags.1)? };
             self.step = Step::Blobs(spread, outcome);
         }
         if let Step::Blobs(spread, outcome) = &mut self.step

@@ -9,6 +9,8 @@ pub enum Pattern {
     Direct,
     /// Everyone passes on to its successor what comes from its predecessor, by segments: no link between hosts carries a block twice.
     Ring,
+    /// Everyone sends its block to the ranks of its host and to one rank of each other host, which pass it on to those beside them, by segments.
+    Trees,
     /// In round `k`, to the rank `2^k` before: all that one has, up to `2^k` blocks. Few messages, more copies.
     Doubling,
 }
@@ -42,17 +44,13 @@ pub fn choose(sizes: &[u64], hosts: &[u32]) -> Pattern {
     if sizes.len() < 2 || total == 0 {
         return Pattern::Nothing;
     }
-    let (direct, ring, doubling) = costs(sizes, hosts);
-    if direct <= ring && direct <= doubling {
-        Pattern::Direct
-    } else if ring <= doubling {
-        Pattern::Ring
-    } else {
-        Pattern::Doubling
-    }
+    let [direct, trees, ring, doubling] = costs(sizes, hosts);
+    let patterns = [Pattern::Direct, Pattern::Trees, Pattern::Ring, Pattern::Doubling];
+    let least = patterns.into_iter().zip([direct, trees, ring, doubling]).min_by_key(|(_, cost)| *cost);
+    least.map_or(Pattern::Direct, |(pattern, _)| pattern)
 }
 
-fn costs(sizes: &[u64], hosts: &[u32]) -> (u64, u64, u64) {
+fn costs(sizes: &[u64], hosts: &[u32]) -> [u64; 4] {
     let ranks = sizes.len() as u64;
     let total: u64 = sizes.iter().sum();
     let senders = sizes.iter().filter(|size| **size > 0).count() as u64;
@@ -83,13 +81,18 @@ fn costs(sizes: &[u64], hosts: &[u32]) -> (u64, u64, u64) {
     let once = if several { bytes(carried, cost::FAR_KILOBYTE) } else { 0 };
     let ring = (ranks - 1) * hop + 2 * cost::MESSAGE * segments + once + near;
 
+    let present = members.iter().filter(|members| **members > 0).count() as u64;
+    let entering = if several { most(&|_, own| (own * (present - 1)).max(total - own)) } else { 0 };
+    // one message more for each segment that is passed on
+    let trees = 2 * latency + bytes(segment, link) + cost::MESSAGE * (2 * segments + ranks) + entering + near;
+
     let rounds = u64::from(usize::BITS - (sizes.len() - 1).leading_zeros());
     let copies = bytes(2 * total, cost::COPY_KILOBYTE);
     let doubling = rounds * (latency + 2 * cost::MESSAGE)
         + most(&|members, own| (total - own).max(own) * members)
         + near
         + copies;
-    (direct, ring, doubling)
+    [direct, trees, ring, doubling]
 }
 
 /// The order of a ring: ranks of one host are neighbours, so that each link between hosts carries each block once.
@@ -136,20 +139,30 @@ mod tests {
 
     #[test]
     fn much_data_between_hosts_goes_round() {
-        // all ranks of a host would otherwise send the same block over the same link
-        chosen(&[4 * MIB; 8], &on_hosts(2, 4), Pattern::Ring);
-        chosen(&[100 * MIB; 4], &on_hosts(2, 2), Pattern::Ring);
+        chosen(&[100 * MIB; 8], &on_hosts(8, 1), Pattern::Direct);
         // a region's begin: only rank 0 has changes
         let mut sizes = [0; 8];
         sizes[0] = 16 * MIB;
         chosen(&sizes, &on_hosts(8, 1), Pattern::Ring);
-        chosen(&sizes, &on_hosts(2, 4), Pattern::Ring);
+        chosen(&sizes, &on_hosts(4, 2), Pattern::Ring);
+    }
+
+    #[test]
+    fn much_data_enters_a_host_of_several_ranks_once() {
+        chosen(&[4 * MIB; 8], &on_hosts(2, 4), Pattern::Trees);
+        chosen(&[100 * MIB; 4], &on_hosts(2, 2), Pattern::Trees);
+        chosen(&[4 * MIB; 16], &on_hosts(4, 4), Pattern::Trees);
+        let mut sizes = [0; 8];
+        sizes[0] = 16 * MIB;
+        chosen(&sizes, &on_hosts(2, 4), Pattern::Trees);
     }
 
     #[test]
     fn little_data_of_many_ranks_doubles() {
         chosen(&[512; 256], &on_hosts(1, 256), Pattern::Doubling);
-        chosen(&[512; 128], &on_hosts(16, 8), Pattern::Doubling);
+        chosen(&[512; 256], &on_hosts(256, 1), Pattern::Doubling);
+        // where each host's link would carry each block for every rank of the host
+        chosen(&[512; 128], &on_hosts(16, 8), Pattern::Trees);
     }
 
     #[test]

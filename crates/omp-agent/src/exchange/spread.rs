@@ -1,9 +1,11 @@
 //! Every rank's block to every rank, by one of the patterns.
+use super::Ranks;
 use super::pattern::{Pattern, SEGMENT};
+use super::trees::Trees;
 use crate::net::{Net, Tag};
 
-/// Segments that may be under way on a ring's link, each way.
-const WINDOW: usize = 8;
+/// Segments that may be under way between two ranks, each way.
+pub const WINDOW: usize = 8;
 
 /// Where a rank's bytes are, or will be.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,7 @@ enum Way<R> {
     Direct(Vec<R>),
     Ring(Ring<R>),
     Doubling(Doubling<R>),
+    Trees(Trees<R>),
 }
 
 struct Ring<R> {
@@ -49,7 +52,7 @@ struct Doubling<R> {
 }
 
 impl<R> Spread<R> {
-    /// Begins. `blocks` are all ranks', this one's is complete; `order`: of the ring.
+    /// Begins. `blocks` are all ranks', this one's is complete.
     ///
     /// # Safety
     /// Until [`poll`](Self::poll) says that all is done, this rank's block does not change, and nobody uses the others.
@@ -57,7 +60,7 @@ impl<R> Spread<R> {
         net: &mut N,
         pattern: Pattern,
         blocks: &[Block],
-        order: &[usize],
+        among: &Ranks,
         tag: Tag,
     ) -> Result<Self, N::Error> {
         let (me, ranks) = (net.rank(), blocks.len());
@@ -78,7 +81,8 @@ impl<R> Spread<R> {
                 }
                 Way::Direct(requests)
             }
-            Pattern::Ring => Way::Ring(Ring::new(me, blocks, order)),
+            Pattern::Ring => Way::Ring(Ring::new(me, blocks, &among.order)),
+            Pattern::Trees => Way::Trees(Trees::new(me, blocks, &among.hosts)),
             Pattern::Doubling => {
                 let blocks = (0..ranks).map(|step| blocks[(me + step) % ranks]).collect();
                 Way::Doubling(Doubling {
@@ -100,6 +104,7 @@ impl<R> Spread<R> {
             Way::Direct(requests) => requests.iter_mut().collect(),
             Way::Ring(ring) => ring.receives.iter_mut().chain(&mut ring.sends).collect(),
             Way::Doubling(doubling) => doubling.requests.iter_mut().collect(),
+            Way::Trees(trees) => trees.requests().collect(),
         }
     }
 
@@ -110,6 +115,7 @@ impl<R> Spread<R> {
             Way::Direct(requests) => all_done(net, requests)?,
             Way::Ring(ring) => ring.poll(net, self.tag)?,
             Way::Doubling(doubling) => doubling.poll(net, self.tag)?,
+            Way::Trees(trees) => trees.poll(net, self.tag)?,
         };
         if done {
             self.way = Way::Done;
@@ -130,7 +136,8 @@ fn all_done<N: Net>(net: &mut N, requests: &mut Vec<N::Request>) -> Result<bool,
     Ok(requests.is_empty())
 }
 
-fn segments(block: Block) -> impl Iterator<Item = Block> {
+/// A block, cut.
+pub fn segments(block: Block) -> impl Iterator<Item = Block> {
     (0..block.bytes).step_by(SEGMENT).map(move |offset| Block {
         at: block.at.wrapping_add(offset),
         bytes: SEGMENT.min(block.bytes - offset),

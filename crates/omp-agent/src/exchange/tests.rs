@@ -233,7 +233,7 @@ fn a_ring_carries_each_block_once_per_link() {
 /// Each pattern by itself, whether anybody would choose it or not.
 #[test]
 fn all_patterns_bring_all_blocks() {
-    for pattern in [Pattern::Direct, Pattern::Ring, Pattern::Doubling] {
+    for pattern in [Pattern::Direct, Pattern::Ring, Pattern::Doubling, Pattern::Trees] {
         for ranks in 2..=9 {
             for odd in [0, 1, 300_000] {
                 let sizes: Vec<usize> =
@@ -246,7 +246,8 @@ fn all_patterns_bring_all_blocks() {
                         (0..ranks).map(block).collect()
                     })
                     .collect();
-                let order: Vec<usize> = (0..ranks).rev().collect();
+                let mut among = Ranks::new((0..ranks as u32).map(|rank| rank % 3).collect());
+                among.order.reverse();
                 let mut spreads: Vec<Spread<Request>> = (0..ranks)
                     .map(|me| {
                         let blocks: Vec<Block> = memory[me]
@@ -255,7 +256,7 @@ fn all_patterns_bring_all_blocks() {
                             .collect();
                         // SAFETY: memory of this test, which stays and which nobody else uses
                         unsafe {
-                            Spread::start(&mut nets[me], pattern, &blocks, &order, Tag::Blobs0).unwrap()
+                            Spread::start(&mut nets[me], pattern, &blocks, &among, Tag::Blobs0).unwrap()
                         }
                     })
                     .collect();
