@@ -142,7 +142,8 @@ impl Pool {
         };
         self.position = self.position.max(position);
         if task.by != by {
-            *self.helped.entry(task.by.rank).or_default() += nanoseconds;
+            let helped = self.helped.entry(task.by.rank).or_default();
+            *helped = helped.saturating_add(nanoseconds);
         }
         let family = task.families.last().copied().unwrap_or_default();
         if let Some(children) = self.families.get_mut(&family) {
@@ -176,7 +177,7 @@ impl Pool {
             // one after the other: all wait for the same
             let at = self.waiting.iter().position(|(_, awaited)| matches!(awaited, Awaited::Team(_)))?;
             let (who, _) = self.waiting.remove(at)?;
-            self.team -= 1;
+            self.team = self.team.saturating_sub(1);
             return Some((who, Answer::Over, self.position));
         }
         for at in 0..self.waiting.len() {
@@ -224,7 +225,7 @@ impl Pool {
 
     /// Whether threads are to offer what they meet: some may have nothing to do soon.
     pub fn is_wanted(&self) -> bool {
-        self.queue.len() < self.waiting.len() + self.team.saturating_sub(1).max(1)
+        self.queue.len() < self.waiting.len().saturating_add(self.team.saturating_sub(1).max(1))
     }
 }
 
