@@ -98,11 +98,14 @@ def tasks(rounds: int, launch: list[str] | None = None) -> list[Table]:
     where = "2 hosts" if launch else "2 ranks"
     columns = [
         Column(f"polyrail omp, {where}", parts(lambda words: spread(launch or ["-n", "2"], [program, *words])), missing(), ours=True),
-        Column("1 rank", parts(lambda words: spread(["-n", "1"], [program, *words])), missing()),
-        Column("1 rank, 2 threads", parts(lambda words: spread(["-n", "1"], [program, *words], 2)), missing()),
         Column("libgomp, 1 thread", parts(native(1))),
         Column("libgomp, 2 threads", parts(native(2))),
     ]
+    if not launch:
+        columns[1:1] = [
+            Column("1 rank", parts(lambda words: spread(["-n", "1"], [program, *words])), missing()),
+            Column("1 rank, 2 threads", parts(lambda words: spread(["-n", "1"], [program, *words], 2)), missing()),
+        ]
     alternate(columns, rounds)
     table = Table(f"Tasks, {where} of one thread each", columns)
     table.show()

@@ -3,6 +3,9 @@
 //! While something is awaited from the network it looks all the time at first, giving way to whoever can run; then it sleeps for a sixteenth of the time that it has
 //! waited, so that sleeping adds little to any wait, and a long wait costs nothing. While its program computes, rank 0 looks for others' requests every 50 to
 //! 1000 microseconds, the others, to whom only the end can come, more and more rarely. A request of its own program ends any sleep.
+//!
+//! Where all ranks ring the bell nothing comes but with it. While a thread waits, and so needs no processor, the agent looks as above; while none does it sleeps: if it gave way, who computes would go on
+//! for milliseconds, and who asks next would not know that the agent is to be woken.
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -12,9 +15,9 @@ use crate::sys;
 /// How often it is looked at whether things beside the network have changed.
 pub const GLANCE: Duration = Duration::from_millis(50);
 const SPIN: Duration = Duration::from_micros(300);
-/// As long if no thread waits, who then needs all processors. Who asks gives its own away meanwhile.
-const SHORT_SPIN: Duration = Duration::from_micros(30);
 const LONGEST_NAP: Duration = Duration::from_micros(500);
+/// Where all ranks ring the bell: for the end of the program or of the launcher.
+const RUNG_NAP: Duration = Duration::from_millis(2);
 
 /// What an agent waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +49,7 @@ impl Pace {
         };
         match waiting {
             Waiting { answer: false, exchange: false } if self.alone => Some(GLANCE),
-            _ if self.rung && idle < if waiting.answer { SPIN } else { SHORT_SPIN } => None,
+            _ if self.rung => (!waiting.answer || idle >= SPIN).then_some(RUNG_NAP),
             Waiting { answer: false, exchange: false } if self.serves => {
                 between(16, 50, Duration::from_micros(1000))
             }
@@ -91,10 +94,9 @@ mod tests {
         assert_eq!(first.nap(nothing, micros(9_000_000)), Some(micros(1000)));
         assert_eq!(other.nap(nothing, micros(9_000_000)), Some(micros(2000)));
         let rung = Pace::new(false, true, 2, now);
-        assert_eq!(
-            [29, 30, 8000].map(|idle| rung.nap(nothing, micros(idle))),
-            [None, Some(micros(50)), Some(micros(500))]
-        );
+        assert_eq!([0, 8000].map(|idle| rung.nap(nothing, micros(idle))), [Some(RUNG_NAP), Some(RUNG_NAP)]);
+        let answer = Waiting { answer: true, exchange: false };
+        assert_eq!((rung.nap(answer, micros(299)), rung.nap(answer, micros(300))), (None, Some(RUNG_NAP)));
         assert!(alone.nap(nothing, micros(0)) > Some(micros(10_000)));
     }
 }

@@ -23,9 +23,11 @@ use crate::icv::{self, Icvs};
 use crate::{agent, modules, remote, stats, sys, track};
 
 /// Nanoseconds that a thread may lose by offering, whatever comes of it.
-const ALLOWED: u64 = 200_000;
+const ALLOWED: u64 = 2_000_000;
 /// Of the time that has passed, this part may be lost.
 const SHARE: u64 = 20;
+/// And of the time that others have worked for it, all but this part.
+const SPARE: u64 = 8;
 /// Tasks that are carried out at once after one that was too much to offer.
 const PASSED: u32 = 8;
 
@@ -154,7 +156,9 @@ impl Account {
                 0
             }
         };
-        let allows = self.spent.get() <= ALLOWED + passed / SHARE + HELPED.load(Relaxed) / 2;
+        // what it has waited for tasks of its own it would have worked on them
+        let helped = HELPED.load(Relaxed);
+        let allows = self.spent.get() <= ALLOWED + passed / SHARE + (helped - helped / SPARE);
         self.pass.set(if allows { 0 } else { PASSED });
         allows
     }

@@ -13,6 +13,8 @@ use super::Asker;
 
 /// Tasks inside each other, each offered by the one around it, at most. Beyond that, who meets a task carries it out.
 const DEEP: usize = 256;
+/// So many tasks are offered for each thread of the team that works, so that it finds one when it is through.
+const AHEAD: usize = 2;
 /// Tasks that are offered and not taken, at most.
 const MOST: usize = 4096;
 
@@ -225,7 +227,8 @@ impl Pool {
 
     /// Whether threads are to offer what they meet: some may have nothing to do soon.
     pub fn is_wanted(&self) -> bool {
-        self.queue.len() < self.waiting.len().saturating_add(self.team.saturating_sub(1).max(1))
+        let soon = self.team.saturating_sub(1).max(1).saturating_mul(AHEAD);
+        self.queue.len() < self.waiting.len().saturating_add(soon)
     }
 }
 
