@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
-const OTHERS: [(&str, &str); 7] = [
+const OTHERS: [(&str, &str); 8] = [
     ("POLYRAIL_CONFIG", "a file of these settings (default: ~/.config/polyrail/polyrail.toml); empty: none"),
     (
         "POLYRAIL_SECRET_FILE",
@@ -19,6 +19,10 @@ const OTHERS: [(&str, &str); 7] = [
         "polyrail omp: seconds after which a rank that others wait for is looked at (default 30; 0: never)",
     ),
     ("POLYRAIL_OMP_MPI", "polyrail omp: the MPI library that agents load (default: the launching mpiexec's)"),
+    (
+        "POLYRAIL_OMP_TASKS",
+        "polyrail omp: off: tasks are carried out by the threads that meet them; always: all are offered to others",
+    ),
     ("POLYRAIL_OMP_SHM", "polyrail omp: 0: ranks of one host exchange by MPI, too, not by shared memory"),
     ("POLYRAIL_OMP_RT", "polyrail omp: the runtime library (default: the one beside the agent)"),
     ("POLYRAIL_REPORT", "where polyrail run waits for the reports of its ranks"),

@@ -58,7 +58,14 @@ impl Options {
             Some(text) => number("POLYRAIL_OMP_SHM", &text)? != 0,
             None => true,
         };
+        let tasks = variable("POLYRAIL_OMP_TASKS").unwrap_or_default();
+        if !["", "on", "off", "always"].iter().any(|known| tasks == *known) {
+            let why = format!("POLYRAIL_OMP_TASKS: '{}' is none of on, off, always", tasks.display());
+            return Err(Stop::Wrong(why));
+        }
         let settings = [
+            (tasks == "off", setting::NO_TASKS),
+            (tasks == "always", setting::ALL_TASKS),
             (shared, setting::SHARED),
             (counted, setting::STATS),
             (options.compare, setting::COMPARE),
@@ -117,6 +124,13 @@ mod tests {
         assert!(matches!(read("--help"), Err(Stop::Told(help)) if help.contains("--no-compression")));
         let without = |name: &str| (name == "POLYRAIL_OMP_SHM").then(|| "0".into());
         assert_eq!(Options::read(["a".into()].into_iter(), without).unwrap().settings, 0);
+        for (word, setting) in
+            [("off", Some(setting::NO_TASKS)), ("always", Some(setting::ALL_TASKS)), ("no", None)]
+        {
+            let asked = |name: &str| (name == "POLYRAIL_OMP_TASKS").then(|| word.into());
+            let read = Options::read(["a".into()].into_iter(), asked);
+            assert_eq!(read.ok().map(|options| options.settings & !setting::SHARED), setting, "{word}");
+        }
         let told = |name: &str| (name == "POLYRAIL_OMP_WATCHDOG").then(|| "soon".into());
         let told = Options::read(["a".into()].into_iter(), told);
         assert!(matches!(told, Err(Stop::Wrong(why)) if why.contains("WATCHDOG")));

@@ -22,7 +22,7 @@ use polyrail_omp::layout;
 use crate::agent;
 use crate::stats::{self, Clock};
 use crate::team::floating::Floating;
-use crate::{alloc, input, library, output, serial, sys, team, track};
+use crate::{alloc, input, library, output, serial, stacks, sys, team, track};
 pub use gifts::{back, fold, give};
 use here::Here;
 pub use link::Said;
@@ -161,18 +161,25 @@ pub fn work() -> ! {
 /// same number on all ranks.
 pub fn exchange(place: u64) {
     if size() > 1 {
-        track::forget_threads();
+        forget_threads();
         RANK.exchange(place);
         // what others told before they came
-        track::forget_threads();
+        forget_threads();
+    }
+}
+
+/// No task of others is on a stack of this rank's threads, or in their scratch memory, any more.
+fn forget_threads() {
+    if track::forget_threads() {
+        RANK.forget_places(&stacks::ALL);
     }
 }
 
 /// The barrier at the end of a region, at which this rank says `flags`; what all say.
 pub fn end(place: u64, flags: u32) -> u32 {
-    track::forget_threads();
+    forget_threads();
     let flags = RANK.exchange_saying(place, flags);
-    track::forget_threads();
+    forget_threads();
     RANK.region_ends();
     output::unshare();
     if rank() > 0 && serial::on() {
@@ -237,9 +244,9 @@ unsafe fn place_on_stack(of: usize, at: usize, piece: &[u8]) {
 
 /// All ranks' changes to all ranks. `prefix`: what rank 0 says besides, which other ranks get by `told`, with rank 0's flags.
 pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMut(u32, &[u8])) {
-    track::forget_threads();
+    forget_threads();
     RANK.synchronize(place, flags, prefix, told);
-    track::forget_threads();
+    forget_threads();
 }
 
 /// Tells all ranks `bytes` of what is in [`agent::out`], `word` beside it, at `place`; what all said, if they are at the same point of the program.
@@ -305,7 +312,12 @@ pub fn wait_for_tasks(awaited: Awaited, done: Option<Done>) -> Next {
         output::flush();
     }
     let mut clock = Clock::start();
-    let next = RANK.work(awaited, done);
+    let (next, position) = RANK.work(awaited, done);
+    if matches!((&next, awaited), (Next::Over, Awaited::Team(_))) {
+        // There are no tasks any more. Ranks come to know that one after the other: what those tell who do not yet is not to be taken over.
+        forget_threads();
+    }
+    RANK.see(position);
     clock.lap(Count::TaskTime);
     next
 }

@@ -95,14 +95,17 @@ pub fn share_of_thread(slot: usize, bytes: Range<usize>) {
     with(|state| state.memory.threads.share(slot, bytes));
 }
 
-/// Nothing of what threads have is shared.
-pub fn forget_threads() {
-    with(|state| {
-        if state.memory.threads.any() {
+/// Nothing of what threads have is shared. Whether anything was.
+pub fn forget_threads() -> bool {
+    let forgotten = with(|state| {
+        let any = state.memory.threads.any();
+        if any {
             state.memory.threads.forget();
             state.pending.remove(&stacks::ALL);
         }
+        any
     });
+    forgotten.unwrap_or(false)
 }
 
 /// Bytes of another rank's stack were put there, apart from all that is told: nothing is to be told of them.
@@ -242,8 +245,8 @@ impl Process {
 impl Memory for Process {
     const CHUNK: usize = CHUNK;
 
-    fn ready(&mut self, at: usize) {
-        self.threads.ready(at);
+    fn ready(&mut self, at: usize) -> bool {
+        self.threads.ready(at)
     }
 
     fn is_known(&self, address: usize, pages: usize) -> bool {

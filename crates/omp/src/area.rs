@@ -238,6 +238,10 @@ pub mod setting {
     pub const PLAIN: u32 = 16;
     /// Serial code runs on every rank.
     pub const REPLICATED: u32 = 32;
+    /// Tasks are carried out by the threads that meet them.
+    pub const NO_TASKS: u32 = 64;
+    /// All tasks are offered to other threads, whatever that costs.
+    pub const ALL_TASKS: u32 = 128;
 }
 
 /// What is counted of each region; the index into [`Counted::words`]. Times are in nanoseconds, of this rank.

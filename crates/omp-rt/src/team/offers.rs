@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use polyrail_omp::area::{Count, flag};
+use polyrail_omp::area::{Count, flag, setting};
 use polyrail_omp::coherence::tasks::{Awaited, Done, Next, Place};
 use polyrail_omp::layout::slot;
 
@@ -171,19 +171,18 @@ impl Account {
     }
 }
 
-/// Looks whether the program has tasks. `POLYRAIL_OMP_TASKS`: `off` to have none carried out but by the threads that meet them, `always` to offer all.
+/// Looks whether the program has tasks that may be offered.
 pub fn start() {
-    let asked = icv::variable(c"POLYRAIL_OMP_TASKS");
-    if asked == Some(b"off") {
+    if !agent::attached() || agent::area().settings & setting::NO_TASKS != 0 {
         return;
     }
-    ALWAYS.store(asked == Some(b"always"), Relaxed);
+    ALWAYS.store(agent::area().settings & setting::ALL_TASKS != 0, Relaxed);
     let (mut has, mut events) = (false, false);
     for module in modules::shared() {
         has |= ENTRIES.iter().any(|name| module.names(name));
         events |= EVENTS.iter().any(|name| module.names(name));
     }
-    if has && !events && agent::attached() {
+    if has && !events {
         let first = slot(remote::rank(), 0, remote::size());
         track::share_threads(icv::stack_bytes(), first..first + polyrail_omp::layout::SLOTS / remote::size());
         HAS_TASKS.store(true, Relaxed);

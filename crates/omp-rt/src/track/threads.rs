@@ -98,14 +98,15 @@ impl Threads {
     }
 
     /// See [`Memory::ready`](polyrail_omp::coherence::Memory::ready).
-    pub fn ready(&mut self, at: usize) {
-        let Some(slot) =
-            Some(self.stack).filter(|bytes| *bytes > 0).and_then(|bytes| stacks::slot_of(at, bytes))
-        else {
-            return;
-        };
-        if self.slots.contains(&slot) || self.theirs.has(at) {
-            return;
+    pub fn ready(&mut self, at: usize) -> bool {
+        let of = |bytes| stacks::slot_of(at, bytes);
+        let Some(slot) = Some(self.stack).filter(|bytes| *bytes > 0).and_then(of) else { return true };
+        if self.slots.contains(&slot) {
+            // What another rank tells late of this one's, which has come to the barrier behind which nobody needs it. Before, all that others know of it is known here.
+            return !self.own.is_empty();
+        }
+        if self.theirs.has(at) {
+            return true;
         }
         stacks::map(slot, self.stack);
         // SAFETY: mapped above; threads of another rank's slots are elsewhere
@@ -116,6 +117,7 @@ impl Threads {
         let mut page = Pages::default();
         page.push(at, at + PAGE);
         self.theirs.add(&page);
+        true
     }
 
     /// Whether a page is known.

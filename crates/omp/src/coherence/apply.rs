@@ -59,7 +59,9 @@ impl<M: Memory> Tracked<M> {
         kept: &[Range<usize>],
     ) -> Result<(), Refused> {
         each(entry, &mut |at, change| {
-            self.memory.ready(at);
+            if !self.memory.ready(at) {
+                return Ok(());
+            }
             if !self.memory.is_known(at, 1) {
                 return Err(Refused::Foreign { rank: rank as u32, address: at as u64 });
             }
@@ -84,6 +86,9 @@ impl<M: Memory> Tracked<M> {
             }))
         })?;
         each(entry, &mut |at, change| {
+            if !self.memory.ready(at) {
+                return Ok(());
+            }
             let (now, twin) = self.memory.page_mut(at);
             // Memory is changed by the byte. That the page is listed as written costs one comparison; protecting it again could lose what other threads write meanwhile.
             match without(at, kept) {

@@ -213,6 +213,11 @@ impl Copies {
         self.0.remove(&(place, bytes));
     }
 
+    /// Of places that begin in `range` nothing is copied any more, whatever is there.
+    pub fn drop_within(&mut self, range: &core::ops::Range<usize>) {
+        self.0.retain(|(place, _), _| !range.contains(place));
+    }
+
     /// What was stored over copies in memory at `at` that has these `contents`; from here on that is what was copied. Each change is told once: of places inside each
     /// other that have it, by the smallest that has all of the store.
     pub fn stored_over(&mut self, at: usize, contents: &[u8]) -> Vec<Stored> {

@@ -163,14 +163,15 @@ impl<H: Host> Rank<H> {
         answer.done
     }
 
-    /// Tells others what this rank changed, and has rank 0 tell what it changed for this rank.
-    pub(super) fn release(&self, log: &mut Log) {
+    /// Tells others what this rank changed, and has rank 0 tell what it changed for this rank; up to where the log then has both.
+    pub(super) fn release(&self, log: &mut Log) -> u64 {
         self.publish(log);
         // before rank 0 is asked: what it changes then is still to be told
         let place = self.untold.swap(0, Ordering::Relaxed);
         if place != 0 {
-            self.have_rank_0_tell(place, log.known());
+            log.told = self.have_rank_0_tell(place, log.known()).max(log.told);
         }
+        log.known().max(log.told)
     }
 
     /// Ranks above 0: has rank 0 tell what it has changed, behind all that this rank has told; takes it over. `place`: any that is shared.
@@ -236,8 +237,11 @@ impl<H: Host> Rank<H> {
         if log.applied < between.behind {
             self.catch_up(&mut log);
         }
+        // who only has rank 0 tell names a place that may be shared no longer
+        let is_told_only = own.is_none() && operation.is_none();
         let end = place.checked_add(operation.width.bytes() - 1)?;
-        if !self.host.tracked(|tracked| tracked.is_shared(place) && tracked.is_shared(end))? {
+        let is_shared = || self.host.tracked(|tracked| tracked.is_shared(place) && tracked.is_shared(end));
+        if !is_told_only && !is_shared()? {
             return None;
         }
         if let Some([known, stored]) = own
@@ -245,8 +249,8 @@ impl<H: Host> Rank<H> {
         {
             return None;
         }
-        let done = self.run(&operation, place);
-        if own.is_some() || !operation.is_none() {
+        let done = if is_told_only { Done::default() } else { self.run(&operation, place) };
+        if !is_told_only {
             log.served.insert((place, place + operation.width.bytes()));
         }
         let count = self.operations.fetch_add(1, Ordering::Relaxed);
@@ -334,6 +338,12 @@ impl<H: Host> Rank<H> {
             }
         }
         look()
+    }
+
+    /// Nobody refers to these places any more, wherever they are told of: their memory is used for other things.
+    pub fn forget_places(&self, range: &Range<usize>) {
+        self.log.lock().served.retain(|(place, _)| !range.contains(place));
+        self.copies.lock().drop_within(range);
     }
 
     /// Whether there was a copy, and nothing stored over it.

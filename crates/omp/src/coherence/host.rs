@@ -19,9 +19,10 @@ pub type Value = [u8; 16];
 pub trait Memory {
     /// Pages that may be changed faster together than one by one: a power of two, in bytes.
     const CHUNK: usize = PAGE;
-    /// Another rank has told of a page: from now on it is known, if it may be.
-    fn ready(&mut self, at: usize) {
+    /// Another rank has told of a page: from now on it is known, if it may be. Whether that is of interest: what is not need not be known.
+    fn ready(&mut self, at: usize) -> bool {
         let _ = at;
+        true
     }
     /// Whether these pages are shared, so many from `address` on.
     fn is_known(&self, address: usize, pages: usize) -> bool;

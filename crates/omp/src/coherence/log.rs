@@ -21,6 +21,8 @@ pub struct Log {
     pub(super) applied: u64,
     /// Positions and contents of this rank's own entries beyond: who published before them, and is applied behind them, knew as little of them as this rank of it.
     own: VecDeque<(u64, Vec<u8>)>,
+    /// Up to where rank 0 has told what it changed for threads of this rank, when one of them last had it.
+    pub(super) told: u64,
     /// Room to encode an entry.
     part: Vec<u8>,
     /// On rank 0: what operations for others have worked on since it last published, whose outcomes others have copies of: all of it is told, also what is as it was.

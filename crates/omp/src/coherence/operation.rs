@@ -140,7 +140,7 @@ pub struct Operation {
 }
 
 /// What was there before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Low and high eight bytes.
     pub before: (u64, u64),

@@ -67,8 +67,9 @@ impl<H: Host> Rank<H> {
         (answer.result[0], answer.result[1])
     }
 
-    /// Waits, or gives a task to be carried out meanwhile. `done`: what the thread was given before.
-    pub fn work(&self, awaited: Awaited, done: Option<Done>) -> Next {
+    /// Waits, or gives a task to be carried out meanwhile; and up to where the log has what comes before, which the caller is to [`see`](Self::see) then. `done`: what the thread was given
+    /// before.
+    pub fn work(&self, awaited: Awaited, done: Option<Done>) -> (Next, u64) {
         let position = if done.is_some() { self.release_all() } else { 0 };
         self.publish_if_awaited();
         let (how, number) = match awaited {
@@ -85,8 +86,7 @@ impl<H: Host> Rank<H> {
             2 => Next::Done(data.as_chunks().0.iter().map(|number| u64::from_ne_bytes(*number)).collect()),
             _ => Next::Over,
         };
-        self.see(result[2]);
-        next
+        (next, result[2])
     }
 
     /// Tells what this rank changed, as a lock's release does; up to where the log then has it.
@@ -95,8 +95,7 @@ impl<H: Host> Rank<H> {
             return 0;
         }
         let mut log = self.log.lock();
-        self.release(&mut log);
-        let known = log.known();
+        let known = self.release(&mut log);
         // who only offers never looks, and each of its entries would be held against each of all others'
         if log.is_behind() {
             self.catch_up(&mut log);

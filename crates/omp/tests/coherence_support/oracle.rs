@@ -252,6 +252,15 @@ impl Oracle {
         Ok(bits)
     }
 
+    /// All that was to be added to a cell has been, and a thread knows of it: what is there.
+    pub fn collected(&mut self, thread: usize, cell: usize) -> u64 {
+        let (value, known) = (self.total(cell), self.tick(thread));
+        let of = &mut self.cells[cell];
+        (of.base, of.writes) = (None, vec![Write { thread, known, value }]);
+        of.added.clear();
+        value
+    }
+
     /// What is in a cell when all have added.
     pub fn total(&self, cell: usize) -> u64 {
         let of = &self.cells[cell];

@@ -146,6 +146,12 @@ pub enum Op {
         wait: Wait,
         then: Vec<usize>,
     },
+    /// Again and again: stores into the cell, has tasks add to it, waits for them, and loads it.
+    Rounds {
+        cell: usize,
+        /// Tasks by number, and whether each is offered.
+        rounds: Vec<Vec<(usize, bool)>>,
+    },
 }
 
 /// For what a thread that has met tasks waits.
@@ -521,6 +527,12 @@ impl Maker<'_> {
                 ops[reader].push(Op::Await { cell: flag[0], then: Vec::new() });
                 ops[reader].push(update);
             }
+            TASKS if self.random.one_in(3) => {
+                let Some(cell) = self.wide(free) else { return };
+                let thread = self.random.below(team);
+                let rounds = (0..1 + self.random.below(4)).map(|_| self.round(cell)).collect();
+                self.insert(ops, thread, 0, Op::Rounds { cell, rounds });
+            }
             TASKS => {
                 let shared = self.wide(free);
                 let guarded = (free.len() > 1).then(|| free.pop()).flatten();
@@ -555,6 +567,23 @@ impl Maker<'_> {
                 }
             }
         }
+    }
+
+    /// Tasks that add to a cell.
+    fn round(&mut self, cell: usize) -> Vec<(usize, bool)> {
+        let mut bit = 0;
+        let mut tasks = Vec::new();
+        for _ in 0..1 + self.random.below(4) {
+            let mut body = Vec::new();
+            for _ in 0..1 + self.random.below(2) {
+                let effect = self.random.pick(&[Effect::None, Effect::Release, Effect::Full]);
+                body.push(Op::Add { cell, bit, effect, then: None });
+                bit += 1;
+            }
+            self.tasks.push(body);
+            tasks.push((self.tasks.len() - 1, !self.random.one_in(3)));
+        }
+        tasks
     }
 
     /// Tasks, each with a cell of its own; which cells who waits for them may know.

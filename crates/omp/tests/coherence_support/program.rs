@@ -311,6 +311,17 @@ impl Runner<'_> {
                     self.single = true;
                 }
             }
+            Op::Rounds { cell, rounds } => {
+                for tasks in rounds {
+                    self.tasks(&[*cell], tasks, Wait::Tasks, &[]);
+                    let value = self.world.oracle.borrow_mut().collected(self.thread, *cell);
+                    let found = self.read(*cell);
+                    let why =
+                        || format!("thread {} finds {found:#x} in cell {cell}, not {value:#x}", self.thread);
+                    self.judge((found != value).then(why));
+                    step(Turn::Step);
+                }
+            }
             Op::Tasks { before, tasks, wait, then } => self.tasks(before, tasks, *wait, then),
             Op::Loop { number, chunk, guided, cells } => {
                 let guided = guided.then_some(self.world.threads.len() as u64);
@@ -378,7 +389,10 @@ impl Runner<'_> {
     /// Waits, and carries out tasks meanwhile.
     fn work(&mut self, awaited: Awaited) {
         let mut done = None;
-        while let Next::Task { task, group, data } = self.rank.work(awaited, done.take()) {
+        loop {
+            let (next, position) = self.rank.work(awaited, done.take());
+            self.rank.see(position);
+            let Next::Task { task, group, data } = next else { break };
             let words: Vec<u64> = data.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
             let number = words[0] as usize;
             let world = self.world;
