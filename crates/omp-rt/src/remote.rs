@@ -305,6 +305,16 @@ pub fn offer(place: Place, task: &[u8]) -> (u64, u64) {
     RANK.offer(place, &[task])
 }
 
+/// See [`Rank::told`].
+pub fn told() -> u64 {
+    RANK.told()
+}
+
+/// See [`Rank::tell_of_task`].
+pub fn tell_of_task() {
+    RANK.tell_of_task();
+}
+
 /// See [`Rank::work`].
 pub fn wait_for_tasks(awaited: Awaited, done: Option<Done>) -> Next {
     input::give_back();

@@ -125,9 +125,14 @@ impl Offers {
     }
 }
 
+/// Nanoseconds that a byte costs which is told: its encoding, its way, faults and applying on both sides.
+const BYTE: u64 = 5;
+
 /// What a thread has spent on offering. Numbers that it has given.
 pub struct Account {
     spent: Cell<u64>,
+    /// Nanoseconds in which it has waited for tasks, or carried out others'.
+    away: Cell<u64>,
     since: Cell<Option<Instant>>,
     pass: Cell<u32>,
     numbers: Cell<u64>,
@@ -136,11 +141,21 @@ pub struct Account {
 impl Account {
     /// Nothing.
     pub const fn new() -> Self {
-        Self { spent: Cell::new(0), since: Cell::new(None), pass: Cell::new(0), numbers: Cell::new(0) }
+        Self {
+            spent: Cell::new(0),
+            away: Cell::new(0),
+            since: Cell::new(None),
+            pass: Cell::new(0),
+            numbers: Cell::new(0),
+        }
     }
 
-    fn spend(&self, since: Instant) {
-        self.spent.set(self.spent.get() + since.elapsed().as_nanos() as u64);
+    fn spend(&self, nanoseconds: u64) {
+        self.spent.set(self.spent.get() + nanoseconds);
+    }
+
+    fn is_away(&self, nanoseconds: u64) {
+        self.away.set(self.away.get() + nanoseconds);
     }
 
     /// Whether it may spend more.
@@ -256,7 +271,7 @@ impl Shipped {
 pub fn offer(frame: &Frame, met: Met) -> bool {
     let Some(team) = frame.team.get() else { return false };
     let thread = thread();
-    let begun = Instant::now();
+    let (begun, told) = (Instant::now(), remote::told());
     if frame.offers.family.get() == 0 {
         frame.offers.family.set(thread.account.number());
     }
@@ -278,7 +293,9 @@ pub fn offer(frame: &Frame, met: Met) -> bool {
     let shipped = Shipped { function: met.function, data: met.data, run, singles, icvs };
     let (task, helped) = remote::offer(place, shipped.bytes());
     HELPED.store(helped, Relaxed);
-    thread.account.spend(begun);
+    let nanoseconds = begun.elapsed().as_nanos() as u64;
+    thread.account.spend(nanoseconds + BYTE * (remote::told() - told));
+    thread.account.is_away(nanoseconds);
     if task > 0 {
         let Met { block, depends, .. } = met;
         frame.offers.mine().push(Mine { task, family, group, block, depends });
@@ -357,8 +374,10 @@ fn work(frame: &Frame, awaited: Awaited, done: impl Fn(&[u64]) -> bool) -> bool 
         }
         let begun = Instant::now();
         let next = remote::wait_for_tasks(awaited, carried.take());
+        let nanoseconds = begun.elapsed().as_nanos() as u64;
+        thread().account.is_away(nanoseconds);
         if inside {
-            thread().account.spend(begun);
+            thread().account.spend(nanoseconds);
         }
         match next {
             Next::Over => return true,
@@ -368,9 +387,16 @@ fn work(frame: &Frame, awaited: Awaited, done: impl Fn(&[u64]) -> bool) -> bool 
                 let Some(shipped) = Shipped::from_bytes(&data) else {
                     sys::fail(format_args!("a task is offered by {} bytes", data.len()))
                 };
-                let begun = Instant::now();
+                let account = &thread().account;
+                let (begun, away) = (Instant::now(), account.away.get());
                 carry_out(frame, task, group, &shipped);
-                let nanoseconds = begun.elapsed().as_nanos() as u64;
+                let all = begun.elapsed().as_nanos() as u64;
+                let told = remote::told();
+                remote::tell_of_task();
+                // what the thread that offered it was saved by that, less what it costs to take it over
+                let worked = all.saturating_sub(account.away.get() - away);
+                let nanoseconds = worked.saturating_sub(BYTE * (remote::told() - told));
+                account.away.set(away + all);
                 stats::add(Count::Tasks, 1);
                 carried = Some(Done { task, nanoseconds });
             }

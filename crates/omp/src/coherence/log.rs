@@ -20,7 +20,7 @@ pub struct Log {
     /// Up to where this rank has applied it.
     pub(super) applied: u64,
     /// Positions and contents of this rank's own entries beyond: who published before them, and is applied behind them, knew as little of them as this rank of it.
-    own: VecDeque<(u64, Vec<u8>)>,
+    own: VecDeque<Own>,
     /// Up to where rank 0 has told what it changed for threads of this rank, when one of them last had it.
     pub(super) told: u64,
     /// Room to encode an entry.
@@ -40,8 +40,28 @@ impl Log {
 
     /// Up to where this rank knows it: it has applied, or said, what is there.
     pub(super) fn known(&self) -> u64 {
-        self.own.back().map_or(self.applied, |own| own.0.max(self.applied))
+        self.own.back().map_or(self.applied, |own| own.position.max(self.applied))
     }
+}
+
+/// An entry of this rank's that others may not have known when they published.
+#[derive(Debug)]
+struct Own {
+    position: u64,
+    /// From the first page to the last.
+    span: Range<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Own {
+    fn new(position: u64, bytes: Vec<u8>) -> Self {
+        Self { position, span: span(&pages(&bytes)), bytes }
+    }
+}
+
+/// From the first page to the last, which are in order.
+fn span(pages: &[Range<usize>]) -> Range<usize> {
+    pages.first().map_or(0, |first| first.start)..pages.last().map_or(0, |last| last.end)
 }
 
 /// Rank and bytes of the first of some entries, and the rest.
@@ -90,17 +110,20 @@ impl<H: Host> Rank<H> {
                 self.host.fail(&Trouble::Broken(format!("the log is broken: {} bytes", entries.len())))
             };
             position += 1;
-            while log.own.get(before).is_some_and(|own| own.0 == position) {
+            while log.own.get(before).is_some_and(|own| own.position == position) {
                 (before, position) = (before + 1, position + 1);
             }
             let own = self.host.rank();
-            for (_, mine) in log.own.iter().skip(before) {
-                if let Some(conflict) = contradiction((own, mine), (from, entry)) {
+            let changed = pages(entry);
+            let theirs = span(&changed);
+            let meets = |mine: &&Own| mine.span.start < theirs.end && theirs.start < mine.span.end;
+            for mine in log.own.iter().skip(before).filter(meets) {
+                if let Some(conflict) = contradiction((own, &mine.bytes), (from, entry)) {
                     self.host.fail(&Trouble::Conflict(conflict, "under different locks, or at flushes"));
                 }
             }
             let when = When::Told { position, by_0: from == 0 };
-            let applied = self.with_copies_of(&pages(entry), entry, when, |kept| {
+            let applied = self.with_copies_of(&changed, entry, when, |kept| {
                 self.host.tracked(|tracked| tracked.apply(own, from, entry, kept)).unwrap_or(Ok(()))
             });
             applied.unwrap_or_else(|refused| self.refused(refused, "under a lock"));
@@ -108,7 +131,7 @@ impl<H: Host> Rank<H> {
             entries = rest;
         }
         log.applied = result[1];
-        log.own.retain(|own| own.0 > result[1]);
+        log.own.retain(|own| own.position > result[1]);
     }
 
     /// Whether this rank has stored over copies where others' entries change memory.
@@ -158,6 +181,7 @@ impl<H: Host> Rank<H> {
                 }
                 self.logged.store(true, Ordering::Relaxed);
                 let bytes = &part[..encoded.bytes];
+                self.told.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 let end = self.host.ask(Kind::Publish, [u64::from(last), 0, 0, 0, 0, 0], &[bytes]).result[0];
                 parts.extend(Some(bytes.to_vec()).filter(|bytes| !bytes.is_empty()));
                 if last && end == log.applied + parts.len() as u64 {
@@ -165,7 +189,7 @@ impl<H: Host> Rank<H> {
                     log.applied = end;
                 } else if last {
                     let first = end + 1 - parts.len() as u64;
-                    log.own.extend((first..).zip(parts.drain(..)));
+                    log.own.extend((first..).zip(parts.drain(..)).map(|(at, bytes)| Own::new(at, bytes)));
                 }
             }
             if last {

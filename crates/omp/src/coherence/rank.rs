@@ -42,6 +42,8 @@ pub struct Rank<H: Host> {
     pub(super) untold: AtomicUsize,
     /// On rank 0: operations that it has done for others.
     pub(super) operations: AtomicU64,
+    /// Bytes that this rank has told between exchanges.
+    pub(super) told: AtomicU64,
     /// All ranks' flags of the last exchange of all ranks' changes.
     heard: AtomicU32,
 }
@@ -68,6 +70,7 @@ impl<H: Host> Rank<H> {
             awaited: AtomicUsize::new(0),
             untold: AtomicUsize::new(0),
             operations: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             heard: AtomicU32::new(0),
         }
     }
@@ -87,6 +90,11 @@ impl<H: Host> Rank<H> {
     /// Whether a region of several ranks is being run.
     pub fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that this rank has told between exchanges, so far.
+    pub fn told(&self) -> u64 {
+        self.told.load(Ordering::Relaxed)
     }
 
     /// Of what is counted in a region, a number that grows from region to region.

@@ -67,6 +67,11 @@ impl<H: Host> Rank<H> {
         (answer.result[0], answer.result[1])
     }
 
+    /// Tells what a task that was carried out has changed, so that [`work`](Self::work) has little left to tell.
+    pub fn tell_of_task(&self) {
+        self.release_all();
+    }
+
     /// Waits, or gives a task to be carried out meanwhile; and up to where the log has what comes before, which the caller is to [`see`](Self::see) then. `done`: what the thread was given
     /// before.
     pub fn work(&self, awaited: Awaited, done: Option<Done>) -> (Next, u64) {
