@@ -235,6 +235,46 @@ fn constructs_do_what_they_do_elsewhere() {
     }
 }
 
+/// Tasks that each rank has carried out of those that were offered, as the counters say.
+fn tasks_taken(program: &Path, asked: &str, rounds: &str) -> u64 {
+    let file = directory().join(format!("tasks.{asked}.json"));
+    let options = ["--serial", "master", "--json", file.to_str().unwrap()];
+    let mut command = over_all(2, program, 2, &options);
+    command.arg(rounds).env("POLYRAIL_OMP_TASKS", asked);
+    let said = run(command);
+    assert_eq!(said.status, "exit status: 0", "{asked}: {}", said.errors);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let numbers = text.split("\"tasks\":").skip(1).filter_map(|rest| {
+        let number: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        number.parse::<u64>().ok()
+    });
+    numbers.sum()
+}
+
+/// What other tests compare would be the same if each thread carried its tasks out itself.
+#[test]
+fn tasks_are_carried_out_by_others_unless_the_user_says_no() {
+    if !mpiexec(2).exists() {
+        return polyrail_skip::lacking("an MPI in .venv (make setup), for runs over several ranks");
+    }
+    prepare();
+    let (source, program) = (directory().join("offered.c"), directory().join("offered"));
+    // as many rounds as it takes until thread 1 has had one, but not for ever
+    let text = "#include <omp.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+        int main(int n, char **v) { int by[8], others = 0, rounds = atoi(v[n - 1]);\n\
+        _Pragma(\"omp parallel\") _Pragma(\"omp single\")\n\
+        for (int round = 0; round < rounds && !others; round++) {\n\
+        for (int i = 0; i < 8; i++) _Pragma(\"omp task shared(by) firstprivate(i)\") { usleep(1000); by[i] = omp_get_thread_num(); }\n\
+        _Pragma(\"omp taskwait\")\n\
+        for (int i = 0; i < 8; i++) others += by[i] != 0; } return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let made = Command::new("cc").args(["-O2", "-fopenmp", "-o"]).args([&program, &source]).status();
+    assert!(made.unwrap().success());
+    assert!(tasks_taken(&program, "on", "4000") > 0);
+    assert!(tasks_taken(&program, "always", "4000") > 0);
+    assert_eq!(tasks_taken(&program, "off", "3"), 0);
+}
+
 fn exported(library: &Path) -> Option<BTreeSet<String>> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().ok()?;
     let text = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
