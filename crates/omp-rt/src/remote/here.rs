@@ -154,6 +154,12 @@ impl Host for Here {
     }
 
     fn fail(&self, trouble: &Trouble) -> ! {
-        sys::fail(format_args!("{trouble}"))
+        let hint = match trouble {
+            Trouble::Conflict(..) if team::offers::were_made() => {
+                ". Tasks without dependences on each other run at the same time; with POLYRAIL_OMP_TASKS=off each is carried out by the thread that meets it"
+            }
+            _ => "",
+        };
+        sys::fail(format_args!("{trouble}{hint}"))
     }
 }

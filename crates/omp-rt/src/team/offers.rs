@@ -229,6 +229,11 @@ pub fn region_ends(function: usize, spread: bool, flags: u32) {
     }
 }
 
+/// Whether tasks of the present region may have been carried out by others.
+pub fn were_made() -> bool {
+    ON.load(Relaxed)
+}
+
 /// Whether a task that the calling thread meets may be one for others. `is_final`: it is, or all in it are, to be carried out at once.
 pub fn may(frame: &Frame, is_final: bool) -> bool {
     if !MET.load(Relaxed) {

@@ -145,3 +145,68 @@ impl Threads {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use polyrail_omp::layout::{SCRATCHES, STACK_STRIDE, STACKS};
+
+    use super::*;
+
+    const BYTES: usize = 1 << 20;
+
+    /// The first page of what slot `slot` has mapped of its stack.
+    fn stack(slot: usize) -> usize {
+        STACKS + (slot + 1) * STACK_STRIDE - BYTES
+    }
+
+    #[test]
+    fn what_stands_above_is_shared_until_it_is_forgotten() {
+        let mut threads = Threads::default();
+        threads.begin(BYTES, 900..902);
+        let (base, top) = (stack(901), stack(901) + 10 * PAGE + 0x80);
+        assert!(!threads.knows(base + 4 * PAGE) && !threads.any());
+        threads.share(901, base + 4 * PAGE + 0x40..top);
+        assert_eq!(threads.part(base + 4 * PAGE).map(Mask::count), Some(PAGE - 0x40));
+        assert_eq!(threads.part(base + 5 * PAGE).map(Mask::count), None, "all of it");
+        assert_eq!(threads.part(base + 10 * PAGE).map(Mask::count), Some(0x80));
+        assert!(!threads.knows(base + 3 * PAGE) && !threads.knows(base + 11 * PAGE));
+        // frames are left: what others know of them stays known, and is told no more
+        threads.share(901, base + 8 * PAGE..top);
+        assert!(threads.knows(base + 5 * PAGE));
+        assert_eq!(threads.part(base + 5 * PAGE).map(Mask::count), Some(0));
+        threads.share(
+            901,
+            SCRATCHES + 901 * polyrail_omp::layout::SCRATCH_BYTES
+                ..SCRATCHES + 901 * polyrail_omp::layout::SCRATCH_BYTES + 100,
+        );
+        let runs: Vec<_> = threads.pages().runs().iter().map(|(from, to)| (to - from) / PAGE).collect();
+        assert_eq!(runs, [3, 1]);
+        assert!(threads.ready(base + 9 * PAGE), "what others tell of it while it is shared counts");
+        threads.forget();
+        assert!(
+            !threads.ready(base + 9 * PAGE) && !threads.knows(base + 9 * PAGE),
+            "and not when it is late"
+        );
+    }
+
+    #[test]
+    fn what_others_tell_of_theirs_begins_as_zeroes() {
+        let mut threads = Threads::default();
+        threads.begin(BYTES, 900..902);
+        let page = stack(910) + 7 * PAGE;
+        assert!(!threads.knows(page));
+        for round in 1..3_u8 {
+            assert!(threads.ready(page) && threads.knows(page) && threads.part(page).is_none());
+            // SAFETY: mapped by `ready`, and no thread has this slot
+            let (now, twin) =
+                unsafe { (&mut *(page as *mut Page), &mut *((page + TWIN_OFFSET) as *mut Page)) };
+            assert!(now.iter().chain(twin.iter()).all(|byte| *byte == 0), "round {round}");
+            (now[5], twin[5]) = (round, round);
+            assert!(threads.ready(page) && now[5] == round, "once only");
+            threads.forget();
+        }
+        // no stack is so large
+        let below = stack(910) - PAGE;
+        assert!(threads.ready(below) && !threads.knows(below));
+    }
+}
