@@ -49,6 +49,8 @@ struct Relay {
     loss: Arc<AtomicU64>,
     /// So many in a hundred of the client's take another way, from this socket.
     astray: (Arc<AtomicU64>, Arc<UdpSocket>),
+    /// Addresses of before: what is sent there is not refused, as nobody is told who a router translates for.
+    left: Mutex<Vec<Arc<UdpSocket>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -99,7 +101,7 @@ impl Relay {
             })
         };
         let threads = vec![passes(false), passes(true)];
-        Self { front, back, client, seen, ends, loss, astray, threads }
+        Self { front, back, client, seen, ends, loss, astray, left: Mutex::default(), threads }
     }
 
     /// The server's address by way of this.
@@ -132,7 +134,8 @@ impl Relay {
             new.connect(at(&self.back).peer_addr().expect("it is connected")).expect("a port");
             &self.back
         };
-        *place.lock().expect("not poisoned") = Arc::new(new);
+        let left = std::mem::replace(&mut *place.lock().expect("not poisoned"), Arc::new(new));
+        self.left.lock().expect("not poisoned").push(left);
     }
 
     fn client_port(&self) -> u16 {
