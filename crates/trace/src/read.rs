@@ -198,6 +198,9 @@ struct Opening {
     rails: Vec<(usize, u64, RailEvent)>,
     /// Programs that preloading did not see, by reason and path: how often, and who told of them.
     unseen: HashMap<(u32, String), (u32, HashSet<u32>)>,
+    /// Processes whose command is known by a note, and those that were forked from others, by these.
+    named: HashSet<u32>,
+    unnamed: HashMap<u32, Vec<u32>>,
 }
 
 fn grow((first, last): &mut (u64, u64), start: u64, end: u64) {
@@ -430,6 +433,16 @@ impl Opening {
         known.spoke.join(used.spoke);
     }
 
+    /// A process says what it is, and so what those are that it has forked so far.
+    fn named(&mut self, index: u32, command: Vec<String>) {
+        let mut all = vec![index];
+        while let Some(one) = all.pop() {
+            self.run.processes[one as usize].command.clone_from(&command);
+            self.named.insert(one);
+            all.extend(self.unnamed.remove(&one).unwrap_or_default());
+        }
+    }
+
     fn note(
         &mut self,
         record: &Record,
@@ -461,11 +474,16 @@ impl Opening {
             note::PROCESS => {
                 let words = notes::words(payload.get(8..).unwrap_or_default());
                 if !words.is_empty() {
-                    about.command = words;
+                    self.named(index, words);
                 } else if let Some(parent) = about.parent {
-                    // forked: the same program as its parent
+                    // forked: the same program as its parent, whose own note may still be in another buffer
                     let command = self.run.processes[parent as usize].command.clone();
-                    self.run.processes[index as usize].command = command;
+                    if self.named.contains(&parent) {
+                        self.named(index, command);
+                    } else {
+                        self.run.processes[index as usize].command = command;
+                        self.unnamed.entry(parent).or_default().push(index);
+                    }
                 }
             }
             note::UNSEEN => {
