@@ -14,11 +14,10 @@ use std::time::Instant;
 
 use polyrail_omp::area::{Count, flag, setting};
 use polyrail_omp::coherence::tasks::{Awaited, Done, Next, Place};
-use polyrail_omp::layout::slot;
+use polyrail_omp::layout::{SCRATCH_BYTES, SLOTS, slot};
 
 use super::frame::{Frame, lent, thread, unscratch};
-use super::tasks;
-use super::tasks::{Around, Dependence, Group};
+use super::tasks::{self, Around, Dependence, Group};
 use crate::icv::{self, Icvs};
 use crate::{agent, modules, remote, stats, sys, track};
 
@@ -199,7 +198,7 @@ pub fn start() {
     }
     if has && !events {
         let first = slot(remote::rank(), 0, remote::size());
-        track::share_threads(icv::stack_bytes(), first..first + polyrail_omp::layout::SLOTS / remote::size());
+        track::share_threads(icv::stack_bytes(), first..first + SLOTS / remote::size());
         HAS_TASKS.store(true, Relaxed);
     }
 }
@@ -245,7 +244,8 @@ pub fn may(frame: &Frame, is_final: bool) -> bool {
     // SAFETY: the calling thread's, which stays until its end
     let reduces = unsafe { frame.groups.get().as_ref() }.is_some_and(Group::reduces);
     let wanted = ALWAYS.load(Relaxed) || agent::wants_tasks() && thread().account.allows();
-    wanted && !reduces && frame.reductions.get().is_null()
+    // what is offered keeps its copies until the thread waits; one that never does has them carried out at once then
+    wanted && !reduces && frame.reductions.get().is_null() && lent().len() < SCRATCH_BYTES / 2
 }
 
 /// What is shipped of a task, besides what memory has of it.
