@@ -376,12 +376,7 @@ impl Server {
         {
             return self.fail(format!("{}: {why}", self.name(from.rank)));
         }
-        let awaited = match how {
-            0 | 1 => Awaited::Family { family: number, told: how == 1 },
-            2 => Awaited::Group(number),
-            _ => Awaited::Team(number as usize),
-        };
-        self.pool.wait(from, awaited);
+        self.pool.wait(from, Awaited::from_words([how, number]));
         self.pool_changed();
     }
 

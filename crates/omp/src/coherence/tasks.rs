@@ -4,19 +4,7 @@ use crate::area::Kind;
 
 use super::host::{Answer, Host, Mutex};
 use super::rank::Rank;
-
-/// What a thread waits for, by the numbers that [`Kind::Work`] has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Awaited {
-    /// All that one task has offered.
-    Family(u64),
-    /// The same, and whatever of it is done meanwhile.
-    Any(u64),
-    /// All of a task group.
-    Group(u64),
-    /// All tasks, and so many threads at a barrier.
-    Team(usize),
-}
+pub use crate::services::pool::Awaited;
 
 /// Where an offered task belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,12 +65,7 @@ impl<H: Host> Rank<H> {
     pub fn work(&self, awaited: Awaited, done: Option<Done>) -> (Next, u64) {
         let position = if done.is_some() { self.release_all() } else { 0 };
         self.publish_if_awaited();
-        let (how, number) = match awaited {
-            Awaited::Family(family) => (0, family),
-            Awaited::Any(family) => (1, family),
-            Awaited::Group(group) => (2, group),
-            Awaited::Team(threads) => (3, threads as u64),
-        };
+        let [how, number] = awaited.to_words();
         let (task, nanoseconds) = done.map_or((0, 0), |done| (done.task, done.nanoseconds));
         let args = [how, number, task, position, nanoseconds, 0];
         let Answer { result, data } = self.waiting(|| self.host.ask(Kind::Work, args, &[]));

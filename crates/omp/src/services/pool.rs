@@ -21,17 +21,36 @@ const MOST: usize = 4096;
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// What a task has offered, by the family's number. `told`: also that any of it is done, if that was not told before.
-    Family {
-        /// Its number.
-        family: u64,
-        /// Whether the thread wants to know of each.
-        told: bool,
-    },
+    /// All that one task has offered, by the family's number.
+    Family(u64),
+    /// The same, or any of it, if that was not told before.
+    Any(u64),
     /// All tasks of a group.
     Group(u64),
-    /// All tasks, and so many threads.
+    /// All tasks, and so many threads at a barrier.
     Team(usize),
+}
+
+impl Awaited {
+    /// As [`Kind::Work`](crate::area::Kind::Work) has it.
+    pub fn to_words(self) -> [u64; 2] {
+        match self {
+            Self::Family(family) => [0, family],
+            Self::Any(family) => [1, family],
+            Self::Group(group) => [2, group],
+            Self::Team(threads) => [3, threads as u64],
+        }
+    }
+
+    /// The reverse.
+    pub fn from_words([how, number]: [u64; 2]) -> Self {
+        match how {
+            0 => Self::Family(number),
+            1 => Self::Any(number),
+            2 => Self::Group(number),
+            _ => Self::Team(number as usize),
+        }
+    }
 }
 
 /// A task, as it is offered.
@@ -194,8 +213,8 @@ impl Pool {
 
     fn answer(&mut self, awaited: Awaited) -> Option<(Answer, u64)> {
         let is_over = match awaited {
-            Awaited::Family { family, told } => match self.families.get_mut(&family) {
-                Some(children) if told && !children.done.is_empty() => {
+            Awaited::Family(family) | Awaited::Any(family) => match self.families.get_mut(&family) {
+                Some(children) if awaited == Awaited::Any(family) && !children.done.is_empty() => {
                     return Some((Answer::Done(std::mem::take(&mut children.done)), self.position));
                 }
                 children => children.is_none(),
@@ -207,7 +226,7 @@ impl Pool {
             return Some((Answer::Over, self.position));
         }
         let may = |task: &Task| match awaited {
-            Awaited::Family { family, .. } => task.families.contains(&family),
+            Awaited::Family(family) | Awaited::Any(family) => task.families.contains(&family),
             Awaited::Group(group) => task.groups.contains(&group),
             Awaited::Team(_) => true,
         };
@@ -243,12 +262,19 @@ mod tests {
         Offer { family, group, around, position: 0, team: 3 }
     }
     fn family(family: u64) -> Awaited {
-        Awaited::Family { family, told: false }
+        Awaited::Family(family)
     }
     fn number(answer: Option<(Asker, Answer, u64)>, who: usize) -> u64 {
         match answer {
             Some((to, Answer::Task { task, .. }, _)) if to.rank == who => task,
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_awaited_comes_back() {
+        for awaited in [Awaited::Family(7), Awaited::Any(7), Awaited::Group(7), Awaited::Team(7)] {
+            assert_eq!(Awaited::from_words(awaited.to_words()), awaited);
         }
     }
 
@@ -328,7 +354,7 @@ mod tests {
             around = task;
         }
         pool.done(asker(1), a, 0, 0).unwrap();
-        let told = Awaited::Family { family: 1, told: true };
+        let told = Awaited::Any(1);
         pool.wait(asker(0), told);
         assert_eq!(pool.poll(), Some((asker(0), Answer::Done(vec![a]), 0)));
         pool.wait(asker(0), told);
