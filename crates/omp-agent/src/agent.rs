@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use polyrail_omp::area::{DONE, Kind, LOCALS, REQUEST, SLOT_DATA, flag, setting};
 
+use crate::checkpoint::Keeper;
 use crate::control::Control;
 use crate::exchange::{self, Exchange, Outcome, Ranks};
 use crate::launch::Launch;
@@ -76,6 +77,8 @@ pub struct Agent {
     /// Libraries that rank 0's program began with.
     began_with: BTreeSet<PathBuf>,
     counts: bool,
+    /// Rank 0's, where checkpoints are wanted.
+    keeper: Option<Keeper>,
     glances: u64,
     /// Since when the exchanges are under way, but rounds: in these, ranks do not wait for each other but for the network.
     submitted: [Option<Instant>; 2],
@@ -88,7 +91,7 @@ impl Agent {
     ///
     /// # Errors
     /// The network fails, or this host has no memory for the mapping.
-    pub fn new(mut mpi: Mpi, launch: &Launch) -> Result<Self, String> {
+    pub fn new(mut mpi: Mpi, launch: &Launch, keeper: Option<Keeper>) -> Result<Self, String> {
         let rank = mpi.rank();
         let facts = crate::mapping::Facts {
             rank,
@@ -122,6 +125,7 @@ impl Agent {
             symbols: None,
             began_with: BTreeSet::new(),
             counts: rank == 0 && launch.settings & setting::STATS != 0,
+            keeper,
             glances: 0,
             submitted: [None; 2],
             watchdog: Watchdog {
@@ -439,6 +443,7 @@ impl Agent {
             busy = true;
             match action {
                 Action::Answer { to, result, data } => self.reply(to, result, data)?,
+                Action::Keep { from, args, data } => self.keep(from, args, &data)?,
                 Action::Serve { from, args, data } => self.to_serve.push_back((from, args, data)),
                 Action::Want(yes) => self.want(yes)?,
                 Action::Exit(status) => self.end(status, None)?,
@@ -446,6 +451,18 @@ impl Agent {
             }
         }
         Ok(busy)
+    }
+
+    /// Rank 0: its program asks of checkpoints.
+    fn keep(&mut self, from: Asker, args: [u64; 6], data: &[u8]) -> Result<(), End> {
+        let Some(keeper) = &mut self.keeper else {
+            return self.fail("it asks for checkpoints, and nobody wants any".into(), 1);
+        };
+        let (result, data, told) = keeper.ask(args, data);
+        if let Some(told) = told {
+            tell(&told);
+        }
+        self.reply(from, result, data)
     }
 
     /// Rank 0: all threads are to know whether to offer the tasks that they meet.

@@ -33,12 +33,12 @@ pub fn start(launch: &Launch, mapping: &Mapping, rank: usize) -> Result<Child, S
         command.stdin(Stdio::null());
     }
     let (area, parent, stack) = (mapping.file().as_raw_fd(), std::process::id(), launch.stack);
-    let replicated = launch.settings & setting::REPLICATED != 0;
+    let guarded = launch.settings & (setting::REPLICATED | setting::CHECKPOINTS) != 0;
     // SAFETY: system calls only, on values
     unsafe {
         command.pre_exec(move || {
             prepare(area, parent, stack)?;
-            if replicated { guards::stop() } else { Ok(()) }
+            if guarded { guards::stop() } else { Ok(()) }
         })
     };
     let program = command.spawn().map_err(|error| match error.raw_os_error() {
@@ -49,9 +49,13 @@ pub fn start(launch: &Launch, mapping: &Mapping, rank: usize) -> Result<Child, S
         ),
         _ => format!("{}: {error}", launch.program.display()),
     })?;
-    if replicated {
-        guards::set(program.id(), launch.chance)
-            .map_err(|error| format!("{}: --serial replicated: {error}", launch.program.display()))?;
+    if guarded {
+        guards::set(program.id(), launch.chance).map_err(|error| {
+            format!(
+                "{}: it cannot be given the numbers by chance that other processes have: {error}",
+                launch.program.display()
+            )
+        })?;
     }
     Ok(program)
 }

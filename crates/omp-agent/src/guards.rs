@@ -1,5 +1,5 @@
 //! The sixteen bytes that the kernel gives each process by chance (`AT_RANDOM`), of which the loader makes stack guards and what pointers in tables and in `jmp_buf`s are
-//! disguised by: where serial code runs on every rank, they must be the same, as they stand on the stack.
+//! disguised by: where serial code runs on every rank, they must be the same, as they stand on the stack; and where a run goes on from a checkpoint, as they were then.
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;

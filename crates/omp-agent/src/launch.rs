@@ -4,6 +4,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use polyrail_omp::items::{numbers, pack, read_numbers, unpack};
+
 /// Beginnings of names of variables that launchers, MPIs and we ourselves add, and that differ between ranks.
 const REMOVED: [&str; 22] = [
     "OMPI_",
@@ -65,38 +67,6 @@ pub struct Launch {
     pub hosts: Vec<String>,
     /// Ranks with equal numbers share a host.
     pub host_of: Vec<u32>,
-}
-
-/// Strings of bytes as one. The inverse is [`unpack`].
-pub fn pack<'a>(items: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut all = Vec::new();
-    for item in items {
-        all.extend_from_slice(&(item.len() as u64).to_le_bytes());
-        all.extend_from_slice(item);
-    }
-    all
-}
-
-/// Strings of bytes out of one; `None` if it is none of [`pack`]'s.
-pub fn unpack(mut all: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut items = Vec::new();
-    while !all.is_empty() {
-        let (length, rest) = all.split_first_chunk()?;
-        let (item, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-        items.push(item.to_vec());
-        all = rest;
-    }
-    Some(items)
-}
-
-/// Numbers as bytes.
-pub fn numbers(values: &[u64]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
-}
-
-/// The inverse of what rank 0 does to lists of numbers.
-pub fn read_numbers(bytes: &[u8]) -> Vec<u64> {
-    bytes.as_chunks().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
 }
 
 impl Launch {

@@ -11,6 +11,7 @@
 //! | `message`, `control`; `polyrail_omp::services` | what threads ask of rank 0 |
 //! | `agent`, `pace` | the one loop, and when it sleeps |
 //! | `stats` | counters |
+//! | `checkpoint` | files of checkpoints |
 //! | `symbols` | names of addresses |
 //! | `watchdog` | finds programs that wait for memory to change |
 //! | `sys` | system calls |
@@ -24,6 +25,7 @@
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod agent;
+mod checkpoint;
 mod child;
 mod control;
 mod exchange;
@@ -71,10 +73,11 @@ fn main() -> ExitCode {
             return NOT_STARTED.into();
         }
     };
+    let mut keeper = None;
     let launch = match &options {
         // rank 0's count, but it may be that only others' are wrong, and they wait for it
-        Err(_) if mpi.rank() > 0 => start::agree(&mut mpi, &Options::default()),
-        Ok(options) => start::agree(&mut mpi, options),
+        Err(_) if mpi.rank() > 0 => start::agree(&mut mpi, &Options::default(), &mut keeper),
+        Ok(options) => start::agree(&mut mpi, options, &mut keeper),
         Err(Stop::Told(why) | Stop::Wrong(why)) => start::refuse(&mut mpi, why),
     };
     let launch = match launch {
@@ -92,7 +95,7 @@ fn main() -> ExitCode {
             return if first { NOT_STARTED.into() } else { ExitCode::SUCCESS };
         }
     };
-    let agent = match agent::Agent::new(mpi, &launch) {
+    let agent = match agent::Agent::new(mpi, &launch, keeper) {
         Ok(agent) => agent,
         Err(why) => {
             agent::tell(&why);

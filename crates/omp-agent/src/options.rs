@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use polyrail_omp::area::setting;
@@ -22,8 +23,21 @@ pub struct Options {
     pub runtime: Option<PathBuf>,
     /// Seconds; 0: never.
     pub watchdog: u64,
+    /// Checkpoints.
+    pub keep: Keep,
     /// The program as named, and what it gets.
     pub words: Vec<OsString>,
+}
+
+/// What the user wants of checkpoints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keep {
+    /// Where they are kept.
+    pub checkpoint: Option<PathBuf>,
+    /// From one to the next.
+    pub every: Option<Duration>,
+    /// Where the run goes on from.
+    pub resume: Option<PathBuf>,
 }
 
 const WATCHDOG: u64 = 30;
@@ -53,6 +67,15 @@ impl Options {
                 error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").into(),
             ),
         })?;
+        let keep = Keep { checkpoint: options.checkpoint, every: options.every, resume: options.resume };
+        let keeps = keep.checkpoint.is_some() || keep.resume.is_some();
+        if keep.every.is_some() && !keeps {
+            return Err(Stop::Wrong("--every: without --checkpoint DIR there are no checkpoints".into()));
+        }
+        if keeps && options.serial == Serial::Replicated {
+            let why = "--serial replicated: checkpoints are of runs whose serial code is rank 0's (--serial master)";
+            return Err(Stop::Wrong(why.into()));
+        }
         let counted = options.stats || options.json.is_some();
         let shared = match variable("POLYRAIL_OMP_SHM") {
             Some(text) => number("POLYRAIL_OMP_SHM", &text)? != 0,
@@ -71,6 +94,8 @@ impl Options {
             (options.compare, setting::COMPARE),
             (options.no_compression, setting::PLAIN),
             (options.serial == Serial::Replicated, setting::REPLICATED),
+            (keeps, setting::CHECKPOINTS),
+            (keep.resume.is_some(), setting::RESUMED),
         ];
         Ok(Self {
             threads: options.threads.map(|threads| threads as usize),
@@ -82,6 +107,7 @@ impl Options {
                 None => WATCHDOG,
                 Some(text) => number("POLYRAIL_OMP_WATCHDOG", &text)?,
             },
+            keep,
             words: program,
         })
     }

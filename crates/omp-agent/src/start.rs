@@ -3,10 +3,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use polyrail_omp::area::{LOCALS, RANKS, SharedFile, VERSION, setting};
+use polyrail_omp::items::{numbers, pack, read_numbers, unpack};
 use polyrail_omp::layout::SHARING;
 use polyrail_omp::layout::SLOTS;
 
-use crate::launch::{self, Launch, numbers, pack, read_numbers, unpack};
+use crate::checkpoint::{self, Keeper};
+use crate::launch::{self, Launch};
 use crate::mapping::{Facts, Mapping};
 use crate::net::{Net, Tag};
 use crate::options::Options;
@@ -62,10 +64,11 @@ impl Hello {
     }
 }
 
-/// Agrees on what to start. `Err(None)`: rank 0 says why not.
+/// Agrees on what to start. `Err(None)`: rank 0 says why not. On rank 0, who looks after checkpoints is put into `keeper`, if the user wants any.
 pub fn agree<N: Net<Error = crate::mpi::Error>>(
     net: &mut N,
     options: &Options,
+    keeper: &mut Option<Keeper>,
 ) -> Result<Launch, Option<String>> {
     let failed = |error: crate::mpi::Error| Some(error.to_string());
     let here = Hello::here();
@@ -86,7 +89,10 @@ pub fn agree<N: Net<Error = crate::mpi::Error>>(
         receive(net, &mut bytes, rank).map_err(failed)?;
         all.push(Hello::read(&bytes));
     }
-    let launch = alike(all).and_then(|all| decide(options, &all));
+    let launch = alike(all).and_then(|all| decide(options, &all)).and_then(|launch| {
+        *keeper = Keeper::new(&options.keep, &launch)?;
+        Ok(launch)
+    });
     tell(net, launch)
 }
 
@@ -248,9 +254,19 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
         return Err(format!("{} ranks, {RANKS} at most", all.len()));
     }
     let here = |error: std::io::Error| format!("the current directory: {error}");
-    let name = options.words.first().ok_or("no program given")?;
-    let program = launch::resolve(name, &std::env::var_os("PATH").unwrap_or_default())
-        .ok_or_else(|| format!("{}: no such program, neither here nor on PATH", name.display()))?;
+    let manifest = options.keep.resume.as_deref().map(checkpoint::read).transpose()?;
+    let program = match (&manifest, options.words.first()) {
+        (Some(_), Some(name)) => {
+            return Err(format!(
+                "{}: --resume goes on with the program of then, and takes no other",
+                name.display()
+            ));
+        }
+        (Some(_), None) => PathBuf::new(),
+        (None, None) => return Err("no program given".into()),
+        (None, Some(name)) => launch::resolve(name, &std::env::var_os("PATH").unwrap_or_default())
+            .ok_or_else(|| format!("{}: no such program, neither here nor on PATH", name.display()))?,
+    };
     let runtime = runtime(options)?;
     let common = all.iter().fold(u64::MAX, |common, hello| common & hello.places);
     let place = (0..stand_ins::PLACES.len())
@@ -258,7 +274,8 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
         .ok_or_else(|| format!("none of {} can be written on all hosts", stand_ins::PLACES.join(", ")))?;
     let stand_ins = stand_ins::directory(Path::new(stand_ins::PLACES[place]), sys::user());
     let host_of = hosts(all);
-    let threads = options.threads.unwrap_or_else(|| threads(all, &host_of));
+    let then = manifest.as_ref().map(|manifest| manifest.threads as usize);
+    let threads = options.threads.or(then).unwrap_or_else(|| threads(all, &host_of));
     let most = most_threads(all.len());
     if threads > most {
         return Err(format!(
@@ -266,7 +283,7 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
             all.len()
         ));
     }
-    Ok(Launch {
+    let launch = Launch {
         program,
         words: options.words.clone(),
         directory: std::env::current_dir().map_err(here)?,
@@ -280,7 +297,11 @@ fn decide(options: &Options, all: &[Hello]) -> Result<Launch, String> {
         chance: sys::chance().map_err(|error| format!("random numbers: {error}"))?,
         hosts: all.iter().map(|hello| hello.host.clone()).collect(),
         host_of,
-    })
+    };
+    match manifest {
+        Some(manifest) => checkpoint::resumed(&manifest, launch),
+        None => Ok(launch),
+    }
 }
 
 /// Where the runtime is: as the user says, or beside this agent.

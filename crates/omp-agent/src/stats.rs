@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use polyrail_omp::area::Count;
+use polyrail_omp::items::{pack, read_numbers, unpack};
 use serde_json::{Value, json};
 
-use crate::launch::{Launch, pack, read_numbers, unpack};
+use crate::launch::Launch;
 use crate::symbols::Symbols;
 
 /// Names of the counters in JSON, in the order of [`Count`].

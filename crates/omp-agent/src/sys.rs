@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
-use libc::{c_int, c_long};
+use libc::{c_int, c_long, c_void};
 
 /// Sleeps while `word` is `expected`, for `limit` at most, or until a signal. The word may be shared with other processes.
 pub fn futex_wait(word: &AtomicU32, expected: u32, limit: Duration) {
@@ -89,6 +89,47 @@ pub fn map(file: &File, bytes: usize) -> io::Result<*mut u8> {
     // SAFETY: a new mapping of a file that is that long
     let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, file.as_raw_fd(), 0) };
     if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at.cast()) }
+}
+
+/// What a file has, mapped to be read.
+pub struct Contents {
+    at: *mut c_void,
+    bytes: usize,
+}
+
+/// What is in the first `bytes` of a file, which nobody changes meanwhile.
+///
+/// # Errors
+/// As the kernel says.
+pub fn contents(file: &File, bytes: usize) -> io::Result<Contents> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: a new mapping of a file; it is unmapped when nobody looks at it any more
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes.max(1),
+            libc::PROT_READ,
+            libc::MAP_PRIVATE,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Contents { at, bytes }) }
+}
+
+impl Contents {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped as long as this is there
+        unsafe { std::slice::from_raw_parts(self.at.cast(), self.bytes) }
+    }
+}
+
+impl Drop for Contents {
+    fn drop(&mut self) {
+        // SAFETY: this one's mapping
+        unsafe { libc::munmap(self.at, self.bytes.max(1)) };
+    }
 }
 
 /// The soft limit of a resource, and the hard one.

@@ -1,12 +1,13 @@
 //! `malloc` and its family, at the same addresses on all ranks. What is exported is in `exports`; `mmap` in `map`.
 //!
-//! Heaps: one of serial code (`layout::SERIAL_HEAP`), one per slot (`layout::SLOT_HEAPS`), one of this process alone (`layout::PRIVATE_HEAP`). All state of a tracked heap
+//! Heaps: one of serial code (`layout::SERIAL_HEAP`), one per slot (`layout::SLOT_HEAPS`), and two of this process alone: the runtime's and the loader's (`layout::PRIVATE_HEAP`), and
+//! that of the system's libraries (`layout::LIBRARY_HEAP`), which goes where their data go: into checkpoints. All state of a tracked heap
 //! stands inside it, so that it is carried with the data; a slot's heap is only ever changed by its thread in regions, and by serial code.
 //! A block of another heap that a thread frees in a region is put on a list in the thread's own heap; serial code gives those back, in the order of slots.
 //!
-//! Which heap a thread allocates from: its slot's inside regions, the private one inside [`privately`], else the serial one, but
+//! Which heap a thread allocates from: its slot's inside regions, the libraries' inside [`privately`], else the serial one, but
 //! - the loader's own memory is always private: its tables differ from rank to rank, and stay when rank 0's image comes;
-//! - so is the C and the Fortran library's as long as the process starts ([`started`]): buffers, tables and units that their own data, which are not shared, point to. Later its memory is the
+//! - the C and the Fortran library's is the libraries' as long as the process starts ([`started`]): buffers, tables and units that their own data, which are not shared, point to. Later its memory is the
 //!   caller's, because it may be what the caller asked for (`getline`, `asprintf`). `strdup` and its like are ours, and always the caller's; so is a stream that is opened.
 //!
 //! The serial heap begins with a run of 64 KiB, [`shared_page`], which the runtime keeps its shared state in.
@@ -20,7 +21,8 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use polyrail_omp::layout::{
-    PRIVATE_HEAP, PRIVATE_HEAP_BYTES, SERIAL_HEAP, SERIAL_HEAP_BYTES, SLOT_HEAP_BYTES, SLOT_HEAPS, SLOTS,
+    LIBRARY_HEAP, LIBRARY_HEAP_BYTES, PAGE, PRIVATE_HEAP, PRIVATE_HEAP_BYTES, SERIAL_HEAP, SERIAL_HEAP_BYTES,
+    SLOT_HEAP_BYTES, SLOT_HEAPS, SLOTS,
 };
 
 use crate::heap::{self, Heap};
@@ -75,8 +77,10 @@ mod current {
 /// Held by who changes the serial heap, or a slot's from serial code.
 static SERIAL: Lock<()> = Lock::new(());
 static PRIVATE: Lock<()> = Lock::new(());
+static LIBRARY: Lock<()> = Lock::new(());
 static SERIAL_MAPPED: AtomicBool = AtomicBool::new(false);
 static PRIVATE_MAPPED: AtomicBool = AtomicBool::new(false);
+static LIBRARY_MAPPED: AtomicBool = AtomicBool::new(false);
 static SLOTS_MAPPED: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// The C library allocates for the program, before it has started.
@@ -123,13 +127,26 @@ unsafe impl GlobalAlloc for Own {
 static OWN: Own = Own;
 
 fn private<R>(f: impl FnOnce(&mut Heap) -> R) -> R {
-    PRIVATE.with(|()| {
-        if !PRIVATE_MAPPED.load(Ordering::Relaxed) {
-            raw::reserve(PRIVATE_HEAP, PRIVATE_HEAP_BYTES);
-            PRIVATE_MAPPED.store(true, Ordering::Relaxed);
+    own(PRIVATE_HEAP, PRIVATE_HEAP_BYTES, &PRIVATE, &PRIVATE_MAPPED, f)
+}
+fn library<R>(f: impl FnOnce(&mut Heap) -> R) -> R {
+    own(LIBRARY_HEAP, LIBRARY_HEAP_BYTES, &LIBRARY, &LIBRARY_MAPPED, f)
+}
+/// A heap of this process alone.
+fn own<R>(
+    base: usize,
+    bytes: usize,
+    lock: &Lock<()>,
+    mapped: &AtomicBool,
+    f: impl FnOnce(&mut Heap) -> R,
+) -> R {
+    lock.with(|()| {
+        if !mapped.load(Ordering::Relaxed) {
+            raw::reserve(base, bytes);
+            mapped.store(true, Ordering::Relaxed);
         }
         // SAFETY: the region is mapped and under its lock.
-        f(unsafe { Heap::at(PRIVATE_HEAP, PRIVATE_HEAP_BYTES) })
+        f(unsafe { Heap::at(base, bytes) })
     })
 }
 /// The serial heap, under its lock.
@@ -188,10 +205,10 @@ pub fn leave() {
     ENTERED.fetch_sub(1, Ordering::AcqRel);
 }
 
-/// Runs `f` with what the C library allocates meanwhile in this process's own heap.
+/// Runs `f` with what the C library allocates meanwhile in this process's own heap of its libraries.
 pub fn privately<T>(f: impl FnOnce() -> T) -> T {
     let before = current::get();
-    current::set(PRIVATE_HEAP);
+    current::set(LIBRARY_HEAP);
     let result = f();
     current::set(before);
     result
@@ -199,7 +216,7 @@ pub fn privately<T>(f: impl FnOnce() -> T) -> T {
 
 /// Whether this is inside [`privately`].
 pub fn is_privately() -> bool {
-    current::get() == PRIVATE_HEAP
+    current::get() == LIBRARY_HEAP
 }
 
 /// Runs `f`, telling it whether the process starts yet; then what the C library allocates meanwhile is serial code's.
@@ -243,7 +260,7 @@ unsafe fn settle_one(heap: &mut Heap) {
         while let Some(block) = heap.deferred() {
             match owner(block) {
                 SERIAL_HEAP => Heap::at(SERIAL_HEAP, SERIAL_HEAP_BYTES).free(block),
-                0 | PRIVATE_HEAP => {}
+                0 | PRIVATE_HEAP | LIBRARY_HEAP => {}
                 base => of_slot(base).free(block),
             }
         }
@@ -276,6 +293,22 @@ pub fn high(base: usize) -> usize {
     unsafe { Heap::high(base) }.unwrap_or(base + heap::RESERVED)
 }
 
+/// The end of what was ever used of the libraries' heap.
+pub fn library_high() -> usize {
+    library(|_| high(LIBRARY_HEAP))
+}
+/// What was used of the libraries' heap up to `high` becomes zero.
+///
+/// # Safety
+/// Nobody uses it.
+pub unsafe fn clear_library(high: usize) {
+    raw::advise(LIBRARY_HEAP, high.next_multiple_of(PAGE) - LIBRARY_HEAP, libc::MADV_DONTNEED);
+}
+/// Whether a block is the runtime's own, or the loader's.
+pub fn is_runtimes(block: usize) -> bool {
+    owner(block) == PRIVATE_HEAP
+}
+
 /// 64 KiB at the begin of the serial heap: the runtime's state that is shared like a program's data.
 pub fn shared_page() -> *mut u8 {
     serial(|_| SERIAL_HEAP as *mut u8)
@@ -287,11 +320,11 @@ pub fn is_serial(block: usize) -> bool {
 }
 /// Whether it is this process's own.
 pub fn is_private(block: usize) -> bool {
-    owner(block) == PRIVATE_HEAP
+    matches!(owner(block), PRIVATE_HEAP | LIBRARY_HEAP)
 }
 /// Whether it is of one that all ranks have.
 pub fn is_tracked(block: usize) -> bool {
-    !matches!(owner(block), 0 | PRIVATE_HEAP)
+    !matches!(owner(block), 0 | PRIVATE_HEAP | LIBRARY_HEAP)
 }
 
 /// The base of the heap that a block is of; 0 if it is none of ours.
@@ -303,6 +336,8 @@ fn owner(block: usize) -> usize {
         block & !(SLOT_HEAP_BYTES - 1)
     } else if block.wrapping_sub(PRIVATE_HEAP) < PRIVATE_HEAP_BYTES {
         PRIVATE_HEAP
+    } else if block.wrapping_sub(LIBRARY_HEAP) < LIBRARY_HEAP_BYTES {
+        LIBRARY_HEAP
     } else {
         0
     }
@@ -388,7 +423,7 @@ fn choose_starting(caller: usize) -> usize {
         return PRIVATE_HEAP;
     }
     let systems = within(&LIBC, caller) || is_fortran(caller);
-    if systems && !SHARED.load(Ordering::Relaxed) { PRIVATE_HEAP } else { SERIAL_HEAP }
+    if systems && !SHARED.load(Ordering::Relaxed) { LIBRARY_HEAP } else { SERIAL_HEAP }
 }
 
 /// A block in the heap at `base`, 0 if there is no room, and whether it is zero already.
@@ -402,6 +437,7 @@ pub fn allocate_in(base: usize, align: usize, bytes: usize) -> (usize, bool) {
         _ if bytes > isize::MAX as usize => (0, false),
         SERIAL_HEAP => serial(from),
         PRIVATE_HEAP => private(from),
+        LIBRARY_HEAP => library(from),
         slot => {
             let used = &USED[(slot - SLOT_HEAPS) / SLOT_HEAP_BYTES];
             if !used.load(Ordering::Relaxed) {
@@ -424,6 +460,7 @@ unsafe fn free(block: usize) {
         match base {
             0 => {}
             PRIVATE_HEAP => private(|heap| heap.free(block)),
+            LIBRARY_HEAP => library(|heap| heap.free(block)),
             SERIAL_HEAP if mine == 0 => serial(|heap| heap.free(block)),
             base if base == mine => of_slot(base).free(block),
             base if mine == 0 => serial(|heap| {
@@ -434,7 +471,7 @@ unsafe fn free(block: usize) {
                 }
             }),
             // What the C library lets go of in our name is not ours to tell other ranks.
-            _ if mine == PRIVATE_HEAP => {}
+            _ if mine == LIBRARY_HEAP => {}
             _ => of_slot(mine).defer(block),
         }
     }
@@ -452,6 +489,7 @@ unsafe fn resize(block: usize, bytes: usize) -> bool {
     unsafe {
         match owner(block) {
             PRIVATE_HEAP => private(|heap| heap.resize(block, bytes)),
+            LIBRARY_HEAP => library(|heap| heap.resize(block, bytes)),
             base if base != mine => false,
             SERIAL_HEAP => serial(|heap| heap.resize(block, bytes)),
             base => of_slot(base).resize(block, bytes),
@@ -470,9 +508,9 @@ unsafe fn reallocate(block: usize, align: usize, bytes: usize, caller: usize) ->
         }
         let old = if owner(block) == 0 { 0 } else { heap::usable(block) };
         // What the C or the Fortran library made for itself stays its own; what it made for the program is the program's from here on.
-        let systems = owner(block) == PRIVATE_HEAP
-            && (within(&LIBC, caller) || within(&LOADER, caller) || is_fortran(caller));
-        let base = if systems { PRIVATE_HEAP } else { choose(caller) };
+        let systems =
+            is_private(block) && (within(&LIBC, caller) || within(&LOADER, caller) || is_fortran(caller));
+        let base = if systems { owner(block) } else { choose(caller) };
         let (new, _) = allocate_in(base, align, bytes);
         if new != 0 {
             core::ptr::copy_nonoverlapping(block as *const u8, new as *mut u8, old.min(bytes));
@@ -484,10 +522,12 @@ unsafe fn reallocate(block: usize, align: usize, bytes: usize, caller: usize) ->
 
 extern "C" fn before_fork() {
     SERIAL.acquire();
+    LIBRARY.acquire();
     PRIVATE.acquire();
 }
 extern "C" fn after_fork() {
     PRIVATE.release();
+    LIBRARY.release();
     SERIAL.release();
 }
 /// A child must find the heaps unlocked: the threads that held the locks are not in it.

@@ -17,6 +17,7 @@
 //! | `trap` | `lock`-prefixed instructions that rank 0 carries out |
 //! | `calls` | system calls that rank 0 carries out |
 //! | `serial` | serial code on every rank |
+//! | `checkpoint` | what is kept of a run, to go on from there |
 //! | `signals` | signals that the runtime lives by, which programs may not take |
 //! | `modules` | what is loaded: the program, its own libraries, the system's |
 //! | `stats` | what is counted of regions |
@@ -40,6 +41,7 @@ mod agent;
 mod alloc;
 mod api;
 mod calls;
+mod checkpoint;
 mod generic;
 mod gomp;
 mod heap;

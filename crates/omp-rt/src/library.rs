@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 pub use locale::check;
 pub use process::is_first_thread;
 pub use random::serve as random;
+pub use units::has_any as has_units;
 
 use crate::team::innermost;
 use crate::{alloc, output, remote, serial, sys, track};
@@ -65,6 +66,23 @@ pub fn tell() {
     let told = unsafe { &mut *told() };
     locale::tell(told);
     environment(told);
+}
+
+/// What this module knows of rank 0's library that is not in memory that a checkpoint has.
+pub fn remembered() -> [u64; 2] {
+    locale::remembered().map(u64::from)
+}
+
+/// Rank 0, which goes on from a checkpoint: puts it back.
+pub fn remember(remembered: [u64; 2]) {
+    locale::remember(remembered.map(|word| word != 0));
+}
+
+/// Rank 0, which goes on from a checkpoint, when memory is as it was: it is another process than then, and rows of random numbers on other ranks begin anew.
+pub fn resumed() {
+    begin();
+    CHANGED.store(true, Relaxed);
+    fortran::resumed();
 }
 
 /// Ranks above 0, which take it over.

@@ -32,9 +32,13 @@ impl Module {
     /// Whether its data are the program's, so that all ranks share them.
     pub fn is_shared(&self) -> bool {
         let file = self.name.rsplit('/').next().unwrap_or_default();
+        !self.is_ours() && !polyrail_omp::is_systems(file)
+    }
+
+    /// Whether it is this runtime.
+    pub fn is_ours(&self) -> bool {
         let own = all as *const () as usize;
-        let ours = self.segments.iter().any(|segment| (segment.start..segment.end).contains(&own));
-        !ours && !polyrail_omp::is_systems(file)
+        self.segments.iter().any(|segment| (segment.start..segment.end).contains(&own))
     }
 }
 

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{alloc, calls, heap, input, sys, team};
+use crate::{alloc, calls, heap, input, library, remote, sys, team};
 
 /// The function `name` of the library that would have it without this one; looked for once.
 pub fn next(name: &CStr, known: &AtomicUsize) -> Option<usize> {
@@ -195,6 +195,19 @@ pub fn forget_all() {
             *list = field(*list, NEXT);
         }
     }
+}
+
+/// Why this rank's streams and units cannot be part of a checkpoint: what a region has opened here, only this process's libraries know. Rank 0's are.
+pub fn open_in_regions() -> Option<String> {
+    if remote::rank() == 0 {
+        return None;
+    }
+    if library::has_units() {
+        return Some("a unit of Fortran is open that a region has opened".into());
+    }
+    // SAFETY: the C library's variable
+    let first = list().map_or(0, |list| unsafe { *list });
+    alloc::is_tracked(first).then(|| "a stream is open that a region has opened".into())
 }
 
 /// A region begins.

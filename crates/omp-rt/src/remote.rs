@@ -22,7 +22,7 @@ use polyrail_omp::layout;
 use crate::agent;
 use crate::stats::{self, Clock};
 use crate::team::floating::Floating;
-use crate::{alloc, input, library, output, serial, stacks, sys, team, track};
+use crate::{alloc, checkpoint, input, library, output, serial, stacks, sys, team, track};
 pub use gifts::{back, fold, give};
 use here::Here;
 pub use link::Said;
@@ -127,6 +127,9 @@ pub fn is_inside() -> bool {
 
 /// What ranks above 0 do instead of `main`: lend their processors to regions. Runs on a stack that is not the program's.
 pub fn work() -> ! {
+    if checkpoint::is_resumed() {
+        checkpoint::receive();
+    }
     let mut words: Vec<usize> = Vec::new();
     loop {
         let mut begun = false;

@@ -38,6 +38,39 @@ pub fn keep(signal: c_int, handler: Handler, flags: c_int) {
     }
 }
 
+/// Whether a signal is the runtime's.
+pub fn is_ours(signal: c_int) -> bool {
+    KEPT.load(Relaxed) >> signal & 1 == 1
+}
+
+fn all_believed() -> std::sync::MutexGuard<'static, [Option<Action>; 64]> {
+    BELIEVED.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
+/// What the program believes to have set, for a checkpoint: for each signal a byte, and what it has set.
+pub fn believed() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (signal, action) in all_believed().iter().enumerate() {
+        if let Some(action) = action {
+            bytes.push(signal as u8);
+            // SAFETY: a structure that is all bytes
+            bytes.extend(unsafe {
+                core::slice::from_raw_parts(core::ptr::from_ref(action).cast::<u8>(), size_of::<Action>())
+            });
+        }
+    }
+    bytes
+}
+
+/// Puts it back.
+pub fn believe(bytes: &[u8]) {
+    for one in bytes.chunks_exact(1 + size_of::<Action>()) {
+        // SAFETY: so many bytes, which were such a structure
+        let action = unsafe { one[1..].as_ptr().cast::<Action>().read_unaligned() };
+        all_believed()[usize::from(one[0]) % 64] = Some(action);
+    }
+}
+
 /// The kernel's; its error.
 unsafe fn mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
     // SAFETY: the caller's; the kernel's set is the first word of the C library's
@@ -92,7 +125,7 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Acti
             let new = new.as_ref().map(|new| Action { sa_mask: blockable(new.sa_mask), ..*new });
             return __sigaction(signal, new.as_ref().map_or(core::ptr::null(), core::ptr::from_ref), old);
         }
-        let believed = &mut BELIEVED.lock().unwrap_or_else(|broken| broken.into_inner())[signal as usize];
+        let believed = &mut all_believed()[signal as usize];
         if let Some(old) = old.as_mut() {
             *old = believed.unwrap_or(core::mem::zeroed());
         }

@@ -11,12 +11,19 @@ use std::ptr::null_mut;
 use polyrail_omp::area::{LOCALS, setting};
 
 use crate::{
-    agent, alloc, api, calls, input, kmpc, library, modules, output, remote, serial, sys, team, track, trap,
+    agent, alloc, api, calls, checkpoint, input, kmpc, library, modules, output, remote, serial, sys, team,
+    track, trap,
 };
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type Real = unsafe extern "C" fn(Main, c_int, *mut *mut c_char, usize, usize, usize, *mut c_void) -> c_int;
 
+/// Where the program's words are on the main stack.
+static WORDS: AtomicUsize = AtomicUsize::new(0);
+/// See there; 0 before `main`.
+pub fn words() -> usize {
+    WORDS.load(Ordering::Relaxed)
+}
 /// The program's.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 
@@ -41,13 +48,15 @@ unsafe extern "C" fn __libc_start_main(
         MAIN.store(main as usize, Ordering::Relaxed);
         agent::attach();
         serial::find_time();
-        if remote::size() == 1 {
+        if remote::size() == 1 && !checkpoint::wanted() {
             team::offers::start();
             api::display::begin();
             return real(main, argc, argv, init, fini, loader_fini, stack);
         }
-        same_everywhere();
-        serial::choose();
+        if remote::size() > 1 {
+            same_everywhere();
+            serial::choose();
+        }
         if remote::rank() > 0 {
             agent::use_slot(LOCALS - 1);
             calls::start();
@@ -60,9 +69,29 @@ unsafe extern "C" fn __libc_start_main(
 unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mut *mut c_char) -> c_int {
     // SAFETY: what was kept is the program's `main`
     unsafe {
-        prepare(argv as usize);
+        WORDS.store(argv as usize, Ordering::Relaxed);
+        match remote::size() {
+            1 => prepare_alone(),
+            _ => prepare(argv as usize),
+        }
+        checkpoint::begin();
+        if checkpoint::is_resumed() {
+            checkpoint::resume();
+        }
         let main: Main = core::mem::transmute(MAIN.load(Ordering::Relaxed));
         main(argc, argv, environment)
+    }
+}
+
+/// As [`prepare`], of one rank.
+unsafe fn prepare_alone() {
+    // SAFETY: before anything else of the program
+    unsafe {
+        alloc::started();
+        track::start(agent::area().settings & setting::COMPARE != 0);
+        team::offers::start();
+        team::watch_forks();
+        api::display::begin();
     }
 }
 
@@ -81,6 +110,7 @@ unsafe fn prepare(words: usize) {
         if rank > 0 && !serial::on() {
             output::forget_all();
             input::prepare();
+            checkpoint::begin();
             const STACK: usize = 8 << 20;
             sys::on_stack(sys::map(STACK) as usize + STACK, serve_rank_0, 0);
         }

@@ -37,11 +37,11 @@ use polyrail_omp::layout::slot;
 pub use self::frame::{
     Frame, enter, global, here, innermost, leave, may_fork, scratch, singles, thread, unscratch,
 };
-pub use self::pool::{lead, reserve as reserve_stack, stack, watch_forks};
+pub use self::pool::{count, ensure as have, lead, reserve as reserve_stack, stack, watch_forks};
 use self::sync::Gate;
 use self::work::Plan;
 use crate::remote::{self, Region};
-use crate::{alloc, icv, output, pthread, serial, sys};
+use crate::{alloc, checkpoint, icv, output, pthread, serial, sys};
 
 /// A team of several threads: what all its threads on this rank know.
 pub struct Team {
@@ -162,6 +162,7 @@ pub fn fork(region: &Region<'_>, sp: usize) {
         remote::begin(region, sp);
     }
     run(region);
+    checkpoint::point();
 }
 
 /// Runs this rank's share of a region's threads, all of them, and returns when they are through its end (its last barrier is an exchange).
@@ -249,7 +250,8 @@ fn member(local: usize) {
         if team.ranks() > 1 {
             pthread::end();
             output::flush_all();
-            flags = remote::end(team.place(END), flags);
+            flags = remote::end(team.place(END), flags | checkpoint::flags());
+            checkpoint::gather(flags);
         }
         offers::region_ends(region.function, team.ranks() > 1, flags);
     });

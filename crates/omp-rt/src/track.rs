@@ -4,12 +4,13 @@
 
 mod areas;
 mod hot;
+mod since;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod watch;
 
-use core::ops::Range;
+use core::ops::{ControlFlow, Range};
 
 use polyrail_omp::blob::Record;
 use polyrail_omp::coherence::{Memory, Tracked};
@@ -23,6 +24,7 @@ use crate::raw::{self, Lock};
 use crate::{alloc, stacks};
 use areas::{Areas, Kind};
 use hot::{CHUNK, Hot};
+use since::Since;
 use threads::Threads;
 use watch::Watch;
 
@@ -37,6 +39,7 @@ pub struct Process {
     watch: Option<Watch>,
     hot: Hot,
     threads: Threads,
+    since: Since,
 }
 
 static STATE: Lock<Option<Tracked<Process>>> = Lock::new(None);
@@ -122,6 +125,84 @@ pub fn placed(at: usize, bytes: usize) {
     });
 }
 
+/// From now on it is noted what changes, for checkpoints.
+pub fn note_changes() {
+    with(|state| {
+        let began_as = state.pending.clone();
+        let since = &mut state.memory.since;
+        since.begin();
+        since.note_all(&began_as);
+    });
+}
+
+/// Pages that may have changed since the last time, but of the main stack. No thread runs program code.
+pub fn changes() -> Pages {
+    let changed = with(|state| {
+        state.collect();
+        let mut pages = state.memory.since.take();
+        pages.remove(&state.stack);
+        pages.remove(&stacks::ALL);
+        pages
+    });
+    changed.unwrap_or_default()
+}
+
+/// Calls `look` with each of these pages, which are known, and the bytes of it that are shared, if not all are; until it has enough.
+pub fn look_at<E>(
+    pages: &Pages,
+    mut look: impl FnMut(usize, &Page, Option<&Mask>) -> Result<(), E>,
+) -> Result<(), E> {
+    let looked = with(|state| {
+        let looked =
+            pages.each(0..usize::MAX, |at| match look(at, state.memory.page(at).0, state.memory.part(at)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            });
+        looked.break_value()
+    });
+    looked.flatten().map_or(Ok(()), Err)
+}
+
+/// Takes what is in a checkpoint: these bytes become the memory's at `at`. Whether they are shared memory.
+///
+/// # Safety
+/// Nothing that is tracked is in use.
+pub unsafe fn restore(at: usize, bytes: &[u8]) -> bool {
+    let known = with(|state| {
+        let (first, end) = (at & !(PAGE - 1), (at + bytes.len()).next_multiple_of(PAGE));
+        let known = state.memory.is_known(first, (end - first) / PAGE);
+        if known {
+            (first..end).step_by(PAGE).for_each(|page| state.memory.used(page));
+        }
+        known
+    });
+    if known != Some(true) {
+        return false;
+    }
+    // SAFETY: found to be shared, and mapped; the caller's
+    unsafe { (at as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    true
+}
+
+/// As [`restore`], so many zeros.
+///
+/// # Safety
+/// As there.
+pub unsafe fn restore_zeros(at: usize, bytes: usize) -> bool {
+    let known = with(|state| state.memory.is_known(at, bytes.div_ceil(PAGE)));
+    if known != Some(true) || !at.is_multiple_of(PAGE) {
+        return false;
+    }
+    // SAFETY: found to be shared, and mapped; the caller's
+    unsafe { core::ptr::write_bytes(at as *mut u8, 0, bytes) };
+    true
+}
+
+/// Where the main stack ends, above all that is on it.
+pub fn stack_end() -> usize {
+    with(|state| state.stack.end).unwrap_or(0)
+}
+
 /// Whether `address` is shared.
 pub fn is_shared(address: usize) -> bool {
     with(|state| state.is_shared(address)).unwrap_or(false)
@@ -177,7 +258,11 @@ fn tracked(mut areas: Areas, compare: bool) -> Tracked<Process> {
         .for_each(|area| pending.push(area.from, area.to));
     let stack =
         areas.list.iter().find(|area| area.kind == Kind::Stack).map_or(0..0, |area| area.from..area.to);
-    Tracked::new(Process { areas, watch, hot: Hot::default(), threads: Threads::default() }, stack, pending)
+    Tracked::new(
+        Process { areas, watch, hot: Hot::default(), threads: Threads::default(), since: Since::default() },
+        stack,
+        pending,
+    )
 }
 
 impl Process {
@@ -270,6 +355,7 @@ impl Memory for Process {
 
     fn page_mut(&mut self, at: usize) -> (&mut Page, &mut Page) {
         self.used(at);
+        self.since.note(at, at + PAGE);
         // SAFETY: as above. Twins are changed under the state's lock only; of the page, what other threads use meanwhile is not changed
         unsafe { (page_mut(at), page_mut(self.twin_at(at))) }
     }
@@ -279,6 +365,7 @@ impl Memory for Process {
         let bytes = record.pages as usize * PAGE;
         let Some(place) = self.areas.find(from, bytes) else { return };
         self.used(from);
+        self.since.note(from, from + bytes);
         // SAFETY: found to be shared; no thread of the team runs program code
         unsafe {
             if let Some(whole) = record.whole() {
@@ -329,6 +416,7 @@ impl Memory for Process {
         if let Some(watch) = &self.watch {
             self.hot.found(watch, &found);
         }
+        self.since.note_all(&found);
         if self.threads.any() {
             found.add(&self.threads.pages());
         }
@@ -389,6 +477,7 @@ impl Memory for Process {
                 );
             }
         }
+        self.since.note_all(&found);
         found
     }
 }

@@ -37,7 +37,7 @@ pub const FD: i32 = 1000;
 /// First word of an area: "polyromp", little endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"polyromp");
 /// Changes with every change of what is written here: runtime and agent are of one build.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Nobody uses it.
 pub const FREE: u32 = 0;
@@ -92,6 +92,8 @@ pub enum Kind {
     Serve,
     /// The data must be the same on all ranks (`args[0]` names them); text, lines. Answer: `result[0]` 1 the same, 0 not: then the data tell how they differ.
     Same,
+    /// Checkpoints (rank 0 only); `args[0]`: see [`kept`].
+    Keep,
     /// The program ends everywhere with status `args[0]`.
     Exit,
     /// The run cannot go on; the data say why, for people.
@@ -112,6 +114,20 @@ pub mod flag {
     pub const ROUND: u32 = 32;
     /// The end of a region in which a thread of this rank has met a task.
     pub const TASKS: u32 = 64;
+    /// Rank 0, at the end of a region: a checkpoint is to be taken, for which all tell the storage of their threads next.
+    pub const KEEP: u32 = 128;
+}
+
+/// What rank 0's program asks its agent of checkpoints ([`Kind::Keep`]).
+pub mod kept {
+    /// Where they are. Answer: milliseconds from one to the next; the run's number; the last segment's; the data: the directory, and names of segments to go on from, each ended by zero.
+    pub const WHERE: u64 = 0;
+    /// The segment of number `args[1]` is written, of `args[2]` bytes, which is whole if `args[3]` is 1; the data are paths of files that the program has written, each ended by zero.
+    pub const WRITTEN: u64 = 1;
+    /// What became of the last. Answer: 0 it is under way to the disk, 1 it is there, or there is none; 2 it could not be written.
+    pub const LAST: u64 = 2;
+    /// There is none now; the data say why, for people.
+    pub const REFUSED: u64 = 3;
 }
 
 /// What each rank tells all others with each exchange.
@@ -242,6 +258,10 @@ pub mod setting {
     pub const NO_TASKS: u32 = 64;
     /// All tasks are offered to other threads, whatever that costs.
     pub const ALL_TASKS: u32 = 128;
+    /// Checkpoints are wanted.
+    pub const CHECKPOINTS: u32 = 256;
+    /// The run goes on from one.
+    pub const RESUMED: u32 = 512;
 }
 
 /// What is counted of each region; the index into [`Counted::words`]. Times are in nanoseconds, of this rank.

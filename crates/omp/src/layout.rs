@@ -17,10 +17,14 @@ pub const SERIAL_HEAP_BYTES: usize = 1 << 40;
 pub const SLOT_HEAPS: usize = 0x1800_0000_0000;
 /// 8 GiB each.
 pub const SLOT_HEAP_BYTES: usize = 1 << 33;
-/// What the runtime and the C library keep for this process alone; not tracked. 1 TiB.
+/// What the runtime and the loader keep for this process alone; not tracked. 1 TiB.
 pub const PRIVATE_HEAP: usize = 0x2000_0000_0000;
 /// Bytes of [`PRIVATE_HEAP`].
 pub const PRIVATE_HEAP_BYTES: usize = 1 << 40;
+/// What the libraries of the system keep for this process alone; not tracked, but part of a checkpoint as their data are. 1 TiB.
+pub const LIBRARY_HEAP: usize = 0x2100_0000_0000;
+/// Bytes of [`LIBRARY_HEAP`].
+pub const LIBRARY_HEAP_BYTES: usize = 1 << 40;
 /// A slot's stack ends (its high end) at `STACKS + (slot + 1) * STACK_STRIDE`. On a rank, other ranks' slots are reserved, so that pieces can be placed there.
 pub const STACKS: usize = 0x2800_0000_0000;
 /// 1 GiB of addresses for a stack; how much of it can be used is OMP_STACKSIZE's business.
@@ -53,7 +57,7 @@ pub const fn slot(rank: usize, local: usize, size: usize) -> usize {
 const _: () = {
     assert!(SERIAL_HEAP + SERIAL_HEAP_BYTES <= SLOT_HEAPS);
     assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES <= PRIVATE_HEAP);
-    assert!(PRIVATE_HEAP + PRIVATE_HEAP_BYTES <= STACKS);
+    assert!(PRIVATE_HEAP + PRIVATE_HEAP_BYTES <= LIBRARY_HEAP && LIBRARY_HEAP + LIBRARY_HEAP_BYTES <= STACKS);
     assert!(STACKS + SLOTS * STACK_STRIDE <= SERIAL_SCRATCH && SERIAL_SCRATCH + SCRATCH_BYTES <= SCRATCHES);
     assert!(SCRATCHES + SLOTS * SCRATCH_BYTES <= AREA);
     assert!(peer(SHARING) <= AREA + (1 << 41));

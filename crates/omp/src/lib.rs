@@ -11,6 +11,8 @@
 //! | [`pages`] | runs of pages |
 //! | [`coherence`] | one rank: what it tells others of its memory, and takes over from them |
 //! | [`services`] | what rank 0's agent does for all ranks: tokens, the log, loops |
+//! | [`checkpoint`] | files of checkpoints |
+//! | [`items`] | lists as bytes |
 //! | [`options`] | what the command takes, and hands on to its agents |
 //! | [`layout`] | the addresses that are the same in every process |
 //!
@@ -18,9 +20,11 @@
 //! - Bytes from another process are checked before use; nothing here panics on them.
 pub mod area;
 pub mod blob;
+pub mod checkpoint;
 pub mod code;
 pub mod coherence;
 pub mod diff;
+pub mod items;
 pub mod layout;
 pub mod merge;
 #[cfg(feature = "command-line")]

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 
@@ -26,6 +27,15 @@ pub struct Options {
     /// Send everything as it is, where large exchanges would be compressed as the network is slow
     #[arg(long)]
     pub no_compression: bool,
+    /// Keep checkpoints in this directory (on rank 0's host), to go on from after the run has been ended: --resume
+    #[arg(long, value_name = "DIR")]
+    pub checkpoint: Option<PathBuf>,
+    /// Seconds from one checkpoint to the next, with --checkpoint or --resume: 600 if not given
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub every: Option<Duration>,
+    /// Go on from the last checkpoint in this directory, and keep further ones there: with as many processes and threads; the program and its words are those of then
+    #[arg(long, value_name = "DIR", conflicts_with = "checkpoint")]
+    pub resume: Option<PathBuf>,
     /// Where serial code runs: on rank 0, and what it writes is sent; or on every rank, so that only what differs is
     #[arg(long, value_enum, value_name = "MODE", default_value_t)]
     pub serial: Serial,
@@ -41,6 +51,15 @@ pub enum Serial {
     Replicated,
 }
 
+/// A number of seconds, which need not be whole.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
+    if !(0.001..=1e9).contains(&number) {
+        return Err("from 0.001 to 1000000000 seconds".into());
+    }
+    Ok(Duration::from_secs_f64(number))
+}
+
 impl Options {
     /// As words that [`Agent::read`] reads.
     pub fn words(&self) -> Vec<OsString> {
@@ -53,6 +72,14 @@ impl Options {
         words.extend(switches.into_iter().filter(|(wanted, _)| *wanted).map(|(_, word)| word.into()));
         if self.serial == Serial::Replicated {
             words.extend(["--serial".into(), "replicated".into()]);
+        }
+        for (word, directory) in [("--checkpoint", &self.checkpoint), ("--resume", &self.resume)] {
+            if let Some(directory) = directory {
+                words.extend([word.into(), directory.into()]);
+            }
+        }
+        if let Some(every) = self.every {
+            words.extend(["--every".into(), every.as_secs_f64().to_string().into()]);
         }
         if let Some(json) = &self.json {
             words.extend(["--json".into(), json.into()]);
@@ -69,7 +96,7 @@ pub struct Agent {
     #[command(flatten)]
     pub options: Options,
     /// The program and what it gets
-    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    #[arg(trailing_var_arg = true, required_unless_present = "resume", value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 

@@ -55,6 +55,15 @@ pub enum Action {
         /// What to do.
         data: Vec<u8>,
     },
+    /// Look after a checkpoint, and answer.
+    Keep {
+        /// Whose request: rank 0's.
+        from: Asker,
+        /// See [`kept`](crate::area::kept).
+        args: [u64; 6],
+        /// See there.
+        data: Vec<u8>,
+    },
     /// Tell all ranks whether threads are to offer the tasks that they meet.
     Want(bool),
     /// End the run with this status.
@@ -233,6 +242,8 @@ impl Server {
             Some(Kind::Offer) => self.offer(from, args, data),
             Some(Kind::Work) => self.work(from, args),
             Some(Kind::Serve) => self.actions.push_back(Action::Serve { from, args, data }),
+            Some(Kind::Keep) if from.rank == 0 => self.actions.push_back(Action::Keep { from, args, data }),
+            Some(Kind::Keep) => self.fail(format!("{} asks for checkpoints", self.name(from.rank))),
             Some(Kind::Same) => self.same(from, args[0], data),
             Some(Kind::Exit) => self.actions.push_back(Action::Exit(args[0] as u8)),
             Some(Kind::Fail) => {
@@ -416,7 +427,7 @@ impl Server {
     }
 }
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 14] = [
     Kind::Lock,
     Kind::Unlock,
     Kind::Publish,
@@ -428,6 +439,7 @@ const KINDS: [Kind; 13] = [
     Kind::Work,
     Kind::Serve,
     Kind::Same,
+    Kind::Keep,
     Kind::Exit,
     Kind::Fail,
 ];

@@ -10,6 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use polyrail_omp::checkpoint::{MANIFEST, Manifest};
 use polyrail_omp::options::Options;
 
 use crate::output;
@@ -28,6 +29,7 @@ const NOT_STARTED: u8 = 125;
 #[command(
     override_usage = "polyrail omp [OPTIONS] [-n RANKS] PROGRAM [ARGUMENTS]...\n       \
                       polyrail omp [OPTIONS] [MPIEXEC'S OWN ARGUMENTS]... -- PROGRAM [ARGUMENTS]...\n       \
+                      polyrail omp --resume DIR\n       \
                       polyrail omp --check PROGRAM",
     after_help = "Examples:\n  \
                   polyrail omp -n 2 -t 4 ./app\n  \
@@ -74,6 +76,10 @@ enum Error {
     NoRanks,
     #[error("{0}")]
     Check(String),
+    #[error("{}: --resume goes on with the program of then, and takes no other", .0.display())]
+    Another(OsString),
+    #[error("{}: {why}", .path.display())]
+    Manifest { path: PathBuf, why: String },
     #[error(transparent)]
     Missing(#[from] parts::Missing),
     #[error(
@@ -93,6 +99,34 @@ pub fn main(args: &Args) -> ExitCode {
     })
 }
 
+/// What is to be run; the program of a checkpoint, where a run goes on from one.
+fn job(args: &Args) -> Result<Job, Error> {
+    let Some(directory) = &args.options.resume else {
+        return Job::parse(&args.rest).map_err(|error| match error {
+            error::Error::NoProgram => Error::NoProgram,
+            error => error.into(),
+        });
+    };
+    let path = directory.join(MANIFEST);
+    let failed = |why: String| Error::Manifest { path: path.clone(), why };
+    let bytes = std::fs::read(&path).map_err(|error| failed(format!("there is no checkpoint: {error}")))?;
+    let manifest = Manifest::read(&bytes).map_err(|trouble| failed(format!("it {trouble}")))?;
+    let mut own = args.rest.split(|word| word == "--");
+    let mut launcher = own.next().unwrap_or_default().to_vec();
+    let others = own.next().and_then(|rest| rest.first());
+    if let Some(other) = others.or(launcher.first().filter(|word| !word.as_encoded_bytes().starts_with(b"-")))
+    {
+        return Err(Error::Another(other.clone()));
+    }
+    let program = manifest.words.first().ok_or_else(|| failed("it names no program".into()))?.clone();
+    let mut job = Job { launcher: launcher.clone(), program, arguments: Vec::new() };
+    if args.ranks.is_none() && job.ranks().is_none() {
+        launcher.splice(0..0, ["-n".into(), manifest.ranks.to_string().into()]);
+        job.launcher = launcher;
+    }
+    Ok(job)
+}
+
 fn look(args: &Args) -> Result<ExitCode, Error> {
     let program = args.rest.first().ok_or(Error::NoProgram)?;
     let report = check::check(program, polyrail_omp::ENTRIES).map_err(Error::Check)?;
@@ -101,10 +135,7 @@ fn look(args: &Args) -> Result<ExitCode, Error> {
 }
 
 fn run(args: &Args) -> Result<ExitCode, Error> {
-    let job = Job::parse(&args.rest).map_err(|error| match error {
-        error::Error::NoProgram => Error::NoProgram,
-        error => error.into(),
-    })?;
+    let job = job(args)?;
     if args.ranks.or(job.ranks()) == Some(0) {
         return Err(Error::NoRanks);
     }
@@ -173,9 +204,11 @@ fn agents(args: &Args, job: Job, family: Family) -> Result<Job, Error> {
         }
     }
     let mut arguments = args.options.words();
-    arguments.push("--".into());
-    arguments.push(job.program);
-    arguments.extend(job.arguments);
+    if args.options.resume.is_none() {
+        arguments.push("--".into());
+        arguments.push(job.program);
+        arguments.extend(job.arguments);
+    }
     Ok(Job { launcher, program: Part::Agent.find(&[])?.into(), arguments })
 }
 

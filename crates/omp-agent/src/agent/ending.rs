@@ -2,6 +2,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Agent, tell};
+use crate::checkpoint::Keeper;
 use crate::exchange::Exchange;
 use crate::message::{Message, What};
 use crate::mpi::Stray;
@@ -44,6 +45,10 @@ impl Agent {
 
     /// All ranks end alike: rank 0 with the program's status, which is mpiexec's then.
     pub(super) fn finish(mut self, status: u8) -> Ended {
+        // what is being written to the disk counts
+        if let Some(told) = self.keeper.as_mut().and_then(Keeper::wait) {
+            tell(&told);
+        }
         sys::end_after(2 * PATIENCE.as_secs() as u32, status);
         if let Some(program) = &mut self.program {
             // a large one takes long to be gone, for which nobody waits yet

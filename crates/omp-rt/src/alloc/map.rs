@@ -3,10 +3,10 @@
 //! Pages that are mapped so are a block whose byte 32 is at a page's begin; what is there before says that they are (see [`Mark`]).
 #![cfg_attr(test, allow(dead_code, reason = "tests are served by the C library's"))]
 
-use polyrail_omp::layout::{PAGE, PRIVATE_HEAP, SERIAL_HEAP, SERIAL_HEAP_BYTES};
+use polyrail_omp::layout::{LIBRARY_HEAP, PAGE, SERIAL_HEAP, SERIAL_HEAP_BYTES};
 
 use super::exports::error;
-use super::{current, free, of_slot, owner, private, resize, serial};
+use super::{current, free, is_privately, library, of_slot, owner, resize, serial};
 use crate::{calls, raw};
 
 const FAILED: usize = usize::MAX;
@@ -69,7 +69,7 @@ fn map(bytes: usize) -> usize {
     let from = |heap: &mut crate::heap::Heap| unsafe { heap.aligned_after(PAGE, bytes + LEAD, LEAD) };
     let (block, clean) = match current::get() {
         0 => serial(from),
-        PRIVATE_HEAP => private(from),
+        LIBRARY_HEAP => library(from),
         // SAFETY: the calling thread's own.
         slot => from(unsafe { of_slot(slot) }),
     };
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn mmap(
     let ours = owner(address) != 0 && address != 0;
     let special = libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
     if bytes == 0
-        || current::get() == PRIVATE_HEAP
+        || is_privately()
         || flags & libc::MAP_TYPE != libc::MAP_PRIVATE
         || flags & special != 0
         || prot & libc::PROT_EXEC != 0

@@ -33,7 +33,7 @@ fn blocks_go_back_to_where_they_are_of() {
         let b = allocate(5000);
         assert_eq!(owner(b), slot(7));
         let c = privately(|| allocate(5000));
-        assert_eq!(owner(c), PRIVATE_HEAP);
+        assert_eq!(owner(c), LIBRARY_HEAP);
         // In a region: another heap's block waits, one's own does not, the private heap is this process's matter.
         free(a);
         free(c);

@@ -119,6 +119,17 @@ fn begin() {
     unsafe { library()(null_mut(), (&raw const array).cast(), null()) };
 }
 
+/// Rank 0 goes on from a checkpoint: threads that begin their rows again must not draw again what they have drawn.
+pub fn resumed() {
+    // SAFETY: in serial code, which alone writes it
+    let told = unsafe { &mut *told() };
+    let bytes: Vec<u8> = told.seed.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let count = told.words.min(MOST);
+    for (at, word) in told.seed[..count].iter_mut().enumerate() {
+        *word = XxHash3_128::oneshot_with_seed(at as u64, &bytes) as c_int;
+    }
+}
+
 /// Serial code has seeded the library.
 fn tell() {
     let mut words = [0; MOST];

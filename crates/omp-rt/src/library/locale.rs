@@ -19,6 +19,18 @@ static GLOBAL: Mutex<Option<CString>> = Mutex::new(None);
 /// What this process has taken over.
 static TAKEN: Mutex<[Option<CString>; 2]> = Mutex::new([None, None]);
 
+/// What is to be put back where rank 0 goes on from a checkpoint.
+pub fn remembered() -> [bool; 2] {
+    [&UNNAMED, &MADE].map(|one| one.load(Relaxed))
+}
+
+/// Puts it back; others are told of the C library's.
+pub fn remember([unnamed, made]: [bool; 2]) {
+    UNNAMED.store(unnamed, Relaxed);
+    MADE.store(made, Relaxed);
+    SET.store(true, Relaxed);
+}
+
 fn keep(name: &CStr, place: &mut [u8; NAME]) {
     let bytes = name.to_bytes_with_nul();
     match place.get_mut(..bytes.len()) {

@@ -48,6 +48,11 @@ fn is_new(unit: c_int) -> Option<&'static AtomicBool> {
     Some(unsafe { &*alloc::shared_page().add(UNITS + 16 + at).cast() })
 }
 
+/// Whether a region has opened any on this rank.
+pub fn has_any() -> bool {
+    !opened().is_empty()
+}
+
 fn is_standard(unit: c_int) -> bool {
     matches!(unit, ERRORS | INPUT | OUTPUT)
 }

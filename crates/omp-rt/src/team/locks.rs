@@ -41,6 +41,11 @@ static LOCKS: [Lock; 1 << BITS] = [const {
 /// Locks that serial code has set and not given back.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether serial code has any.
+pub fn are_held() -> bool {
+    HELD.load(Relaxed) > 0
+}
+
 fn find(key: u64) -> &'static Lock {
     let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS)) as usize;
     for _ in 0..LOCKS.len() {

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use polyrail_omp::layout::{PAGE, SLOTS, STACK_STRIDE, STACKS, slot};
 
 use super::{frame, sync};
-use crate::{agent, alloc, icv, remote, serial, stacks, sys};
+use crate::{agent, alloc, checkpoint, icv, remote, serial, stacks, sys};
 
 /// Threads that there are, the main thread of rank 0 included.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -116,6 +116,7 @@ fn begin(local: usize) {
     thread.local.set(local);
     thread.pooled.set(true);
     thread.top.set(core::ptr::from_ref(&mark) as usize & !15);
+    checkpoint::thread_began(local);
 }
 
 /// A thread of the pool.
@@ -132,6 +133,11 @@ extern "C" fn member(local: *mut c_void) -> *mut c_void {
         }
         seen = call;
     }
+}
+
+/// How many there are.
+pub fn count() -> usize {
+    THREADS.load(Relaxed).max(1)
 }
 
 /// Has the threads up to `count` run the team's region.

@@ -86,6 +86,11 @@ fn variable(original: *mut c_void, bytes: Option<usize>, constructor: Option<Con
     at
 }
 
+/// Whether there are any.
+pub fn are_any() -> bool {
+    !VARIABLES.load(Acquire).is_null()
+}
+
 /// Says how copies of `original` are made.
 pub fn register(original: *mut c_void, constructor: Option<Constructor>) {
     variable(original, None, constructor);

@@ -279,7 +279,7 @@ impl World {
                 }
                 Action::Serve { from, data, .. } => self.questions.borrow_mut().push_back((from, data)),
                 // they do as they are planned to
-                Action::Want(_) | Action::Exit(_) => {}
+                Action::Want(_) | Action::Exit(_) | Action::Keep { .. } => {}
                 Action::Fail(why) => self.complain(|| format!("the agent: {why}")),
             }
         }

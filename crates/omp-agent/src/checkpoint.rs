@@ -1,0 +1,310 @@
+//! Checkpoints of a run, on rank 0's host: which files there are, that they are on the disk before anything relies on them, and which are needed no more. What is in them the program's
+//! runtime writes (`polyrail_omp::checkpoint` has the format).
+//!
+//! A segment is written under another name, brought to the disk with the files that the program has written, and renamed; then the manifest is, which names it. Whatever ends a run in
+//! between, the manifest that is there names segments that are whole. One run at a time has a directory: it is locked.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use polyrail_omp::area::kept;
+use polyrail_omp::checkpoint::{Head, MANIFEST, Manifest, Segment};
+
+use crate::launch::Launch;
+use crate::options::Keep;
+use crate::sys;
+
+/// Looks after a run's checkpoints.
+pub struct Keeper {
+    directory: PathBuf,
+    /// Held as long as this is.
+    _lock: File,
+    /// What is on the disk.
+    manifest: Arc<Mutex<Manifest>>,
+    /// Segments that the run began with.
+    from: Vec<String>,
+    worker: Option<JoinHandle<Result<(), String>>>,
+    /// The last one could not be written.
+    lost: bool,
+    /// What the user was told already.
+    told: BTreeSet<String>,
+}
+
+/// What is said of a directory that cannot be used.
+fn failed(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+fn lock(directory: &Path) -> Result<File, String> {
+    let file = File::open(directory).map_err(|error| failed(directory, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            Err(format!("{}: another run has its checkpoints there", directory.display()))
+        }
+        Err(fs::TryLockError::Error(error)) => Err(failed(directory, &error)),
+    }
+}
+
+/// What this host's processors can do.
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
+    flags.map_or(String::new(), |(_, flags)| flags.trim().to_owned())
+}
+
+/// What can be resumed in `directory`.
+///
+/// # Errors
+/// Nothing can, and why.
+pub fn read(directory: &Path) -> Result<Manifest, String> {
+    let path = directory.join(MANIFEST);
+    let bytes = fs::read(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("{}: there is no checkpoint", directory.display()),
+        _ => failed(&path, &error),
+    })?;
+    Manifest::read(&bytes).map_err(|trouble| format!("{} {trouble}", path.display()))
+}
+
+/// Whether this host's processor can do all that the program has found that it can.
+fn check_processor(manifest: &Manifest) -> Result<(), String> {
+    let here = processor();
+    let here: BTreeSet<&str> = here.split(' ').collect();
+    match manifest.processor.split(' ').find(|flag| !here.contains(flag)) {
+        None => Ok(()),
+        Some(flag) => Err(format!(
+            "the checkpoint was taken on a processor that has {flag}, which this host's has not: resume it on a host like that"
+        )),
+    }
+}
+
+/// Whether all files of a checkpoint are as they were written.
+fn check_segments(directory: &Path, manifest: &Manifest) -> Result<(), String> {
+    for (head, bytes) in &manifest.segments {
+        let path = directory.join(head.name());
+        let file = File::open(&path).map_err(|error| failed(&path, &error))?;
+        let length = file.metadata().map_err(|error| failed(&path, &error))?.len();
+        let damaged = || format!("{} is damaged: it ends too early, or was changed since", path.display());
+        if length != *bytes {
+            return Err(damaged());
+        }
+        let contents = sys::contents(&file, length as usize).map_err(|error| failed(&path, &error))?;
+        let segment = Segment::read(contents.bytes(), true)
+            .map_err(|trouble| format!("{} {trouble}", path.display()))?;
+        if segment.head != *head {
+            return Err(damaged());
+        }
+    }
+    Ok(())
+}
+
+impl Keeper {
+    /// For a run that is started so, as `keep` says; nothing if the user wants no checkpoints.
+    ///
+    /// # Errors
+    /// There cannot be any, and why.
+    pub fn new(keep: &Keep, launch: &Launch) -> Result<Option<Self>, String> {
+        let Some(directory) = keep.resume.as_ref().or(keep.checkpoint.as_ref()) else { return Ok(None) };
+        fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
+        let directory = directory.canonicalize().map_err(|error| failed(directory, &error))?;
+        let lock = lock(&directory)?;
+        let every = keep.every.map(|every| every.as_millis() as u64);
+        let manifest = if keep.resume.is_some() {
+            let mut manifest = read(&directory)?;
+            check_processor(&manifest)?;
+            check_segments(&directory, &manifest)?;
+            manifest.every = every.unwrap_or(manifest.every);
+            manifest
+        } else {
+            if directory.join(MANIFEST).exists() {
+                return Err(format!(
+                    "{} has a checkpoint of an earlier run: go on from it by --resume, name another directory, or remove it",
+                    directory.display()
+                ));
+            }
+            Manifest {
+                launch: launch.bytes(),
+                words: std::iter::once(launch.program.as_os_str())
+                    .chain(launch.words.iter().skip(1).map(OsString::as_os_str))
+                    .map(OsStr::to_owned)
+                    .collect(),
+                ranks: launch.hosts.len() as u64,
+                threads: launch.threads as u64,
+                every: every.unwrap_or(Keep::EVERY.as_millis() as u64),
+                run: launch.chance[0],
+                processor: processor(),
+                segments: Vec::new(),
+            }
+        };
+        let from = manifest.segments.iter().map(|(head, _)| head.name()).collect();
+        let mut keeper = Self {
+            directory,
+            _lock: lock,
+            manifest: Arc::new(Mutex::new(manifest)),
+            from,
+            worker: None,
+            lost: false,
+            told: BTreeSet::new(),
+        };
+        keeper.is_writable()?;
+        Ok(Some(keeper))
+    }
+
+    /// A directory that cannot be written is told of before the program begins.
+    fn is_writable(&mut self) -> Result<(), String> {
+        let path = self.directory.join(format!("{MANIFEST}.new"));
+        File::create(&path).map_err(|error| failed(&path, &error))?;
+        fs::remove_file(&path).map_err(|error| failed(&path, &error))
+    }
+
+    fn manifest(&self) -> std::sync::MutexGuard<'_, Manifest> {
+        self.manifest.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+
+    /// The program asks: the answer, and what people are to be told.
+    pub fn ask(&mut self, args: [u64; 6], data: &[u8]) -> ([u64; 4], Vec<u8>, Option<String>) {
+        let [what, sequence, bytes, whole, ..] = args;
+        match what {
+            kept::WHERE => {
+                let manifest = self.manifest();
+                let last = manifest.segments.last().map_or(0, |(head, _)| head.sequence);
+                let names = self.from.iter().flat_map(|name| [name.as_bytes(), &[0]].concat());
+                let data = [self.directory.as_os_str().as_bytes(), &[0]].concat().into_iter().chain(names);
+                ([manifest.every, manifest.run, last, 0], data.collect(), None)
+            }
+            kept::WRITTEN => {
+                self.wait();
+                let head = Head { whole: whole == 1, run: self.manifest().run, sequence };
+                self.write(head, bytes, data);
+                ([0; 4], Vec::new(), None)
+            }
+            kept::LAST => {
+                let underway = self.worker.as_ref().is_some_and(|worker| !worker.is_finished());
+                let told = if underway { None } else { self.wait() };
+                let state = if underway { 0 } else { 1 + u64::from(std::mem::take(&mut self.lost)) };
+                ([state, 0, 0, 0], Vec::new(), told)
+            }
+            _ => {
+                let why = String::from_utf8_lossy(data).into_owned();
+                ([0; 4], Vec::new(), self.news(why))
+            }
+        }
+    }
+
+    /// What people are to be told, if they were not.
+    fn news(&mut self, why: String) -> Option<String> {
+        self.told.insert(why.clone()).then(|| format!("no checkpoint now: {why}"))
+    }
+
+    /// Waits for what is being written.
+    pub fn wait(&mut self) -> Option<String> {
+        let Err(why) = self.worker.take()?.join().unwrap_or_else(|_| Err("writing it failed".into())) else {
+            return None;
+        };
+        self.lost = true;
+        self.news(why)
+    }
+
+    fn write(&mut self, head: Head, bytes: u64, files: &[u8]) {
+        let directory = self.directory.clone();
+        let manifest = Arc::clone(&self.manifest);
+        let files: Vec<PathBuf> = files
+            .split(|byte| *byte == 0)
+            .filter(|path| !path.is_empty())
+            .map(|path| OsStr::from_bytes(path).into())
+            .collect();
+        let work = move || {
+            let mut next = manifest.lock().unwrap_or_else(|broken| broken.into_inner()).clone();
+            if head.whole {
+                next.segments.clear();
+            }
+            next.segments.push((head, bytes));
+            settle(&directory, head, &next, &files)?;
+            *manifest.lock().unwrap_or_else(|broken| broken.into_inner()) = next;
+            Ok(())
+        };
+        match std::thread::Builder::new().name("checkpoints".into()).spawn(work) {
+            Ok(worker) => self.worker = Some(worker),
+            Err(error) => {
+                self.lost = true;
+                self.told.insert(format!("no thread can be started: {error}"));
+            }
+        }
+    }
+}
+
+/// Brings a segment that is written to the disk, then the manifest that names it; then what that names no more goes.
+fn settle(directory: &Path, head: Head, manifest: &Manifest, files: &[PathBuf]) -> Result<(), String> {
+    let name = head.name();
+    let (new, settled) = (directory.join(format!("{name}.new")), directory.join(&name));
+    let to_disk = |path: &Path| -> io::Result<()> { File::open(path)?.sync_all() };
+    to_disk(&new).map_err(|error| failed(&new, &error))?;
+    for file in files {
+        match to_disk(file) {
+            // the program may have removed it since
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(file, &error)),
+            _ => {}
+        }
+    }
+    fs::rename(&new, &settled).map_err(|error| failed(&settled, &error))?;
+    let (new, settled) = (directory.join(format!("{MANIFEST}.new")), directory.join(MANIFEST));
+    let write = || -> io::Result<()> {
+        // it has the program's environment, which may be nobody else's business
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&manifest.bytes())?;
+        file.sync_all()?;
+        fs::rename(&new, &settled)?;
+        to_disk(directory)
+    };
+    write().map_err(|error| failed(&settled, &error))?;
+    let needed: BTreeSet<OsString> =
+        manifest.segments.iter().map(|(head, _)| OsString::from(head.name())).collect();
+    let entries = fs::read_dir(directory).map_err(|error| failed(directory, &error))?;
+    for entry in entries.flatten().map(|entry| entry.file_name()) {
+        if entry.as_bytes().starts_with(b"memory.") && !needed.contains(&entry) {
+            // the next one tries again
+            let _ = fs::remove_file(directory.join(entry));
+        }
+    }
+    Ok(())
+}
+
+/// What is started in place of what the user says, where a run goes on: all that a process's addresses depend on is as it was.
+///
+/// # Errors
+/// This is another run, and why.
+pub fn resumed(manifest: &Manifest, mut now: Launch) -> Result<Launch, String> {
+    let then = Launch::read(&manifest.launch)
+        .ok_or("the checkpoint says nothing that makes sense of its program")?;
+    let (ranks, threads) = (then.hosts.len(), then.threads);
+    if (ranks, threads) != (now.hosts.len(), now.threads) {
+        return Err(format!(
+            "the checkpoint is of {ranks} ranks of {threads} threads, and these are {} of {}: resume it with -n {ranks} -t {threads}",
+            now.hosts.len(),
+            now.threads
+        ));
+    }
+    if then.runtime != now.runtime || then.stand_ins != now.stand_ins {
+        return Err(format!(
+            "the checkpoint was taken with the runtime {}, and this is {}: the addresses of programs depend on it",
+            then.runtime.display(),
+            now.runtime.display()
+        ));
+    }
+    (now.program, now.words, now.directory) = (then.program, then.words, then.directory);
+    (now.environment, now.stack, now.chance) = (then.environment, then.stack, then.chance);
+    Ok(now)
+}
+
+impl Keep {
+    /// From one checkpoint to the next, where the user does not say.
+    pub const EVERY: Duration = Duration::from_secs(600);
+}

@@ -1,0 +1,213 @@
+//! Writes a segment: all that may have changed since the last, or all.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use polyrail_omp::area::LOCALS;
+use polyrail_omp::checkpoint::{Head, What, Writer};
+use polyrail_omp::diff::{Mask, is_zero};
+use polyrail_omp::items::{numbers, pack};
+use polyrail_omp::layout::PAGE;
+use polyrail_omp::pages::Pages;
+
+use super::threads::{self, GATHERED, Storage};
+use super::when::{self, Last};
+use super::{descriptors, own, process};
+use crate::{remote, sys, track};
+
+/// Pages that are in the segments that there are.
+#[derive(Default)]
+struct Saved {
+    pages: Pages,
+    /// Changed since, and not written: the last segment could not be.
+    missed: Pages,
+    /// Bytes of the last whole segment, and of all after it.
+    whole: u64,
+    changes: u64,
+    /// The next must be whole.
+    broken: bool,
+}
+
+static SAVED: Mutex<Option<Saved>> = Mutex::new(None);
+
+/// A run that goes on from a checkpoint: these pages are in it.
+pub fn begin_with(pages: Pages, whole: u64, changes: u64) {
+    *SAVED.lock().unwrap_or_else(|broken| broken.into_inner()) =
+        Some(Saved { pages, whole, changes, ..Saved::default() });
+}
+
+/// Called on the first thread's stack, which ends at `sp` for the checkpoint.
+pub extern "C" fn save(sp: usize) {
+    match when::last() {
+        // the disk is slower than the user wants
+        Last::Underway => return,
+        Last::Safe => {}
+        Last::Lost => {
+            let mut saved = SAVED.lock().unwrap_or_else(|broken| broken.into_inner());
+            saved.get_or_insert_default().broken = true;
+        }
+    }
+    let began = Instant::now();
+    if let Err(why) = try_to_save(sp) {
+        when::refused(&why);
+    }
+    let _ = began;
+    when::again();
+}
+
+fn try_to_save(sp: usize) -> Result<(), String> {
+    let storage: Vec<Storage> = match remote::size() {
+        1 => threads::here(),
+        _ => GATHERED
+            .lock()
+            .unwrap_or_else(|broken| broken.into_inner())
+            .take()
+            .unwrap_or_else(|| Ok(Vec::new()))?,
+    };
+    process::forget_loader_error();
+    let descriptors = descriptors::look()?;
+    let process = process::look()?;
+    let state = pack([
+        &numbers(&[sp as u64])[..],
+        process::identity().as_bytes(),
+        &descriptors.bytes(),
+        &process.bytes(),
+        &numbers(&process::specifics()),
+    ]);
+    let mut saved = SAVED.lock().unwrap_or_else(|broken| broken.into_inner());
+    let saved = saved.get_or_insert_default();
+    let mut changed = track::changes();
+    changed.add(&core::mem::take(&mut saved.missed));
+    saved.pages.add(&changed);
+    let whole = saved.broken || saved.whole == 0 || saved.changes > saved.whole;
+    let pages = if whole { &saved.pages } else { &changed };
+    let head = {
+        let mut place = when::place();
+        let place = place.as_mut().ok_or("the agent has named no directory")?;
+        place.sequence += 1;
+        (Head { whole, run: place.run, sequence: place.sequence }, format!("{}/", place.directory))
+    };
+    let (head, directory) = head;
+    let path = format!("{directory}{}.new\0", head.name());
+    match write(&path, head, sp, pages, &storage, &state) {
+        Ok(bytes) => {
+            (saved.whole, saved.changes) =
+                if whole { (bytes, 0) } else { (saved.whole, saved.changes + bytes) };
+            saved.broken = false;
+            when::written(whole, head.sequence, bytes, &descriptors.written());
+            Ok(())
+        }
+        Err(error) => {
+            saved.missed = changed;
+            // SAFETY: a path that ends with zero
+            unsafe { sys::raw(libc::SYS_unlink, path.as_ptr() as usize, 0, 0, 0, 0, 0) };
+            let error = std::io::Error::from_raw_os_error(error);
+            Err(format!("{}: {error}", path.trim_end_matches('\0')))
+        }
+    }
+}
+
+fn write(
+    path: &str,
+    head: Head,
+    sp: usize,
+    pages: &Pages,
+    storage: &[Storage],
+    state: &[u8],
+) -> Result<u64, i32> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+    // SAFETY: a path that ends with zero
+    let file = unsafe { sys::raw(libc::SYS_open, path.as_ptr() as usize, flags as usize, 0o600, 0, 0, 0) };
+    let descriptor = usize::try_from(file).map_err(|_| -file as i32)?;
+    let written = write_to(descriptor, head, sp, pages, storage, state);
+    // SAFETY: this function's descriptor
+    let closed = unsafe { sys::raw(libc::SYS_close, descriptor, 0, 0, 0, 0, 0) };
+    if closed < 0 { Err(-closed as i32) } else { written }
+}
+
+fn write_to(
+    descriptor: usize,
+    head: Head,
+    sp: usize,
+    pages: &Pages,
+    storage: &[Storage],
+    state: &[u8],
+) -> Result<u64, i32> {
+    let mut writer = Writer::new(head, |mut bytes: &[u8]| {
+        while !bytes.is_empty() {
+            // SAFETY: bytes that are there
+            match unsafe {
+                sys::raw(libc::SYS_write, descriptor, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0)
+            } {
+                put @ 1.. => bytes = &bytes[put as usize..],
+                error if error == -libc::EINTR as isize => {}
+                0 => return Err(libc::ENOSPC),
+                error => return Err(-error as i32),
+            }
+        }
+        Ok(())
+    })?;
+    // pages that follow each other, until one does not: from, to, and whether they are zero
+    let mut run: Option<(usize, usize, bool)> = None;
+    track::look_at(pages, |at, page, part| {
+        if let Some(part) = part {
+            end_run(&mut writer, run.take(), head.whole)?;
+            return part_of(&mut writer, at, page, part);
+        }
+        let zero = is_zero(page);
+        match &mut run {
+            Some((_, to, is)) if *to == at && *is == zero => *to = at + PAGE,
+            other => {
+                end_run(&mut writer, other.take(), head.whole)?;
+                *other = Some((at, at + PAGE, zero));
+            }
+        }
+        Ok(())
+    })?;
+    end_run(&mut writer, run, head.whole)?;
+    for range in own::ranges(sp) {
+        // SAFETY: this process's memory, which no other thread changes now but the server's, which waits
+        let bytes = unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) };
+        writer.record(What::Own, 0, range.start as u64, bytes)?;
+    }
+    for thread in storage {
+        const { assert!(LOCALS < u32::MAX as usize, "a rank's number and a thread's") };
+        writer.record(What::Thread, thread.rank as u32, thread.local as u64, &thread.bytes)?;
+    }
+    writer.record(What::State, 0, 0, state)?;
+    writer.end()
+}
+
+fn end_run<S: FnMut(&[u8]) -> Result<(), i32>>(
+    writer: &mut Writer<S>,
+    run: Option<(usize, usize, bool)>,
+    whole: bool,
+) -> Result<(), i32> {
+    match run {
+        None => Ok(()),
+        Some((_, _, true)) if whole => Ok(()),
+        Some((from, to, true)) => writer.zero(from as u64, (to - from) as u64),
+        Some((from, to, false)) => {
+            // SAFETY: pages that are shared, and mapped; no thread of the program runs
+            let bytes = unsafe { core::slice::from_raw_parts(from as *const u8, to - from) };
+            writer.record(What::Memory, 0, from as u64, bytes)
+        }
+    }
+}
+
+/// The bytes of a page that are shared.
+fn part_of<S: FnMut(&[u8]) -> Result<(), i32>>(
+    writer: &mut Writer<S>,
+    at: usize,
+    page: &[u8; PAGE],
+    part: &Mask,
+) -> Result<(), i32> {
+    let is_shared = |byte: usize| part.0[byte / 64] >> (byte % 64) & 1 == 1;
+    let mut from = 0;
+    while let Some(first) = (from..PAGE).find(|byte| is_shared(*byte)) {
+        let end = (first..PAGE).find(|byte| !is_shared(*byte)).unwrap_or(PAGE);
+        writer.record(What::Memory, 0, (at + first) as u64, &page[first..end])?;
+        from = end;
+    }
+    Ok(())
+}
