@@ -11,7 +11,7 @@ use crate::launch::Launch;
 use crate::symbols::Symbols;
 
 /// Names of the counters in JSON, in the order of [`Count`].
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 25] = [
     "regions",
     "whole_ns",
     "exchanges",
@@ -34,8 +34,11 @@ const NAMES: [&str; 22] = [
     "bytes_saved",
     "tasks",
     "task_ns",
+    "checkpoints",
+    "checkpoint_ns",
+    "checkpoint_bytes",
 ];
-const _: () = assert!(NAMES.len() == Count::TaskTime as usize + 1);
+const _: () = assert!(NAMES.len() == Count::CheckpointBytes as usize + 1);
 
 /// The counters of a region on one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,6 +189,16 @@ impl Report {
         let saved = self.lines.iter().map(|line| line.sum(Count::BytesSaved)).sum::<u64>() as f64 / 1e6;
         if saved > 0.0 {
             let _ = writeln!(text, "  compression made it {saved:.1} MB less");
+        }
+        let all = |count| self.lines.iter().map(|line| line.sum(count)).sum::<u64>();
+        if all(Count::Checkpoints) > 0 {
+            let (seconds, megabytes) =
+                (all(Count::CheckpointTime) as f64 / 1e9, all(Count::CheckpointBytes) as f64 / 1e6);
+            let _ = writeln!(
+                text,
+                "  {} checkpoints of {megabytes:.1} MB together, for which the program waited {seconds:.3} s",
+                all(Count::Checkpoints)
+            );
         }
         for (line, spent) in self.lines.iter().zip(&spent) {
             text += &spent.hint(&line.name, self.hosts.len(), self.threads).unwrap_or_default();

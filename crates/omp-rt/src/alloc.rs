@@ -230,6 +230,9 @@ pub fn shared_at_start<T>(f: impl FnOnce(bool) -> T) -> T {
 
 /// The process has started: constructors have run.
 pub fn started() {
+    if LOADER[1].load(Ordering::Relaxed) == 0 {
+        find_libraries();
+    }
     STARTED.store(true, Ordering::Relaxed);
 }
 

@@ -312,6 +312,12 @@ pub enum Count {
     Tasks,
     /// Waiting for tasks.
     TaskTime,
+    /// Checkpoints behind the region.
+    Checkpoints,
+    /// How long rank 0 was at it.
+    CheckpointTime,
+    /// What it wrote.
+    CheckpointBytes,
 }
 
 /// Regions that are counted apart; others are counted as the last one.
@@ -325,7 +331,7 @@ pub struct Counted {
     /// What the compiler says of the place (LLVM: `;file;function;line;column;;`), ended by zero. Written once, before `function`.
     pub place: core::cell::UnsafeCell<[u8; 120]>,
     /// By [`Count`].
-    pub words: [core::sync::atomic::AtomicU64; 24],
+    pub words: [core::sync::atomic::AtomicU64; 32],
 }
 
 /// Where the parts of a mapping stand, in bytes from its begin.

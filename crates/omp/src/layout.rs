@@ -25,6 +25,8 @@ pub const PRIVATE_HEAP_BYTES: usize = 1 << 40;
 pub const LIBRARY_HEAP: usize = 0x2100_0000_0000;
 /// Bytes of [`LIBRARY_HEAP`].
 pub const LIBRARY_HEAP_BYTES: usize = 1 << 40;
+/// Where rank 0 has what it goes on from, a checkpoint's files among it, until it has: out of the way of what the kernel is to map where it was.
+pub const RESUMING: usize = 0x2200_0000_0000;
 /// A slot's stack ends (its high end) at `STACKS + (slot + 1) * STACK_STRIDE`. On a rank, other ranks' slots are reserved, so that pieces can be placed there.
 pub const STACKS: usize = 0x2800_0000_0000;
 /// 1 GiB of addresses for a stack; how much of it can be used is OMP_STACKSIZE's business.
@@ -57,7 +59,11 @@ pub const fn slot(rank: usize, local: usize, size: usize) -> usize {
 const _: () = {
     assert!(SERIAL_HEAP + SERIAL_HEAP_BYTES <= SLOT_HEAPS);
     assert!(SLOT_HEAPS + SLOTS * SLOT_HEAP_BYTES <= PRIVATE_HEAP);
-    assert!(PRIVATE_HEAP + PRIVATE_HEAP_BYTES <= LIBRARY_HEAP && LIBRARY_HEAP + LIBRARY_HEAP_BYTES <= STACKS);
+    assert!(
+        PRIVATE_HEAP + PRIVATE_HEAP_BYTES <= LIBRARY_HEAP
+            && LIBRARY_HEAP + LIBRARY_HEAP_BYTES <= RESUMING
+            && RESUMING < STACKS
+    );
     assert!(STACKS + SLOTS * STACK_STRIDE <= SERIAL_SCRATCH && SERIAL_SCRATCH + SCRATCH_BYTES <= SCRATCHES);
     assert!(SCRATCHES + SLOTS * SCRATCH_BYTES <= AREA);
     assert!(peer(SHARING) <= AREA + (1 << 41));

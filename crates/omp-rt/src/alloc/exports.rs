@@ -13,6 +13,10 @@ pub fn error(number: i32) {
     // SAFETY: the calling thread's own.
     unsafe { *libc::__errno_location() = number };
 }
+pub fn last_error() -> i32 {
+    // SAFETY: the calling thread's own.
+    unsafe { *libc::__errno_location() }
+}
 fn got(block: usize) -> usize {
     if block == 0 { out_of_memory() } else { block }
 }

@@ -1,5 +1,5 @@
-//! Open files: their paths and positions are kept, and how long they are. Whoever goes on from a checkpoint has files that are as long as they were then; what a file that is read and
-//! written in place had, is kept with it.
+//! Open files: their paths and positions are kept, and how long they are. Whoever goes on from a checkpoint has files that are as long as they were then. What a file has that is open for
+//! reading and writing is kept with it, since the program may have changed it in place.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,7 +10,7 @@ use polyrail_omp::items::{numbers, pack, read_numbers, unpack};
 use super::process::link;
 use crate::{alloc, sys};
 
-/// Of a file that is read and written in place, so much is kept.
+/// Of a file that is open for reading and writing, so much is kept.
 const CONTENT: u64 = 64 << 20;
 /// Descriptors from here on may be the runtime's.
 const OURS: i32 = 1000;
@@ -150,14 +150,12 @@ pub fn look() -> Result<Descriptors, String> {
         };
         let first = all.open.iter().find(|other| other.same_as.is_none() && is_same(other, &open));
         open.same_as = first.map(|first| first.number);
-        let in_place = regular
-            && open.same_as.is_none()
-            && open.flags & libc::O_ACCMODE == libc::O_RDWR
-            && open.position != open.length;
+        let in_place = regular && open.same_as.is_none() && open.flags & libc::O_ACCMODE == libc::O_RDWR;
         if in_place {
             if open.length > CONTENT {
                 return Err(format!(
-                    "{text} is read and written in place, and has more than {} MiB: what it has cannot be kept",
+                    "{text} is open for reading and writing, so that it may be changed in place, and has more than {} MiB, which are not kept: open it for writing only \
+                     (Fortran: action='write')",
                     CONTENT >> 20
                 ));
             }

@@ -55,6 +55,10 @@ impl Mapping {
         self.path.starts_with('/')
     }
 
+    fn is_only_read(&self) -> bool {
+        self.rights.starts_with("r--")
+    }
+
     fn is_shared(&self) -> bool {
         self.rights.ends_with('s')
     }
@@ -176,26 +180,19 @@ fn look_at_mappings() -> Result<Vec<Mapping>, String> {
         if known.contains(&mapping) {
             continue;
         }
-        if mapping.path == "[heap]" && !before.iter().any(|old| old.path == "[heap]") {
+        if mapping.path == "[heap]" {
             return Err("memory was taken by sbrk".into());
         }
         if inside(&mapping) {
             continue;
         }
-        if mapping.is_shared() {
-            return Err(format!(
-                "memory is shared with others ({}{})",
-                mapping.path,
-                if mapping.path.is_empty() { "anonymous" } else { "" }
-            ));
-        }
         if !mapping.is_file() {
+            if mapping.is_shared() {
+                return Err("the program has memory that it shares with others".into());
+            }
             continue;
         }
-        if mapping.rights.contains('w')
-            || mapping.rights.contains('x')
-            || mapping.path.ends_with(" (deleted)")
-        {
+        if !mapping.is_only_read() || mapping.path.ends_with(" (deleted)") {
             return Err(format!("{} is mapped", mapping.path));
         }
         kept.push(mapping);
@@ -346,7 +343,8 @@ fn map(mapping: &Mapping) -> Result<(), String> {
     // SAFETY: zeros, or what the call has filled in
     let length = unsafe { status.assume_init() }.st_size.cast_unsigned();
     let at = if mapping.offset + (bytes as u64) < length + 4096 {
-        let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE) as usize;
+        let sharing = if mapping.is_shared() { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+        let flags = (sharing | libc::MAP_FIXED_NOREPLACE) as usize;
         let rights = libc::PROT_READ as usize;
         call(libc::SYS_mmap, [mapping.from, bytes, rights, flags, file as usize, mapping.offset as usize])
     } else {

@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use polyrail_omp::checkpoint::{Record, Segment, What};
 use polyrail_omp::items::{read_numbers, unpack};
-use polyrail_omp::layout::{LIBRARY_HEAP, PAGE};
+use polyrail_omp::layout::{LIBRARY_HEAP, PAGE, RESUMING};
 use polyrail_omp::pages::Pages;
 
 use super::descriptors::Descriptors;
@@ -13,12 +13,15 @@ use super::threads::{self, Storage};
 use super::{jump, own, save, when};
 use crate::{alloc, library, sys, track};
 
+/// Bytes of the stack that is stood on meanwhile, which stays.
+const STACK: usize = 1 << 20;
+
 fn stop(why: &str) -> ! {
     sys::fail(format_args!("the checkpoint cannot be gone on from: {why}"))
 }
 
-/// A file of which all is mapped.
-fn mapped(path: &str) -> &'static [u8] {
+/// A file of which all is mapped, at `place`, behind which the next one can be.
+fn mapped(path: &str, place: &mut usize) -> &'static [u8] {
     let failed = |error: isize| -> ! {
         stop(&format!("{path}: {}", std::io::Error::from_raw_os_error(-error as i32)))
     };
@@ -33,7 +36,9 @@ fn mapped(path: &str) -> &'static [u8] {
         }
         sys::raw(libc::SYS_fstat, file as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0);
         let bytes = stat.assume_init().st_size as usize;
-        let at = crate::raw::mmap(0, bytes.max(1), libc::PROT_READ, libc::MAP_PRIVATE, file as i32, 0);
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
+        let at = crate::raw::mmap(*place, bytes.max(1), libc::PROT_READ, flags, file as i32, 0);
+        *place += bytes.next_multiple_of(PAGE) + PAGE;
         sys::raw(libc::SYS_close, file as usize, 0, 0, 0, 0, 0);
         if at < 0 {
             failed(at);
@@ -55,8 +60,9 @@ struct Whole {
 /// Rank 0's first thread, before `main`, in a run that goes on from a checkpoint.
 pub fn resume() -> ! {
     let place = when::place().clone().unwrap_or_default();
+    let mut at = RESUMING + STACK;
     let files: Vec<&'static [u8]> =
-        place.segments.iter().map(|name| mapped(&format!("{}/{name}", place.directory))).collect();
+        place.segments.iter().map(|name| mapped(&format!("{}/{name}", place.directory), &mut at)).collect();
     let segments: Vec<Segment<'static>> = files
         .iter()
         .zip(&place.segments)
@@ -88,10 +94,9 @@ pub fn resume() -> ! {
     }
     let fresh = alloc::library_high();
     let whole = Box::new(Whole { segments, sp, process, specifics, fresh, files });
-    const STACK: usize = 1 << 20;
-    let stack = sys::map(STACK) as usize + STACK;
+    crate::raw::reserve(RESUMING, STACK);
     // SAFETY: a stack of its own, on which all that is left is done
-    unsafe { sys::on_stack(stack, go_on, Box::into_raw(whole) as usize) };
+    unsafe { sys::on_stack(RESUMING + STACK, go_on, Box::into_raw(whole) as usize) };
     stop("it came back")
 }
 
@@ -168,6 +173,7 @@ extern "C" fn go_on(whole: usize) {
             (record.address as *mut u8).copy_from_nonoverlapping(record.bytes.as_ptr(), record.bytes.len());
         }
     }
+    let error = alloc::exports::last_error();
     runs.sort_unstable();
     let mut pages = Pages::default();
     runs.into_iter().for_each(|(from, to)| pages.push(from, to));
@@ -182,6 +188,7 @@ extern "C" fn go_on(whole: usize) {
     track::changes();
     when::again();
     whole.process.restore_signals();
+    alloc::exports::error(error);
     // SAFETY: all of the stack is as it was
     unsafe { jump::back(whole.sp) }
 }

@@ -1,9 +1,8 @@
 //! Writes a segment: all that may have changed since the last, or all.
 
 use std::sync::Mutex;
-use std::time::Instant;
 
-use polyrail_omp::area::LOCALS;
+use polyrail_omp::area::{Count, LOCALS};
 use polyrail_omp::checkpoint::{Head, What, Writer};
 use polyrail_omp::diff::{Mask, is_zero};
 use polyrail_omp::items::{numbers, pack};
@@ -13,7 +12,8 @@ use polyrail_omp::pages::Pages;
 use super::threads::{self, GATHERED, Storage};
 use super::when::{self, Last};
 use super::{descriptors, own, process};
-use crate::{remote, sys, track};
+use crate::stats::{self, Clock};
+use crate::{alloc, remote, sys, track};
 
 /// Pages that are in the segments that there are.
 #[derive(Default)]
@@ -47,15 +47,22 @@ pub extern "C" fn save(sp: usize) {
             saved.get_or_insert_default().broken = true;
         }
     }
-    let began = Instant::now();
-    if let Err(why) = try_to_save(sp) {
-        when::refused(&why);
+    let error = alloc::exports::last_error();
+    let mut clock = Clock::start();
+    match try_to_save(sp, error) {
+        Ok(bytes) => {
+            stats::add(Count::Checkpoints, 1);
+            stats::add(Count::CheckpointBytes, bytes);
+        }
+        Err(why) => when::refused(&why),
     }
-    let _ = began;
+    clock.lap(Count::CheckpointTime);
     when::again();
+    alloc::exports::error(error);
 }
 
-fn try_to_save(sp: usize) -> Result<(), String> {
+/// How many bytes it has written.
+fn try_to_save(sp: usize, error: i32) -> Result<u64, String> {
     let storage: Vec<Storage> = match remote::size() {
         1 => threads::here(),
         _ => GATHERED
@@ -89,13 +96,15 @@ fn try_to_save(sp: usize) -> Result<(), String> {
     };
     let (head, directory) = head;
     let path = format!("{directory}{}.new\0", head.name());
+    // it is a part of what is kept
+    alloc::exports::error(error);
     match write(&path, head, sp, pages, &storage, &state) {
         Ok(bytes) => {
             (saved.whole, saved.changes) =
                 if whole { (bytes, 0) } else { (saved.whole, saved.changes + bytes) };
             saved.broken = false;
             when::written(whole, head.sequence, bytes, &descriptors.written());
-            Ok(())
+            Ok(bytes)
         }
         Err(error) => {
             saved.missed = changed;

@@ -74,6 +74,13 @@ pub fn over(ranks: usize, program: &Path, threads: usize) -> Command {
 
 /// An agent per rank, as `polyrail omp` starts them, with more options; serial code runs on every rank if they do not say otherwise.
 pub fn over_all(ranks: usize, program: &Path, threads: usize, options: &[&str]) -> Command {
+    let mut command = agents(ranks, threads, &["--serial", "replicated"]);
+    command.args(options).arg("--").arg(program);
+    command
+}
+
+/// What starts an agent per rank with these options.
+pub fn agents(ranks: usize, threads: usize, options: &[&str]) -> Command {
     // no test hangs
     let mut command = Command::new("timeout");
     command.arg("55").arg(mpiexec(ranks)).args(["-n", &ranks.to_string()]);
@@ -82,8 +89,7 @@ pub fn over_all(ranks: usize, program: &Path, threads: usize, options: &[&str]) 
         command.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
     }
     command.arg(built("polyrail-omp-agent"));
-    command.args(["--threads", &(threads / ranks).to_string(), "--serial", "replicated"]);
-    command.args(options).arg("--").arg(program);
+    command.args(["--threads", &(threads / ranks).to_string()]).args(options);
     command.env("POLYRAIL_OMP_RT", runtime()).env_remove("OMP_NUM_THREADS");
     command
 }
