@@ -40,7 +40,7 @@ pub fn keep(signal: c_int, handler: Handler, flags: c_int) {
 
 /// Whether a signal is the runtime's.
 pub fn is_ours(signal: c_int) -> bool {
-    KEPT.load(Relaxed) >> signal & 1 == 1
+    signal < 64 && KEPT.load(Relaxed) >> signal & 1 == 1
 }
 
 fn all_believed() -> std::sync::MutexGuard<'static, [Option<Action>; 64]> {

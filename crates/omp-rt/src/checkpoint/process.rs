@@ -186,10 +186,10 @@ fn look_at_mappings() -> Result<Vec<Mapping>, String> {
         if inside(&mapping) {
             continue;
         }
+        if mapping.is_shared() && !(mapping.is_file() && mapping.is_only_read()) {
+            return Err(format!("the program has memory that it shares with others {}", mapping.path));
+        }
         if !mapping.is_file() {
-            if mapping.is_shared() {
-                return Err("the program has memory that it shares with others".into());
-            }
             continue;
         }
         if !mapping.is_only_read() || mapping.path.ends_with(" (deleted)") {

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,6 @@ static void *sleeps(void *unused) { pause(); return 0; }
 int main(int argc, char **argv) {
     const char *what = argv[1];
     int ends[2], child = 0;
-    omp_lock_t lock;
-    omp_init_lock(&lock);
     if (!strcmp(what, "socket")) socket(AF_INET, SOCK_DGRAM, 0);
     if (!strcmp(what, "pipe")) pipe(ends);
     if (!strcmp(what, "deleted")) { int file = open(argv[2], O_RDWR | O_CREAT, 0600); unlink(argv[2]); if (file < 0) return 1; }
@@ -25,7 +22,6 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "library")) dlopen("libresolv.so.2", RTLD_NOW);
     if (!strcmp(what, "thread")) { pthread_t thread; pthread_create(&thread, 0, sleeps, 0); }
     if (!strcmp(what, "child") && !(child = fork())) { pause(); _exit(0); }
-    if (!strcmp(what, "lock")) omp_set_lock(&lock);
     if (!strcmp(what, "timer")) { timer_t timer; struct sigevent none = {.sigev_notify = SIGEV_NONE}; timer_create(CLOCK_MONOTONIC, &none, &timer); }
     long sum = 0;
     for (int round = 0; round < 20; round++) {
