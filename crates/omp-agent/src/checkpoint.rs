@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use polyrail_omp::area::kept;
-use polyrail_omp::checkpoint::{Head, MANIFEST, Manifest, Segment};
+use polyrail_omp::checkpoint::{self, CHANGES, Head, MANIFEST, Manifest, Segment, WHOLE, Writer};
 
 use crate::launch::Launch;
 use crate::options::Keep;
@@ -222,13 +222,17 @@ impl Keeper {
             .map(|path| OsStr::from_bytes(path).into())
             .collect();
         let work = move || {
-            let mut next = manifest.lock().unwrap_or_else(|broken| broken.into_inner()).clone();
+            let mut next: Manifest = manifest.lock().unwrap_or_else(|broken| broken.into_inner()).clone();
             if head.whole {
                 next.segments.clear();
             }
             next.segments.push((head, bytes));
             settle(&directory, head, &next, &files)?;
-            *manifest.lock().unwrap_or_else(|broken| broken.into_inner()) = next;
+            *manifest.lock().unwrap_or_else(|broken| broken.into_inner()) = next.clone();
+            if is_long(&next) {
+                let merged = merge(&directory, &next)?;
+                *manifest.lock().unwrap_or_else(|broken| broken.into_inner()) = merged;
+            }
             Ok(())
         };
         match std::thread::Builder::new().name("checkpoints".into()).spawn(work) {
@@ -241,11 +245,59 @@ impl Keeper {
     }
 }
 
+fn to_disk(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Whether there are as many changes to read as there is memory.
+fn is_long(manifest: &Manifest) -> bool {
+    let bytes = |whole: bool| -> u64 {
+        manifest.segments.iter().filter(|(head, _)| head.whole == whole).map(|(_, bytes)| bytes).sum()
+    };
+    bytes(false) > bytes(true).max(LITTLE)
+}
+
+/// So much is not worth merging.
+const LITTLE: u64 = 16 << 20;
+
+/// Makes one whole segment of all that there are, and a manifest that names it, while the program goes on.
+fn merge(directory: &Path, manifest: &Manifest) -> Result<Manifest, String> {
+    let mut contents = Vec::new();
+    for (head, bytes) in &manifest.segments {
+        let path = directory.join(head.name());
+        let mapped = File::open(&path).and_then(|file| sys::contents(&file, *bytes as usize));
+        contents.push(mapped.map_err(|error| failed(&path, &error))?);
+    }
+    let mut segments = Vec::new();
+    for contents in &contents {
+        segments.push(
+            Segment::read(contents.bytes(), false)
+                .map_err(|trouble| format!("{}: a segment {trouble}", directory.display()))?,
+        );
+    }
+    let Some((last, _)) = manifest.segments.last() else { return Ok(manifest.clone()) };
+    let head = Head { whole: true, ..*last };
+    let settled = directory.join(head.name());
+    let new = directory.join(format!("{}.new", head.name()));
+    let write = || -> io::Result<u64> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut writer = Writer::new(head, |bytes: &[u8]| file.write_all(bytes))?;
+        checkpoint::merge(&segments, &mut writer)?;
+        let bytes = writer.end()?;
+        file.sync_all()?;
+        fs::rename(&new, &settled)?;
+        Ok(bytes)
+    };
+    let bytes = write().map_err(|error| failed(&settled, &error))?;
+    let merged = Manifest { segments: vec![(head, bytes)], ..manifest.clone() };
+    put_in_place(directory, &merged)?;
+    Ok(merged)
+}
+
 /// Brings a segment that is written to the disk, then the manifest that names it; then what that names no more goes.
 fn settle(directory: &Path, head: Head, manifest: &Manifest, files: &[PathBuf]) -> Result<(), String> {
     let name = head.name();
     let (new, settled) = (directory.join(format!("{name}.new")), directory.join(&name));
-    let to_disk = |path: &Path| -> io::Result<()> { File::open(path)?.sync_all() };
     to_disk(&new).map_err(|error| failed(&new, &error))?;
     for file in files {
         match to_disk(file) {
@@ -255,6 +307,11 @@ fn settle(directory: &Path, head: Head, manifest: &Manifest, files: &[PathBuf]) 
         }
     }
     fs::rename(&new, &settled).map_err(|error| failed(&settled, &error))?;
+    put_in_place(directory, manifest)
+}
+
+/// Puts a manifest into its place, all of whose segments are on the disk; what it names no more goes.
+fn put_in_place(directory: &Path, manifest: &Manifest) -> Result<(), String> {
     let (new, settled) = (directory.join(format!("{MANIFEST}.new")), directory.join(MANIFEST));
     let write = || -> io::Result<()> {
         // it has the program's environment, which may be nobody else's business
@@ -269,7 +326,8 @@ fn settle(directory: &Path, head: Head, manifest: &Manifest, files: &[PathBuf]) 
         manifest.segments.iter().map(|(head, _)| OsString::from(head.name())).collect();
     let entries = fs::read_dir(directory).map_err(|error| failed(directory, &error))?;
     for entry in entries.flatten().map(|entry| entry.file_name()) {
-        if entry.as_bytes().starts_with(b"memory.") && !needed.contains(&entry) {
+        let is_segment = [WHOLE, CHANGES].iter().any(|begin| entry.as_bytes().starts_with(begin.as_bytes()));
+        if is_segment && !needed.contains(&entry) {
             // the next one tries again
             let _ = fs::remove_file(directory.join(entry));
         }
@@ -307,4 +365,128 @@ pub fn resumed(manifest: &Manifest, mut now: Launch) -> Result<Launch, String> {
 impl Keep {
     /// From one checkpoint to the next, where the user does not say.
     pub const EVERY: Duration = Duration::from_secs(600);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polyrail_omp::checkpoint::What;
+
+    fn launch() -> Launch {
+        Launch {
+            program: "/bin/true".into(),
+            words: vec!["true".into(), "x".into()],
+            directory: "/".into(),
+            environment: Vec::new(),
+            runtime: "/rt.so".into(),
+            stand_ins: "/tmp/x".into(),
+            stack: 8 << 20,
+            threads: 2,
+            settings: 0,
+            watchdog: 30,
+            chance: [7, 8],
+            hosts: vec!["a".into(), "b".into()],
+            host_of: vec![0, 1],
+        }
+    }
+
+    fn kept(directory: &Path) -> Keep {
+        Keep { checkpoint: Some(directory.into()), every: Some(Duration::from_secs(5)), resume: None }
+    }
+
+    /// As the runtime does: memory of so many MiB at `address`, all of them `byte`.
+    fn written(keeper: &mut Keeper, directory: &Path, head: Head, address: u64, byte: u8, mib: usize) {
+        let mut file = File::create(directory.join(format!("{}.new", head.name()))).unwrap();
+        let mut writer = Writer::new(head, |bytes: &[u8]| file.write_all(bytes)).unwrap();
+        writer.record(What::Memory, 0, address, &vec![byte; mib << 20]).unwrap();
+        writer.record(What::State, 0, 0, &[byte]).unwrap();
+        let bytes = writer.end().unwrap();
+        keeper.ask([kept::WRITTEN, head.sequence, bytes, head.whole.into(), 0, 0], b"/no/such/file\0");
+        assert_eq!(keeper.wait(), None);
+    }
+
+    fn names(directory: &Path) -> BTreeSet<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn segments_are_named_merged_and_gone_on_from() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path();
+        let mut keeper = Keeper::new(&kept(directory), &launch()).unwrap().unwrap();
+        let head = |sequence: u64, whole: bool| Head { whole, run: 7, sequence };
+        let (asked, data, _) = keeper.ask([kept::WHERE, 0, 0, 0, 0, 0], &[]);
+        assert_eq!(
+            (asked, &data[..]),
+            ([5000, 7, 0, 0], &[directory.as_os_str().as_bytes(), &[0]].concat()[..])
+        );
+        // what a run left that was ended while it wrote
+        fs::write(directory.join("changes.9.new"), "x").unwrap();
+        written(&mut keeper, directory, head(1, true), 0, 1, 20);
+        assert_eq!(names(directory), ["checkpoint", "whole.1"].map(String::from).into());
+        written(&mut keeper, directory, head(2, false), 0, 2, 12);
+        assert_eq!(names(directory), ["changes.2", "checkpoint", "whole.1"].map(String::from).into());
+        written(&mut keeper, directory, head(3, false), 8 << 20, 3, 12);
+        assert_eq!(names(directory), ["checkpoint", "whole.3"].map(String::from).into());
+        let (last, _, told) = keeper.ask([kept::LAST, 0, 0, 0, 0, 0], &[]);
+        assert_eq!((last[0], told), (1, None));
+        let manifest = read(directory).unwrap();
+        check_segments(directory, &manifest).unwrap();
+        assert_eq!(manifest.words, ["/bin/true", "x"]);
+        let bytes = fs::read(directory.join("whole.3")).unwrap();
+        let merged = Segment::read(&bytes, true).unwrap();
+        let mut memory = vec![0; 20 << 20];
+        for record in merged.records().filter(|record| record.what == What::Memory) {
+            memory[record.address as usize..][..record.bytes.len()].copy_from_slice(record.bytes);
+        }
+        let expected = [vec![2; 8 << 20], vec![3; 12 << 20]].concat();
+        assert!(memory == expected);
+        // one run at a time, and no other in the same place
+        assert!(Keeper::new(&kept(directory), &launch()).is_err_and(|why| why.contains("another run")));
+        drop(keeper);
+        assert!(Keeper::new(&kept(directory), &launch()).is_err_and(|why| why.contains("earlier run")));
+        let again = Keep { resume: Some(directory.into()), ..Keep::default() };
+        let mut keeper = Keeper::new(&again, &launch()).unwrap().unwrap();
+        let (asked, data, _) = keeper.ask([kept::WHERE, 0, 0, 0, 0, 0], &[]);
+        assert_eq!((asked, data.ends_with(b"\0whole.3\0")), ([5000, 7, 3, 0], true));
+    }
+
+    #[test]
+    fn what_is_resumed_is_what_was_run() {
+        let now = Launch { chance: [0, 1], words: Vec::new(), settings: 5, ..launch() };
+        let manifest = |launch: &Launch| Manifest {
+            launch: launch.bytes(),
+            words: Vec::new(),
+            ranks: 2,
+            threads: 2,
+            every: 1,
+            run: 7,
+            processor: String::new(),
+            segments: Vec::new(),
+        };
+        let then = Launch { directory: "/tmp".into(), ..launch() };
+        let resumed = super::resumed(&manifest(&then), now.clone()).unwrap();
+        assert_eq!(resumed, Launch { settings: 5, ..then.clone() });
+        let fewer = Launch { threads: 1, ..now.clone() };
+        assert!(super::resumed(&manifest(&then), fewer).is_err_and(|why| why.contains("-n 2 -t 2")));
+        let other = Launch { runtime: "/other.so".into(), ..now };
+        assert!(super::resumed(&manifest(&then), other).is_err_and(|why| why.contains("/other.so")));
+    }
+
+    #[test]
+    fn a_processor_that_lacks_something_is_refused() {
+        let of = |processor: String| Manifest {
+            launch: Vec::new(),
+            words: Vec::new(),
+            ranks: 1,
+            threads: 1,
+            every: 1,
+            run: 1,
+            processor,
+            segments: Vec::new(),
+        };
+        assert_eq!(check_processor(&of(processor())), Ok(()));
+        assert!(check_processor(&of("no_such_flag".into())).is_err_and(|why| why.contains("no_such_flag")));
+    }
 }

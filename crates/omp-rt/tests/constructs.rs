@@ -13,6 +13,7 @@
 //!
 //! `CONSTRUCTS=name,name` runs these programs only.
 
+mod kept;
 mod serial;
 mod ways;
 

@@ -11,6 +11,7 @@
 //! ```
 //! Numbers are little endian; nothing is aligned.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -23,6 +24,11 @@ use crate::items::{numbers, pack, read_numbers, unpack};
 pub const MANIFEST: &str = "checkpoint";
 /// Changes with every change of what is written here, or of what the runtime writes into [`What::State`].
 pub const VERSION: u32 = 1;
+
+/// What names of segments begin with.
+pub const WHOLE: &str = "whole.";
+/// See [`WHOLE`].
+pub const CHANGES: &str = "changes.";
 
 const SEGMENT: [u8; 8] = *b"polyckpt";
 const OF_MANIFEST: [u8; 8] = *b"polyckpm";
@@ -79,7 +85,7 @@ impl Head {
 
     /// The name of the segment's file.
     pub fn name(self) -> String {
-        format!("memory.{}", self.sequence)
+        format!("{}{}", if self.whole { WHOLE } else { CHANGES }, self.sequence)
     }
 }
 
@@ -247,6 +253,68 @@ impl<'a> Segment<'a> {
             rest = behind;
             Some(record)
         })
+    }
+}
+
+/// Makes one whole segment of several that follow each other, the first of which is whole: `writer` has begun it, and is left for its end.
+///
+/// # Errors
+/// The sink's.
+pub fn merge<E, S: FnMut(&[u8]) -> Result<(), E>>(
+    segments: &[Segment<'_>],
+    writer: &mut Writer<S>,
+) -> Result<(), E> {
+    let mut written = Covered::default();
+    let newest_first = segments.iter().rev().flat_map(|segment| {
+        let records: Vec<Record<'_>> = segment.records().collect();
+        records.into_iter().rev()
+    });
+    for record in newest_first {
+        let end = record.address + record.length;
+        match record.what {
+            What::Memory => written.add(record.address, end, |from, to| {
+                let part = &record.bytes[(from - record.address) as usize..(to - record.address) as usize];
+                writer.record(What::Memory, 0, from, part)
+            })?,
+            What::Zero => written.add(record.address, end, |_, _| Ok(()))?,
+            What::Own | What::Thread | What::State | What::End => {}
+        }
+    }
+    let last = segments.iter().rev().take(1).flat_map(Segment::records);
+    for record in last.filter(|record| matches!(record.what, What::Own | What::Thread | What::State)) {
+        writer.record(record.what, record.number, record.address, record.bytes)?;
+    }
+    Ok(())
+}
+
+/// Addresses that later segments have said something of: ends by begins.
+#[derive(Default)]
+struct Covered(BTreeMap<u64, u64>);
+
+impl Covered {
+    /// Calls `f` with what of a range is not covered yet, which all of it is then.
+    fn add<E>(&mut self, from: u64, to: u64, mut f: impl FnMut(u64, u64) -> Result<(), E>) -> Result<(), E> {
+        let (mut low, mut high, mut at) = (from, to, from);
+        if let Some((&begin, &end)) = self.0.range(..=from).next_back().filter(|(_, end)| **end >= from) {
+            (low, at) = (begin, end);
+            high = high.max(end);
+        }
+        let inside: Vec<(u64, u64)> = self.0.range(from..=to).map(|(begin, end)| (*begin, *end)).collect();
+        for (begin, end) in inside {
+            if at < begin {
+                f(at, begin.min(to))?;
+            }
+            at = at.max(end);
+            high = high.max(end);
+            self.0.remove(&begin);
+        }
+        if at < to {
+            f(at, to)?;
+        }
+        if low < high {
+            self.0.insert(low, high);
+        }
+        Ok(())
     }
 }
 
@@ -447,6 +515,25 @@ mod tests {
         }
     }
 
+    /// Memory, of so many bytes, as segments say that it is.
+    fn memory(segments: &[Segment<'_>]) -> Vec<u8> {
+        let mut all = vec![0; 300];
+        for record in segments.iter().flat_map(Segment::records) {
+            let place = record.address as usize..(record.address + record.length) as usize;
+            match record.what {
+                What::Memory => all[place].copy_from_slice(record.bytes),
+                What::Zero => all[place].fill(0),
+                _ => {}
+            }
+        }
+        all
+    }
+
+    fn small() -> impl Strategy<Value = (What, u32, u64, Vec<u8>)> {
+        let what = prop::sample::select(vec![What::Memory, What::Zero, What::Own, What::State]);
+        (what, any::<u32>(), 0..200_u64, prop::collection::vec(1..=255_u8, 0..100))
+    }
+
     fn record() -> impl Strategy<Value = (What, u32, u64, Vec<u8>)> {
         let what = prop::sample::select(vec![What::Memory, What::Zero, What::Own, What::Thread, What::State]);
         let bytes = prop_oneof![
@@ -471,6 +558,32 @@ mod tests {
                     prop_assert_eq!((read.number, read.bytes), (*number, &bytes[..]));
                 }
             }
+        }
+
+        #[test]
+        fn what_is_merged_says_the_same(chain in prop::collection::vec(prop::collection::vec(small(), 0..10), 1..6)) {
+            let files: Vec<Vec<u8>> = chain
+                .iter()
+                .enumerate()
+                .map(|(at, records)| written(Head { whole: at == 0, sequence: at as u64, ..HEAD }, records))
+                .collect();
+            let segments: Vec<Segment<'_>> =
+                files.iter().map(|file| Segment::read(file, true).unwrap()).collect();
+            let mut merged = Vec::new();
+            let sink = |bytes: &[u8]| {
+                merged.extend_from_slice(bytes);
+                Ok::<(), ()>(())
+            };
+            let mut writer = Writer::new(HEAD, sink).unwrap();
+            merge(&segments, &mut writer).unwrap();
+            writer.end().unwrap();
+            let merged = Segment::read(&merged, true).unwrap();
+            prop_assert_eq!(memory(&[merged]), memory(&segments));
+            let others = |segment: &Segment<'_>| -> Vec<(What, u32, u64, Vec<u8>)> {
+                let all = segment.records().filter(|record| !matches!(record.what, What::Memory | What::Zero));
+                all.map(|record| (record.what, record.number, record.address, record.bytes.to_vec())).collect()
+            };
+            prop_assert_eq!(others(&merged), others(&segments[segments.len() - 1]));
         }
 
         #[test]

@@ -177,8 +177,7 @@ extern "C" fn go_on(whole: usize) {
     runs.sort_unstable();
     let mut pages = Pages::default();
     runs.into_iter().for_each(|(from, to)| pages.push(from, to));
-    let sizes = || whole.files.iter().map(|file| file.len() as u64);
-    save::begin_with(pages, sizes().next().unwrap_or(0), sizes().skip(1).sum());
+    save::begin_with(pages);
     for file in &whole.files {
         // what is mapped is the program's when the next checkpoint looks; nobody looks at these any more
         sys::unmap(file.as_ptr().cast_mut(), file.len());

@@ -21,19 +21,16 @@ struct Saved {
     pages: Pages,
     /// Changed since, and not written: the last segment could not be.
     missed: Pages,
-    /// Bytes of the last whole segment, and of all after it.
-    whole: u64,
-    changes: u64,
-    /// The next must be whole.
-    broken: bool,
+    /// There is a whole segment, and all that came after it.
+    begun: bool,
 }
 
 static SAVED: Mutex<Option<Saved>> = Mutex::new(None);
 
 /// A run that goes on from a checkpoint: these pages are in it.
-pub fn begin_with(pages: Pages, whole: u64, changes: u64) {
+pub fn begin_with(pages: Pages) {
     *SAVED.lock().unwrap_or_else(|broken| broken.into_inner()) =
-        Some(Saved { pages, whole, changes, ..Saved::default() });
+        Some(Saved { pages, begun: true, ..Saved::default() });
 }
 
 /// Called on the first thread's stack, which ends at `sp` for the checkpoint.
@@ -44,7 +41,7 @@ pub extern "C" fn save(sp: usize) {
         Last::Safe => {}
         Last::Lost => {
             let mut saved = SAVED.lock().unwrap_or_else(|broken| broken.into_inner());
-            saved.get_or_insert_default().broken = true;
+            saved.get_or_insert_default().begun = false;
         }
     }
     let error = alloc::exports::last_error();
@@ -86,7 +83,7 @@ fn try_to_save(sp: usize, error: i32) -> Result<u64, String> {
     let mut changed = track::changes();
     changed.add(&core::mem::take(&mut saved.missed));
     saved.pages.add(&changed);
-    let whole = saved.broken || saved.whole == 0 || saved.changes > saved.whole;
+    let whole = !saved.begun;
     let pages = if whole { &saved.pages } else { &changed };
     let head = {
         let mut place = when::place();
@@ -100,9 +97,7 @@ fn try_to_save(sp: usize, error: i32) -> Result<u64, String> {
     alloc::exports::error(error);
     match write(&path, head, sp, pages, &storage, &state) {
         Ok(bytes) => {
-            (saved.whole, saved.changes) =
-                if whole { (bytes, 0) } else { (saved.whole, saved.changes + bytes) };
-            saved.broken = false;
+            saved.begun = true;
             when::written(whole, head.sequence, bytes, &descriptors.written());
             Ok(bytes)
         }

@@ -1,14 +1,12 @@
 //! Runs that are ended at any moment and gone on with from their checkpoints say and write in the end what they say and write undisturbed; what cannot be kept, or gone on from, is named.
 
-mod ways;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ways::{COMPILERS, Compiler, Said, agents, header, mpiexec, plain, prepare, run};
+use crate::ways::{COMPILERS, Compiler, Said, agents, header, mpiexec, plain, prepare, run};
 
 fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kept")
@@ -210,7 +208,7 @@ fn what_cannot_be_kept_is_named_and_the_program_goes_on() {
 /// The files of a checkpoint, but for the manifest.
 fn segments(kept: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = fs::read_dir(kept).unwrap().map(|entry| entry.unwrap().path()).collect();
-    all.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("memory."));
+    all.retain(|path| path.file_name().unwrap() != "checkpoint");
     all
 }
 
