@@ -112,6 +112,40 @@ def tasks(rounds: int, launch: list[str] | None = None) -> list[Table]:
     return [table]
 
 
+def checkpoints(rounds: int) -> list[Table]:
+    """How long a program waits for a checkpoint, and what is written, by how much of 1 GB has changed since the last."""
+    program = build(ROOT / "bench/omp_checkpoints.c")
+    pause, size = Figure("the program waits", "ms", True), Figure("written", "MB", True)
+
+    def of(region: dict) -> tuple[float, float]:
+        counted = region["ranks"][0]
+        number = counted["checkpoints"]
+        if number == 0:
+            raise Failed("no checkpoint was taken")
+        return counted["checkpoint_ns"] / 1e6 / number, counted["checkpoint_bytes"] / 1e6 / number
+
+    def run(permille: int) -> Sample:
+        with tempfile.TemporaryDirectory(dir=ROOT / "build") as directory:
+            told = Path(directory) / "told.json"
+            options = ["--checkpoint", f"{directory}/kept", "--every", "0.001", "--json", str(told)]
+            output = spread(["-n", "2"], [program, "1000", str(permille), "10"], 1, options)
+            if "sum" not in output.text:
+                raise Failed(output.reason())
+            # by their functions' names, which compilers number: the one that fills memory, the first changes, what is measured
+            first, _, last = sorted(json.loads(told.read_text())["regions"], key=lambda region: region["region"])
+        sample: Sample = {(Figure("the first: the program waits", "ms", True), None): of(first)[0]} if permille == 10 else {}
+        of_last = of(last)
+        name = f"{permille / 10:g} % of 1 GB changed"
+        return {**sample, (Figure(f"{name}: {pause.name}", pause.unit, True), None): of_last[0], (Figure(f"{name}: {size.name}", size.unit, True), None): of_last[1]}
+
+    parts: Parts = {f"{permille}": lambda permille=permille: run(permille) for permille in (1, 10, 100)}
+    columns = [Column("polyrail omp, 2 ranks", parts, missing(), ours=True)]
+    alternate(columns, rounds)
+    table = Table("Checkpoints of a program of 1 GB", columns)
+    table.show()
+    return [table]
+
+
 def over(hosts: int, each: int = 1) -> list[str]:
     """mpiexec's words for so many ranks on each host of scripts/lab."""
     names, ssh = os.environ["POLYRAIL_LAB_HOSTS"].replace(" ", ","), os.environ["POLYRAIL_LAB_SSH"]

@@ -35,7 +35,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use polyrail_omp::layout::slot;
 
 pub use self::frame::{
-    Frame, enter, global, here, innermost, leave, may_fork, scratch, singles, thread, unscratch,
+    Frame, enter, global, here, innermost, is_outside, leave, may_fork, scratch, singles, thread, unscratch,
 };
 pub use self::pool::{count, ensure as have, lead, reserve as reserve_stack, stack, watch_forks};
 use self::sync::Gate;

@@ -219,6 +219,9 @@ fn look_at_others() -> Result<(), String> {
     if sys::read(c"/proc/self/timers").is_some_and(|timers| !timers.is_empty()) {
         return Err("the program has timers (timer_create)".into());
     }
+    if !team::is_outside() {
+        return Err("the region that has ended is inside another one of one thread, or in a task".into());
+    }
     if team::locks::are_held() {
         return Err("serial code holds a lock".into());
     }

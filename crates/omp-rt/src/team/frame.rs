@@ -205,6 +205,14 @@ pub fn singles() -> u64 {
     frame.singles.get()
 }
 
+/// Whether the calling thread is in serial code: in no region, not even of one thread, and in no task.
+pub fn is_outside() -> bool {
+    let [serial, own] = &thread().scratch;
+    innermost().level.get() == 0
+        && !innermost().task.get().0
+        && [serial, own].iter().all(|scratch| scratch.last.get().is_null())
+}
+
 /// Makes `frame` the innermost; gives the one before.
 ///
 /// # Safety
