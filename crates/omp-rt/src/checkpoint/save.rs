@@ -85,19 +85,15 @@ fn try_to_save(sp: usize, error: i32) -> Result<u64, String> {
     saved.pages.add(&changed);
     let whole = !saved.begun;
     let pages = if whole { &saved.pages } else { &changed };
-    let head = {
-        let mut place = when::place();
-        let place = place.as_mut().ok_or("the agent has named no directory")?;
-        place.sequence += 1;
-        (Head { whole, run: place.run, sequence: place.sequence }, format!("{}/", place.directory))
-    };
-    let (head, directory) = head;
-    let path = format!("{directory}{}.new\0", head.name());
+    let place = when::place().clone().ok_or("the agent has named no directory")?;
+    let head = Head { whole, run: place.run, sequence: place.sequence + 1 };
+    let path = format!("{}/{}.new\0", place.directory, head.name());
     // it is a part of what is kept
     alloc::exports::error(error);
     match write(&path, head, sp, pages, &storage, &state) {
         Ok(bytes) => {
             saved.begun = true;
+            when::has_written(head.sequence);
             when::written(whole, head.sequence, bytes, &descriptors.written());
             Ok(bytes)
         }

@@ -50,6 +50,13 @@ pub fn place() -> std::sync::MutexGuard<'static, Option<Place>> {
     PLACE.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
+/// The last segment is this one now.
+pub fn has_written(sequence: u64) {
+    if let Some(place) = &mut *place() {
+        place.sequence = sequence;
+    }
+}
+
 fn now() -> u64 {
     BEGAN.elapsed().as_millis() as u64
 }
