@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,7 +32,10 @@ pub struct Keeper {
     manifest: Arc<Mutex<Manifest>>,
     /// Segments that the run began with.
     from: Vec<String>,
-    worker: Option<JoinHandle<Result<(), String>>>,
+    /// What people are to be told, or why the last one could not be written.
+    worker: Option<JoinHandle<Result<Option<String>, String>>>,
+    /// The run ends: nothing is merged any more.
+    ends: Arc<AtomicBool>,
     /// The last one could not be written.
     lost: bool,
     /// What the user was told already.
@@ -58,7 +62,31 @@ fn lock(directory: &Path) -> Result<File, String> {
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
-    flags.map_or(String::new(), |(_, flags)| flags.trim().to_owned())
+    let flags = flags.map_or("", |(_, flags)| flags).split_whitespace();
+    flags.filter(|flag| is_programs(flag)).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether programs choose functions by what the kernel calls so; the rest is the kernel's own, and changes with its settings.
+fn is_programs(flag: &str) -> bool {
+    const BEGINS: [&str; 12] =
+        ["sse", "ssse", "avx", "fma", "bmi", "xsave", "sha", "vaes", "amx", "rd", "movdir", "vpclmul"];
+    const WHOLE: [&str; 14] = [
+        "popcnt",
+        "abm",
+        "lzcnt",
+        "movbe",
+        "f16c",
+        "aes",
+        "pclmulqdq",
+        "gfni",
+        "adx",
+        "erms",
+        "fsrm",
+        "cx16",
+        "lahf_lm",
+        "rtm",
+    ];
+    WHOLE.contains(&flag) || BEGINS.iter().any(|begin| flag.starts_with(begin))
 }
 
 /// What can be resumed in `directory`.
@@ -78,7 +106,7 @@ pub fn read(directory: &Path) -> Result<Manifest, String> {
 fn check_processor(manifest: &Manifest) -> Result<(), String> {
     let here = processor();
     let here: BTreeSet<&str> = here.split(' ').collect();
-    match manifest.processor.split(' ').find(|flag| !here.contains(flag)) {
+    match manifest.processor.split_whitespace().find(|flag| !here.contains(flag)) {
         None => Ok(()),
         Some(flag) => Err(format!(
             "the checkpoint was taken on a processor that has {flag}, which this host's has not: resume it on a host like that"
@@ -115,6 +143,9 @@ impl Keeper {
         let Some(directory) = keep.resume.as_ref().or(keep.checkpoint.as_ref()) else { return Ok(None) };
         fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
         let directory = directory.canonicalize().map_err(|error| failed(directory, &error))?;
+        if directory.to_str().is_none() {
+            return Err(format!("{}: name a directory whose path is text (UTF-8)", directory.display()));
+        }
         let lock = lock(&directory)?;
         let every = keep.every.map(|every| every.as_millis() as u64);
         let manifest = if keep.resume.is_some() {
@@ -122,6 +153,10 @@ impl Keeper {
             check_processor(&manifest)?;
             check_segments(&directory, &manifest)?;
             manifest.every = every.unwrap_or(manifest.every);
+            // what is kept from here on may have been chosen by this host's
+            let both = format!("{} {}", manifest.processor, processor());
+            let both: BTreeSet<&str> = both.split_whitespace().collect();
+            manifest.processor = both.into_iter().collect::<Vec<_>>().join(" ");
             manifest
         } else {
             if directory.join(MANIFEST).exists() {
@@ -145,21 +180,22 @@ impl Keeper {
             }
         };
         let from = manifest.segments.iter().map(|(head, _)| head.name()).collect();
-        let mut keeper = Self {
+        let keeper = Self {
             directory,
             _lock: lock,
             manifest: Arc::new(Mutex::new(manifest)),
             from,
             worker: None,
+            ends: Arc::default(),
             lost: false,
             told: BTreeSet::new(),
         };
-        keeper.is_writable()?;
+        keeper.check_writable()?;
         Ok(Some(keeper))
     }
 
     /// A directory that cannot be written is told of before the program begins.
-    fn is_writable(&mut self) -> Result<(), String> {
+    fn check_writable(&self) -> Result<(), String> {
         let path = self.directory.join(format!("{MANIFEST}.new"));
         File::create(&path).map_err(|error| failed(&path, &error))?;
         fs::remove_file(&path).map_err(|error| failed(&path, &error))
@@ -181,15 +217,22 @@ impl Keeper {
                 ([manifest.every, manifest.run, last, 0], data.collect(), None)
             }
             kept::WRITTEN => {
-                self.wait();
+                let told = self.wait();
                 let head = Head { whole: whole == 1, run: self.manifest().run, sequence };
-                self.write(head, bytes, data);
-                ([0; 4], Vec::new(), None)
+                let why = self.write(head, bytes, data);
+                ([0; 4], Vec::new(), why.or(told))
             }
             kept::LAST => {
                 let underway = self.worker.as_ref().is_some_and(|worker| !worker.is_finished());
                 let told = if underway { None } else { self.wait() };
-                let state = if underway { 0 } else { 1 + u64::from(std::mem::take(&mut self.lost)) };
+                let state = match (underway, std::mem::take(&mut self.lost)) {
+                    (true, lost) => {
+                        self.lost = lost;
+                        kept::UNDERWAY
+                    }
+                    (false, false) => kept::SAFE,
+                    (false, true) => kept::LOST,
+                };
                 ([state, 0, 0, 0], Vec::new(), told)
             }
             _ => {
@@ -205,17 +248,26 @@ impl Keeper {
     }
 
     /// Waits for what is being written.
-    pub fn wait(&mut self) -> Option<String> {
-        let Err(why) = self.worker.take()?.join().unwrap_or_else(|_| Err("writing it failed".into())) else {
-            return None;
-        };
-        self.lost = true;
-        self.news(why)
+    fn wait(&mut self) -> Option<String> {
+        match self.worker.take()?.join().unwrap_or_else(|_| Err("writing it failed".into())) {
+            Ok(told) => told.filter(|told| self.told.insert(told.clone())),
+            Err(why) => {
+                self.lost = true;
+                self.news(why)
+            }
+        }
     }
 
-    fn write(&mut self, head: Head, bytes: u64, files: &[u8]) {
+    /// The run ends: waits for what is being brought to the disk.
+    pub fn end(mut self) -> Option<String> {
+        self.ends.store(true, Ordering::Relaxed);
+        self.wait()
+    }
+
+    /// What people are to be told, if it cannot be.
+    fn write(&mut self, head: Head, bytes: u64, files: &[u8]) -> Option<String> {
         let directory = self.directory.clone();
-        let manifest = Arc::clone(&self.manifest);
+        let (manifest, ends) = (Arc::clone(&self.manifest), Arc::clone(&self.ends));
         let files: Vec<PathBuf> = files
             .split(|byte| *byte == 0)
             .filter(|path| !path.is_empty())
@@ -229,17 +281,27 @@ impl Keeper {
             next.segments.push((head, bytes));
             settle(&directory, head, &next, &files)?;
             *manifest.lock().unwrap_or_else(|broken| broken.into_inner()) = next.clone();
-            if is_long(&next) {
-                let merged = merge(&directory, &next)?;
-                *manifest.lock().unwrap_or_else(|broken| broken.into_inner()) = merged;
+            if !is_long(&next) || ends.load(Ordering::Relaxed) {
+                return Ok(None);
             }
-            Ok(())
+            match merge(&directory, &next, &ends) {
+                Ok(merged) => {
+                    *manifest.lock().unwrap_or_else(|broken| broken.into_inner()) = merged;
+                    Ok(None)
+                }
+                Err(_) if ends.load(Ordering::Relaxed) => Ok(None),
+                // what there is, is there: it is tried again
+                Err(why) => Ok(Some(format!("checkpoints take more room than they need: {why}"))),
+            }
         };
         match std::thread::Builder::new().name("checkpoints".into()).spawn(work) {
-            Ok(worker) => self.worker = Some(worker),
+            Ok(worker) => {
+                self.worker = Some(worker);
+                None
+            }
             Err(error) => {
                 self.lost = true;
-                self.told.insert(format!("no thread can be started: {error}"));
+                self.news(format!("no thread can be started: {error}"))
             }
         }
     }
@@ -254,14 +316,17 @@ fn is_long(manifest: &Manifest) -> bool {
     let bytes = |whole: bool| -> u64 {
         manifest.segments.iter().filter(|(head, _)| head.whole == whole).map(|(_, bytes)| bytes).sum()
     };
-    bytes(false) > bytes(true).max(LITTLE)
+    bytes(false) > bytes(true).max(LITTLE) || manifest.segments.len() > MANY
 }
+
+/// So many segments are too many to be looked through.
+const MANY: usize = 64;
 
 /// So much is not worth merging.
 const LITTLE: u64 = 16 << 20;
 
 /// Makes one whole segment of all that there are, and a manifest that names it, while the program goes on.
-fn merge(directory: &Path, manifest: &Manifest) -> Result<Manifest, String> {
+fn merge(directory: &Path, manifest: &Manifest, ends: &AtomicBool) -> Result<Manifest, String> {
     let mut contents = Vec::new();
     for (head, bytes) in &manifest.segments {
         let path = directory.join(head.name());
@@ -281,14 +346,21 @@ fn merge(directory: &Path, manifest: &Manifest) -> Result<Manifest, String> {
     let new = directory.join(format!("{}.new", head.name()));
     let write = || -> io::Result<u64> {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        let mut writer = Writer::new(head, |bytes: &[u8]| file.write_all(bytes))?;
+        let mut writer = Writer::new(head, |bytes: &[u8]| match ends.load(Ordering::Relaxed) {
+            true => Err(io::ErrorKind::Interrupted.into()),
+            false => file.write_all(bytes),
+        })?;
         checkpoint::merge(&segments, &mut writer)?;
         let bytes = writer.end()?;
         file.sync_all()?;
         fs::rename(&new, &settled)?;
         Ok(bytes)
     };
-    let bytes = write().map_err(|error| failed(&settled, &error))?;
+    let bytes = write().map_err(|error| {
+        // it is in the way of what comes next
+        let _ = fs::remove_file(&new);
+        failed(&settled, &error)
+    })?;
     let merged = Manifest { segments: vec![(head, bytes)], ..manifest.clone() };
     put_in_place(directory, &merged)?;
     Ok(merged)
@@ -298,15 +370,15 @@ fn merge(directory: &Path, manifest: &Manifest) -> Result<Manifest, String> {
 fn settle(directory: &Path, head: Head, manifest: &Manifest, files: &[PathBuf]) -> Result<(), String> {
     let name = head.name();
     let (new, settled) = (directory.join(format!("{name}.new")), directory.join(&name));
-    to_disk(&new).map_err(|error| failed(&new, &error))?;
-    for file in files {
-        match to_disk(file) {
-            // the program may have removed it since
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(file, &error)),
-            _ => {}
-        }
-    }
-    fs::rename(&new, &settled).map_err(|error| failed(&settled, &error))?;
+    let settle = || -> Result<(), String> {
+        to_disk(&new).map_err(|error| failed(&new, &error))?;
+        sys::sync_around(files).map_err(|(path, error)| failed(&path, &error))?;
+        fs::rename(&new, &settled).map_err(|error| failed(&settled, &error))
+    };
+    settle().inspect_err(|_| {
+        // it is in the way of what comes next
+        let _ = fs::remove_file(&new);
+    })?;
     put_in_place(directory, manifest)
 }
 
@@ -314,6 +386,8 @@ fn settle(directory: &Path, head: Head, manifest: &Manifest, files: &[PathBuf]) 
 fn put_in_place(directory: &Path, manifest: &Manifest) -> Result<(), String> {
     let (new, settled) = (directory.join(format!("{MANIFEST}.new")), directory.join(MANIFEST));
     let write = || -> io::Result<()> {
+        // segments have their names before anything names them
+        to_disk(directory)?;
         // it has the program's environment, which may be nobody else's business
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(&manifest.bytes())?;
@@ -350,12 +424,14 @@ pub fn resumed(manifest: &Manifest, mut now: Launch) -> Result<Launch, String> {
             now.threads
         ));
     }
-    if then.runtime != now.runtime || then.stand_ins != now.stand_ins {
-        return Err(format!(
-            "the checkpoint was taken with the runtime {}, and this is {}: the addresses of programs depend on it",
-            then.runtime.display(),
-            now.runtime.display()
-        ));
+    for (then, now) in [(&then.runtime, &now.runtime), (&then.stand_ins, &now.stand_ins)] {
+        if then != now {
+            return Err(format!(
+                "the checkpoint was taken with {}, and this is {}: the addresses of programs depend on it",
+                then.display(),
+                now.display()
+            ));
+        }
     }
     (now.program, now.words, now.directory) = (then.program, then.words, then.directory);
     (now.environment, now.stack, now.chance) = (then.environment, then.stack, then.chance);
@@ -402,7 +478,7 @@ mod tests {
         writer.record(What::State, 0, 0, &[byte]).unwrap();
         let bytes = writer.end().unwrap();
         keeper.ask([kept::WRITTEN, head.sequence, bytes, head.whole.into(), 0, 0], b"/no/such/file\0");
-        assert_eq!(keeper.wait(), None);
+        assert_eq!(keeper.wait(), None, "{head:?}");
     }
 
     fn names(directory: &Path) -> BTreeSet<String> {

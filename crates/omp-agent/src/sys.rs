@@ -1,10 +1,11 @@
 //! System calls.
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -130,6 +131,30 @@ impl Drop for Contents {
         // SAFETY: this one's mapping
         unsafe { libc::munmap(self.at, self.bytes.max(1)) };
     }
+}
+
+/// Brings to the disk all that was written to the file systems of these files, or directories: also what was closed, renamed, or is somewhere else by now.
+///
+/// # Errors
+/// Which it is, and as the kernel says. What is not there any more is none.
+pub fn sync_around(paths: &[PathBuf]) -> Result<(), (PathBuf, io::Error)> {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+    let mut done = BTreeSet::new();
+    for path in paths {
+        let directory = if path.is_dir() { path } else { path.parent().unwrap_or(path) };
+        let opened = File::open(directory).and_then(|file| Ok((file.metadata()?.dev(), file)));
+        let (device, file) = match opened {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err((directory.to_owned(), error)),
+        };
+        // SAFETY: a descriptor that is open
+        if done.insert(device) && unsafe { libc::syncfs(file.as_raw_fd()) } != 0 {
+            return Err((directory.to_owned(), io::Error::last_os_error()));
+        }
+    }
+    Ok(())
 }
 
 /// The soft limit of a resource, and the hard one.

@@ -28,6 +28,7 @@ use polyrail_omp::layout::{
 use crate::heap::{self, Heap};
 use crate::modules;
 use crate::raw::{self, Lock};
+pub use map::has_mapped;
 
 /// The base of the calling thread's heap; 0: the serial one. Not `thread_local!`, whose accesses are calls in a library.
 mod current {

@@ -27,7 +27,7 @@ use polyrail_omp::area::setting;
 
 use crate::{agent, remote};
 pub use resume::resume;
-pub use threads::{began as thread_began, gather, receive};
+pub use threads::{began as thread_began, gather, note_value, receive};
 pub use when::flags;
 
 /// Whether the user wants any.

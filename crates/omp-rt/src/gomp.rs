@@ -7,6 +7,7 @@ mod tasks;
 
 use core::ffi::{c_uint, c_void};
 
+use crate::checkpoint;
 use crate::kmpc::{__kmpc_end_serialized_parallel, __kmpc_serialized_parallel, serial};
 use crate::remote::Region;
 use crate::team::floating::Floating;
@@ -50,6 +51,10 @@ fn fork(
         &Region { function: body as usize, gomp: true, args, team, place: 0, floating: Floating::now() },
         sp,
     );
+    // the caller has still to fold what tasks reduce, which is in the runtime's memory
+    if reductions.is_null() {
+        checkpoint::point();
+    }
 }
 
 /// Has `$to` get where the caller's stack begins as its sixth argument.

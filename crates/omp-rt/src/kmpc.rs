@@ -9,6 +9,7 @@ mod tasks;
 
 use core::ffi::{c_int, c_void};
 
+use crate::checkpoint;
 use crate::remote::Region;
 use crate::team::floating::Floating;
 use crate::team::{self, Frame, here, leave, scratch, thread, unscratch};
@@ -136,6 +137,7 @@ unsafe extern "C" fn fork(place: *const Ident, count: c_int, function: usize, ar
     // SAFETY: a constant of the program, if any.
     let place = unsafe { place.as_ref() }.map_or(0, |place| place.text as usize);
     team::fork(&Region { function, gomp: false, args, team: threads, place, floating: Floating::now() }, sp);
+    checkpoint::point();
 }
 
 /// A team of one thread.

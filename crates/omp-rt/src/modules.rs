@@ -145,6 +145,17 @@ pub fn all() -> Vec<Module> {
     modules
 }
 
+/// All that is loaded and where, a line each; but the kernel's own page, which may be of another version elsewhere, and is used by nothing that is kept or shared.
+pub fn text() -> String {
+    let line = |module: Module| {
+        let name = if module.name.is_empty() { "the program" } else { &module.name };
+        let (first, last) = (module.segments.first(), module.segments.last());
+        let (start, end) = (first.map_or(0, |segment| segment.start), last.map_or(0, |segment| segment.end));
+        (!name.starts_with("linux-vdso")).then(|| format!("{name} at {start:#x} to {end:#x}\n"))
+    };
+    all().into_iter().filter_map(line).collect()
+}
+
 /// Those whose data are the program's.
 pub fn shared() -> impl Iterator<Item = Module> {
     all().into_iter().filter(Module::is_shared)

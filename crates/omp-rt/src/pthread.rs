@@ -15,8 +15,8 @@ pub use once::register as register_exit;
 
 use crate::alloc::exports::knowing_the_caller;
 use crate::library::real;
-use crate::team::{innermost, locks};
-use crate::{alloc, calls, remote, sys, track};
+use crate::team::{innermost, locks, thread};
+use crate::{alloc, calls, checkpoint, remote, sys, track};
 
 /// Whether the calling thread is one of several ranks', and `object` in memory that they share.
 fn concerns(object: usize) -> bool {
@@ -187,6 +187,31 @@ fn is_ours(object: usize) -> bool {
     locks::is_held(key) || unsafe { *((object + OWNER) as *const c_int) != sys::thread() }
 }
 
+/// Mutexes that know whose they are by a thread's number, and that serial code's first thread has, as far as checkpoints are wanted.
+static OWNED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether serial code has any.
+pub fn are_owned() -> bool {
+    OWNED.load(Relaxed) > 0
+}
+
+/// The C library's function of that name has come back.
+fn note(name: &str, object: usize, result: c_int) {
+    let is_mutex = name.contains("mutex") || name.starts_with("mtx");
+    if result != 0 || !is_mutex || !checkpoint::wanted() || thread().pooled.get() {
+        return;
+    }
+    if kind(object) == Kind::Normal {
+        return;
+    }
+    if name.ends_with("unlock") {
+        // one that was locked before is none of those that were counted
+        let _ = OWNED.fetch_update(Relaxed, Relaxed, |owned| owned.checked_sub(1));
+    } else {
+        OWNED.fetch_add(1, Relaxed);
+    }
+}
+
 /// `$name`, by `$ours` where ranks share the object, or by the C library.
 macro_rules! shared {
     ($($name:ident $($how:ident)? = $body:ident, $text:literal, $register:literal, ($object:ident $(, $more:ident)*) $ours:expr;)*) => {
@@ -197,7 +222,9 @@ macro_rules! shared {
             static REAL: AtomicUsize = AtomicUsize::new(0);
             type Real = unsafe extern "C" fn(usize $(, shared!(@word $more))*) -> c_int;
             // SAFETY: the caller's arguments, to the function of that name
-            unsafe { real::<Real>($text, &REAL)($object $(, $more)*) }
+            let result = unsafe { real::<Real>($text, &REAL)($object $(, $more)*) };
+            note(stringify!($name), $object, result);
+            result
         })*
         knowing_the_caller! {
             $($name($object: usize $(, $more: usize)*) -> c_int = $body, $register;)*
@@ -267,6 +294,9 @@ unsafe extern "C" fn pthread_setspecific(key: libc::pthread_key_t, value: *const
     static REAL: AtomicUsize = AtomicUsize::new(0);
     type Real = unsafe extern "C" fn(libc::pthread_key_t, *const c_void) -> c_int;
     let real: Real = real(c"pthread_setspecific", &REAL);
+    if checkpoint::wanted() && !value.is_null() && thread().pooled.get() {
+        checkpoint::note_value(key);
+    }
     // SAFETY: the caller's arguments; the C library gives the lowest key that is free
     unsafe {
         let mut result = real(key, value);

@@ -139,17 +139,7 @@ extern "C" fn serve_rank_0(_: usize) {
 
 /// What is loaded, and where, must be the same on all ranks, or a pointer does not mean the same.
 fn same_everywhere() {
-    let mut text = String::new();
-    for module in modules::all() {
-        let name = if module.name.is_empty() { "the program" } else { &module.name };
-        // the kernel's own page may be of another version, and is used by nothing that is shared
-        if name.starts_with("linux-vdso") {
-            continue;
-        }
-        let (first, last) = (module.segments.first(), module.segments.last());
-        let (start, end) = (first.map_or(0, |segment| segment.start), last.map_or(0, |segment| segment.end));
-        text += &format!("{name} at {start:#x} to {end:#x}\n");
-    }
+    let mut text = modules::text();
     let here = &raw const text as usize;
     text += &format!("main stack around {:#x}\n", here >> 16 << 16);
     if let Err(difference) = agent::same(1, text.as_bytes()) {

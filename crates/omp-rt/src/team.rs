@@ -37,7 +37,7 @@ use polyrail_omp::layout::slot;
 pub use self::frame::{
     Frame, enter, global, here, innermost, is_outside, leave, may_fork, scratch, singles, thread, unscratch,
 };
-pub use self::pool::{count, ensure as have, lead, reserve as reserve_stack, stack, watch_forks};
+pub use self::pool::{count, ensure as have, lead, most, reserve as reserve_stack, stack, watch_forks};
 use self::sync::Gate;
 use self::work::Plan;
 use crate::remote::{self, Region};
@@ -162,7 +162,6 @@ pub fn fork(region: &Region<'_>, sp: usize) {
         remote::begin(region, sp);
     }
     run(region);
-    checkpoint::point();
 }
 
 /// Runs this rank's share of a region's threads, all of them, and returns when they are through its end (its last barrier is an exchange).

@@ -21,7 +21,7 @@ use polyrail_omp::layout::{
 use polyrail_omp::pages::Pages;
 
 use crate::raw::{self, Lock};
-use crate::{alloc, stacks};
+use crate::{alloc, remote, stacks};
 use areas::{Areas, Kind};
 use hot::{CHUNK, Hot};
 use since::Since;
@@ -58,7 +58,7 @@ pub unsafe fn start(compare: bool) {
     STATE.with(|place| *place = Some(state));
 }
 
-/// On ranks above 0, once, before the first merge: what is tracked becomes zero, as the twins are.
+/// Before the first merge, once, on ranks above 0, and where rank 0 goes on from a checkpoint: what is tracked becomes zero, as the twins are.
 ///
 /// # Safety
 /// Nothing that is tracked is in use.
@@ -140,6 +140,7 @@ pub fn changes() -> Pages {
     let changed = with(|state| {
         state.collect();
         let mut pages = state.memory.since.take();
+        state.memory.note_compared(&pages, &state.pending);
         pages.remove(&state.stack);
         pages.remove(&stacks::ALL);
         pages
@@ -170,7 +171,8 @@ pub fn look_at<E>(
 pub unsafe fn restore(at: usize, bytes: &[u8]) -> bool {
     let known = with(|state| {
         let (first, end) = (at & !(PAGE - 1), (at + bytes.len()).next_multiple_of(PAGE));
-        let known = state.memory.is_known(first, (end - first) / PAGE);
+        // areas may touch, and a record be of two
+        let known = (first..end).step_by(PAGE).all(|page| state.memory.is_known(page, 1));
         if known {
             (first..end).step_by(PAGE).for_each(|page| state.memory.used(page));
         }
@@ -189,13 +191,18 @@ pub unsafe fn restore(at: usize, bytes: &[u8]) -> bool {
 /// # Safety
 /// As there.
 pub unsafe fn restore_zeros(at: usize, bytes: usize) -> bool {
-    let known = with(|state| state.memory.is_known(at, bytes.div_ceil(PAGE)));
+    let known = with(|state| (at..at + bytes).step_by(PAGE).all(|page| state.memory.is_known(page, 1)));
     if known != Some(true) || !at.is_multiple_of(PAGE) {
         return false;
     }
     // SAFETY: found to be shared, and mapped; the caller's
     unsafe { core::ptr::write_bytes(at as *mut u8, 0, bytes) };
     true
+}
+
+/// Whether `address` is on the main stack.
+pub fn is_on_stack(address: usize) -> bool {
+    with(|state| state.stack.contains(&address)) == Some(true)
 }
 
 /// Where the main stack ends, above all that is on it.
@@ -294,6 +301,27 @@ impl Process {
             }
         }
         self.hot.reset(false);
+    }
+
+    /// Of pages that are found by comparison, one that becomes again what its twin is would not be found, though a checkpoint has something else: those that others have not been told of
+    /// are noted again. With one rank nobody is told of any, so twins are what the checkpoint has.
+    fn note_compared(&mut self, kept: &Pages, pending: &Pages) {
+        if !self.since.is_on() {
+            return;
+        }
+        let alone = remote::size() == 1;
+        for area in self.compared() {
+            let of = if alone { kept } else { pending };
+            let _ = of.each(area, |at| {
+                if alone {
+                    // SAFETY: a page that is known, and its twin
+                    unsafe { *page_mut(self.twin_at(at)) = *page(at) };
+                } else {
+                    self.since.note(at, at + PAGE);
+                }
+                ControlFlow::<()>::Continue(())
+            });
+        }
     }
 
     /// Where the twin is of a page that is known.

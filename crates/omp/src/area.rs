@@ -124,10 +124,17 @@ pub mod kept {
     pub const WHERE: u64 = 0;
     /// The segment of number `args[1]` is written, of `args[2]` bytes, which is whole if `args[3]` is 1; the data are paths of files that the program has written, each ended by zero.
     pub const WRITTEN: u64 = 1;
-    /// What became of the last. Answer: 0 it is under way to the disk, 1 it is there, or there is none; 2 it could not be written.
+    /// What became of the last. Answer: [`UNDERWAY`], [`SAFE`] or [`LOST`].
     pub const LAST: u64 = 2;
     /// There is none now; the data say why, for people.
     pub const REFUSED: u64 = 3;
+
+    /// It is on its way to the disk.
+    pub const UNDERWAY: u64 = 0;
+    /// It is there, or there is none.
+    pub const SAFE: u64 = 1;
+    /// It could not be written, which people were told.
+    pub const LOST: u64 = 2;
 }
 
 /// What each rank tells all others with each exchange.

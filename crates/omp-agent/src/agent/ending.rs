@@ -45,10 +45,6 @@ impl Agent {
 
     /// All ranks end alike: rank 0 with the program's status, which is mpiexec's then.
     pub(super) fn finish(mut self, status: u8) -> Ended {
-        // what is being written to the disk counts
-        if let Some(told) = self.keeper.as_mut().and_then(Keeper::wait) {
-            tell(&told);
-        }
         sys::end_after(2 * PATIENCE.as_secs() as u32, status);
         if let Some(program) = &mut self.program {
             // a large one takes long to be gone, for which nobody waits yet
@@ -76,6 +72,10 @@ impl Agent {
             std::thread::sleep(LEAVE);
         }
         sys::end_after(0, status);
+        // what is being brought to the disk counts, and nobody waits for this rank any more
+        if let Some(told) = self.keeper.take().and_then(Keeper::end) {
+            tell(&told);
+        }
         let mut all = vec![(0, counted)];
         all.append(&mut self.others);
         Ended { is_first: first, status: if first { status } else { 0 }, counted: all, symbols: self.symbols }

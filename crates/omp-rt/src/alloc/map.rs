@@ -7,7 +7,16 @@ use polyrail_omp::layout::{LIBRARY_HEAP, PAGE, SERIAL_HEAP, SERIAL_HEAP_BYTES};
 
 use super::exports::error;
 use super::{current, free, is_privately, library, of_slot, owner, resize, serial};
+use crate::raw::Lock;
 use crate::{calls, raw};
+
+/// What the program has mapped that is not allocated and can be written or executed: from and to.
+static MAPPED: Lock<Vec<(usize, usize)>> = Lock::new(Vec::new());
+
+/// Whether there is any, for checkpoints.
+pub fn has_mapped() -> bool {
+    MAPPED.with(|mapped| !mapped.is_empty())
+}
 
 const FAILED: usize = usize::MAX;
 /// Bytes of a block before its pages.
@@ -111,8 +120,15 @@ pub unsafe extern "C" fn mmap(
     offset: i64,
 ) -> usize {
     let args = [address, bytes, prot as usize, flags as usize, fd as usize, offset as usize];
-    // SAFETY: the caller's.
-    let system = || answer(unsafe { calls::call(libc::SYS_mmap, &args) });
+    let system = || {
+        // SAFETY: the caller's.
+        let at = answer(unsafe { calls::call(libc::SYS_mmap, &args) });
+        let only_read = prot & !libc::PROT_READ == 0 && flags & libc::MAP_ANONYMOUS == 0;
+        if at != FAILED && !is_privately() && !only_read {
+            MAPPED.with(|mapped| mapped.push((at, at + bytes)));
+        }
+        at
+    };
     let ours = owner(address) != 0 && address != 0;
     let special = libc::MAP_GROWSDOWN | libc::MAP_HUGETLB;
     if bytes == 0
@@ -201,6 +217,7 @@ pub unsafe extern "C" fn munmap(address: usize, bytes: usize) -> i32 {
     // SAFETY: the caller's.
     unsafe {
         if owner(address) == 0 || !address.is_multiple_of(PAGE) {
+            MAPPED.with(|mapped| mapped.retain(|(from, to)| *from < address || *to > address + bytes));
             return answer(raw::call(libc::SYS_munmap, [address, bytes, 0, 0, 0, 0])) as i32;
         }
         unmap(address, bytes);

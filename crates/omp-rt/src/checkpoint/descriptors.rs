@@ -2,13 +2,13 @@
 //! reading and writing is kept with it, since the program may have changed it in place.
 
 use std::ffi::{CString, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::Mutex;
 
 use polyrail_omp::items::{numbers, pack, read_numbers, unpack};
 
-use super::process::link;
-use crate::{alloc, sys};
+use super::process::{call, link};
+use crate::alloc;
 
 /// Of a file that is open for reading and writing, so much is kept.
 const CONTENT: u64 = 64 << 20;
@@ -23,6 +23,8 @@ pub struct Open {
     pub number: i32,
     /// It is the same as this one's, position and all.
     pub same_as: Option<i32>,
+    /// That is a standard one, as the process was started with it.
+    pub inherited: bool,
     pub path: Vec<u8>,
     /// As `open` takes them, with `O_CLOEXEC`.
     pub flags: i32,
@@ -42,19 +44,40 @@ pub struct Descriptors {
     pub closed: Vec<i32>,
 }
 
-/// What the standard ones were when the process began: device and file.
-static BEGAN_AS: Mutex<[Option<(u64, u64)>; STANDARD as usize]> = Mutex::new([None; STANDARD as usize]);
-
-/// Rank 0, before `main`.
-pub fn begin() {
-    let began_as = [0, 1, 2].map(|number| status(number).map(|status| (status.st_dev, status.st_ino)));
-    *BEGAN_AS.lock().unwrap_or_else(|broken| broken.into_inner()) = began_as;
+/// A standard one when the process began.
+#[derive(Clone, Copy)]
+struct Standard {
+    /// Device and file.
+    file: (u64, u64),
+    /// How it could be used.
+    mode: i32,
 }
+type Began = [Option<Standard>; STANDARD as usize];
+static BEGAN_AS: Mutex<Began> = Mutex::new([None; STANDARD as usize]);
 
-fn call(number: libc::c_long, args: [usize; 6]) -> isize {
-    let [a, b, c, d, e, f] = args;
-    // SAFETY: calls about descriptors and paths, with places that are there
-    unsafe { sys::raw(number, a, b, c, d, e, f) }
+/// Why there cannot be any checkpoint of this run.
+static NEVER: Mutex<Option<String>> = Mutex::new(None);
+
+/// Rank 0, before `main`. Constructors have run, which they do again in a run that goes on: what they open for writing they may cut.
+pub fn begin() {
+    let standard = |number: i32| {
+        let status = status(number)?;
+        Some(Standard {
+            file: (status.st_dev, status.st_ino),
+            mode: control(number, libc::F_GETFL) & libc::O_ACCMODE,
+        })
+    };
+    *BEGAN_AS.lock().unwrap_or_else(|broken| broken.into_inner()) = [0, 1, 2].map(standard);
+    let is_written = |open: &&Open| open.regular && open.flags & libc::O_ACCMODE != libc::O_RDONLY;
+    let never = match look() {
+        Ok(all) => all.open.iter().find(is_written).map(|open| {
+            let path = OsString::from_vec(open.path.clone());
+            format!("constructors have opened {} for writing, and would again", path.display())
+        }),
+        // it is looked at again when one is due
+        Err(_) => None,
+    };
+    *NEVER.lock().unwrap_or_else(|broken| broken.into_inner()) = never;
 }
 
 fn status(descriptor: i32) -> Option<libc::stat> {
@@ -69,57 +92,73 @@ fn control(descriptor: i32, what: i32) -> i32 {
 }
 
 /// Numbers of descriptors that there are.
-fn numbers_in_use() -> Vec<i32> {
+fn numbers_in_use() -> Result<Vec<i32>, String> {
     alloc::privately(|| {
-        let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+        let entries =
+            std::fs::read_dir("/proc/self/fd").map_err(|error| format!("/proc/self/fd: {error}"))?;
         let mut all: Vec<i32> =
             entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         // the one that the list was read by is closed by now
         all.retain(|number| control(*number, libc::F_GETFD) >= 0);
         all.sort_unstable();
-        all
+        Ok(all)
     })
 }
 
-/// Whether two descriptors are of one opening; as far as can be told where the kernel does not say.
-fn is_same(one: &Open, other: &Open) -> bool {
+/// Whether two descriptors are of one opening; nothing if the kernel does not say.
+fn is_same(one: i32, other: i32) -> Option<bool> {
     const FILE: usize = 0;
-    const SYS_KCMP: libc::c_long = 312;
     let me = call(libc::SYS_getpid, [0; 6]) as usize;
-    match call(SYS_KCMP, [me, me, FILE, one.number as usize, other.number as usize, 0]) {
-        0 => true,
-        1..=3 => false,
-        _ => {
-            (&one.path, one.position, one.flags | libc::O_CLOEXEC)
-                == (&other.path, other.position, other.flags | libc::O_CLOEXEC)
-        }
+    match call(libc::SYS_kcmp, [me, me, FILE, one as usize, other as usize, 0]) {
+        0 => Some(true),
+        1..=3 => Some(false),
+        _ => None,
     }
+}
+
+/// The standard one that a descriptor is a copy of, as the process was started with it.
+fn copy_of_standard(number: i32, status: &libc::stat, began_as: &Began) -> Option<i32> {
+    let mode = |flags: i32| flags & libc::O_ACCMODE;
+    (0..STANDARD).find(|standard| {
+        let Some(began) = began_as[*standard as usize] else { return false };
+        if began.file != (status.st_dev, status.st_ino) || began.mode != mode(control(number, libc::F_GETFL))
+        {
+            return false;
+        }
+        // that one may be something else by now
+        let is_there = self::status(*standard).is_some_and(|now| (now.st_dev, now.st_ino) == began.file);
+        !is_there || is_same(number, *standard) == Some(true)
+    })
+}
+
+/// Whether it is the runtime's own.
+fn is_ours(number: i32, path: &str) -> bool {
+    number >= OURS && (path.contains("userfaultfd") || path.ends_with("/pagemap"))
 }
 
 /// What there is; or why it cannot be kept.
 pub fn look() -> Result<Descriptors, String> {
+    if let Some(why) = &*NEVER.lock().unwrap_or_else(|broken| broken.into_inner()) {
+        return Err(why.clone());
+    }
     let began_as = *BEGAN_AS.lock().unwrap_or_else(|broken| broken.into_inner());
     let mut all = Descriptors::default();
     for number in (0..STANDARD).filter(|number| control(*number, libc::F_GETFD) < 0) {
         all.closed.push(number);
     }
-    for number in numbers_in_use() {
+    for number in numbers_in_use()? {
         let Some(status) = status(number) else { continue };
-        let inherited = began_as.get(number as usize).copied().flatten();
-        if inherited == Some((status.st_dev, status.st_ino)) {
+        let began = began_as.get(number as usize).copied().flatten();
+        if began.is_some_and(|began| began.file == (status.st_dev, status.st_ino)) {
             continue;
         }
         let path = link(&format!("/proc/self/fd/{number}")).unwrap_or_default();
         let text = String::from_utf8_lossy(&path).into_owned();
-        if number >= OURS && (text.contains("userfaultfd") || text.ends_with("/pagemap")) {
+        if is_ours(number, &text) {
             continue;
         }
-        let copy_of = (0..STANDARD).find(|standard| {
-            began_as[*standard as usize] == Some((status.st_dev, status.st_ino))
-                && !all.closed.contains(standard)
-        });
-        if let Some(standard) = copy_of {
-            all.open.push(Open { number, same_as: Some(standard), ..Open::default() });
+        if let Some(standard) = copy_of_standard(number, &status, &began_as) {
+            all.open.push(Open { number, same_as: Some(standard), inherited: true, ..Open::default() });
             continue;
         }
         let what = match status.st_mode & libc::S_IFMT {
@@ -134,6 +173,9 @@ pub fn look() -> Result<Descriptors, String> {
         if text.ends_with(" (deleted)") || !text.starts_with('/') || status.st_nlink == 0 {
             return Err(format!("descriptor {number} is of a file that has no name any more ({text})"));
         }
+        if text.starts_with("/proc/") {
+            return Err(format!("descriptor {number} is of {text}, which is about this process"));
+        }
         let regular = status.st_mode & libc::S_IFMT == libc::S_IFREG;
         let position = call(libc::SYS_lseek, [number as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]);
         let cloexec =
@@ -141,6 +183,7 @@ pub fn look() -> Result<Descriptors, String> {
         let mut open = Open {
             number,
             same_as: None,
+            inherited: false,
             path,
             flags: control(number, libc::F_GETFL) | cloexec,
             position: u64::try_from(position).unwrap_or(0),
@@ -148,8 +191,18 @@ pub fn look() -> Result<Descriptors, String> {
             regular,
             content: None,
         };
-        let first = all.open.iter().find(|other| other.same_as.is_none() && is_same(other, &open));
-        open.same_as = first.map(|first| first.number);
+        for other in all.open.iter().filter(|other| other.same_as.is_none() && other.path == open.path) {
+            match is_same(other.number, number) {
+                Some(true) => open.same_as = Some(other.number),
+                Some(false) => {}
+                None => {
+                    return Err(format!(
+                        "descriptors {} and {number} are both of {text}, and this kernel does not say whether they share their position",
+                        other.number
+                    ));
+                }
+            }
+        }
         let in_place = regular && open.same_as.is_none() && open.flags & libc::O_ACCMODE == libc::O_RDWR;
         if in_place {
             if open.length > CONTENT {
@@ -192,6 +245,7 @@ impl Descriptors {
                 open.position,
                 open.length,
                 open.regular.into(),
+                open.inherited.into(),
                 open.content.is_some().into(),
             ];
             let content = open.content.as_deref().unwrap_or_default();
@@ -207,7 +261,7 @@ impl Descriptors {
         let [open, closed] = unpack(bytes)?.try_into().ok()?;
         let one = |bytes: Vec<u8>| {
             let [path, figures, content] = unpack(&bytes)?.try_into().ok()?;
-            let [number, same_as, flags, position, length, regular, has] =
+            let [number, same_as, flags, position, length, regular, inherited, has] =
                 read_numbers(&figures).try_into().ok()?;
             Some(Open {
                 number: i32::try_from(number).ok()?,
@@ -217,6 +271,7 @@ impl Descriptors {
                 position,
                 length,
                 regular: regular != 0,
+                inherited: inherited != 0,
                 content: (has != 0).then_some(content),
             })
         };
@@ -234,11 +289,17 @@ impl Descriptors {
         self.open.iter().filter(is_written).flat_map(|open| [&open.path[..], &[0]].concat()).collect()
     }
 
-    /// Opens all again, in a process that has none but the standard ones and the runtime's; or what cannot be.
+    /// Opens all again, in a process that has just begun, and closes what its constructors have opened; or what cannot be.
     pub fn restore(&self) -> Result<(), String> {
-        for open in &self.open {
-            open.restore()?;
+        for number in numbers_in_use()?.into_iter().filter(|number| *number >= STANDARD) {
+            let path = link(&format!("/proc/self/fd/{number}")).unwrap_or_default();
+            if !is_ours(number, &String::from_utf8_lossy(&path)) {
+                call(libc::SYS_close, [number as usize, 0, 0, 0, 0, 0]);
+            }
         }
+        // copies of standard ones before these become something else
+        let (copies, others): (Vec<&Open>, Vec<&Open>) = self.open.iter().partition(|open| open.inherited);
+        copies.into_iter().chain(others).try_for_each(Open::restore)?;
         for &number in &self.closed {
             call(libc::SYS_close, [number as usize, 0, 0, 0, 0, 0]);
         }
@@ -261,11 +322,16 @@ impl Open {
             let error = std::io::Error::from_raw_os_error(-error as i32);
             format!("{text}, which the program had open when the checkpoint was taken, {what}: {error}")
         };
-        let path = CString::new(OsString::from_vec(self.path.clone()).as_bytes()).unwrap_or_default();
-        let flags = self.flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC) | libc::O_NOCTTY;
+        let path = CString::new(self.path.clone()).unwrap_or_default();
+        // what is put back would be appended
+        let mut flags =
+            self.flags & !(libc::O_EXCL | libc::O_TRUNC | libc::O_CREAT | libc::O_APPEND) | libc::O_NOCTTY;
+        if self.content.is_some() {
+            flags |= libc::O_CREAT;
+        }
         let opened = call(
             libc::SYS_openat,
-            [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0],
+            [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0o666, 0, 0],
         );
         if opened < 0 {
             return Err(failed("cannot be opened", opened));
@@ -276,6 +342,10 @@ impl Open {
         let sought = call(libc::SYS_lseek, seek);
         if self.regular && sought < 0 {
             return Err(failed("has no place to go on at", sought));
+        }
+        if self.flags & libc::O_APPEND != 0 {
+            let flags = control(descriptor, libc::F_GETFL) | libc::O_APPEND;
+            call(libc::SYS_fcntl, [descriptor as usize, libc::F_SETFL as usize, flags as usize, 0, 0, 0]);
         }
         let placed = place(descriptor);
         if placed < 0 {
@@ -313,7 +383,7 @@ impl Open {
                 self.length
             ));
         }
-        if self.flags & libc::O_ACCMODE != libc::O_RDONLY && length != self.length {
+        if self.flags & libc::O_ACCMODE != libc::O_RDONLY {
             let cut = call(libc::SYS_ftruncate, [descriptor as usize, self.length as usize, 0, 0, 0, 0]);
             if cut < 0 {
                 return Err(failed("cannot be cut to what it had", cut));

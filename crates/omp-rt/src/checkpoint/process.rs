@@ -8,12 +8,13 @@ use std::sync::Mutex;
 
 use polyrail_omp::items::{numbers, pack, read_numbers, unpack};
 
-use crate::{alloc, library, modules, remote, serial, signals, sys, team};
+use super::threads;
+use crate::{alloc, library, modules, pthread, raw, remote, serial, signals, sys, team};
 
-fn call(number: libc::c_long, args: [usize; 6]) -> isize {
-    let [a, b, c, d, e, f] = args;
-    // SAFETY: calls about this process, with places that are there
-    unsafe { sys::raw(number, a, b, c, d, e, f) }
+/// A call about this process, with places that are there.
+pub fn call(number: libc::c_long, args: [usize; 6]) -> isize {
+    // SAFETY: see there
+    unsafe { raw::call(number, args) }
 }
 
 /// Where a symbolic link goes.
@@ -70,35 +71,43 @@ fn mappings() -> Vec<Mapping> {
 }
 
 /// What was mapped, and loaded, when the process began.
-static BEGAN_WITH: Mutex<Option<(Vec<Mapping>, String)>> = Mutex::new(None);
+struct Began {
+    mappings: Vec<Mapping>,
+    loaded: String,
+    /// With what is in the files, as they were then.
+    identity: Result<String, String>,
+}
+static BEGAN_WITH: Mutex<Option<Began>> = Mutex::new(None);
+
+fn began_with() -> std::sync::MutexGuard<'static, Option<Began>> {
+    BEGAN_WITH.lock().unwrap_or_else(|broken| broken.into_inner())
+}
 
 /// Rank 0, before `main`.
 pub fn begin() {
-    *BEGAN_WITH.lock().unwrap_or_else(|broken| broken.into_inner()) = Some((mappings(), loaded()));
+    *began_with() =
+        Some(Began { mappings: mappings(), loaded: modules::text(), identity: look_into_files() });
 }
 
-/// What is loaded, where.
-fn loaded() -> String {
-    let line = |module: modules::Module| {
-        let (first, last) = (module.segments.first(), module.segments.last());
-        let (start, end) = (first.map_or(0, |segment| segment.start), last.map_or(0, |segment| segment.end));
-        (!module.name.starts_with("linux-vdso"))
-            .then(|| format!("{} at {start:#x} to {end:#x}\n", module.name))
-    };
-    modules::all().into_iter().filter_map(line).collect()
-}
-
-/// As [`loaded`], and what is in the files.
-pub fn identity() -> String {
-    let mut text = loaded();
+/// What is loaded, where, and what is in the files; and where the program's words are, which the kernel decides.
+fn look_into_files() -> Result<String, String> {
+    let mut text = format!("words at {:#x}\n{}", crate::start::words(), modules::text());
     let mut files: Vec<String> = modules::all().into_iter().map(|module| module.name).collect();
     files[0] = "/proc/self/exe".into();
     for file in files.iter().filter(|file| file.starts_with('/')) {
-        let Ok(path) = CString::new(file.as_str()) else { continue };
+        let path = CString::new(file.as_str()).unwrap_or_default();
         let hash = sys::with_file(&path, twox_hash::XxHash3_128::oneshot);
-        text += &format!("{file}: {:x}\n", hash.unwrap_or_default());
+        let hash = hash.ok_or_else(|| format!("{file} cannot be read, so that it cannot be known again"))?;
+        text += &format!("{file}: {hash:x}\n");
     }
-    text
+    Ok(text)
+}
+
+/// What a process must have in common with this one to go on from its checkpoints; or why it cannot be told.
+pub fn identity() -> Result<String, String> {
+    began_with()
+        .as_ref()
+        .map_or_else(|| Err("nobody knows what was loaded".into()), |began| began.identity.clone())
 }
 
 /// What of the process is neither memory nor descriptors.
@@ -123,13 +132,27 @@ pub struct Process {
 const LIMITS: usize = 16;
 const SIGNALS: usize = 64;
 
-/// Looks; or says why it cannot be kept.
-pub fn look() -> Result<Process, String> {
+/// Blocks all signals; which were.
+pub fn block_all() -> u64 {
+    let (all, mut before) = (u64::MAX, 0_u64);
+    let args = [libc::SIG_SETMASK as usize, &raw const all as usize, &raw mut before as usize, 8, 0, 0];
+    call(libc::SYS_rt_sigprocmask, args);
+    before
+}
+
+/// Blocks these, and no others.
+pub fn block(signals: u64) {
+    call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, &raw const signals as usize, 0, 8, 0, 0]);
+}
+
+/// Looks, while all signals are blocked, of which the program has `blocked` these; or says why it cannot be kept.
+pub fn look(blocked: u64) -> Result<Process, String> {
     let mapped = look_at_mappings()?;
     look_at_others()?;
     let mut process = Process {
         directory: link("/proc/self/cwd").ok_or("the working directory has no name")?,
         mapped,
+        blocked,
         believed: signals::believed(),
         locale: library::remembered().into(),
         ..Process::default()
@@ -144,8 +167,6 @@ pub fn look() -> Result<Process, String> {
         call(libc::SYS_rt_sigaction, [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0]);
         process.actions.extend(action);
     }
-    let blocked = &raw mut process.blocked;
-    call(libc::SYS_rt_sigprocmask, [libc::SIG_BLOCK as usize, 0, blocked as usize, 8, 0, 0]);
     let mut stack = [0_u64; 3];
     call(libc::SYS_sigaltstack, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]);
     process.signal_stack = stack.into();
@@ -164,9 +185,11 @@ pub fn look() -> Result<Process, String> {
 
 /// What is mapped beyond what the process began with, its heaps and its stack; or what of it cannot be mapped again.
 fn look_at_mappings() -> Result<Vec<Mapping>, String> {
-    let began_with = BEGAN_WITH.lock().unwrap_or_else(|broken| broken.into_inner());
-    let Some((before, libraries)) = &*began_with else { return Ok(Vec::new()) };
-    let now = loaded();
+    let began_with = began_with();
+    let Some(Began { mappings: before, loaded: libraries, .. }) = &*began_with else {
+        return Err("nobody knows what the process began with".into());
+    };
+    let now = modules::text();
     if now != *libraries {
         let known: BTreeSet<&str> = libraries.lines().collect();
         let late =
@@ -176,7 +199,11 @@ fn look_at_mappings() -> Result<Vec<Mapping>, String> {
     let known: BTreeSet<&Mapping> = before.iter().collect();
     let inside = |mapping: &Mapping| before.iter().any(|old| old.from < mapping.to && mapping.from < old.to);
     let mut kept = Vec::new();
-    for mapping in mappings() {
+    let now = mappings();
+    if now.is_empty() {
+        return Err("/proc/self/maps cannot be read".into());
+    }
+    for mapping in now {
         if known.contains(&mapping) {
             continue;
         }
@@ -206,6 +233,15 @@ fn look_at_others() -> Result<(), String> {
         let Ok(entries) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
         entries.flatten().filter_map(|entry| Some(entry.file_name().to_str()?.to_owned())).collect()
     });
+    if tasks.is_empty() {
+        return Err("/proc/self/task cannot be read".into());
+    }
+    if threads::have_values() {
+        return Err("a region has given threads values by pthread_setspecific".into());
+    }
+    if alloc::has_mapped() {
+        return Err("the program has memory of its own making (executable, at a fixed address, or a large reservation)".into());
+    }
     let own = team::count() + usize::from(remote::size() > 1);
     if tasks.len() > own {
         return Err(format!("the program has {} threads of its own", tasks.len() - own));
@@ -224,6 +260,9 @@ fn look_at_others() -> Result<(), String> {
     }
     if team::locks::are_held() {
         return Err("serial code holds a lock".into());
+    }
+    if pthread::are_owned() {
+        return Err("serial code holds a recursive or error-checking mutex".into());
     }
     if team::privates::are_any() {
         return Err(
@@ -289,6 +328,11 @@ impl Process {
         (lengths == [4 * SIGNALS, 3, 12, 2 * LIMITS]).then_some(process)
     }
 
+    /// Where it works.
+    pub fn directory(&self) -> &[u8] {
+        &self.directory
+    }
+
     /// Puts back what needs no memory to be there; or says what cannot be.
     pub fn restore(&self) -> Result<(), String> {
         let path = CString::new(self.directory.clone()).unwrap_or_default();
@@ -299,11 +343,19 @@ impl Process {
             return Err(format!("the working directory {}: {error}", directory.display()));
         }
         call(libc::SYS_umask, [self.creates as usize, 0, 0, 0, 0, 0]);
-        for (which, limit) in self.limits.chunks_exact(2).enumerate() {
-            // what is not allowed any more stays as it is
+        for (which, then) in self.limits.chunks_exact(2).enumerate() {
+            let mut limit = [0_u64; 2];
+            call(libc::SYS_prlimit64, [0, which, 0, limit.as_mut_ptr() as usize, 0, 0]);
+            // the hard one is this run's
+            limit[0] = then[0].min(limit[1]);
             call(libc::SYS_prlimit64, [0, which, limit.as_ptr() as usize, 0, 0, 0]);
         }
         self.mapped.iter().try_for_each(map)
+    }
+
+    /// The calling thread blocks the signals that the program had blocked.
+    pub fn block(&self) {
+        block(self.blocked);
     }
 
     /// Puts back the rest, when memory is as it was.
@@ -319,11 +371,10 @@ impl Process {
             }
         }
         call(libc::SYS_sigaltstack, [self.signal_stack.as_ptr() as usize, 0, 0, 0, 0, 0]);
+        self.block();
         for (which, timer) in self.timers.chunks_exact(4).enumerate().filter(|(_, timer)| **timer != [0; 4]) {
             call(libc::SYS_setitimer, [which, timer.as_ptr() as usize, 0, 0, 0, 0]);
         }
-        let blocked = &raw const self.blocked;
-        call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, blocked as usize, 0, 8, 0, 0]);
     }
 }
 
@@ -409,7 +460,19 @@ mod tests {
 
     #[test]
     fn a_process_comes_back_as_bytes() {
-        let process = look().unwrap();
+        let process = Process {
+            directory: b"/tmp".to_vec(),
+            creates: 0o22,
+            actions: (0..4 * SIGNALS as u64).collect(),
+            blocked: 5,
+            signal_stack: vec![1, 2, 3],
+            timers: (0..12).collect(),
+            limits: (0..2 * LIMITS as u64).collect(),
+            mapped: Mapping::of("1000-3000 r--s 00002000 fe:01 131 /a b").into_iter().collect(),
+            believed: vec![7; 3],
+            locale: vec![1, 0],
+        };
+        assert_eq!(process.mapped[0].path, "/a b");
         assert_eq!(Process::read(&process.bytes()), Some(process));
         assert_eq!(Process::read(&[1, 2, 3]), None);
     }

@@ -85,6 +85,11 @@ pub fn resume() -> ! {
             bytes: record.bytes.to_vec(),
         })
         .collect();
+    if !track::is_on_stack(sp) {
+        stop("its stack is not this program's");
+    }
+    // threads that begin now have it from here, as they had it then
+    process.block();
     if !threads::spread(&storage) {
         stop("it has other storage of threads than this program");
     }
@@ -116,7 +121,7 @@ fn read_state(bytes: &[u8]) -> Option<State> {
 
 /// The same must be loaded, at the same addresses, with the same in its files.
 fn check(identity: &str) {
-    let now = process::identity();
+    let now = process::identity().unwrap_or_else(|why| stop(&why));
     if now == identity {
         return;
     }
@@ -182,9 +187,10 @@ extern "C" fn go_on(whole: usize) {
         // what is mapped is the program's when the next checkpoint looks; nobody looks at these any more
         sys::unmap(file.as_ptr().cast_mut(), file.len());
     }
-    process::restore_specifics(&whole.specifics);
-    library::resumed();
     track::changes();
+    // what changes from here on is not in the checkpoint
+    alloc::privately(|| process::restore_specifics(&whole.specifics));
+    library::resumed();
     when::again();
     whole.process.restore_signals();
     alloc::exports::error(error);

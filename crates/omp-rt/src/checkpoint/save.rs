@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use polyrail_omp::area::{Count, LOCALS};
+use polyrail_omp::area::{Count, LOCALS, SLOT_DATA};
 use polyrail_omp::checkpoint::{Head, What, Writer};
 use polyrail_omp::diff::{Mask, is_zero};
 use polyrail_omp::items::{numbers, pack};
@@ -37,7 +37,7 @@ pub fn begin_with(pages: Pages) {
 pub extern "C" fn save(sp: usize) {
     match when::last() {
         // the disk is slower than the user wants
-        Last::Underway => return,
+        Last::Underway => return when::soon(),
         Last::Safe => {}
         Last::Lost => {
             let mut saved = SAVED.lock().unwrap_or_else(|broken| broken.into_inner());
@@ -46,7 +46,9 @@ pub extern "C" fn save(sp: usize) {
     }
     let error = alloc::exports::last_error();
     let mut clock = Clock::start();
-    match try_to_save(sp, error) {
+    // a handler would change what is being written, and the system's answer to a file that is too long is a signal
+    let blocked = process::block_all();
+    match try_to_save(sp, error, blocked) {
         Ok(bytes) => {
             stats::add(Count::Checkpoints, 1);
             stats::add(Count::CheckpointBytes, bytes);
@@ -54,38 +56,46 @@ pub extern "C" fn save(sp: usize) {
         Err(why) => when::refused(&why),
     }
     clock.lap(Count::CheckpointTime);
+    process::block(blocked);
     when::again();
     alloc::exports::error(error);
 }
 
 /// How many bytes it has written.
-fn try_to_save(sp: usize, error: i32) -> Result<u64, String> {
+fn try_to_save(sp: usize, error: i32, blocked: u64) -> Result<u64, String> {
     let storage: Vec<Storage> = match remote::size() {
         1 => threads::here(),
         _ => GATHERED
             .lock()
             .unwrap_or_else(|broken| broken.into_inner())
             .take()
-            .unwrap_or_else(|| Ok(Vec::new()))?,
+            .ok_or("threads have not told of their storage")??,
     };
     process::forget_loader_error();
     let descriptors = descriptors::look()?;
-    let process = process::look()?;
+    let process = process::look(blocked)?;
+    if !track::is_on_stack(sp) {
+        return Err("serial code runs on another stack than the program's".into());
+    }
+    let written = [process.directory(), &[0], &descriptors.written()].concat();
+    if written.len() > SLOT_DATA {
+        return Err("too many files are open for writing".into());
+    }
     let state = pack([
         &numbers(&[sp as u64])[..],
-        process::identity().as_bytes(),
+        process::identity()?.as_bytes(),
         &descriptors.bytes(),
         &process.bytes(),
         &numbers(&process::specifics()),
     ]);
     let mut saved = SAVED.lock().unwrap_or_else(|broken| broken.into_inner());
     let saved = saved.get_or_insert_default();
+    let place = when::place().clone().ok_or("the agent has named no directory")?;
     let mut changed = track::changes();
     changed.add(&core::mem::take(&mut saved.missed));
     saved.pages.add(&changed);
     let whole = !saved.begun;
     let pages = if whole { &saved.pages } else { &changed };
-    let place = when::place().clone().ok_or("the agent has named no directory")?;
     let head = Head { whole, run: place.run, sequence: place.sequence + 1 };
     let path = format!("{}/{}.new\0", place.directory, head.name());
     // it is a part of what is kept
@@ -94,7 +104,7 @@ fn try_to_save(sp: usize, error: i32) -> Result<u64, String> {
         Ok(bytes) => {
             saved.begun = true;
             when::has_written(head.sequence);
-            when::written(whole, head.sequence, bytes, &descriptors.written());
+            when::written(whole, head.sequence, bytes, &written);
             Ok(bytes)
         }
         Err(error) => {

@@ -1,14 +1,14 @@
 //! Storage of threads of the team (`threadprivate`, `thread_local`), of all ranks. Rank 0's first thread is not one of them: it is as memory is.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::Mutex;
 
 use polyrail_omp::area::flag;
 use polyrail_omp::coherence::Said as _;
 use polyrail_omp::layout::SLOTS;
 
-use crate::{agent, modules, output, remote, team};
+use crate::{agent, alloc, modules, output, remote, team};
 
 /// Where each thread has its storage; 0: there is none.
 static POINTERS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
@@ -47,7 +47,34 @@ fn pointer() -> usize {
 pub fn begin() {
     let here = pointer();
     let pieces = modules::shared().filter_map(|module| module.local).filter(|local| !local.is_empty());
+    alloc::privately(|| {
+        let mut key = 0;
+        // SAFETY: makes a key, to see its number, and gives it back
+        unsafe {
+            if libc::pthread_key_create(&raw mut key, None) == 0 {
+                KEY.store(key, Relaxed);
+                libc::pthread_key_delete(key);
+            }
+        }
+    });
     *locked(&PIECES) = pieces.map(|local| (here - local.start, local.len())).collect();
+}
+
+/// The first of the C library's keys that was free before `main`.
+static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+/// A thread of the pool has got a value for one that the program has made.
+static HAVE_VALUES: AtomicBool = AtomicBool::new(false);
+
+/// A thread of the pool gets a value for one of the C library's keys. What libraries have made their own before `main`, they make again.
+pub fn note_value(key: u32) {
+    if key >= KEY.load(Relaxed) {
+        HAVE_VALUES.store(true, Relaxed);
+    }
+}
+
+/// Whether threads of the pool have what is not kept.
+pub fn have_values() -> bool {
+    HAVE_VALUES.load(Relaxed)
 }
 
 /// A thread of the pool begins.
@@ -100,6 +127,9 @@ fn say(out: &mut [u8]) -> (usize, usize) {
     };
     if let Some(why) = output::open_in_regions() {
         return put(why.as_bytes(), out);
+    }
+    if have_values() {
+        return put(b"threads have values by pthread_setspecific", out);
     }
     let all: Vec<u8> = here()
         .into_iter()
@@ -177,12 +207,17 @@ pub fn spread(all: &[Storage]) -> bool {
 
 fn take<'a>(own: impl Iterator<Item = &'a Storage>) -> bool {
     let own: Vec<&Storage> = own.collect();
+    // rank 0's first thread is none of them
+    let first = usize::from(remote::rank() == 0);
+    if own.iter().any(|thread| !(first..team::most()).contains(&thread.local)) {
+        return false;
+    }
     if let Some(last) = own.iter().map(|thread| thread.local).max() {
         team::have(last + 1);
     }
     // each has begun when it says where it has its storage
     for thread in &own {
-        while thread.local < SLOTS && POINTERS[thread.local].load(Relaxed) == 0 {
+        while POINTERS[thread.local].load(Relaxed) == 0 {
             crate::sys::pause(50);
         }
     }

@@ -66,6 +66,12 @@ pub fn again() {
     NEXT.store(now() + EVERY.load(Relaxed), Relaxed);
 }
 
+/// It is due soon: not with each of many short regions, as ranks must tell each other of threads then.
+pub fn soon() {
+    const SOON: u64 = 20;
+    NEXT.store(now() + EVERY.load(Relaxed).min(SOON), Relaxed);
+}
+
 /// At the end of a region of several ranks, on each: what this rank says.
 pub fn flags() -> u32 {
     if !wanted() || remote::rank() > 0 || !is_due() {
@@ -98,13 +104,13 @@ pub enum Last {
 /// Asks for it.
 pub fn last() -> Last {
     match agent::ask(Kind::Keep, [kept::LAST, 0, 0, 0, 0, 0], &[]).result[0] {
-        0 => Last::Underway,
-        1 => Last::Safe,
+        kept::UNDERWAY => Last::Underway,
+        kept::SAFE => Last::Safe,
         _ => Last::Lost,
     }
 }
 
-/// Tells that a segment is written, of so many bytes; `files`: paths of what the program has written, each ended by zero.
+/// Tells that a segment is written, of so many bytes; `files`: the working directory, and paths of what the program has open for writing, each ended by zero.
 pub fn written(whole: bool, sequence: u64, bytes: u64, files: &[u8]) {
     agent::ask(Kind::Keep, [kept::WRITTEN, sequence, bytes, whole.into(), 0, 0], &[files]);
 }

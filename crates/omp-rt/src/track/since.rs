@@ -21,6 +21,11 @@ impl Since {
         self.on = true;
     }
 
+    /// Whether they are.
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
     /// A run of pages may have changed.
     pub fn note(&mut self, from: usize, to: usize) {
         if !self.on {

@@ -101,14 +101,19 @@ fn interrupt(mut command: Command, kept: &Path, more: u64) -> Option<Said> {
 
 const EVERY: [&str; 2] = ["--every", "0.02"];
 
+/// One rank, and three, find what has changed by comparing.
+fn compared(ranks: usize) -> &'static [&'static str] {
+    if ranks == 2 { &[] } else { &["--compare"] }
+}
+
 fn resumed(ranks: usize, threads: usize, kept: &Path) -> Command {
     let options = ["--resume", kept.to_str().unwrap()];
-    agents(ranks, threads, &[&options[..], &EVERY].concat())
+    agents(ranks, threads, &[&options[..], &EVERY, compared(ranks)].concat())
 }
 
 fn begun(ranks: usize, threads: usize, kept: &Path, program: &Path, words: &[String]) -> Command {
     let options = ["--checkpoint", kept.to_str().unwrap()];
-    let mut command = agents(ranks, threads, &[&options[..], &EVERY].concat());
+    let mut command = agents(ranks, threads, &[&options[..], &EVERY, compared(ranks)].concat());
     command.arg("--").arg(program).args(words);
     command
 }
@@ -184,6 +189,10 @@ fn what_cannot_be_kept_is_named_and_the_program_goes_on() {
         ("thread", "the program has 1 threads of its own"),
         ("child", "the program has child processes"),
         ("timer", "the program has timers"),
+        ("mutex", "serial code holds a recursive or error-checking mutex"),
+        ("executable", "memory of its own making"),
+        ("specific", "on rank 1, threads have values by pthread_setspecific"),
+        ("constructor", "constructors have opened"),
         ("nothing", ""),
     ] {
         let kept = empty("obstacle.checkpoints");

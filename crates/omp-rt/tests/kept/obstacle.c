@@ -11,6 +11,10 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+__attribute__((constructor)) static void begins(int argc, char **argv) {
+    if (argc > 2 && !strcmp(argv[1], "constructor")) open(argv[2], O_WRONLY | O_CREAT | O_TRUNC, 0600);
+}
+static pthread_key_t key;
 static void *sleeps(void *unused) { pause(); return 0; }
 int main(int argc, char **argv) {
     const char *what = argv[1];
@@ -23,6 +27,14 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "thread")) { pthread_t thread; pthread_create(&thread, 0, sleeps, 0); }
     if (!strcmp(what, "child") && !(child = fork())) { pause(); _exit(0); }
     if (!strcmp(what, "timer")) { timer_t timer; struct sigevent none = {.sigev_notify = SIGEV_NONE}; timer_create(CLOCK_MONOTONIC, &none, &timer); }
+    static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    if (!strcmp(what, "mutex")) pthread_mutex_lock(&mutex);
+    if (!strcmp(what, "executable")) mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!strcmp(what, "specific")) {
+        pthread_key_create(&key, 0);
+#pragma omp parallel
+        pthread_setspecific(key, &key);
+    }
     long sum = 0;
     for (int round = 0; round < 20; round++) {
 #pragma omp parallel for reduction(+ : sum)
