@@ -131,13 +131,7 @@ fn say(out: &mut [u8]) -> (usize, usize) {
     if have_values() {
         return put(b"threads have values by pthread_setspecific", out);
     }
-    let all: Vec<u8> = here()
-        .into_iter()
-        .flat_map(|thread| {
-            let numbers = [thread.local as u64, thread.bytes.len() as u64].map(u64::to_le_bytes).concat();
-            [numbers, thread.bytes].concat()
-        })
-        .collect();
+    let all = told(&here());
     if all.len() > out.len() {
         let why = format!(
             "its threads have {} bytes of threadprivate and thread_local data, and {} at most can be told",
@@ -147,6 +141,15 @@ fn say(out: &mut [u8]) -> (usize, usize) {
         return put(why.as_bytes(), out);
     }
     (put(&all, out).0, 0)
+}
+
+/// Storage as it travels; [`said`] is the inverse.
+fn told(storage: &[Storage]) -> Vec<u8> {
+    let one = |thread: &Storage| {
+        let numbers = [thread.local as u64, thread.bytes.len() as u64].map(u64::to_le_bytes).concat();
+        [&numbers[..], &thread.bytes].concat()
+    };
+    storage.iter().flat_map(one).collect()
 }
 
 /// What a rank has said.
@@ -184,18 +187,12 @@ pub fn gather(flags: u32) {
 pub fn spread(all: &[Storage]) -> bool {
     let mut good = true;
     for rank in 0..remote::size() {
-        let own: Vec<&Storage> = all.iter().filter(|thread| thread.rank == rank).collect();
+        let own: Vec<Storage> = all.iter().filter(|thread| thread.rank == rank).cloned().collect();
         if rank == 0 {
-            good &= take(own.into_iter());
+            good &= take(&own);
             continue;
         }
-        let bytes: Vec<u8> = own
-            .into_iter()
-            .flat_map(|thread| {
-                let numbers = [thread.local as u64, thread.bytes.len() as u64].map(u64::to_le_bytes).concat();
-                [&numbers[..], &thread.bytes].concat()
-            })
-            .collect();
+        let bytes = told(&own);
         let out = agent::out();
         good &= bytes.len() <= out.len();
         let length = if good { bytes.len() } else { 0 };
@@ -205,8 +202,7 @@ pub fn spread(all: &[Storage]) -> bool {
     good
 }
 
-fn take<'a>(own: impl Iterator<Item = &'a Storage>) -> bool {
-    let own: Vec<&Storage> = own.collect();
+fn take(own: &[Storage]) -> bool {
     // rank 0's first thread is none of them
     let first = usize::from(remote::rank() == 0);
     if own.iter().any(|thread| !(first..team::most()).contains(&thread.local)) {
@@ -216,12 +212,12 @@ fn take<'a>(own: impl Iterator<Item = &'a Storage>) -> bool {
         team::have(last + 1);
     }
     // each has begun when it says where it has its storage
-    for thread in &own {
+    for thread in own {
         while POINTERS[thread.local].load(Relaxed) == 0 {
             crate::sys::pause(50);
         }
     }
-    own.into_iter().all(|thread| put(thread.local, &thread.bytes))
+    own.iter().all(|thread| put(thread.local, &thread.bytes))
 }
 
 /// Ranks above 0, in the thread that leads, before the first region of a run that goes on from a checkpoint.
@@ -232,7 +228,7 @@ pub fn receive() {
             continue;
         }
         let own = said(rank, told.blob(0)).unwrap_or_default();
-        if !take(own.iter()) {
+        if !take(&own) {
             crate::sys::fail(format_args!(
                 "rank {rank}: the checkpoint has other storage of threads than this program: is it another one than was run?"
             ));
