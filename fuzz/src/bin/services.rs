@@ -47,6 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
                     return;
                 }
                 Action::Exit(_) => return,
+                Action::Keep { from, .. } => assert_eq!(from.rank, 0, "only rank 0 has checkpoints"),
                 Action::Serve { .. } | Action::Want(_) => {}
             }
         }
