@@ -214,6 +214,8 @@ pub fn open_in_regions() -> Option<String> {
 pub use cout::{agree, objects};
 /// For rank 0's server thread.
 pub use failed::serve as fail;
+/// For checkpoints.
+pub use failed::{again as fail_again, all as failures};
 /// As well.
 pub use opened::serve as close;
 

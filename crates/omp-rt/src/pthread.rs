@@ -6,6 +6,7 @@
 
 mod once;
 mod refused;
+
 mod regexec;
 
 use core::ffi::{c_int, c_void};
@@ -17,6 +18,7 @@ use crate::alloc::exports::knowing_the_caller;
 use crate::library::real;
 use crate::team::{innermost, locks, thread};
 use crate::{alloc, calls, checkpoint, remote, sys, track};
+pub use refused::are_unjoined;
 
 /// Whether the calling thread is one of several ranks', and `object` in memory that they share.
 fn concerns(object: usize) -> bool {

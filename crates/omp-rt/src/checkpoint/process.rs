@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use polyrail_omp::items::{numbers, pack, read_numbers, unpack};
 
 use super::threads;
-use crate::{alloc, library, modules, pthread, raw, remote, serial, signals, sys, team};
+use crate::{alloc, library, modules, output, pthread, raw, remote, serial, signals, sys, team};
 
 /// A call about this process, with places that are there.
 pub fn call(number: libc::c_long, args: [usize; 6]) -> isize {
@@ -127,6 +127,8 @@ pub struct Process {
     mapped: Vec<Mapping>,
     believed: Vec<u8>,
     locale: Vec<u64>,
+    /// Streams and errors' numbers.
+    failed: Vec<u64>,
 }
 
 const LIMITS: usize = 16;
@@ -155,6 +157,7 @@ pub fn look(blocked: u64) -> Result<Process, String> {
         blocked,
         believed: signals::believed(),
         locale: library::remembered().into(),
+        failed: output::failures(),
         ..Process::default()
     };
     if process.directory.ends_with(b" (deleted)") {
@@ -261,6 +264,9 @@ fn look_at_others() -> Result<(), String> {
     if team::locks::are_held() {
         return Err("serial code holds a lock".into());
     }
+    if pthread::are_unjoined() {
+        return Err("the program has made threads that it has not joined".into());
+    }
     if pthread::are_owned() {
         return Err("serial code holds a recursive or error-checking mutex".into());
     }
@@ -296,12 +302,13 @@ impl Process {
             &pack(mapped.iter().map(Vec::as_slice)),
             &self.believed,
             &numbers(&self.locale),
+            &numbers(&self.failed),
         ])
     }
 
     /// What [`bytes`](Self::bytes) wrote.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let [directory, figures, actions, signal_stack, timers, limits, mapped, believed, locale] =
+        let [directory, figures, actions, signal_stack, timers, limits, mapped, believed, locale, failed] =
             unpack(bytes)?.try_into().ok()?;
         let [creates, blocked] = read_numbers(&figures).try_into().ok()?;
         let mapping = |bytes: Vec<u8>| {
@@ -322,6 +329,7 @@ impl Process {
             mapped: unpack(&mapped)?.into_iter().map(mapping).collect::<Option<_>>()?,
             believed,
             locale: read_numbers(&locale),
+            failed: read_numbers(&failed),
         };
         let lengths =
             [&process.actions, &process.signal_stack, &process.timers, &process.limits].map(Vec::len);
@@ -361,6 +369,7 @@ impl Process {
     /// Puts back the rest, when memory is as it was.
     pub fn restore_signals(&self) {
         signals::believe(&self.believed);
+        output::fail_again(&self.failed);
         if let Ok(remembered) = self.locale[..].try_into() {
             library::remember(remembered);
         }
@@ -471,6 +480,7 @@ mod tests {
             mapped: Mapping::of("1000-3000 r--s 00002000 fe:01 131 /a b").into_iter().collect(),
             believed: vec![7; 3],
             locale: vec![1, 0],
+            failed: vec![3, 4],
         };
         assert_eq!(process.mapped[0].path, "/a b");
         assert_eq!(Process::read(&process.bytes()), Some(process));

@@ -31,6 +31,17 @@ pub fn note(stream: usize, number: c_int) {
     }
 }
 
+/// All that is kept, a stream and an error's number each.
+pub fn all() -> Vec<u64> {
+    let failed = FAILED.lock().unwrap_or_else(|broken| broken.into_inner());
+    failed.iter().flat_map(|(stream, number)| [*stream as u64, *number as u64]).collect()
+}
+
+/// Keeps what [`all`] gave.
+pub fn again(all: &[u64]) {
+    all.as_chunks().0.iter().for_each(|[stream, number]| keep(*stream as usize, *number as c_int));
+}
+
 fn keep(stream: usize, number: c_int) {
     let mut failed = FAILED.lock().unwrap_or_else(|broken| broken.into_inner());
     failed.retain(|(known, _)| *known != stream);

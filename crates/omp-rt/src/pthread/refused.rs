@@ -76,10 +76,45 @@ macro_rules! starts {
             static REAL: AtomicUsize = AtomicUsize::new(0);
             type Real = unsafe extern "C" fn(usize, usize, usize, usize) -> c_int;
             // SAFETY: the caller's arguments, to the function of that name
-            unsafe { real::<Real>($text, &REAL)(thread, b, c, d) }
+            let result = unsafe { real::<Real>($text, &REAL)(thread, b, c, d) };
+            if result == 0 && !alloc::is_privately() {
+                UNJOINED.fetch_add(1, Relaxed);
+            }
+            result
         }
     )*};
 }
+
+/// Threads that the program has made and not joined: the C library knows of them, also when they have ended.
+static UNJOINED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether there are any.
+pub fn are_unjoined() -> bool {
+    UNJOINED.load(Relaxed) > 0
+}
+
+macro_rules! joins {
+    ($($name:ident = $text:literal;)*) => {$(
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        unsafe extern "C-unwind" fn $name(thread: usize, b: usize) -> c_int {
+            static REAL: AtomicUsize = AtomicUsize::new(0);
+            type Real = unsafe extern "C-unwind" fn(usize, usize) -> c_int;
+            // SAFETY: the caller's arguments, to the function of that name
+            let result = unsafe { real::<Real>($text, &REAL)(thread, b) };
+            if result == 0 {
+                let _ = UNJOINED.fetch_update(Relaxed, Relaxed, |unjoined| unjoined.checked_sub(1));
+            }
+            result
+        }
+    )*};
+}
+joins! {
+    pthread_join = c"pthread_join";
+    pthread_detach = c"pthread_detach";
+    thrd_join = c"thrd_join";
+    thrd_detach = c"thrd_detach";
+}
+
 starts! {
     pthread_create = c"pthread_create";
     thrd_create = c"thrd_create";

@@ -189,6 +189,7 @@ fn what_cannot_be_kept_is_named_and_the_program_goes_on() {
         ("thread", "the program has 1 threads of its own"),
         ("child", "the program has child processes"),
         ("timer", "the program has timers"),
+        ("unjoined", "threads that it has not joined"),
         ("mutex", "serial code holds a recursive or error-checking mutex"),
         ("executable", "memory of its own making"),
         ("specific", "on rank 1, threads have values by pthread_setspecific"),

@@ -15,6 +15,7 @@ __attribute__((constructor)) static void begins(int argc, char **argv) {
     if (argc > 2 && !strcmp(argv[1], "constructor")) open(argv[2], O_WRONLY | O_CREAT | O_TRUNC, 0600);
 }
 static pthread_key_t key;
+static void *over(void *unused) { return unused; }
 static void *sleeps(void *unused) { pause(); return 0; }
 int main(int argc, char **argv) {
     const char *what = argv[1];
@@ -27,6 +28,7 @@ int main(int argc, char **argv) {
     if (!strcmp(what, "thread")) { pthread_t thread; pthread_create(&thread, 0, sleeps, 0); }
     if (!strcmp(what, "child") && !(child = fork())) { pause(); _exit(0); }
     if (!strcmp(what, "timer")) { timer_t timer; struct sigevent none = {.sigev_notify = SIGEV_NONE}; timer_create(CLOCK_MONOTONIC, &none, &timer); }
+    if (!strcmp(what, "unjoined")) { pthread_t thread; pthread_create(&thread, 0, over, 0); usleep(20000); }
     static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
     if (!strcmp(what, "mutex")) pthread_mutex_lock(&mutex);
     if (!strcmp(what, "executable")) mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
