@@ -6,7 +6,6 @@
 
 mod once;
 mod refused;
-
 mod regexec;
 
 use core::ffi::{c_int, c_void};

@@ -2,7 +2,6 @@
 use std::time::{Duration, Instant};
 
 use super::{Agent, tell};
-use crate::checkpoint::Keeper;
 use crate::exchange::Exchange;
 use crate::message::{Message, What};
 use crate::mpi::Stray;
@@ -13,6 +12,8 @@ use crate::sys;
 
 /// How long ranks wait in the end for the others to have ended.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Seconds that the disk may take for the last checkpoint; without that, the one before is there.
+const DISK: u32 = 300;
 /// How long nothing must have come for nothing to come any more.
 const QUIET: Duration = Duration::from_millis(2);
 /// How long other ranks' processes may take to be gone after MPI has ended in all.
@@ -72,9 +73,13 @@ impl Agent {
             std::thread::sleep(LEAVE);
         }
         sys::end_after(0, status);
-        // what is being brought to the disk counts, and nobody waits for this rank any more
-        if let Some(told) = self.keeper.take().and_then(Keeper::end) {
-            tell(&told);
+        if let Some(keeper) = self.keeper.take() {
+            // what is being brought to the disk counts, and nobody waits for this rank any more; but a disk may hang
+            sys::end_after(DISK, status);
+            if let Some(told) = keeper.end() {
+                tell(&told);
+            }
+            sys::end_after(0, status);
         }
         let mut all = vec![(0, counted)];
         all.append(&mut self.others);

@@ -168,7 +168,7 @@ pub fn look() -> Result<Descriptors, String> {
             _ => Some("neither a file nor a device"),
         };
         if let Some(what) = what {
-            return Err(format!("descriptor {number} is {what} ({text})"));
+            return Err(format!("descriptor {number} is {what}"));
         }
         if text.ends_with(" (deleted)") || !text.starts_with('/') || status.st_nlink == 0 {
             return Err(format!("descriptor {number} is of a file that has no name any more ({text})"));

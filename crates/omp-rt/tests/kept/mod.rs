@@ -1,4 +1,5 @@
 //! Runs that are ended at any moment and gone on with from their checkpoints say and write in the end what they say and write undisturbed; what cannot be kept, or gone on from, is named.
+//! `KEPT_RUNS=20` has each of them run twenty times, ended at other moments.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -121,17 +122,38 @@ fn begun(ranks: usize, threads: usize, kept: &Path, program: &Path, words: &[Str
 /// Ends a run after each of so many milliseconds behind a checkpoint, and has it go on from there.
 fn ends_and_goes_on(name: &str, compiler: &Compiler, [ranks, threads]: [usize; 2], moments: &[u64]) {
     let Some(program) = build(name, compiler) else { return polyrail_skip::lacking(compiler.name) };
-    let label = format!("{name} by {}, {ranks} ranks, {threads} threads", compiler.name);
+    for round in 0..runs() {
+        // the first is as the caller says, others are at other moments
+        let moved = |(at, moment): (usize, &u64)| (moment + 37 * round * (at as u64 + 1)) % 450;
+        let moments: Vec<u64> = moments.iter().enumerate().map(moved).collect();
+        ends_and_goes_on_once(name, compiler, &program, [ranks, threads], &moments);
+    }
+}
+
+/// How often each of them is run: `KEPT_RUNS`, or once.
+fn runs() -> u64 {
+    std::env::var("KEPT_RUNS").map_or(1, |text| text.parse().expect("KEPT_RUNS is a number"))
+}
+
+fn ends_and_goes_on_once(
+    name: &str,
+    compiler: &Compiler,
+    program: &Path,
+    [ranks, threads]: [usize; 2],
+    moments: &[u64],
+) {
+    let label = format!("{name} by {}, {ranks} ranks, {threads} threads, {moments:?}", compiler.name);
     let place = empty(&format!("{name}.{}.{ranks}", compiler.name));
-    let mut natively = plain(&program, threads);
+    let mut natively = plain(program, threads);
     natively.args(words(name, &place, ROUNDS));
     let expected = left(run(natively), &place);
     empty(&format!("{name}.{}.{ranks}", compiler.name));
     let kept = empty(&format!("{name}.{}.{ranks}.checkpoints", compiler.name));
-    let mut command = begun(ranks, threads, &kept, &program, &words(name, &place, ROUNDS));
+    let mut command = begun(ranks, threads, &kept, program, &words(name, &place, ROUNDS));
     for &more in moments {
-        if interrupt(command, &kept, more).is_some() {
+        if let Some(said) = interrupt(command, &kept, more) {
             // this machine was slow to look, and the run quick
+            assert_eq!(said.status, expected.status, "{label}, as it ended by itself: {}", said.errors);
             break;
         }
         command = resumed(ranks, threads, &kept);
