@@ -197,25 +197,32 @@ pub fn read(path: &CStr) -> Option<String> {
     String::from_utf8(text).ok()
 }
 
-/// What `look` makes of the bytes of a file; none if it cannot be read.
-pub fn with_file<T>(path: &CStr, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+/// All of a file, mapped to be read at `place` (0: where the kernel likes), until [`unmap`]; or an error's number, negative.
+pub fn map_file(path: &CStr, place: usize) -> Result<&'static [u8], isize> {
     let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: a path that ends with zero, a place for the answer; what is mapped is unmapped when nobody looks at it any more
+    // SAFETY: a path that ends with zero, a place for the answer; nothing that is mapped is replaced
     unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let file = raw(libc::SYS_open, path.as_ptr() as usize, flags as usize, 0, 0, 0, 0);
-        let descriptor = usize::try_from(file).ok()?;
-        let failed = raw(libc::SYS_fstat, descriptor, stat.as_mut_ptr() as usize, 0, 0, 0, 0) != 0;
+        let descriptor = usize::try_from(file).map_err(|_| file)?;
+        let failed = raw(libc::SYS_fstat, descriptor, stat.as_mut_ptr() as usize, 0, 0, 0, 0);
         let bytes = stat.assume_init().st_size as usize;
-        let at = raw::mmap(0, bytes, libc::PROT_READ, libc::MAP_PRIVATE, file as i32, 0);
+        let flags = libc::MAP_PRIVATE | if place == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
+        let at = match failed {
+            0 => raw::mmap(place, bytes.max(1), libc::PROT_READ, flags, file as i32, 0),
+            error => error,
+        };
         raw(libc::SYS_close, descriptor, 0, 0, 0, 0, 0);
-        if failed || at < 0 {
-            return None;
-        }
-        let found = look(core::slice::from_raw_parts(at as *const u8, bytes));
-        unmap(at as *mut u8, bytes);
-        Some(found)
+        if at < 0 { Err(at) } else { Ok(core::slice::from_raw_parts(at as *const u8, bytes)) }
     }
+}
+
+/// What `look` makes of the bytes of a file; none if it cannot be read.
+pub fn with_file<T>(path: &CStr, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    let bytes = map_file(path, 0).ok()?;
+    let found = look(bytes);
+    unmap(bytes.as_ptr().cast_mut(), bytes.len().max(1));
+    Some(found)
 }
 
 /// Zeroed memory of our own, which costs nothing until it is used.

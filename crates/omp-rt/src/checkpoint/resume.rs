@@ -22,29 +22,12 @@ fn stop(why: &str) -> ! {
 
 /// A file of which all is mapped, at `place`, behind which the next one can be.
 fn mapped(path: &str, place: &mut usize) -> &'static [u8] {
-    let failed = |error: isize| -> ! {
-        stop(&format!("{path}: {}", std::io::Error::from_raw_os_error(-error as i32)))
-    };
     let name = CString::new(path).unwrap_or_default();
-    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: a path that ends with zero; a place for the answer; a mapping that is there until all is read, of a file that its owner does not change
-    unsafe {
-        let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
-        let file = sys::raw(libc::SYS_open, name.as_ptr() as usize, flags, 0, 0, 0, 0);
-        if file < 0 {
-            failed(file);
-        }
-        sys::raw(libc::SYS_fstat, file as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0);
-        let bytes = stat.assume_init().st_size as usize;
-        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED_NOREPLACE;
-        let at = crate::raw::mmap(*place, bytes.max(1), libc::PROT_READ, flags, file as i32, 0);
-        *place += bytes.next_multiple_of(PAGE) + PAGE;
-        sys::raw(libc::SYS_close, file as usize, 0, 0, 0, 0, 0);
-        if at < 0 {
-            failed(at);
-        }
-        core::slice::from_raw_parts(at as *const u8, bytes)
-    }
+    let bytes = sys::map_file(&name, *place).unwrap_or_else(|error| {
+        stop(&format!("{path}: {}", std::io::Error::from_raw_os_error(-error as i32)))
+    });
+    *place += bytes.len().next_multiple_of(PAGE) + PAGE;
+    bytes
 }
 
 /// All that is needed when the stack is another's.
