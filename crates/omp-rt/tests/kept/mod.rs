@@ -75,6 +75,11 @@ fn kill(id: u32) {
 /// Runs it until there is a checkpoint and then some milliseconds more, and ends it. What it said, if it had ended by itself.
 fn interrupt(mut command: Command, kept: &Path, more: u64) -> Option<Said> {
     use std::os::unix::process::CommandExt;
+    // Open MPI's mpiexec, ended, leaves files that one of the same process id stumbles upon
+    let session = kept.with_extension("session");
+    let _ = fs::remove_dir_all(&session);
+    fs::create_dir_all(&session).unwrap();
+    command.env("PRTE_MCA_prte_tmpdir_base", &session);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().unwrap();
     let began = Instant::now();
