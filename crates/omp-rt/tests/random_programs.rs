@@ -1,7 +1,7 @@
 //! Random programs without races say over several ranks what they say with the compiler's own runtime: C, C++ and Fortran, by each compiler, optimized in several ways.
 //!
-//! `RANDOM_PROGRAMS=5000 cargo test --release -p polyrail-omp-rt --test random_programs` runs so many; `RANDOM_PROGRAM=N` that one alone. What differs is kept beside the
-//! test's other files.
+//! `RANDOM_PROGRAMS=5000 cargo test --release -p polyrail-omp-rt --test random_programs` runs so many, with `RANDOM_FIRST=N` from that one on; `RANDOM_PROGRAM=N` is that one
+//! alone. What differs is kept beside the test's other files.
 
 mod random_support;
 mod ways;
@@ -100,7 +100,10 @@ fn random_programs_do_what_they_do_elsewhere() {
     prepare();
     let seeds = match number("RANDOM_PROGRAM") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("RANDOM_PROGRAMS").unwrap_or(PROGRAMS),
+        None => {
+            let first = number("RANDOM_FIRST").unwrap_or(0);
+            first..first + number("RANDOM_PROGRAMS").unwrap_or(PROGRAMS)
+        }
     };
     let (mut ran, mut failures) = (0, Vec::new());
     for seed in seeds {
