@@ -33,6 +33,8 @@ impl Depend {
 #[repr(C, align(16))]
 struct Head {
     flags: c_int,
+    /// An untied task has come to where another thread may go on with it.
+    again: bool,
     bytes: usize,
     event: *mut Event,
     around: Around,
@@ -62,7 +64,13 @@ unsafe extern "C" fn __kmpc_omp_task_alloc(
     let at = scratch(size_of::<Head>() + all).cast::<Head>();
     // SAFETY: new memory of that size.
     unsafe {
-        let head = Head { flags, bytes: all, event: core::ptr::null_mut(), around: Around::default() };
+        let head = Head {
+            flags,
+            again: false,
+            bytes: all,
+            event: core::ptr::null_mut(),
+            around: Around::default(),
+        };
         at.write(head);
         let task = at.add(1).cast::<Task>();
         let behind = task.cast::<u8>().add(own);
@@ -108,12 +116,38 @@ unsafe fn destroy(task: *mut Task) {
     }
 }
 
+/// Carries out the parts of a task: clang has an untied one end where another thread may go on with it, having told by [`__kmpc_omp_task`] that it is to be called again. The thread
+/// that has begun it goes on with it at once.
+///
+/// # Safety
+/// The compiler's task.
+unsafe fn parts(thread: c_int, task: *mut Task) {
+    // SAFETY: as the caller says
+    unsafe {
+        ((*task).routine)(thread, task);
+        rest(thread, task);
+    }
+}
+
+/// As [`parts`], of a task whose first part has been carried out.
+///
+/// # Safety
+/// As that.
+unsafe fn rest(thread: c_int, task: *mut Task) {
+    // SAFETY: as the caller says
+    unsafe {
+        while core::mem::replace(&mut (*head(task)).again, false) {
+            ((*task).routine)(thread, task);
+        }
+    }
+}
+
 /// Carries out a task that was offered. The thread that offered it gives its memory back.
 unsafe extern "C" fn carry_out(_: usize, task: usize) {
     let task = task as *mut Task;
     // SAFETY: the compiler's task.
     unsafe {
-        ((*task).routine)(team::global() as c_int, task);
+        parts(team::global() as c_int, task);
         destroy(task);
     }
 }
@@ -134,9 +168,7 @@ unsafe fn meet(thread: c_int, task: *mut Task, depends: Vec<Dependence>) {
         if offers::may(frame, is_final || is_detached) && offers::offer(frame, met()) {
             return;
         }
-        tasks::run(is_final, || {
-            ((*task).routine)(thread, task);
-        });
+        tasks::run(is_final, || parts(thread, task));
         finish(task);
     }
 }
@@ -144,7 +176,12 @@ unsafe fn meet(thread: c_int, task: *mut Task, depends: Vec<Dependence>) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __kmpc_omp_task(_: *const Ident, thread: c_int, task: *mut Task) -> c_int {
     // SAFETY: the compiler's task.
-    unsafe { meet(thread, task, Vec::new()) };
+    unsafe {
+        match (*task).part {
+            0 => meet(thread, task, Vec::new()),
+            _ => (*head(task)).again = true,
+        }
+    }
     0
 }
 #[unsafe(no_mangle)]
@@ -222,9 +259,10 @@ unsafe extern "C" fn __kmpc_omp_task_begin_if0(_: *const Ident, _: c_int, task: 
     }
 }
 #[unsafe(no_mangle)]
-unsafe extern "C" fn __kmpc_omp_task_complete_if0(_: *const Ident, _: c_int, task: *mut Task) {
+unsafe extern "C" fn __kmpc_omp_task_complete_if0(_: *const Ident, thread: c_int, task: *mut Task) {
     // SAFETY: the compiler's task.
     unsafe {
+        rest(thread, task);
         tasks::end(here(), (*head(task)).around);
         finish(task);
     }
