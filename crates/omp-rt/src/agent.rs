@@ -4,142 +4,32 @@
 use core::cell::Cell;
 use core::hint::spin_loop;
 use core::slice;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::ptr::null_mut;
-use std::time::{Duration, Instant};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 use polyrail_omp::area::{
-    Area, Count, DONE, Exchange, FD, FREE, HEADER, Header, Kind, LOCALS, MAGIC, Places, REQUEST, SERVER,
-    SLOT_DATA, Slot, VERSION, flag, setting,
+    Area, Count, DONE, Exchange, FREE, HEADER, Header, Kind, LOCALS, REQUEST, SERVER, SLOT_DATA, Slot, flag,
 };
 use polyrail_omp::coherence::Answer;
-use polyrail_omp::layout::{AREA, peer};
+use polyrail_omp::layout::peer;
 
+use crate::mapping::{self, SPIN, area, area_of, at, may_spin, places, shares};
 use crate::{stats, sys};
-
-/// How long who waits for others looks whether they have come, giving way to whoever can run, before it sleeps.
-pub const SPIN: Duration = Duration::from_micros(1000);
 
 /// How often who asks looks for the answer between giving way: some 200 microseconds in all. (What time it is may be what is asked.)
 const LOOKS: usize = 100;
-
-static MAPPED: AtomicPtr<Area> = AtomicPtr::new(null_mut());
 
 thread_local! {
     /// The slot that this thread asks by.
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether there is an agent.
-pub fn attached() -> bool {
-    !MAPPED.load(Ordering::Relaxed).is_null()
-}
-
-/// A child of the program's has no agent: it is alone, with threads of its own.
-pub fn detach() {
-    MAPPED.store(null_mut(), Ordering::Release);
-}
-
-/// Maps what the agent handed over, if it did.
+/// Finds the agent, if there is one.
 pub fn attach() {
-    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: a place for the answer; a descriptor that may not be one; an address that nobody else uses, by our layout
-    unsafe {
-        if sys::raw(libc::SYS_fstat, FD as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0) != 0 {
-            return;
-        }
-        let length = stat.assume_init().st_size as usize;
-        let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let at = sys::raw(libc::SYS_mmap, AREA, length, protection as usize, flags as usize, FD as usize, 0);
-        if at != AREA as isize || length < size_of::<Area>() {
-            sys::fail(format_args!("the mapping of the agent cannot be had at {AREA:#x} ({at})"));
-        }
-        sys::raw(libc::SYS_close, FD as usize, 0, 0, 0, 0, 0);
-        let area = AREA as *mut Area;
-        if (*area).magic != MAGIC || (*area).version != VERSION {
-            sys::fail(format_args!("the runtime and the agent are not of one build"));
-        }
-        MAPPED.store(area, Ordering::Release);
+    if mapping::attach() {
+        sys::tell_of_the_end(Some(fail));
+        mapping::attach_peers();
     }
-    if shares() {
-        (0..area().size as usize).filter(|rank| *rank != area().rank as usize).for_each(attach_peer);
-    }
-}
-
-/// Maps the file of another rank of this host, as both agents have found that it can be.
-fn attach_peer(rank: usize) {
-    let path = area().files[rank].path();
-    let bytes = places().shared();
-    let (protection, flags) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE);
-    // SAFETY: a path that ends with zero; an address that nobody else uses, by our layout; a descriptor of our own
-    let it = unsafe {
-        let file = sys::raw(
-            libc::SYS_open,
-            path.as_ptr() as usize,
-            (libc::O_RDWR | libc::O_CLOEXEC) as usize,
-            0,
-            0,
-            0,
-            0,
-        );
-        let at = sys::raw(
-            libc::SYS_mmap,
-            peer(rank),
-            bytes,
-            protection as usize,
-            flags as usize,
-            file as usize,
-            0,
-        );
-        if file < 0 || at != peer(rank) as isize {
-            sys::fail(format_args!(
-                "what rank {rank} shares on this host cannot be had: error {} of {} (POLYRAIL_OMP_SHM=0 does without)",
-                -file.min(at),
-                path.trim_end_matches('\0')
-            ));
-        }
-        sys::raw(libc::SYS_close, file as usize, 0, 0, 0, 0, 0);
-        area_of(rank)
-    };
-    if (it.magic, it.rank as usize, it.nonce) != (MAGIC, rank, area().nonces[rank]) {
-        sys::fail(format_args!("{} is not what rank {rank} shares", path.trim_end_matches('\0')));
-    }
-}
-
-/// Whether each thread of all ranks of this host has a processor; nothing without an agent.
-pub fn may_spin() -> Option<bool> {
-    attached().then(|| area().settings & setting::SPIN != 0)
-}
-
-/// Whether all ranks are on this host and see each other's mappings.
-fn shares() -> bool {
-    area().settings & setting::SHARED != 0
-}
-
-/// A rank's mapping, where files are shared.
-fn area_of(rank: usize) -> &'static Area {
-    if rank == area().rank as usize {
-        return area();
-    }
-    // SAFETY: mapped for good by `attach_peer`; what is not atomic in it is read when it does not change
-    unsafe { &*(peer(rank) as *const Area) }
-}
-
-/// What is shared with the agent; there must be one.
-pub fn area() -> &'static Area {
-    // SAFETY: mapped for good by `attach`; what is not atomic in it was written before the program began, or is in cells
-    unsafe { &*MAPPED.load(Ordering::Relaxed) }
-}
-
-fn places() -> Places {
-    let area = area();
-    Places::new(area.size as usize, area.blob as usize)
-}
-
-fn at(offset: usize) -> *mut u8 {
-    (AREA + offset) as *mut u8
 }
 
 /// The calling thread asks by slot `index` from now on.
@@ -196,12 +86,6 @@ fn wait_for_answer(state: &AtomicU32) {
     }
 }
 
-/// Whether threads are to offer the tasks that they meet.
-pub fn wants_tasks() -> bool {
-    let area = if shares() { area_of(0) } else { area() };
-    area.wanted.load(Ordering::Relaxed) != 0
-}
-
 fn ring() {
     let area = if shares() { area_of(0) } else { area() };
     area.doorbell.fetch_add(1, Ordering::SeqCst);
@@ -211,7 +95,7 @@ fn ring() {
 }
 
 /// Tells why the run cannot go on; the agent ends this process.
-pub fn fail(text: &str) {
+fn fail(text: &str) {
     let text = &text.as_bytes()[..text.len().min(SLOT_DATA)];
     ask(Kind::Fail, [0; 6], &[text]);
 }

@@ -10,7 +10,7 @@ mod vendor;
 use core::ffi::c_int;
 
 use crate::team::{here, tasks};
-use crate::{icv, remote};
+use crate::{icv, run};
 
 /// `omp_get_max_threads() -> c_int = expression`, for C and Fortran.
 macro_rules! queries {
@@ -73,9 +73,9 @@ queries! {
     omp_get_num_threads omp_get_num_threads_ = here().threads.get() as c_int;
     omp_get_thread_num omp_get_thread_num_ = here().tid.get() as c_int;
     omp_get_max_threads omp_get_max_threads_ = (icvs().threads[0].max(1) as usize).min(icv::limit()) as c_int;
-    omp_get_num_procs omp_get_num_procs_ = match remote::size() {
+    omp_get_num_procs omp_get_num_procs_ = match run::size() {
         1 => icv::processors() as c_int,
-        size => (size * remote::threads()) as c_int,
+        size => (size * icv::threads()) as c_int,
     };
     omp_in_parallel omp_in_parallel_ = c_int::from(here().active.get() > 0);
     omp_get_dynamic omp_get_dynamic_ = c_int::from(icvs().dynamic);

@@ -23,30 +23,19 @@ mod save;
 mod threads;
 mod when;
 
-use polyrail_omp::area::setting;
-
-use crate::{agent, remote};
+use crate::{pthread, run};
 pub use resume::resume;
-pub use threads::{began as thread_began, gather, note_value, receive};
+pub use threads::{gather, receive};
 pub use when::flags;
-
-/// Whether the user wants any.
-pub fn wanted() -> bool {
-    agent::attached() && agent::area().settings & setting::CHECKPOINTS != 0
-}
-
-/// Whether this run goes on from one.
-pub fn is_resumed() -> bool {
-    agent::attached() && agent::area().settings & setting::RESUMED != 0
-}
 
 /// All ranks, in the first thread, before `main`.
 pub fn begin() {
-    if !wanted() {
+    if !run::is_to_be_kept() {
         return;
     }
     threads::begin();
-    if remote::rank() == 0 {
+    pthread::begin();
+    if run::rank() == 0 {
         crate::track::note_changes();
         process::begin();
         descriptors::begin();
@@ -56,7 +45,7 @@ pub fn begin() {
 
 /// Rank 0's first thread, in serial code, when a region of several threads has ended: writes one, if it is time. A run that goes on from it goes on behind this call.
 pub fn point() {
-    if remote::rank() == 0 && when::is_time() {
+    if run::rank() == 0 && when::is_time() {
         // SAFETY: `save` comes back, here or in another process with the same stack
         unsafe { jump::here(save::save) };
     }

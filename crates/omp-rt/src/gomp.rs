@@ -8,9 +8,9 @@ mod tasks;
 use core::ffi::{c_uint, c_void};
 
 use crate::checkpoint;
+use crate::floating::Floating;
 use crate::kmpc::{__kmpc_end_serialized_parallel, __kmpc_serialized_parallel, serial};
-use crate::remote::Region;
-use crate::team::floating::Floating;
+use crate::region::Region;
 use crate::team::work::{self, Kind, PLAN, Plan};
 use crate::team::{self, here};
 

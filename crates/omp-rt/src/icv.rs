@@ -6,7 +6,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use crate::{alloc, remote};
+use crate::{alloc, mapping, run};
 
 /// `omp_sched_t`: static, dynamic, guided, auto; [`MONOTONIC`] may be added.
 pub const STATIC: u32 = 1;
@@ -148,8 +148,11 @@ pub fn processors() -> usize {
     count
 }
 
-/// Threads that the environment asks for: the first number of `OMP_NUM_THREADS`, or the processors. For where no agent says.
-pub fn environment_threads() -> usize {
+/// Threads of each rank as the user asked (`-t`); with no agent, what the environment asks for: the first number of `OMP_NUM_THREADS`, or the processors.
+pub fn threads() -> usize {
+    if mapping::attached() {
+        return mapping::area().threads as usize;
+    }
     variable(c"OMP_NUM_THREADS")
         .and_then(|text| number(text).0)
         .map_or_else(processors, |n| n.max(1) as usize)
@@ -185,9 +188,9 @@ fn environment(icvs: *mut Icvs) {
         icvs.write(NONE);
         &mut *icvs
     };
-    icvs.threads[0] = (remote::size() * remote::threads()) as u32;
+    icvs.threads[0] = (run::size() * threads()) as u32;
     if let Some(list) = variable(c"OMP_NUM_THREADS") {
-        // the first is in `remote::threads`
+        // the first is in [`threads`]
         for (depth, part) in list.split(|b| *b == b',').enumerate().take(DEPTHS).skip(1) {
             icvs.threads[depth] = number(part).0.unwrap_or(0).min(1 << 20) as u32;
         }

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use libc::FILE;
 use polyrail_omp::area::SLOT_DATA;
 
-use crate::{alloc, calls, remote, serial, sys};
+use crate::{alloc, ask, raw, run, sys};
 
 unsafe extern "C" {
     static stdin: *mut FILE;
@@ -83,10 +83,10 @@ pub unsafe fn read(to: *mut u8, bytes: usize) -> isize {
         sys::stop("read of standard input", WHY);
     }
     let question: Vec<u8> =
-        [remote::rank(), bytes.min(PART), ahead.into()].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        [run::rank(), bytes.min(PART), ahead.into()].iter().flat_map(|word| word.to_ne_bytes()).collect();
     let mut tries = 0;
     loop {
-        match calls::ask_rank_0(calls::REMOTE_LEND, &question).split_first() {
+        match ask::rank_0(ask::LEND, &question).split_first() {
             Some((&LENT, lent)) => {
                 HAS.store(ahead, Release);
                 // SAFETY: the caller's room, of which so much was asked for
@@ -97,7 +97,7 @@ pub unsafe fn read(to: *mut u8, bytes: usize) -> isize {
                 let number = number.first_chunk().map_or(libc::EIO, |number| c_int::from_ne_bytes(*number));
                 return -number as isize;
             }
-            _ => calls::pause(tries, PAUSE),
+            _ => ask::pause(tries, PAUSE),
         }
         tries += 1;
     }
@@ -116,7 +116,7 @@ pub fn give_back() {
         if HAS.swap(false, AcqRel) {
             let own = &mut *stream();
             let rest = own.unused();
-            calls::ask_rank_0(calls::REMOTE_RETURN, rest);
+            ask::rank_0(ask::RETURN, rest);
             (own.next, own.end) = (own.base, own.base);
         }
         funlockfile(stdin);
@@ -165,7 +165,7 @@ pub fn lend(question: &[u8]) -> Option<Vec<u8>> {
     // SAFETY: the C library's stream, which this thread has locked while it uses it
     unsafe {
         if lent_to.is_some_and(|other| other != rank) || lent_to.is_none() && ftrylockfile(stdin) != 0 {
-            return Some(calls::NOT_YET.to_vec());
+            return Some(ask::NOT_YET.to_vec());
         }
         let (answer, keep) = take(bytes, ahead != 0);
         *lent_to = keep.then_some(rank);
@@ -191,12 +191,12 @@ unsafe fn take(bytes: usize, ahead: bool) -> (Vec<u8>, bool) {
             own.next = own.next.add(lent.len());
             return ([&[LENT], lent].concat(), ahead);
         }
-        if !calls::is_ready(0) {
-            return (calls::NOT_YET.to_vec(), false);
+        if !is_ready(0) {
+            return (ask::NOT_YET.to_vec(), false);
         }
         if !is_used {
             let mut room = vec![LENT; 1 + bytes];
-            let got = sys::raw(libc::SYS_read, 0, room.as_mut_ptr() as usize + 1, bytes, 0, 0, 0);
+            let got = raw::call(libc::SYS_read, [0, room.as_mut_ptr() as usize + 1, bytes, 0, 0, 0]);
             room.truncate(1 + got.max(0) as usize);
             return (if got < 0 { error(-got as c_int) } else { room }, false);
         }
@@ -236,5 +236,17 @@ pub fn take_back(rest: &[u8]) -> Option<Vec<u8>> {
 
 /// Whether `read` of that descriptor is for this module.
 pub fn is_standard(number: i64, args: &[usize; 6]) -> bool {
-    number == libc::SYS_read && args[0] == 0 && remote::is_inside() && !serial::here()
+    number == libc::SYS_read && args[0] == 0 && run::is_inside() && !run::runs_replicated()
+}
+
+/// Whether a read does not wait: there is something, or nothing ever will be, or it is not to wait.
+pub fn is_ready(descriptor: usize) -> bool {
+    let mut what = libc::pollfd { fd: descriptor as i32, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one descriptor to be looked at, if it is one
+    unsafe {
+        raw::call(libc::SYS_poll, [&raw mut what as usize, 1, 0, 0, 0, 0]) != 0
+            || raw::call(libc::SYS_fcntl, [descriptor, libc::F_GETFL as usize, 0, 0, 0, 0])
+                & libc::O_NONBLOCK as isize
+                != 0
+    }
 }

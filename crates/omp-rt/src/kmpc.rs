@@ -10,71 +10,16 @@ mod tasks;
 use core::ffi::{c_int, c_void};
 
 use crate::checkpoint;
-use crate::remote::Region;
-use crate::team::floating::Floating;
-use crate::team::{self, Frame, here, leave, scratch, thread, unscratch};
+use crate::floating::Floating;
+use crate::region::{Region, microtask};
+use crate::team::{self, Frame, here, leave, own};
+use crate::thread::{scratch, unscratch};
 
 /// `ident_t`: where in the source.
 #[repr(C)]
 pub struct Ident {
     words: [c_int; 4],
     text: *const u8,
-}
-
-/// Calls the compiler's function: pointers to the global and the team's number, then `count` arguments.
-///
-/// # Safety
-/// The function takes so many, and they are there.
-#[unsafe(naked)]
-pub unsafe extern "C" fn microtask(
-    function: usize,
-    global: *const c_int,
-    number: *const c_int,
-    count: usize,
-    args: *const usize,
-) {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "mov rax, rdi", // function
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov r10, rcx", // count
-        "mov r11, r8",  // arguments
-        "lea rcx, [r10 + 1]",
-        "and rcx, -2",
-        "shl rcx, 3",
-        "sub rsp, rcx", // room for all of them: the stack stays a multiple of 16
-        "mov rcx, 4",
-        "2:", // from the fifth on: on the stack
-        "cmp rcx, r10",
-        "jae 3f",
-        "mov rdx, [r11 + rcx * 8]",
-        "mov [rsp + rcx * 8 - 32], rdx",
-        "inc rcx",
-        "jmp 2b",
-        "3:", // the first four: in registers
-        "cmp r10, 1",
-        "jb 4f",
-        "mov rdx, [r11]",
-        "je 4f",
-        "mov rcx, [r11 + 8]",
-        "cmp r10, 3",
-        "jb 4f",
-        "mov r8, [r11 + 16]",
-        "je 4f",
-        "mov r9, [r11 + 24]",
-        "4:",
-        "call rax",
-        "leave",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-    )
 }
 
 /// Puts the arguments behind the third into an array and calls `$to(place, count, function, array, frame)`; `frame`: where the caller's stack begins.
@@ -126,7 +71,7 @@ variadic!(__kmpc_fork_teams, fork_teams);
 
 /// A region: the arguments are pointers to what is shared and values of the rest.
 unsafe extern "C" fn fork(place: *const Ident, count: c_int, function: usize, args: *const usize, sp: usize) {
-    let asked = thread().pushed.replace(0);
+    let asked = own().pushed.replace(0);
     let threads = team::size(asked);
     if threads == 1 {
         // SAFETY: as the compiler calls it.
@@ -168,7 +113,7 @@ unsafe extern "C" fn fork_teams(
     args: *const usize,
     _: usize,
 ) {
-    let (teams, _) = thread().league.replace((0, 0));
+    let (teams, _) = own().league.replace((0, 0));
     let teams = team::league(teams);
     let frame = here();
     let around = frame.league.get();
@@ -197,7 +142,7 @@ unsafe extern "C" fn __kmpc_fork_call_if(
         if condition != 0 {
             fork(place, count, function, word.as_ptr(), sp);
         } else {
-            thread().pushed.set(0);
+            own().pushed.set(0);
             alone(function, count as usize, word.as_ptr());
         }
     }
@@ -206,7 +151,7 @@ unsafe extern "C" fn __kmpc_fork_call_if(
 /// A team of one thread, whose body the caller runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn __kmpc_serialized_parallel(_: *const Ident, _: c_int) {
-    thread().pushed.set(0);
+    own().pushed.set(0);
     let frame = scratch(size_of::<Frame>()).cast::<Frame>();
     // SAFETY: new memory, which stays until the end of the region.
     unsafe {
@@ -226,7 +171,7 @@ pub extern "C" fn __kmpc_end_serialized_parallel(_: *const Ident, _: c_int) {
 }
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_push_num_threads(_: *const Ident, _: c_int, threads: c_int) {
-    thread().pushed.set(threads.max(0) as usize);
+    own().pushed.set(threads.max(0) as usize);
 }
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_push_num_threads_strict(
@@ -240,17 +185,17 @@ extern "C" fn __kmpc_push_num_threads_strict(
 }
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_pop_num_threads(_: *const Ident, _: c_int) {
-    thread().pushed.set(0);
+    own().pushed.set(0);
 }
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_push_proc_bind(_: *const Ident, _: c_int, _: c_int) {}
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_push_num_teams(_: *const Ident, _: c_int, teams: c_int, threads: c_int) {
-    thread().league.set((teams.max(0) as usize, threads.max(0) as usize));
+    own().league.set((teams.max(0) as usize, threads.max(0) as usize));
 }
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_push_num_teams_51(_: *const Ident, _: c_int, _: c_int, teams: c_int, threads: c_int) {
-    thread().league.set((teams.max(0) as usize, threads.max(0) as usize));
+    own().league.set((teams.max(0) as usize, threads.max(0) as usize));
 }
 #[unsafe(no_mangle)]
 extern "C" fn __kmpc_set_thread_limit(_: *const Ident, _: c_int, _: c_int) {}

@@ -15,12 +15,11 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 pub use locale::check;
-pub use process::is_first_thread;
 pub use random::serve as random;
 pub use units::has_any as has_units;
 
-use crate::team::innermost;
-use crate::{alloc, output, remote, serial, sys, track};
+use crate::symbols::real;
+use crate::{alloc, run, symbols, sys, thread, track};
 
 /// In shared memory.
 #[repr(C)]
@@ -51,13 +50,13 @@ fn told() -> *mut Told {
 
 /// Whether the caller is one of several ranks' threads in a region.
 fn is_spread() -> bool {
-    remote::is_inside() && innermost().spread()
+    run::is_inside() && thread::current().spread.get()
 }
 
 /// Rank 0, before `main`.
 pub fn begin() {
     // SAFETY: nobody reads it yet
-    unsafe { (*told()).process = process::number() };
+    unsafe { (*told()).process = sys::process() };
 }
 
 /// Rank 0, a region of several ranks begins: says what has changed.
@@ -87,7 +86,7 @@ pub fn resumed() {
 
 /// Ranks above 0, which take it over.
 pub fn agree() {
-    if remote::rank() == 0 || serial::on() {
+    if run::rank() == 0 || run::is_replicated() {
         return;
     }
     // SAFETY: nobody changes it in a region
@@ -103,7 +102,7 @@ pub fn agree() {
 
 fn environ() -> Option<*mut usize> {
     static ENVIRON: AtomicUsize = AtomicUsize::new(0);
-    output::find(c"environ", &ENVIRON).map(|at| at as *mut usize)
+    symbols::find(c"environ", &ENVIRON).map(|at| at as *mut usize)
 }
 
 /// Serial code has changed the environment, as far as it has called functions for that.
@@ -173,14 +172,4 @@ environments! {
     unsetenv(name: *const c_char) = c"unsetenv";
     putenv(text: *mut c_char) = c"putenv";
     clearenv() = c"clearenv";
-}
-
-/// The library's function of that name.
-pub fn real<F: Copy>(name: &CStr, known: &AtomicUsize) -> F {
-    const { assert!(size_of::<F>() == size_of::<usize>(), "a function") };
-    let Some(found) = output::next(name, known) else {
-        sys::stop(&name.to_string_lossy(), "no library has this function")
-    };
-    // SAFETY: the function of that name, whose type the caller says
-    unsafe { core::mem::transmute_copy(&found) }
 }

@@ -5,35 +5,14 @@ mod cout;
 mod failed;
 mod opened;
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::AtomicUsize;
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::{alloc, calls, heap, input, library, remote, sys, team};
-
-/// The function `name` of the library that would have it without this one; looked for once.
-pub fn next(name: &CStr, known: &AtomicUsize) -> Option<usize> {
-    find_in(libc::RTLD_NEXT, name, known)
-}
-/// The function or object `name` of whichever library has it; looked for once.
-pub fn find(name: &CStr, known: &AtomicUsize) -> Option<usize> {
-    find_in(libc::RTLD_DEFAULT, name, known)
-}
-fn find_in(place: *mut c_void, name: &CStr, known: &AtomicUsize) -> Option<usize> {
-    const NONE: usize = 1;
-    match known.load(Relaxed) {
-        0 => {
-            // SAFETY: a search by name.
-            let found = alloc::privately(|| unsafe { libc::dlsym(place, name.as_ptr()) }) as usize;
-            known.store(found.max(NONE), Relaxed);
-            Some(found).filter(|at| *at != 0)
-        }
-        NONE => None,
-        at => Some(at),
-    }
-}
+use crate::symbols::find;
+use crate::{alloc, heap, input, library, run, sys, syscalls};
 
 /// Gives standard input and output their buffers before anything is read or written, in this process's own memory: serial code that runs on every rank must find them
 /// alike, whoever has used them in a region.
@@ -63,7 +42,7 @@ pub fn flush_all() {
 /// As [`flush_all`] where other threads of this rank may run: `std::cout`, which nothing locks, only if there are none.
 pub fn flush() {
     input::give_back();
-    if team::TEAM.locals() == 1 {
+    if run::team() <= 1 {
         cout::flush();
     }
     flush_streams();
@@ -175,7 +154,7 @@ fn is_empty_file(stream: usize) -> bool {
     unsafe {
         let mut status: libc::stat = core::mem::zeroed();
         let args = [descriptor(stream), &raw mut status as usize, 0, 0, 0, 0];
-        calls::call(libc::SYS_fstat, &args) == 0
+        syscalls::call(libc::SYS_fstat, &args) == 0
             && status.st_mode & libc::S_IFMT == libc::S_IFREG
             && status.st_size == 0
     }
@@ -199,7 +178,7 @@ pub fn forget_all() {
 
 /// Why this rank's streams and units cannot be part of a checkpoint: what a region has opened here, only this process's libraries know. Rank 0's are.
 pub fn open_in_regions() -> Option<String> {
-    if remote::rank() == 0 {
+    if run::rank() == 0 {
         return None;
     }
     if library::has_units() {

@@ -9,26 +9,26 @@ mod refused;
 mod regexec;
 
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 pub use once::register as register_exit;
 
 use crate::alloc::exports::knowing_the_caller;
-use crate::library::real;
-use crate::team::{innermost, locks, thread};
-use crate::{alloc, calls, checkpoint, remote, sys, track};
+use crate::symbols::real;
+use crate::team::locks;
+use crate::{alloc, ask, run, sys, thread, track};
 pub use refused::are_unjoined;
 
 /// Whether the calling thread is one of several ranks', and `object` in memory that they share.
 fn concerns(object: usize) -> bool {
-    remote::is_inside() && innermost().spread() && track::is_shared(object)
+    run::is_inside() && thread::current().spread.get() && track::is_shared(object)
 }
 
 /// As [`concerns`], asked by the function at `caller`.
 fn is_shared(object: usize, caller: usize) -> bool {
     // its library locks what other ranks' know nothing of
-    if !remote::is_inside() {
-        if remote::is_beginning() && track::is_shared(object) {
+    if !run::is_inside() {
+        if run::is_beginning() && track::is_shared(object) {
             locks::used_as_it_begins(object as u64);
         }
         return false;
@@ -36,9 +36,9 @@ fn is_shared(object: usize, caller: usize) -> bool {
     if alloc::is_fortran(caller) || !track::is_shared(object) {
         return false;
     }
-    let spread = innermost().spread();
+    let spread = thread::current().spread.get();
     let key = object as u64;
-    let is_right = match spread && remote::rank() > 0 {
+    let is_right = match spread && run::rank() > 0 {
         true => !has_own_threads().load(Relaxed) || !locks::is_first_use(key) || is_teams(key),
         false => locks::is_one_kinds(key, !spread),
     };
@@ -60,7 +60,7 @@ fn has_own_threads() -> &'static AtomicBool {
 
 /// Ranks above 0: whether none of those threads has used the mutex in this region; from here on none may.
 fn is_teams(key: u64) -> bool {
-    calls::ask_rank_0(calls::REMOTE_MUTEX, &key.to_ne_bytes()) == IS_RIGHT
+    ask::rank_0(ask::MUTEX, &key.to_ne_bytes()) == IS_RIGHT
 }
 const IS_RIGHT: &[u8] = &[1];
 
@@ -68,19 +68,6 @@ const IS_RIGHT: &[u8] = &[1];
 pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
     let key = u64::from_ne_bytes(*question.first_chunk()?);
     Some(if locks::is_one_kinds(key, false) { IS_RIGHT.to_vec() } else { Vec::new() })
-}
-
-/// Mutexes that threads of this process have in a region.
-static HELD: AtomicUsize = AtomicUsize::new(0);
-
-/// A region of several ranks ends.
-pub fn end() {
-    if HELD.load(Relaxed) > 0 {
-        sys::stop(
-            "a mutex that a thread holds while a parallel region ends",
-            "unlock it in the region, or run with -n 1",
-        );
-    }
 }
 
 /// What a mutex is, as `pthread_mutexattr_settype` says (glibc's numbers, its header's place).
@@ -114,7 +101,7 @@ fn check(name: &str, mutex: usize) {
 
 /// Counts what was just locked.
 fn got(depth: usize) {
-    HELD.fetch_add(usize::from(depth == 1), Relaxed);
+    locks::holds_mutex(usize::from(depth == 1));
 }
 
 fn lock(name: &str, mutex: usize, kind: Kind) -> c_int {
@@ -153,7 +140,7 @@ fn unlock(name: &str, mutex: usize, kind: Kind) -> c_int {
             "in a parallel region, of what a thread of another rank, or serial code, has locked: whoever locks it must unlock it",
         );
     }
-    HELD.fetch_sub(usize::from(locks::release_nested(key)), Relaxed);
+    locks::gave_mutex(usize::from(locks::release_nested(key)));
     0
 }
 
@@ -199,7 +186,7 @@ pub fn are_owned() -> bool {
 /// The C library's function of that name has come back.
 fn note(name: &str, object: usize, result: c_int) {
     let is_mutex = name.contains("mutex") || name.starts_with("mtx");
-    if result != 0 || !is_mutex || !checkpoint::wanted() || thread().pooled.get() {
+    if result != 0 || !is_mutex || !run::is_to_be_kept() || thread::current().pooled.get() {
         return;
     }
     if kind(object) == Kind::Normal {
@@ -295,13 +282,14 @@ unsafe extern "C" fn pthread_setspecific(key: libc::pthread_key_t, value: *const
     static REAL: AtomicUsize = AtomicUsize::new(0);
     type Real = unsafe extern "C" fn(libc::pthread_key_t, *const c_void) -> c_int;
     let real: Real = real(c"pthread_setspecific", &REAL);
-    if checkpoint::wanted() && !value.is_null() && thread().pooled.get() {
-        checkpoint::note_value(key);
+    if run::is_to_be_kept() && !value.is_null() && thread::current().pooled.get() {
+        note_value(key);
     }
     // SAFETY: the caller's arguments; the C library gives the lowest key that is free
     unsafe {
         let mut result = real(key, value);
-        while result == libc::EINVAL && remote::is_inside() && remote::rank() > 0 && innermost().spread() {
+        while result == libc::EINVAL && run::is_inside() && run::rank() > 0 && thread::current().spread.get()
+        {
             let mut made = 0;
             if alloc::privately(|| libc::pthread_key_create(&raw mut made, None)) != 0 || made > key {
                 break;
@@ -310,4 +298,35 @@ unsafe extern "C" fn pthread_setspecific(key: libc::pthread_key_t, value: *const
         }
         result
     }
+}
+
+/// The first of the C library's keys that was free before `main`.
+static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
+/// A thread of the pool has got a value for one that the program has made.
+static HAVE_VALUES: AtomicBool = AtomicBool::new(false);
+
+/// A thread of the pool gets a value for one of the C library's keys. What libraries have made their own before `main`, they make again.
+fn note_value(key: u32) {
+    if key >= KEY.load(Relaxed) {
+        HAVE_VALUES.store(true, Relaxed);
+    }
+}
+
+/// Whether threads of the pool have what is not kept.
+pub fn have_values() -> bool {
+    HAVE_VALUES.load(Relaxed)
+}
+
+/// The first thread, before `main`, if checkpoints are to be kept.
+pub fn begin() {
+    alloc::privately(|| {
+        let mut key = 0;
+        // SAFETY: makes a key, to see its number, and gives it back
+        unsafe {
+            if libc::pthread_key_create(&raw mut key, None) == 0 {
+                KEY.store(key, Relaxed);
+                libc::pthread_key_delete(key);
+            }
+        }
+    });
 }

@@ -14,8 +14,7 @@
 mod record;
 mod time;
 
-use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
 use std::collections::BTreeSet;
 
 use polyrail_omp::area::{Count, setting};
@@ -23,9 +22,9 @@ use polyrail_omp::area::{Count, setting};
 use polyrail_omp::coherence::{Said as _, Tracked};
 
 use crate::agent;
-use crate::remote::{self, Region, Said};
-use crate::team::sync::Word;
-use crate::{calls, library, modules, output, stats, sys, team, track};
+use crate::coherence::Said;
+use crate::region::Region;
+use crate::{coherence, library, mapping, modules, output, remote, run, stats, sys, track};
 
 pub use record::{call, serve, to_write};
 pub use time::find as find_time;
@@ -37,15 +36,8 @@ const BEGIN: u64 = u64::MAX - 1;
 /// Bytes of a stack.
 const STACK: usize = 8 << 20;
 
-static ON: AtomicBool = AtomicBool::new(false);
-/// Serial code is being run, not the runtime for it.
-static OPEN: AtomicBool = AtomicBool::new(false);
 /// Where the stack ends that the runtime works on for serial code; 0 while it does.
 static TOP: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    static MAIN: Cell<bool> = const { Cell::new(false) };
-}
 
 /// Functions of which a program that uses them cannot be run on every rank: they start processes, threads and timers, wait for signals, load code, or share memory.
 const MASTER: [&str; 43] = [
@@ -94,24 +86,9 @@ const MASTER: [&str; 43] = [
     "sigfillset",
 ];
 
-/// Whether serial code runs on every rank.
-pub fn on() -> bool {
-    ON.load(Relaxed)
-}
-
-/// Whether the calling thread runs serial code that other ranks run, too.
-pub fn here() -> bool {
-    OPEN.load(Relaxed) && MAIN.get()
-}
-
-/// For handlers of signals that serial code brings about.
-pub fn signal_flags() -> i32 {
-    if on() { libc::SA_ONSTACK } else { 0 }
-}
-
 /// Decides whether serial code runs on every rank, alike on all: as the user asks, and the program allows.
 pub fn choose() {
-    if agent::area().settings & setting::REPLICATED == 0 {
+    if mapping::area().settings & setting::REPLICATED == 0 {
         return;
     }
     // reads ahead what a region's threads elsewhere would then read, too
@@ -119,8 +96,8 @@ pub fn choose() {
     let apart = reads_apart.iter().all(|name| modules::shared().any(|module| module.names(name)));
     let first = reads_apart.first().filter(|_| apart).copied();
     match first.or(modules::shared().find_map(|module| MASTER.into_iter().find(|name| module.names(name)))) {
-        None => ON.store(true, Relaxed),
-        Some(name) if remote::rank() == 0 => {
+        None => run::replicate(),
+        Some(name) if run::rank() == 0 => {
             sys::say(&format!(
                 "serial code runs on rank 0 alone (--serial master), as the program uses {name}"
             ));
@@ -129,31 +106,22 @@ pub fn choose() {
     }
 }
 
-/// Before `main`, whose words are at `words` on the main stack: makes equal what constructors left, and begins with serial code.
-pub fn start(words: usize) {
-    MAIN.set(true);
-    // what looks at the process once does so now, where it is nobody's serial code
-    team::may_fork();
-    crate::icv::processors();
-    crate::icv::bind();
+/// Gives the main thread the stacks that the runtime, and its handlers of signals, work on for serial code.
+pub fn prepare() {
     let alternate = libc::stack_t { ss_sp: sys::map(STACK).cast(), ss_flags: 0, ss_size: STACK };
     // SAFETY: a stack of this thread's own, for good
     unsafe { libc::sigaltstack(&raw const alternate, core::ptr::null_mut()) };
     TOP.store(sys::map(STACK) as usize + STACK, Relaxed);
-    if remote::rank() == 0 {
-        calls::start();
-    }
+}
+
+/// Before `main`, whose words are at `words` on the main stack: makes equal what constructors left.
+pub fn start(words: usize) {
     track::stack_floor(words);
     equalize(&[0; 4], &[]);
-    if remote::rank() > 0 {
-        team::lead();
-    }
-    OPEN.store(true, Relaxed);
-    output::prepare();
 }
 
 /// Runs `f` on a stack other than the main one.
-fn aside<T>(f: impl FnOnce() -> T) -> T {
+pub fn aside<T>(f: impl FnOnce() -> T) -> T {
     extern "C" fn run<T, F: FnOnce() -> T>(job: usize) {
         // SAFETY: the caller's, which waits
         let job = unsafe { &mut *(job as *mut (Option<F>, Option<T>)) };
@@ -174,57 +142,11 @@ fn aside<T>(f: impl FnOnce() -> T) -> T {
     job.1.unwrap_or_else(|| sys::fail(format_args!("serial code was left in between")))
 }
 
-/// A region of several threads, begun by serial code on every rank; see [`team::fork`].
-pub fn fork(region: &Region<'_>, sp: usize) {
-    aside(|| {
-        team::locks::begin();
-        library::check();
-        output::flush_all();
-        OPEN.store(false, Relaxed);
-        let args = begin(region, sp);
-        let [team, place, args @ ..] = &args[..] else { sys::fail(format_args!("a region without a team")) };
-        let region = Region { team: *team, place: *place, args, ..*region };
-        let spread = region.team >= remote::size();
-        match remote::rank() {
-            0 => team::run(&region),
-            _ if spread => hand_over(&region),
-            _ => {}
-        }
-        if !spread {
-            // what rank 0's libraries have been given and not handed on, others' know nothing of
-            output::flush_all();
-            remote::end((region.function as u64) << 16 | 0xfffe, 0);
-        }
-        OPEN.store(true, Relaxed);
-    });
-}
-
-/// The region that this rank's threads are to run, and how many there were, begun and ended.
-static REGION: AtomicPtr<Region<'static>> = AtomicPtr::new(core::ptr::null_mut());
-static BEGUN: Word = Word::new(0);
-static ENDED: Word = Word::new(0);
-
-/// Ranks above 0: has the pool run a region, and waits for its end. The main thread runs none of it: its storage is an image of rank 0's.
-fn hand_over(region: &Region<'_>) {
-    let ended = ENDED.load();
-    REGION.store(core::ptr::from_ref(region).cast_mut().cast(), Release);
-    BEGUN.add(1);
-    ENDED.until_not(ended);
-}
-
-/// Ranks above 0, number 0 of the pool: runs regions that the main thread hands over.
-pub fn work() -> ! {
-    for seen in 0.. {
-        BEGUN.until_not(seen);
-        // SAFETY: the main thread's, which waits
-        team::run(unsafe { &*REGION.load(Acquire) });
-        ENDED.add(1);
-    }
-    unreachable!("more regions than a number counts")
-}
-
 /// Makes all memories equal and has all ranks begin the same region: rank 0's team, place and arguments.
-fn begin(region: &Region<'_>, sp: usize) -> Vec<usize> {
+pub fn begin(region: &Region<'_>, sp: usize) -> Vec<usize> {
+    library::check();
+    output::flush_all();
+    run::open(false);
     track::stack_floor(sp);
     let first = output::first();
     stats::region(region.function, region.place);
@@ -261,14 +183,14 @@ fn equalize(key: &[usize; 4], words: &[usize]) -> Vec<usize> {
     };
     let (theirs, words, zeros) = parts(0);
     let words = words.as_chunks().0.iter().map(|word| usize::from_ne_bytes(*word)).collect();
-    if theirs != parts(remote::rank()).0 {
+    if theirs != parts(run::rank()).0 {
         elsewhere(key, theirs);
     }
-    if (1..remote::size()).any(|rank| parts(rank).0 != theirs) {
+    if (1..run::size()).any(|rank| parts(rank).0 != theirs) {
         // who is elsewhere says so, and the agent ends this process
         wait_for_the_end();
     }
-    let equal = (1..remote::size()).all(|rank| parts(rank).2 == zeros);
+    let equal = (1..run::size()).all(|rank| parts(rank).2 == zeros);
     drop(said);
     if equal {
         track::with(Tracked::agree);
@@ -284,7 +206,7 @@ fn exchange(bytes: usize, word: usize, clock: &mut stats::Clock) -> Said {
     clock.lap(Count::Finding);
     stats::add(Count::Exchanges, 1);
     stats::add(Count::BytesOut, bytes as u64);
-    let said = remote::tell(BEGIN, bytes, word);
+    let said = coherence::tell(BEGIN, bytes, word);
     clock.lap(Count::Exchanging);
     said
 }
@@ -302,7 +224,7 @@ fn elsewhere(key: &[usize; 4], theirs: &[u8]) -> ! {
     };
     sys::fail(format_args!(
         "serial code of rank {} has come to another parallel region than rank 0's: {} instead of {}. It depends on what differs between ranks; {HINT}",
-        remote::rank(),
+        run::rank(),
         of(key),
         of(&theirs)
     ))
@@ -310,7 +232,7 @@ fn elsewhere(key: &[usize; 4], theirs: &[u8]) -> ! {
 
 /// Finds which pages differ from rank 0's, and takes these from there.
 fn repair() {
-    let first = remote::rank() == 0;
+    let first = run::rank() == 0;
     let mut from = 0;
     let mut clock = stats::Clock::start();
     loop {
@@ -328,7 +250,7 @@ fn repair() {
         agent::out()[..text.len()].copy_from_slice(&text);
         let said = exchange(text.len(), 0, &mut clock);
         if first {
-            let wanted: BTreeSet<usize> = (1..remote::size())
+            let wanted: BTreeSet<usize> = (1..run::size())
                 .flat_map(|rank| said.blob(rank).as_chunks().0.iter().map(|at| usize::from_ne_bytes(*at)))
                 .collect();
             let wanted = Vec::from_iter(wanted);
@@ -340,7 +262,7 @@ fn repair() {
         from = to;
     }
     clock.lap(Count::Finding);
-    remote::synchronize(BEGIN, 0, &[], &mut |_, _| {});
+    coherence::synchronize(BEGIN, 0, &[], &mut |_, _| {});
 }
 
 /// The run ends, by rank 0 or by who has said why.

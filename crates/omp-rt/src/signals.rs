@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use libc::{SIG_ERR, sigaction as Action, sighandler_t, sigset_t};
 
-use crate::sys;
+use crate::raw;
 
 unsafe extern "C" {
     /// The C library's own name of `sigaction`.
@@ -74,7 +74,8 @@ pub fn believe(bytes: &[u8]) {
 /// The kernel's; its error.
 unsafe fn mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
     // SAFETY: the caller's; the kernel's set is the first word of the C library's
-    -unsafe { sys::raw(libc::SYS_rt_sigprocmask, how as usize, new as usize, old as usize, 8, 0, 0) } as c_int
+    -unsafe { raw::call(libc::SYS_rt_sigprocmask, [how as usize, new as usize, old as usize, 8, 0, 0]) }
+        as c_int
 }
 
 /// Without what is not to be blocked: the runtime's signals, and the C library's own.

@@ -1,6 +1,6 @@
 //! Begins in a process: between the loader and `main`.
 //!
-//! Rank 0 runs `main`. Ranks above 0 run the program's constructors, so that the C++ library is ready, and then work for rank 0 (`remote::work`) on a stack
+//! Rank 0 runs `main`. Ranks above 0 run the program's constructors, so that the C++ library is ready, and then work for rank 0 (`remote::next`) on a stack
 //! that is not the program's, in a thread of the pool: the main stack and the main thread's storage become images of rank 0's. If serial code runs on every rank
 //! (`serial`), all run `main`.
 
@@ -11,19 +11,13 @@ use std::ptr::null_mut;
 use polyrail_omp::area::{LOCALS, setting};
 
 use crate::{
-    agent, alloc, api, calls, checkpoint, input, kmpc, library, modules, output, remote, serial, sys, team,
-    track, trap,
+    agent, alloc, api, calls, checkpoint, icv, input, kmpc, library, mapping, modules, output, run, serial,
+    sys, team, track, trap,
 };
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type Real = unsafe extern "C" fn(Main, c_int, *mut *mut c_char, usize, usize, usize, *mut c_void) -> c_int;
 
-/// Where the program's words are on the main stack.
-static WORDS: AtomicUsize = AtomicUsize::new(0);
-/// See there; 0 before `main`.
-pub fn words() -> usize {
-    WORDS.load(Ordering::Relaxed)
-}
 /// The program's.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 
@@ -48,16 +42,21 @@ unsafe extern "C" fn __libc_start_main(
         MAIN.store(main as usize, Ordering::Relaxed);
         agent::attach();
         serial::find_time();
-        if remote::size() == 1 && !checkpoint::wanted() {
+        team::tell(team::Told {
+            ends: checkpoint::flags,
+            ended: checkpoint::gather,
+            leads: checkpoint::receive,
+        });
+        if run::size() == 1 && !run::is_to_be_kept() {
             team::offers::start();
             api::display::begin();
             return real(main, argc, argv, init, fini, loader_fini, stack);
         }
-        if remote::size() > 1 {
+        if run::size() > 1 {
             same_everywhere();
             serial::choose();
         }
-        if remote::rank() > 0 {
+        if run::rank() > 0 {
             agent::use_slot(LOCALS - 1);
             calls::start();
         }
@@ -69,13 +68,13 @@ unsafe extern "C" fn __libc_start_main(
 unsafe extern "C" fn first(argc: c_int, argv: *mut *mut c_char, environment: *mut *mut c_char) -> c_int {
     // SAFETY: what was kept is the program's `main`
     unsafe {
-        WORDS.store(argv as usize, Ordering::Relaxed);
-        match remote::size() {
+        run::set_words(argv as usize);
+        match run::size() {
             1 => prepare_alone(),
             _ => prepare(argv as usize),
         }
         checkpoint::begin();
-        if checkpoint::is_resumed() {
+        if run::is_resumed() {
             checkpoint::resume();
         }
         let main: Main = core::mem::transmute(MAIN.load(Ordering::Relaxed));
@@ -88,7 +87,7 @@ unsafe fn prepare_alone() {
     // SAFETY: before anything else of the program
     unsafe {
         alloc::started();
-        track::start(agent::area().settings & setting::COMPARE != 0);
+        track::start(mapping::area().settings & setting::COMPARE != 0, &Vec::from_iter(output::objects()));
         team::offers::start();
         team::watch_forks();
         api::display::begin();
@@ -100,14 +99,14 @@ unsafe fn prepare_alone() {
 unsafe fn prepare(words: usize) {
     // SAFETY: before anything else of the program
     unsafe {
-        let rank = remote::rank();
+        let rank = run::rank();
         alloc::started();
         trap::start(rank == 0);
         kmpc::sync::begin();
-        track::start(agent::area().settings & setting::COMPARE != 0);
+        track::start(mapping::area().settings & setting::COMPARE != 0, &Vec::from_iter(output::objects()));
         calls::regions_begin();
         team::offers::start();
-        if rank > 0 && !serial::on() {
+        if rank > 0 && !run::is_replicated() {
             output::forget_all();
             input::prepare();
             checkpoint::begin();
@@ -120,11 +119,30 @@ unsafe fn prepare(words: usize) {
             start_server();
         }
         team::watch_forks();
-        if serial::on() {
-            serial::start(words);
+        if run::is_replicated() {
+            start_replicated(words);
         }
         api::display::begin();
     }
+}
+
+/// Serial code on every rank begins; `words`: as for [`prepare`].
+fn start_replicated(words: usize) {
+    run::is_main();
+    // what looks at the process once does so now, where it is nobody's serial code
+    team::may_fork();
+    icv::processors();
+    icv::bind();
+    serial::prepare();
+    if run::rank() == 0 {
+        calls::start();
+    }
+    serial::start(words);
+    if run::rank() > 0 {
+        team::lead();
+    }
+    run::open(true);
+    output::prepare();
 }
 
 extern "C" fn serve_rank_0(_: usize) {
@@ -146,7 +164,7 @@ fn same_everywhere() {
         sys::fail(format_args!(
             "rank {} has other addresses than rank 0, so that pointers would not mean the same: {difference}. Are the program and its libraries \
              the same on all hosts?",
-            remote::rank()
+            run::rank()
         ));
     }
 }

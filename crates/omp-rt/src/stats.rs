@@ -6,16 +6,16 @@ use std::time::Instant;
 
 use polyrail_omp::area::{COUNTED, Count, Counted};
 
-use crate::agent;
+use crate::mapping;
 
 fn current() -> &'static Counted {
-    let area = agent::area();
+    let area = mapping::area();
     &area.regions[area.region.load(Ordering::Relaxed) as usize % COUNTED]
 }
 
 /// From now on, what is counted is that region's. One thread calls it, no region being run.
 pub fn region(function: usize, place: usize) {
-    let area = agent::area();
+    let area = mapping::area();
     let start = (function >> 4) % (COUNTED - 1);
     for step in 0..COUNTED - 1 {
         let index = (start + step) % (COUNTED - 1);

@@ -3,56 +3,17 @@
 use core::arch::naked_asm;
 use core::ffi::CStr;
 use core::fmt::{self, Write};
-use core::sync::atomic::AtomicU32;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::{agent, raw};
-
-/// A system call by number, from the one place that the filter of system calls lets everything through from ([`crate::calls`]); the result is the
-/// kernel's, errors are negative.
-///
-/// # Safety
-/// That of the call.
-#[unsafe(naked)]
-pub unsafe extern "C" fn raw(
-    number: i64,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> isize {
-    naked_asm!(
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "mov rsi, rdx",
-        "mov rdx, rcx",
-        "mov r10, r8",
-        "mov r8, r9",
-        "mov r9, [rsp + 8]",
-        "syscall",
-        ".globl polyrail_omp_after_syscall",
-        ".hidden polyrail_omp_after_syscall",
-        "polyrail_omp_after_syscall:",
-        "ret"
-    )
-}
-
-unsafe extern "C" {
-    fn polyrail_omp_after_syscall();
-}
-
-/// Where [`raw`]'s calls come from, as the kernel tells a filter: the instruction behind the call.
-pub fn raw_place() -> usize {
-    polyrail_omp_after_syscall as *const () as usize
-}
+use crate::raw;
 
 /// Sleeps while `word` is `value`, or less.
 pub fn wait(word: &AtomicU32, value: u32) {
     // SAFETY: a word that lives as long as the call
     unsafe {
         let word = word.as_ptr() as usize;
-        raw(libc::SYS_futex, word, libc::FUTEX_WAIT as usize, value as usize, 0, 0, 0);
+        raw::call(libc::SYS_futex, [word, libc::FUTEX_WAIT as usize, value as usize, 0, 0, 0]);
     }
 }
 
@@ -61,7 +22,10 @@ pub fn wake(word: &AtomicU32, count: u32) {
     let count = count.min(i32::MAX as u32);
     // SAFETY: a word
     unsafe {
-        raw(libc::SYS_futex, word.as_ptr() as usize, libc::FUTEX_WAKE as usize, count as usize, 0, 0, 0);
+        raw::call(
+            libc::SYS_futex,
+            [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, count as usize, 0, 0, 0],
+        );
     }
 }
 
@@ -71,8 +35,8 @@ pub fn pause(microseconds: u32) {
     // SAFETY: a time
     unsafe {
         match microseconds {
-            0 => raw(libc::SYS_sched_yield, 0, 0, 0, 0, 0, 0),
-            _ => raw(libc::SYS_nanosleep, &raw const time as usize, 0, 0, 0, 0, 0),
+            0 => raw::call(libc::SYS_sched_yield, [0, 0, 0, 0, 0, 0]),
+            _ => raw::call(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]),
         }
     };
 }
@@ -80,7 +44,18 @@ pub fn pause(microseconds: u32) {
 /// The calling thread's number.
 pub fn thread() -> i32 {
     // SAFETY: asks for a number
-    unsafe { raw(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as i32 }
+    unsafe { raw::call(libc::SYS_gettid, [0, 0, 0, 0, 0, 0]) as i32 }
+}
+
+/// This process's number.
+pub fn process() -> i32 {
+    // SAFETY: asks for a number
+    unsafe { raw::call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// Whether the calling thread is the process's first.
+pub fn is_first_thread() -> bool {
+    process() == thread()
 }
 
 /// Tells people.
@@ -88,15 +63,25 @@ pub fn say(text: &str) {
     write(2, format!("polyrail omp: {text}\n").as_bytes());
 }
 
-/// Ends the whole run with a reason for people. The agent prints it; without an agent this does.
+/// Who is told why a run ends, and ends it; a function, or null.
+static TOLD: AtomicPtr<()> = AtomicPtr::new(null_mut());
+
+/// From now on `told` is told why the run ends, in place of people.
+pub fn tell_of_the_end(told: Option<fn(&str)>) {
+    TOLD.store(told.map_or(null_mut(), |told| told as *mut ()), Ordering::Release);
+}
+
+/// Ends the whole run with a reason for people. Where there is an agent, it prints that.
 pub fn fail(reason: std::fmt::Arguments<'_>) -> ! {
     let text = reason.to_string();
-    if agent::attached() {
-        agent::fail(&text);
-    } else {
+    let told = TOLD.load(Ordering::Acquire);
+    if told.is_null() {
         let line = format!("polyrail omp: {text}\n");
         // SAFETY: a buffer
-        unsafe { raw(libc::SYS_write, 2, line.as_ptr() as usize, line.len(), 0, 0, 0) };
+        unsafe { raw::call(libc::SYS_write, [2, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
+    } else {
+        // SAFETY: such a function, or null
+        unsafe { core::mem::transmute::<*mut (), fn(&str)>(told)(&text) };
     }
     end(1)
 }
@@ -110,13 +95,8 @@ pub fn stop(what: &str, why: &str) -> ! {
 pub fn end(status: i32) -> ! {
     loop {
         // SAFETY: it does not return
-        unsafe { raw(libc::SYS_exit_group, status as usize, 0, 0, 0, 0, 0) };
+        unsafe { raw::call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
     }
-}
-
-/// Ends the run because an entry point that was called cannot be right on several machines, or is not known.
-pub fn refuse(name: &str) -> ! {
-    fail(format_args!("{name}: {}", crate::refused::why(name)))
 }
 
 /// Calls `function(argument)` on the stack that ends at `top`, a multiple of 16, and comes back.
@@ -187,12 +167,14 @@ pub fn read(path: &CStr) -> Option<String> {
     // SAFETY: a path, and room
     unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let file = raw(libc::SYS_open, path.as_ptr() as usize, flags as usize, 0, 0, 0, 0);
+        let file = raw::call(libc::SYS_open, [path.as_ptr() as usize, flags as usize, 0, 0, 0, 0]);
         let descriptor = usize::try_from(file).ok()?;
-        while let n @ 1.. = raw(libc::SYS_read, descriptor, part.as_mut_ptr() as usize, part.len(), 0, 0, 0) {
+        while let n @ 1.. =
+            raw::call(libc::SYS_read, [descriptor, part.as_mut_ptr() as usize, part.len(), 0, 0, 0])
+        {
             text.extend(&part[..n as usize]);
         }
-        raw(libc::SYS_close, descriptor, 0, 0, 0, 0, 0);
+        raw::call(libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]);
     }
     String::from_utf8(text).ok()
 }
@@ -203,16 +185,16 @@ pub fn map_file(path: &CStr, place: usize) -> Result<&'static [u8], isize> {
     // SAFETY: a path that ends with zero, a place for the answer; nothing that is mapped is replaced
     unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let file = raw(libc::SYS_open, path.as_ptr() as usize, flags as usize, 0, 0, 0, 0);
+        let file = raw::call(libc::SYS_open, [path.as_ptr() as usize, flags as usize, 0, 0, 0, 0]);
         let descriptor = usize::try_from(file).map_err(|_| file)?;
-        let failed = raw(libc::SYS_fstat, descriptor, stat.as_mut_ptr() as usize, 0, 0, 0, 0);
+        let failed = raw::call(libc::SYS_fstat, [descriptor, stat.as_mut_ptr() as usize, 0, 0, 0, 0]);
         let bytes = stat.assume_init().st_size as usize;
         let flags = libc::MAP_PRIVATE | if place == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
         let at = match failed {
             0 => raw::mmap(place, bytes.max(1), libc::PROT_READ, flags, file as i32, 0),
             error => error,
         };
-        raw(libc::SYS_close, descriptor, 0, 0, 0, 0, 0);
+        raw::call(libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]);
         if at < 0 { Err(at) } else { Ok(core::slice::from_raw_parts(at as *const u8, bytes)) }
     }
 }
@@ -239,5 +221,5 @@ pub fn map(bytes: usize) -> *mut u8 {
 /// Gives back what [`map`] gave.
 pub fn unmap(at: *mut u8, bytes: usize) {
     // SAFETY: the caller has it from `map` and uses it no more
-    unsafe { raw(libc::SYS_munmap, at as usize, bytes, 0, 0, 0, 0) };
+    unsafe { raw::call(libc::SYS_munmap, [at as usize, bytes, 0, 0, 0, 0]) };
 }

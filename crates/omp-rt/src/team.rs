@@ -8,8 +8,7 @@
 //! |---|---|
 //! | `frame` | what a thread knows of the regions it is in |
 //! | `pool` | threads and stacks |
-//! | `floating` | rounding and the like |
-//! | `sync` | waiting for threads of this process |
+//! | `replicated` | regions that serial code on every rank begins |
 //! | `work` | loops, sections, `single`, `ordered` |
 //! | `locks` | critical sections and locks |
 //! | `reduce` | reductions of clang, `copyprivate` |
@@ -17,31 +16,30 @@
 //! | `offers` | but those that others carry out |
 //! | `privates` | `threadprivate` without thread-local storage |
 
-pub mod floating;
 mod frame;
 pub mod locks;
 pub mod offers;
 mod pool;
 pub mod privates;
 pub mod reduce;
-pub mod sync;
+mod replicated;
 pub mod tasks;
 pub mod work;
 
 use core::cell::Cell;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+use std::sync::OnceLock;
 
 use polyrail_omp::layout::slot;
 
-pub use self::frame::{
-    Frame, enter, global, here, innermost, is_outside, leave, may_fork, scratch, singles, thread, unscratch,
-};
-pub use self::pool::{count, ensure as have, lead, most, reserve as reserve_stack, stack, watch_forks};
-use self::sync::Gate;
+pub use self::frame::{Frame, enter, global, here, is_outside, leave, may_fork, own};
+pub use self::pool::{count, ensure as have, lead, most, watch_forks};
 use self::work::Plan;
-use crate::remote::{self, Region};
-use crate::{alloc, checkpoint, icv, output, pthread, serial, sys};
+use crate::region::Region;
+use crate::sync::Gate;
+use crate::{alloc, coherence, floating, icv, output, region, remote, run, sync, sys, thread};
 
 /// A team of several threads: what all its threads on this rank know.
 pub struct Team {
@@ -51,7 +49,6 @@ pub struct Team {
     locals: Cell<usize>,
     /// The frame of serial code.
     parent: Cell<*const Frame>,
-    busy: AtomicBool,
     /// Regions of several ranks so far: the same number on all ranks.
     sequence: AtomicU64,
     gate: Gate,
@@ -79,13 +76,29 @@ pub static TEAM: Team = Team {
     low: Cell::new(0),
     locals: Cell::new(1),
     parent: Cell::new(core::ptr::null()),
-    busy: AtomicBool::new(false),
     sequence: AtomicU64::new(0),
     gate: Gate::new(),
     works: [const { work::Shared::new() }; work::RING],
     pieces: [const { AtomicUsize::new(0) }; polyrail_omp::layout::SLOTS],
     copied: [const { AtomicUsize::new(0) }; 3],
 };
+
+/// Who stands above and is told of regions of several ranks.
+pub struct Told {
+    /// One ends: what this rank is to say.
+    pub ends: fn() -> u32,
+    /// It has ended, and these flags were said; no thread runs program code.
+    pub ended: fn(u32),
+    /// Ranks above 0: the thread that leads begins.
+    pub leads: fn(),
+}
+
+static TOLD: OnceLock<Told> = OnceLock::new();
+
+/// From now on `told` is.
+pub fn tell(told: Told) {
+    let _ = TOLD.set(told);
+}
 
 /// What stands after the synchronisations of a region in the numbers of places: its end.
 const END: u64 = 0xffff;
@@ -102,14 +115,6 @@ impl Team {
     /// The lowest number of a thread of this process.
     pub fn low(&self) -> usize {
         self.low.get()
-    }
-    /// Whether a region is being run.
-    pub fn busy(&self) -> bool {
-        self.busy.load(Relaxed)
-    }
-    /// In a child of `fork`.
-    fn reset(&self) {
-        self.busy.store(false, Relaxed);
     }
     /// A number that construct `construct` of this region alone has, on all ranks.
     pub fn unique(&self, construct: u64) -> u64 {
@@ -128,7 +133,7 @@ fn share(threads: usize, rank: usize, size: usize) -> core::ops::Range<usize> {
 /// How many threads a region gets if `asked` (0: nothing) are.
 pub fn size(asked: usize) -> usize {
     // constructors' regions: ranks are not ready for them, and each runs the constructors
-    if !may_fork() || remote::size() > 1 && !alloc::is_started() {
+    if !may_fork() || run::size() > 1 && !alloc::is_started() {
         return 1;
     }
     // SAFETY: this thread's own.
@@ -137,7 +142,7 @@ pub fn size(asked: usize) -> usize {
         return 1;
     }
     let wanted = if asked > 0 { asked } else { icvs.threads[0] as usize };
-    let ranks = remote::size();
+    let ranks = run::size();
     let most = if wanted < ranks { pool::most() } else { pool::most() * ranks };
     wanted.min(icv::limit()).clamp(1, most)
 }
@@ -146,7 +151,7 @@ pub fn size(asked: usize) -> usize {
 pub fn league(asked: usize) -> usize {
     // SAFETY: this thread's own.
     let default = unsafe { (*here().icvs()).teams } as usize;
-    match remote::size() {
+    match run::size() {
         1 => [asked, default, 1].into_iter().find(|n| *n > 0).unwrap_or(1),
         _ => 1,
     }
@@ -154,10 +159,10 @@ pub fn league(asked: usize) -> usize {
 
 /// A region of several threads, begun by rank 0's main thread in serial code. `sp`: the frames of serial code are above.
 pub fn fork(region: &Region<'_>, sp: usize) {
-    if serial::on() {
-        return serial::fork(region, sp);
+    if run::is_replicated() {
+        return replicated::fork(region, sp);
     }
-    if region.team >= remote::size() && remote::size() > 1 {
+    if region.team >= run::size() && run::size() > 1 {
         locks::begin();
         remote::begin(region, sp);
     }
@@ -167,7 +172,7 @@ pub fn fork(region: &Region<'_>, sp: usize) {
 /// Runs this rank's share of a region's threads, all of them, and returns when they are through its end (its last barrier is an exchange).
 /// Ranks above 0: called by the thread that leads, which is number 0 of theirs, for each region that rank 0 begins.
 pub fn run(region: &Region<'_>) {
-    let (rank, size) = (remote::rank(), remote::size());
+    let (rank, size) = (run::rank(), run::size());
     let ranks = if region.team < size { 1 } else { size };
     let numbers = share(region.team, rank, ranks);
     let locals = numbers.len();
@@ -184,31 +189,31 @@ pub fn run(region: &Region<'_>) {
         work.reset(number as u64);
     }
     offers::region_begins(region.function, ranks > 1);
-    TEAM.busy.store(true, Relaxed);
+    run::set_team(locals);
     sync::threads(locals);
     pool::ensure(locals);
     if rank == 0 {
         if locals > 1 {
             pool::call(locals);
         }
-        let (_, top) = stack(slot(0, 0, size));
+        let (_, top) = thread::stack(slot(0, 0, size));
         // what is above is a neighbour's, and red zones and probes may reach a little beyond
         let top = top - 4096;
-        let before = thread().top.replace(top);
+        let before = thread::current().top.replace(top);
         // SAFETY: the slot's stack is this thread's in regions, and nothing leaves a region by unwinding.
         unsafe { sys::on_stack(top, first, 0) };
-        thread().top.set(before);
+        thread::current().top.set(before);
     } else {
         if locals > 1 {
             pool::call(locals);
         }
         // frames above are ours
         let mark = 0u8;
-        let before = thread().top.replace(&raw const mark as usize & !15);
+        let before = thread::current().top.replace(&raw const mark as usize & !15);
         member(0);
-        thread().top.set(before);
+        thread::current().top.set(before);
     }
-    TEAM.busy.store(false, Relaxed);
+    run::set_team(0);
 }
 
 extern "C" fn first(_: usize) {
@@ -222,9 +227,10 @@ fn member(local: usize) {
     // SAFETY: number 0's, which waits for the region's end.
     let around = unsafe { &*team.parent.get() };
     let frame = Frame::inner(around, Some(team), team.low() + local, region.team);
-    alloc::enter(slot(remote::rank(), local, remote::size()));
+    alloc::enter(slot(run::rank(), local, run::size()));
     // SAFETY: it is left below.
     let before = unsafe { enter(&frame) };
+    thread::current().singles.set(0);
     region.floating.take();
     if region.gomp {
         // SAFETY: the compiler's function and argument.
@@ -237,20 +243,25 @@ fn member(local: usize) {
         let number = frame.tid.get() as i32;
         // SAFETY: the compiler's function, with the arguments that it was begun with.
         unsafe {
-            crate::kmpc::microtask(region.function, &number, &number, region.args.len(), region.args.as_ptr())
+            region::microtask(region.function, &number, &number, region.args.len(), region.args.as_ptr())
         };
     }
     tasks::arrive();
     // SAFETY: where this thread was before.
     unsafe { enter(before) };
+    thread::current().singles.set(0);
     alloc::leave();
     meet(team, || {
         let mut flags = offers::flags();
         if team.ranks() > 1 {
-            pthread::end();
+            locks::end();
             output::flush_all();
-            flags = remote::end(team.place(END), flags | checkpoint::flags());
-            checkpoint::gather(flags);
+            let told = TOLD.get();
+            flags |= told.map_or(0, |told| (told.ends)());
+            flags = remote::end(team.place(END), flags);
+            if let Some(told) = told {
+                (told.ended)(flags);
+            }
         }
         offers::region_ends(region.function, team.ranks() > 1, flags);
     });
@@ -279,7 +290,7 @@ fn barrier_then(exchange: impl FnOnce(&Team, u64)) {
 fn barrier_with(extra: impl FnOnce(&Team, u64)) {
     barrier_then(|team, place| {
         if team.ranks() > 1 {
-            remote::exchange(place);
+            coherence::exchange(place);
         }
         extra(team, place);
     });
@@ -293,7 +304,7 @@ fn local_barrier(team: &Team, last: impl FnOnce()) {
 /// All threads of this process come; the last does `last`.
 fn meet(team: &Team, last: impl FnOnce()) {
     if team.ranks() > 1 && team.locals() > 1 {
-        remote::tell_first();
+        coherence::tell_first();
     }
     team.gate.pass(team.locals(), last);
 }

@@ -21,7 +21,7 @@ use polyrail_omp::layout::{
 use polyrail_omp::pages::Pages;
 
 use crate::raw::{self, Lock};
-use crate::{alloc, remote, stacks};
+use crate::{alloc, run, stacks};
 use areas::{Areas, Kind};
 use hot::{CHUNK, Hot};
 use since::Since;
@@ -53,8 +53,8 @@ pub fn with<R>(f: impl FnOnce(&mut Tracked<Process>) -> R) -> Option<R> {
 ///
 /// # Safety
 /// Before `main`, once, by the main thread.
-pub unsafe fn start(compare: bool) {
-    let state = tracked(Areas::of_process(), compare);
+pub unsafe fn start(compare: bool, more: &[(usize, usize)]) {
+    let state = tracked(Areas::of_process(more), compare);
     STATE.with(|place| *place = Some(state));
 }
 
@@ -309,7 +309,7 @@ impl Process {
         if !self.since.is_on() {
             return;
         }
-        let alone = remote::size() == 1;
+        let alone = run::size() == 1;
         for area in self.compared() {
             let of = if alone { kept } else { pending };
             let _ = of.each(area, |at| {

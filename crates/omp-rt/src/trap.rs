@@ -7,7 +7,6 @@
 //! Loops that wait for flags that others store plainly (`waits`) have breakpoints, too, where they go around and end.
 
 mod code;
-pub mod instruction;
 mod order;
 mod waits;
 
@@ -17,7 +16,7 @@ use polyrail_omp::coherence::operation::{Done, Effect, Operation};
 
 use self::code::{Found, Operand, Site};
 use self::waits::Wait;
-use crate::{icv, modules, remote, serial, signals, sys, team, track};
+use crate::{coherence, icv, instruction, modules, run, signals, sys, thread, track};
 
 /// Where breakpoints stand, in order of addresses. Written once, before regions begin.
 static SITES: AtomicPtr<Vec<Site>> = AtomicPtr::new(std::ptr::null_mut());
@@ -31,14 +30,14 @@ pub fn start(fences_only: bool) {
     let fences =
         sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
     // large programs have loops that look so and that no region comes to: these are not to cost threads
-    let waits = if fences || remote::threads() == 1 { waits } else { Vec::new() };
+    let waits = if fences || icv::threads() == 1 { waits } else { Vec::new() };
     let flushes = fences || !waits.is_empty();
     order::what_is_observed(&mut sites, &loaded, flushes);
-    remote::flushes(flushes);
+    coherence::flushes(flushes);
     if flushes {
         // One thread's flush would tell what others of its rank have stored, and they would see what it applies, in any order; but flags are stored behind what they stand for.
-        icv::lower_limit(remote::size());
-        if remote::rank() == 0 && remote::threads() > 1 {
+        icv::lower_limit(run::size());
+        if run::rank() == 0 && icv::threads() > 1 {
             sys::say(
                 "one thread on each rank, as the program orders memory by flush or fences, which is right between ranks only: for more threads, more ranks (-n)",
             );
@@ -54,7 +53,7 @@ pub fn start(fences_only: bool) {
     WAITS.store(std::ptr::from_ref(waits).cast_mut(), Ordering::Release);
     // SAFETY: a handler of the right kind; it runs where a signal may come: at our breakpoints, which are in program code only
     unsafe {
-        signals::keep(libc::SIGTRAP, trapped, libc::SA_RESTART | serial::signal_flags());
+        signals::keep(libc::SIGTRAP, trapped, libc::SA_RESTART | run::signal_flags());
         for address in sites.iter().map(|site| site.address).chain(waits.iter().map(|wait| wait.address)) {
             code::put(address);
         }
@@ -75,8 +74,8 @@ fn wait_at(address: usize) -> Option<&'static Wait> {
 
 /// Does what the program asks for: in rank 0's memory, if other ranks have threads in the same region (`spread`). What was there.
 pub fn operate(operation: &Operation, place: usize, effect: Effect, spread: bool) -> (u64, u64) {
-    if spread && remote::rank() > 0 && track::is_shared(place) {
-        return remote::carry_out(operation, place, effect);
+    if spread && run::rank() > 0 && track::is_shared(place) {
+        return coherence::carry_out(operation, place, effect);
     }
     // SAFETY: where the program itself has such an operation
     unsafe { instruction::run(operation, place) }.before
@@ -89,7 +88,7 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
     if let Some(wait) = wait_at(address) {
         let (goes, goes_on) = wait.goes(registers[libc::REG_EFL as usize] as u64);
         registers[libc::REG_RIP as usize] = goes as i64;
-        if team::innermost().spread() {
+        if thread::current().spread.get() {
             waits::look(goes_on);
         }
         return;
@@ -100,8 +99,8 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
     registers[libc::REG_RIP as usize] = (address + site.length) as i64;
     if site.fence {
         // threads of the program's own are none of a team's
-        if team::innermost().spread() {
-            remote::flush();
+        if thread::current().spread.get() {
+            coherence::flush();
         }
         return;
     }
@@ -118,10 +117,10 @@ unsafe extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc
         Operation { kind: site.kind, width: site.width, operand, expected, desired, carry: flags & 1 };
     // bit operations by a register reach beyond the operand
     let place = operation.reach(place, matches!(site.operand, Operand::Register(_)));
-    let (low, high) = operate(&operation, place, site.effect, !serial::here());
+    let (low, high) = operate(&operation, place, site.effect, !run::runs_replicated());
     let done = Done { before: (low, high) };
     let (flags, mask) = operation.flags(&done);
     let all = &mut registers[libc::REG_EFL as usize];
     *all = ((*all as u64 & !mask) | flags) as i64;
-    instruction::results(&operation, &done, site, registers);
+    code::results(&operation, &done, site, registers);
 }

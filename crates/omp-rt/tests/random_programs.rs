@@ -12,7 +12,7 @@ use std::process::Command;
 
 use random_support::{Random, Source, c, fortran};
 use ways::{
-    COMPILERS, FORTRAN, by_messages, directory, header, mpiexec, over, over_all, plain, prepare, run,
+    COMPILERS, FORTRAN, NO_END, by_messages, directory, header, mpiexec, over, over_all, plain, prepare, run,
 };
 
 /// So many, unless RANDOM_PROGRAMS says otherwise.
@@ -68,6 +68,10 @@ fn differences(seed: u64) -> Option<String> {
         command.current_dir(&place);
         run(command)
     };
+    if here(plain(&program, 2)).status == NO_END {
+        // as that, at run time: clang has some untied tasks begin again for ever
+        return None;
+    }
     let mut wrong = String::new();
     // threads of one rank do not wait for each other's flags
     for (name, ranks, of_each, command) in WAYS.into_iter().filter(|way| !flushes || way.2 == 1) {

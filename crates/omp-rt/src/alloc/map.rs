@@ -8,7 +8,7 @@ use polyrail_omp::layout::{LIBRARY_HEAP, PAGE, SERIAL_HEAP, SERIAL_HEAP_BYTES};
 use super::exports::error;
 use super::{current, free, is_privately, library, of_slot, owner, resize, serial};
 use crate::raw::Lock;
-use crate::{calls, raw};
+use crate::{raw, syscalls};
 
 /// What the program has mapped that is not allocated and can be written or executed: from and to.
 static MAPPED: Lock<Vec<(usize, usize)>> = Lock::new(Vec::new());
@@ -100,7 +100,7 @@ unsafe fn fill(pages: usize, bytes: usize, fd: i32, offset: i64) -> bool {
     while done < bytes {
         let args = [fd as usize, pages + done, (bytes - done).min(PART), offset as usize + done, 0, 0];
         // SAFETY: the kernel writes into pages that are the caller's.
-        match unsafe { calls::call(libc::SYS_pread64, &args) } {
+        match unsafe { syscalls::call(libc::SYS_pread64, &args) } {
             0 => return true,
             got if got > 0 => done += got as usize,
             got if got == -libc::EINTR as isize => {}
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn mmap(
     let args = [address, bytes, prot as usize, flags as usize, fd as usize, offset as usize];
     let system = || {
         // SAFETY: the caller's.
-        let at = answer(unsafe { calls::call(libc::SYS_mmap, &args) });
+        let at = answer(unsafe { syscalls::call(libc::SYS_mmap, &args) });
         let only_read = prot & !libc::PROT_READ == 0 && flags & libc::MAP_ANONYMOUS == 0;
         if at != FAILED && !is_privately() && !only_read {
             MAPPED.with(|mapped| mapped.push((at, at + bytes)));

@@ -6,9 +6,9 @@ use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use super::queries;
 use crate::icv;
+use crate::sync::Mutex;
 use crate::sys::{self, Text};
 use crate::team::here;
-use crate::team::sync::Mutex;
 
 queries! {
     omp_get_num_places omp_get_num_places_ = 0;

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::fmt::Write;
 
 use crate::sys::{self, Text};
-use crate::{icv, remote};
+use crate::{icv, run};
 
 /// As the environment asks: on rank 0, before `main`.
 pub fn begin() {
@@ -59,8 +59,8 @@ extern "C" fn omp_display_env(verbose: c_int) {
     line("OMP_DISPLAY_AFFINITY", format_args!("FALSE"));
     line("OMP_TARGET_OFFLOAD", format_args!("DISABLED"));
     if verbose != 0 {
-        line("polyrail: ranks", format_args!("{}", remote::size()));
-        line("polyrail: threads of a rank", format_args!("{}", remote::threads()));
+        line("polyrail: ranks", format_args!("{}", run::size()));
+        line("polyrail: threads of a rank", format_args!("{}", icv::threads()));
     }
     sys::write(2, b"\nOPENMP DISPLAY ENVIRONMENT BEGIN\n");
     sys::write(2, text.bytes());

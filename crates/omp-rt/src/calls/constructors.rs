@@ -5,7 +5,7 @@
 
 use core::ffi::CStr;
 
-use crate::{serial, sys};
+use crate::{raw, serial};
 
 /// Calls that change files, and say that they have.
 const CHANGES: [i64; 34] = [
@@ -55,7 +55,7 @@ pub unsafe fn call(number: i64, args: &[usize; 6]) -> isize {
     let nowhere = |flags: usize| {
         let flags = libc::O_RDWR as usize | flags & libc::O_CLOEXEC as usize;
         // SAFETY: a path
-        unsafe { sys::raw(libc::SYS_open, c"/dev/null".as_ptr() as usize, flags, 0, 0, 0, 0) }
+        unsafe { raw::call(libc::SYS_open, [c"/dev/null".as_ptr() as usize, flags, 0, 0, 0, 0]) }
     };
     let printed = serial::to_write(number, args).filter(|_| matches!(a, 1 | 2));
     match number {
@@ -74,12 +74,12 @@ pub unsafe fn call(number: i64, args: &[usize; 6]) -> isize {
         libc::SYS_fcntl if matches!(b as i32, libc::F_OFD_SETLK | libc::F_OFD_SETLKW) => 0,
         // done to memory that has a descriptor, and nothing to `/dev/null`
         // SAFETY: the caller's
-        libc::SYS_ftruncate | libc::SYS_fallocate => unsafe { sys::raw(number, a, b, c, d, e, f) }.max(0),
+        libc::SYS_ftruncate | libc::SYS_fallocate => unsafe { raw::call(number, [a, b, c, d, e, f]) }.max(0),
         // who copies does it by reading and writing instead
         libc::SYS_openat2 | libc::SYS_sendfile | libc::SYS_copy_file_range => -libc::ENOSYS as isize,
         _ if CHANGES.contains(&number) => 0,
         // SAFETY: the caller's
-        _ => unsafe { sys::raw(number, a, b, c, d, e, f) },
+        _ => unsafe { raw::call(number, [a, b, c, d, e, f]) },
     }
 }
 

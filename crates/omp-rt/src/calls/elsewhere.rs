@@ -4,9 +4,9 @@ use core::slice;
 
 use polyrail_omp::area::{Count, Kind, SLOT_DATA};
 
-use super::Parameter::{In, Out, Text};
-use super::{NOT_YET, REMOTE_CALL, parameters, pause, written};
-use crate::{agent, input, raw, remote, stats, sys};
+use crate::syscalls::Parameter::{In, Out, Text};
+use crate::syscalls::{parameters, written};
+use crate::{agent, ask, input, raw, run, stats, sys, syscalls};
 
 /// Bytes of a question before what parameters point to.
 const HEAD: usize = 64;
@@ -147,10 +147,10 @@ pub unsafe fn map(args: &[usize; 6]) -> isize {
 unsafe fn ask(number: i64, args: &[usize; 6]) -> isize {
     let Some(parameters) = parameters(number, args) else {
         let name =
-            super::name(number).map_or_else(|| number.to_string(), |name| format!("{name} ({number})"));
+            syscalls::name(number).map_or_else(|| number.to_string(), |name| format!("{name} ({number})"));
         sys::fail(format_args!(
             "system call {name} in a parallel region on rank {}: only rank 0 has files, sockets and processes, and this call is none that it can do for others",
-            remote::rank()
+            run::rank()
         ));
     };
     let mut args = *args;
@@ -180,16 +180,16 @@ unsafe fn ask(number: i64, args: &[usize; 6]) -> isize {
             _ => {}
         }
     }
-    question[..4].copy_from_slice(&REMOTE_CALL.to_ne_bytes());
+    question[..4].copy_from_slice(&ask::CALL.to_ne_bytes());
     question[8..16].copy_from_slice(&number.to_ne_bytes());
     for (at, arg) in args.iter().enumerate() {
         question[16 + at * 8..24 + at * 8].copy_from_slice(&arg.to_ne_bytes());
     }
     let ask = |tries| {
         let answer = agent::ask(Kind::Serve, [0; 6], &[&question]);
-        let done = answer.data != NOT_YET;
+        let done = answer.data != ask::NOT_YET;
         if !done {
-            pause(tries, PAUSE);
+            ask::pause(tries, PAUSE);
         }
         done.then_some(answer)
     };

@@ -37,7 +37,7 @@ pub fn ranges(sp: usize) -> Vec<Range<usize>> {
 /// Where the auxiliary vector is, as the kernel has put it (System V ABI, "Initial Process Stack"): behind the environment's pointers, whose first the C library was started with.
 pub fn auxiliary() -> (usize, usize) {
     let end = track::stack_end();
-    let words = crate::start::words();
+    let words = crate::run::words();
     if words == 0 || words >= end {
         return (end, end);
     }

@@ -8,8 +8,7 @@ use std::sync::Mutex;
 
 use polyrail_omp::items::{numbers, pack, read_numbers, unpack};
 
-use super::threads;
-use crate::{alloc, library, modules, output, pthread, raw, remote, serial, signals, sys, team};
+use crate::{alloc, library, modules, output, pthread, raw, run, signals, sys, team};
 
 /// A call about this process, with places that are there.
 pub fn call(number: libc::c_long, args: [usize; 6]) -> isize {
@@ -91,7 +90,7 @@ pub fn begin() {
 
 /// What is loaded, where, and what is in the files; and where the program's words are, which the kernel decides.
 fn look_into_files() -> Result<String, String> {
-    let mut text = format!("words at {:#x}\n{}", crate::start::words(), modules::text());
+    let mut text = format!("words at {:#x}\n{}", run::words(), modules::text());
     let mut files: Vec<String> = modules::all().into_iter().map(|module| module.name).collect();
     files[0] = "/proc/self/exe".into();
     for file in files.iter().filter(|file| file.starts_with('/')) {
@@ -239,13 +238,13 @@ fn look_at_others() -> Result<(), String> {
     if tasks.is_empty() {
         return Err("/proc/self/task cannot be read".into());
     }
-    if threads::have_values() {
+    if pthread::have_values() {
         return Err("a region has given threads values by pthread_setspecific".into());
     }
     if alloc::has_mapped() {
         return Err("the program has memory of its own making (executable, at a fixed address, or a large reservation)".into());
     }
-    let own = team::count() + usize::from(remote::size() > 1);
+    let own = team::count() + usize::from(run::size() > 1);
     if tasks.len() > own {
         return Err(format!("the program has {} threads of its own", tasks.len() - own));
     }
@@ -275,7 +274,7 @@ fn look_at_others() -> Result<(), String> {
             "the program has threadprivate data without thread-local storage (-fnoopenmp-use-tls)".into()
         );
     }
-    if serial::on() {
+    if run::is_replicated() {
         return Err("serial code runs on every rank (--serial replicated)".into());
     }
     Ok(())

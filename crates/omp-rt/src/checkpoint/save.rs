@@ -13,7 +13,7 @@ use super::threads::{self, GATHERED, Storage};
 use super::when::{self, Last};
 use super::{descriptors, own, process};
 use crate::stats::{self, Clock};
-use crate::{alloc, remote, sys, track};
+use crate::{alloc, raw, run, track};
 
 /// Pages that are in the segments that there are.
 #[derive(Default)]
@@ -63,7 +63,7 @@ pub extern "C" fn save(sp: usize) {
 
 /// How many bytes it has written.
 fn try_to_save(sp: usize, error: i32, blocked: u64) -> Result<u64, String> {
-    let storage: Vec<Storage> = match remote::size() {
+    let storage: Vec<Storage> = match run::size() {
         1 => threads::here(),
         _ => GATHERED
             .lock()
@@ -110,7 +110,7 @@ fn try_to_save(sp: usize, error: i32, blocked: u64) -> Result<u64, String> {
         Err(error) => {
             saved.missed = changed;
             // SAFETY: a path that ends with zero
-            unsafe { sys::raw(libc::SYS_unlink, path.as_ptr() as usize, 0, 0, 0, 0, 0) };
+            unsafe { raw::call(libc::SYS_unlink, [path.as_ptr() as usize, 0, 0, 0, 0, 0]) };
             let error = std::io::Error::from_raw_os_error(error);
             Err(format!("{}: {error}", path.trim_end_matches('\0')))
         }
@@ -127,11 +127,11 @@ fn write(
 ) -> Result<u64, i32> {
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
     // SAFETY: a path that ends with zero
-    let file = unsafe { sys::raw(libc::SYS_open, path.as_ptr() as usize, flags as usize, 0o600, 0, 0, 0) };
+    let file = unsafe { raw::call(libc::SYS_open, [path.as_ptr() as usize, flags as usize, 0o600, 0, 0, 0]) };
     let descriptor = usize::try_from(file).map_err(|_| -file as i32)?;
     let written = write_to(descriptor, head, sp, pages, storage, state);
     // SAFETY: this function's descriptor
-    let closed = unsafe { sys::raw(libc::SYS_close, descriptor, 0, 0, 0, 0, 0) };
+    let closed = unsafe { raw::call(libc::SYS_close, [descriptor, 0, 0, 0, 0, 0]) };
     if closed < 0 { Err(-closed as i32) } else { written }
 }
 
@@ -147,7 +147,7 @@ fn write_to(
         while !bytes.is_empty() {
             // SAFETY: bytes that are there
             match unsafe {
-                sys::raw(libc::SYS_write, descriptor, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0)
+                raw::call(libc::SYS_write, [descriptor, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0])
             } {
                 put @ 1.. => bytes = &bytes[put as usize..],
                 error if error == -libc::EINTR as isize => {}

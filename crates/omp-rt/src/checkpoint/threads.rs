@@ -1,17 +1,13 @@
 //! Storage of threads of the team (`threadprivate`, `thread_local`), of all ranks. Rank 0's first thread is not one of them: it is as memory is.
 
-use core::arch::asm;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Mutex;
 
 use polyrail_omp::area::flag;
 use polyrail_omp::coherence::Said as _;
-use polyrail_omp::layout::SLOTS;
 
-use crate::{agent, alloc, modules, output, remote, team};
+use crate::{agent, coherence, modules, output, pthread, run, team, thread};
 
-/// Where each thread has its storage; 0: there is none.
-static POINTERS: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
 /// The pieces of it that are the program's and its libraries': so many bytes below the pointer, and how many.
 static PIECES: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 
@@ -36,55 +32,20 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
-fn pointer() -> usize {
-    let pointer;
-    // SAFETY: the first word of a thread's descriptor is its address (System V ABI, thread-local storage, variant II)
-    unsafe { asm!("mov {}, fs:0", out(reg) pointer, options(nostack, readonly, preserves_flags)) };
-    pointer
-}
-
 /// The first thread, before there are others.
 pub fn begin() {
-    let here = pointer();
+    let here = thread::pointer();
     let pieces = modules::shared().filter_map(|module| module.local).filter(|local| !local.is_empty());
-    alloc::privately(|| {
-        let mut key = 0;
-        // SAFETY: makes a key, to see its number, and gives it back
-        unsafe {
-            if libc::pthread_key_create(&raw mut key, None) == 0 {
-                KEY.store(key, Relaxed);
-                libc::pthread_key_delete(key);
-            }
-        }
-    });
     *locked(&PIECES) = pieces.map(|local| (here - local.start, local.len())).collect();
-}
-
-/// The first of the C library's keys that was free before `main`.
-static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
-/// A thread of the pool has got a value for one that the program has made.
-static HAVE_VALUES: AtomicBool = AtomicBool::new(false);
-
-/// A thread of the pool gets a value for one of the C library's keys. What libraries have made their own before `main`, they make again.
-pub fn note_value(key: u32) {
-    if key >= KEY.load(Relaxed) {
-        HAVE_VALUES.store(true, Relaxed);
-    }
-}
-
-/// Whether threads of the pool have what is not kept.
-pub fn have_values() -> bool {
-    HAVE_VALUES.load(Relaxed)
-}
-
-/// A thread of the pool begins.
-pub fn began(local: usize) {
-    POINTERS[local].store(pointer(), Relaxed);
 }
 
 /// Threads that there are, by number.
 fn present() -> impl Iterator<Item = (usize, usize)> {
-    POINTERS.iter().map(|pointer| pointer.load(Relaxed)).enumerate().filter(|(_, pointer)| *pointer != 0)
+    thread::POINTERS
+        .iter()
+        .map(|pointer| pointer.load(Relaxed))
+        .enumerate()
+        .filter(|(_, pointer)| *pointer != 0)
 }
 
 /// This rank's. No thread runs program code.
@@ -96,7 +57,7 @@ pub fn here() -> Vec<Storage> {
             // SAFETY: a thread of the pool, which stays; what is loaded at the start has its storage at the same distance from each thread's pointer
             bytes.extend(unsafe { core::slice::from_raw_parts((pointer - below) as *const u8, length) });
         }
-        Storage { rank: remote::rank(), local, bytes }
+        Storage { rank: run::rank(), local, bytes }
     };
     if pieces.is_empty() { Vec::new() } else { present().map(of).collect() }
 }
@@ -104,7 +65,7 @@ pub fn here() -> Vec<Storage> {
 /// Puts storage back into a thread of this rank. Whether it has the length that it should.
 fn put(local: usize, bytes: &[u8]) -> bool {
     let pieces = locked(&PIECES);
-    let pointer = POINTERS.get(local).map_or(0, |pointer| pointer.load(Relaxed));
+    let pointer = thread::POINTERS.get(local).map_or(0, |pointer| pointer.load(Relaxed));
     if pointer == 0 || bytes.len() != pieces.iter().map(|(_, length)| length).sum::<usize>() {
         return false;
     }
@@ -128,7 +89,7 @@ fn say(out: &mut [u8]) -> (usize, usize) {
     if let Some(why) = output::open_in_regions() {
         return put(why.as_bytes(), out);
     }
-    if have_values() {
+    if pthread::have_values() {
         return put(b"threads have values by pthread_setspecific", out);
     }
     let all = told(&here());
@@ -171,23 +132,23 @@ pub fn gather(flags: u32) {
         return;
     }
     let (bytes, is_error) = say(agent::out());
-    let told = remote::tell(GATHER, bytes, is_error);
-    if remote::rank() > 0 {
+    let told = coherence::tell(GATHER, bytes, is_error);
+    if run::rank() > 0 {
         return;
     }
     let of = |rank: usize| match told.header(rank).words[0] {
         0 => said(rank, told.blob(rank)).ok_or_else(|| format!("rank {rank} says nothing that makes sense")),
         _ => Err(format!("on rank {rank}, {}", String::from_utf8_lossy(told.blob(rank)))),
     };
-    let all: Result<Vec<Vec<Storage>>, String> = (0..remote::size()).map(of).collect();
+    let all: Result<Vec<Vec<Storage>>, String> = (0..run::size()).map(of).collect();
     *locked(&GATHERED) = Some(all.map(|all| all.concat()));
 }
 
 /// Rank 0, which goes on from a checkpoint: gives all threads what is theirs. Whether it fits.
 pub fn spread(all: &[Storage]) -> bool {
     let mut good = true;
-    for rank in 0..remote::size() {
-        let own: Vec<Storage> = all.iter().filter(|thread| thread.rank == rank).cloned().collect();
+    for rank in 0..run::size() {
+        let own: Vec<Storage> = all.iter().filter(|one| one.rank == rank).cloned().collect();
         if rank == 0 {
             good &= take(&own);
             continue;
@@ -197,34 +158,37 @@ pub fn spread(all: &[Storage]) -> bool {
         good &= bytes.len() <= out.len();
         let length = if good { bytes.len() } else { 0 };
         out[..length].copy_from_slice(&bytes[..length]);
-        remote::tell(SPREAD, length, 0);
+        coherence::tell(SPREAD, length, 0);
     }
     good
 }
 
 fn take(own: &[Storage]) -> bool {
     // rank 0's first thread is none of them
-    let first = usize::from(remote::rank() == 0);
-    if own.iter().any(|thread| !(first..team::most()).contains(&thread.local)) {
+    let first = usize::from(run::rank() == 0);
+    if own.iter().any(|one| !(first..team::most()).contains(&one.local)) {
         return false;
     }
-    if let Some(last) = own.iter().map(|thread| thread.local).max() {
+    if let Some(last) = own.iter().map(|one| one.local).max() {
         team::have(last + 1);
     }
     // each has begun when it says where it has its storage
-    for thread in own {
-        while POINTERS[thread.local].load(Relaxed) == 0 {
+    for one in own {
+        while thread::POINTERS[one.local].load(Relaxed) == 0 {
             crate::sys::pause(50);
         }
     }
-    own.iter().all(|thread| put(thread.local, &thread.bytes))
+    own.iter().all(|one| put(one.local, &one.bytes))
 }
 
-/// Ranks above 0, in the thread that leads, before the first region of a run that goes on from a checkpoint.
+/// Ranks above 0, in the thread that leads, before the first region: what threads had, if the run goes on from a checkpoint.
 pub fn receive() {
-    for rank in 1..remote::size() {
-        let told = remote::tell(SPREAD, 0, 0);
-        if rank != remote::rank() {
+    if !run::is_resumed() {
+        return;
+    }
+    for rank in 1..run::size() {
+        let told = coherence::tell(SPREAD, 0, 0);
+        if rank != run::rank() {
             continue;
         }
         let own = said(rank, told.blob(0)).unwrap_or_default();

@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use polyrail_omp::area::{Kind, flag, kept};
 
-use super::wanted;
-use crate::{agent, remote};
+use crate::{agent, run};
 
 /// Milliseconds from one to the next.
 static EVERY: AtomicU64 = AtomicU64::new(0);
@@ -74,7 +73,7 @@ pub fn soon() {
 
 /// At the end of a region of several ranks, on each: what this rank says.
 pub fn flags() -> u32 {
-    if !wanted() || remote::rank() > 0 || !is_due() {
+    if !run::is_to_be_kept() || run::rank() > 0 || !is_due() {
         return 0;
     }
     TIME.store(true, Relaxed);
@@ -87,7 +86,7 @@ fn is_due() -> bool {
 
 /// Rank 0, behind the end of a region: whether all ranks know that it is time.
 pub fn is_time() -> bool {
-    wanted() && if remote::size() == 1 { is_due() } else { TIME.swap(false, Relaxed) }
+    run::is_to_be_kept() && if run::size() == 1 { is_due() } else { TIME.swap(false, Relaxed) }
 }
 
 /// The agent's word on the last one.

@@ -3,7 +3,8 @@
 use core::ffi::{c_int, c_uint, c_void};
 
 use crate::api::memory;
-use crate::team::{self, here, scratch, unscratch};
+use crate::team::{self, here};
+use crate::thread::{scratch, unscratch};
 
 type Body = extern "C" fn(*mut c_void);
 

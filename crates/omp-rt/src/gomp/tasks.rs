@@ -6,10 +6,11 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
-use crate::sys;
 use crate::team::offers::{self, Met};
 use crate::team::tasks::{self, Dependence, begin_group, end_group, run};
-use crate::team::{self, Frame, here, scratch, unscratch, work};
+use crate::team::{self, Frame, here, work};
+use crate::thread::{scratch, unscratch};
+use crate::{run, sys};
 
 const FINAL: c_uint = 1 << 1;
 const DEPEND: c_uint = 1 << 3;
@@ -248,7 +249,7 @@ const MEMORY_END: usize = 6;
 
 /// Refuses where a region's threads' parts would be on several ranks.
 pub fn within_rank(threads: usize) {
-    if threads > 1 && threads >= crate::remote::size() && crate::remote::size() > 1 {
+    if threads > 1 && threads >= run::size() && run::size() > 1 {
         sys::stop(
             "parallel reduction(task, ...) built by gcc",
             "it keeps the threads' parts in memory of one process; build with clang, or run with -n 1",

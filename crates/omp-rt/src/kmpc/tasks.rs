@@ -5,7 +5,8 @@ use core::ffi::{c_int, c_void};
 use super::Ident;
 use crate::team::offers::{self, Met};
 use crate::team::tasks::{self, Around, Dependence, Event, Group, Reduction};
-use crate::team::{self, here, scratch, unscratch};
+use crate::team::{self, here};
+use crate::thread::{scratch, unscratch};
 
 /// What a task's function is given: `kmp_task_t`, behind which are copies of variables.
 #[repr(C)]
@@ -64,13 +65,8 @@ unsafe extern "C" fn __kmpc_omp_task_alloc(
     let at = scratch(size_of::<Head>() + all).cast::<Head>();
     // SAFETY: new memory of that size.
     unsafe {
-        let head = Head {
-            flags,
-            again: false,
-            bytes: all,
-            event: core::ptr::null_mut(),
-            around: Around::default(),
-        };
+        let head =
+            Head { flags, again: false, bytes: all, event: core::ptr::null_mut(), around: Around::default() };
         at.write(head);
         let task = at.add(1).cast::<Task>();
         let behind = task.cast::<u8>().add(own);

@@ -10,9 +10,10 @@ use core::sync::atomic::AtomicUsize;
 use polyrail_omp::layout::slot;
 use twox_hash::XxHash3_128;
 
+use super::FORTRAN_SEED;
 use super::random::{ask, is_elsewhere};
-use super::{FORTRAN_SEED, real};
-use crate::{alloc, remote, serial, team};
+use crate::symbols::real;
+use crate::{alloc, run, thread};
 
 /// Words of a seed: of the library's, as its `random_seed(size=)` says, no more than that.
 const MOST: usize = 32;
@@ -102,14 +103,14 @@ fn begin() {
     let told = unsafe { &*told() };
     let count = match told.words {
         // the system has given each rank another seed
-        0 if !serial::on() => return,
+        0 if !run::is_replicated() => return,
         0 => seed(&mut words),
         count => {
             words = told.seed;
             count.min(MOST)
         }
     };
-    let own = slot(remote::rank(), team::thread().local.get(), remote::size());
+    let own = slot(run::rank(), thread::current().local.get(), run::size());
     let bytes: Vec<u8> = words[..count].iter().flat_map(|word| word.to_ne_bytes()).collect();
     for (at, word) in words[..count].iter_mut().enumerate() {
         *word = XxHash3_128::oneshot_with_seed((own * MOST + at) as u64, &bytes) as c_int;
@@ -150,7 +151,7 @@ macro_rules! seeds {
             begin();
             // SAFETY: the caller's arguments
             unsafe { real::<RandomSeed>($text, &REAL)(size, put, get) };
-            if !put.is_null() && !remote::is_inside() && remote::size() > 1 {
+            if !put.is_null() && !run::is_inside() && run::size() > 1 {
                 tell();
             }
         }

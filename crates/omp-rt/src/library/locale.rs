@@ -5,8 +5,9 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::ffi::CString;
 use std::sync::Mutex;
 
-use super::{NAME, Told, only_serial, real};
-use crate::{alloc, output, remote, serial, sys};
+use super::{NAME, Told, only_serial};
+use crate::symbols::real;
+use crate::{alloc, run, symbols, sys};
 
 /// Serial code has set a locale.
 static SET: AtomicBool = AtomicBool::new(false);
@@ -41,7 +42,7 @@ fn keep(name: &CStr, place: &mut [u8; NAME]) {
 
 /// A region of several ranks begins.
 pub fn check() {
-    if serial::on() && MADE.load(Relaxed) {
+    if run::is_replicated() && MADE.load(Relaxed) {
         sys::stop(
             "a parallel region after std::locale::global",
             "with --serial replicated, where the C++ library keeps in shared memory what each rank makes of the locale: run it with --serial master",
@@ -82,7 +83,7 @@ pub fn agree(told: &Told) {
         if set.is_null() {
             sys::fail(format_args!(
                 "rank {} does not have the locale {} that serial code has set: install it on all hosts",
-                remote::rank(),
+                run::rank(),
                 name.to_string_lossy()
             ));
         }
@@ -154,7 +155,7 @@ unsafe fn name(locale: *const *mut c_void) -> Option<CString> {
         bytes: usize,
         room: [usize; 2],
     }
-    let name = output::find(c"_ZNKSt6locale4nameB5cxx11Ev", &NAME_OF)?;
+    let name = symbols::find(c"_ZNKSt6locale4nameB5cxx11Ev", &NAME_OF)?;
     type Name = unsafe extern "C" fn(*mut Text, *const *mut c_void) -> *mut Text;
     // SAFETY: the C++ library's function, which makes the string; if that is long, it is a block of ours
     unsafe {
@@ -172,7 +173,7 @@ unsafe fn name(locale: *const *mut c_void) -> Option<CString> {
 /// `std::locale::global(std::locale(name))`.
 unsafe fn set_global(name: &CStr) {
     static MAKE: AtomicUsize = AtomicUsize::new(0);
-    let Some(make) = output::find(c"_ZNSt6localeC1EPKc", &MAKE) else { return };
+    let Some(make) = symbols::find(c"_ZNSt6localeC1EPKc", &MAKE) else { return };
     // SAFETY: the C++ library's constructor; both locales stay
     unsafe {
         let (mut locale, mut before) = (core::ptr::null_mut(), core::ptr::null_mut());

@@ -3,24 +3,14 @@
 use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
 
-use super::{is_spread, real, told};
-use crate::{raw, remote, sys};
-
-/// This process's own.
-pub fn number() -> libc::pid_t {
-    // SAFETY: asks for a number
-    unsafe { raw::call(libc::SYS_getpid, [0; 6]) as libc::pid_t }
-}
-
-/// Whether the calling thread is the process's first.
-pub fn is_first_thread() -> bool {
-    number() == sys::thread()
-}
+use super::{is_spread, told};
+use crate::symbols::real;
+use crate::{run, sys};
 
 /// Rank 0's, where this is a region on another rank.
 fn programs() -> Option<libc::pid_t> {
     // SAFETY: written before regions
-    (remote::rank() > 0 && is_spread()).then(|| unsafe { (*told()).process })
+    (run::rank() > 0 && is_spread()).then(|| unsafe { (*told()).process })
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -34,7 +24,7 @@ unsafe extern "C" fn getpid() -> libc::pid_t {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn kill(process: libc::pid_t, signal: c_int) -> c_int {
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    let process = if programs() == Some(process) { number() } else { process };
+    let process = if programs() == Some(process) { sys::process() } else { process };
     // SAFETY: the caller's
     unsafe { real::<unsafe extern "C" fn(libc::pid_t, c_int) -> c_int>(c"kill", &REAL)(process, signal) }
 }

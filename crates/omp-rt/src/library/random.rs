@@ -3,8 +3,9 @@
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint};
 use core::sync::atomic::AtomicUsize;
 
-use super::{fortran, is_spread, real};
-use crate::{calls, remote, sys};
+use super::{fortran, is_spread};
+use crate::symbols::real;
+use crate::{ask, run, sys};
 
 /// Functions without parameters that give a word, and those that are given a seed: in the order of the numbers that questions bear.
 const DRAW: [&CStr; 5] = [c"rand", c"random", c"lrand48", c"mrand48", c"drand48"];
@@ -31,7 +32,7 @@ fn seed(which: usize, value: usize) {
 /// Rank 0 draws or seeds.
 pub fn ask(which: usize, value: usize) -> u64 {
     let question: Vec<u8> = [which, value].iter().flat_map(|word| word.to_ne_bytes()).collect();
-    let answer = calls::ask_rank_0(calls::REMOTE_RANDOM, &question);
+    let answer = ask::rank_0(ask::RANDOM, &question);
     answer
         .first_chunk()
         .map_or_else(|| sys::stop("rand", "rank 0 draws no number"), |word| u64::from_ne_bytes(*word))
@@ -54,7 +55,7 @@ pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
 
 /// Whether the caller is a region's thread on a rank above 0.
 pub fn is_elsewhere() -> bool {
-    remote::rank() > 0 && is_spread()
+    run::rank() > 0 && is_spread()
 }
 
 macro_rules! draws {

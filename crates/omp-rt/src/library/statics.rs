@@ -5,8 +5,9 @@ use core::sync::atomic::AtomicUsize;
 
 use libc::{time_t, tm};
 
-use super::{STATICS, real};
+use super::STATICS;
 use crate::alloc;
+use crate::symbols::real;
 
 /// In the runtime's shared memory.
 #[repr(C)]

@@ -5,10 +5,11 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 
+use super::UNITS;
 use super::random::is_elsewhere;
-use super::{UNITS, real};
 use crate::input;
-use crate::{alloc, remote, serial, sys};
+use crate::symbols::real;
+use crate::{alloc, run, sys};
 
 /// How compilers describe a statement (libgfortran's `io.h`, "st_parameter_common"); `open` with `newunit=` puts the number there, too.
 #[repr(C)]
@@ -65,7 +66,7 @@ fn is_as_it_was(unit: c_int) -> bool {
 /// Whether a statement is on a unit that each rank's library has for itself, though all run serial code. What that keeps of it, such as formats, is not alike on all ranks, so it must
 /// not be in memory that they share.
 fn is_each_ranks(statement: &Statement, data: bool) -> bool {
-    serial::on() && (is_internal(statement, data) || is_as_it_was(statement.unit))
+    run::is_replicated() && (is_internal(statement, data) || is_as_it_was(statement.unit))
 }
 
 /// Whether a statement is on a variable. `data`: it reads or writes.
@@ -85,13 +86,13 @@ fn check(what: &str, statement: &Statement, data: bool) {
     if is_as_it_was(unit) || opened().contains(&unit) {
         return;
     }
-    if serial::on() {
+    if run::is_replicated() {
         // what one rank's thread reads ahead is not where another's reads on
         if what == "read" {
             sys::fail(format_args!(
                 "read of Fortran's unit {unit} in a parallel region on rank {}: that was not opened there, and ranks read ahead of each other. Read in serial code, or open and close units in \
                  the region",
-                remote::rank()
+                run::rank()
             ));
         }
         return;
@@ -99,13 +100,13 @@ fn check(what: &str, statement: &Statement, data: bool) {
     sys::fail(format_args!(
         "{what} of Fortran's unit {unit} in a parallel region on rank {}: that was not opened there, and what serial code, or another rank, has opened is theirs. Run it with --serial \
          replicated, or open and close units in the region",
-        remote::rank()
+        run::rank()
     ));
 }
 
 /// Serial code opens or closes a unit.
 fn note(unit: c_int, is_open: bool) {
-    if remote::is_inside() {
+    if run::is_inside() {
         return;
     }
     if is_standard(unit) && !is_changed(unit).load(Relaxed) {
@@ -158,7 +159,7 @@ unsafe extern "C" fn _gfortran_st_open(statement: *mut Statement) {
         if !is_elsewhere() {
             return;
         }
-        if !serial::on() && is_new(unit).is_some_and(|new| new.load(Relaxed)) {
+        if !run::is_replicated() && is_new(unit).is_some_and(|new| new.load(Relaxed)) {
             sys::stop(
                 "open with newunit=",
                 "in a parallel region on another rank than 0, which gives the number of a unit that serial code has open: run it with --serial replicated, or give numbers by unit=",

@@ -3,8 +3,8 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use super::{find, find_in};
-use crate::{alloc, remote, serial};
+use crate::symbols::{find, find_in};
+use crate::{alloc, run};
 
 /// Hands what was written to the system, or to the C library.
 pub fn flush() {
@@ -51,7 +51,7 @@ fn is_apart() -> &'static AtomicBool {
 
 /// A region begins: what `std::cout` writes by must be there, whose address rank 0's serial code may have put into it.
 pub fn agree() {
-    if remote::rank() > 0 && !serial::on() && !APART.load(Relaxed) && is_apart().load(Relaxed) {
+    if run::rank() > 0 && !run::is_replicated() && !APART.load(Relaxed) && is_apart().load(Relaxed) {
         // SAFETY: nobody uses the streams meanwhile
         alloc::privately(|| unsafe { sync_with_stdio(false) });
     }
@@ -64,7 +64,7 @@ unsafe extern "C" fn sync_with_stdio(together: bool) -> bool {
     let Some(next) = find_in(libc::RTLD_NEXT, c"_ZNSt8ios_base15sync_with_stdioEb", &NEXT) else {
         return true;
     };
-    if !together && !APART.swap(true, Relaxed) && remote::rank() == 0 {
+    if !together && !APART.swap(true, Relaxed) && run::rank() == 0 {
         is_apart().store(true, Relaxed);
     }
     // SAFETY: the C++ library's function

@@ -8,8 +8,8 @@ use libc::FILE;
 
 use super::field;
 use crate::alloc::exports::error;
-use crate::library::real;
-use crate::{alloc, calls, remote};
+use crate::symbols::real;
+use crate::{alloc, ask, run};
 
 /// Streams and errors' numbers, on rank 0.
 static FAILED: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
@@ -20,14 +20,14 @@ const FLAG: u32 = 0x20;
 
 /// A flush of the runtime's failed.
 pub fn note(stream: usize, number: c_int) {
-    if remote::rank() == 0 {
+    if run::rank() == 0 {
         return keep(stream, number);
     }
     let is_rank_0s = alloc::is_serial(stream) || !alloc::is_tracked(stream);
-    if remote::is_inside() && is_rank_0s {
+    if run::is_inside() && is_rank_0s {
         let question: Vec<u8> =
             [stream, number as usize].iter().flat_map(|word| word.to_ne_bytes()).collect();
-        calls::ask_rank_0(calls::REMOTE_FAILED, &question);
+        ask::rank_0(ask::FAILED, &question);
     }
 }
 

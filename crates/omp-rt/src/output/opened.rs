@@ -5,8 +5,9 @@ use core::sync::atomic::AtomicUsize;
 
 use libc::FILE;
 
-use super::{BUFFER, BUFFER_END, FUNCTIONS, failed, field, find_in, functions, streams};
-use crate::{alloc, calls, heap, remote, serial, sys, track};
+use super::{BUFFER, BUFFER_END, FUNCTIONS, failed, field, functions, streams};
+use crate::symbols::find_in;
+use crate::{alloc, ask, coherence, heap, run, sys, track};
 
 unsafe extern "C" {
     // the C library's own names of `fopen`, `fdopen`, `fclose`
@@ -46,16 +47,16 @@ unsafe extern "C" fn fdopen(descriptor: c_int, mode: *const c_char) -> *mut FILE
 
 /// Whether this is a region on a rank above 0, and `stream` serial code's: rank 0's C library has it. With `--serial replicated` each rank's has.
 fn is_rank_0s(what: &str, stream: *mut FILE) -> bool {
-    if !remote::is_inside() || !alloc::is_serial(stream as usize) {
+    if !run::is_inside() || !alloc::is_serial(stream as usize) {
         return false;
     }
-    if serial::on() {
+    if run::is_replicated() {
         sys::stop(
             what,
             "in a parallel region, of a stream that serial code has opened: run it with --serial master",
         );
     }
-    remote::rank() > 0
+    run::rank() > 0
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -89,8 +90,8 @@ unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
             libc::free(from as *mut libc::c_void);
         }
     }
-    let answer = calls::ask_rank_0(calls::REMOTE_CLOSE, &at.to_ne_bytes());
-    remote::changed_rank_0();
+    let answer = ask::rank_0(ask::CLOSE, &at.to_ne_bytes());
+    coherence::changed_rank_0();
     let [result, error] = answer.as_chunks().0 else { return libc::EOF };
     let (result, error) = (c_int::from_ne_bytes(*result), c_int::from_ne_bytes(*error));
     if result != 0 {

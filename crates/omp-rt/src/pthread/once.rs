@@ -7,9 +7,9 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering::*};
 
 use super::concerns;
-use crate::library::real;
-use crate::team::{innermost, locks};
-use crate::{alloc, calls, remote};
+use crate::symbols::real;
+use crate::team::locks;
+use crate::{alloc, ask, run, thread};
 
 /// The mark that compilers look at: the first byte (Itanium C++ ABI, 3.3.3).
 fn mark<'a>(guard: usize) -> &'a AtomicU8 {
@@ -133,10 +133,10 @@ fn at_exit() -> Exit {
 /// What is to be done when the program ends is rank 0's, which alone ends as the program does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn __cxa_atexit(function: usize, argument: usize, object: *mut c_void) -> c_int {
-    if remote::is_inside() && remote::rank() > 0 && innermost().spread() {
+    if run::is_inside() && run::rank() > 0 && thread::current().spread.get() {
         let question: Vec<u8> =
             [function, argument, object as usize].iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let answer = calls::ask_rank_0(calls::REMOTE_EXIT, &question);
+        let answer = ask::rank_0(ask::EXIT, &question);
         return answer.first_chunk().map_or(-1, |result| c_int::from_ne_bytes(*result));
     }
     // SAFETY: the caller's

@@ -4,9 +4,8 @@ use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::{concerns, has_own_threads};
-use crate::library::real;
-use crate::team::innermost;
-use crate::{alloc, remote, sys};
+use crate::symbols::real;
+use crate::{alloc, run, sys, thread};
 
 const WHY: &str = "in a parallel region, between threads of several ranks, which only OpenMP's constructs, mutexes and locks synchronize: \
                    use these, or run with -n 1";
@@ -63,14 +62,14 @@ macro_rules! starts {
     ($($name:ident = $text:literal;)*) => {$(
         #[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C" fn $name(thread: usize, b: usize, c: usize, d: usize) -> c_int {
-            if remote::is_inside() && remote::rank() > 0 && innermost().spread() {
+            if run::is_inside() && run::rank() > 0 && thread::current().spread.get() {
                 sys::stop(
                     stringify!($name),
                     "in a parallel region, on another rank than 0: start threads in serial code, or run with -n 1",
                 );
             }
             // the runtime's own are none of the program's
-            if !alloc::is_privately() && remote::rank() == 0 {
+            if !alloc::is_privately() && run::rank() == 0 {
                 has_own_threads().store(true, Relaxed);
             }
             static REAL: AtomicUsize = AtomicUsize::new(0);

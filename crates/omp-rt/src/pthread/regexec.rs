@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicUsize;
 
 use super::concerns;
 use super::refused::version;
-use crate::library::real;
+use crate::symbols::real;
 use crate::team::locks;
 
 #[cfg_attr(not(test), unsafe(no_mangle))]

@@ -8,9 +8,9 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use polyrail_omp::area::{RANKS, SLOT_DATA};
 
 use super::{HINT, wait_for_the_end};
-use crate::calls::{self, Parameter, REMOTE_RECORDS};
 use crate::raw::{self, Lock};
-use crate::{remote, sys};
+use crate::syscalls::{self, Parameter};
+use crate::{ask, run, sys};
 
 /// What stands before a call's bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,8 @@ struct Call {
 
 impl Call {
     fn of(number: i64, args: &[usize; 6]) -> Self {
-        let parameters = calls::parameters(number, args).or_else(|| parameters(number)).unwrap_or_default();
+        let parameters =
+            syscalls::parameters(number, args).or_else(|| parameters(number)).unwrap_or_default();
         let first = if parameters.first() == Some(&Parameter::Value) { args[0] } else { 0 };
         let mut text = Vec::new();
         for (at, _) in parameters.iter().enumerate().filter(|(_, parameter)| **parameter == Parameter::Text) {
@@ -88,7 +89,7 @@ impl Call {
     }
     fn name(&self) -> String {
         let name =
-            calls::name(self.number).map_or_else(|| format!("system call {}", self.number), String::from);
+            syscalls::name(self.number).map_or_else(|| format!("system call {}", self.number), String::from);
         let text = String::from_utf8_lossy(&self.text[..self.text.len().min(200)]);
         match text.split('\0').next().unwrap_or_default() {
             "" => format!("{name}({})", self.first.cast_signed()),
@@ -148,9 +149,9 @@ fn written(number: i64, args: &[usize; 6], result: isize) -> Option<Vec<(usize, 
         });
         return Some(pieces.collect());
     }
-    let parameters = calls::parameters(number, args).or_else(|| parameters(number))?.iter().enumerate();
+    let parameters = syscalls::parameters(number, args).or_else(|| parameters(number))?.iter().enumerate();
     let pieces = parameters.filter(|(at, _)| args[*at] != 0);
-    Some(pieces.filter_map(|(at, it)| Some((args[at], calls::written(*it, args, result)?))).collect())
+    Some(pieces.filter_map(|(at, it)| Some((args[at], syscalls::written(*it, args, result)?))).collect())
 }
 
 /// The second and third parameters of `readv` and its like.
@@ -172,7 +173,7 @@ pub fn to_write(number: i64, args: &[usize; 6]) -> Option<usize> {
 
 /// A system call of serial code.
 pub fn call(number: i64, args: &[usize; 6]) -> isize {
-    if remote::rank() == 0 { make(number, args) } else { take(number, args) }
+    if run::rank() == 0 { make(number, args) } else { take(number, args) }
 }
 
 fn carry_out(number: i64, args: &[usize; 6]) -> isize {
@@ -279,7 +280,7 @@ fn without_signals(f: impl FnOnce()) {
 impl Log {
     /// What `rank` has not had, and whether nothing will be added before its section is over.
     fn after(&mut self, rank: usize, had: usize, section: usize) -> (Vec<u8>, bool) {
-        let slowest = |had: &[usize]| had[1..remote::size()].iter().copied().min().unwrap_or(0);
+        let slowest = |had: &[usize]| had[1..run::size()].iter().copied().min().unwrap_or(0);
         let before = slowest(&self.had);
         self.had[rank % RANKS] = had;
         let least = slowest(&self.had);
@@ -318,7 +319,7 @@ pub fn serve(question: &[u8]) -> Option<Vec<u8>> {
 
 /// The section of serial code is over for this rank: how far it has come.
 pub fn close() -> usize {
-    if remote::rank() == 0 {
+    if run::rank() == 0 {
         let end = LOG.with(|log| {
             log.over += 1;
             log.gone + log.bytes.len()
@@ -351,8 +352,8 @@ fn next() -> Option<(Call, isize, Vec<u8>)> {
             }
             reader.bytes.drain(..core::mem::take(&mut reader.read));
             let had = reader.done + reader.bytes.len();
-            let question = [remote::rank(), had, reader.section].map(usize::to_ne_bytes).concat();
-            let (over, bytes) = calls::ask_rank_0(REMOTE_RECORDS, &question).split_first_chunk::<8>()?;
+            let question = [run::rank(), had, reader.section].map(usize::to_ne_bytes).concat();
+            let (over, bytes) = ask::rank_0(ask::RECORDS, &question).split_first_chunk::<8>()?;
             if bytes.is_empty() && *over != [0; 8] {
                 return None;
             }
@@ -463,7 +464,7 @@ fn until_region() {
 fn differs(own: &str, theirs: &str) -> ! {
     sys::fail(format_args!(
         "serial code of rank {} differs from rank 0's: where that comes to {theirs}, this comes to {own}. It depends on what differs between ranks; {HINT}",
-        remote::rank()
+        run::rank()
     ))
 }
 

@@ -3,9 +3,10 @@
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::{aside, here, record};
+use super::{aside, record};
 use crate::alloc::exports::error;
 use crate::raw;
+use crate::run::runs_replicated;
 
 /// The C library's functions, once they are looked for.
 static REAL: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
@@ -23,13 +24,13 @@ pub fn find() {
 
 fn ask(which: usize, args: [usize; 2]) -> usize {
     let real = REAL[which].load(Relaxed);
-    if !here() && real != 0 {
+    if !runs_replicated() && real != 0 {
         type Real = unsafe extern "C" fn(usize, usize) -> usize;
         // SAFETY: functions of at most two words, with the caller's arguments
         return unsafe { core::mem::transmute::<usize, Real>(real)(args[0], args[1]) };
     }
     let args = [args[0], args[1], 0, 0, 0, 0];
-    let result = match here() {
+    let result = match runs_replicated() {
         true => aside(|| record::call(NUMBERS[which], &args)),
         // SAFETY: the caller's arguments
         false => unsafe { raw::call(NUMBERS[which], args) },

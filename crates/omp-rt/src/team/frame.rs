@@ -4,17 +4,15 @@
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::ManuallyDrop;
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use super::Team;
 use super::sync::Word;
 use super::tasks::{Group, Unfinished};
 use super::work::Loop;
-use super::{TEAM, Team};
-use polyrail_omp::layout::{SCRATCH_BYTES, slot};
 
 use super::offers::{Account, Offers};
 use crate::icv::{self, Icvs};
-use crate::{library, remote, serial, stacks, sys};
+use crate::{coherence, run, thread};
 
 /// A thread's place in a region: its implicit task, and whichever explicit task it carries out there.
 pub struct Frame {
@@ -36,8 +34,6 @@ pub struct Frame {
     pub icvs: UnsafeCell<Icvs>,
     /// Loops, sections and `single`s so far: the same number on all threads for the same construct.
     pub constructs: Cell<u64>,
-    /// Of them `single`s, where several ranks have threads of the team.
-    pub singles: Cell<u64>,
     /// On rank 0 of several: it is in a `single`, for all that is known.
     pub single: Cell<bool>,
     /// Reductions so far.
@@ -77,7 +73,6 @@ impl Frame {
             active: Cell::new(0),
             icvs: UnsafeCell::new(icv::NONE),
             constructs: Cell::new(0),
-            singles: Cell::new(0),
             single: Cell::new(false),
             folds: Cell::new(0),
             syncs: Cell::new(0),
@@ -127,55 +122,37 @@ impl Frame {
     }
 }
 
-/// What belongs to a thread, whichever region it is in.
-pub struct Here {
+/// What constructs know of a thread, whichever region it is in; see [`crate::thread`] for what else belongs to it.
+pub struct Own {
     frame: Cell<*const Frame>,
     root: Frame,
     /// `num_threads` of the region that comes next; 0: none.
     pub pushed: Cell<usize>,
     /// `num_teams` and `thread_limit` of the league that comes next.
     pub league: Cell<(usize, usize)>,
-    /// Tokens that it has.
-    pub tokens: Cell<usize>,
-    /// Number among this process's threads of teams; 0 for the main thread on rank 0.
-    pub local: Cell<usize>,
-    /// A thread of the pool.
-    pub pooled: Cell<bool>,
-    /// The process's first thread, once that is known.
-    main: Cell<Option<bool>>,
-    /// Its frames stand below this address.
-    pub top: Cell<usize>,
     /// What offering tasks has cost it.
     pub account: Account,
-    /// Its scratch memory; of serial code that runs on all ranks; and else.
-    scratch: [Scratch; 2],
     /// `threadprivate` copies of compilers that do without thread-local storage.
     pub privates: Cell<*mut super::privates::Copy>,
 }
 
 thread_local! {
-    static HERE: Here = const {
-        Here {
+    static OWN: Own = const {
+        Own {
             frame: Cell::new(core::ptr::null()),
             root: Frame::root(),
             pushed: Cell::new(0),
             league: Cell::new((0, 0)),
-            tokens: Cell::new(0),
-            local: Cell::new(0),
-            pooled: Cell::new(false),
-            main: Cell::new(None),
-            top: Cell::new(0),
             account: Account::new(),
-            scratch: [const { Scratch::new() }; 2],
             privates: Cell::new(core::ptr::null_mut()),
         }
     };
 }
 
 /// The calling thread's.
-pub fn thread() -> &'static Here {
+pub fn own() -> &'static Own {
     // SAFETY: it has no destructor and stays until the thread is gone; only this thread uses it.
-    HERE.with(|here| unsafe { &*core::ptr::from_ref(here) })
+    OWN.with(|own| unsafe { &*core::ptr::from_ref(own) })
 }
 
 /// The innermost region that the calling thread is in.
@@ -183,34 +160,21 @@ pub fn here() -> &'static Frame {
     let frame = innermost();
     // a compiler does not say where a `single` ends; that the program comes back to the runtime says that it has
     if frame.single.replace(false) {
-        crate::remote::passed();
+        coherence::passed();
     }
     frame
 }
 
 /// As [`here`], where the program has not come to the runtime by itself.
 pub fn innermost() -> &'static Frame {
-    let thread = thread();
+    let thread = own();
     // SAFETY: who entered a frame leaves it before it is gone.
     unsafe { thread.frame.get().as_ref() }.unwrap_or(&thread.root)
 }
 
-/// `single`s that the calling thread has come to in the team of several threads that it is in.
-pub fn singles() -> u64 {
-    let mut frame = innermost();
-    // SAFETY: frames around stay longer.
-    while let (None, Some(around)) = (frame.team.get(), unsafe { frame.parent.get().as_ref() }) {
-        frame = around;
-    }
-    frame.singles.get()
-}
-
 /// Whether the calling thread is in serial code: in no region, not even of one thread, and in no task.
 pub fn is_outside() -> bool {
-    let [serial, own] = &thread().scratch;
-    innermost().level.get() == 0
-        && !innermost().task.get().0
-        && [serial, own].iter().all(|scratch| scratch.last.get().is_null())
+    innermost().level.get() == 0 && !innermost().task.get().0 && !thread::has_scratch()
 }
 
 /// Makes `frame` the innermost; gives the one before.
@@ -218,12 +182,15 @@ pub fn is_outside() -> bool {
 /// # Safety
 /// It stays until another takes its place.
 pub unsafe fn enter(frame: *const Frame) -> *const Frame {
-    thread().frame.replace(frame)
+    // SAFETY: the caller's
+    thread::current().spread.set(unsafe { frame.as_ref() }.is_some_and(Frame::spread));
+    own().frame.replace(frame)
 }
 
 /// Back from a team of one to the region around.
 pub fn leave() {
-    thread().frame.set(here().parent.get());
+    // SAFETY: frames around stay longer
+    unsafe { enter(here().parent.get()) };
 }
 
 /// The outermost region's number of this thread: what LLVM calls the global number.
@@ -236,116 +203,7 @@ pub fn global() -> usize {
     frame.tid.get()
 }
 
-/// Whether this is the process's first thread.
-pub fn is_main() -> bool {
-    let thread = thread();
-    if thread.main.get().is_none() {
-        thread.main.set(Some(!thread.pooled.get() && library::is_first_thread()));
-    }
-    thread.main.get() == Some(true)
-}
-
 /// Whether this thread may begin a team of several: the main thread, outside all regions with several threads.
 pub fn may_fork() -> bool {
-    is_main() && here().active.get() == 0 && !TEAM.busy()
-}
-
-/// In front of each block of scratch memory.
-#[repr(C, align(16))]
-struct Block {
-    before: *mut Block,
-    free: AtomicU32,
-}
-
-/// Memory of a thread, given back in about the reverse order.
-struct Scratch {
-    begin: Cell<usize>,
-    /// The last block, and where the next one would be.
-    last: Cell<*mut Block>,
-    next: Cell<usize>,
-}
-
-impl Scratch {
-    const fn new() -> Self {
-        Self { begin: Cell::new(0), last: Cell::new(core::ptr::null_mut()), next: Cell::new(0) }
-    }
-
-    /// Whether it begins now.
-    fn begins(&self) -> bool {
-        self.begin.get() == 0
-    }
-
-    fn begin_at(&self, at: usize) {
-        self.begin.set(at);
-        self.next.set(at);
-    }
-
-    fn get(&self, bytes: usize) -> *mut u8 {
-        let at = self.next.get();
-        let end = at + size_of::<Block>() + bytes.next_multiple_of(16);
-        if bytes > SCRATCH_BYTES || end > self.begin.get() + SCRATCH_BYTES {
-            sys::stop(
-                "tasks",
-                "a thread has more than 256 MiB of copies for unfinished tasks; pass big data by reference",
-            );
-        }
-        let block = at as *mut Block;
-        // SAFETY: within this thread's mapping.
-        unsafe { block.write(Block { before: self.last.get(), free: AtomicU32::new(0) }) };
-        self.last.set(block);
-        self.next.set(end);
-        (at + size_of::<Block>()) as *mut u8
-    }
-
-    /// # Safety
-    /// It is from `get`, and used no more.
-    unsafe fn give_back(&self, at: *mut u8) {
-        // SAFETY: a block stands in front of what `get` gives.
-        unsafe {
-            let block = at.cast::<Block>().sub(1);
-            (*block).free.store(1, Relaxed);
-            while let Some(last) = self.last.get().as_ref().filter(|last| last.free.load(Relaxed) == 1) {
-                self.next.set(core::ptr::from_ref(last) as usize);
-                self.last.set(last.before);
-            }
-        }
-    }
-}
-
-/// Memory of this thread alone, given back in about the reverse order. 16 bytes aligned, not zeroed. Of threads of a team it is where it is on no other thread of any rank.
-pub fn scratch(bytes: usize) -> *mut u8 {
-    let thread = thread();
-    if serial::on() && is_main() && !TEAM.busy() {
-        let [serial, _] = &thread.scratch;
-        if serial.begins() {
-            serial.begin_at(stacks::serial_scratch());
-        }
-        return serial.get(bytes);
-    }
-    let [_, own] = &thread.scratch;
-    if own.begins() {
-        own.begin_at(if thread.pooled.get() || is_main() {
-            stacks::scratch(slot(remote::rank(), thread.local.get(), remote::size()))
-        } else {
-            sys::map(SCRATCH_BYTES) as usize
-        });
-    }
-    own.get(bytes)
-}
-
-/// What of the calling thread's scratch memory is in use.
-pub fn lent() -> core::ops::Range<usize> {
-    let [_, own] = &thread().scratch;
-    own.begin.get()..own.next.get()
-}
-
-/// Gives `at` back, by the thread that has it from [`scratch`].
-///
-/// # Safety
-/// It is used no more.
-pub unsafe fn unscratch(at: *mut u8) {
-    let [serial, own] = &thread().scratch;
-    let is_own = (at as usize).wrapping_sub(own.begin.get()) < SCRATCH_BYTES && !own.begins();
-    // SAFETY: the caller's
-    unsafe { if is_own { own } else { serial }.give_back(at) };
+    thread::is_main() && here().active.get() == 0 && run::team() == 0
 }

@@ -5,10 +5,10 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 
-use super::frame::is_main;
 use super::here;
 use super::sync::Mutex;
-use crate::{output, remote, sys};
+use crate::thread::is_main;
+use crate::{coherence, output, remote, sys, thread};
 
 /// Of `GOMP_atomic_start`: no address.
 pub const ATOMIC: u64 = 1;
@@ -140,7 +140,7 @@ pub fn unlock(key: u64) {
 /// The calling thread, among those of this process.
 fn caller() -> u64 {
     // each thread's own frames tell it from others, those of the program's own making included
-    core::ptr::from_ref(super::thread()) as u64
+    core::ptr::from_ref(thread::current()) as u64
 }
 
 /// Waits for the nested lock at `key`; how often this thread has it now.
@@ -182,11 +182,34 @@ pub fn release_nested(key: u64) -> bool {
     last
 }
 
+/// Mutexes that threads of the team have in this region.
+static MUTEXES: AtomicUsize = AtomicUsize::new(0);
+
+/// The calling thread, of the team, has so many more mutexes.
+pub fn holds_mutex(count: usize) {
+    MUTEXES.fetch_add(count, Relaxed);
+}
+
+/// So many fewer.
+pub fn gave_mutex(count: usize) {
+    MUTEXES.fetch_sub(count, Relaxed);
+}
+
+/// A region of several ranks ends.
+pub fn end() {
+    if MUTEXES.load(Relaxed) > 0 {
+        sys::stop(
+            "a mutex that a thread holds while a parallel region ends",
+            "unlock it in the region, or run with -n 1",
+        );
+    }
+}
+
 /// The calling thread uses the lock at `key` in a region, as one of the team or (`own`) as a thread of the program's own. Whether no other kind of thread has done so there: they
 /// would not exclude each other.
 pub fn is_one_kinds(key: u64, own: bool) -> bool {
     let lock = find(key);
-    let region = remote::numbered(1);
+    let region = coherence::numbered(1);
     lock.used[usize::from(own)].store(region, SeqCst);
     lock.used[usize::from(!own)].load(SeqCst) != region
 }
@@ -194,14 +217,14 @@ pub fn is_one_kinds(key: u64, own: bool) -> bool {
 /// The calling thread uses the lock at `key` while a region begins: if it is one of the program's own, that is as if in the region.
 pub fn used_as_it_begins(key: u64) {
     if !is_main() {
-        let next = remote::numbered(1) + (1 << 32);
+        let next = coherence::numbered(1) + (1 << 32);
         find(key).used[1].store(next, SeqCst);
     }
 }
 
 /// Ranks above 0, as one of the team: whether no other thread of this rank's has used the lock at `key` in this region yet.
 pub fn is_first_use(key: u64) -> bool {
-    let region = remote::numbered(1);
+    let region = coherence::numbered(1);
     find(key).used[0].swap(region, SeqCst) != region
 }
 
@@ -220,6 +243,6 @@ pub fn flush() {
     core::sync::atomic::fence(SeqCst);
     if here().spread() {
         output::flush();
-        remote::flush();
+        coherence::flush();
     }
 }

@@ -16,10 +16,11 @@ use polyrail_omp::area::{Count, flag, setting};
 use polyrail_omp::coherence::tasks::{Awaited, Done, Next, Place};
 use polyrail_omp::layout::{SCRATCH_BYTES, SLOTS, slot};
 
-use super::frame::{Frame, lent, thread, unscratch};
+use super::frame::{Frame, own};
 use super::tasks::{self, Around, Dependence, Group};
 use crate::icv::{self, Icvs};
-use crate::{agent, modules, remote, stats, sys, track};
+use crate::thread::{lent, unscratch};
+use crate::{coherence, mapping, modules, remote, run, stats, sys, thread, track};
 
 /// Nanoseconds that a thread may lose by offering, whatever comes of it.
 const ALLOWED: u64 = 2_000_000;
@@ -47,8 +48,6 @@ const EVENTS: [&str; 2] = ["omp_fulfill_event", "omp_fulfill_event_"];
 static HAS_TASKS: AtomicBool = AtomicBool::new(false);
 /// Whether all that a thread meets is offered, whatever that costs it.
 static ALWAYS: AtomicBool = AtomicBool::new(false);
-/// Whether those of the present region are.
-static ON: AtomicBool = AtomicBool::new(false);
 /// Whether a thread of this rank has met one in it.
 static MET: AtomicBool = AtomicBool::new(false);
 /// Nanoseconds that others have worked for this rank.
@@ -180,25 +179,25 @@ impl Account {
     /// A number that no other thread has given, nor this one before.
     fn number(&self) -> u64 {
         self.numbers.set(self.numbers.get() + 1);
-        let slot = slot(remote::rank(), thread().local.get(), remote::size()) as u64;
+        let slot = slot(run::rank(), thread::current().local.get(), run::size()) as u64;
         (slot + 1) << 40 | self.numbers.get()
     }
 }
 
 /// Looks whether the program has tasks that may be offered.
 pub fn start() {
-    if !agent::attached() || agent::area().settings & setting::NO_TASKS != 0 {
+    if !mapping::attached() || mapping::area().settings & setting::NO_TASKS != 0 {
         return;
     }
-    ALWAYS.store(agent::area().settings & setting::ALL_TASKS != 0, Relaxed);
+    ALWAYS.store(mapping::area().settings & setting::ALL_TASKS != 0, Relaxed);
     let (mut has, mut events) = (false, false);
     for module in modules::shared() {
         has |= ENTRIES.iter().any(|name| module.names(name));
         events |= EVENTS.iter().any(|name| module.names(name));
     }
     if has && !events {
-        let first = slot(remote::rank(), 0, remote::size());
-        track::share_threads(icv::stack_bytes(), first..first + SLOTS / remote::size());
+        let first = slot(run::rank(), 0, run::size());
+        track::share_threads(icv::stack_bytes(), first..first + SLOTS / run::size());
         HAS_TASKS.store(true, Relaxed);
     }
 }
@@ -212,7 +211,7 @@ pub fn region_begins(function: usize, spread: bool) {
     MET.store(false, Relaxed);
     let on = HAS_TASKS.load(Relaxed)
         && regions(|regions| regions.get(&(function, spread)).copied().unwrap_or(true));
-    ON.store(on, Relaxed);
+    run::offer_tasks(on);
 }
 
 /// What a rank says of it at its end.
@@ -222,15 +221,10 @@ pub fn flags() -> u32 {
 
 /// What all said.
 pub fn region_ends(function: usize, spread: bool, flags: u32) {
-    ON.store(false, Relaxed);
+    run::offer_tasks(false);
     if HAS_TASKS.load(Relaxed) {
         regions(|regions| regions.insert((function, spread), flags & flag::TASKS != 0));
     }
-}
-
-/// Whether tasks of the present region may have been carried out by others.
-pub fn were_made() -> bool {
-    ON.load(Relaxed)
 }
 
 /// Whether a task that the calling thread meets may be one for others. `is_final`: it is, or all in it are, to be carried out at once.
@@ -238,12 +232,12 @@ pub fn may(frame: &Frame, is_final: bool) -> bool {
     if !MET.load(Relaxed) {
         MET.store(true, Relaxed);
     }
-    if !ON.load(Relaxed) || is_final || frame.task.get().1 || frame.team.get().is_none() {
+    if !run::offers_tasks() || is_final || frame.task.get().1 || frame.team.get().is_none() {
         return false;
     }
     // SAFETY: the calling thread's, which stays until its end
     let reduces = unsafe { frame.groups.get().as_ref() }.is_some_and(Group::reduces);
-    let wanted = ALWAYS.load(Relaxed) || agent::wants_tasks() && thread().account.allows();
+    let wanted = ALWAYS.load(Relaxed) || mapping::wants_tasks() && own().account.allows();
     // what is offered keeps its copies until the thread waits; one that never does has them carried out at once then
     wanted && !reduces && frame.reductions.get().is_null() && lent().len() < SCRATCH_BYTES / 2
 }
@@ -275,15 +269,15 @@ impl Shipped {
 /// Offers a task that [`may`] be offered. Whether somebody will carry it out; else the caller does.
 pub fn offer(frame: &Frame, met: Met) -> bool {
     let Some(team) = frame.team.get() else { return false };
-    let thread = thread();
-    let (begun, told) = (Instant::now(), remote::told());
+    let own = own();
+    let (begun, told) = (Instant::now(), coherence::told());
     if frame.offers.family.get() == 0 {
-        frame.offers.family.set(thread.account.number());
+        frame.offers.family.set(own.account.number());
     }
     // SAFETY: this thread's, which stays until its end
     let group = unsafe { frame.groups.get().as_ref() }.map_or(0, |group| {
         if group.number.get() == 0 && !group.is_elsewhere() {
-            group.number.set(thread.account.number());
+            group.number.set(own.account.number());
         }
         group.number.get()
     });
@@ -294,13 +288,13 @@ pub fn offer(frame: &Frame, met: Met) -> bool {
     let place = Place { family, group, around: frame.offers.around.get(), team: frame.threads.get() };
     // SAFETY: this thread's own
     let icvs = unsafe { *frame.icvs() };
-    let (run, singles) = (met.run as *const () as usize, frame.singles.get());
+    let (run, singles) = (met.run as *const () as usize, thread::current().singles.get());
     let shipped = Shipped { function: met.function, data: met.data, run, singles, icvs };
     let (task, helped) = remote::offer(place, shipped.bytes());
     HELPED.store(helped, Relaxed);
     let nanoseconds = begun.elapsed().as_nanos() as u64;
-    thread.account.spend(nanoseconds + BYTE * (remote::told() - told));
-    thread.account.is_away(nanoseconds);
+    own.account.spend(nanoseconds + BYTE * (coherence::told() - told));
+    own.account.is_away(nanoseconds);
     if task > 0 {
         let Met { block, depends, .. } = met;
         frame.offers.mine().push(Mine { task, family, group, block, depends });
@@ -312,8 +306,8 @@ pub fn offer(frame: &Frame, met: Met) -> bool {
 #[inline(never)]
 fn share() {
     let mark = 0u8;
-    let thread = thread();
-    let slot = slot(remote::rank(), thread.local.get(), remote::size());
+    let thread = thread::current();
+    let slot = slot(run::rank(), thread.local.get(), run::size());
     let from = &raw const mark as usize & !15;
     track::share_of_thread(slot, from..thread.top.get().max(from));
     let lent = lent();
@@ -361,7 +355,7 @@ pub fn wait_for_group(frame: &Frame) {
 
 /// At a barrier: waits for all tasks, and for all threads.
 pub fn arrive(frame: &Frame) {
-    if ON.load(Relaxed) && frame.team.get().is_some() {
+    if run::offers_tasks() && frame.team.get().is_some() {
         work(frame, Awaited::Team(frame.threads.get()), |_| false);
         frame.offers.forget(|_| true);
         frame.offers.family.set(0);
@@ -380,9 +374,9 @@ fn work(frame: &Frame, awaited: Awaited, done: impl Fn(&[u64]) -> bool) -> bool 
         let begun = Instant::now();
         let next = remote::wait_for_tasks(awaited, carried.take());
         let nanoseconds = begun.elapsed().as_nanos() as u64;
-        thread().account.is_away(nanoseconds);
+        own().account.is_away(nanoseconds);
         if inside {
-            thread().account.spend(nanoseconds);
+            own().account.spend(nanoseconds);
         }
         match next {
             Next::Over => return true,
@@ -392,15 +386,15 @@ fn work(frame: &Frame, awaited: Awaited, done: impl Fn(&[u64]) -> bool) -> bool 
                 let Some(shipped) = Shipped::from_bytes(&data) else {
                     sys::fail(format_args!("a task is offered by {} bytes", data.len()))
                 };
-                let account = &thread().account;
+                let account = &own().account;
                 let (begun, away) = (Instant::now(), account.away.get());
                 carry_out(frame, task, group, &shipped);
                 let all = begun.elapsed().as_nanos() as u64;
-                let told = remote::told();
-                remote::tell_of_task();
+                let told = coherence::told();
+                coherence::tell_of_task();
                 // what the thread that offered it was saved by that, less what it costs to take it over
                 let worked = all.saturating_sub(account.away.get() - away);
-                let nanoseconds = worked.saturating_sub(BYTE * (remote::told() - told));
+                let nanoseconds = worked.saturating_sub(BYTE * (coherence::told() - told));
                 account.away.set(away + all);
                 stats::add(Count::Tasks, 1);
                 carried = Some(Done { task, nanoseconds });
@@ -414,7 +408,7 @@ fn carry_out(frame: &Frame, task: u64, group: u64, shipped: &Shipped) {
     let around = frame.offers.around.replace(task);
     let elsewhere = Group::elsewhere(group);
     let groups = frame.groups.replace(&elsewhere);
-    let singles = frame.singles.replace(shipped.singles);
+    let singles = thread::current().singles.replace(shipped.singles);
     // SAFETY: this thread's own; the function is a runtime's of this build at the same address, and what it is given are the compiler's function and data, which the thread that met
     // the task keeps, and which is here as all memory is
     unsafe {
@@ -424,7 +418,7 @@ fn carry_out(frame: &Frame, task: u64, group: u64, shipped: &Shipped) {
         *frame.icvs() = icvs;
     }
     frame.groups.set(groups);
-    frame.singles.set(singles);
+    thread::current().singles.set(singles);
     frame.offers.around.set(around);
     tasks::end(frame, before);
 }

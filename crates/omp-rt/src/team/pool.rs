@@ -3,10 +3,11 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use polyrail_omp::layout::{PAGE, SLOTS, STACK_STRIDE, STACKS, slot};
+use polyrail_omp::layout::{PAGE, SLOTS, slot};
 
-use super::{frame, sync};
-use crate::{agent, alloc, checkpoint, icv, remote, serial, stacks, sys};
+use super::replicated;
+
+use crate::{agent, alloc, mapping, remote, run, sync, sys, thread};
 
 /// Threads that there are, the main thread of rank 0 included.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
@@ -14,25 +15,10 @@ static THREADS: AtomicUsize = AtomicUsize::new(0);
 static CALL: sync::Word = sync::Word::new(0);
 /// Threads that this process can have in a team.
 pub fn most() -> usize {
-    match remote::size() {
+    match run::size() {
         1 => SLOTS,
         // the last is the leader's of ranks above 0
         size => (SLOTS / size).min(polyrail_omp::area::LOCALS - 1),
-    }
-}
-
-/// The stack of `slot`, mapped if it was not: where it begins and ends.
-pub fn stack(slot: usize) -> (usize, usize) {
-    stacks::stack(slot, icv::stack_bytes())
-}
-
-/// Has other ranks' stacks writable at `lo..hi`.
-pub fn reserve(lo: usize, hi: usize) {
-    for slot in (lo - STACKS) / STACK_STRIDE..=(hi - 1 - STACKS) / STACK_STRIDE {
-        let (begin, _) = stack(slot);
-        if lo < begin && lo >= STACKS + slot * STACK_STRIDE {
-            sys::stop("stacks", "another rank's threads have larger ones; set OMP_STACKSIZE");
-        }
     }
 }
 
@@ -58,8 +44,8 @@ pub fn watch_forks() {
 extern "C" fn forked() {
     THREADS.store(0, Relaxed);
     CALL.reset(0);
-    super::TEAM.reset();
-    agent::detach();
+    run::set_team(0);
+    mapping::detach();
 }
 
 /// Makes sure that there are threads for the local numbers up to `count`.
@@ -82,11 +68,19 @@ pub fn lead() {
 
 extern "C" fn leader(_: *mut c_void) -> *mut c_void {
     begin(0);
-    if serial::on() { serial::work() } else { remote::work() }
+    if run::is_replicated() {
+        replicated::work();
+    }
+    if let Some(told) = super::TOLD.get() {
+        (told.leads)();
+    }
+    loop {
+        remote::next(super::run);
+    }
 }
 
 fn create(local: usize, run: extern "C" fn(*mut c_void) -> *mut c_void) {
-    let (begin, end) = stack(slot(remote::rank(), local, remote::size()));
+    let (begin, end) = thread::stack(slot(run::rank(), local, run::size()));
     // SAFETY: plain use of the C library; the stack is the new thread's alone.
     let failed = unsafe {
         let mut attributes = core::mem::zeroed::<libc::pthread_attr_t>();
@@ -108,15 +102,15 @@ fn create(local: usize, run: extern "C" fn(*mut c_void) -> *mut c_void) {
 /// What a thread of the pool begins with.
 #[inline(always)]
 fn begin(local: usize) {
-    let thread = frame::thread();
+    let thread = thread::current();
     let mark = 0u8;
-    if agent::attached() {
+    if mapping::attached() {
         agent::use_slot(local);
     }
     thread.local.set(local);
     thread.pooled.set(true);
     thread.top.set(core::ptr::from_ref(&mark) as usize & !15);
-    checkpoint::thread_began(local);
+    thread.began();
 }
 
 /// A thread of the pool.

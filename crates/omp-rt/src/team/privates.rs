@@ -3,9 +3,10 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering::*};
 
-use super::frame::{is_main, thread};
+use super::frame::own;
 use super::sync::Mutex;
 use crate::sys;
+use crate::thread::is_main;
 
 /// A thread's copy of a variable.
 pub struct Copy {
@@ -105,8 +106,8 @@ pub unsafe fn copy(original: *mut c_void, bytes: usize) -> *mut c_void {
     if is_main() {
         return original;
     }
-    let thread = thread();
-    let mut at = thread.privates.get();
+    let own = own();
+    let mut at = own.privates.get();
     // SAFETY: copies stay, and are this thread's alone.
     while let Some(copy) = unsafe { at.as_ref() } {
         if copy.original == original as usize {
@@ -124,6 +125,6 @@ pub unsafe fn copy(original: *mut c_void, bytes: usize) -> *mut c_void {
             None => core::ptr::copy_nonoverlapping((*variable).image.cast::<u8>(), copy.cast(), bytes),
         }
     }
-    thread.privates.set(keep_value(Copy { original: original as usize, copy, next: thread.privates.get() }));
+    own.privates.set(keep_value(Copy { original: original as usize, copy, next: own.privates.get() }));
     copy
 }

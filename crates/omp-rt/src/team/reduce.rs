@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering::*;
 
 use polyrail_omp::layout::{SLOT_HEAP_BYTES, SLOT_HEAPS, slot};
 
-use super::{Team, barrier_then, here, local_barrier, stack, thread, work};
-use crate::{alloc, remote};
+use super::{Team, barrier_then, here, local_barrier, work};
+use crate::{alloc, coherence, remote, run, thread};
 
 /// `lhs op= rhs`, for all variables of a reduction.
 pub type Fold = unsafe extern "C" fn(lhs: *mut c_void, rhs: *mut c_void);
@@ -32,7 +32,7 @@ unsafe fn fold_in(team: &Team, data: *mut c_void, function: Fold, floor: usize) 
     let folds = frame.folds.get();
     frame.folds.set(folds + 1);
     let number = work::NUMBERS + folds % work::NUMBERS;
-    let local = thread().local.get();
+    let local = thread::current().local.get();
     team.pieces[local].store(data as usize, Release);
     // the last to come does not fold: the lowest does, on its own stack
     local_barrier(team, || ());
@@ -41,7 +41,7 @@ unsafe fn fold_in(team: &Team, data: *mut c_void, function: Fold, floor: usize) 
             // SAFETY: the others wait until their copies are folded.
             unsafe { function(data, team.pieces[other].load(Acquire) as *mut c_void) };
         }
-        if team.ranks() > 1 && remote::rank() > 0 {
+        if team.ranks() > 1 && run::rank() > 0 {
             give(team, data, (number, folds + 1), floor);
         } else if team.ranks() > 1 {
             // SAFETY: the caller's
@@ -54,16 +54,16 @@ unsafe fn fold_in(team: &Team, data: *mut c_void, function: Fold, floor: usize) 
 /// Ranks above 0: ships this rank's copies to rank 0.
 fn give(team: &Team, data: *mut c_void, (number, fold): (u64, u64), floor: usize) {
     // what was allocated may be led to by the copies (vectors)
-    let slots = (0..team.locals()).map(|local| slot(remote::rank(), local, team.ranks()));
+    let slots = (0..team.locals()).map(|local| slot(run::rank(), local, team.ranks()));
     let used = slots.into_iter().any(alloc::used);
-    let top = thread().top.get();
+    let top = thread::current().top.get();
     let own = used && leads_to_heaps(team, floor, top);
-    remote::give(number, fold, (floor, top), data as usize, used, own);
+    coherence::give(number, fold, (floor, top), data as usize, used, own);
 }
 
 /// Whether any word of a piece of this thread's stack points into the heaps of this rank's threads.
 fn leads_to_heaps(team: &Team, floor: usize, top: usize) -> bool {
-    let heap = |local| SLOT_HEAPS + slot(remote::rank(), local, team.ranks()) * SLOT_HEAP_BYTES;
+    let heap = |local| SLOT_HEAPS + slot(run::rank(), local, team.ranks()) * SLOT_HEAP_BYTES;
     // SAFETY: the calling thread's frames
     let words =
         unsafe { core::slice::from_raw_parts((floor & !7) as *const usize, (top - (floor & !7)) / 8) };
@@ -73,9 +73,9 @@ fn leads_to_heaps(team: &Team, floor: usize, top: usize) -> bool {
 /// Rank 0: folds what other ranks give.
 unsafe fn fold_given(team: &Team, data: *mut c_void, function: Fold, (number, fold): (u64, u64)) {
     for rank in 1..team.ranks() {
-        stack(slot(rank, 0, team.ranks()));
+        thread::stack(slot(rank, 0, team.ranks()));
     }
-    remote::fold(number, fold, &mut |other| {
+    coherence::fold(number, fold, &mut |other| {
         // SAFETY: the piece is where it was on its rank
         unsafe { function(data, other as *mut c_void) };
     });
@@ -86,18 +86,18 @@ pub fn copy(data: *mut c_void, floor: usize) -> *mut c_void {
     let frame = here();
     let Some(team) = frame.team.get() else { return data };
     if !data.is_null() {
-        for (word, value) in team.copied.iter().zip([data as usize, floor, thread().top.get()]) {
+        for (word, value) in team.copied.iter().zip([data as usize, floor, thread::current().top.get()]) {
             word.store(value, Relaxed);
         }
     }
     barrier_then(|team, place| {
         if team.ranks() > 1 {
             let [data, low, high] = [0, 1, 2].map(|word: usize| team.copied[word].load(Relaxed));
-            if remote::rank() > 0 {
-                stack(slot(0, 0, team.ranks()));
-                team.copied[0].store(remote::exchange_with(place, 0, 0, 0), Relaxed);
+            if run::rank() > 0 {
+                thread::stack(slot(0, 0, team.ranks()));
+                team.copied[0].store(coherence::exchange_with(place, 0, 0, 0), Relaxed);
             } else {
-                remote::exchange_with(place, low, high, data);
+                coherence::exchange_with(place, low, high, data);
             }
         }
     });

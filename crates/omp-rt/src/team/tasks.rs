@@ -5,10 +5,11 @@ use core::cell::Cell;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
-use super::frame::{Frame, here, scratch, unscratch};
+use super::frame::{Frame, here};
 use super::offers;
 use super::sync::Word;
-use crate::{remote, sys};
+use crate::thread::{scratch, unscratch};
+use crate::{run, sys};
 
 /// A task group.
 pub struct Group {
@@ -150,7 +151,7 @@ const RANK: u32 = 48;
 
 /// `event` as the program gets it.
 pub fn handle(event: *mut Event) -> *mut Event {
-    event.map_addr(|at| at | remote::rank() << RANK)
+    event.map_addr(|at| at | run::rank() << RANK)
 }
 
 /// A variable that a task depends on, and whether it writes it.
@@ -221,7 +222,7 @@ fn next_put_off(frame: &Frame) -> Option<Box<dyn FnOnce()>> {
 /// # Safety
 /// It is from [`handle`], and has not happened before.
 pub unsafe fn fulfill(event: *mut Event) {
-    if event.addr() >> RANK != remote::rank() {
+    if event.addr() >> RANK != run::rank() {
         sys::stop(
             "omp_fulfill_event",
             "the detached task is another rank's; fulfill it in the thread that met it, or run with -n 1",

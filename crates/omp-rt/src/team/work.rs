@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use super::sync;
 use super::{Frame, Team, here};
-use crate::{icv, remote, sys};
+use crate::{coherence, icv, remote, run, sys, thread};
 
 /// Constructs that may be under way in a team at once; who is ahead by more waits.
 pub const RING: usize = 16;
@@ -264,7 +264,7 @@ impl Loop {
                 let guided = (kind == Kind::Guided).then_some(threads);
                 let team = frame.team.get()?;
                 if team.ranks() > 1 {
-                    return remote::take(self.number % NUMBERS, total, chunk, guided);
+                    return coherence::take(self.number % NUMBERS, total, chunk, guided);
                 }
                 let next = &shared(team, self.number).next;
                 let mut count = 0;
@@ -387,10 +387,11 @@ pub fn single(copied: bool) -> bool {
     };
     if team.ranks() > 1 {
         construct(frame);
-        frame.singles.set(frame.singles.get() + 1);
-        // what it stores comes before what others' atomic operations do behind the construct, even without a barrier (see `remote::comes_first`)
-        let may = if copied { frame.tid.get() == 0 } else { remote::rank() == 0 };
-        let first = may && remote::comes_first(frame.singles.get());
+        let singles = &thread::current().singles;
+        singles.set(singles.get() + 1);
+        // what it stores comes before what others' atomic operations do behind the construct, even without a barrier (see `coherence::comes_first`)
+        let may = if copied { frame.tid.get() == 0 } else { run::rank() == 0 };
+        let first = may && coherence::comes_first(singles.get());
         frame.single.set(first);
         return first;
     }

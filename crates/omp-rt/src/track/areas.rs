@@ -111,11 +111,11 @@ impl Areas {
         }
         areas
     }
-    /// Of this process: what the loader has loaded.
-    pub fn of_process() -> Self {
+    /// Of this process: what the loader has loaded, and `more`.
+    pub fn of_process(more: &[(usize, usize)]) -> Self {
         let mut data: Vec<(usize, usize)> = Vec::new();
         modules::shared().for_each(|module| shared_bytes(&module, &mut data));
-        data.extend(crate::output::objects());
+        data.extend(more);
         Self::new(data, stack())
     }
     /// Adds or renews a heap. Whether it is new.
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn a_process_shares_its_own_data_and_not_the_systems() {
         static mut MINE: u64 = 1;
-        let areas = Areas::of_process();
+        let areas = Areas::of_process(&[]);
         let inside = |address: usize| areas.list.iter().any(|area| (area.from..area.to).contains(&address));
         // This test is our library, whose own data are not shared.
         assert!(!inside(&raw const MINE as usize));

@@ -5,12 +5,12 @@ use std::ffi::CString;
 use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register as Name};
-use polyrail_omp::coherence::operation::{Effect, What, Width};
+use polyrail_omp::coherence::operation::{Done, Effect, Operation, What, Width};
 
 use super::order;
 use super::waits::{self, Wait};
 use crate::modules::{self, Module, Segment};
-use crate::sys;
+use crate::{raw, sys};
 
 /// A general-purpose register, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,13 +292,36 @@ pub unsafe fn put(address: usize) {
     let as_before = (libc::PROT_READ | libc::PROT_EXEC) as usize;
     // SAFETY: the caller's
     unsafe {
-        if sys::raw(libc::SYS_mprotect, page, PAGE, all, 0, 0, 0) != 0 {
+        if raw::call(libc::SYS_mprotect, [page, PAGE, all, 0, 0, 0]) != 0 {
             sys::fail(format_args!(
                 "the program's code at {page:#x} cannot be made writable, as its atomic instructions need"
             ));
         }
         (address as *mut u8).write_volatile(0xcc);
-        sys::raw(libc::SYS_mprotect, page, PAGE, as_before, 0, 0, 0);
+        raw::call(libc::SYS_mprotect, [page, PAGE, as_before, 0, 0, 0]);
+    }
+}
+
+/// Puts what the instruction at `site` leaves in registers there.
+pub fn results(operation: &Operation, done: &Done, site: &Site, registers: &mut [i64; 23]) {
+    match operation.kind {
+        What::ExchangeAdd | What::Exchange => {
+            if let Operand::Register(register) = site.operand {
+                register.set(registers, done.before.0);
+            }
+        }
+        What::CompareExchange if !operation.equal(done.before) => {
+            Register::accumulator(operation.width).set(registers, done.before.0);
+        }
+        What::CompareExchangePair if !operation.equal(done.before) => {
+            let (low, high) = match operation.width {
+                Width::Quad => (done.before.0 & 0xffff_ffff, done.before.0 >> 32),
+                _ => done.before,
+            };
+            registers[libc::REG_RAX as usize] = low as i64;
+            registers[libc::REG_RDX as usize] = high as i64;
+        }
+        _ => {}
     }
 }
 

@@ -14,7 +14,7 @@ use iced_x86::{
 
 use super::order::{called, register_bit};
 use crate::modules::Module;
-use crate::{calls, remote};
+use crate::{ask, coherence};
 
 /// A jump by which a waiting loop goes around or ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -428,10 +428,10 @@ const PAUSE: u32 = 500;
 
 /// Tells others what this rank has changed, and takes over what they have; then pauses if the loop `goes_on`.
 pub fn look(goes_on: bool) {
-    remote::look(goes_on);
+    coherence::look(goes_on);
     let turns = TURNS.replace(0);
     if goes_on {
-        calls::pause(turns, PAUSE);
+        ask::pause(turns, PAUSE);
         TURNS.set(turns + 1);
     }
 }

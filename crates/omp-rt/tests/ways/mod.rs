@@ -218,6 +218,9 @@ pub struct Said {
     pub errors: String,
 }
 
+/// The status of what does not end.
+pub const NO_END: &str = "no end within 60 s";
+
 pub fn run(mut command: Command) -> Said {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -235,7 +238,7 @@ pub fn run(mut command: Command) -> Said {
             None if begin.elapsed() > Duration::from_secs(60) => {
                 child.kill().unwrap();
                 child.wait().unwrap();
-                break "no end within 60 s".into();
+                break NO_END.into();
             }
             None => std::thread::sleep(Duration::from_millis(2)),
         }

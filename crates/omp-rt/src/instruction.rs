@@ -1,10 +1,8 @@
-//! The `lock`-prefixed instructions of x86-64, on memory and registers.
+//! What the `lock`-prefixed instructions of x86-64 do to memory.
 
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use polyrail_omp::coherence::operation::{Done, Operation, What, Width};
-
-use super::code::{Operand, Register, Site};
+use polyrail_omp::coherence::operation::{Done, Operation};
 
 /// # Safety
 /// `place` holds that many bytes.
@@ -111,31 +109,10 @@ pub unsafe fn run(operation: &Operation, place: usize) -> Done {
     }
 }
 
-/// Puts what it leaves in registers there.
-pub fn results(operation: &Operation, done: &Done, site: &Site, registers: &mut [i64; 23]) {
-    match operation.kind {
-        What::ExchangeAdd | What::Exchange => {
-            if let Operand::Register(register) = site.operand {
-                register.set(registers, done.before.0);
-            }
-        }
-        What::CompareExchange if !operation.equal(done.before) => {
-            Register::accumulator(operation.width).set(registers, done.before.0);
-        }
-        What::CompareExchangePair if !operation.equal(done.before) => {
-            let (low, high) = match operation.width {
-                Width::Quad => (done.before.0 & 0xffff_ffff, done.before.0 >> 32),
-                _ => done.before,
-            };
-            registers[libc::REG_RAX as usize] = low as i64;
-            registers[libc::REG_RDX as usize] = high as i64;
-        }
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use polyrail_omp::coherence::operation::{What, Width};
+
     use super::*;
 
     /// Of the flags.

@@ -7,8 +7,7 @@ use polyrail_omp::area::{Count, Header, setting};
 use polyrail_omp::coherence::{self, rounds::ROUND};
 
 use super::pack::Packer;
-use super::{rank, size};
-use crate::{agent, stats};
+use crate::{agent, mapping, run, stats};
 
 static PACKER: Mutex<Option<Packer>> = Mutex::new(None);
 
@@ -39,7 +38,7 @@ pub fn submit(round: bool, fill: &mut dyn FnMut(&mut [u8]) -> Header) -> Submitt
         return Submitted { submitted: agent::submit(header), round: None };
     }
     let room = ROUND.min(out.len());
-    let plain = agent::area().settings & setting::PLAIN != 0;
+    let plain = mapping::area().settings & setting::PLAIN != 0;
     let (header, bytes, unpacked) = with_packer(|packer| {
         if plain || !packer.is_willing() {
             let header = fill(&mut out[..room]);
@@ -74,13 +73,13 @@ impl Submitted {
             packer.waited(own_bytes, begun.elapsed().as_secs_f64());
             let of = |other: usize| match said.header(other).words[1] as usize {
                 0 => None,
-                _ if other == rank() => own.take().map(|mut own| {
+                _ if other == run::rank() => own.take().map(|mut own| {
                     own.truncate(own_bytes);
                     own
                 }),
                 bytes => Some(packer.unpack(said.blob(other), bytes.min(ROUND))),
             };
-            (0..size()).map(of).collect()
+            (0..run::size()).map(of).collect()
         });
         Said { said, unpacked }
     }

@@ -4,14 +4,14 @@ use core::hint::spin_loop;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::time::Instant;
 
-use crate::{agent, icv, sys};
+use crate::{icv, mapping, sys};
 
 /// Whether waiting threads may spin: while there are as many processors as threads.
 static SPIN: AtomicBool = AtomicBool::new(false);
 
 /// Says how many threads there are from now on.
 pub fn threads(count: usize) {
-    SPIN.store(agent::may_spin().unwrap_or(count <= icv::processors()), Relaxed);
+    SPIN.store(mapping::may_spin().unwrap_or(count <= icv::processors()), Relaxed);
 }
 
 /// A number that threads of this process wait to see changed.
@@ -57,7 +57,7 @@ impl Word {
             rounds += 1;
             if spins && (rounds < 1000 || !rounds.is_multiple_of(64)) {
                 spin_loop();
-            } else if spins && begun.get_or_insert_with(Instant::now).elapsed() < agent::SPIN {
+            } else if spins && begun.get_or_insert_with(Instant::now).elapsed() < mapping::SPIN {
                 sys::pause(0);
             } else {
                 self.sleepers.fetch_add(1, SeqCst);

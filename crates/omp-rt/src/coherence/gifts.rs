@@ -4,7 +4,8 @@ use core::slice;
 
 use polyrail_omp::coherence::fold::{Back, Given};
 
-use super::{RANK, place_on_stack, size, stacks};
+use super::{RANK, place_on_stack, stacks};
+use crate::run;
 
 /// Ranks above 0: ships `lo..hi` of the calling thread's stack, and `word`, to rank 0, for the `fold`-th reduction of this region. Where threads have allocated (`used`), the
 /// piece may lead to memory; what may `own` some of it comes back as rank 0 has left it.
@@ -32,7 +33,7 @@ pub fn back(question: &[u8]) -> Option<Vec<u8>> {
     match RANK.serve_back(question)? {
         Back::NotYet(elsewhere) => Some(vec![0; 1 + usize::from(elsewhere)]),
         Back::Of(of, from, bytes) => {
-            let inside = of < size() && stacks(of).contains(&from) && bytes <= stacks(of).end - from;
+            let inside = of < run::size() && stacks(of).contains(&from) && bytes <= stacks(of).end - from;
             // SAFETY: inside a stack that the rank's piece was put on
             inside.then(|| [&[1_u8][..], unsafe { slice::from_raw_parts(from as *const u8, bytes) }].concat())
         }

@@ -8,9 +8,8 @@ use polyrail_omp::coherence::operation::Done;
 use polyrail_omp::coherence::{Answer, Host, Mutex, RwLock, Tracked, Trouble, Value};
 
 use super::link::{self, Said, Submitted};
-use crate::calls::{self, REMOTE_ATOMIC, REMOTE_BACK, REMOTE_TELLS};
-use crate::trap::instruction;
-use crate::{agent, stats, sys, team, track};
+use crate::instruction;
+use crate::{agent, ask, run, stats, sys, thread, track};
 
 /// This process.
 pub struct Here;
@@ -67,11 +66,11 @@ impl Host for Here {
     type Said = Said;
 
     fn rank(&self) -> usize {
-        super::rank()
+        run::rank()
     }
 
     fn size(&self) -> usize {
-        super::size()
+        run::size()
     }
 
     fn tracked<R>(&self, f: impl FnOnce(&mut Tracked<track::Process>) -> R) -> Option<R> {
@@ -83,17 +82,17 @@ impl Host for Here {
     }
 
     fn ask_operation(&self, question: &[&[u8]]) -> &'static [u8] {
-        let kind = u64::from(REMOTE_ATOMIC).to_ne_bytes();
+        let kind = u64::from(ask::ATOMIC).to_ne_bytes();
         let parts: Vec<&[u8]> = [&kind[..]].into_iter().chain(question.iter().copied()).collect();
         agent::ask(Kind::Serve, [0; 6], &parts).data
     }
 
     fn ask_awaits(&self, about: bool) {
-        calls::ask_rank_0(REMOTE_TELLS, &[about.into()]);
+        ask::rank_0(ask::TELLS, &[about.into()]);
     }
 
     fn ask_back(&self, question: &[u8]) -> &'static [u8] {
-        calls::ask_rank_0(REMOTE_BACK, question)
+        ask::rank_0(ask::BACK, question)
     }
 
     fn room(&self) -> usize {
@@ -119,27 +118,28 @@ impl Host for Here {
     }
 
     fn local(&self) -> usize {
-        team::thread().local.get()
+        thread::current().local.get()
     }
 
     fn singles(&self) -> u64 {
-        team::singles()
+        thread::current().singles.get()
     }
 
     fn tokens(&self) -> usize {
-        team::thread().tokens.get()
+        thread::current().tokens.get()
     }
 
     fn set_tokens(&self, tokens: usize) {
-        team::thread().tokens.set(tokens);
+        thread::current().tokens.set(tokens);
     }
 
     fn is_first(&self) -> bool {
-        super::rank() == 0 && team::thread().local.get() == 0 && team::here().spread()
+        let thread = thread::current();
+        run::rank() == 0 && thread.local.get() == 0 && thread.spread.get()
     }
 
     fn pause(&self, tries: u32, most: u32) {
-        calls::pause(tries, most);
+        ask::pause(tries, most);
     }
 
     fn now(&self) -> u64 {
@@ -155,7 +155,7 @@ impl Host for Here {
 
     fn fail(&self, trouble: &Trouble) -> ! {
         let hint = match trouble {
-            Trouble::Conflict(..) if team::offers::were_made() => {
+            Trouble::Conflict(..) if run::offers_tasks() => {
                 ". Tasks without dependences on each other run at the same time; with POLYRAIL_OMP_TASKS=off each is carried out by the thread that meets it"
             }
             _ => "",
