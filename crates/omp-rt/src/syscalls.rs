@@ -69,6 +69,8 @@ pub fn parameters(number: i64, args: &[usize; 6]) -> Option<&'static [Parameter]
         libc::SYS_readlinkat => &[Value, Text, Out(3), Value],
         libc::SYS_pipe => &[Fixed(8)],
         libc::SYS_pipe2 => &[Fixed(8), Value],
+        // the C library sorts by how much memory there is
+        libc::SYS_sysinfo => &[Fixed(size_of::<libc::sysinfo>())],
         libc::SYS_fcntl
             if matches!(
                 args[1] as i32,
@@ -85,6 +87,47 @@ pub fn parameters(number: i64, args: &[usize; 6]) -> Option<&'static [Parameter]
         libc::SYS_ioctl if args[1] as u64 == libc::TCGETS => &[Value, Value, Fixed(60)],
         libc::SYS_ioctl if args[1] as u64 == libc::TIOCGWINSZ => &[Value, Value, Fixed(8)],
         libc::SYS_ioctl if args[1] as u64 == libc::FIONREAD => &[Value, Value, Fixed(4)],
+        _ => return None,
+    })
+}
+
+/// As [`parameters`], of calls that serial code on every rank makes: also of those that tell of the process or the system, where rank 0's answers are everybody's.
+pub fn serial_parameters(number: i64, args: &[usize; 6]) -> Option<&'static [Parameter]> {
+    if let Some(those) = parameters(number, args) {
+        return Some(those);
+    }
+    Some(match number {
+        libc::SYS_getpid
+        | libc::SYS_gettid
+        | libc::SYS_getppid
+        | libc::SYS_getpgrp
+        | libc::SYS_sync
+        | libc::SYS_mmap
+        | libc::SYS_exit_group => &[],
+        libc::SYS_kill
+        | libc::SYS_tkill
+        | libc::SYS_tgkill
+        | libc::SYS_writev
+        | libc::SYS_pwritev
+        | libc::SYS_readv
+        | libc::SYS_preadv
+        | libc::SYS_flock
+        | libc::SYS_getpgid
+        | libc::SYS_getsid
+        | libc::SYS_getpriority
+        | libc::SYS_fchown => &[Value],
+        libc::SYS_utimensat => &[Value, Text],
+        libc::SYS_getrandom => &[Out(1)],
+        libc::SYS_clock_gettime | libc::SYS_clock_getres => &[Value, Fixed(16)],
+        libc::SYS_gettimeofday => &[Fixed(16), Fixed(8)],
+        libc::SYS_time => &[Fixed(8)],
+        libc::SYS_times => &[Fixed(32)],
+        libc::SYS_getrusage => &[Value, Fixed(144)],
+        libc::SYS_sched_getaffinity => &[Value, Value, Out(1)],
+        libc::SYS_uname => &[Fixed(390)],
+        libc::SYS_getcpu => &[Fixed(4), Fixed(4)],
+        libc::SYS_statfs => &[Text, Fixed(120)],
+        libc::SYS_fstatfs => &[Value, Fixed(120)],
         _ => return None,
     })
 }

@@ -74,8 +74,7 @@ struct Call {
 
 impl Call {
     fn of(number: i64, args: &[usize; 6]) -> Self {
-        let parameters =
-            syscalls::parameters(number, args).or_else(|| parameters(number)).unwrap_or_default();
+        let parameters = syscalls::serial_parameters(number, args).unwrap_or_default();
         let first = if parameters.first() == Some(&Parameter::Value) { args[0] } else { 0 };
         let mut text = Vec::new();
         for (at, _) in parameters.iter().enumerate().filter(|(_, parameter)| **parameter == Parameter::Text) {
@@ -98,46 +97,6 @@ impl Call {
     }
 }
 
-/// Parameters of calls that serial code may make besides those of regions: what they tell of the process or the system is rank 0's.
-fn parameters(number: i64) -> Option<&'static [Parameter]> {
-    use Parameter::{Fixed, Out, Text, Value};
-    Some(match number {
-        libc::SYS_getpid
-        | libc::SYS_gettid
-        | libc::SYS_getppid
-        | libc::SYS_getpgrp
-        | libc::SYS_sync
-        | libc::SYS_mmap
-        | libc::SYS_exit_group => &[],
-        libc::SYS_kill
-        | libc::SYS_tkill
-        | libc::SYS_tgkill
-        | libc::SYS_writev
-        | libc::SYS_pwritev
-        | libc::SYS_readv
-        | libc::SYS_preadv
-        | libc::SYS_flock
-        | libc::SYS_getpgid
-        | libc::SYS_getsid
-        | libc::SYS_getpriority
-        | libc::SYS_fchown => &[Value],
-        libc::SYS_utimensat => &[Value, Text],
-        libc::SYS_getrandom => &[Out(1)],
-        libc::SYS_clock_gettime | libc::SYS_clock_getres => &[Value, Fixed(16)],
-        libc::SYS_gettimeofday => &[Fixed(16), Fixed(8)],
-        libc::SYS_time => &[Fixed(8)],
-        libc::SYS_times => &[Fixed(32)],
-        libc::SYS_getrusage => &[Value, Fixed(144)],
-        libc::SYS_sched_getaffinity => &[Value, Value, Out(1)],
-        libc::SYS_uname => &[Fixed(390)],
-        libc::SYS_sysinfo => &[Fixed(112)],
-        libc::SYS_getcpu => &[Fixed(4), Fixed(4)],
-        libc::SYS_statfs => &[Text, Fixed(120)],
-        libc::SYS_fstatfs => &[Value, Fixed(120)],
-        _ => return None,
-    })
-}
-
 /// What the kernel wrote for a call with that result: addresses and bytes. Nothing if the call is not known.
 fn written(number: i64, args: &[usize; 6], result: isize) -> Option<Vec<(usize, usize)>> {
     if matches!(number, libc::SYS_readv | libc::SYS_preadv) {
@@ -149,7 +108,7 @@ fn written(number: i64, args: &[usize; 6], result: isize) -> Option<Vec<(usize, 
         });
         return Some(pieces.collect());
     }
-    let parameters = syscalls::parameters(number, args).or_else(|| parameters(number))?.iter().enumerate();
+    let parameters = syscalls::serial_parameters(number, args)?.iter().enumerate();
     let pieces = parameters.filter(|(at, _)| args[*at] != 0);
     Some(pieces.filter_map(|(at, it)| Some((args[at], syscalls::written(*it, args, result)?))).collect())
 }

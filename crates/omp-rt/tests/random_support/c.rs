@@ -1,5 +1,8 @@
 //! In C and C++: pieces of programs, each of which leaves what it has computed in arrays that are summed up behind it.
 
+mod constructs;
+mod objects;
+
 use std::fmt::Write as _;
 
 use super::{Random, Source};
@@ -23,8 +26,12 @@ const HEAD: &str = r#"#include <omp.h>
 "#;
 
 const CPP: &str = r#"#include <algorithm>
+#include <functional>
+#include <iostream>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -73,7 +80,13 @@ pub fn program(random: &mut Random, cpp: bool) -> Source {
     let mut maker = Maker { random, text: String::new(), cpp, flushes, piece: 0 };
     let n = [97, 640, 1000, 3001][maker.random.below(4)];
     let m = [1, 1000, 200_000][maker.random.below(3)];
-    write!(maker.text, "{HEAD}{}enum {{ N = {n}, M = {m} }};\n{BODY}", if cpp { CPP } else { "" }).unwrap();
+    write!(
+        maker.text,
+        "{HEAD}{}enum {{ N = {n}, M = {m} }};\n{BODY}{}",
+        if cpp { CPP } else { "" },
+        constructs::FUNCTIONS
+    )
+    .unwrap();
     maker.text.push_str("\nint main(void) {\n    heap = (long *)calloc(M, sizeof *heap);\n");
     maker.text.push_str("    for (long i = 0; i < N; i++)\n        a[i] = i * 7 + 1, b[i] = N - i, c[i] = i % 13, d[i] = i, u[i] = i;\n");
     for piece in 0..2 + maker.random.below(6) {
@@ -117,6 +130,13 @@ impl Maker<'_> {
 
     fn piece(&mut self) {
         let kinds = if self.cpp { 28 } else { 24 };
+        let more = Self::CONSTRUCTS + if self.cpp { Self::OBJECTS } else { 0 };
+        if let which @ 1.. = self.random.below(kinds + more + 1).saturating_sub(kinds) {
+            return match (which - 1).checked_sub(Self::CONSTRUCTS) {
+                Some(which) => self.object(which),
+                None => self.construct(which - 1),
+            };
+        }
         let kind = self.random.below(kinds + 2 * usize::from(self.flushes));
         let kind = if kind >= kinds { 100 + kind - kinds } else { kind };
         match kind {
