@@ -12,7 +12,8 @@ use std::process::Command;
 
 use random_support::{Random, Source, c, fortran};
 use ways::{
-    COMPILERS, FORTRAN, NO_END, by_messages, directory, header, mpiexec, over, over_all, plain, prepare, run,
+    COMPILERS, FORTRAN, NO_END, Said, by_messages, directory, header, mpiexec, over, over_all, plain,
+    prepare, run,
 };
 
 /// So many, unless RANDOM_PROGRAMS says otherwise.
@@ -21,6 +22,9 @@ const PROGRAMS: u64 = 12;
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
+
+/// How often a program is run again that says something else over several ranks: some of clang's do without, too, such as with copies of objects in untied tasks.
+const OFTEN: usize = 12;
 
 /// What is said where ranks have one thread each, as the program orders memory by fences.
 const FEWER: &str = "polyrail omp: one thread on each rank";
@@ -72,6 +76,13 @@ fn differences(seed: u64) -> Option<String> {
         // as that, at run time: clang has some untied tasks begin again for ever
         return None;
     }
+    // nor are all that end alike each time
+    let is_itself = |threads: usize, expected: &Said| {
+        (0..OFTEN).all(|_| {
+            let again = here(plain(&program, threads));
+            (&again.output, &again.status) == (&expected.output, &expected.status)
+        })
+    };
     let mut wrong = String::new();
     // threads of one rank do not wait for each other's flags
     for (name, ranks, of_each, command) in WAYS.into_iter().filter(|way| !flushes || way.2 == 1) {
@@ -82,6 +93,10 @@ fn differences(seed: u64) -> Option<String> {
         let threads = if said.errors.contains(FEWER) { ranks } else { ranks * of_each };
         let expected = here(plain(&program, threads));
         if (&said.output, &said.status) != (&expected.output, &expected.status) {
+            if !is_itself(threads, &expected) {
+                println!("{label} is unlike itself with {threads} threads");
+                return None;
+            }
             writeln!(
                 wrong,
                 "--- {label}, {name}: {}, not {}\n{}--- instead of\n{}--- errors\n{}",

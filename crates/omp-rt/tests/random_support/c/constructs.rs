@@ -290,15 +290,15 @@ impl Maker<'_> {
     }
 
     fn triangle(&mut self) {
-        let schedule = self.schedule();
+        let k = 1 + self.random.below(9);
         let text = format!(
             r#"
         static unsigned char t[40][40];
         memset(t, 1, sizeof t);
-#pragma omp parallel for collapse(2){schedule}
+#pragma omp parallel for collapse(2)
         for (int i = 0; i < 40; i++)
             for (int j = 0; j < i; j++)
-                t[i][j] = i * 3 + j;
+                t[i][j] = i * {k} + j;
         long s = 0;
 #pragma omp parallel for reduction(+ : s)
         for (int i = 0; i < 40; i++)

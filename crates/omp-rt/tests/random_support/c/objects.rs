@@ -37,13 +37,14 @@ impl Maker<'_> {
         }};
         long sum = 0;
         {{
-            Counted one({k}), last(0);
+            Counted one({k});
+            long last = 0;
 #pragma omp parallel for firstprivate(one) lastprivate(last) reduction(+ : sum){schedule}
             for (int i = 0; i < 90; i++) {{
                 Counted inner(one);
                 inner.value += i;
                 sum += inner.value;
-                last.value = inner.value;
+                last = inner.value;
             }}
 #pragma omp parallel
 #pragma omp single
@@ -55,7 +56,7 @@ impl Maker<'_> {
                     sum += one.value;
                 }}
             }}
-            a[18] += last.value;
+            a[18] += last;
         }}
         b[19] += sum + live * 1000;
 "#
