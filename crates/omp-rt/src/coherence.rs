@@ -21,7 +21,7 @@ use polyrail_omp::coherence::operation::{Effect, Operation};
 use polyrail_omp::coherence::{Rank, rank::header};
 use polyrail_omp::layout;
 
-use crate::{agent, alloc, run, stacks, sys, thread, track};
+use crate::{alloc, exchange, run, stacks, sys, thread, track};
 pub use gifts::{back, fold, give};
 use here::Here;
 pub use link::Said;
@@ -102,9 +102,9 @@ pub fn synchronize(place: u64, flags: u32, prefix: &[&[u8]], told: &mut dyn FnMu
     forget_threads();
 }
 
-/// Tells all ranks `bytes` of what is in [`agent::out`], `word` beside it, at `place`; what all said, if they are at the same point of the program.
+/// Tells all ranks `bytes` of what is in [`exchange::out`], `word` beside it, at `place`; what all said, if they are at the same point of the program.
 pub fn tell(place: u64, bytes: usize, word: usize) -> Said {
-    let said = Said::plain(agent::exchange(header(place, bytes, word, 0)));
+    let said = Said::plain(exchange::exchange(header(place, bytes, word, 0)));
     RANK.check(&said, place);
     said
 }

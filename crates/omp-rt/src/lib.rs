@@ -28,7 +28,7 @@
 //! | | `icv` | internal control variables, and the environment's `OMP_*` |
 //! | | `run` | what the run is and does: ranks, who runs serial code, whether a region is being run |
 //! | | `ask` | what other ranks ask of rank 0 |
-//! | | `agent` | requests to the agent, and exchanges |
+//! | | `agent`, `exchange` | requests to the agent; exchanges of all ranks, over either of two links |
 //! | | `mapping` | what is shared with the agent, and with other ranks of the same host |
 //! | | `stats` | what is counted of regions |
 //! | | `sync`, `instruction` | waiting for threads of this process; one `lock`-prefixed instruction |
@@ -55,6 +55,7 @@ mod ask;
 mod calls;
 mod checkpoint;
 mod coherence;
+mod exchange;
 mod floating;
 mod generic;
 mod gomp;

@@ -21,10 +21,9 @@ use polyrail_omp::area::{Count, setting};
 
 use polyrail_omp::coherence::{Said as _, Tracked};
 
-use crate::agent;
 use crate::coherence::Said;
 use crate::region::Region;
-use crate::{coherence, library, mapping, modules, output, remote, run, stats, sys, track};
+use crate::{coherence, exchange, library, mapping, modules, output, remote, run, stats, sys, track};
 
 pub use record::{call, serve, to_write};
 pub use time::find as find_time;
@@ -170,7 +169,7 @@ fn equalize(key: &[usize; 4], words: &[usize]) -> Vec<usize> {
     let digest = digest.unwrap_or(0);
     let mut text: Vec<u8> = key.iter().chain(words).flat_map(|word| word.to_ne_bytes()).collect();
     text.extend(digest.to_ne_bytes());
-    agent::out()[..text.len()].copy_from_slice(&text);
+    exchange::out()[..text.len()].copy_from_slice(&text);
     let said = exchange(text.len(), 0, &mut clock);
     let parts = |rank: usize| {
         let (key, rest) = said.blob(rank).split_at_checked(size_of_val(key))?;
@@ -236,7 +235,7 @@ fn repair() {
     let mut from = 0;
     let mut clock = stats::Clock::start();
     loop {
-        let hashes = || track::with(|state| state.hashes(from, agent::out())).unwrap_or((0, usize::MAX));
+        let hashes = || track::with(|state| state.hashes(from, exchange::out())).unwrap_or((0, usize::MAX));
         let (bytes, next) = if first { hashes() } else { (0, from) };
         let said = exchange(bytes, next, &mut clock);
         let to = said.header(0).words[0] as usize;
@@ -247,7 +246,7 @@ fn repair() {
         };
         drop(said);
         let text: Vec<u8> = wanted.iter().flat_map(|at| at.to_ne_bytes()).collect();
-        agent::out()[..text.len()].copy_from_slice(&text);
+        exchange::out()[..text.len()].copy_from_slice(&text);
         let said = exchange(text.len(), 0, &mut clock);
         if first {
             let wanted: BTreeSet<usize> = (1..run::size())

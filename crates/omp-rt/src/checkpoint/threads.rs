@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use polyrail_omp::area::flag;
 use polyrail_omp::coherence::Said as _;
 
-use crate::{agent, coherence, modules, output, pthread, run, team, thread};
+use crate::{coherence, exchange, modules, output, pthread, run, team, thread};
 
 /// The pieces of it that are the program's and its libraries': so many bytes below the pointer, and how many.
 static PIECES: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
@@ -131,7 +131,7 @@ pub fn gather(flags: u32) {
     if flags & flag::KEEP == 0 {
         return;
     }
-    let (bytes, is_error) = say(agent::out());
+    let (bytes, is_error) = say(exchange::out());
     let told = coherence::tell(GATHER, bytes, is_error);
     if run::rank() > 0 {
         return;
@@ -154,7 +154,7 @@ pub fn spread(all: &[Storage]) -> bool {
             continue;
         }
         let bytes = told(&own);
-        let out = agent::out();
+        let out = exchange::out();
         good &= bytes.len() <= out.len();
         let length = if good { bytes.len() } else { 0 };
         out[..length].copy_from_slice(&bytes[..length]);

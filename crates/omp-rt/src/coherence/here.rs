@@ -9,7 +9,7 @@ use polyrail_omp::coherence::{Answer, Host, Mutex, RwLock, Tracked, Trouble, Val
 
 use super::link::{self, Said, Submitted};
 use crate::instruction;
-use crate::{agent, ask, run, stats, sys, thread, track};
+use crate::{agent, ask, exchange, run, stats, sys, thread, track};
 
 /// This process.
 pub struct Here;
@@ -96,7 +96,7 @@ impl Host for Here {
     }
 
     fn room(&self) -> usize {
-        agent::blob()
+        exchange::blob()
     }
 
     fn submit(&self, round: bool, fill: &mut dyn FnMut(&mut [u8]) -> Header) -> Submitted {

@@ -7,7 +7,7 @@ use polyrail_omp::area::{Count, Header, setting};
 use polyrail_omp::coherence::{self, rounds::ROUND};
 
 use super::pack::Packer;
-use crate::{agent, mapping, run, stats};
+use crate::{exchange, mapping, run, stats};
 
 static PACKER: Mutex<Option<Packer>> = Mutex::new(None);
 
@@ -18,24 +18,24 @@ fn with_packer<T>(f: impl FnOnce(&mut Packer) -> T) -> T {
 
 /// An exchange that is under way.
 pub struct Submitted {
-    submitted: agent::Submitted,
+    submitted: exchange::Submitted,
     /// Of a round: bytes that this rank told, and these if they were packed.
     round: Option<(usize, Option<Vec<u8>>)>,
 }
 
 /// What all ranks said.
 pub struct Said {
-    said: agent::Said,
+    said: exchange::Said,
     /// Of ranks that packed it.
     unpacked: Vec<Option<Vec<u8>>>,
 }
 
 /// Submits what `fill` writes, with the header that it gives.
 pub fn submit(round: bool, fill: &mut dyn FnMut(&mut [u8]) -> Header) -> Submitted {
-    let out = agent::out();
+    let out = exchange::out();
     if !round {
         let header = fill(out);
-        return Submitted { submitted: agent::submit(header), round: None };
+        return Submitted { submitted: exchange::submit(header), round: None };
     }
     let room = ROUND.min(out.len());
     let plain = mapping::area().settings & setting::PLAIN != 0;
@@ -60,7 +60,7 @@ pub fn submit(round: bool, fill: &mut dyn FnMut(&mut [u8]) -> Header) -> Submitt
             }
         }
     });
-    Submitted { submitted: agent::submit(header), round: Some((bytes, unpacked)) }
+    Submitted { submitted: exchange::submit(header), round: Some((bytes, unpacked)) }
 }
 
 impl Submitted {
@@ -87,7 +87,7 @@ impl Submitted {
 
 impl Said {
     /// Nobody packed anything.
-    pub fn plain(said: agent::Said) -> Self {
+    pub fn plain(said: exchange::Said) -> Self {
         Self { said, unpacked: Vec::new() }
     }
 }
