@@ -45,7 +45,7 @@ pub fn is_replicated() -> bool {
 }
 
 /// The calling thread is the one that runs serial code that other ranks run, too.
-pub fn is_main() {
+pub fn set_main() {
     MAIN.set(true);
 }
 

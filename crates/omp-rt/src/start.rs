@@ -128,7 +128,7 @@ unsafe fn prepare(words: usize) {
 
 /// Serial code on every rank begins; `words`: as for [`prepare`].
 fn start_replicated(words: usize) {
-    run::is_main();
+    run::set_main();
     // what looks at the process once does so now, where it is nobody's serial code
     team::may_fork();
     icv::processors();

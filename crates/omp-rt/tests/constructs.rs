@@ -9,6 +9,7 @@
 //! - `serial: refused`: the same, where all ranks run serial code; `serial: right`: only there it is not refused;
 //! - `expect: refused: WORDS`: where it is refused, a line of standard error has `polyrail omp: ` and these words behind it; over several ranks, if no line says
 //!   where. Every program that is refused says so;
+//! - `elsewhere: one thread`: what it says does not depend on how many there are, and with the compiler's own runtime it has one;
 //! - `each: one`, perhaps `with gcc`: over several ranks, each has one thread only.
 //!
 //! `CONSTRUCTS=name,name` runs these programs only.
@@ -78,6 +79,8 @@ struct Program {
     /// Where all ranks run serial code it is not refused.
     right: bool,
     each: Option<String>,
+    /// With the compiler's own runtime it has one thread.
+    alone: bool,
     /// The reason that it is refused with.
     reason: Option<String>,
 }
@@ -92,9 +95,10 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
             continue;
         }
         let text = std::fs::read_to_string(&source).unwrap();
-        let (env, flags, only, ranks, serial, right, each, reason) =
-            (Vec::new(), Vec::new(), None, None, true, false, None, None);
-        let mut program = Program { name, source, env, flags, only, ranks, serial, right, each, reason };
+        let (env, flags, only, ranks, serial, right, each, alone, reason) =
+            (Vec::new(), Vec::new(), None, None, true, false, None, false, None);
+        let mut program =
+            Program { name, source, env, flags, only, ranks, serial, right, each, alone, reason };
         let comments = text.lines().map_while(|l| l.strip_prefix("//").or_else(|| l.strip_prefix('!')));
         for line in comments {
             match line.trim().split_once(": ") {
@@ -106,6 +110,7 @@ fn programs(wanted: Option<String>) -> Vec<Program> {
                 Some(("only", list)) => program.only = Some(list.split(' ').map(str::to_owned).collect()),
                 Some(("serial", "right")) => program.right = true,
                 Some(("serial", what)) => program.serial = what != "refused",
+                Some(("elsewhere", "one thread")) => program.alone = true,
                 Some(("each", what)) => program.each = Some(what.into()),
                 Some(("ranks", what)) => program.ranks = Some(what.into()),
                 Some(("expect", what)) => program.reason = what.strip_prefix("refused: ").map(str::to_owned),
@@ -190,7 +195,10 @@ fn constructs_do_what_they_do_elsewhere() {
             };
             built.lock().unwrap().insert(compiler.name);
             for threads in 1..=4 {
-                let natively = |threads| run(with(plain(&path, threads), &program));
+                let natively = |threads| {
+                    let threads = if program.alone { 1 } else { threads };
+                    run(with(plain(&path, threads), &program))
+                };
                 let all = natively(threads);
                 let possible = |way: &&Way| way.ranks == 1 || mpiexec(way.ranks).exists();
                 for way in WAYS.iter().filter(|way| threads.is_multiple_of(way.ranks)).filter(possible) {

@@ -1,4 +1,6 @@
 // Untied tasks, which clang has end and be called again where another thread may go on with them: behind `taskwait`, `taskyield`, and where tasks are met.
+// LLVM's own runtime (14) hangs in some of them now and then, with several threads.
+// elsewhere: one thread
 // env: POLYRAIL_OMP_TASKS=always
 #include <cstdio>
 #include <string>
