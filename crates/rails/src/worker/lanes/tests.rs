@@ -272,7 +272,15 @@ fn who_goes_to_sleep_gets_lent_memory_back() {
     assert!(!pair.a.arm(), "that they were sent is to be told first");
     assert!(!pair.a.core.engine.has_lent());
     lending.hear(&mut pair.a);
-    assert!(lending.is_sent());
+    // the kernel may have had room for some of them only
+    let start = Instant::now();
+    while !lending.is_sent() {
+        pair.a.progress();
+        pair.a.arm();
+        assert!(!pair.a.core.engine.has_lent());
+        lending.hear(&mut pair.a);
+        assert!(start.elapsed() < BOUND, "it waits for the peer");
+    }
     lending.receive(&mut pair);
 }
 
