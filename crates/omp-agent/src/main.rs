@@ -4,6 +4,7 @@
 //! | module | does |
 //! |---|---|
 //! | `options`, `start`, `launch` | what is to run, and that all ranks run the same |
+//! | `launcher` | what started the agent, until the program starts |
 //! | `stand_ins`, `child`, `guards` | starting the program at the same addresses everywhere |
 //! | `mapping` | the memory shared with the program |
 //! | `mpi`, `net` | messages between agents |
@@ -31,6 +32,7 @@ mod control;
 mod exchange;
 mod guards;
 mod launch;
+mod launcher;
 mod mapping;
 mod message;
 mod mpi;
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
     unsafe { std::env::set_var("POLYRAIL_SLEEP_AFTER", NEVER) };
     let open_mpi = ["OMPI_COMM_WORLD_SIZE", "PMIX_RANK"].iter().any(|name| std::env::var_os(name).is_some());
     let library = mpi::find(open_mpi);
+    let watch = launcher::Watch::start();
     let mut mpi = match Mpi::start(&library) {
         Ok(mpi) => mpi,
         Err(error) => {
@@ -102,6 +105,8 @@ fn main() -> ExitCode {
             return NOT_STARTED.into();
         }
     };
+    // it looks by itself
+    drop(watch);
     let mut ended = agent.run(&launch);
     if let (Ok(options), true) = (&options, ended.is_first) {
         report(options, &launch, &mut ended);
