@@ -198,7 +198,7 @@ fn carry_out(question: &[u8]) -> Option<Vec<u8>> {
         room.push(buffer);
     }
     // SAFETY: pointers were replaced by our own buffers of the right sizes
-    let result = unsafe { raw::call(number, [args[0], args[1], args[2], args[3], args[4], args[5]]) };
+    let result = unsafe { raw::call(number, args) };
     let mut answer = result.to_ne_bytes().to_vec();
     let mut buffers = room.iter();
     for (at, parameter) in parameters.iter().enumerate() {

@@ -1,8 +1,7 @@
 //! The table of system calls: what their parameters point to, what they are called, which are about a process alone, which differ between ranks; and those of the program's that are made
 //! for it.
 
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::OnceLock;
 
 use crate::raw;
 
@@ -240,15 +239,15 @@ pub fn written(parameter: Parameter, args: &[usize; 6], result: isize) -> Option
     }
 }
 
-/// Who makes the program's calls, once that is not this thread at once; a function of [`Made`]'s type, or null.
-static MADE: AtomicPtr<()> = AtomicPtr::new(null_mut());
-
 /// Makes a call for the program.
 pub type Made = unsafe fn(i64, &[usize; 6]) -> isize;
 
-/// The program's calls are made by `made` from now on.
+/// Who makes the program's calls, once that is not the calling thread at once.
+static MADE: OnceLock<Made> = OnceLock::new();
+
+/// The program's calls are made by `made` from now on; said once.
 pub fn made_by(made: Made) {
-    MADE.store(made as *mut (), Ordering::Release);
+    let _ = MADE.set(made);
 }
 
 /// A system call of the program's, by whom it is to be made.
@@ -256,12 +255,11 @@ pub fn made_by(made: Made) {
 /// # Safety
 /// That of the call.
 pub unsafe fn call(number: i64, args: &[usize; 6]) -> isize {
-    let made = MADE.load(Ordering::Acquire);
-    // SAFETY: the caller's; what is there is such a function
+    // SAFETY: the caller's
     unsafe {
-        match made.is_null() {
-            true => raw::call(number, *args),
-            false => core::mem::transmute::<*mut (), Made>(made)(number, args),
+        match MADE.get() {
+            Some(made) => made(number, args),
+            None => raw::call(number, *args),
         }
     }
 }

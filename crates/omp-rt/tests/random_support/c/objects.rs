@@ -1,4 +1,4 @@
-//! Objects of C++: copies that are counted, reductions that programs declare for them, iterators, what is called through pointers, what throws.
+//! Objects of C++: containers, locks, copies that are counted, reductions that programs declare for them, iterators, what is called through pointers, what throws.
 
 use super::Maker;
 
@@ -17,6 +17,87 @@ impl Maker<'_> {
             6 => self.virtuals(),
             _ => self.streams(),
         }
+    }
+
+    pub(super) fn vectors(&mut self) {
+        let k = 1 + self.random.below(20);
+        let text = format!(
+            r#"
+        typedef std::vector<long> Longs;
+#pragma omp declare reduction(join : Longs : omp_out.insert(omp_out.end(), omp_in.begin(), omp_in.end()))
+        Longs all;
+#pragma omp parallel for reduction(join : all)
+        for (int i = 0; i < N; i++)
+            if (i % {k} == 0)
+                all.push_back(a[i]);
+        std::sort(all.begin(), all.end());
+        for (size_t i = 0; i < all.size(); i++)
+            b[i] += all[i] % 1000;
+"#
+        );
+        self.put(&text);
+    }
+
+    pub(super) fn map(&mut self) {
+        let (schedule, k) = (self.schedule(), 2 + self.random.below(20));
+        let text = format!(
+            r#"
+        std::map<std::string, long> counts;
+#pragma omp parallel for{schedule}
+        for (int i = 0; i < 200; i++) {{
+            std::string key = "key " + std::to_string(i % {k}) + std::string(i % 3 * 20, 'x');
+#pragma omp critical(map)
+            counts[key] += i;
+        }}
+        long sum = 0;
+        for (std::map<std::string, long>::iterator at = counts.begin(); at != counts.end(); ++at)
+            sum = sum * 31 + at->second + at->first.size();
+        a[15] = sum;
+"#
+        );
+        self.put(&text);
+    }
+
+    pub(super) fn exceptions(&mut self) {
+        let (schedule, k) = (self.schedule(), 2 + self.random.below(20));
+        let text = format!(
+            r#"
+        long caught = 0;
+#pragma omp parallel for reduction(+ : caught){schedule}
+        for (int i = 0; i < 120; i++)
+            try {{
+                if (i % {k} == 0)
+                    throw std::runtime_error(std::to_string(i));
+                c[i % N] += 0 * i;
+            }} catch (const std::exception &error) {{
+                caught += atoi(error.what());
+            }}
+        a[16] += caught;
+"#
+        );
+        self.put(&text);
+    }
+
+    pub(super) fn cpp_mutex(&mut self) {
+        let schedule = self.schedule();
+        let text = format!(
+            r#"
+        static std::mutex mutex;
+        static std::vector<long> found;
+        found.clear();
+#pragma omp parallel for{schedule}
+        for (int i = 0; i < 150; i++)
+            if (b[i % N] % 3 == 0) {{
+                std::lock_guard<std::mutex> guard(mutex);
+                found.push_back(i);
+            }}
+        long sum = 0;
+        for (size_t i = 0; i < found.size(); i++)
+            sum += found[i];
+        a[17] += sum + found.size();
+"#
+        );
+        self.put(&text);
     }
 
     fn counted(&mut self) {
