@@ -1,5 +1,6 @@
 //! What is loaded in this process: the program, its own libraries, and the system's.
 
+use core::cell::OnceCell;
 use core::ffi::CStr;
 use core::ops::Range;
 
@@ -26,6 +27,8 @@ pub struct Module {
     pub dynamic: Option<usize>,
     /// The piece of the calling thread's storage that is this module's.
     pub local: Option<Range<usize>>,
+    /// What it calls ([`Module::called_by`]), once that was asked for.
+    calls: OnceCell<Vec<(usize, u32)>>,
 }
 
 impl Module {
@@ -71,28 +74,45 @@ impl Module {
 
     /// Whether a name is among those that the loader knows of it: it defines it, or uses it.
     pub fn names(&self, name: &str) -> bool {
-        self.strings().split(|byte| *byte == 0).any(|other| other == name.as_bytes())
+        // the table begins with an empty name; large programs have megabytes of them
+        let (names, one) = (self.strings(), [b"\0", name.as_bytes(), b"\0"].concat());
+        // SAFETY: two pieces of memory with their lengths
+        let found =
+            unsafe { libc::memmem(names.as_ptr().cast(), names.len(), one.as_ptr().cast(), one.len()) };
+        !found.is_null()
     }
 
     /// What it calls by the pointer at `slot`, which the loader sets (ELF gABI, "Relocation").
     pub fn called_by(&self, slot: usize) -> Option<&str> {
+        let calls = self.calls.get_or_init(|| self.calls());
+        let at = calls.binary_search_by_key(&slot, |call| call.0).ok()?;
+        let name = self.strings().get(calls[at].1 as usize..)?.split(|byte| *byte == 0).next()?;
+        core::str::from_utf8(name).ok()
+    }
+
+    /// Pointers that the loader sets, in order of addresses, and where the names stand of what they point to.
+    fn calls(&self) -> Vec<(usize, u32)> {
         const SYMTAB: usize = 6;
+        /// Tables of relocations, and their sizes.
         const TABLES: [[usize; 2]; 2] = [[23, 2], [7, 8]];
-        let symbols = self.entry(SYMTAB)?;
+        /// Of pointers to functions, and to anything (x86-64 psABI, "Relocation Types").
+        const KINDS: [usize; 2] = [7, 6];
+        let Some(symbols) = self.entry(SYMTAB) else { return Vec::new() };
+        let mut calls = Vec::new();
         for [table, size] in TABLES {
             let (Some(table), Some(size)) = (self.entry(table), self.entry(size)) else { continue };
             // SAFETY: the loader's tables of relocations, three words each
             let relocations = unsafe { core::slice::from_raw_parts(table as *const [usize; 3], size / 24) };
-            let Some([_, kind, _]) = relocations.iter().find(|one| one[0].wrapping_add(self.base) == slot)
-            else {
-                continue;
-            };
-            // SAFETY: the symbol's entry, of 24 bytes, which begins with its name's place
-            let name = unsafe { *((symbols + (kind >> 32) * 24) as *const u32) } as usize;
-            let name = self.strings().get(name..)?.split(|byte| *byte == 0).next()?;
-            return core::str::from_utf8(name).ok();
+            calls.extend(relocations.iter().filter(|one| KINDS.contains(&(one[1] & 0xffff_ffff))).map(
+                |one| {
+                    // SAFETY: the symbol's entry, of 24 bytes, which begins with its name's place
+                    let name = unsafe { *((symbols + (one[1] >> 32) * 24) as *const u32) };
+                    (one[0].wrapping_add(self.base), name)
+                },
+            ));
         }
-        None
+        calls.sort_unstable();
+        calls
     }
 }
 
@@ -115,6 +135,7 @@ pub fn all() -> Vec<Module> {
                 relro: None,
                 dynamic: None,
                 local: None,
+                calls: OnceCell::new(),
             };
             for header in std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) {
                 let start = base + header.p_vaddr as usize;

@@ -7,6 +7,7 @@
 //! Loops that wait for flags that others store plainly (`waits`) have breakpoints, too, where they go around and end.
 
 mod code;
+mod functions;
 mod order;
 mod waits;
 
@@ -26,11 +27,12 @@ static WAITS: AtomicPtr<Vec<Wait>> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Puts the breakpoints: on rank 0 at fences only, which say that what was written is to be seen by others, and where loops wait.
 pub fn start(fences_only: bool) {
-    let Found { mut sites, loaded, waits } = code::find();
+    let alone = icv::threads() == 1;
+    let Found { mut sites, loaded, waits } = code::find(alone);
     let fences =
         sites.iter().any(|site| site.fence) || modules::shared().any(|module| module.names("__kmpc_flush"));
     // large programs have loops that look so and that no region comes to: these are not to cost threads
-    let waits = if fences || icv::threads() == 1 { waits } else { Vec::new() };
+    let waits = if fences && !alone { code::find(true).waits } else { waits };
     let flushes = fences || !waits.is_empty();
     order::what_is_observed(&mut sites, &loaded, flushes);
     coherence::flushes(flushes);

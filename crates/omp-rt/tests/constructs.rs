@@ -15,6 +15,7 @@
 //! `CONSTRUCTS=name,name` runs these programs only.
 
 mod kept;
+mod large;
 mod serial;
 mod ways;
 

@@ -11,7 +11,9 @@ use iced_x86::{
     Code as Decoded, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register as Name,
 };
 
+pub mod bytes;
 mod elf;
+pub mod kept;
 
 use elf::Elf;
 
@@ -75,6 +77,11 @@ impl Code {
             else {
                 return;
             };
+            if !bytes::may_be_atomic(piece) && !bytes::may_jump_back(piece) {
+                // whichever it is, nothing is to be found there
+                from = to;
+                continue;
+            }
             match look(from, piece, section) {
                 Look::Instructions => self.known.push(from..to),
                 Look::Unclear(atomics) => self.unknown.extend(atomics),

@@ -1,15 +1,16 @@
 //! Atomic instructions in the program's code: where they are, what they work on, and breakpoints in their place.
 
 use std::collections::BTreeSet;
-use std::ffi::CString;
 use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register as Name};
+use polyrail_omp::code::bytes;
 use polyrail_omp::coherence::operation::{Done, Effect, Operation, What, Width};
 
+use super::functions::Functions;
 use super::order;
 use super::waits::{self, Wait};
-use crate::modules::{self, Module, Segment};
+use crate::modules;
 use crate::{raw, sys};
 
 /// A general-purpose register, or a part of one.
@@ -219,66 +220,68 @@ pub struct Found {
     pub waits: Vec<Wait>,
 }
 
-/// Looks for them.
-pub fn find() -> Found {
-    let Found { mut sites, mut loaded, mut waits } = Found::default();
+/// Looks for them; for loops that wait only if that is wanted.
+pub fn find(wants_waits: bool) -> Found {
+    let mut found = Found::default();
+    let mut loaded = Vec::new();
+    let mut function = Vec::new();
+    let mut functions = Functions::start(wants_waits);
     for module in modules::shared() {
-        let mut updates = Vec::new();
-        for Range { start, end } in code_of(&module) {
+        let (mut updates, of_module) = (Vec::new(), found.sites.len());
+        let known = functions.of(&module);
+        let mut interesting = Vec::new();
+        for Range { start, end } in known.iter().cloned() {
             // SAFETY: inside an executable segment
             let code = unsafe { std::slice::from_raw_parts(start as *const u8, end - start) };
-            // most code has none
-            let is_atomic = code.contains(&0xf0) || code.iter().any(|byte| matches!(byte, 0x86 | 0x87));
-            if !is_atomic && !waits::may_be_in(code) {
+            let (is_atomic, has_loops) =
+                (bytes::may_be_atomic(code), wants_waits && bytes::may_jump_back(code));
+            if !is_atomic && !has_loops {
                 continue;
             }
-            let decoder = Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE);
-            let instructions: Vec<_> =
-                decoder.into_iter().filter(|one| one.code() != Code::INVALID).collect();
-            waits.extend(waits::of(&module, &instructions));
-            let first = sites.len();
-            sites.extend(instructions.iter().filter_map(Site::of));
-            updates.extend(order::updates(&module, &instructions, &sites[first..]));
-            if sites.len() > first {
-                let plain = instructions
-                    .iter()
-                    .filter(|one| one.is_ip_rel_memory_operand() && Site::of(one).is_none());
+            decode(code, start as u64, &mut function);
+            let (first, waits) = (found.sites.len(), found.waits.len());
+            if has_loops {
+                found.waits.extend(waits::of(&module, &function));
+            }
+            if is_atomic {
+                found.sites.extend(function.iter().filter_map(Site::of));
+            }
+            let sites = &found.sites[first..];
+            if !sites.is_empty() || found.waits.len() > waits {
+                interesting.push(start..end);
+            }
+            if !sites.is_empty() {
+                updates.extend(order::updates(&module, &function, sites));
+                let plain =
+                    function.iter().filter(|one| one.is_ip_rel_memory_operand() && Site::of(one).is_none());
                 loaded.extend(plain.map(|one| one.memory_displacement64() as usize));
             }
         }
-        order::only_updates(&module, &updates, &mut sites);
+        functions.keep(&module, interesting);
+        order::only_updates(&module, &updates, &mut found.sites[of_module..]);
     }
-    sites.sort_by_key(|site| site.address);
-    sites.dedup_by_key(|site| site.address);
-    waits.sort_by_key(|wait| wait.address);
+    found.loaded = loaded.into_iter().collect();
+    found.sites.sort_by_key(|site| site.address);
+    found.sites.dedup_by_key(|site| site.address);
+    found.waits.sort_by_key(|wait| wait.address);
     // a loop in a loop: the outer one's, which goes on wherever the inner one does
-    waits.dedup_by_key(|wait| wait.address);
-    Found { sites, loaded, waits }
+    found.waits.dedup_by_key(|wait| wait.address);
+    found
 }
 
-/// The code of a module, in memory. Ends the run if that cannot be told.
-fn code_of(module: &Module) -> Vec<Range<usize>> {
-    let (name, path) = match module.name.as_str() {
-        "" => ("the program", "/proc/self/exe"),
-        name => (name, name),
-    };
-    let path = CString::new(path).unwrap_or_default();
-    let found = sys::with_file(&path, polyrail_omp::code::find).flatten();
-    let Some(found) = found else {
-        sys::fail(format_args!("{name}: the file cannot be read, or is of another kind than what is loaded"));
-    };
-    if let Some(why) = found.refusal() {
-        sys::fail(format_args!("{name}: {why}"));
+/// Puts what the code of a function at `address` is made of in place of what was there.
+fn decode(code: &[u8], address: u64, function: &mut Vec<Instruction>) {
+    function.clear();
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    while decoder.can_decode() {
+        // in its place at once: it is large
+        let at = function.len();
+        function.push(Instruction::default());
+        decoder.decode_out(&mut function[at]);
+        if function[at].code() == Code::INVALID {
+            function.pop();
+        }
     }
-    let in_memory = |known: Range<u64>| {
-        let at = |address: u64| module.base.wrapping_add(address as usize);
-        at(known.start)..at(known.end)
-    };
-    let is_loaded = |code: &Range<usize>| {
-        let holds = |one: &Segment| one.executable && one.start <= code.start && code.end <= one.end;
-        module.segments.iter().any(holds)
-    };
-    found.known.into_iter().map(in_memory).filter(is_loaded).collect()
 }
 
 /// Puts a breakpoint in place of an instruction.

@@ -34,12 +34,10 @@ pub fn updates(module: &Module, function: &[Instruction], sites: &[Site]) -> Vec
 pub fn only_updates(module: &Module, updates: &[Update], sites: &mut [Site]) {
     let asked: BTreeSet<usize> = updates.iter().filter_map(|update| update.unless_void).collect();
     let regions = regions(module, &asked);
-    for update in updates {
-        if update.unless_void.is_none_or(|function| regions.contains(&function))
-            && let Some(site) = sites.iter_mut().find(|site| site.address == update.address)
-        {
-            site.effect = Effect::None;
-        }
+    let is_one = |update: &&Update| update.unless_void.is_none_or(|function| regions.contains(&function));
+    let only: BTreeSet<usize> = updates.iter().filter(is_one).map(|update| update.address).collect();
+    for site in sites.iter_mut().filter(|site| only.contains(&site.address)) {
+        site.effect = Effect::None;
     }
 }
 
@@ -326,6 +324,11 @@ fn slot(module: &Module, stub: usize) -> Option<usize> {
     module.segments.iter().find(|one| is_inside(one))?;
     // SAFETY: inside an executable segment
     let code = unsafe { core::slice::from_raw_parts(stub as *const u8, BYTES) };
+    // a jump by a pointer, maybe behind `endbr64` and a prefix that says nothing here: hardly a function begins so
+    let jump = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
+    if !jump.strip_prefix(&[0xf2]).unwrap_or(jump).starts_with(&[0xff, 0x25]) {
+        return None;
+    }
     let mut decoder = Decoder::with_ip(64, code, stub as u64, DecoderOptions::NONE);
     let mut one = decoder.decode();
     if one.mnemonic() == Mnemonic::Endbr64 {

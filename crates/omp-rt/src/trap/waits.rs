@@ -4,8 +4,7 @@
 //! them. Where such a loop goes around or ends, the thread tells what it has changed and takes over what others have: as they go around, or it would wait for ever; as they
 //! end, or it would go on with what was there before what the flag stands for.
 
-use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::cell::{Cell, OnceCell};
 
 use iced_x86::{
     ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -87,34 +86,22 @@ const PAUSES: [&str; 8] = [
     "__errno_location",
 ];
 
-/// Whether there may be jumps back that are short enough: most code has none. Bytes that are no jumps count, too.
-pub fn may_be_in(code: &[u8]) -> bool {
-    // a jump by a byte, by a condition or not, and how far that goes back.
-    let short = |pair: &[u8]| matches!(pair[0], 0x70..=0x7f | 0xeb) && pair[1] >= 0x80;
-    // one by four bytes
-    let near = |six: &[u8]| {
-        six[0] == 0x0f && matches!(six[1], 0x80..=0x8f) && six[4..] == [0xff; 2]
-            || six[0] == 0xe9 && six[3..5] == [0xff; 2]
-    };
-    code.windows(2).any(short) || code.windows(6).any(near)
-}
-
 /// The jumps of all waiting loops of a function.
 pub fn of(module: &Module, function: &[Instruction]) -> Vec<Wait> {
     let start = function.first().map_or(0, Instruction::ip);
     let goes_back = |one: &Instruction| {
         one.op0_kind() == OpKind::NearBranch64 && (start..=one.ip()).contains(&one.near_branch_target())
     };
-    let backs: Vec<usize> = (0..function.len()).filter(|at| goes_back(&function[*at])).collect();
-    if backs.is_empty() {
-        return Vec::new();
-    }
-    let mut code = Code::of(module, function);
+    let mut code = None;
     let mut all = Vec::new();
-    for last in backs {
+    for last in (0..function.len()).filter(|at| goes_back(&function[*at])) {
+        let code = code.get_or_insert_with(|| Code::of(module, function));
         let Some(first) = code.target(last) else { continue };
-        let between = code.between(first, last).filter(|nodes| code.waits(nodes, first));
-        let nodes = between.or_else(|| code.natural(first, last).filter(|nodes| code.waits(nodes, first)));
+        let between = code.between(first, last);
+        let nodes = match between.filter(|nodes| code.waits(nodes, first)) {
+            None => code.natural(first, last).filter(|nodes| code.waits(nodes, first)),
+            nodes => nodes,
+        };
         if let Some(nodes) = nodes {
             all.extend(code.jumps(&nodes, first, last));
         }
@@ -142,24 +129,50 @@ const CLOBBERED: Set = 0xfc7 | 0xffff_ffff << 16 | FLAGS;
 struct Code<'a> {
     module: &'a Module,
     function: &'a [Instruction],
-    /// Jumps, by where they go.
-    sources: Vec<(u64, usize)>,
+    /// Jumps, by where they go, once that was asked for.
+    sources: OnceCell<Vec<(u64, usize)>>,
     information: InstructionInfoFactory,
+    /// rbp points to the function's own frame.
+    has_frame: bool,
 }
 
 impl<'a> Code<'a> {
     fn of(module: &'a Module, function: &'a [Instruction]) -> Self {
-        let leads = |one: &Instruction| {
-            one.op0_kind() == OpKind::NearBranch64 && one.flow_control() != FlowControl::Call
-        };
-        let jumps = function.iter().enumerate().filter(|(_, one)| leads(one));
-        let mut sources: Vec<_> = jumps.map(|(at, one)| (one.near_branch_target(), at)).collect();
-        sources.sort_unstable();
-        Self { module, function, sources, information: InstructionInfoFactory::new() }
+        let has_frame = function.iter().take(8).any(sets_frame);
+        let sources = OnceCell::new();
+        Self { module, function, sources, information: InstructionInfoFactory::new(), has_frame }
+    }
+
+    /// Jumps to an instruction.
+    fn sources(&self, to: usize) -> impl Iterator<Item = usize> + '_ {
+        let sources = self.sources.get_or_init(|| {
+            let leads = |one: &Instruction| {
+                one.op0_kind() == OpKind::NearBranch64 && one.flow_control() != FlowControl::Call
+            };
+            let jumps = self.function.iter().enumerate().filter(|(_, one)| leads(one));
+            let mut sources: Vec<_> = jumps.map(|(at, one)| (one.near_branch_target(), at)).collect();
+            sources.sort_unstable();
+            sources
+        });
+        let here = self.function[to].ip();
+        let from = sources.partition_point(|source| source.0 < here);
+        sources[from..].iter().take_while(move |source| source.0 == here).map(|source| source.1)
     }
 
     fn index(&self, address: u64) -> Option<usize> {
         self.function.binary_search_by_key(&address, Instruction::ip).ok()
+    }
+
+    /// As [`Code::index`], of what is hardly far from instruction `at`: an instruction has a byte at least.
+    fn near(&self, at: usize, address: u64) -> Option<usize> {
+        let here = self.function[at].ip();
+        let far = usize::try_from(address.abs_diff(here)).ok()?;
+        let (from, to) = match address < here {
+            true => (at.saturating_sub(far), at),
+            false => (at, self.function.len().min(at + far + 1)),
+        };
+        let place = self.function[from..to].binary_search_by_key(&address, Instruction::ip).ok()?;
+        Some(from + place)
     }
 
     /// Where instruction `at` jumps to, within the function.
@@ -170,7 +183,7 @@ impl<'a> Code<'a> {
         let near = jumps && one.op0_kind() == OpKind::NearBranch64;
         // `loop` and `jrcxz` have no condition that flags tell
         let plain = one.condition_code() != ConditionCode::None || one.mnemonic() == Mnemonic::Jmp;
-        (near && plain).then(|| self.index(one.near_branch_target())).flatten()
+        (near && plain).then(|| self.near(at, one.near_branch_target())).flatten()
     }
 
     /// Whether what follows instruction `at` may come behind it.
@@ -187,42 +200,79 @@ impl<'a> Code<'a> {
         self.round(first, last, |at| (first..=last).contains(&at))
     }
 
-    /// Of instructions that are `inside`, those that `first` leads to without leaving them. None if `last` is none of them: then what is a jump back is not one of a loop, or the loop goes
-    /// around by what stands elsewhere.
+    /// Of instructions that are `inside`, those that `first` leads to without leaving them, in order. None if one of them gets on, or `last` is none of them: then what is a jump back is
+    /// not one of a loop, or the loop goes around by what stands elsewhere.
     fn round(&self, first: usize, last: usize, inside: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
-        let mut nodes = BTreeSet::new();
+        let mut nodes = Vec::new();
         let mut to_do = vec![first];
         while let Some(at) = to_do.pop() {
-            if inside(at) && nodes.insert(at) {
-                to_do.extend(self.falls(at).then_some(at + 1));
-                to_do.extend(self.target(at));
+            if !inside(at) || !insert(&mut nodes, at) {
+                continue;
             }
+            if self.gets_on(&self.function[at]) {
+                return None;
+            }
+            to_do.extend(self.falls(at).then_some(at + 1));
+            to_do.extend(self.target(at));
         }
-        nodes.contains(&last).then(|| nodes.into_iter().collect())
+        nodes.binary_search(&last).is_ok().then_some(nodes)
     }
 
     /// A loop wherever its parts stand: all from where `last` is come to without passing `first`.
-    fn natural(&mut self, first: usize, last: usize) -> Option<Vec<usize>> {
-        let mut words = Vec::new();
-        let mut nodes = BTreeSet::from([first]);
+    fn natural(&self, first: usize, last: usize) -> Option<Vec<usize>> {
+        // most loops end by what stands right before
+        let mut at = last;
+        for _ in 0..=LOOP {
+            if self.gets_on(&self.function[at]) {
+                return None;
+            }
+            if at == first || at == 0 || !self.falls(at - 1) {
+                break;
+            }
+            at -= 1;
+        }
+        let mut nodes = vec![first];
         let mut to_do = vec![last];
         while let Some(at) = to_do.pop() {
-            if !nodes.insert(at) {
+            if !insert(&mut nodes, at) {
                 continue;
             }
-            // most loops end this here
-            self.effect(at, &mut words)?;
-            if nodes.len() > LOOP {
+            if self.gets_on(&self.function[at]) || nodes.len() > LOOP {
                 return None;
             }
             to_do.extend(at.checked_sub(1).filter(|before| self.falls(*before)));
-            let here = self.function[at].ip();
-            let from = self.sources.partition_point(|source| source.0 < here);
-            to_do.extend(
-                self.sources[from..].iter().take_while(|source| source.0 == here).map(|source| source.1),
-            );
+            to_do.extend(self.sources(at));
         }
-        self.round(first, last, |at| nodes.contains(&at))
+        self.round(first, last, |at| nodes.binary_search(&at).is_ok())
+    }
+
+    /// Whether an instruction does what waiting loops do not, as far as that is seen at a glance: it ends the function, calls another, or stores to what is not the function's own.
+    fn gets_on(&self, one: &Instruction) -> bool {
+        match one.flow_control() {
+            FlowControl::Next => {}
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => return false,
+            FlowControl::Call | FlowControl::IndirectCall => {
+                return called(self.module, one).is_none_or(|name| !PAUSES.contains(&name));
+            }
+            _ => return true,
+        }
+        let stores = one.op0_kind() == OpKind::Memory
+            && matches!(
+                one.mnemonic(),
+                Mnemonic::Mov
+                    | Mnemonic::Movss
+                    | Mnemonic::Movsd
+                    | Mnemonic::Movups
+                    | Mnemonic::Movaps
+                    | Mnemonic::Movdqu
+                    | Mnemonic::Movdqa
+                    | Mnemonic::Movq
+                    | Mnemonic::Add
+                    | Mnemonic::Sub
+                    | Mnemonic::Inc
+                    | Mnemonic::Dec
+            );
+        stores && !is_own(one.memory_base(), one.memory_index(), self.has_frame)
     }
 
     /// Jumps by which the loop goes around (`last`) or ends, and those of a first turn before it.
@@ -327,8 +377,8 @@ impl<'a> Code<'a> {
             _ => return None,
         }
         let mut effect = Effect { reads: 0, sets: 0, changes: 0, loads: false };
-        self.registers(&one, &mut effect);
         self.memory(&one, words, &mut effect)?;
+        self.registers(&one, &mut effect);
         Some(effect)
     }
 
@@ -369,10 +419,8 @@ impl<'a> Code<'a> {
     /// None if it writes to what is not the function's own.
     fn memory(&mut self, one: &Instruction, words: &mut Vec<(Name, u64)>, effect: &mut Effect) -> Option<()> {
         let is_atomic = one.has_lock_prefix() || one.mnemonic() == Mnemonic::Xchg;
-        let has_frame = self.has_frame();
         for used in self.information.info(one).used_memory() {
-            let is_own = used.index() == Name::None
-                && (used.base() == Name::RSP || used.base() == Name::RBP && has_frame);
+            let is_own = is_own(used.base(), used.index(), self.has_frame);
             let (reads, writes) = match used.access() {
                 OpAccess::NoMemAccess | OpAccess::None => continue,
                 OpAccess::Read | OpAccess::CondRead => (true, false),
@@ -397,16 +445,22 @@ impl<'a> Code<'a> {
         }
         Some(())
     }
+}
 
-    /// Whether rbp points to the function's own frame.
-    fn has_frame(&self) -> bool {
-        let sets = |one: &Instruction| {
-            one.mnemonic() == Mnemonic::Mov
-                && one.op0_register() == Name::RBP
-                && one.op1_register() == Name::RSP
-        };
-        self.function.iter().take(8).any(sets)
-    }
+/// Whether memory is a function's own, on the stack, if rbp points to its frame or not.
+fn is_own(base: Name, index: Name, has_frame: bool) -> bool {
+    index == Name::None && (base == Name::RSP || base == Name::RBP && has_frame)
+}
+
+/// Puts one of a loop's instructions among the others, in order; false if it is there.
+fn insert(nodes: &mut Vec<usize>, at: usize) -> bool {
+    let place = nodes.binary_search(&at).map_err(|place| nodes.insert(place, at));
+    place.is_err()
+}
+
+/// Whether it makes rbp point to the function's own frame.
+fn sets_frame(one: &Instruction) -> bool {
+    one.mnemonic() == Mnemonic::Mov && one.op0_register() == Name::RBP && one.op1_register() == Name::RSP
 }
 
 /// The bit of a word of the stack, while there are some.
