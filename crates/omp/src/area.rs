@@ -299,7 +299,7 @@ pub enum Count {
     Pages,
     /// Tokens taken: `critical`, locks, `ordered`.
     Tokens,
-    /// Waiting for tokens and their data.
+    /// Waiting for tokens and their data; telling what was changed before they are given back.
     TokenTime,
     /// Atomic operations that rank 0 carried out for this rank.
     Atomics,

@@ -4,7 +4,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::area::Kind;
+use crate::area::{Count, Kind};
 use crate::blob::{Reader, Record};
 use crate::layout::PAGE;
 
@@ -182,6 +182,7 @@ impl<H: Host> Rank<H> {
                 self.logged.store(true, Ordering::Relaxed);
                 let bytes = &part[..encoded.bytes];
                 self.told.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                self.host.add(Count::BytesOut, bytes.len() as u64);
                 let end = self.host.ask(Kind::Publish, [u64::from(last), 0, 0, 0, 0, 0], &[bytes]).result[0];
                 parts.extend(Some(bytes.to_vec()).filter(|bytes| !bytes.is_empty()));
                 if last && end == log.applied + parts.len() as u64 {

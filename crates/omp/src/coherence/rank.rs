@@ -308,9 +308,11 @@ impl<H: Host> Rank<H> {
 
     /// Publishes what this rank changed and gives the token back; `turn`: whose turn it is from now on.
     pub fn unlock(&self, token: u64, turn: Option<u64>) {
+        let mut clock = Clock::start(&self.host);
         self.release(&mut self.log.lock());
         self.host.set_tokens(self.host.tokens().saturating_sub(1));
         self.host.ask(Kind::Unlock, [token, turn.unwrap_or(u64::MAX), 0, 0, 0, 0], &[]);
+        clock.lap(&self.host, Count::TokenTime);
     }
 
     /// Before a thread waits for others: they may wait for what it has stored.
