@@ -4,7 +4,7 @@ mod watching;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -397,10 +397,13 @@ impl Agent {
         Ok(())
     }
 
-    /// A library that rank 0's program has loaded since it began.
+    /// A library that rank 0's program has loaded since it began: the region's, if that is one.
     fn loaded_late(&self) -> Option<String> {
-        let paths = Symbols::of(self.program.as_ref()?.id()).paths();
-        let late = paths.difference(&self.began_with).find(|path| path.to_string_lossy().contains(".so"));
+        let symbols = Symbols::of(self.program.as_ref()?.id());
+        let is_late =
+            |path: &&Path| !self.began_with.contains(*path) && path.to_string_lossy().contains(".so");
+        let regions = symbols.path(self.mapping.region()).filter(is_late).map(Path::to_path_buf);
+        let late = regions.or_else(|| symbols.paths().into_iter().find(|path| is_late(&path.as_path())));
         Some(late?.display().to_string())
     }
 

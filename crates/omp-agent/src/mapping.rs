@@ -278,6 +278,14 @@ impl Mapping {
         }
     }
 
+    /// The function of the region that the program runs, or ran last; 0 if there was none.
+    pub fn region(&self) -> u64 {
+        // SAFETY: atomics in a mapping that stays
+        let area = unsafe { &*self.area() };
+        let region = area.regions.get(area.region.load(Ordering::Relaxed) as usize);
+        region.map_or(0, |region| region.function.load(Ordering::Acquire))
+    }
+
     /// What the runtime has counted.
     pub fn counted(&self) -> Vec<Region> {
         // SAFETY: atomics, and text that is written once before its function, in a mapping that stays

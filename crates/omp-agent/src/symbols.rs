@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gimli::{EndianReader, Reader, RunTimeEndian};
 use object::{Object, ObjectSymbol, SymbolKind};
@@ -42,6 +42,12 @@ impl Symbols {
     /// Programs and libraries that are mapped.
     pub fn paths(&self) -> BTreeSet<PathBuf> {
         self.mapped.iter().map(|mapped| mapped.path.clone()).collect()
+    }
+
+    /// The program or library that has an address.
+    pub fn path(&self, address: u64) -> Option<&Path> {
+        let mapped = self.mapped.iter().find(|mapped| (mapped.start..mapped.end).contains(&address))?;
+        Some(&mapped.path)
     }
 
     /// Of a process that is still there; nothing is known of one that is not.
@@ -92,8 +98,7 @@ impl Symbols {
         if self.stack.is_some_and(|(start, end)| (start..end).contains(&address)) {
             return Some("a variable on the main thread's stack".into());
         }
-        let mapped = self.mapped.iter().find(|mapped| (mapped.start..mapped.end).contains(&address))?;
-        let path = mapped.path.clone();
+        let path = self.path(address)?.to_path_buf();
         let first = self.mapped.iter().find(|mapped| mapped.path == path)?;
         let file = self.files.entry(path.clone()).or_insert_with(|| File::read(&path)).as_ref()?;
         let bias = first.start.wrapping_sub(file.address_of(first.offset)?);
@@ -254,7 +259,10 @@ mod tests {
             function.contains("variables_and_functions") && function.contains("symbols.rs:"),
             "{function}"
         );
-        assert_eq!(symbols.name(0x10), None);
+        let program = std::env::current_exe().unwrap();
+        let own = variables_and_functions_of_this_program as *const () as u64;
+        assert_eq!(symbols.path(own), Some(program.as_path()));
+        assert_eq!((symbols.name(0x10), symbols.path(0x10)), (None, None));
         let text = format!("{:#x} is not {:#x}", layout::SERIAL_HEAP, 17);
         assert_eq!(
             symbols.explain(&text),
