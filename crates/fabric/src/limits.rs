@@ -7,8 +7,10 @@ pub const NAME: &str = "polyrail";
 /// The provider's own version; of two of one name libfabric keeps the newer.
 pub const VERSION: u32 = FI_VERSION(0, 1);
 
-/// Most pieces of local, and of remote, memory in one operation.
-pub const IOV_LIMIT: usize = 8;
+/// Most pieces of local memory in one operation: what MPICH asks for at most; derived types of more pieces it packs before the first byte leaves.
+pub const IOV_LIMIT: usize = 32;
+/// Most pieces of remote memory in one operation.
+pub const RMA_IOV_LIMIT: usize = 8;
 /// Most bytes of operands, and of comparands, in one atomic operation.
 pub const ATOMIC_MAX: usize = 8 << 10;
 /// Most bytes that an error's `err_data` takes.

@@ -365,7 +365,9 @@ mod tests {
         assert_eq!(spent(0.009, 0.0, 0.0, 0.0).hint("f", 2, 1), None, "not worth a word");
         let hint = spent(5.0, 2.0, 1.0, 2.6).hint("f at a.c:3", 2, 1).unwrap();
         assert!(
-            hint.starts_with("  f at a.c:3: 5.000 s, at most about 4.000 s on one rank alone. Most is transfer: "),
+            hint.starts_with(
+                "  f at a.c:3: 5.000 s, at most about 4.000 s on one rank alone. Most is transfer: "
+            ),
             "{hint}"
         );
         let hint = spent(5.0, 2.0, 2.0, 2.6).hint("f", 2, 1).unwrap();

@@ -9,7 +9,7 @@ use super::Ends;
 use super::offer::{Offer, PROTOCOL, PROTOCOL_VERSION};
 use crate::ffi::host::Host;
 use crate::ffi::*;
-use crate::limits::{ERR_DATA_MAX, IOV_LIMIT, MSG_MAX, NAME, VERSION};
+use crate::limits::{ERR_DATA_MAX, IOV_LIMIT, MSG_MAX, NAME, RMA_IOV_LIMIT, VERSION};
 use crate::registry::Open;
 
 const MANY: usize = 1 << 15;
@@ -80,7 +80,7 @@ fn transmit(t: &mut fi_tx_attr, offer: &Offer) {
     t.inject_size = INJECT_MAX;
     t.size = offer.tx_size;
     t.iov_limit = IOV_LIMIT;
-    t.rma_iov_limit = IOV_LIMIT;
+    t.rma_iov_limit = RMA_IOV_LIMIT;
 }
 
 fn receive(r: &mut fi_rx_attr, offer: &Offer) {

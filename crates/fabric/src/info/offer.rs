@@ -7,7 +7,7 @@ use polyrail_rails::INJECT_MAX;
 use super::hints::Hints;
 use crate::address::Format;
 use crate::ffi::*;
-use crate::limits::{ERR_DATA_MAX, IOV_LIMIT, MSG_MAX, NAME, QUEUE, VERSION};
+use crate::limits::{ERR_DATA_MAX, IOV_LIMIT, MSG_MAX, NAME, QUEUE, RMA_IOV_LIMIT, VERSION};
 
 /// Our protocol. Numbers with the highest bit set are free to take.
 pub const PROTOCOL: u32 = 1 << 31 | u32::from_be_bytes([0, 0, b'P', b'R']);
@@ -258,7 +258,7 @@ fn transmit(h: &Hints) -> Result<(), String> {
     within(t.inject_size, INJECT_MAX, "inject_size")?;
     within(t.size, QUEUE_MAX, "tx_attr->size")?;
     within(t.iov_limit, IOV_LIMIT, "tx_attr->iov_limit")?;
-    within(t.rma_iov_limit, IOV_LIMIT, "rma_iov_limit")
+    within(t.rma_iov_limit, RMA_IOV_LIMIT, "rma_iov_limit")
 }
 
 fn receive(h: &Hints) -> Result<(), String> {

@@ -217,8 +217,9 @@ fn a_sender_that_went_is_not_taken_for_another_that_came_later() {
 fn scattered_memory_is_one_message() {
     let Some(host) = host() else { return };
     let p = pair(host, Want::default());
-    for scale in [1, 5000] {
-        let mut sent: Vec<_> = (0..8).map(|n| pattern(n * scale, n)).collect();
+    // as many ranges as travel in one list, and as many pieces as there may be
+    for (pieces, scale) in [(8, 1), (8, 5000), (32, 1), (32, 2000)] {
+        let mut sent: Vec<_> = (0..pieces).map(|n| pattern(n * scale, n)).collect();
         let iov: Vec<_> = sent.iter_mut().map(|part| piece(part)).collect();
         let total: usize = sent.iter().map(Vec::len).sum();
         let (mut first, mut rest) = (vec![0; total / 3], vec![0; total - total / 3]);
@@ -226,7 +227,7 @@ fn scattered_memory_is_one_message() {
         let msg = fi_msg_tagged {
             msg_iov: iov.as_ptr(),
             desc: ptr::null_mut(),
-            iov_count: 8,
+            iov_count: pieces,
             addr: p.to_b,
             tag: 3,
             ignore: 0,
@@ -240,7 +241,7 @@ fn scattered_memory_is_one_message() {
         assert_eq!((e.len, e.data), (total, 17));
         p.a.complete(&[&p.b]);
         assert!([first, rest].concat() == sent.concat());
-        let many = fi_msg_tagged { iov_count: 9, ..msg };
+        let many = fi_msg_tagged { iov_count: 33, ..msg };
         // SAFETY: refused before anything is read.
         let refused = unsafe { ((*(*p.a.ep).tagged).sendmsg)(p.a.ep, &raw const many, 0) };
         assert_eq!(refused, -(FI_EINVAL as isize));

@@ -11,7 +11,7 @@ use polyrail_rails::rail::RawIov;
 use super::message::{check, number, piece, pieces, total};
 use super::{EpMember, EpObject};
 use crate::ffi::*;
-use crate::limits::IOV_LIMIT;
+use crate::limits::RMA_IOV_LIMIT;
 use crate::state::Sinks;
 use crate::state::completion::mark;
 use crate::state::endpoint::Endpoint;
@@ -107,10 +107,10 @@ unsafe fn message(msg: *const fi_msg_rma, flags: u64, f: impl FnOnce(Rma<'_>) ->
         Ok(iov) => iov,
         Err(code) => return code as isize,
     };
-    if m.rma_iov_count > IOV_LIMIT || (m.rma_iov_count > 0 && m.rma_iov.is_null()) {
+    if m.rma_iov_count > RMA_IOV_LIMIT || (m.rma_iov_count > 0 && m.rma_iov.is_null()) {
         return -(FI_EINVAL as isize);
     }
-    let mut at = [part(0, 0, 0); IOV_LIMIT];
+    let mut at = [part(0, 0, 0); RMA_IOV_LIMIT];
     for (n, spec) in at.iter_mut().enumerate().take(m.rma_iov_count) {
         // SAFETY: by the caller's promise.
         let remote = unsafe { &*m.rma_iov.add(n) };
