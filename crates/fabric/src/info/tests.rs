@@ -136,10 +136,10 @@ fn what_cannot_be_met_is_refused_by_name() {
         ("tx_attr->comp_order", |h| h.tx.comp_order = FI_ORDER_STRICT),
         ("tx_attr->msg_order", |h| h.tx.msg_order = 1 << 40),
         ("inject_size", |h| h.tx.inject_size = polyrail_rails::INJECT_MAX + 1),
-        ("tx_attr->iov_limit", |h| h.tx.iov_limit = 9),
+        ("tx_attr->iov_limit", |h| h.tx.iov_limit = 33),
         ("rma_iov_limit", |h| h.tx.rma_iov_limit = 9),
         ("rx_attr->op_flags", |h| h.rx.op_flags = FI_DELIVERY_COMPLETE),
-        ("rx_attr->iov_limit", |h| h.rx.iov_limit = 9),
+        ("rx_attr->iov_limit", |h| h.rx.iov_limit = 33),
         ("total_buffered_recv", |h| h.rx.total_buffered_recv = 1),
         ("rx_attr->size", |h| h.rx.size = usize::MAX),
     ];
