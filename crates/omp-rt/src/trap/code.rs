@@ -228,9 +228,8 @@ pub fn find(wants_waits: bool) -> Found {
     let mut functions = Functions::start(wants_waits);
     for module in modules::shared() {
         let (mut updates, of_module) = (Vec::new(), found.sites.len());
-        let known = functions.of(&module);
         let mut interesting = Vec::new();
-        for Range { start, end } in known.iter().cloned() {
+        for Range { start, end } in functions.of(&module) {
             // SAFETY: inside an executable segment
             let code = unsafe { std::slice::from_raw_parts(start as *const u8, end - start) };
             let (is_atomic, has_loops) =

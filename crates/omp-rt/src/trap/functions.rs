@@ -1,6 +1,6 @@
 //! Where the functions of a module are, and which of them were found to have something to look for when another run looked through the same file.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -99,33 +99,31 @@ fn in_memory(module: &Module, functions: Vec<Range<u64>>) -> Vec<Range<usize>> {
 
 /// A file's state, if it is there.
 fn state(path: &[u8]) -> Option<State> {
-    let path = CString::new(path).ok()?;
-    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: a path that ends with zero, and room for the answer, which all bytes are good for
-    let stat = unsafe {
-        let args = [path.as_ptr() as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0];
-        (raw::call(libc::SYS_stat, args) == 0).then(|| stat.assume_init())?
-    };
+    let stat = stat(libc::SYS_stat, &CString::new(path).ok()?)?;
     let signed = [stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec];
     let [size, modified, modified_ns, changed, changed_ns] = signed.map(i64::cast_unsigned);
     Some(State([stat.st_dev, stat.st_ino, size, modified, modified_ns, changed, changed_ns]))
 }
 
+/// What the kernel knows of a file, by `stat` or `lstat`.
+fn stat(number: libc::c_long, path: &CStr) -> Option<libc::stat> {
+    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let args = [path.as_ptr() as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: a path that ends with zero, and room for the answer, which all bytes are good for
+    unsafe { (raw::call(number, args) == 0).then(|| stat.assume_init()) }
+}
+
 /// What an entry has, if nobody but this user can have written it.
 fn look(path: &[u8]) -> Option<Vec<u8>> {
     let path = CString::new(path).ok()?;
-    let mut stat = core::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: as in `state`; the user's number is asked for
-    let (stat, user) = unsafe {
-        let args = [path.as_ptr() as usize, stat.as_mut_ptr() as usize, 0, 0, 0, 0];
-        let found = (raw::call(libc::SYS_lstat, args) == 0).then(|| stat.assume_init())?;
-        (found, raw::call(libc::SYS_geteuid, [0; 6]))
-    };
+    let stat = stat(libc::SYS_lstat, &path)?;
+    // SAFETY: the user's number is asked for
+    let user = unsafe { raw::call(libc::SYS_geteuid, [0; 6]) };
     let is_own = stat.st_uid as isize == user && stat.st_mode & (libc::S_IFMT | 0o022) == libc::S_IFREG;
     is_own.then(|| sys::with_file(&path, <[u8]>::to_vec)).flatten()
 }
 
-/// Puts an entry in place of the one before, as a whole or not at all.
+/// Puts an entry in place of the one before.
 fn save(place: &[u8], path: &[u8], bytes: &[u8]) {
     let call = |number, path: &CString, others: [usize; 2]| {
         // SAFETY: paths that end with zero, and numbers

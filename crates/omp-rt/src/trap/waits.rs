@@ -97,11 +97,8 @@ pub fn of(module: &Module, function: &[Instruction]) -> Vec<Wait> {
     for last in (0..function.len()).filter(|at| goes_back(&function[*at])) {
         let code = code.get_or_insert_with(|| Code::of(module, function));
         let Some(first) = code.target(last) else { continue };
-        let between = code.between(first, last);
-        let nodes = match between.filter(|nodes| code.waits(nodes, first)) {
-            None => code.natural(first, last).filter(|nodes| code.waits(nodes, first)),
-            nodes => nodes,
-        };
+        let between = code.between(first, last).filter(|nodes| code.waits(nodes, first));
+        let nodes = between.or_else(|| code.natural(first, last).filter(|nodes| code.waits(nodes, first)));
         if let Some(nodes) = nodes {
             all.extend(code.jumps(&nodes, first, last));
         }
@@ -169,7 +166,7 @@ impl<'a> Code<'a> {
         let far = usize::try_from(address.abs_diff(here)).ok()?;
         let (from, to) = match address < here {
             true => (at.saturating_sub(far), at),
-            false => (at, self.function.len().min(at + far + 1)),
+            false => (at, self.function.len().min(at.saturating_add(far).saturating_add(1))),
         };
         let place = self.function[from..to].binary_search_by_key(&address, Instruction::ip).ok()?;
         Some(from + place)
