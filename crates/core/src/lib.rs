@@ -14,6 +14,7 @@
 //! | [`connection`] | such a link's beginning and end, and which stack is in force |
 //! | [`session`] | one peer's lanes as a state machine: health, choice, retiring, sending again, opening again |
 //! | [`control`] | how a link's data channel is changed while it is in use, by both sides |
+//! | [`coll`] | collective operations: where ranks stand, and who exchanges what with whom |
 //! | [`values`] | the latest value of each tag: what is kept of it at either end |
 //! | [`state`], [`slab`], [`ranges`] | state machines as data; operations by slot and generation; sets of numbers |
 //! | [`trace`] | how recorded calls look as bytes (`docs/trace-format.md`) |
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+pub mod coll;
 pub mod connection;
 pub mod control;
 pub mod cost;

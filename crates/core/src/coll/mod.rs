@@ -1,0 +1,14 @@
+//! Collective operations: where ranks stand, and who exchanges what with whom, in which order.
+//!
+//! | module | decides |
+//! |---|---|
+//! | [`layout`] | which ranks of a communicator share a host, and who speaks for it |
+//! | [`between`] | the exchanges between hosts, as tables |
+//!
+//! Invariants:
+//! - Each rank computes the same from what all ranks know: nothing that one rank alone knows, and no time, goes in.
+//! - The order in which contributions are combined depends on the number of hosts and on nothing else: not on who comes first, and not on
+//!   the root. So each rank gets the same bits, and each run.
+
+pub mod between;
+pub mod layout;
