@@ -14,6 +14,8 @@ pub enum Part {
     Provider,
     /// The recorder that programs are started with.
     Recorder,
+    /// What MPI programs are started with.
+    Companion,
     /// What `polyrail omp` starts on each host.
     Agent,
     /// What replaces the OpenMP runtime in a program.
@@ -22,13 +24,14 @@ pub enum Part {
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 4] = [Self::Provider, Self::Recorder, Self::Agent, Self::Runtime];
+    pub const ALL: [Self; 5] = [Self::Provider, Self::Recorder, Self::Companion, Self::Agent, Self::Runtime];
 
     /// The name of its file. libfabric loads only what ends in `fi.so`.
     pub fn file(self) -> &'static str {
         match self {
             Self::Provider => "libpolyrail_fi.so",
             Self::Recorder => "libpolyrail_preload.so",
+            Self::Companion => "libpolyrail_mpi.so",
             Self::Agent => "polyrail-omp-agent",
             Self::Runtime => polyrail_omp::RUNTIME,
         }
@@ -39,6 +42,7 @@ impl Part {
         match self {
             Self::Provider => "provider",
             Self::Recorder => "recorder",
+            Self::Companion => "MPI companion",
             Self::Agent => "OpenMP agent",
             Self::Runtime => "OpenMP runtime",
         }

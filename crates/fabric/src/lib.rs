@@ -19,6 +19,7 @@
 //! | `wait`, `lock`, `primitive` | sleeping; the lock of a domain; what it and the threads are made of |
 //! | `error`, `address` | failures as libfabric's numbers and sentences; the formats of addresses |
 //! | `settings`, `log`, `limits` | settings; libfabric's log; names and sizes |
+//! | `companion` | whether this process has the companion that it was to have |
 //! | `slurm` | whether a task of Slurm's is a rank of the job that its user meant |
 //! | [`ffi`] | libfabric's ABI, written by hand; nothing else |
 //!
@@ -31,6 +32,7 @@
 //! - No panic passes into C: the functions that C calls are `extern "C"`, so that one ends the process.
 
 mod address;
+mod companion;
 mod domain;
 mod error;
 pub mod ffi;

@@ -46,3 +46,10 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
 unsafe extern "C" fn cleanup() {
     registry::stop_all();
 }
+
+/// The companion (`crates/mpi`) waits for something else than messages, and only looks in here: from a call with another number than 0 on until
+/// one with 0, calls of this process that find nothing return at once. Counted.
+#[unsafe(no_mangle)]
+pub extern "C" fn polyrail_look_in(begins: std::ffi::c_int) {
+    if begins != 0 { polyrail_rails::worker::look_in() } else { polyrail_rails::worker::look_in_no_more() }
+}

@@ -1,17 +1,39 @@
-//! Which MPI the program has loaded, and what differs between them.
+//! The MPI library behind a library that is loaded before it: which it is, what differs between them, and where its functions are.
+//! The recorder and the companion stand on it.
+//!
+//! MPICH's ABI, Open MPI's and the standard ABI of MPI 5 differ in what a handle is: arguments are passed on as the machine words that
+//! they are, and what a handle means is asked of the library.
+//!
+//! Invariants:
+//! - [`real!`] never leads back to the library that uses it, but to the next in the loader's order, which may be another tool's.
+//! - Nothing is looked up before it is needed, and nothing twice.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::Found;
+/// Where a function is, once found.
+type Found = AtomicPtr<c_void>;
 
 /// `MPI_ERR_COUNT`, which is 2 in all three.
 pub const ERR_COUNT: c_int = 2;
 
+/// The MPIs that one can meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flavour {
+    /// MPICH's own ABI.
+    Mpich,
+    /// Open MPI's.
+    OpenMpi,
+    /// The standard's.
+    Standard,
+}
+
 /// What an MPI calls things.
 pub struct Abi {
+    /// Which it is.
+    pub flavour: Flavour,
     /// Handles are C `int`s: the upper half of a machine word means nothing.
     ints: bool,
     /// `MPI_COMM_WORLD`.
@@ -24,6 +46,18 @@ pub struct Abi {
     pub status_ignore: usize,
     /// `MPI_IN_PLACE`.
     pub in_place: usize,
+    /// `MPI_COMM_NULL`, `MPI_DATATYPE_NULL`, `MPI_OP_NULL`.
+    pub comm_null: usize,
+    /// See `comm_null`.
+    pub datatype_null: usize,
+    /// See `comm_null`.
+    pub op_null: usize,
+    /// `MPI_BYTE`.
+    pub byte: usize,
+    /// `MPI_COMBINER_NAMED`.
+    pub named: c_int,
+    /// `MPI_ERR_OTHER`.
+    pub other_error: c_int,
     /// Where `MPI_SOURCE` is in a status.
     pub source_at: usize,
     /// Where `MPI_TAG` is.
@@ -57,7 +91,14 @@ fn find() -> Abi {
     let file = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     if file.starts_with(b"libmpi_abi") {
         return Abi {
+            flavour: Flavour::Standard,
             ints: false,
+            comm_null: 0x100,
+            datatype_null: 0x200,
+            op_null: 0x20,
+            byte: 0x247,
+            named: 101,
+            other_error: 16,
             world: 0x101,
             null: -3,
             any: -1,
@@ -67,16 +108,18 @@ fn find() -> Abi {
             tag_at: 4,
         };
     }
-    // a program may hold a copy of Open MPI's object, which then is the one that counts; the library itself knows which
-    // SAFETY: C strings
-    let world = unsafe {
-        let program = libc::dlsym(libc::RTLD_DEFAULT, c"ompi_mpi_comm_world".as_ptr());
-        if program.is_null() { in_library(c"ompi_mpi_comm_world") } else { program }
-    };
-    if !world.is_null() {
+    let world = object(c"ompi_mpi_comm_world");
+    if world != 0 {
         return Abi {
+            flavour: Flavour::OpenMpi,
             ints: false,
-            world: world as usize,
+            comm_null: object(c"ompi_mpi_comm_null"),
+            datatype_null: object(c"ompi_mpi_datatype_null"),
+            op_null: object(c"ompi_mpi_op_null"),
+            byte: object(c"ompi_mpi_byte"),
+            named: 0,
+            other_error: 16,
+            world,
             null: -2,
             any: -1,
             status_ignore: 0,
@@ -86,7 +129,14 @@ fn find() -> Abi {
         };
     }
     Abi {
+        flavour: Flavour::Mpich,
         ints: true,
+        comm_null: 0x0400_0000,
+        datatype_null: 0x0c00_0000,
+        op_null: 0x1800_0000,
+        byte: 0x4c00_010d,
+        named: 1,
+        other_error: 15,
         world: 0x4400_0000,
         null: -1,
         any: -2,
@@ -130,7 +180,13 @@ impl Function {
 
 /// Looks in a loaded MPI library that is not in the loader's global scope: modules of scripting languages load theirs so.
 fn in_library(name: &CStr) -> *mut c_void {
+    in_file(&[b"libmpi", b"libpmpi"], name)
+}
+
+/// A symbol of a loaded library whose file's name begins in one of these ways, whatever scope it was loaded to; null if there is none.
+pub fn in_file(begins: &[&[u8]], name: &CStr) -> *mut c_void {
     struct Search<'a> {
+        begins: &'a [&'a [u8]],
         name: &'a CStr,
         found: *mut c_void,
     }
@@ -143,7 +199,7 @@ fn in_library(name: &CStr) -> *mut c_void {
         // SAFETY: the name of a loaded object
         let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
         let file = bytes.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        if !file.starts_with(b"libmpi") && !file.starts_with(b"libpmpi") {
+        if !search.begins.iter().any(|begin| file.starts_with(begin)) {
             return 0;
         }
         // SAFETY: C strings; the object stays loaded, as NOLOAD only finds what is
@@ -166,7 +222,7 @@ fn in_library(name: &CStr) -> *mut c_void {
         }
         c_int::from(!search.found.is_null())
     }
-    let mut search = Search { name, found: null_mut() };
+    let mut search = Search { begins, name, found: null_mut() };
     // SAFETY: the callback and what it is given fit each other
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     search.found
@@ -181,11 +237,19 @@ fn base_of_this_library() -> *mut c_void {
     }
 }
 
+/// A symbol of the MPI library, as a handle; 0 if it has none of this name. Open MPI's predefined handles are addresses of objects.
+pub fn object(name: &CStr) -> usize {
+    // SAFETY: a C string; a program may hold a copy of the object, which then is the one that counts
+    let program = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    if program.is_null() { in_library(name) as usize } else { program as usize }
+}
+
 /// `real!(PMPI_Send: fn(usize, ...) -> c_int)`: the library's function. Where there is no MPI library, one that reports an error: a
 /// program that calls MPI without any was not linked.
+#[macro_export]
 macro_rules! real {
     ($name:ident: fn($($argument:ty),*) -> $result:ty) => {{
-        static REAL: $crate::mpi::abi::Function = $crate::mpi::abi::Function::new(
+        static REAL: $crate::Function = $crate::Function::new(
             // SAFETY: the literal ends with a zero and has no other
             unsafe { std::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) }
         );
@@ -203,4 +267,3 @@ macro_rules! real {
         }
     }};
 }
-pub(crate) use real;

@@ -10,24 +10,22 @@
 )]
 
 use std::ffi::{CStr, c_int};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use polyrail_core::trace::ring::session;
 use polyrail_core::trace::{Call, MpiFields, Record, Span, note};
+use polyrail_pmpi::{Abi, ERR_COUNT, Function, abi, real};
 
 use crate::recorder::{self, now};
 use crate::sys::quietly;
-
-mod abi;
-
-use abi::{Abi, abi, real};
 
 /// Runs a call and records it, unless it runs inside another.
 #[inline(always)]
 fn around(
     call: Call,
     run: impl FnOnce() -> c_int,
-    describe: impl FnOnce(&Abi) -> (MpiFields, bool),
+    describe: impl FnOnce(&Names) -> (MpiFields, bool),
 ) -> c_int {
     if !recorder::on() || recorder::option(session::OPTION_NO_MPI) {
         return run();
@@ -40,7 +38,7 @@ fn around(
         quietly(|| {
             // a call that failed has read and filled nothing that could be relied on
             let nobody = MpiFields { peer: MpiFields::NOBODY, ..MpiFields::default() };
-            let (fields, nothing) = if result == 0 { describe(abi()) } else { (nobody, false) };
+            let (fields, nothing) = if result == 0 { describe(&Names(abi())) } else { (nobody, false) };
             recorder::mpi(Record::mpi(start, took, call, 0, fields), nothing);
         });
     }
@@ -87,7 +85,18 @@ static TYPES: Cache<64> = Cache::new();
 static SIZES: Cache<32> = Cache::new();
 static RANKS: Cache<512> = Cache::new();
 
-impl Abi {
+/// What the library calls things, and what it says of them.
+struct Names(&'static Abi);
+
+impl Deref for Names {
+    type Target = Abi;
+
+    fn deref(&self) -> &Abi {
+        self.0
+    }
+}
+
+impl Names {
     /// Bytes of `count` elements of a type.
     fn bytes(&self, count: u64, datatype: usize) -> u64 {
         if count == 0 {
@@ -462,14 +471,14 @@ macro_rules! large {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "MPI's name")]
         pub unsafe extern "C-unwind" fn $mpi($($word: usize),*) -> c_int {
-            static LARGE: abi::Function = abi::Function::new(
+            static LARGE: Function = Function::new(
                 // SAFETY: the literal ends with a zero and has no other
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($pmpi), "\0").as_bytes()) }
             );
             let large = LARGE.address();
             if large.is_null() {
                 if [$($count),*].into_iter().any(|count| count > c_int::MAX as usize) {
-                    return abi::ERR_COUNT;
+                    return ERR_COUNT;
                 }
                 // SAFETY: the same call with counts that fit
                 return unsafe { $plain($($word),*) };
@@ -660,6 +669,3 @@ fn tell_world() {
     let text = payload[8..].iter().take(200).position(|byte| *byte == b'\n' || *byte == 0).unwrap_or(200);
     recorder::tell(note::MPI, &payload[..8 + text]);
 }
-
-/// Where a function is, once found.
-type Found = AtomicPtr<std::ffi::c_void>;

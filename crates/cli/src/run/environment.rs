@@ -8,10 +8,11 @@ use super::Job;
 use super::mpiexec::Family;
 use crate::parts::{Missing, Part};
 
-/// Where the provider is.
+/// Where the provider is, and the companion, if there is to be one.
 #[derive(Debug)]
 pub struct Provider {
     dir: PathBuf,
+    companion: Option<PathBuf>,
 }
 
 impl Provider {
@@ -22,7 +23,18 @@ impl Provider {
     pub fn find(explicit: Option<&Path>) -> Result<Self, Missing> {
         let chosen: Vec<PathBuf> = explicit.map(Path::to_owned).into_iter().collect();
         let file = Part::Provider.find(&chosen)?;
-        Ok(Self { dir: file.parent().map(Path::to_owned).unwrap_or_default() })
+        Ok(Self { dir: file.parent().map(Path::to_owned).unwrap_or_default(), companion: None })
+    }
+
+    /// With the companion beside it, if it is there: ranks load it before their MPI.
+    pub fn with_companion(self) -> Self {
+        let file = self.dir.join(Part::Companion.file());
+        Self { companion: file.is_file().then_some(file), ..self }
+    }
+
+    /// The companion's file.
+    pub fn companion(&self) -> Option<&Path> {
+        self.companion.as_deref()
     }
 
     /// The file itself.
@@ -37,6 +49,22 @@ struct Variable {
     value: OsString,
     /// Whether a value that the user has set stays: it tunes, and does not choose what carries the messages.
     tunes: bool,
+}
+
+/// What the loader puts before all other libraries (`ld.so(8)`).
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// Behind what is to be loaded first already: tools that stand before it see each call once, as the program made it.
+fn preloaded(companion: &Path, already: Option<OsString>) -> OsString {
+    let mut all = already.unwrap_or_default();
+    let is_there = std::env::split_paths(&all).any(|path| path == companion);
+    if !is_there {
+        if !all.is_empty() {
+            all.push(":");
+        }
+        all.push(companion);
+    }
+    all
 }
 
 /// What of its environment srun hands on.
@@ -67,6 +95,10 @@ fn all(family: Family, provider: &Provider) -> Vec<Variable> {
     // by the user or by an MPI's launcher for its servers.
     if std::env::var_os(EXPORT).is_some_and(|value| value != "ALL") {
         variables.push(choose(EXPORT, "ALL"));
+    }
+    if let Some(companion) = provider.companion() {
+        let value = preloaded(companion, std::env::var_os(PRELOAD));
+        variables.push(Variable { name: PRELOAD, value, tunes: false });
     }
     variables.push(choose("FI_PROVIDER", "polyrail"));
     variables.push(Variable { name: "FI_PROVIDER_PATH", value: provider.dir.clone().into(), tunes: false });
@@ -149,7 +181,18 @@ mod tests {
     use super::*;
 
     fn provider() -> Provider {
-        Provider { dir: "/opt/poly rail/lib".into() }
+        Provider { dir: "/opt/poly rail/lib".into(), companion: None }
+    }
+
+    #[test]
+    fn the_companion_comes_behind_what_is_there_and_once() {
+        let companion = Path::new("/p/libpolyrail_mpi.so");
+        let with =
+            |already: Option<&str>| preloaded(companion, already.map(OsString::from)).into_string().unwrap();
+        assert_eq!(with(None), "/p/libpolyrail_mpi.so");
+        assert_eq!(with(Some("")), "/p/libpolyrail_mpi.so");
+        assert_eq!(with(Some("/a.so")), "/a.so:/p/libpolyrail_mpi.so");
+        assert_eq!(with(Some("/a.so:/p/libpolyrail_mpi.so")), "/a.so:/p/libpolyrail_mpi.so");
     }
 
     fn words(family: Family, launcher: &str, program: &str) -> String {

@@ -61,6 +61,9 @@ pub struct Args {
     /// Say what was found, and in the end what every rank used
     #[arg(long)]
     verbose: bool,
+    /// Leave collective operations to the MPI
+    #[arg(long)]
+    no_companion: bool,
     /// Which MPI to launch with, for programs that do not show it (shell scripts, other languages)
     #[arg(long, value_name = "FAMILY")]
     mpi: Option<Family>,
@@ -112,6 +115,11 @@ impl Job {
         Ok(Self { launcher: launcher.into(), program: program.clone(), arguments: arguments.into() })
     }
 
+    /// Whether there are several programs: ranks of one may be loaded in another way than those of another.
+    fn has_several_programs(&self) -> bool {
+        self.launcher.iter().chain(&self.arguments).any(|word| word == ":")
+    }
+
     /// How many ranks mpiexec is asked for, if its arguments say so in the usual way.
     pub fn ranks(&self) -> Option<u32> {
         let at = self.launcher.iter().position(|word| is_rank_count(word))?;
@@ -161,7 +169,7 @@ impl Plan {
         let job = Job::parse(&args.rest)?;
         // ranks would find out each for itself, and only MPI would say so
         polyrail_rails::config::Config::from_env()?;
-        let provider = Provider::find(args.provider_dir.as_deref())?;
+        let provider = provider(args, job.has_several_programs())?;
         let found = match args.mpi {
             Some(_) => None,
             None => Some(detect::detect(&job.program, &job.arguments)?),
@@ -224,11 +232,12 @@ impl Plan {
             None => "named on the command line".into(),
         };
         format!(
-            "program   {}\nMPI       {how}\nlauncher  {}, {}\nprovider  {}\n",
+            "program   {}\nMPI       {how}\nlauncher  {}, {}\nprovider  {}\ncompanion {}\n",
             self.job.program.display(),
             self.launcher.path().display(),
             self.launcher.version(),
             self.provider.file().display(),
+            self.provider.companion().map_or("none".into(), |file| file.display().to_string()),
         )
     }
 }
@@ -236,18 +245,22 @@ impl Plan {
 /// Runs the subcommand; the exit status is the one to end with.
 pub fn main(args: &Args) -> ExitCode {
     let outcome = match (args.print_env, family_named_by(&args.rest)) {
-        (true, Some(family)) => {
-            Provider::find(args.provider_dir.as_deref()).map_err(Error::from).map(|provider| {
-                output::print(&environment::as_shell(family, &provider));
-                ExitCode::SUCCESS
-            })
-        }
+        (true, Some(family)) => provider(args, false).map(|provider| {
+            output::print(&environment::as_shell(family, &provider));
+            ExitCode::SUCCESS
+        }),
         _ => Plan::make(args).and_then(|plan| carry_out(&plan, args)),
     };
     outcome.unwrap_or_else(|error| {
         output::tell!("polyrail run: {error}");
         ExitCode::from(NOT_STARTED)
     })
+}
+
+/// The provider, with the companion where all ranks are sure to have it.
+fn provider(args: &Args, several_programs: bool) -> Result<Provider, Error> {
+    let provider = Provider::find(args.provider_dir.as_deref())?;
+    Ok(if args.no_companion || several_programs { provider } else { provider.with_companion() })
 }
 
 fn family_named_by(rest: &[OsString]) -> Option<Family> {

@@ -72,7 +72,7 @@ impl MemoryError {
 }
 
 /// Some such memory, mapped for reading and writing until this is dropped.
-pub(super) struct Sealed {
+pub struct Sealed {
     at: NonNull<u8>,
     size: usize,
 }
@@ -84,7 +84,7 @@ unsafe impl Sync for Sealed {}
 
 impl Sealed {
     /// Makes `size` bytes, all zero. The descriptor is for the others' [`open`](Self::open).
-    pub(super) fn create(size: usize) -> Result<(Self, OwnedFd), MemoryError> {
+    pub fn create(size: usize) -> Result<(Self, OwnedFd), MemoryError> {
         let fd = memfd()?;
         // SAFETY: plain calls on a descriptor that is ours.
         check("ftruncate", unsafe { libc::ftruncate(fd.as_raw_fd(), size as libc::off_t) })?;
@@ -95,7 +95,7 @@ impl Sealed {
 
     /// Maps what another process made, if it is what it should be: its seals and its size are looked at first. The descriptor may be
     /// closed then.
-    pub(super) fn open(fd: BorrowedFd<'_>, size: usize) -> Result<Self, MemoryError> {
+    pub fn open(fd: BorrowedFd<'_>, size: usize) -> Result<Self, MemoryError> {
         // SAFETY: a plain call on a valid descriptor; fails unless it is a memfd.
         let seals = check("fcntl(F_GET_SEALS)", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) })?;
         same("seals", SEALS as u64, (seals & SEALS) as u64)?;
@@ -108,12 +108,12 @@ impl Sealed {
     }
 
     /// The same that nobody else can map.
-    pub(super) fn private(size: usize) -> Result<Self, MemoryError> {
+    pub fn private(size: usize) -> Result<Self, MemoryError> {
         Self::map(-1, size)
     }
 
     /// Its first byte, on a page of its own.
-    pub(super) fn at(&self) -> NonNull<u8> {
+    pub fn at(&self) -> NonNull<u8> {
         self.at
     }
 

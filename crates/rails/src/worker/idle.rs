@@ -8,6 +8,7 @@
 //! Sleeping ends with the first message, and after some milliseconds at the latest. It is asked for (`POLYRAIL_SLEEP_AFTER`)
 //! where all of a program's messages come this way, as `polyrail run` arranges it: nobody else could wake the sleeper.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clock::{Clock, Delay, Machine};
@@ -36,6 +37,26 @@ const CROWDED_FOR: u32 = 32_000;
 const SLEEP_COUNTS: u32 = 16;
 /// Sleeps for which a caller is thought to give way himself.
 const GIVES_WAY_FOR: u32 = 100;
+
+/// How many wait for something else than messages, and only look in here.
+static LOOKING_IN: AtomicU32 = AtomicU32::new(0);
+
+/// Whoever calls this process's workers until [`look_in_no_more`] waits for something else, and rests by himself: rounds in vain return at
+/// once. Counted, for threads that do so at the same time.
+pub fn look_in() {
+    LOOKING_IN.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The end of [`look_in`].
+pub fn look_in_no_more() {
+    LOOKING_IN.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Whether rounds in vain are to return at once.
+#[inline]
+pub fn is_looked_in() -> bool {
+    LOOKING_IN.load(Ordering::Relaxed) > 0
+}
 
 /// Who polls in vain, and for how long. Nothing happens here but counting; the caller does as [`Idle::rest`] says.
 #[derive(Debug, Default)]

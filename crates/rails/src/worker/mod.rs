@@ -30,7 +30,8 @@ mod values;
 
 pub use crate::wireup::Strangers;
 pub use buffers::User;
-pub use idle::{Idle, Rest};
+use idle::is_looked_in;
+pub use idle::{Idle, Rest, look_in, look_in_no_more};
 pub use lanes::{LaneReport, PathReport, Paths};
 pub use ops::{AT_ONCE_MAX, ATOMIC_MAX, INJECT_MAX};
 pub use outcome::{Counts, Event, EventKind, Issued, Listener, Nobody, Refused};
@@ -449,6 +450,9 @@ impl Worker {
     /// A round was empty.
     #[inline]
     fn rest(&mut self) {
+        if is_looked_in() {
+            return;
+        }
         let in_bulk = self.idle.naps_in_bulk() && self.in_bulk();
         match if in_bulk { self.idle.nap_in_bulk() } else { self.idle.rest() } {
             Rest::Spin => std::hint::spin_loop(),

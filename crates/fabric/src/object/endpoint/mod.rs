@@ -27,6 +27,7 @@ use polyrail_rails::{Config, Error, Worker};
 
 use super::{Object, head, mr};
 use crate::address::{Format, Source};
+use crate::companion;
 use crate::domain::{Domain, Member};
 use crate::ffi::*;
 use crate::info::hints::Hints;
@@ -176,6 +177,11 @@ fn open_worker(
 ) -> Result<(), c_int> {
     if endpoint.worker.is_some() {
         return Ok(());
+    }
+    if let Some(why) = companion::missing() {
+        tell_once(&why);
+        log!(FI_LOG_WARN, FI_LOG_EP_CTRL, "endpoint: {why}");
+        return Err(-libc::ELIBACC);
     }
     let mut worker = listening_worker(endpoint, domain)?;
     mr::offer_all(sinks.regions, &mut worker);

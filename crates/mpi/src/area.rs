@@ -1,0 +1,148 @@
+//! How the memory that ranks of a host share looks. Each rank of a communicator has an area, and writes nowhere else; the others read.
+//!
+//! An area has a line of its owner's numbers and a few slots, which are used one after the other: what the owner contributes to
+//! operation `n` is in slot `n % SLOTS`, whose number becomes `n` when all of it is there. It stays until all who read it have said so, or until
+//! a later operation shows that they have.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes that a slot takes.
+pub const PAYLOAD: usize = 8192;
+/// Slots of an area.
+pub const SLOTS: u64 = 8;
+/// Bytes between slots: a line with number and tag in front, on which a short contribution travels along.
+const STRIDE: usize = PAYLOAD + 64;
+const HEAD: usize = 16;
+const CONTROL: usize = 128;
+/// Bytes of an area, in whole pages.
+pub const AREA: usize = (CONTROL + SLOTS as usize * STRIDE).next_multiple_of(4096);
+
+/// What the owner of an area says. Two lines, as neighbouring lines are fetched together.
+#[repr(C, align(128))]
+struct Control {
+    /// The operation up to which the owner has read all that it reads.
+    done: AtomicU64,
+    /// How many sleep until the owner writes something.
+    sleepers: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Control>() == CONTROL);
+
+#[repr(C, align(64))]
+struct Head {
+    number: AtomicU64,
+    tag: AtomicU64,
+}
+
+/// A rank's area.
+#[derive(Clone, Copy)]
+pub struct Area(NonNull<u8>);
+
+/// One slot of it.
+#[derive(Clone, Copy)]
+pub struct Slot<'a> {
+    head: &'a Head,
+    area: &'a Area,
+    payload: *mut u8,
+}
+
+/// A number that its owner alone writes, and who sleeps until it does.
+#[derive(Clone, Copy)]
+pub struct Word<'a> {
+    /// The number.
+    pub number: &'a AtomicU64,
+    /// Of the same area.
+    pub sleepers: &'a AtomicU32,
+}
+
+impl Area {
+    /// An area at an address.
+    ///
+    /// # Safety
+    /// There are [`AREA`] bytes of shared memory, aligned to 128, mapped for as long as the area is used; they were zero when the
+    /// communicator began.
+    pub unsafe fn at(address: NonNull<u8>) -> Self {
+        Self(address)
+    }
+
+    fn control(&self) -> &Control {
+        // SAFETY: `at`'s promise; atomics only
+        unsafe { self.0.cast::<Control>().as_ref() }
+    }
+
+    /// The owner's count of operations that it has read.
+    pub fn done(&self) -> Word<'_> {
+        let control = self.control();
+        Word { number: &control.done, sleepers: &control.sleepers }
+    }
+
+    /// The slot of an operation.
+    pub fn slot(&self, number: u64) -> Slot<'_> {
+        let at = CONTROL + (number % SLOTS) as usize * STRIDE;
+        // SAFETY: within the area; atomics only
+        unsafe {
+            let head = self.0.add(at);
+            Slot { head: head.cast::<Head>().as_ref(), area: self, payload: head.add(HEAD).as_ptr() }
+        }
+    }
+}
+
+impl<'a> Slot<'a> {
+    /// Where its number is.
+    pub fn word(&self) -> Word<'a> {
+        Word { number: &self.head.number, sleepers: &self.area.control().sleepers }
+    }
+
+    /// What the call that wrote it was.
+    pub fn tag(&self) -> u64 {
+        self.head.tag.load(Ordering::Relaxed)
+    }
+
+    /// Its [`PAYLOAD`] bytes, aligned to 16. The owner writes them before it fills the slot, others read them after.
+    pub fn payload(&self) -> *mut u8 {
+        self.payload
+    }
+
+    /// All of the payload is there.
+    pub fn fill(&self, number: u64, tag: u64) {
+        self.head.tag.store(tag, Ordering::Relaxed);
+        self.word().write(number);
+    }
+}
+
+impl Word<'_> {
+    /// Says something, and wakes who sleeps for it.
+    pub fn write(&self, number: u64) {
+        // with the look at sleepers behind it in one order for all: either a sleeper is seen here, or it sees the number
+        self.number.store(number, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        // SAFETY: a word of ours; nothing is passed but its address
+        unsafe { libc::syscall(libc::SYS_futex, self.number.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+    }
+
+    /// Sleeps until the number is no longer `seen`, or for so long.
+    pub fn sleep(&self, seen: u64, most: std::time::Duration) {
+        let time = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        if self.number.load(Ordering::SeqCst) == seen {
+            // SAFETY: a word of ours, of which the kernel compares the lower half (this is for little-endian machines), and a time
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    self.number.as_ptr(),
+                    libc::FUTEX_WAIT,
+                    seen as u32,
+                    &raw const time,
+                )
+            };
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+}

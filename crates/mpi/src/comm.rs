@@ -1,0 +1,182 @@
+//! What is known of each communicator: how often it has been used, and its team, if it has one.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use polyrail_pmpi::abi;
+
+use crate::library::{Failed, comm_create_keyval, comm_set_attr};
+use crate::team::Team;
+
+/// Operations of a communicator that the MPI carries out before it gets a team: many are used once or twice only.
+const BEFORE: u32 = 4;
+
+/// A communicator, or the place of one that has ended and whose memory waits for another.
+pub struct Comm {
+    handle: AtomicUsize,
+    /// Somebody is in an operation. MPI has one at a time; a program that does not hold to that is not to break memory.
+    busy: AtomicBool,
+    state: UnsafeCell<State>,
+}
+
+enum State {
+    /// So many operations, by the MPI.
+    New(u32),
+    /// All by the MPI.
+    Passing,
+    /// Carried out here.
+    Team(Box<Team>),
+}
+
+// SAFETY: `state` is used by who has set `busy` only
+unsafe impl Sync for Comm {}
+// SAFETY: nothing in it belongs to a thread
+unsafe impl Send for Comm {}
+
+const PLACES: usize = 64;
+static TABLE: [AtomicPtr<Comm>; PLACES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES];
+/// All communicators, for handles whose place another has; those without a handle are free. Their memory is never given back, so that a look
+/// at one that has just ended finds a communicator still.
+static ALL: Mutex<Vec<&'static Comm>> = Mutex::new(Vec::new());
+static FINALIZING: AtomicBool = AtomicBool::new(false);
+/// Operations carried out here.
+pub static CARRIED_OUT: AtomicU64 = AtomicU64::new(0);
+
+fn place(handle: usize) -> &'static AtomicPtr<Comm> {
+    &TABLE[(handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 58]
+}
+
+/// Runs an operation by the communicator's team, if it has one or gets one now; nothing otherwise.
+pub fn with_team<T>(handle: usize, run: impl FnOnce(&mut Team) -> T) -> Option<T> {
+    let comm = find(abi().handle(handle))?;
+    if comm.busy.swap(true, Ordering::Acquire) {
+        return None;
+    }
+    // SAFETY: `busy` was not set, and is now
+    let state = unsafe { &mut *comm.state.get() };
+    if let State::New(used) = state {
+        *used += 1;
+        if *used > BEFORE {
+            *state = match Team::new(comm.handle.load(Ordering::Relaxed)) {
+                Ok(Some(team)) => State::Team(Box::new(team)),
+                Ok(None) | Err(_) => State::Passing,
+            };
+        }
+    }
+    let answer = match state {
+        State::Team(team) => {
+            CARRIED_OUT.fetch_add(1, Ordering::Relaxed);
+            Some(run(team))
+        }
+        _ => None,
+    };
+    comm.busy.store(false, Ordering::Release);
+    answer
+}
+
+#[inline]
+fn find(handle: usize) -> Option<&'static Comm> {
+    let found = place(handle).load(Ordering::Acquire);
+    // SAFETY: null, or a communicator, whose memory stays
+    match unsafe { found.as_ref() } {
+        Some(comm) if comm.handle.load(Ordering::Relaxed) == handle => Some(comm),
+        _ => find_or_begin(handle),
+    }
+}
+
+#[cold]
+fn find_or_begin(handle: usize) -> Option<&'static Comm> {
+    let keyval = keyval()?;
+    let mut all = ALL.lock().ok()?;
+    let found = all.iter().find(|comm| comm.handle.load(Ordering::Relaxed) == handle).copied();
+    let comm = match found {
+        Some(comm) => comm,
+        None => {
+            let free = all.iter().find(|comm| comm.handle.load(Ordering::Relaxed) == 0).copied();
+            let comm = free.unwrap_or_else(|| {
+                let new: &'static Comm = Box::leak(Box::new(Comm {
+                    handle: AtomicUsize::new(0),
+                    busy: AtomicBool::new(false),
+                    state: UnsafeCell::new(State::New(0)),
+                }));
+                all.push(new);
+                new
+            });
+            comm.handle.store(handle, Ordering::Relaxed);
+            drop(all);
+            // SAFETY: a handle from the program, to which the MPI says so if it is none; a keyval of ours
+            if unsafe { comm_set_attr(handle, keyval, (&raw const *comm).cast_mut().cast()) }.is_err() {
+                comm.handle.store(0, Ordering::Relaxed);
+                return None;
+            }
+            comm
+        }
+    };
+    place(handle).store((&raw const *comm).cast_mut(), Ordering::Release);
+    Some(comm)
+}
+
+/// The key under which communicators tell us that they end.
+fn keyval() -> Option<c_int> {
+    static KEYVAL: OnceLock<Option<c_int>> = OnceLock::new();
+    *KEYVAL.get_or_init(|| {
+        let mut keyval = 0;
+        let (copy, delete) = (not_copied as *const c_void, ends as *const c_void);
+        // SAFETY: functions as MPI calls them, and a place for the answer
+        let made = unsafe { comm_create_keyval(copy, delete, &mut keyval, std::ptr::null_mut()) };
+        made.is_ok().then_some(keyval)
+    })
+}
+
+/// A duplicate begins anew.
+unsafe extern "C" fn not_copied(
+    _comm: usize,
+    _keyval: c_int,
+    _extra: *mut c_void,
+    _value: *mut c_void,
+    _new: *mut c_void,
+    flag: *mut c_int,
+) -> c_int {
+    // SAFETY: MPI's place for the answer
+    unsafe { *flag = 0 };
+    0
+}
+
+unsafe extern "C" fn ends(_comm: usize, _keyval: c_int, value: *mut c_void, _extra: *mut c_void) -> c_int {
+    // SAFETY: as `find_or_begin` has set it
+    if let Some(comm) = unsafe { value.cast::<Comm>().as_ref() } {
+        // SAFETY: the communicator ends: nobody is in an operation of it
+        let state = unsafe { std::mem::replace(&mut *comm.state.get(), State::New(0)) };
+        comm.handle.store(0, Ordering::Relaxed);
+        if let State::Team(mut team) = state {
+            team.end(FINALIZING.load(Ordering::Relaxed));
+        }
+    }
+    0
+}
+
+/// MPI ends: from now on nothing may be asked of it.
+pub fn finalizing() {
+    FINALIZING.store(true, Ordering::Relaxed);
+}
+
+/// Whether MPI ends.
+pub fn is_over() -> bool {
+    FINALIZING.load(Ordering::Relaxed)
+}
+
+/// Tells the communicator's error handler why an operation failed, unless it knows.
+pub fn raise(handle: usize, failed: Failed, explain: impl FnOnce() -> String) -> c_int {
+    if let Failed::Mpi(code) = failed {
+        return code;
+    }
+    let code = abi().other_error;
+    eprintln!("polyrail: {}", explain());
+    // SAFETY: the program's communicator, and one of MPI's own error classes
+    match unsafe { crate::library::comm_call_errhandler(abi().handle(handle), code) } {
+        Err(Failed::Mpi(other)) => other,
+        _ => code,
+    }
+}

@@ -1,0 +1,38 @@
+//! The companion of `polyrail run`: a library that the loader puts before MPI (`LD_PRELOAD`), and that carries out collective operations
+//! of unmodified programs: within a host by memory that its ranks share, between hosts by the MPI's own messages.
+//!
+//! | module | does |
+//! |---|---|
+//! | `entry` | MPI's functions as programs call them: whether they are carried out here, else the MPI does |
+//! | `comm` | what is known of each communicator |
+//! | `team` | a communicator whose operations are carried out here: who has which place, and its numbers |
+//! | `within` | the operations, by the memory of a host |
+//! | `between` | the tables of `core::coll`, carried out by the MPI's own messages |
+//! | `data` | what a count of a type is in memory |
+//! | `combine` | one operation of a reduction on two buffers |
+//! | `room` | the memory that the ranks of a host share, found once as MPI starts |
+//! | `area` | how that memory looks |
+//! | `wait` | waiting for another rank, and keeping MPI going meanwhile |
+//! | `library` | the MPI's functions behind ours |
+//!
+//! Invariants:
+//! - Whether an operation is carried out here depends only on what is equal on all ranks: the communicator, the bytes of each rank, the
+//!   root, and for reductions type and operation, which MPI requires to be equal. Never on how a type lies in memory, on `MPI_IN_PLACE`, or on what one
+//!   rank alone was given.
+//! - Contributions are combined in the order of ranks, so that all ranks get the same bits, in each run.
+//! - Who waits keeps the MPI going, and ends with an error when a rank of its host is gone.
+//! - What differs between the ranks' calls is found out where it is cheap (operation, root, length) and is an error, never a wrong result.
+//! - Whatever is odd is left to the MPI, which reports errors as its users know them.
+#![allow(clippy::missing_safety_doc, reason = "all exported functions are MPI's, with its contracts")]
+
+mod area;
+mod between;
+mod combine;
+mod comm;
+mod data;
+mod entry;
+mod library;
+mod room;
+mod team;
+mod wait;
+mod within;

@@ -1,0 +1,237 @@
+//! A communicator whose operations are carried out here.
+
+use std::ffi::c_int;
+
+use polyrail_core::coll::layout::Layout;
+use polyrail_pmpi::abi;
+
+use crate::area::{Area, SLOTS};
+use crate::library::{
+    Failed, allgather, comm_free, comm_group, comm_rank, comm_size, comm_split, comm_test_inter, group_free,
+    group_translate_ranks,
+};
+use crate::room::{Room, room};
+use crate::wait;
+
+/// The ranks of a communicator, its memory on this host, and how far it has come.
+pub struct Team {
+    /// The program's communicator.
+    pub comm: usize,
+    /// This process's rank.
+    pub rank: usize,
+    /// Who shares hosts.
+    pub layout: Layout,
+    /// This process's host, and its place among the ranks there.
+    pub host: usize,
+    /// See `host`.
+    pub place: usize,
+    /// Of the ranks of this host. None if there is one only.
+    areas: Vec<Area>,
+    piece: Option<u32>,
+    /// A communicator of ours with the same ranks, where there are several hosts.
+    pub between: Option<usize>,
+    /// Operations begun, all by the same numbers on all ranks of the host.
+    begun: u64,
+    /// All ranks of the host have read what they read of operations up to this one.
+    read_by_all: u64,
+    /// Room for data that are packed, for what is combined, and for what comes from another host.
+    pub rooms: [Vec<u8>; 3],
+}
+
+/// A call, as slots name it: what is called, the root, and the bytes that a slot has.
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// Which operation; not 0.
+    pub what: u8,
+    /// The rank of the root, or 0.
+    pub root: usize,
+}
+
+impl Call {
+    fn tag(self, bytes: usize) -> u64 {
+        u64::from(self.what) << 56 | (self.root as u64 & 0xff_ffff) << 32 | bytes as u64 & 0xffff_ffff
+    }
+}
+
+/// What a slot's tag says, for people: the function's name is the caller's business.
+pub fn told(tag: u64) -> (u8, usize, usize) {
+    ((tag >> 56) as u8, (tag >> 32 & 0xff_ffff) as usize, (tag & 0xffff_ffff) as usize)
+}
+
+/// A slot that is this rank's to fill.
+pub struct Turn {
+    number: u64,
+    /// Where its bytes go.
+    pub payload: *mut u8,
+}
+
+impl Team {
+    /// Called by all ranks of a communicator at once; all get one, or none.
+    ///
+    /// # Errors
+    /// The MPI's own messages fail.
+    pub fn new(comm: usize) -> Result<Option<Self>, Failed> {
+        let Some(room) = room() else { return Ok(None) };
+        let (mut inter, mut size, mut rank): (c_int, c_int, c_int) = (0, 0, 0);
+        // SAFETY: the program's communicator, and places for the answers
+        unsafe {
+            comm_test_inter(comm, &mut inter)?;
+            comm_size(comm, &mut size)?;
+            comm_rank(comm, &mut rank)?;
+        }
+        if inter != 0 || size < 2 {
+            return Ok(None);
+        }
+        let (size, rank) = (size as usize, rank as usize);
+        let Some(hosts) = hosts(comm, size, room)? else { return Ok(None) };
+        let layout = Layout::new(&hosts);
+        if layout.most() < 2 {
+            return Ok(None);
+        }
+        let (host, place) = (layout.host_of(rank), layout.place_of(rank));
+        let mates = layout.members(host).len();
+        let own = if place == 0 && mates > 1 { room.piece(mates) } else { None };
+        let pieces = tell(own.map_or(u64::MAX, u64::from), size, comm)?;
+        let piece_of = |host: usize| pieces[layout.members(host)[0] as usize];
+        let enough =
+            (0..layout.hosts()).all(|host| layout.members(host).len() < 2 || piece_of(host) != u64::MAX);
+        let piece = u32::try_from(piece_of(host)).ok();
+        if !enough {
+            if let (Some(piece), true) = (own, place == 0) {
+                (0..mates).for_each(|_| room.give_back(piece, mates));
+            }
+            return Ok(None);
+        }
+        let areas = piece.map(|piece| (0..mates).filter_map(|place| room.area(piece, place)).collect());
+        let between = if layout.hosts() > 1 { Some(private(comm, rank)?) } else { None };
+        Ok(Some(Self {
+            comm,
+            rank,
+            layout,
+            host,
+            place,
+            areas: areas.unwrap_or_default(),
+            piece,
+            between,
+            begun: 0,
+            read_by_all: 0,
+            rooms: [const { Vec::new() }; 3],
+        }))
+    }
+
+    /// Ranks of this host.
+    pub fn mates(&self) -> usize {
+        self.layout.members(self.host).len()
+    }
+
+    /// The rank of one of this host's places.
+    pub fn rank_at(&self, place: usize) -> usize {
+        self.layout.members(self.host)[place] as usize
+    }
+
+    /// The next operation, to which this rank contributes nothing.
+    pub fn next(&mut self) -> u64 {
+        self.begun += 1;
+        self.begun
+    }
+
+    /// The next operation, to which this rank contributes: its slot, once nobody reads any more what was in it.
+    ///
+    /// # Errors
+    /// See [`wait::until`].
+    pub fn turn(&mut self) -> Result<Turn, Failed> {
+        let number = self.next();
+        let before = number.saturating_sub(SLOTS);
+        if self.read_by_all < before {
+            let mut least = number;
+            for (_, area) in self.areas.iter().enumerate().filter(|(place, _)| *place != self.place) {
+                least = least.min(wait::until(area.done(), |done| done >= before)?);
+            }
+            self.read_by_all = least;
+        }
+        Ok(Turn { number, payload: self.areas[self.place].slot(number).payload() })
+    }
+
+    /// All of a contribution is in its slot.
+    pub fn fill(&self, turn: &Turn, call: Call, bytes: usize) {
+        self.areas[self.place].slot(turn.number).fill(turn.number, call.tag(bytes));
+    }
+
+    /// Waits for another's contribution to an operation.
+    ///
+    /// # Errors
+    /// See [`wait::until`]; or the other calls something else.
+    pub fn read(&self, place: usize, number: u64, call: Call, bytes: usize) -> Result<*const u8, Failed> {
+        let slot = self.areas[place].slot(number);
+        wait::until(slot.word(), |found| found == number)?;
+        let (expected, found) = (call.tag(bytes), slot.tag());
+        if expected == found {
+            Ok(slot.payload())
+        } else {
+            Err(Failed::Differs { rank: self.rank_at(place), expected, found })
+        }
+    }
+
+    /// This rank has read what it reads of an operation.
+    pub fn over(&self, number: u64) {
+        if let Some(area) = self.areas.get(self.place) {
+            area.done().write(number);
+        }
+    }
+
+    /// The same where it has heard of all others: each has begun this operation, and read what it reads of those before.
+    pub fn over_for_all(&mut self, number: u64) {
+        self.read_by_all = self.read_by_all.max(number - 1);
+    }
+
+    /// The communicator ends.
+    pub fn end(&mut self, finalizing: bool) {
+        if let (Some(room), Some(piece)) = (room(), self.piece) {
+            room.give_back(piece, self.mates());
+        }
+        if let (Some(mut comm), false) = (self.between.take(), finalizing) {
+            // SAFETY: made by `private`, and used by nobody else; that it cannot be given back changes nothing
+            let _ = unsafe { comm_free(&mut comm) };
+        }
+    }
+}
+
+impl Turn {
+    /// The operation's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// The hosts of a communicator's ranks; nothing if one of them is not of the world, whose ranks alone are known to take part.
+fn hosts(comm: usize, size: usize, room: &Room) -> Result<Option<Vec<u64>>, Failed> {
+    let (mut ours, mut worlds) = (0, 0);
+    let ranks: Vec<c_int> = (0..size as c_int).collect();
+    let mut in_world = vec![-1; size];
+    // SAFETY: the program's communicator, and places for as many answers
+    unsafe {
+        comm_group(comm, &mut ours)?;
+        comm_group(abi().world, &mut worlds)?;
+        group_translate_ranks(ours, size as c_int, ranks.as_ptr(), worlds, in_world.as_mut_ptr())?;
+        group_free(&mut ours)?;
+        group_free(&mut worlds)?;
+    }
+    let host = |rank: &c_int| usize::try_from(*rank).ok().and_then(|rank| room.hosts.get(rank)).copied();
+    Ok(in_world.iter().map(host).collect())
+}
+
+fn tell(own: u64, size: usize, comm: usize) -> Result<Vec<u64>, Failed> {
+    let mut all = vec![0u64; size];
+    let byte = abi().byte;
+    // SAFETY: eight bytes, and room for as many of each rank
+    unsafe { allgather((&raw const own).cast(), 8, byte, all.as_mut_ptr().cast(), 8, byte, comm)? };
+    Ok(all)
+}
+
+/// The same ranks under another name, so that nothing meets the program's messages; its attributes are not copied.
+fn private(comm: usize, rank: usize) -> Result<usize, Failed> {
+    let mut new = 0;
+    // SAFETY: the program's communicator, and a place for the answer
+    unsafe { comm_split(comm, 0, rank as c_int, &mut new)? };
+    Ok(abi().handle(new))
+}

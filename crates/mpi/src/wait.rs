@@ -1,0 +1,76 @@
+//! Waiting for another rank of this host. What that does, [`Idle`] decides, as it does for the rails: at first it looks, then it gives the
+//! processor away, then it sleeps until the other writes; and between, the MPI is kept going.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use polyrail_rails::{Idle, Rest};
+
+use crate::area::Word;
+use crate::library::{Failed, progress};
+use crate::room;
+
+/// For how long the processor is given away before it is left.
+const SLEEP_AFTER: Duration = Duration::from_millis(1);
+/// Times that the processor is given away between two calls of the MPI.
+const YIELDS: u32 = 16;
+/// Longest sleep: then the MPI may have something to do, for which nobody wakes this rank.
+const NAP: Duration = Duration::from_millis(2);
+/// How often it is looked whether the others live.
+const ALIVE: Duration = Duration::from_millis(500);
+
+thread_local! {
+    static IDLE: RefCell<Idle> = RefCell::new(Idle::new(true, Some(SLEEP_AFTER)));
+}
+
+/// Waits until a word is as it should be; its number then.
+///
+/// # Errors
+/// The MPI found something wrong, or a rank of this host is gone.
+#[inline]
+pub fn until(word: Word<'_>, is: impl Fn(u64) -> bool) -> Result<u64, Failed> {
+    let number = word.number.load(Ordering::Acquire);
+    if is(number) { Ok(number) } else { long(word, is) }
+}
+
+fn long(word: Word<'_>, is: impl Fn(u64) -> bool) -> Result<u64, Failed> {
+    let look = || word.number.load(Ordering::Acquire);
+    IDLE.with_borrow_mut(|idle| {
+        idle.busy();
+        let (mut yields, mut looked) = (0, None);
+        loop {
+            let number = look();
+            if is(number) {
+                return Ok(number);
+            }
+            match idle.rest() {
+                // who is waited for may need this processor
+                Rest::Spin if room::crowded() => {}
+                Rest::Spin => std::hint::spin_loop(),
+                Rest::Yield => {
+                    std::thread::yield_now();
+                    idle.resumed();
+                    yields += 1;
+                    if yields % YIELDS == 0 && !is(look()) {
+                        progress()?;
+                    }
+                }
+                Rest::Sleep(most) => {
+                    word.sleep(number, most.min(NAP));
+                    idle.resumed();
+                    if is(look()) {
+                        continue;
+                    }
+                    progress()?;
+                    if looked.get_or_insert_with(Instant::now).elapsed() > ALIVE {
+                        if !room::all_live() {
+                            return Err(Failed::Gone);
+                        }
+                        looked = Some(Instant::now());
+                    }
+                }
+            }
+        }
+    })
+}

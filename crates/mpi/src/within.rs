@@ -1,0 +1,662 @@
+//! The operations, by the memory of a host; what goes between hosts, [`between`](crate::between) does.
+//!
+//! What is longer than a slot goes piece by piece. Where only one rank writes or only one reads, the others are up to eight pieces, or operations,
+//! ahead; where all read of all, nobody is more than one ahead.
+
+use std::ptr;
+
+use crate::area::PAYLOAD;
+use crate::combine::Combine;
+use crate::data::Data;
+use crate::library::Failed;
+use crate::team::{Call, Team};
+
+/// Bytes up to which each rank combines all contributions by itself; longer ones are combined in parts, each by one.
+const BY_EACH: usize = 1024;
+/// The same for the ranks of a host.
+const BY_EACH_OF: usize = 8;
+
+/// The numbers of operations in slots' tags.
+pub mod what {
+    /// `MPI_Barrier`.
+    pub const BARRIER: u8 = 1;
+    /// `MPI_Bcast`.
+    pub const BCAST: u8 = 2;
+    /// `MPI_Reduce`.
+    pub const REDUCE: u8 = 3;
+    /// `MPI_Allreduce`.
+    pub const ALLREDUCE: u8 = 4;
+    /// `MPI_Gather`.
+    pub const GATHER: u8 = 5;
+    /// `MPI_Scatter`.
+    pub const SCATTER: u8 = 6;
+    /// `MPI_Allgather`.
+    pub const ALLGATHER: u8 = 7;
+    /// `MPI_Alltoall`.
+    pub const ALLTOALL: u8 = 8;
+    /// `MPI_Reduce_scatter_block`.
+    pub const REDUCE_SCATTER: u8 = 9;
+    /// `MPI_Scan`.
+    pub const SCAN: u8 = 10;
+    /// `MPI_Exscan`.
+    pub const EXSCAN: u8 = 11;
+
+    /// Their names, for people.
+    pub fn name(what: u8) -> &'static str {
+        const NAMES: [&str; 11] = [
+            "MPI_Barrier",
+            "MPI_Bcast",
+            "MPI_Reduce",
+            "MPI_Allreduce",
+            "MPI_Gather",
+            "MPI_Scatter",
+            "MPI_Allgather",
+            "MPI_Alltoall",
+            "MPI_Reduce_scatter_block",
+            "MPI_Scan",
+            "MPI_Exscan",
+        ];
+        usize::from(what).checked_sub(1).and_then(|at| NAMES.get(at)).copied().unwrap_or("something else")
+    }
+}
+
+/// Elements of a reduction: contiguous in memory, padding and all.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    /// How many.
+    pub count: usize,
+    /// Bytes from one to the next.
+    pub extent: usize,
+    /// What is done with them.
+    pub combine: Combine,
+}
+
+impl Terms {
+    fn bytes(&self) -> usize {
+        self.count * self.extent
+    }
+}
+
+/// Copies between memory of the program's or ours and slots; they never overlap.
+///
+/// # Safety
+/// As of `copy_nonoverlapping`.
+unsafe fn copy(from: *const u8, into: *mut u8, bytes: usize) {
+    // SAFETY: as the caller says
+    unsafe { ptr::copy_nonoverlapping(from, into, bytes) }
+}
+
+/// The pieces of so many bytes, each as long as `most` allows: where each begins, and its length.
+fn pieces(bytes: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..bytes).step_by(most.max(1)).map(move |at| (at, most.min(bytes - at)))
+}
+
+impl Team {
+    fn is_alone(&self) -> bool {
+        self.mates() == 1
+    }
+
+    /// All contribute `bytes` from `own`, and `at` reads all of them: by place, in order. Where that is not this rank, it only contributes.
+    fn to_one(
+        &mut self,
+        at: usize,
+        call: Call,
+        own: *const u8,
+        bytes: usize,
+        mut each: impl FnMut(usize, *const u8) -> Result<(), Failed>,
+        order: impl Iterator<Item = usize>,
+    ) -> Result<(), Failed> {
+        let number = if self.place == at {
+            let number = self.next();
+            for place in order {
+                let from = if place == at { own } else { self.read(place, number, call, bytes)? };
+                each(place, from)?;
+            }
+            number
+        } else {
+            let turn = self.turn()?;
+            // SAFETY: the caller's bytes, no more than a slot takes
+            unsafe { copy(own, turn.payload, bytes) };
+            self.fill(&turn, call, bytes);
+            turn.number()
+        };
+        self.over(number);
+        Ok(())
+    }
+
+    /// `at` contributes `bytes` from `data`, and all others get them there.
+    fn from_one(&mut self, at: usize, call: Call, data: *mut u8, bytes: usize) -> Result<(), Failed> {
+        let number = if self.place == at {
+            let turn = self.turn()?;
+            // SAFETY: the caller's bytes, no more than a slot takes
+            unsafe { copy(data, turn.payload, bytes) };
+            self.fill(&turn, call, bytes);
+            turn.number()
+        } else {
+            let number = self.next();
+            let from = self.read(at, number, call, bytes)?;
+            // SAFETY: the caller's place for as many bytes
+            unsafe { copy(from, data, bytes) };
+            number
+        };
+        self.over(number);
+        Ok(())
+    }
+
+    /// All contribute what `put` writes, of `bytes`, and all read of all.
+    fn to_all(
+        &mut self,
+        call: Call,
+        bytes: usize,
+        put: impl FnOnce(*mut u8),
+        mut each: impl FnMut(usize, *const u8) -> Result<(), Failed>,
+        order: impl Iterator<Item = usize>,
+    ) -> Result<(), Failed> {
+        let turn = self.turn()?;
+        put(turn.payload);
+        self.fill(&turn, call, bytes);
+        for place in order {
+            let from = if place == self.place {
+                turn.payload.cast_const()
+            } else {
+                self.read(place, turn.number(), call, bytes)?
+            };
+            each(place, from)?;
+        }
+        self.over_for_all(turn.number());
+        Ok(())
+    }
+
+    /// `MPI_Barrier`.
+    ///
+    /// # Errors
+    /// As all operations here: see [`Failed`].
+    pub fn barrier(&mut self) -> Result<(), Failed> {
+        let call = Call { what: what::BARRIER, root: 0 };
+        let mates = self.mates();
+        if self.between.is_none() && mates <= BY_EACH_OF {
+            return self.to_all(call, 0, |_| (), |_, _| Ok(()), 0..mates);
+        }
+        if !self.is_alone() {
+            self.to_one(0, call, ptr::null(), 0, |_, _| Ok(()), 0..mates)?;
+        }
+        if self.place == 0 {
+            self.meet()?;
+        }
+        if !self.is_alone() {
+            self.from_one(0, call, ptr::null_mut(), 0)?;
+        }
+        Ok(())
+    }
+
+    /// `MPI_Bcast`.
+    pub fn bcast(&mut self, data: Data, root: usize) -> Result<(), Failed> {
+        let call = Call { what: what::BCAST, root };
+        let mut room = std::mem::take(&mut self.rooms[0]);
+        let done = self.bcast_plain(call, &data, &mut room);
+        self.rooms[0] = room;
+        done
+    }
+
+    fn bcast_plain(&mut self, call: Call, data: &Data, room: &mut Vec<u8>) -> Result<(), Failed> {
+        let at_root = self.rank == call.root;
+        let at = if at_root { data.gather(room, self.comm)?.cast_mut() } else { data.place(room) };
+        let bytes = data.bytes();
+        let speaker = self.layout.speaker(self.host, Some(call.root));
+        let speaks = speaker == self.rank;
+        let steps = if speaks { self.broadcast_steps(call.root) } else { Vec::new() };
+        let (receives, sends) = steps.split_at(steps.iter().take_while(|step| step.from.is_some()).count());
+        self.take(receives, at, bytes, None)?;
+        if !self.is_alone() {
+            let from = self.layout.place_of(speaker);
+            for (start, length) in pieces(bytes, PAYLOAD) {
+                // SAFETY: within the data
+                self.from_one(from, call, unsafe { at.add(start) }, length)?;
+            }
+        }
+        self.take(sends, at, bytes, None)?;
+        if at_root { Ok(()) } else { data.spread(room, self.comm) }
+    }
+
+    /// Combines all contributions of this host at one place into `into`, in the order of places.
+    fn reduce_here(
+        &mut self,
+        at: usize,
+        call: Call,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+    ) -> Result<(), Failed> {
+        let last = self.mates() - 1;
+        let step = PAYLOAD / terms.extent * terms.extent;
+        for (start, length) in pieces(terms.bytes(), step) {
+            let each = |place, theirs: *const u8| {
+                // SAFETY: the caller's places, and a contribution of as many bytes
+                unsafe {
+                    let into = into.add(start);
+                    if place == last {
+                        if !ptr::eq(theirs, into) {
+                            copy(theirs, into, length);
+                        }
+                        return Ok(());
+                    }
+                    terms.combine.apply(theirs, into, length / terms.extent)
+                }
+            };
+            // SAFETY: within the contribution
+            let own = unsafe { from.add(start) };
+            self.to_one(at, call, own, length, each, (0..=last).rev())?;
+        }
+        Ok(())
+    }
+
+    /// `MPI_Reduce`: from `from`, and into `into` at the root. Where they are the same, the root's own is there.
+    pub fn reduce(
+        &mut self,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+        root: usize,
+    ) -> Result<(), Failed> {
+        let call = Call { what: what::REDUCE, root };
+        let speaker = self.layout.speaker(self.host, Some(root));
+        let at = self.layout.place_of(speaker);
+        if speaker != self.rank {
+            return self.reduce_here(at, call, from, ptr::null_mut(), terms);
+        }
+        let mut room = std::mem::take(&mut self.rooms[1]);
+        room.resize(terms.bytes(), 0);
+        let done = self.reduce_speaking(call, from, into, terms, &mut room);
+        self.rooms[1] = room;
+        done
+    }
+
+    fn reduce_speaking(
+        &mut self,
+        call: Call,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+        room: &mut [u8],
+    ) -> Result<(), Failed> {
+        let is_root = self.rank == call.root;
+        let last = self.place == self.mates() - 1;
+        // what is combined may go where it belongs at once, unless the root's own contribution is there and is not the first to be taken
+        let straight = is_root && (last || !ptr::eq(from, into));
+        let at = if straight { into } else { room.as_mut_ptr() };
+        if self.is_alone() {
+            if !ptr::eq(from, at) {
+                // SAFETY: the program's data, and room for them
+                unsafe { copy(from, at, terms.bytes()) };
+            }
+        } else {
+            self.reduce_here(self.place, call, from, at, terms)?;
+        }
+        let steps = self.reduce_steps(call.root);
+        self.take(&steps, at, terms.bytes(), Some(terms))?;
+        if is_root && !straight {
+            // SAFETY: the program's place
+            unsafe { copy(at, into, terms.bytes()) };
+        }
+        Ok(())
+    }
+
+    /// `MPI_Allreduce`. Where `from` is `into`, this rank's contribution is there.
+    pub fn allreduce(&mut self, from: *const u8, into: *mut u8, terms: &Terms) -> Result<(), Failed> {
+        let call = Call { what: what::ALLREDUCE, root: 0 };
+        if self.between.is_none() {
+            let by_each = self.mates() <= BY_EACH_OF && terms.bytes() <= BY_EACH;
+            let step = PAYLOAD / terms.extent * terms.extent;
+            for (start, length) in pieces(terms.bytes(), step) {
+                let piece = Terms { count: length / terms.extent, ..*terms };
+                // SAFETY: within the data
+                let (from, into) = unsafe { (from.add(start), into.add(start)) };
+                if by_each {
+                    self.allreduce_by_each(call, from, into, &piece)?;
+                } else {
+                    self.allreduce_in_parts(call, from, into, &piece)?;
+                }
+            }
+            return Ok(());
+        }
+        // one rank of each host speaks for it; only it has use for more room
+        let mut room = std::mem::take(&mut self.rooms[1]);
+        room.resize(terms.bytes(), 0);
+        let done = self.allreduce_by_hosts(call, from, into, terms, &mut room);
+        self.rooms[1] = room;
+        done
+    }
+
+    fn allreduce_by_hosts(
+        &mut self,
+        call: Call,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+        room: &mut [u8],
+    ) -> Result<(), Failed> {
+        let at = room.as_mut_ptr();
+        if self.is_alone() {
+            // SAFETY: the program's data, and room for them
+            unsafe { copy(from, at, terms.bytes()) };
+        } else {
+            self.reduce_here(0, call, from, at, terms)?;
+        }
+        if self.place == 0 {
+            let steps = self.allreduce_steps();
+            self.take(&steps, at, terms.bytes(), Some(terms))?;
+        }
+        if !self.is_alone() {
+            for (start, length) in pieces(terms.bytes(), PAYLOAD) {
+                // SAFETY: within the room
+                self.from_one(0, call, unsafe { at.add(start) }, length)?;
+            }
+        }
+        // SAFETY: the program's place
+        unsafe { copy(at, into, terms.bytes()) };
+        Ok(())
+    }
+
+    fn allreduce_by_each(
+        &mut self,
+        call: Call,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+    ) -> Result<(), Failed> {
+        let (last, bytes) = (self.mates() - 1, terms.bytes());
+        let put = |slot: *mut u8| {
+            // SAFETY: the program's data, no more than a slot takes
+            unsafe { copy(from, slot, bytes) };
+        };
+        let each = |place, theirs: *const u8| {
+            // SAFETY: contributions of as many bytes, and the program's place; its own contribution is in its slot already
+            unsafe {
+                if place == last {
+                    copy(theirs, into, bytes);
+                    return Ok(());
+                }
+                terms.combine.apply(theirs, into, terms.count)
+            }
+        };
+        self.to_all(call, bytes, put, each, (0..=last).rev())
+    }
+
+    /// Each rank combines a part of all contributions, and all get all parts.
+    fn allreduce_in_parts(
+        &mut self,
+        call: Call,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+    ) -> Result<(), Failed> {
+        let (mates, own, extent) = (self.mates(), self.place, terms.extent);
+        let part = |place: usize| {
+            let (first, end) = (terms.count * place / mates, terms.count * (place + 1) / mates);
+            (first * extent, (end - first) * extent)
+        };
+        let (start, length) = part(own);
+        // SAFETY: within the program's place, whose own contribution is in its slot when a part of it is written
+        let ours = unsafe { into.add(start) };
+        let put = |slot: *mut u8| {
+            // SAFETY: the program's data, no more than a slot takes
+            unsafe { copy(from, slot, terms.bytes()) };
+        };
+        let each = |place, theirs: *const u8| {
+            // SAFETY: this rank's part of a contribution
+            unsafe {
+                let theirs = theirs.add(start);
+                if place == mates - 1 {
+                    copy(theirs, ours, length);
+                    return Ok(());
+                }
+                terms.combine.apply(theirs, ours, length / extent)
+            }
+        };
+        self.to_all(call, terms.bytes(), put, each, (0..mates).rev())?;
+        let put = |slot: *mut u8| {
+            // SAFETY: this rank's part
+            unsafe { copy(ours, slot, length) };
+        };
+        let each = |place, theirs: *const u8| {
+            let (start, length) = part(place);
+            if place != own {
+                // SAFETY: another's part, and where it belongs
+                unsafe { copy(theirs, into.add(start), length) };
+            }
+            Ok(())
+        };
+        self.to_all(call, terms.bytes(), put, each, 0..mates)
+    }
+
+    /// `MPI_Gather`: `own` of each rank to `into` of the root, by ranks. A root whose own is there already has it in both.
+    pub fn gather(&mut self, own: Data, into: Option<Data>, root: usize) -> Result<(), Failed> {
+        let call = Call { what: what::GATHER, root };
+        let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
+        let done = (|| {
+            let from = own.gather(&mut sent, self.comm)?;
+            let at = into.map(|into| into.place(&mut received)).unwrap_or(ptr::null_mut());
+            let bytes = own.bytes();
+            for (start, length) in pieces(bytes, PAYLOAD) {
+                let each = |place, theirs: *const u8| {
+                    // SAFETY: a piece of a rank's contribution, and where it belongs
+                    unsafe {
+                        let into = at.add(place * bytes + start);
+                        if !ptr::eq(theirs, into) {
+                            copy(theirs, into, length);
+                        }
+                    }
+                    Ok(())
+                };
+                let mates = self.mates();
+                // SAFETY: within the contribution
+                let piece = unsafe { from.add(start) };
+                self.to_one(root, call, piece, length, each, 0..mates)?;
+            }
+            into.map_or(Ok(()), |into| into.spread(&received, self.comm))
+        })();
+        [self.rooms[0], self.rooms[1]] = [sent, received];
+        done
+    }
+
+    /// `MPI_Scatter`: to each rank its part of `from` of the root, by ranks, into `own`, unless it is there already.
+    pub fn scatter(
+        &mut self,
+        from: Option<Data>,
+        own: Option<Data>,
+        each: usize,
+        root: usize,
+    ) -> Result<(), Failed> {
+        let call = Call { what: what::SCATTER, root };
+        let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
+        let done = (|| {
+            let from = from.map(|from| from.gather(&mut sent, self.comm)).transpose()?;
+            let into = own.map(|own| own.place(&mut received));
+            let (mates, place) = (self.mates(), self.place);
+            // as many bytes of each rank's part as a slot takes of all
+            for (start, length) in pieces(each, PAYLOAD / mates) {
+                if let Some(from) = from {
+                    let turn = self.turn()?;
+                    for other in (0..mates).filter(|other| *other != place) {
+                        // SAFETY: within the root's data, and the slot
+                        unsafe {
+                            copy(from.add(other * each + start), turn.payload.add(other * length), length)
+                        };
+                    }
+                    self.fill(&turn, call, length);
+                    if let Some(into) = into {
+                        // SAFETY: within the root's data, and its place
+                        unsafe { copy(from.add(place * each + start), into.add(start), length) };
+                    }
+                    self.over(turn.number());
+                } else {
+                    let number = self.next();
+                    let theirs = self.read(root, number, call, length)?;
+                    if let Some(into) = into {
+                        // SAFETY: this rank's piece, and its place
+                        unsafe { copy(theirs.add(place * length), into.add(start), length) };
+                    }
+                    self.over(number);
+                }
+            }
+            own.map_or(Ok(()), |own| own.spread(&received, self.comm))
+        })();
+        [self.rooms[0], self.rooms[1]] = [sent, received];
+        done
+    }
+
+    /// `MPI_Allgather`: `own` of each rank to `into` of all, by ranks.
+    pub fn allgather(&mut self, own: Data, into: Data) -> Result<(), Failed> {
+        let call = Call { what: what::ALLGATHER, root: 0 };
+        let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
+        let done = (|| {
+            let from = own.gather(&mut sent, self.comm)?;
+            let at = into.place(&mut received);
+            let bytes = own.bytes();
+            for (start, length) in pieces(bytes, PAYLOAD) {
+                let put = |slot: *mut u8| {
+                    // SAFETY: a piece of this rank's contribution
+                    unsafe { copy(from.add(start), slot, length) };
+                };
+                let each = |place, theirs: *const u8| {
+                    // SAFETY: a piece of a rank's contribution, and where it belongs
+                    unsafe { copy(theirs, at.add(place * bytes + start), length) };
+                    Ok(())
+                };
+                let mates = self.mates();
+                self.to_all(call, length, put, each, 0..mates)?;
+            }
+            into.spread(&received, self.comm)
+        })();
+        [self.rooms[0], self.rooms[1]] = [sent, received];
+        done
+    }
+
+    /// `MPI_Alltoall`: a part of `from` to each rank, by ranks. Where `from` is `into`, parts are exchanged.
+    pub fn alltoall(&mut self, from: Data, into: Data) -> Result<(), Failed> {
+        let call = Call { what: what::ALLTOALL, root: 0 };
+        let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
+        let done = (|| {
+            let from = from.gather(&mut sent, self.comm)?;
+            let at = into.place(&mut received);
+            let (mates, own) = (self.mates(), self.place);
+            let bytes = into.bytes() / mates;
+            for (start, length) in pieces(bytes, PAYLOAD / mates) {
+                let put = |slot: *mut u8| {
+                    for other in 0..mates {
+                        // SAFETY: a piece of each part, and its place in the slot
+                        unsafe { copy(from.add(other * bytes + start), slot.add(other * length), length) };
+                    }
+                };
+                let each = |place: usize, theirs: *const u8| {
+                    // SAFETY: what is for this rank, and where it belongs; what was there for others is in this rank's slot already
+                    unsafe { copy(theirs.add(own * length), at.add(place * bytes + start), length) };
+                    Ok(())
+                };
+                self.to_all(call, length, put, each, 0..mates)?;
+            }
+            into.spread(&received, self.comm)
+        })();
+        [self.rooms[0], self.rooms[1]] = [sent, received];
+        done
+    }
+
+    /// `MPI_Reduce_scatter_block`: of `terms` for each rank, all together in `from`, this rank's into `into`, which may be the same.
+    pub fn reduce_scatter(&mut self, from: *const u8, into: *mut u8, terms: &Terms) -> Result<(), Failed> {
+        let call = Call { what: what::REDUCE_SCATTER, root: 0 };
+        let (mates, own, bytes) = (self.mates(), self.place, terms.bytes());
+        let step = (PAYLOAD / mates / terms.extent).max(1) * terms.extent;
+        let mut room = std::mem::take(&mut self.rooms[1]);
+        // in place the result is put over contributions that are still to be sent
+        room.resize(bytes, 0);
+        let at = room.as_mut_ptr();
+        let mut done = Ok(());
+        for (start, length) in pieces(bytes, step) {
+            let put = |slot: *mut u8| {
+                for other in 0..mates {
+                    // SAFETY: a piece of each part, and its place in the slot
+                    unsafe { copy(from.add(other * bytes + start), slot.add(other * length), length) };
+                }
+            };
+            let each = |place, theirs: *const u8| {
+                // SAFETY: what is for this rank, and room for it
+                unsafe {
+                    let (theirs, into) = (theirs.add(own * length), at.add(start));
+                    if place == mates - 1 {
+                        copy(theirs, into, length);
+                        return Ok(());
+                    }
+                    terms.combine.apply(theirs, into, length / terms.extent)
+                }
+            };
+            done = self.to_all(call, mates * length, put, each, (0..mates).rev());
+            if done.is_err() {
+                break;
+            }
+        }
+        if done.is_ok() {
+            // SAFETY: the program's place
+            unsafe { copy(at, into, bytes) };
+        }
+        self.rooms[1] = room;
+        done
+    }
+
+    /// `MPI_Scan` and `MPI_Exscan`: of the contributions of ranks up to this one, or before it, into `into`. Where `from` is `into`, this
+    /// rank's contribution is there. The first rank of an exclusive scan gets nothing.
+    pub fn scan(
+        &mut self,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+        inclusive: bool,
+    ) -> Result<(), Failed> {
+        let call = Call { what: if inclusive { what::SCAN } else { what::EXSCAN }, root: 0 };
+        let step = PAYLOAD / terms.extent * terms.extent;
+        let end = self.place + usize::from(inclusive);
+        for (start, length) in pieces(terms.bytes(), step) {
+            let turn = self.turn()?;
+            // SAFETY: within the contribution, no more than a slot takes
+            unsafe { copy(from.add(start), turn.payload, length) };
+            self.fill(&turn, call, length);
+            for place in (0..end).rev() {
+                let theirs = if place == self.place {
+                    turn.payload.cast_const()
+                } else {
+                    self.read(place, turn.number(), call, length)?
+                };
+                // SAFETY: contributions of as many bytes, and the program's place
+                unsafe {
+                    let into = into.add(start);
+                    if place == end - 1 {
+                        copy(theirs, into, length);
+                    } else {
+                        terms.combine.apply(theirs, into, length / terms.extent)?;
+                    }
+                }
+            }
+            self.over(turn.number());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_all() {
+        let of = |bytes, most| pieces(bytes, most).collect::<Vec<_>>();
+        assert_eq!(of(0, 8), []);
+        assert_eq!(of(8, 8), [(0, 8)]);
+        assert_eq!(of(17, 8), [(0, 8), (8, 8), (16, 1)]);
+    }
+
+    #[test]
+    fn operations_have_names() {
+        assert_eq!(what::name(what::BARRIER), "MPI_Barrier");
+        assert_eq!(what::name(what::EXSCAN), "MPI_Exscan");
+        assert_eq!([0, 12, 255].map(what::name), ["something else"; 3]);
+    }
+}
