@@ -173,7 +173,9 @@ pub fn raise(handle: usize, failed: Failed, explain: impl FnOnce() -> String) ->
         return code;
     }
     let code = abi().other_error;
-    eprintln!("polyrail: {}", explain());
+    // in one piece: other ranks say something, too
+    let line = format!("polyrail: {}\n", explain());
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
     // SAFETY: the program's communicator, and one of MPI's own error classes
     match unsafe { crate::library::comm_call_errhandler(abi().handle(handle), code) } {
         Err(Failed::Mpi(other)) => other,

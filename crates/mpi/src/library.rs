@@ -42,6 +42,7 @@ macro_rules! functions {
         ///
         /// # Safety
         /// As of the MPI function.
+        #[allow(clippy::too_many_arguments, reason = "they are MPI's")]
         pub unsafe fn $name($($argument: $type),*) -> Result<(), Failed> {
             // SAFETY: as the caller says
             check(unsafe { real!($real: fn($($type),*) -> c_int)($($argument),*) })

@@ -97,7 +97,7 @@ impl Team {
     }
 
     /// All contribute `bytes` from `own`, and `at` reads all of them: by place, in order. Where that is not this rank, it only contributes.
-    fn to_one(
+    fn collect(
         &mut self,
         at: usize,
         call: Call,
@@ -125,7 +125,7 @@ impl Team {
     }
 
     /// `at` contributes `bytes` from `data`, and all others get them there.
-    fn from_one(&mut self, at: usize, call: Call, data: *mut u8, bytes: usize) -> Result<(), Failed> {
+    fn spread(&mut self, at: usize, call: Call, data: *mut u8, bytes: usize) -> Result<(), Failed> {
         let number = if self.place == at {
             let turn = self.turn()?;
             // SAFETY: the caller's bytes, no more than a slot takes
@@ -144,7 +144,7 @@ impl Team {
     }
 
     /// All contribute what `put` writes, of `bytes`, and all read of all.
-    fn to_all(
+    fn exchange(
         &mut self,
         call: Call,
         bytes: usize,
@@ -175,16 +175,16 @@ impl Team {
         let call = Call { what: what::BARRIER, root: 0 };
         let mates = self.mates();
         if self.between.is_none() && mates <= BY_EACH_OF {
-            return self.to_all(call, 0, |_| (), |_, _| Ok(()), 0..mates);
+            return self.exchange(call, 0, |_| (), |_, _| Ok(()), 0..mates);
         }
         if !self.is_alone() {
-            self.to_one(0, call, ptr::null(), 0, |_, _| Ok(()), 0..mates)?;
+            self.collect(0, call, ptr::null(), 0, |_, _| Ok(()), 0..mates)?;
         }
         if self.place == 0 {
             self.meet()?;
         }
         if !self.is_alone() {
-            self.from_one(0, call, ptr::null_mut(), 0)?;
+            self.spread(0, call, ptr::null_mut(), 0)?;
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl Team {
             let from = self.layout.place_of(speaker);
             for (start, length) in pieces(bytes, PAYLOAD) {
                 // SAFETY: within the data
-                self.from_one(from, call, unsafe { at.add(start) }, length)?;
+                self.spread(from, call, unsafe { at.add(start) }, length)?;
             }
         }
         self.take(sends, at, bytes, None)?;
@@ -245,7 +245,7 @@ impl Team {
             };
             // SAFETY: within the contribution
             let own = unsafe { from.add(start) };
-            self.to_one(at, call, own, length, each, (0..=last).rev())?;
+            self.collect(at, call, own, length, each, (0..=last).rev())?;
         }
         Ok(())
     }
@@ -349,7 +349,7 @@ impl Team {
         if !self.is_alone() {
             for (start, length) in pieces(terms.bytes(), PAYLOAD) {
                 // SAFETY: within the room
-                self.from_one(0, call, unsafe { at.add(start) }, length)?;
+                self.spread(0, call, unsafe { at.add(start) }, length)?;
             }
         }
         // SAFETY: the program's place
@@ -379,7 +379,7 @@ impl Team {
                 terms.combine.apply(theirs, into, terms.count)
             }
         };
-        self.to_all(call, bytes, put, each, (0..=last).rev())
+        self.exchange(call, bytes, put, each, (0..=last).rev())
     }
 
     /// Each rank combines a part of all contributions, and all get all parts.
@@ -413,7 +413,7 @@ impl Team {
                 terms.combine.apply(theirs, ours, length / extent)
             }
         };
-        self.to_all(call, terms.bytes(), put, each, (0..mates).rev())?;
+        self.exchange(call, terms.bytes(), put, each, (0..mates).rev())?;
         let put = |slot: *mut u8| {
             // SAFETY: this rank's part
             unsafe { copy(ours, slot, length) };
@@ -426,7 +426,7 @@ impl Team {
             }
             Ok(())
         };
-        self.to_all(call, terms.bytes(), put, each, 0..mates)
+        self.exchange(call, terms.bytes(), put, each, 0..mates)
     }
 
     /// `MPI_Gather`: `own` of each rank to `into` of the root, by ranks. A root whose own is there already has it in both.
@@ -451,7 +451,7 @@ impl Team {
                 let mates = self.mates();
                 // SAFETY: within the contribution
                 let piece = unsafe { from.add(start) };
-                self.to_one(root, call, piece, length, each, 0..mates)?;
+                self.collect(root, call, piece, length, each, 0..mates)?;
             }
             into.map_or(Ok(()), |into| into.spread(&received, self.comm))
         })();
@@ -524,7 +524,7 @@ impl Team {
                     Ok(())
                 };
                 let mates = self.mates();
-                self.to_all(call, length, put, each, 0..mates)?;
+                self.exchange(call, length, put, each, 0..mates)?;
             }
             into.spread(&received, self.comm)
         })();
@@ -553,7 +553,7 @@ impl Team {
                     unsafe { copy(theirs.add(own * length), at.add(place * bytes + start), length) };
                     Ok(())
                 };
-                self.to_all(call, length, put, each, 0..mates)?;
+                self.exchange(call, length, put, each, 0..mates)?;
             }
             into.spread(&received, self.comm)
         })();
@@ -589,7 +589,7 @@ impl Team {
                     terms.combine.apply(theirs, into, length / terms.extent)
                 }
             };
-            done = self.to_all(call, mates * length, put, each, (0..mates).rev());
+            done = self.exchange(call, mates * length, put, each, (0..mates).rev());
             if done.is_err() {
                 break;
             }

@@ -1,0 +1,239 @@
+//! Unmodified programs under both MPIs, with the companion and without it: what they compute is the same, and what they do wrong is told.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+
+const MPIS: [&str; 2] = ["mpich", "openmpi"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("this repository")
+}
+
+/// Where `polyrail` and its parts are, of the profile of this test. Cargo builds nothing of another crate for a test, so it is asked to.
+fn built() -> &'static Path {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    PLACE.get_or_init(|| {
+        // the test is in deps/ of what its profile has built
+        let place = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf();
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args([
+            "build",
+            "--quiet",
+            "-p",
+            "polyrail-mpi",
+            "-p",
+            "polyrail-fabric",
+            "-p",
+            "polyrail-cli",
+            "--target-dir",
+        ]);
+        cargo.arg(place.parent().unwrap()).current_dir(root());
+        if place.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().expect("cargo starts").success(), "what is tried cannot be built");
+        place
+    })
+}
+
+/// Four ranks on two processors leave no others their time: one run at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(|broken| broken.into_inner())
+}
+
+/// A program of `tests/programs`, by an MPI's own compiler.
+fn program(mpi: &str, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
+    let compiler = root().join(".venv").join(mpi).join("bin/mpicc");
+    assert!(compiler.is_file(), "{} is not there: make setup", compiler.display());
+    let place = built().join("mpi-programs");
+    std::fs::create_dir_all(&place).unwrap();
+    let program = place.join(format!("{name}-{mpi}"));
+    let words = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"];
+    let done = Command::new(compiler).args(words).args([&program, &source]).status().unwrap();
+    assert!(done.success(), "{name} cannot be built");
+    program
+}
+
+/// How ranks are placed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Hosts {
+    One,
+    /// Two hosts, each with consecutive ranks; or in turn.
+    Two,
+    InTurn,
+}
+
+/// Runs a program, with more options of `polyrail run`; its status, and all that was said.
+fn run(
+    mpi: &str,
+    ranks: usize,
+    hosts: Hosts,
+    options: &[&str],
+    name: &str,
+    words: &[&str],
+) -> (Option<i32>, String) {
+    let program = program(mpi, name);
+    // no test hangs
+    let mut command = Command::new("timeout");
+    command.arg("120");
+    let many = ranks.div_ceil(2).to_string();
+    let launcher = match (mpi, hosts) {
+        ("mpich", Hosts::One) => format!("-n {ranks}"),
+        ("mpich", Hosts::Two) => format!(
+            "-n {ranks} -hosts a,b -ppn {many} -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH"
+        ),
+        ("mpich", Hosts::InTurn) => {
+            format!("-n {ranks} -hosts a,b -ppn 1 -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH")
+        }
+        (_, Hosts::One) => format!("-n {ranks} --bind-to none --map-by :oversubscribe"),
+        (_, two) => {
+            let by = if two == Hosts::InTurn { "--map-by node" } else { "" };
+            format!(
+                "-n {ranks} --bind-to none --host a:{many},b:{many} {by} --prtemca prte_if_include ctl --prtemca plm_ssh_agent $POLYRAIL_LAB_SSH"
+            )
+        }
+    };
+    let line = format!(
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; exec '{}' run {} {launcher} -- '{}' {}",
+        built().join("polyrail").display(),
+        options.join(" "),
+        program.display(),
+        words.join(" ")
+    );
+    if hosts != Hosts::One {
+        command.arg(root().join("scripts/lab")).args(["run", "--"]);
+    }
+    let output =
+        command.args(["bash", "-c", &line]).current_dir(root()).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+}
+
+/// The whole results of random operations, which `RANDOM_CASES` and `RANDOM_FIRST` may make more.
+#[track_caller]
+fn random(mpi: &str, ranks: usize, hosts: Hosts) {
+    let number =
+        |name: &str, usual: u64| std::env::var(name).map_or(usual, |text| text.parse().expect("a number"));
+    let (first, cases) = (number("RANDOM_FIRST", 1), number("RANDOM_CASES", 150).to_string());
+    let seed = (first + ranks as u64 * 1000).to_string();
+    let way = if mpi == "openmpi" && hosts != Hosts::One { "plain" } else { "" };
+    let with = run(mpi, ranks, hosts, &[], "random", &[&seed, &cases, way]);
+    let without = run(mpi, ranks, hosts, &["--no-companion"], "random", &[&seed, &cases, way]);
+    let result = |(status, said): &(Option<i32>, String)| {
+        said.lines()
+            .find(|line| line.contains(" cases of seed "))
+            .filter(|_| *status == Some(0))
+            .map(str::to_owned)
+    };
+    assert!(result(&with).is_some(), "{mpi} {ranks} {hosts:?}: {with:?}");
+    assert_eq!(result(&with), result(&without), "{mpi}, {ranks} ranks, {hosts:?}: {without:?}");
+}
+
+#[test]
+fn random_operations_give_what_the_mpi_gives() {
+    let _alone = alone();
+    for mpi in MPIS {
+        for ranks in [2, 3, 5] {
+            random(mpi, ranks, Hosts::One);
+        }
+    }
+}
+
+#[test]
+fn so_they_do_between_hosts() {
+    let _alone = alone();
+    let lab = Command::new(root().join("scripts/lab"))
+        .args(["run", "--", "true"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    if !lab.status.success() {
+        return polyrail_skip::lacking("network namespaces (scripts/lab)");
+    }
+    for mpi in MPIS {
+        random(mpi, 4, Hosts::Two);
+        random(mpi, 5, Hosts::InTurn);
+    }
+}
+
+#[test]
+fn programs_are_well() {
+    let _alone = alone();
+    for mpi in MPIS {
+        for case in ["progress", "threads", "communicators", "mixed", "asleep"] {
+            for ranks in [2, 4] {
+                let ended = run(mpi, ranks, Hosts::One, &[], "cases", &[case]);
+                assert_eq!(ended, (Some(0), format!("{case} is well\n")), "{mpi} {ranks}");
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_are_those_of_the_mpi() {
+    let _alone = alone();
+    for mpi in MPIS {
+        let with = run(mpi, 3, Hosts::One, &[], "cases", &["codes"]);
+        assert_eq!(with, run(mpi, 3, Hosts::One, &["--no-companion"], "cases", &["codes"]), "{mpi}");
+        assert!(with.0 == Some(0) && with.1.ends_with("codes is well\n"), "{mpi}: {with:?}");
+    }
+}
+
+#[test]
+fn operations_that_do_not_fit_are_told_of() {
+    let _alone = alone();
+    for mpi in MPIS {
+        for (case, told) in [
+            (
+                "differ",
+                "rank 0 MPI_Barrier (root 0, 0 bytes or more), rank 1 MPI_Allreduce (root 0, 4 bytes or more)",
+            ),
+            (
+                "lengths",
+                "rank 1 MPI_Bcast (root 0, 8 bytes or more), rank 0 MPI_Bcast (root 0, 64 bytes or more)",
+            ),
+        ] {
+            let (status, said) = run(mpi, 2, Hosts::One, &[], "cases", &[case]);
+            assert!(
+                status != Some(0) && status != Some(124) && said.contains(told),
+                "{mpi} {case}: {status:?} {said}"
+            );
+            assert!(!said.contains("nobody has noticed"), "{mpi} {case}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_rank_ends_the_job() {
+    let _alone = alone();
+    for mpi in MPIS {
+        let (status, said) = run(mpi, 3, Hosts::One, &[], "cases", &["killed"]);
+        assert!(status != Some(0) && status != Some(124), "{mpi}: {status:?} {said}");
+        assert!(!said.contains("nobody has noticed"), "{mpi}: {said}");
+    }
+}
+
+/// One rank has it, the other does not: without a word they would wait for each other for ever.
+#[test]
+fn a_rank_without_the_companion_is_told() {
+    let _alone = alone();
+    let mpiexec = root().join(".venv/mpich/bin/mpiexec");
+    let program = program("mpich", "cases");
+    let mut command = Command::new("timeout");
+    command
+        .arg("60")
+        .arg(mpiexec)
+        .args(["-genv", "FI_PROVIDER", "polyrail", "-genv", "FI_PROVIDER_PATH"])
+        .arg(built());
+    command.args(["-genv", "MPIR_CVAR_NOLOCAL", "1", "-genv", "MPIR_CVAR_CH4_NETMOD", "ofi"]);
+    let companion = format!("LD_PRELOAD={}/libpolyrail_mpi.so", built().display());
+    command.args(["-n", "1", "env", &companion]).arg(&program).args(["mixed", ":"]);
+    command.args(["-n", "1", "env", "LD_PRELOAD=/nowhere/libpolyrail_mpi.so"]).arg(&program).arg("mixed");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.status.code() != Some(124), "{said}");
+    assert!(said.contains("/nowhere/libpolyrail_mpi.so was not loaded"), "{said}");
+}

@@ -1,0 +1,189 @@
+// What the companion has to hold to, one case a run: cases NAME
+#define _DEFAULT_SOURCE
+#include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int rank, size;
+
+static void must(int holds, const char *what) {
+    if (!holds) {
+        fprintf(stderr, "rank %d: %s\n", rank, what);
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+}
+
+static void warm(MPI_Comm comm) {
+    for (int i = 0; i < 8; i++) MPI_Barrier(comm);
+}
+
+// A message that needs its sender's help goes on while the sender waits in a barrier.
+static void progress(void) {
+    enum { LONG = 4 << 20 };
+    char *bytes = malloc(LONG);
+    warm(MPI_COMM_WORLD);
+    for (int round = 0; round < 5; round++) {
+        if (rank == 0) {
+            MPI_Request request;
+            memset(bytes, round + 1, LONG);
+            MPI_Isend(bytes, LONG, MPI_BYTE, 1, 7, MPI_COMM_WORLD, &request);
+            MPI_Barrier(MPI_COMM_WORLD);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else {
+            if (rank == 1) {
+                usleep(20000);
+                MPI_Recv(bytes, LONG, MPI_BYTE, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                must(bytes[0] == round + 1 && bytes[LONG - 1] == round + 1, "the message is wrong");
+            }
+            MPI_Barrier(MPI_COMM_WORLD);
+        }
+    }
+    free(bytes);
+}
+
+static MPI_Comm of_thread[4];
+
+static void *sums(void *argument) {
+    const int thread = (int)(long)argument;
+    for (int i = 0; i < 500; i++) {
+        long mine = rank + thread + i, sum = 0;
+        MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, of_thread[thread]);
+        must(sum == (long)size * (thread + i) + (long)size * (size - 1) / 2, "a thread's sum is wrong");
+        if (i % 100 == 0) {
+            int number = thread * 1000 + i;
+            const int to = (rank + 1) % size, from = (rank + size - 1) % size;
+            MPI_Sendrecv_replace(&number, 1, MPI_INT, to, thread, from, thread, of_thread[thread], MPI_STATUS_IGNORE);
+            must(number == thread * 1000 + i, "a thread's message is wrong");
+        }
+    }
+    return NULL;
+}
+
+// Operations of several communicators at once.
+static void threads(void) {
+    pthread_t all[4];
+    for (int i = 0; i < 4; i++) MPI_Comm_dup(MPI_COMM_WORLD, &of_thread[i]);
+    for (long i = 0; i < 4; i++) pthread_create(&all[i], NULL, sums, (void *)i);
+    for (int i = 0; i < 4; i++) pthread_join(all[i], NULL);
+    for (int i = 0; i < 4; i++) MPI_Comm_free(&of_thread[i]);
+}
+
+// More communicators than there is memory for, at once and one after the other.
+static void communicators(void) {
+    enum { MANY = 40 };
+    MPI_Comm all[MANY];
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < MANY; i++) {
+            if (i % 3 == 0) MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &all[i]);
+            else MPI_Comm_dup(MPI_COMM_WORLD, &all[i]);
+        }
+        for (int i = 0; i < MANY; i++)
+            for (int again = 0; again < 7; again++) {
+                int among, value = rank + i + again, most;
+                MPI_Comm_size(all[i], &among);
+                MPI_Allreduce(&value, &most, 1, MPI_INT, MPI_MAX, all[i]);
+                const int highest = i % 3 ? size - 1 : size - 1 - (size - 1 - rank) % 2;
+                must(most == highest + i + again, "the largest is wrong");
+            }
+        for (int i = MANY - 1; i >= 0; i--) MPI_Comm_free(&all[i]);
+    }
+    for (int i = 0; i < 300; i++) {
+        MPI_Comm one;
+        MPI_Comm_dup(MPI_COMM_WORLD, &one);
+        for (int again = 0; again < 6; again++) {
+            int value = again == 5 && rank == 1 ? i : -1;
+            MPI_Bcast(&value, 1, MPI_INT, 1, one);
+            must(value == (again == 5 ? i : -1), "a broadcast is wrong");
+        }
+        MPI_Comm_free(&one);
+    }
+}
+
+// Operations that do not fit each other.
+static void differ(void) {
+    warm(MPI_COMM_WORLD);
+    int number = 1, sum;
+    if (rank == 1) MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    else MPI_Barrier(MPI_COMM_WORLD);
+    printf("nobody has noticed\n");
+}
+
+static void lengths(void) {
+    warm(MPI_COMM_WORLD);
+    char bytes[64] = {0};
+    MPI_Bcast(bytes, rank == 0 ? 64 : 8, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    printf("nobody has noticed\n");
+}
+
+// Errors come as codes to who wants them so.
+static void codes(void) {
+    warm(MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int number = 1, sum;
+    const int codes[] = {MPI_Bcast(&number, 1, MPI_INT, size, MPI_COMM_WORLD), MPI_Bcast(&number, -1, MPI_INT, 0, MPI_COMM_WORLD),
+                         MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD),
+                         MPI_Allreduce(&number, &number, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD),
+                         MPI_Reduce(NULL, NULL, 1, MPI_INT, MPI_SUM, -3, MPI_COMM_WORLD), MPI_Barrier(MPI_COMM_NULL)};
+    for (int i = 0; i < 6; i++) {
+        int class;
+        MPI_Error_class(codes[i], &class);
+        if (rank == 0) printf("%d\n", class);
+    }
+    warm(MPI_COMM_WORLD);
+    number = 1; // Open MPI takes it for an operation in place
+    // an operation that is well is well still
+    MPI_Allreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    must(sum == size, "the sum is wrong");
+}
+
+// A rank is killed while the others wait for it.
+static void killed(void) {
+    warm(MPI_COMM_WORLD);
+    if (rank == size - 1) raise(SIGKILL);
+    for (int i = 0; i < 100; i++) MPI_Barrier(MPI_COMM_WORLD);
+    printf("nobody has noticed\n");
+}
+
+// One rank computes, the others wait for long, and use little time for that.
+static void asleep(void) {
+    warm(MPI_COMM_WORLD);
+    if (rank == 0) sleep(2);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// In a communicator that has an outstanding operation that does not block.
+static void mixed(void) {
+    for (int i = 0; i < 50; i++) {
+        MPI_Request request;
+        int number = rank, sum = -1, all = -1;
+        MPI_Iallreduce(&number, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+        MPI_Allreduce(&number, &all, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+        must(all == size - 1, "the largest is wrong");
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        must(sum == size * (size - 1) / 2, "the sum is wrong");
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } all[] = {{"progress", progress}, {"threads", threads}, {"communicators", communicators}, {"differ", differ}, {"lengths", lengths},
+               {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed}};
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (argc > 1 && strcmp(argv[1], all[i].name) == 0) {
+            all[i].run();
+            if (rank == 0) printf("%s is well\n", argv[1]);
+        }
+    MPI_Finalize();
+    return 0;
+}
