@@ -1,22 +1,32 @@
 //! How the memory that ranks of a host share looks. Each rank of a communicator has an area, and writes nowhere else; the others read.
 //!
-//! An area has a line of its owner's numbers and a few slots, which are used one after the other: what the owner contributes to
-//! operation `n` is in slot `n % SLOTS`, whose number becomes `n` when all of it is there. It stays until all who read it have said so, or until
-//! a later operation shows that they have.
+//! An area has a line of its owner's numbers and slots, which are used one after the other: what the owner contributes to operation `n` is in
+//! the `n`th slot, counted round, whose number becomes `n` when all of it is there. It stays until all who read it have said so, or until a
+//! later operation shows that they have. Short contributions have small slots, and many: who broadcasts them is far ahead of who
+//! gets them where ranks share a processor, and the fewer times it changes hands.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes that a slot takes.
 pub const PAYLOAD: usize = 8192;
-/// Slots of an area.
-pub const SLOTS: u64 = 8;
+/// Slots of an area, and those for what is short.
+const SLOTS: (u64, u64) = (8, 64);
 /// Bytes between slots: a line with number and tag in front, on which a short contribution travels along.
 const STRIDE: usize = PAYLOAD + 64;
 const HEAD: usize = 16;
+const LINE: usize = 128;
+/// Bytes of a contribution that is short.
+const SHORT: usize = LINE - HEAD;
 const CONTROL: usize = 128;
+const LINES: usize = SLOTS.1 as usize * LINE;
 /// Bytes of an area, in whole pages.
-pub const AREA: usize = (CONTROL + SLOTS as usize * STRIDE).next_multiple_of(4096);
+pub const AREA: usize = (CONTROL + LINES + SLOTS.0 as usize * STRIDE).next_multiple_of(4096);
+
+/// How many operations later a slot for so many bytes is used again.
+pub fn round(bytes: usize) -> u64 {
+    if bytes <= SHORT { SLOTS.1 } else { SLOTS.0 }
+}
 
 /// What the owner of an area says. Two lines, as neighbouring lines are fetched together.
 #[repr(C, align(128))]
@@ -77,13 +87,33 @@ impl Area {
         Word { number: &control.done, sleepers: &control.sleepers }
     }
 
-    /// The slot of an operation.
-    pub fn slot(&self, number: u64) -> Slot<'_> {
-        let at = CONTROL + (number % SLOTS) as usize * STRIDE;
+    /// The slot of an operation to which so many bytes are contributed.
+    pub fn slot(&self, number: u64, bytes: usize) -> Slot<'_> {
+        self.slot_at(number, bytes <= SHORT)
+    }
+
+    /// The other slot that the owner might have used, had it contributed more, or less.
+    pub fn other_slot(&self, number: u64, bytes: usize) -> Slot<'_> {
+        self.slot_at(number, bytes > SHORT)
+    }
+
+    fn slot_at(&self, number: u64, short: bool) -> Slot<'_> {
+        let at = match short {
+            true => CONTROL + (number % SLOTS.1) as usize * LINE,
+            false => CONTROL + LINES + (number % SLOTS.0) as usize * STRIDE,
+        };
         // SAFETY: within the area; atomics only
         unsafe {
             let head = self.0.add(at);
             Slot { head: head.cast::<Head>().as_ref(), area: self, payload: head.add(HEAD).as_ptr() }
+        }
+    }
+
+    /// Makes it as new. Nobody else uses it.
+    pub fn clear(&self) {
+        self.done().number.store(0, Ordering::Relaxed);
+        for (short, slots) in [(true, SLOTS.1), (false, SLOTS.0)] {
+            (0..slots).for_each(|slot| self.slot_at(slot, short).head.number.store(0, Ordering::Relaxed));
         }
     }
 }
@@ -99,7 +129,7 @@ impl<'a> Slot<'a> {
         self.head.tag.load(Ordering::Relaxed)
     }
 
-    /// Its [`PAYLOAD`] bytes, aligned to 16. The owner writes them before it fills the slot, others read them after.
+    /// Its bytes, aligned to 16. The owner writes them before it fills the slot, others read them after.
     pub fn payload(&self) -> *mut u8 {
         self.payload
     }

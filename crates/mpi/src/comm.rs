@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock};
 
 use polyrail_pmpi::abi;
 
-use crate::library::{Failed, comm_create_keyval, comm_set_attr};
+use crate::library::{Failed, comm_create_keyval, comm_rank, comm_set_attr, comm_size};
 use crate::team::Team;
 
 /// Operations of a communicator that the MPI carries out before it gets a team: many are used once or twice only.
@@ -18,6 +18,9 @@ pub struct Comm {
     handle: AtomicUsize,
     /// Somebody is in an operation. MPI has one at a time; a program that does not hold to that is not to break memory.
     busy: AtomicBool,
+    /// This process's rank, and how many there are.
+    rank: AtomicUsize,
+    size: AtomicUsize,
     state: UnsafeCell<State>,
 }
 
@@ -48,9 +51,17 @@ fn place(handle: usize) -> &'static AtomicPtr<Comm> {
     &TABLE[(handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 58]
 }
 
-/// Runs an operation by the communicator's team, if it has one or gets one now; nothing otherwise.
-pub fn with_team<T>(handle: usize, run: impl FnOnce(&mut Team) -> T) -> Option<T> {
+/// Runs an operation by the communicator's team, if it has one or gets one now; nothing otherwise. What is wrong as this rank and so many others
+/// call it is no operation: it is not counted, as the others may not call it at all.
+pub fn with_team<T>(
+    handle: usize,
+    is_wrong: impl FnOnce(usize, usize) -> bool,
+    run: impl FnOnce(&mut Team) -> T,
+) -> Option<T> {
     let comm = find(abi().handle(handle))?;
+    if is_wrong(comm.rank.load(Ordering::Relaxed), comm.size.load(Ordering::Relaxed)) {
+        return None;
+    }
     if comm.busy.swap(true, Ordering::Acquire) {
         return None;
     }
@@ -99,11 +110,21 @@ fn find_or_begin(handle: usize) -> Option<&'static Comm> {
                 let new: &'static Comm = Box::leak(Box::new(Comm {
                     handle: AtomicUsize::new(0),
                     busy: AtomicBool::new(false),
+                    rank: AtomicUsize::new(0),
+                    size: AtomicUsize::new(0),
                     state: UnsafeCell::new(State::New(0)),
                 }));
                 all.push(new);
                 new
             });
+            let (mut rank, mut size) = (0, 0);
+            // SAFETY: a handle from the program, to which the MPI says so if it is none, and places for the answers
+            unsafe {
+                comm_rank(handle, &mut rank).ok()?;
+                comm_size(handle, &mut size).ok()?;
+            }
+            comm.rank.store(rank as usize, Ordering::Relaxed);
+            comm.size.store(size as usize, Ordering::Relaxed);
             comm.handle.store(handle, Ordering::Relaxed);
             drop(all);
             // SAFETY: a handle from the program, to which the MPI says so if it is none; a keyval of ours

@@ -9,7 +9,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use polyrail_pmpi::{ERR_COUNT, Function, abi, real};
+use polyrail_pmpi::{ERR_COUNT, Flavour, Function, abi, real};
 
 use crate::combine::Combine;
 use crate::comm;
@@ -33,11 +33,15 @@ mod most {
 /// What becomes of a call: nothing if it is the MPI's.
 type Carried = Option<Result<(), Failed>>;
 
-fn carry(handle: usize, run: impl FnOnce(&mut Team) -> Carried) -> Option<c_int> {
+fn carry(
+    handle: usize,
+    is_wrong: impl FnOnce(usize, usize) -> bool,
+    run: impl FnOnce(&mut Team) -> Carried,
+) -> Option<c_int> {
     if room::room().is_none() || comm::is_over() || abi().handle(handle) == abi().comm_null {
         return None;
     }
-    let done = comm::with_team(handle, |team| (run(team), team.rank));
+    let done = comm::with_team(handle, is_wrong, |team| (run(team), team.rank));
     match done? {
         (None, _) => None,
         (Some(Ok(())), _) => Some(0),
@@ -66,80 +70,137 @@ fn explain(failed: Failed, rank: usize) -> String {
     }
 }
 
-impl Team {
-    /// As many elements of a type at a place of the program's, if that can be.
-    fn data(&self, at: usize, count: i64, datatype: usize) -> Option<Data> {
-        let kind = self.kind(datatype)?;
-        let count = usize::try_from(count).ok()?;
+/// `count` elements of a type at a place of the program's.
+#[derive(Clone, Copy)]
+struct Given {
+    at: usize,
+    count: i64,
+    datatype: usize,
+}
+
+impl Given {
+    /// Nothing that could be: the MPI says what it is.
+    fn is_wrong(&self) -> bool {
         // an address of 0 is where types with addresses of their own begin
-        (at != 0 || !kind.named || count == 0).then_some(Data { at: at as *mut u8, count, kind })
+        let nowhere = || self.at == 0 && self.count > 0 && self.kind().is_none_or(|kind| kind.named);
+        self.count < 0 || abi().handle(self.datatype) == abi().datatype_null || nowhere()
     }
 
-    fn kind(&self, datatype: usize) -> Option<Kind> {
-        (abi().handle(datatype) != abi().datatype_null).then(|| Kind::of(datatype))?
+    fn is_in_place(&self) -> bool {
+        self.at == abi().in_place
     }
 
-    fn root(&self, root: usize) -> Option<usize> {
-        let root = usize::try_from(root as u32 as i32).ok()?;
-        (root < self.layout.ranks()).then_some(root)
+    /// The same somewhere else.
+    fn at(self, at: usize) -> Self {
+        Self { at, ..self }
     }
 
+    /// Whether it is the `n`th part of what is received, or sent, where it must not be. Open MPI takes that for an operation in place.
+    fn is_part(&self, n: usize, of: &Self) -> bool {
+        abi().flavour != Flavour::OpenMpi
+            && of.count > 0
+            && of.data().is_some_and(|all| all.part(n).at as usize == self.at)
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Kind::of(self.datatype)
+    }
+
+    fn data(&self) -> Option<Data> {
+        Some(Data { at: self.at as *mut u8, count: usize::try_from(self.count).ok()?, kind: self.kind()? })
+    }
+}
+
+/// The rank of a root, if it is one.
+fn root_of(root: usize, size: usize) -> Option<usize> {
+    usize::try_from(root as u32 as i32).ok().filter(|root| *root < size)
+}
+
+/// What is to be reduced, and how.
+#[derive(Clone, Copy)]
+struct Reduction {
+    from: Given,
+    into: usize,
+    operation: usize,
+}
+
+impl Reduction {
+    fn new(from: usize, into: usize, count: i64, datatype: usize, operation: usize) -> Self {
+        Self { from: Given { at: from, count, datatype }, into, operation }
+    }
+
+    fn is_wrong(&self, receives: bool) -> bool {
+        let from = if self.from.is_in_place() && receives { self.from.at(self.into) } else { self.from };
+        let into = self.from.at(self.into);
+        let same = receives && self.from.is_part(0, &into);
+        let nothing = self.from.is_in_place() && !receives;
+        abi().handle(self.operation) == abi().op_null
+            || from.is_wrong()
+            || receives && into.is_wrong()
+            || same
+            || nothing
+    }
+
+    /// Where this rank's contribution is, and where the result goes.
+    fn places(&self) -> (*const u8, *mut u8) {
+        let from = if self.from.is_in_place() { self.into } else { self.from.at };
+        (from as *const u8, self.into as *mut u8)
+    }
+}
+
+impl Team {
     fn is_together(&self) -> bool {
         self.between.is_none()
     }
 
-    /// What is reduced, if it is reduced here: all arguments are equal on all ranks.
-    fn terms(&self, count: i64, datatype: usize, operation: usize, parts: usize) -> Option<Terms> {
-        let kind = self.kind(datatype).filter(|kind| kind.named && kind.extent > 0)?;
-        let count = usize::try_from(count).ok().filter(|count| *count > 0)?;
+    /// What is reduced, if it is reduced here: all that decides is equal on all ranks.
+    fn terms(&self, reduction: &Reduction, parts: usize) -> Option<Terms> {
+        let kind = reduction.from.kind().filter(|kind| kind.named && kind.extent > 0)?;
+        let count = usize::try_from(reduction.from.count).ok().filter(|count| *count > 0)?;
         let most = if self.is_together() { most::TOGETHER } else { most::BETWEEN };
         (kind.extent.checked_mul(count)?.checked_mul(parts)? <= most).then_some(())?;
-        if abi().handle(operation) == abi().op_null {
-            return None;
-        }
-        let combine = Combine::new(operation, kind);
+        let combine = Combine::new(reduction.operation, kind);
         (combine.is_commutative().ok()? || self.layout.in_order()).then_some(())?;
         Some(Terms { count, extent: kind.extent, combine })
     }
 
-    fn try_bcast(&mut self, at: usize, count: i64, datatype: usize, root: usize) -> Carried {
-        let (data, root) = (self.data(at, count, datatype)?, self.root(root)?);
+    fn try_bcast(&mut self, data: Given, root: usize) -> Carried {
+        let (data, root) = (data.data()?, root_of(root, self.layout.ranks())?);
         let most = if self.is_together() { most::TOGETHER } else { most::BETWEEN };
         fits(&data, most).then(|| self.bcast(data, root))
     }
 
-    fn try_reduce(&mut self, from: usize, into: usize, terms: (i64, usize, usize), root: usize) -> Carried {
-        let (terms, root) = (self.terms(terms.0, terms.1, terms.2, 1)?, self.root(root)?);
-        let is_root = self.rank == root;
-        let from = if from == abi().in_place && is_root { into } else { usable(from, into, is_root)? };
-        Some(self.reduce(from as *const u8, into as *mut u8, &terms, root))
+    fn try_reduce(&mut self, reduction: Reduction, root: usize) -> Carried {
+        let (terms, root) = (self.terms(&reduction, 1)?, root_of(root, self.layout.ranks())?);
+        let (from, into) = reduction.places();
+        Some(self.reduce(from, into, &terms, root))
     }
 
-    fn try_allreduce(&mut self, from: usize, into: usize, terms: (i64, usize, usize)) -> Carried {
-        let terms = self.terms(terms.0, terms.1, terms.2, 1)?;
-        let from = if from == abi().in_place { into } else { usable(from, into, true)? };
-        Some(self.allreduce(from as *const u8, into as *mut u8, &terms))
+    fn try_allreduce(&mut self, reduction: Reduction) -> Carried {
+        let terms = self.terms(&reduction, 1)?;
+        let (from, into) = reduction.places();
+        Some(self.allreduce(from, into, &terms))
     }
 
-    fn try_reduce_scatter(&mut self, from: usize, into: usize, terms: (i64, usize, usize)) -> Carried {
-        let terms = self.terms(terms.0, terms.1, terms.2, self.layout.ranks())?;
-        let from = if from == abi().in_place { into } else { usable(from, into, true)? };
-        self.is_together().then(|| self.reduce_scatter(from as *const u8, into as *mut u8, &terms))
+    fn try_reduce_scatter(&mut self, reduction: Reduction) -> Carried {
+        let terms = self.terms(&reduction, self.layout.ranks())?;
+        let (from, into) = reduction.places();
+        self.is_together().then(|| self.reduce_scatter(from, into, &terms))
     }
 
-    fn try_scan(&mut self, from: usize, into: usize, terms: (i64, usize, usize), inclusive: bool) -> Carried {
-        let terms = self.terms(terms.0, terms.1, terms.2, 1)?;
-        let from = if from == abi().in_place { into } else { usable(from, into, true)? };
-        self.is_together().then(|| self.scan(from as *const u8, into as *mut u8, &terms, inclusive))
+    fn try_scan(&mut self, reduction: Reduction, inclusive: bool) -> Carried {
+        let terms = self.terms(&reduction, 1)?;
+        let (from, into) = reduction.places();
+        self.is_together().then(|| self.scan(from, into, &terms, inclusive))
     }
 
-    fn try_gather(&mut self, own: (usize, i64, usize), into: (usize, i64, usize), root: usize) -> Carried {
-        let root = self.root(root)?;
+    fn try_gather(&mut self, own: Given, into: Given, root: usize) -> Carried {
         let ranks = self.layout.ranks();
-        let all = if self.rank == root { Some(self.data(into.0, into.1, into.2)?) } else { None };
+        let root = root_of(root, ranks)?;
+        let all = if self.rank == root { Some(into.data()?) } else { None };
         let own = match all {
-            Some(all) if own.0 == abi().in_place => all.part(root),
-            _ => self.data(own.0, own.1, own.2)?,
+            Some(all) if own.is_in_place() => all.part(root),
+            _ => own.data()?,
         };
         (self.is_together() && fits(&own, most::PART)).then_some(())?;
         if let Some(unequal) = all.and_then(|all| unequal(&own, &all)) {
@@ -148,12 +209,12 @@ impl Team {
         Some(self.gather(own, all.map(|all| all.times(ranks)), root))
     }
 
-    fn try_scatter(&mut self, all: (usize, i64, usize), own: (usize, i64, usize), root: usize) -> Carried {
-        let root = self.root(root)?;
+    fn try_scatter(&mut self, all: Given, own: Given, root: usize) -> Carried {
         let ranks = self.layout.ranks();
-        let from = if self.rank == root { Some(self.data(all.0, all.1, all.2)?) } else { None };
-        let in_place = from.is_some() && own.0 == abi().in_place;
-        let own = if in_place { None } else { Some(self.data(own.0, own.1, own.2)?) };
+        let root = root_of(root, ranks)?;
+        let from = if self.rank == root { Some(all.data()?) } else { None };
+        let in_place = from.is_some() && own.is_in_place();
+        let own = if in_place { None } else { Some(own.data()?) };
         let one = from.or(own)?;
         (self.is_together() && fits(&one, most::PART)).then_some(())?;
         if let Some(unequal) = from.zip(own).and_then(|(from, own)| unequal(&from, &own)) {
@@ -162,9 +223,9 @@ impl Team {
         Some(self.scatter(from.map(|from| from.times(ranks)), own, one.bytes(), root))
     }
 
-    fn try_allgather(&mut self, own: (usize, i64, usize), into: (usize, i64, usize)) -> Carried {
-        let all = self.data(into.0, into.1, into.2)?;
-        let own = if own.0 == abi().in_place { all.part(self.rank) } else { self.data(own.0, own.1, own.2)? };
+    fn try_allgather(&mut self, own: Given, into: Given) -> Carried {
+        let all = into.data()?;
+        let own = if own.is_in_place() { all.part(self.rank) } else { own.data()? };
         (self.is_together() && fits(&own, most::PART)).then_some(())?;
         if let Some(unequal) = unequal(&own, &all) {
             return Some(Err(unequal));
@@ -172,9 +233,9 @@ impl Team {
         Some(self.allgather(own, all.times(self.layout.ranks())))
     }
 
-    fn try_alltoall(&mut self, from: (usize, i64, usize), into: (usize, i64, usize)) -> Carried {
-        let all = self.data(into.0, into.1, into.2)?;
-        let from = if from.0 == abi().in_place { all } else { self.data(from.0, from.1, from.2)? };
+    fn try_alltoall(&mut self, from: Given, into: Given) -> Carried {
+        let all = into.data()?;
+        let from = if from.is_in_place() { all } else { from.data()? };
         (self.is_together() && fits(&from, most::PART)).then_some(())?;
         if let Some(unequal) = unequal(&from, &all) {
             return Some(Err(unequal));
@@ -182,6 +243,20 @@ impl Team {
         let ranks = self.layout.ranks();
         Some(self.alltoall(from.times(ranks), all.times(ranks)))
     }
+}
+
+/// Whether something is wrong with what goes to one rank from all, or from one to all: `part` is each rank's, `whole` the root's.
+fn is_rooted_wrong(part: &Given, whole: &Given, root: usize, rank: usize, size: usize) -> bool {
+    let Some(root) = root_of(root, size) else { return true };
+    if rank != root {
+        return part.is_in_place() || part.is_wrong();
+    }
+    whole.is_wrong() || !part.is_in_place() && (part.is_wrong() || part.is_part(root, whole))
+}
+
+/// The same where all ranks have a whole.
+fn is_exchange_wrong(own: &Given, whole: &Given, part: usize) -> bool {
+    whole.is_wrong() || !own.is_in_place() && (own.is_wrong() || own.is_part(part, whole))
 }
 
 fn fits(data: &Data, most: usize) -> bool {
@@ -194,15 +269,13 @@ fn unequal(sent: &Data, received: &Data) -> Option<Failed> {
     (sent != received).then_some(Failed::Unequal { sent, received })
 }
 
-/// Where a contribution is, unless something is wrong with the places: the MPI says what.
-fn usable(from: usize, into: usize, receives: bool) -> Option<usize> {
-    (from != 0 && from != abi().in_place && !(receives && (into == 0 || into == from))).then_some(from)
-}
-
 macro_rules! collectives {
-    ($($mpi:ident $pmpi:ident $mpi_c:ident $pmpi_c:ident($($word:ident),*) [$($count:ident),*] of $comm:ident |$team:ident| $run:expr;)*) => {$(
-        collectives!(@export $mpi $pmpi($($word),*) of $comm |$team| { $(let $count = i64::from($count as u32 as i32);)* $run } else {});
-        collectives!(@export $mpi_c $pmpi_c($($word),*) of $comm |$team| { $(let $count = $count as i64;)* $run } else {
+    ($($mpi:ident $pmpi:ident $mpi_c:ident $pmpi_c:ident($($word:ident),*) [$($count:ident),*] of $comm:ident
+        $given:ident = $what:expr; wrong |$rank:ident, $size:ident| $wrong:expr; |$team:ident| $run:expr;)*) => {$(
+        collectives!(@export $mpi $pmpi($($word),*) of $comm |$rank, $size| $given { $(let $count = i64::from($count as u32 as i32);)* $what }
+            wrong $wrong; |$team| $run; else {});
+        collectives!(@export $mpi_c $pmpi_c($($word),*) of $comm |$rank, $size| $given { $(let $count = $count as i64;)* $what }
+            wrong $wrong; |$team| $run; else {
             static LARGE: Function = Function::new(
                 // SAFETY: the literal ends with a zero and has no other
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($pmpi_c), "\0").as_bytes()) }
@@ -217,7 +290,8 @@ macro_rules! collectives {
             }
         });
     )*};
-    (@export $mpi:ident $pmpi:ident($($word:ident),*) of $comm:ident |$team:ident| $run:block else $first:block) => {
+    (@export $mpi:ident $pmpi:ident($($word:ident),*) of $comm:ident |$rank:ident, $size:ident| $given:ident $what:block
+        wrong $wrong:expr; |$team:ident| $run:expr; else $first:block) => {
         /// See the MPI standard.
         ///
         /// # Safety
@@ -226,7 +300,8 @@ macro_rules! collectives {
         #[allow(non_snake_case, reason = "MPI's name")]
         pub unsafe extern "C-unwind" fn $mpi($($word: usize),*) -> c_int {
             $first
-            match carry($comm, |$team| $run) {
+            let $given = $what;
+            match carry($comm, |$rank, $size| $wrong, |$team| $run) {
                 Some(code) => code,
                 // SAFETY: the program's own call
                 None => unsafe { real!($pmpi: fn($(collectives!(@word $word)),*) -> c_int)($($word),*) },
@@ -249,26 +324,46 @@ macro_rules! collectives {
 
 collectives! {
     MPI_Bcast PMPI_Bcast MPI_Bcast_c PMPI_Bcast_c(buffer, count, datatype, root, comm) [count] of comm
-        |team| team.try_bcast(buffer, count, datatype, root);
+        given = Given { at: buffer, count, datatype };
+        wrong |_rank, size| given.is_wrong() || root_of(root, size).is_none();
+        |team| team.try_bcast(given, root);
     MPI_Reduce PMPI_Reduce MPI_Reduce_c PMPI_Reduce_c(from, into, count, datatype, operation, root, comm) [count] of comm
-        |team| team.try_reduce(from, into, (count, datatype, operation), root);
+        given = Reduction::new(from, into, count, datatype, operation);
+        wrong |rank, size| root_of(root, size).is_none_or(|root| given.is_wrong(rank == root));
+        |team| team.try_reduce(given, root);
     MPI_Allreduce PMPI_Allreduce MPI_Allreduce_c PMPI_Allreduce_c(from, into, count, datatype, operation, comm) [count] of comm
-        |team| team.try_allreduce(from, into, (count, datatype, operation));
+        given = Reduction::new(from, into, count, datatype, operation);
+        wrong |_rank, _size| given.is_wrong(true);
+        |team| team.try_allreduce(given);
     MPI_Reduce_scatter_block PMPI_Reduce_scatter_block MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c
         (from, into, count, datatype, operation, comm) [count] of comm
-        |team| team.try_reduce_scatter(from, into, (count, datatype, operation));
+        given = Reduction::new(from, into, count, datatype, operation);
+        wrong |_rank, _size| given.is_wrong(true);
+        |team| team.try_reduce_scatter(given);
     MPI_Scan PMPI_Scan MPI_Scan_c PMPI_Scan_c(from, into, count, datatype, operation, comm) [count] of comm
-        |team| team.try_scan(from, into, (count, datatype, operation), true);
+        given = Reduction::new(from, into, count, datatype, operation);
+        wrong |_rank, _size| given.is_wrong(true);
+        |team| team.try_scan(given, true);
     MPI_Exscan PMPI_Exscan MPI_Exscan_c PMPI_Exscan_c(from, into, count, datatype, operation, comm) [count] of comm
-        |team| team.try_scan(from, into, (count, datatype, operation), false);
+        given = Reduction::new(from, into, count, datatype, operation);
+        wrong |_rank, _size| given.is_wrong(true);
+        |team| team.try_scan(given, false);
     MPI_Gather PMPI_Gather MPI_Gather_c PMPI_Gather_c(from, count, datatype, into, room, kind, root, comm) [count, room] of comm
-        |team| team.try_gather((from, count, datatype), (into, room, kind), root);
+        given = (Given { at: from, count, datatype }, Given { at: into, count: room, datatype: kind });
+        wrong |rank, size| is_rooted_wrong(&given.0, &given.1, root, rank, size);
+        |team| team.try_gather(given.0, given.1, root);
     MPI_Scatter PMPI_Scatter MPI_Scatter_c PMPI_Scatter_c(from, count, datatype, into, room, kind, root, comm) [count, room] of comm
-        |team| team.try_scatter((from, count, datatype), (into, room, kind), root);
+        given = (Given { at: from, count, datatype }, Given { at: into, count: room, datatype: kind });
+        wrong |rank, size| is_rooted_wrong(&given.1, &given.0, root, rank, size);
+        |team| team.try_scatter(given.0, given.1, root);
     MPI_Allgather PMPI_Allgather MPI_Allgather_c PMPI_Allgather_c(from, count, datatype, into, room, kind, comm) [count, room] of comm
-        |team| team.try_allgather((from, count, datatype), (into, room, kind));
+        given = (Given { at: from, count, datatype }, Given { at: into, count: room, datatype: kind });
+        wrong |rank, _size| is_exchange_wrong(&given.0, &given.1, rank);
+        |team| team.try_allgather(given.0, given.1);
     MPI_Alltoall PMPI_Alltoall MPI_Alltoall_c PMPI_Alltoall_c(from, count, datatype, into, room, kind, comm) [count, room] of comm
-        |team| team.try_alltoall((from, count, datatype), (into, room, kind));
+        given = (Given { at: from, count, datatype }, Given { at: into, count: room, datatype: kind });
+        wrong |_rank, _size| is_exchange_wrong(&given.0, &given.1, 0);
+        |team| team.try_alltoall(given.0, given.1);
 }
 
 /// Functions without counts, and what happens before or after the library's own.
@@ -302,7 +397,7 @@ macro_rules! others {
 }
 
 others! {
-    MPI_Barrier PMPI_Barrier(comm) |next| carry(comm, |team| Some(team.barrier())).unwrap_or_else(next);
+    MPI_Barrier PMPI_Barrier(comm) |next| carry(comm, |_, _| false, |team| Some(team.barrier())).unwrap_or_else(next);
     MPI_Init PMPI_Init(count, arguments) |next| begun(next());
     MPI_Init_thread PMPI_Init_thread(count, arguments, required, provided) |next| begun(next());
     MPI_Finalize PMPI_Finalize() |next| {

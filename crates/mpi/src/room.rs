@@ -14,7 +14,7 @@ use polyrail_rails::host::host_id;
 use polyrail_rails::shm::sealed::Sealed;
 use polyrail_rails::sockets::unix;
 
-use crate::area::{AREA, Area, SLOTS};
+use crate::area::{AREA, Area};
 use crate::library::{Failed, allgather, comm_rank, comm_size};
 
 /// What ranks must agree on besides: how memory looks, and what operations do with it. Another number is another companion, which
@@ -312,9 +312,7 @@ impl Memory {
         if let Some(first) = first {
             self.mark(first, n, true);
             for at in first..first + n {
-                let area = self.area(at);
-                area.done().number.store(0, Ordering::Relaxed);
-                (0..SLOTS).for_each(|slot| area.slot(slot).word().number.store(0, Ordering::Relaxed));
+                self.area(at).clear();
             }
         }
         self.front().lock.store(0, Ordering::Release);

@@ -1,11 +1,12 @@
 //! A communicator whose operations are carried out here.
 
 use std::ffi::c_int;
+use std::sync::atomic::Ordering;
 
 use polyrail_core::coll::layout::Layout;
 use polyrail_pmpi::abi;
 
-use crate::area::{Area, SLOTS};
+use crate::area::{self, Area};
 use crate::library::{
     Failed, allgather, comm_free, comm_group, comm_rank, comm_size, comm_split, comm_test_inter, group_free,
     group_translate_ranks,
@@ -61,6 +62,7 @@ pub fn told(tag: u64) -> (u8, usize, usize) {
 /// A slot that is this rank's to fill.
 pub struct Turn {
     number: u64,
+    bytes: usize,
     /// Where its bytes go.
     pub payload: *mut u8,
 }
@@ -135,13 +137,13 @@ impl Team {
         self.begun
     }
 
-    /// The next operation, to which this rank contributes: its slot, once nobody reads any more what was in it.
+    /// The next operation, to which this rank contributes so many bytes: its slot, once nobody reads any more what was in it.
     ///
     /// # Errors
     /// See [`wait::until`].
-    pub fn turn(&mut self) -> Result<Turn, Failed> {
+    pub fn turn(&mut self, bytes: usize) -> Result<Turn, Failed> {
         let number = self.next();
-        let before = number.saturating_sub(SLOTS);
+        let before = number.saturating_sub(area::round(bytes));
         if self.read_by_all < before {
             let mut least = number;
             for (_, area) in self.areas.iter().enumerate().filter(|(place, _)| *place != self.place) {
@@ -149,12 +151,13 @@ impl Team {
             }
             self.read_by_all = least;
         }
-        Ok(Turn { number, payload: self.areas[self.place].slot(number).payload() })
+        Ok(Turn { number, bytes, payload: self.areas[self.place].slot(number, bytes).payload() })
     }
 
     /// All of a contribution is in its slot.
-    pub fn fill(&self, turn: &Turn, call: Call, bytes: usize) {
-        self.areas[self.place].slot(turn.number).fill(turn.number, call.tag(bytes));
+    pub fn fill(&self, turn: &Turn, call: Call) {
+        let slot = self.areas[self.place].slot(turn.number, turn.bytes);
+        slot.fill(turn.number, call.tag(turn.bytes));
     }
 
     /// Waits for another's contribution to an operation.
@@ -162,13 +165,24 @@ impl Team {
     /// # Errors
     /// See [`wait::until`]; or the other calls something else.
     pub fn read(&self, place: usize, number: u64, call: Call, bytes: usize) -> Result<*const u8, Failed> {
-        let slot = self.areas[place].slot(number);
-        wait::until(slot.word(), |found| found == number)?;
-        let (expected, found) = (call.tag(bytes), slot.tag());
-        if expected == found {
-            Ok(slot.payload())
-        } else {
-            Err(Failed::Differs { rank: self.rank_at(place), expected, found })
+        let slot = self.areas[place].slot(number, bytes);
+        let (expected, mut found) = (call.tag(bytes), None);
+        // who has contributed more or less has done so elsewhere
+        let elsewhere = self.areas[place].other_slot(number, bytes);
+        let is_elsewhere = || elsewhere.word().number.load(Ordering::Acquire) == number;
+        wait::until(slot.word(), |there| {
+            if there == number {
+                found = Some(slot.tag());
+            } else if is_elsewhere() {
+                found = Some(elsewhere.tag());
+            }
+            found.is_some()
+        })?;
+        match found {
+            Some(found) if found != expected => {
+                Err(Failed::Differs { rank: self.rank_at(place), expected, found })
+            }
+            _ => Ok(slot.payload()),
         }
     }
 

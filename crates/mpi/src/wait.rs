@@ -29,12 +29,12 @@ thread_local! {
 /// # Errors
 /// The MPI found something wrong, or a rank of this host is gone.
 #[inline]
-pub fn until(word: Word<'_>, is: impl Fn(u64) -> bool) -> Result<u64, Failed> {
+pub fn until(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> {
     let number = word.number.load(Ordering::Acquire);
     if is(number) { Ok(number) } else { long(word, is) }
 }
 
-fn long(word: Word<'_>, is: impl Fn(u64) -> bool) -> Result<u64, Failed> {
+fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> {
     let look = || word.number.load(Ordering::Acquire);
     IDLE.with_borrow_mut(|idle| {
         idle.busy();

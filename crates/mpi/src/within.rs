@@ -114,10 +114,10 @@ impl Team {
             }
             number
         } else {
-            let turn = self.turn()?;
+            let turn = self.turn(bytes)?;
             // SAFETY: the caller's bytes, no more than a slot takes
             unsafe { copy(own, turn.payload, bytes) };
-            self.fill(&turn, call, bytes);
+            self.fill(&turn, call);
             turn.number()
         };
         self.over(number);
@@ -127,10 +127,10 @@ impl Team {
     /// `at` contributes `bytes` from `data`, and all others get them there.
     fn spread(&mut self, at: usize, call: Call, data: *mut u8, bytes: usize) -> Result<(), Failed> {
         let number = if self.place == at {
-            let turn = self.turn()?;
+            let turn = self.turn(bytes)?;
             // SAFETY: the caller's bytes, no more than a slot takes
             unsafe { copy(data, turn.payload, bytes) };
-            self.fill(&turn, call, bytes);
+            self.fill(&turn, call);
             turn.number()
         } else {
             let number = self.next();
@@ -152,9 +152,9 @@ impl Team {
         mut each: impl FnMut(usize, *const u8) -> Result<(), Failed>,
         order: impl Iterator<Item = usize>,
     ) -> Result<(), Failed> {
-        let turn = self.turn()?;
+        let turn = self.turn(bytes)?;
         put(turn.payload);
-        self.fill(&turn, call, bytes);
+        self.fill(&turn, call);
         for place in order {
             let from = if place == self.place {
                 turn.payload.cast_const()
@@ -476,22 +476,22 @@ impl Team {
             // as many bytes of each rank's part as a slot takes of all
             for (start, length) in pieces(each, PAYLOAD / mates) {
                 if let Some(from) = from {
-                    let turn = self.turn()?;
+                    let turn = self.turn(mates * length)?;
                     for other in (0..mates).filter(|other| *other != place) {
                         // SAFETY: within the root's data, and the slot
                         unsafe {
                             copy(from.add(other * each + start), turn.payload.add(other * length), length)
                         };
                     }
-                    self.fill(&turn, call, length);
+                    self.fill(&turn, call);
                     if let Some(into) = into {
-                        // SAFETY: within the root's data, and its place
-                        unsafe { copy(from.add(place * each + start), into.add(start), length) };
+                        // SAFETY: within the root's data, and its place, which Open MPI takes where it is the same, too
+                        unsafe { ptr::copy(from.add(place * each + start), into.add(start), length) };
                     }
                     self.over(turn.number());
                 } else {
                     let number = self.next();
-                    let theirs = self.read(root, number, call, length)?;
+                    let theirs = self.read(root, number, call, mates * length)?;
                     if let Some(into) = into {
                         // SAFETY: this rank's piece, and its place
                         unsafe { copy(theirs.add(place * length), into.add(start), length) };
@@ -553,7 +553,7 @@ impl Team {
                     unsafe { copy(theirs.add(own * length), at.add(place * bytes + start), length) };
                     Ok(())
                 };
-                self.exchange(call, length, put, each, 0..mates)?;
+                self.exchange(call, mates * length, put, each, 0..mates)?;
             }
             into.spread(&received, self.comm)
         })();
@@ -615,10 +615,10 @@ impl Team {
         let step = PAYLOAD / terms.extent * terms.extent;
         let end = self.place + usize::from(inclusive);
         for (start, length) in pieces(terms.bytes(), step) {
-            let turn = self.turn()?;
+            let turn = self.turn(length)?;
             // SAFETY: within the contribution, no more than a slot takes
             unsafe { copy(from.add(start), turn.payload, length) };
-            self.fill(&turn, call, length);
+            self.fill(&turn, call);
             for place in (0..end).rev() {
                 let theirs = if place == self.place {
                     turn.payload.cast_const()
