@@ -82,6 +82,13 @@ impl Found {
         self.libraries.iter().any(|path| is_libfabric(path))
     }
 
+    /// A library of the program's that will have none before it: a sanitizer's.
+    pub fn first_of_all(&self) -> Option<&Path> {
+        let begins = ["libasan.", "libtsan.", "libhwasan.", "libclang_rt.asan", "libclang_rt.tsan"];
+        let is_first = |path: &&PathBuf| begins.iter().any(|begin| file_name(path).starts_with(begin));
+        self.libraries.iter().find(is_first).map(PathBuf::as_path)
+    }
+
     fn among(libraries: Vec<PathBuf>, how: impl FnOnce(&Path) -> String) -> Option<Self> {
         let (abi, library) =
             libraries.iter().find_map(|path| Some((Abi::of_library(file_name(path))?, path.clone())))?;

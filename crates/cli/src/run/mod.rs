@@ -25,6 +25,7 @@ use watch::Verdict;
 
 use crate::launch::spawn_bound;
 use crate::output;
+use crate::parts::Part;
 use crate::settings;
 use crate::signals::{self, exit_code};
 
@@ -162,6 +163,8 @@ struct Plan {
     family: Family,
     launcher: Launcher,
     provider: Provider,
+    /// Why ranks do without the companion.
+    no_companion: Option<String>,
 }
 
 impl Plan {
@@ -169,7 +172,7 @@ impl Plan {
         let job = Job::parse(&args.rest)?;
         // ranks would find out each for itself, and only MPI would say so
         polyrail_rails::config::Config::from_env()?;
-        let provider = provider(args, job.has_several_programs())?;
+        let provider = Provider::find(args.provider_dir.as_deref())?;
         let found = match args.mpi {
             Some(_) => None,
             None => Some(detect::detect(&job.program, &job.arguments)?),
@@ -197,7 +200,9 @@ impl Plan {
                 (family, Launcher::Srun(Srun::prepare(path, version, family, &job)?))
             }
         };
-        Ok(Self { job, found, family, launcher, provider })
+        let no_companion = no_companion(args, &job, found.as_ref());
+        let provider = if no_companion.is_none() { provider.with_companion() } else { provider };
+        Ok(Self { job, found, family, launcher, provider, no_companion })
     }
 
     fn command(&self) -> Command {
@@ -237,7 +242,11 @@ impl Plan {
             self.launcher.path().display(),
             self.launcher.version(),
             self.provider.file().display(),
-            self.provider.companion().map_or("none".into(), |file| file.display().to_string()),
+            match (self.provider.companion(), &self.no_companion) {
+                (Some(file), _) => file.display().to_string(),
+                (None, Some(why)) => format!("none: {why}"),
+                (None, None) => format!("none: there is no {} beside the provider", Part::Companion.file()),
+            },
         )
     }
 }
@@ -245,10 +254,13 @@ impl Plan {
 /// Runs the subcommand; the exit status is the one to end with.
 pub fn main(args: &Args) -> ExitCode {
     let outcome = match (args.print_env, family_named_by(&args.rest)) {
-        (true, Some(family)) => provider(args, false).map(|provider| {
-            output::print(&environment::as_shell(family, &provider));
-            ExitCode::SUCCESS
-        }),
+        (true, Some(family)) => {
+            Provider::find(args.provider_dir.as_deref()).map_err(Error::from).map(|provider| {
+                let provider = if args.no_companion { provider } else { provider.with_companion() };
+                output::print(&environment::as_shell(family, &provider));
+                ExitCode::SUCCESS
+            })
+        }
         _ => Plan::make(args).and_then(|plan| carry_out(&plan, args)),
     };
     outcome.unwrap_or_else(|error| {
@@ -257,10 +269,16 @@ pub fn main(args: &Args) -> ExitCode {
     })
 }
 
-/// The provider, with the companion where all ranks are sure to have it.
-fn provider(args: &Args, several_programs: bool) -> Result<Provider, Error> {
-    let provider = Provider::find(args.provider_dir.as_deref())?;
-    Ok(if args.no_companion || several_programs { provider } else { provider.with_companion() })
+/// Why ranks are to do without the companion, if they are: all have it, or none.
+fn no_companion(args: &Args, job: &Job, found: Option<&Found>) -> Option<String> {
+    if args.no_companion {
+        return Some("--no-companion".into());
+    }
+    if job.has_several_programs() {
+        return Some("the job has several programs, which may load it or not".into());
+    }
+    let first = found?.first_of_all()?;
+    Some(format!("{} has to be loaded before all others", first.display()))
 }
 
 fn family_named_by(rest: &[OsString]) -> Option<Family> {
@@ -362,6 +380,17 @@ mod tests {
         splits("-hosts a,b -n 4 -ppn 2 -- ./app", "-hosts a,b -n 4 -ppn 2", "./app", "");
         splits("--map-by node -n 2 -- ./app : -n 2 ./other", "--map-by node -n 2", "./app", ": -n 2 ./other");
         splits("--verbose --mpi mpich -n 2 --verbose -- ./app", "-n 2 --verbose", "./app", "");
+    }
+
+    #[test]
+    fn a_job_of_several_programs_does_without_the_companion() {
+        let why = |line: &str| {
+            let args = parse(line);
+            no_companion(&args, &Job::parse(&args.rest).unwrap(), None)
+        };
+        assert_eq!(why("-n 2 ./app a:b"), None);
+        assert!(why("-n 1 -- ./app : -n 1 ./other").is_some());
+        assert_eq!(why("--no-companion -n 2 ./app").as_deref(), Some("--no-companion"));
     }
 
     #[test]

@@ -203,3 +203,17 @@ fn a_python_without_mpi4py_is_refused() {
     let python = files.put("python3", "#!/bin/sh\necho cannot load MPI library >&2\nexit 1\n");
     assert!(detected(&python).unwrap_err().to_string().contains("cannot load MPI library"));
 }
+
+#[test]
+fn a_sanitizer_has_to_be_loaded_first() {
+    let found = |more: &str| {
+        let libraries = ["/lib/libmpi.so.12", more].map(PathBuf::from);
+        Found::among(libraries.into(), |_| String::new()).unwrap().first_of_all().map(Path::to_owned)
+    };
+    for first in ["/lib/libasan.so.8", "/lib/libtsan.so.2", "/lib/libclang_rt.asan-x86_64.so"] {
+        assert_eq!(found(first), Some(first.into()));
+    }
+    for other in ["/lib/libc.so.6", "/lib/libubsan.so.1"] {
+        assert_eq!(found(other), None);
+    }
+}
