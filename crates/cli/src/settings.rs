@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::table::aligned;
 
 /// Variables that other parts of Polyrail read, besides the settings of a worker.
-const OTHERS: [(&str, &str); 8] = [
+const OTHERS: [(&str, &str); 9] = [
     ("POLYRAIL_CONFIG", "a file of these settings (default: ~/.config/polyrail/polyrail.toml); empty: none"),
     (
         "POLYRAIL_SECRET_FILE",
@@ -25,6 +25,10 @@ const OTHERS: [(&str, &str); 8] = [
     ),
     ("POLYRAIL_OMP_SHM", "polyrail omp: 0: ranks of one host exchange by MPI, too, not by shared memory"),
     ("POLYRAIL_OMP_RT", "polyrail omp: the runtime library (default: the one beside the agent)"),
+    (
+        "POLYRAIL_COMPANION",
+        "the library that ranks are to have loaded before MPI; set by polyrail run, empty: none",
+    ),
     ("POLYRAIL_REPORT", "where polyrail run waits for the reports of its ranks"),
 ];
 /// What scripts/lab tells the commands inside it, and `polyrail trace` its recorders.

@@ -3,23 +3,22 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 
-const FILE: &str = "libpolyrail_mpi.so";
-
-/// What is wrong, if the loader was told of it and did not load it.
+/// What is wrong, if this process was to have it and has not.
 pub fn missing() -> Option<String> {
-    told(env::var_os("LD_PRELOAD"), || fs::read_to_string("/proc/self/maps").unwrap_or_default())
+    told(env::var_os("POLYRAIL_COMPANION"), || {
+        // SAFETY: a C string; its object is only looked for
+        unsafe { !libc::dlsym(libc::RTLD_DEFAULT, c"polyrail_companion".as_ptr()).is_null() }
+    })
 }
 
-fn told(preload: Option<OsString>, maps: impl FnOnce() -> String) -> Option<String> {
-    let preload = preload?.into_string().ok()?;
-    let path = preload.split([':', ' ']).find(|path| path.rsplit('/').next() == Some(FILE))?;
-    let is_here = maps().lines().any(|line| line.rsplit('/').next() == Some(FILE));
-    (!is_here).then(|| {
+fn told(file: Option<OsString>, is_here: impl FnOnce() -> bool) -> Option<String> {
+    let file = file.filter(|file| !file.is_empty())?;
+    (!is_here()).then(|| {
         format!(
-            "{path} was not loaded, and other ranks would wait for this one: is it installed on this host, as it is on the others? \
-             polyrail run --no-companion does without"
+            "{} was not loaded, and other ranks would wait for this one: is it installed on this host, as it is on the others, and \
+             does LD_PRELOAD reach the ranks? polyrail run --no-companion does without",
+            file.display()
         )
     })
 }
@@ -28,17 +27,13 @@ fn told(preload: Option<OsString>, maps: impl FnOnce() -> String) -> Option<Stri
 mod tests {
     use super::*;
 
-    const MAPS: &str = "7f-80 r-xp 00000000 08:01 7 /opt/lib/libpolyrail_mpi.so\n";
-
     #[test]
     fn who_was_to_have_it_and_has_not_is_told() {
-        let says = |preload: &str, maps: &str| told(Some(preload.into()), || maps.into());
         assert!(told(None, || panic!("nobody asked for it")).is_none());
-        assert!(says("/opt/lib/other.so", "").is_none());
-        assert!(says("/a.so:/opt/lib/libpolyrail_mpi.so", MAPS).is_none());
-        let why =
-            says("/a.so:/opt/lib/libpolyrail_mpi.so", "7f-80 r-xp 0 08:01 7 /opt/lib/xlibpolyrail_mpi.so\n")
-                .unwrap();
+        assert!(told(Some("".into()), || panic!("it is not wanted")).is_none());
+        assert!(told(Some("/opt/lib/libpolyrail_mpi.so".into()), || true).is_none());
+        let why = told(Some("/opt/lib/libpolyrail_mpi.so".into()), || false).unwrap();
         assert!(why.starts_with("/opt/lib/libpolyrail_mpi.so was not loaded"), "{why}");
+        assert!(missing().is_none(), "this process was not to have it");
     }
 }

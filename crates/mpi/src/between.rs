@@ -5,12 +5,9 @@ use std::ffi::c_int;
 use polyrail_core::coll::between::{self, Step, Then};
 use polyrail_pmpi::abi;
 
-use crate::library::{Failed, recv, send, sendrecv};
+use crate::library::{Failed, get_count, recv, send, sendrecv};
 use crate::team::Team;
-use crate::within::Terms;
-
-/// The tag of all messages: each pair's arrive in the order in which they were sent.
-const TAG: c_int = 1;
+use crate::within::{Terms, what};
 
 impl Team {
     fn speaker_of(&self, host: usize, root: Option<usize>) -> c_int {
@@ -49,13 +46,14 @@ impl Team {
     /// What the MPI says, here and below.
     pub fn meet(&mut self) -> Result<(), Failed> {
         let steps = self.by_ranks(between::barrier(self.layout.hosts(), self.host), None);
-        self.take(&steps, std::ptr::null_mut(), 0, None)
+        self.take(&steps, what::BARRIER, std::ptr::null_mut(), 0, None)
     }
 
     /// Takes steps with `bytes` at `at`. What is combined is said by `terms`.
     pub fn take(
         &mut self,
         steps: &[Step],
+        what: u8,
         at: *mut u8,
         bytes: usize,
         terms: Option<&Terms>,
@@ -64,72 +62,75 @@ impl Team {
         let combines = steps.iter().any(|step| step.from.is_some_and(|(_, then)| then != Then::Replace));
         let mut room = std::mem::take(&mut self.rooms[2]);
         room.resize(if combines { bytes } else { 0 }, 0);
+        let line = Line { comm, tag: c_int::from(what), bytes };
         let mut done = Ok(());
         for step in steps {
-            done = one(comm, step, at, bytes, &mut room, terms);
+            done = line.take(step, at, room.as_mut_ptr(), terms);
             if done.is_err() {
                 break;
             }
         }
         self.rooms[2] = room;
-        done
+        done.map_err(|failed| match failed {
+            // its error handler is ours, and only returned
+            Failed::Mpi(code) => Failed::Message(code),
+            other => other,
+        })
     }
 }
 
-fn one(
+/// An operation between hosts: all messages have as many bytes.
+struct Line {
     comm: usize,
-    step: &Step,
-    at: *mut u8,
+    tag: c_int,
     bytes: usize,
-    room: &mut [u8],
-    terms: Option<&Terms>,
-) -> Result<(), Failed> {
-    let (length, byte, ignore) = (bytes as c_int, abi().byte, abi().status_ignore);
-    let into = match step.from {
-        Some((_, Then::Replace)) => at,
-        _ => room.as_mut_ptr(),
-    };
-    // SAFETY: `bytes` at each of both places, unless there are none
-    unsafe {
-        match (step.to, step.from) {
-            // nobody wants what it is: it does not matter that both are at one place
-            (Some(to), Some((from, _))) if bytes == 0 => {
-                let (none, mut void) = (0u8, 0u8);
-                let (none, void) = ((&raw const none).cast(), (&raw mut void).cast());
-                sendrecv(none, 0, byte, to as c_int, TAG, void, 0, byte, from as c_int, TAG, comm, ignore)?;
+}
+
+impl Line {
+    fn take(&self, step: &Step, at: *mut u8, room: *mut u8, terms: Option<&Terms>) -> Result<(), Failed> {
+        let into = match step.from {
+            // nobody wants what a message without bytes is: it does not matter where it goes
+            Some((_, Then::Replace)) if self.bytes > 0 => at,
+            _ => room,
+        };
+        self.exchange(step, at, into)?;
+        let (Some((_, then)), Some(terms)) = (step.from, terms) else { return Ok(()) };
+        // SAFETY: elements of the reduction at both places
+        unsafe {
+            match then {
+                Then::Replace => Ok(()),
+                Then::TheirsFirst => terms.combine.apply(into, at, terms.count),
+                Then::OursFirst => {
+                    terms.combine.apply(at, into, terms.count)?;
+                    std::ptr::copy_nonoverlapping(into, at, self.bytes);
+                    Ok(())
+                }
             }
-            (Some(to), Some((from, _))) => {
-                let (from, to) = (from as c_int, to as c_int);
-                sendrecv(
-                    at.cast(),
-                    length,
-                    byte,
-                    to,
-                    TAG,
-                    into.cast(),
-                    length,
-                    byte,
-                    from,
-                    TAG,
-                    comm,
-                    ignore,
-                )?;
-            }
-            (Some(to), None) => send(at.cast(), length, byte, to as c_int, TAG, comm)?,
-            (None, Some((from, _))) => recv(into.cast(), length, byte, from as c_int, TAG, comm, ignore)?,
-            (None, None) => {}
         }
     }
-    let (Some((_, then)), Some(terms)) = (step.from, terms) else { return Ok(()) };
-    // SAFETY: elements of the reduction at both places
-    unsafe {
-        match then {
-            Then::Replace => Ok(()),
-            Then::TheirsFirst => terms.combine.apply(into, at, terms.count),
-            Then::OursFirst => {
-                terms.combine.apply(at, into, terms.count)?;
-                std::ptr::copy_nonoverlapping(into, at, bytes);
-                Ok(())
+
+    fn exchange(&self, step: &Step, at: *const u8, into: *mut u8) -> Result<(), Failed> {
+        let (comm, tag, byte, length) = (self.comm, self.tag, abi().byte, self.bytes as c_int);
+        // no ABI's is larger
+        let mut status = [0u64; 8];
+        let told = status.as_mut_ptr() as usize;
+        let (at, into) = (at.cast(), into.cast());
+        // SAFETY: as many bytes at both places, and room for a status
+        unsafe {
+            match (step.to, step.from.map(|(from, _)| from as c_int)) {
+                (Some(to), Some(from)) => {
+                    let to = to as c_int;
+                    sendrecv(at, length, byte, to, tag, into, length, byte, from, tag, comm, told)?;
+                }
+                (Some(to), None) => return send(at, length, byte, to as c_int, tag, comm),
+                (None, Some(from)) => recv(into, length, byte, from, tag, comm, told)?,
+                (None, None) => return Ok(()),
+            }
+            let mut came: c_int = 0;
+            get_count(told, byte, &mut came)?;
+            match came == length {
+                true => Ok(()),
+                false => Err(Failed::Length { expected: self.bytes, came: came.max(0) as usize }),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use polyrail_pmpi::abi;
@@ -44,8 +44,6 @@ static TABLE: [AtomicPtr<Comm>; PLACES] = [const { AtomicPtr::new(std::ptr::null
 /// at one that has just ended finds a communicator still.
 static ALL: Mutex<Vec<&'static Comm>> = Mutex::new(Vec::new());
 static FINALIZING: AtomicBool = AtomicBool::new(false);
-/// Operations carried out here.
-pub static CARRIED_OUT: AtomicU64 = AtomicU64::new(0);
 
 fn place(handle: usize) -> &'static AtomicPtr<Comm> {
     &TABLE[(handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 58]
@@ -65,6 +63,8 @@ pub fn with_team<T>(
     if comm.busy.swap(true, Ordering::Acquire) {
         return None;
     }
+    // an operation of the program's own may leave by an exception
+    let _busy = Busy(comm);
     // SAFETY: `busy` was not set, and is now
     let state = unsafe { &mut *comm.state.get() };
     if let State::New(used) = state {
@@ -76,15 +76,18 @@ pub fn with_team<T>(
             };
         }
     }
-    let answer = match state {
-        State::Team(team) => {
-            CARRIED_OUT.fetch_add(1, Ordering::Relaxed);
-            Some(run(team))
-        }
+    match state {
+        State::Team(team) => Some(run(team)),
         _ => None,
-    };
-    comm.busy.store(false, Ordering::Release);
-    answer
+    }
+}
+
+struct Busy(&'static Comm);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
 }
 
 #[inline]
@@ -105,7 +108,7 @@ fn find_or_begin(handle: usize) -> Option<&'static Comm> {
     let comm = match found {
         Some(comm) => comm,
         None => {
-            let free = all.iter().find(|comm| comm.handle.load(Ordering::Relaxed) == 0).copied();
+            let free = all.iter().find(|comm| comm.handle.load(Ordering::Acquire) == 0).copied();
             let comm = free.unwrap_or_else(|| {
                 let new: &'static Comm = Box::leak(Box::new(Comm {
                     handle: AtomicUsize::new(0),
@@ -170,7 +173,7 @@ unsafe extern "C" fn ends(_comm: usize, _keyval: c_int, value: *mut c_void, _ext
     if let Some(comm) = unsafe { value.cast::<Comm>().as_ref() } {
         // SAFETY: the communicator ends: nobody is in an operation of it
         let state = unsafe { std::mem::replace(&mut *comm.state.get(), State::New(0)) };
-        comm.handle.store(0, Ordering::Relaxed);
+        comm.handle.store(0, Ordering::Release);
         if let State::Team(mut team) = state {
             team.end(FINALIZING.load(Ordering::Relaxed));
         }
@@ -193,7 +196,7 @@ pub fn raise(handle: usize, failed: Failed, explain: impl FnOnce() -> String) ->
     if let Failed::Mpi(code) = failed {
         return code;
     }
-    let code = abi().other_error;
+    let code = if let Failed::Message(code) = failed { code } else { abi().other_error };
     // in one piece: other ranks say something, too
     let line = format!("polyrail: {}\n", explain());
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());

@@ -14,8 +14,8 @@ pub struct Kind {
     pub handle: usize,
     /// Bytes of data.
     pub size: usize,
-    /// Bytes from one to the next.
-    pub extent: usize,
+    /// Bytes from one to the next, which may be before it.
+    pub extent: isize,
     /// One of MPI's own.
     pub named: bool,
 }
@@ -52,13 +52,13 @@ impl Kind {
             type_get_extent(handle, &mut lower, &mut extent).ok()?;
         }
         let named = combiner == abi().named;
-        let (size, extent) = (usize::try_from(size).ok()?, usize::try_from(extent).ok()?);
+        let size = usize::try_from(size).ok()?;
         (lower == 0 || !named).then_some(Self { handle, size, extent, named })
     }
 
     /// Whether elements lie one behind the other with nothing between.
     pub fn is_plain(&self) -> bool {
-        self.named && self.size == self.extent
+        self.named && self.size > 0 && self.size as isize == self.extent
     }
 }
 
@@ -81,7 +81,7 @@ impl Data {
 
     /// The `n`th of several such parts that stand one behind the other.
     pub fn part(&self, n: usize) -> Self {
-        Self { at: self.at.wrapping_add(n * self.count * self.kind.extent), ..*self }
+        Self { at: self.at.wrapping_offset((n * self.count) as isize * self.kind.extent), ..*self }
     }
 
     /// `n` such parts, one behind the other.

@@ -7,14 +7,17 @@
     reason = "words that are only passed on have names for the reader"
 )]
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_int};
+use std::sync::OnceLock;
 
 use polyrail_pmpi::{ERR_COUNT, Flavour, Function, abi, real};
 
+use crate::area::PAYLOAD;
 use crate::combine::Combine;
 use crate::comm;
 use crate::data::{Data, Kind};
-use crate::library::Failed;
+use crate::library::{Failed, end_progress, progress};
 use crate::room;
 use crate::team::{Team, told};
 use crate::within::{Terms, what};
@@ -41,17 +44,39 @@ fn carry(
     if room::room().is_none() || comm::is_over() || abi().handle(handle) == abi().comm_null {
         return None;
     }
-    let done = comm::with_team(handle, is_wrong, |team| (run(team), team.rank));
-    match done? {
+    let done = comm::with_team(handle, is_wrong, |team| (run(team), team.rank))?;
+    // who never waits for long calls the MPI now and then all the same: others may wait for what it has to do
+    let done = match (done, is_time()) {
+        ((Some(Ok(())), rank), true) => (Some(progress()), rank),
+        (done, _) => done,
+    };
+    match done {
         (None, _) => None,
         (Some(Ok(())), _) => Some(0),
         (Some(Err(failed)), rank) => Some(comm::raise(handle, failed, || explain(failed, rank))),
     }
 }
 
+/// Once in so many operations of a thread.
+fn is_time() -> bool {
+    const OPERATIONS: u32 = 32;
+    thread_local! {
+        static DONE: Cell<u32> = const { Cell::new(0) };
+    }
+    let done = DONE.get().wrapping_add(1);
+    DONE.set(done);
+    done.is_multiple_of(OPERATIONS)
+}
+
 fn explain(failed: Failed, rank: usize) -> String {
     match failed {
         Failed::Mpi(code) => format!("an operation of rank {rank} failed with code {code}"),
+        Failed::Message(code) => {
+            format!("rank {rank} cannot send to other hosts, or receive: MPI's code {code}")
+        }
+        Failed::Length { expected, came } => {
+            format!("an operation is of {expected} bytes at rank {rank}, and of {came} on another host")
+        }
         Failed::Gone => format!("a rank on the host of rank {rank} has ended while others wait for it"),
         Failed::Unequal { sent, received } => {
             format!("rank {rank} sends {sent} bytes to itself and wants to receive {received} from itself")
@@ -82,7 +107,7 @@ impl Given {
     /// Nothing that could be: the MPI says what it is.
     fn is_wrong(&self) -> bool {
         // an address of 0 is where types with addresses of their own begin
-        let nowhere = || self.at == 0 && self.count > 0 && self.kind().is_none_or(|kind| kind.named);
+        let nowhere = || self.at == 0 && self.count > 0 && self.kind().is_some_and(|kind| kind.named);
         self.count < 0 || abi().handle(self.datatype) == abi().datatype_null || nowhere()
     }
 
@@ -95,10 +120,13 @@ impl Given {
         Self { at, ..self }
     }
 
-    /// Whether it is the `n`th part of what is received, or sent, where it must not be. Open MPI takes that for an operation in place.
+    /// Whether it is the `n`th part of what is received, or sent, where it must not be, as MPICH sees it. Open MPI takes that for an operation
+    /// in place.
     fn is_part(&self, n: usize, of: &Self) -> bool {
-        abi().flavour != Flavour::OpenMpi
+        let is_same = self.count == of.count && abi().handle(self.datatype) == abi().handle(of.datatype);
+        is_same
             && of.count > 0
+            && refuses_aliases()
             && of.data().is_some_and(|all| all.part(n).at as usize == self.at)
     }
 
@@ -109,6 +137,15 @@ impl Given {
     fn data(&self) -> Option<Data> {
         Some(Data { at: self.at as *mut u8, count: usize::try_from(self.count).ok()?, kind: self.kind()? })
     }
+}
+
+fn refuses_aliases() -> bool {
+    static REFUSES: OnceLock<bool> = OnceLock::new();
+    *REFUSES.get_or_init(|| {
+        let set = std::env::var("MPIR_CVAR_COLL_ALIAS_CHECK");
+        abi().flavour != Flavour::OpenMpi
+            && !set.is_ok_and(|set| ["0", "no", "false", "off"].contains(&set.trim()))
+    })
 }
 
 /// The rank of a root, if it is one.
@@ -155,13 +192,13 @@ impl Team {
 
     /// What is reduced, if it is reduced here: all that decides is equal on all ranks.
     fn terms(&self, reduction: &Reduction, parts: usize) -> Option<Terms> {
-        let kind = reduction.from.kind().filter(|kind| kind.named && kind.extent > 0)?;
+        let kind = reduction.from.kind().filter(Kind::is_plain)?;
         let count = usize::try_from(reduction.from.count).ok().filter(|count| *count > 0)?;
         let most = if self.is_together() { most::TOGETHER } else { most::BETWEEN };
-        (kind.extent.checked_mul(count)?.checked_mul(parts)? <= most).then_some(())?;
+        (kind.size.checked_mul(count)?.checked_mul(parts)? <= most).then_some(())?;
         let combine = Combine::new(reduction.operation, kind);
         (combine.is_commutative().ok()? || self.layout.in_order()).then_some(())?;
-        Some(Terms { count, extent: kind.extent, combine })
+        Some(Terms { count, extent: kind.size, combine })
     }
 
     fn try_bcast(&mut self, data: Given, root: usize) -> Carried {
@@ -184,6 +221,8 @@ impl Team {
 
     fn try_reduce_scatter(&mut self, reduction: Reduction) -> Carried {
         let terms = self.terms(&reduction, self.layout.ranks())?;
+        // one element for each rank in a slot at least
+        (self.layout.ranks() * terms.extent <= PAYLOAD).then_some(())?;
         let (from, into) = reduction.places();
         self.is_together().then(|| self.reduce_scatter(from, into, &terms))
     }
@@ -346,7 +385,7 @@ collectives! {
         |team| team.try_scan(given, true);
     MPI_Exscan PMPI_Exscan MPI_Exscan_c PMPI_Exscan_c(from, into, count, datatype, operation, comm) [count] of comm
         given = Reduction::new(from, into, count, datatype, operation);
-        wrong |_rank, _size| given.is_wrong(true);
+        wrong |rank, _size| given.is_wrong(rank > 0 || given.from.is_in_place());
         |team| team.try_scan(given, false);
     MPI_Gather PMPI_Gather MPI_Gather_c PMPI_Gather_c(from, count, datatype, into, room, kind, root, comm) [count, room] of comm
         given = (Given { at: from, count, datatype }, Given { at: into, count: room, datatype: kind });
@@ -402,10 +441,16 @@ others! {
     MPI_Init_thread PMPI_Init_thread(count, arguments, required, provided) |next| begun(next());
     MPI_Finalize PMPI_Finalize() |next| {
         comm::finalizing();
+        end_progress();
         room::leave();
         next()
     };
 }
+
+/// By this the provider sees that the process has the companion.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "a C name")]
+pub static polyrail_companion: c_int = 1;
 
 fn begun(code: c_int) -> c_int {
     if code == 0 {

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polyrail_pmpi::{abi, in_file, real};
 
@@ -15,6 +16,15 @@ pub fn check(code: c_int) -> Result<(), Failed> {
 pub enum Failed {
     /// The MPI's own call failed, and its error handler was called.
     Mpi(c_int),
+    /// The same of a message of ours, of which no error handler has heard.
+    Message(c_int),
+    /// What came from another host is of another length: bytes.
+    Length {
+        /// What was expected.
+        expected: usize,
+        /// What came.
+        came: usize,
+    },
     /// A rank of this host is gone.
     Gone,
     /// A rank sends something else to itself than it wants to receive: bytes.
@@ -56,6 +66,8 @@ functions! {
     comm_test_inter PMPI_Comm_test_inter(comm: usize, flag: *mut c_int);
     comm_group PMPI_Comm_group(comm: usize, group: *mut usize);
     comm_split PMPI_Comm_split(comm: usize, color: c_int, key: c_int, new: *mut usize);
+    comm_set_errhandler PMPI_Comm_set_errhandler(comm: usize, handler: usize);
+    get_count PMPI_Get_count(status: usize, kind: usize, count: *mut c_int);
     comm_free PMPI_Comm_free(comm: *mut usize);
     comm_create_keyval PMPI_Comm_create_keyval(copy: *const c_void, delete: *const c_void, keyval: *mut c_int, extra: *mut c_void);
     comm_set_attr PMPI_Comm_set_attr(comm: usize, keyval: c_int, value: *mut c_void);
@@ -76,18 +88,62 @@ functions! {
     iprobe PMPI_Iprobe(source: c_int, tag: c_int, comm: usize, flag: *mut c_int, status: usize);
 }
 
-/// Lets the MPI do what it has to do for others: whoever waits here is inside a call of MPI's, which promises as much.
+/// A communicator of ours with the ranks of another, under this rank's number there: nothing meets the program's messages, and the other's
+/// attributes are not copied. Errors come as codes.
+///
+/// # Errors
+/// What the MPI says.
+pub fn private(comm: usize, rank: usize) -> Result<usize, Failed> {
+    let mut new = 0;
+    // SAFETY: a communicator, and a place for the answer; one of MPI's own handlers
+    unsafe {
+        comm_split(comm, 0, rank as c_int, &mut new)?;
+        comm_set_errhandler(new, abi().errors_return)?;
+    }
+    Ok(abi().handle(new))
+}
+
+/// The world under a name of ours, by which the MPI is kept going; 0 before and after.
+static QUIET: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on [`progress`] looks for messages in a communicator in which there are none. All ranks of the world at once.
+///
+/// # Errors
+/// What the MPI says.
+pub fn begin_progress(rank: usize) -> Result<(), Failed> {
+    QUIET.store(private(abi().world, rank)?, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The end of [`begin_progress`], by all ranks, while MPI still works.
+pub fn end_progress() {
+    let mut comm = QUIET.swap(0, Ordering::Relaxed);
+    if comm != 0 {
+        // SAFETY: ours, and used no more; that it cannot be given back changes nothing
+        let _ = unsafe { comm_free(&mut comm) };
+    }
+}
+
+/// Lets the MPI do what it has to do for others: whoever waits here is inside a call of MPI's, which promises as much. A probe that finds a
+/// message does not (MPICH), so it is for one that nobody sends.
 ///
 /// # Errors
 /// What the MPI found wrong.
 pub fn progress() -> Result<(), Failed> {
     let abi = abi();
     let mut flag: c_int = 0;
+    let quiet = QUIET.load(Ordering::Relaxed);
+    if quiet == 0 {
+        return Ok(());
+    }
     look_in(1);
-    // SAFETY: between its start and its end, a probe of the world with places for the answers changes nothing for anybody
-    let done = unsafe { iprobe(abi.any, -1, abi.world, &mut flag, abi.status_ignore) };
+    // SAFETY: a communicator of ours, and a place for the answer
+    let done = unsafe { iprobe(abi.any, abi.any_tag, quiet, &mut flag, abi.status_ignore) };
     look_in(0);
-    done
+    match done {
+        Err(Failed::Mpi(code)) => Err(Failed::Message(code)),
+        done => done,
+    }
 }
 
 /// Tells the provider that it is not to put to sleep who looks in only.

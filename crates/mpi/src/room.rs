@@ -1,6 +1,7 @@
 //! The memory that this process's ranks' host shares: made once, as MPI starts, by the lowest rank of the host, and handed to the others over a
 //! Unix socket. Communicators get pieces of it, and give them back.
 
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -9,17 +10,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use polyrail_core::wire::{Key, PeerId};
-use polyrail_pmpi::abi;
+use polyrail_pmpi::{Function, abi};
 use polyrail_rails::host::host_id;
 use polyrail_rails::shm::sealed::Sealed;
 use polyrail_rails::sockets::unix;
 
 use crate::area::{AREA, Area};
-use crate::library::{Failed, allgather, comm_rank, comm_size};
+use crate::library::{Failed, allgather, begin_progress, comm_rank, comm_size};
 
 /// What ranks must agree on besides: how memory looks, and what operations do with it. Another number is another companion, which
 /// does not take part.
 const LAYOUT: u64 = 1;
+/// What `polyrail run` sets for ranks that are to have the companion: its file.
+const VARIABLE: &str = "POLYRAIL_COMPANION";
 /// Communicators' worth of areas that there are for each rank of a host, and most areas.
 const COMMUNICATORS: usize = 16;
 const MOST: usize = 4096;
@@ -31,13 +34,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Front {
     /// Who looks for areas, or gives them back.
     lock: AtomicU32,
-    /// The one who made the memory is leaving in good order; somebody is gone.
-    left: AtomicU32,
-    gone: AtomicU32,
     /// Which areas are taken.
     taken: [AtomicU64; MOST / 64],
     /// How many of a piece's users have given it back, by its first area.
     back: [AtomicU32; MOST],
+    /// The processes of the host's ranks, by place, and in which PID namespaces those numbers are; 0 before and after.
+    processes: [AtomicU32; MOST],
+    spaces: [AtomicU32; MOST],
 }
 
 /// What the ranks of a host share.
@@ -51,9 +54,9 @@ pub struct Room {
 struct Memory {
     sealed: Sealed,
     areas: usize,
-    /// To who made it; or, where this process did, to all others.
-    others: Vec<OwnedFd>,
-    is_ours: bool,
+    /// This rank's place among those of the host, and its PID namespace.
+    place: usize,
+    space: u32,
 }
 
 static ROOM: OnceLock<Option<Room>> = OnceLock::new();
@@ -77,7 +80,9 @@ pub fn all_live() -> bool {
 pub fn open() {
     ROOM.get_or_init(|| {
         find().unwrap_or_else(|why| {
-            eprintln!("polyrail: collective operations are left to the MPI: {why}");
+            if !why.is_empty() {
+                eprintln!("polyrail: collective operations are left to the MPI: {why}");
+            }
             None
         })
     });
@@ -85,11 +90,8 @@ pub fn open() {
 
 /// This process leaves in good order.
 pub fn leave() {
-    let Some(memory) = room().and_then(|room| room.memory.as_ref()) else { return };
-    if memory.is_ours {
-        memory.front().left.store(1, Ordering::SeqCst);
-    } else {
-        memory.others.iter().for_each(|maker| drop(unix::send(maker.as_fd(), &[0], &[])));
+    if let Some(memory) = room().and_then(|room| room.memory.as_ref()) {
+        memory.say_process(0);
     }
 }
 
@@ -106,6 +108,20 @@ fn tell(own: Told, ranks: usize) -> Result<Vec<Told>, Failed> {
     Ok(all)
 }
 
+/// GPUs' memory is for their MPI to move.
+fn moves_device_memory() -> bool {
+    static QUERIES: [Function; 3] = [
+        Function::new(c"MPIX_Query_cuda_support"),
+        Function::new(c"MPIX_Query_hip_support"),
+        Function::new(c"MPIX_Query_ze_support"),
+    ];
+    QUERIES.iter().map(Function::address).any(|query| {
+        // SAFETY: null, which is none, or a function of this name, which takes nothing and says yes or no
+        let query = unsafe { std::mem::transmute::<*mut c_void, Option<extern "C" fn() -> c_int>>(query) };
+        query.is_some_and(|query| query() == 1)
+    })
+}
+
 fn find() -> Result<Option<Room>, String> {
     let world = abi().world;
     let (mut size, mut rank) = (0, 0);
@@ -119,12 +135,16 @@ fn find() -> Result<Option<Room>, String> {
         return Ok(None);
     }
     let mut key = [0; 16];
-    let ready = getrandom::fill(&mut key).map_err(|error| error.to_string()).and_then(|()| {
-        let host = host_id().map_err(|error| error.to_string())?;
-        let door =
-            unix::listen(&name(&key)).map_err(|error| format!("listening on a Unix socket: {error}"))?;
-        Ok((host.0, door))
-    });
+    // empty: the user does without, whatever is loaded
+    let is_off = std::env::var_os(VARIABLE).is_some_and(|set| set.is_empty());
+    let ready = if is_off || moves_device_memory() { Err(String::new()) } else { Ok(()) };
+    let ready =
+        ready.and_then(|()| getrandom::fill(&mut key).map_err(|error| error.to_string())).and_then(|()| {
+            let host = host_id().map_err(|error| error.to_string())?;
+            let door =
+                unix::listen(&name(&key)).map_err(|error| format!("listening on a Unix socket: {error}"))?;
+            Ok((host.0, door))
+        });
     let [front, back] = [0, 8].map(|at| u64::from_le_bytes(key[at..at + 8].try_into().expect("eight bytes")));
     let own = ready.as_ref().map_or([0; 4], |(host, _)| [*host, LAYOUT, front, back]);
     let all = tell(own, size).map_err(text)?;
@@ -140,18 +160,20 @@ fn find() -> Result<Option<Room>, String> {
     if most < Some(2) {
         return Ok(None);
     }
+    begin_progress(rank).map_err(text)?;
     let areas = (mates.len() * COMMUNICATORS).min(MOST);
     let made = if mates.len() < 2 {
         drop(door);
         Ok(None)
     } else if mates[0] == rank {
-        hand_out(door, &key, areas, mates.len() - 1).map(Some)
+        hand_out(door, &key, areas, mates.len() - 1).map(|sealed| Some(Memory::new(sealed, areas, 0)))
     } else {
         drop(door);
         let [.., front, back] = all[mates[0]];
         let (front, back) = (front.to_le_bytes(), back.to_le_bytes());
         let key = std::array::from_fn(|at| if at < 8 { front[at] } else { back[at - 8] });
-        take(&key, areas).map(Some)
+        let place = mates.iter().position(|mate| *mate == rank).expect("a rank is on its host");
+        take(&key, areas).map(|sealed| Some(Memory::new(sealed, areas, place)))
     };
     let fine = tell([u64::from(made.is_ok()), 0, 0, 0], size).map_err(text)?;
     let memory = made?;
@@ -181,27 +203,38 @@ fn size_of_all(areas: usize) -> usize {
     size_of::<Front>() + areas * AREA
 }
 
-fn hand_out(door: OwnedFd, key: &[u8; 16], areas: usize, others: usize) -> Result<Memory, String> {
+fn hand_out(door: OwnedFd, key: &[u8; 16], areas: usize, others: usize) -> Result<Sealed, String> {
     let (sealed, descriptor) = Sealed::create(size_of_all(areas)).map_err(|error| error.to_string())?;
     let deadline = Instant::now() + PATIENCE;
-    let mut memory = Memory { sealed, areas, others: Vec::with_capacity(others), is_ours: true };
+    let mut served = 0;
     let late = |error: io::Error| format!("a rank of this host does not come for the memory: {error}");
-    while memory.others.len() < others {
+    while served < others {
         ready(door.as_fd(), libc::POLLIN, deadline).map_err(late)?;
-        // who is no rank of ours is turned away, and that is all
-        let Ok(one) = unix::accept(door.as_fd()) else { continue };
+        if Instant::now() >= deadline {
+            return Err(late(io::ErrorKind::TimedOut.into()));
+        }
+        let one = match unix::accept(door.as_fd()) {
+            Ok(one) => one,
+            // another user's, or one that has gone again: turned away, and that is all
+            Err(error)
+                if !matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) =>
+            {
+                continue;
+            }
+            Err(error) => return Err(late(error)),
+        };
         let mut theirs = [0; 16];
         let said = ready(one.as_fd(), libc::POLLIN, deadline)
             .and_then(|()| unix::recv(one.as_fd(), &mut theirs, &mut Vec::new()));
         if said.is_ok_and(|bytes| bytes == theirs.len()) && theirs == *key {
             unix::send(one.as_fd(), &[0], &[descriptor.as_fd()]).map_err(late)?;
-            memory.others.push(one);
+            served += 1;
         }
     }
-    Ok(memory)
+    Ok(sealed)
 }
 
-fn take(key: &[u8; 16], areas: usize) -> Result<Memory, String> {
+fn take(key: &[u8; 16], areas: usize) -> Result<Sealed, String> {
     let deadline = Instant::now() + PATIENCE;
     let failed = |error: io::Error| format!("the host's memory does not come: {error}");
     let maker = loop {
@@ -218,8 +251,7 @@ fn take(key: &[u8; 16], areas: usize) -> Result<Memory, String> {
     ready(maker.as_fd(), libc::POLLIN, deadline).map_err(failed)?;
     unix::recv(maker.as_fd(), &mut [0], &mut descriptors).map_err(failed)?;
     let descriptor = descriptors.pop().ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
-    let sealed = Sealed::open(descriptor.as_fd(), size_of_all(areas)).map_err(|error| error.to_string())?;
-    Ok(Memory { sealed, areas, others: vec![maker], is_ours: false })
+    Sealed::open(descriptor.as_fd(), size_of_all(areas)).map_err(|error| error.to_string())
 }
 
 /// Waits until a descriptor is ready, or the time has come.
@@ -267,6 +299,15 @@ impl Room {
 }
 
 impl Memory {
+    fn new(sealed: Sealed, areas: usize, place: usize) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        // 0 is nobody's: without /proc nothing is known of others
+        let space = std::fs::metadata("/proc/self/ns/pid").map_or(0, |space| space.ino() as u32);
+        let memory = Self { sealed, areas, place, space };
+        memory.say_process(if space == 0 { 0 } else { std::process::id() });
+        memory
+    }
+
     fn front(&self) -> &Front {
         // SAFETY: zeros when it was made, and of atomics; mapped while `self` lives
         unsafe { self.sealed.at().cast::<Front>().as_ref() }
@@ -319,26 +360,24 @@ impl Memory {
         first.map(|first| first as u32)
     }
 
+    fn say_process(&self, process: u32) {
+        let front = self.front();
+        if let (Some(space), Some(place)) = (front.spaces.get(self.place), front.processes.get(self.place)) {
+            space.store(self.space, Ordering::Relaxed);
+            place.store(process, Ordering::Release);
+        }
+    }
+
+    /// Whether no rank of this host has ended without leaving. Of those in other PID namespaces nothing is known.
     fn all_live(&self) -> bool {
         let front = self.front();
-        if self.is_ours {
-            // what was said stays unread: a rank that has left has said something
-            if self.others.iter().any(|other| is_gone(other.as_fd())) {
-                front.gone.store(1, Ordering::SeqCst);
-            }
-        } else if front.left.load(Ordering::SeqCst) == 0
-            && self.others.iter().any(|maker| is_gone(maker.as_fd()))
-        {
-            return false;
-        }
-        front.gone.load(Ordering::SeqCst) == 0
+        front.processes.iter().zip(&front.spaces).all(|(process, space)| {
+            let process = process.load(Ordering::Acquire);
+            let is_known = process != 0 && space.load(Ordering::Relaxed) == self.space;
+            // SAFETY: no signal is sent
+            !is_known
+                || unsafe { libc::kill(process as i32, 0) } == 0
+                || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+        })
     }
-}
-
-/// Hung up without a word.
-fn is_gone(other: BorrowedFd<'_>) -> bool {
-    let mut byte = 0u8;
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // SAFETY: one byte of ours
-    unsafe { libc::recv(other.as_raw_fd(), (&raw mut byte).cast(), 1, flags) == 0 }
 }

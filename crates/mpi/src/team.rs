@@ -1,18 +1,22 @@
 //! A communicator whose operations are carried out here.
 
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polyrail_core::coll::layout::Layout;
 use polyrail_pmpi::abi;
 
 use crate::area::{self, Area};
 use crate::library::{
-    Failed, allgather, comm_free, comm_group, comm_rank, comm_size, comm_split, comm_test_inter, group_free,
-    group_translate_ranks,
+    Failed, allgather, comm_free, comm_group, comm_rank, comm_size, comm_test_inter, group_free,
+    group_translate_ranks, private,
 };
 use crate::room::{Room, room};
 use crate::wait;
+
+/// Communicators of ours for messages between hosts, of which MPIs have a limited number.
+static BETWEEN: AtomicUsize = AtomicUsize::new(0);
+const MOST_BETWEEN: usize = 64;
 
 /// The ranks of a communicator, its memory on this host, and how far it has come.
 pub struct Team {
@@ -92,20 +96,31 @@ impl Team {
         }
         let (host, place) = (layout.host_of(rank), layout.place_of(rank));
         let mates = layout.members(host).len();
+        let several = layout.hosts() > 1;
         let own = if place == 0 && mates > 1 { room.piece(mates) } else { None };
-        let pieces = tell(own.map_or(u64::MAX, u64::from), size, comm)?;
-        let piece_of = |host: usize| pieces[layout.members(host)[0] as usize];
-        let enough =
-            (0..layout.hosts()).all(|host| layout.members(host).len() < 2 || piece_of(host) != u64::MAX);
+        let may = !several || BETWEEN.load(Ordering::Relaxed) < MOST_BETWEEN;
+        let told = tell([own.map_or(u64::MAX, u64::from), u64::from(may)], size, comm)?;
+        let piece_of = |host: usize| told[layout.members(host)[0] as usize][0];
+        let has_piece = |host| layout.members(host).len() < 2 || piece_of(host) != u64::MAX;
         let piece = u32::try_from(piece_of(host)).ok();
-        if !enough {
-            if let (Some(piece), true) = (own, place == 0) {
+        if !(0..layout.hosts()).all(has_piece) || told.iter().any(|told| told[1] == 0) {
+            if let Some(piece) = own {
                 (0..mates).for_each(|_| room.give_back(piece, mates));
             }
             return Ok(None);
         }
         let areas = piece.map(|piece| (0..mates).filter_map(|place| room.area(piece, place)).collect());
-        let between = if layout.hosts() > 1 { Some(private(comm, rank)?) } else { None };
+        let between = if several {
+            let made = private(comm, rank);
+            // one that has none would leave the others waiting
+            if tell([u64::from(made.is_ok()), 0], size, comm)?.iter().any(|told| told[0] == 0) {
+                return Ok(None);
+            }
+            BETWEEN.fetch_add(1, Ordering::Relaxed);
+            Some(made?)
+        } else {
+            None
+        };
         Ok(Some(Self {
             comm,
             rank,
@@ -142,6 +157,7 @@ impl Team {
     /// # Errors
     /// See [`wait::until`].
     pub fn turn(&mut self, bytes: usize) -> Result<Turn, Failed> {
+        debug_assert!(bytes <= area::PAYLOAD, "it goes in pieces");
         let number = self.next();
         let before = number.saturating_sub(area::round(bytes));
         if self.read_by_all < before {
@@ -203,6 +219,9 @@ impl Team {
         if let (Some(room), Some(piece)) = (room(), self.piece) {
             room.give_back(piece, self.mates());
         }
+        if self.between.is_some() {
+            BETWEEN.fetch_sub(1, Ordering::Relaxed);
+        }
         if let (Some(mut comm), false) = (self.between.take(), finalizing) {
             // SAFETY: made by `private`, and used by nobody else; that it cannot be given back changes nothing
             let _ = unsafe { comm_free(&mut comm) };
@@ -234,18 +253,10 @@ fn hosts(comm: usize, size: usize, room: &Room) -> Result<Option<Vec<u64>>, Fail
     Ok(in_world.iter().map(host).collect())
 }
 
-fn tell(own: u64, size: usize, comm: usize) -> Result<Vec<u64>, Failed> {
-    let mut all = vec![0u64; size];
+fn tell(own: [u64; 2], size: usize, comm: usize) -> Result<Vec<[u64; 2]>, Failed> {
+    let mut all = vec![[0u64; 2]; size];
     let byte = abi().byte;
-    // SAFETY: eight bytes, and room for as many of each rank
-    unsafe { allgather((&raw const own).cast(), 8, byte, all.as_mut_ptr().cast(), 8, byte, comm)? };
+    // SAFETY: sixteen bytes, and room for as many of each rank
+    unsafe { allgather((&raw const own).cast(), 16, byte, all.as_mut_ptr().cast(), 16, byte, comm)? };
     Ok(all)
-}
-
-/// The same ranks under another name, so that nothing meets the program's messages; its attributes are not copied.
-fn private(comm: usize, rank: usize) -> Result<usize, Failed> {
-    let mut new = 0;
-    // SAFETY: the program's communicator, and a place for the answer
-    unsafe { comm_split(comm, 0, rank as c_int, &mut new)? };
-    Ok(abi().handle(new))
 }

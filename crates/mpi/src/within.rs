@@ -60,7 +60,7 @@ pub mod what {
     }
 }
 
-/// Elements of a reduction: contiguous in memory, padding and all.
+/// Elements of a reduction, one behind the other, with nothing between.
 #[derive(Clone, Copy)]
 pub struct Terms {
     /// How many.
@@ -206,7 +206,7 @@ impl Team {
         let speaks = speaker == self.rank;
         let steps = if speaks { self.broadcast_steps(call.root) } else { Vec::new() };
         let (receives, sends) = steps.split_at(steps.iter().take_while(|step| step.from.is_some()).count());
-        self.take(receives, at, bytes, None)?;
+        self.take(receives, call.what, at, bytes, None)?;
         if !self.is_alone() {
             let from = self.layout.place_of(speaker);
             for (start, length) in pieces(bytes, PAYLOAD) {
@@ -214,7 +214,7 @@ impl Team {
                 self.spread(from, call, unsafe { at.add(start) }, length)?;
             }
         }
-        self.take(sends, at, bytes, None)?;
+        self.take(sends, call.what, at, bytes, None)?;
         if at_root { Ok(()) } else { data.spread(room, self.comm) }
     }
 
@@ -293,7 +293,7 @@ impl Team {
             self.reduce_here(self.place, call, from, at, terms)?;
         }
         let steps = self.reduce_steps(call.root);
-        self.take(&steps, at, terms.bytes(), Some(terms))?;
+        self.take(&steps, call.what, at, terms.bytes(), Some(terms))?;
         if is_root && !straight {
             // SAFETY: the program's place
             unsafe { copy(at, into, terms.bytes()) };
@@ -344,7 +344,7 @@ impl Team {
         }
         if self.place == 0 {
             let steps = self.allreduce_steps();
-            self.take(&steps, at, terms.bytes(), Some(terms))?;
+            self.take(&steps, call.what, at, terms.bytes(), Some(terms))?;
         }
         if !self.is_alone() {
             for (start, length) in pieces(terms.bytes(), PAYLOAD) {

@@ -42,6 +42,10 @@ pub struct Abi {
     pub null: i32,
     /// `MPI_ANY_SOURCE`.
     pub any: i32,
+    /// `MPI_ANY_TAG`.
+    pub any_tag: i32,
+    /// `MPI_ERRORS_RETURN`.
+    pub errors_return: usize,
     /// `MPI_STATUS_IGNORE`.
     pub status_ignore: usize,
     /// `MPI_IN_PLACE`.
@@ -102,6 +106,8 @@ fn find() -> Abi {
             world: 0x101,
             null: -3,
             any: -1,
+            any_tag: -2,
+            errors_return: 0x143,
             status_ignore: 0,
             in_place: 1,
             source_at: 0,
@@ -122,6 +128,8 @@ fn find() -> Abi {
             world,
             null: -2,
             any: -1,
+            any_tag: -1,
+            errors_return: object(c"ompi_mpi_errors_return"),
             status_ignore: 0,
             in_place: 1,
             source_at: 0,
@@ -140,6 +148,8 @@ fn find() -> Abi {
         world: 0x4400_0000,
         null: -1,
         any: -2,
+        any_tag: -1,
+        errors_return: 0x5400_0001,
         status_ignore: 1,
         in_place: usize::MAX,
         source_at: 8,

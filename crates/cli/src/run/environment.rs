@@ -26,10 +26,11 @@ impl Provider {
         Ok(Self { dir: file.parent().map(Path::to_owned).unwrap_or_default(), companion: None })
     }
 
-    /// With the companion beside it, if it is there: ranks load it before their MPI.
+    /// With the companion beside it, if it is there, and if the loader can be told of it: ranks load it before their MPI.
     pub fn with_companion(self) -> Self {
         let file = self.dir.join(Part::Companion.file());
-        Self { companion: file.is_file().then_some(file), ..self }
+        let can_be_named = !file.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte));
+        Self { companion: (can_be_named && file.is_file()).then_some(file), ..self }
     }
 
     /// The companion's file.
@@ -53,6 +54,9 @@ struct Variable {
 
 /// What the loader puts before all other libraries (`ld.so(8)`).
 const PRELOAD: &str = "LD_PRELOAD";
+
+/// What ranks are to have loaded: those that have not do not start, as others would wait for them.
+const COMPANION: &str = "POLYRAIL_COMPANION";
 
 /// Behind what is to be loaded first already: tools that stand before it see each call once, as the program made it.
 fn preloaded(companion: &Path, already: Option<OsString>) -> OsString {
@@ -99,6 +103,10 @@ fn all(family: Family, provider: &Provider) -> Vec<Variable> {
     if let Some(companion) = provider.companion() {
         let value = preloaded(companion, std::env::var_os(PRELOAD));
         variables.push(Variable { name: PRELOAD, value, tunes: false });
+        variables.push(Variable { name: COMPANION, value: companion.into(), tunes: false });
+    } else if std::env::var_os(COMPANION).is_some() {
+        // it may be loaded all the same, and then does nothing
+        variables.push(choose(COMPANION, ""));
     }
     variables.push(choose("FI_PROVIDER", "polyrail"));
     variables.push(Variable { name: "FI_PROVIDER_PATH", value: provider.dir.clone().into(), tunes: false });

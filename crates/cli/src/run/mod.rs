@@ -118,7 +118,9 @@ impl Job {
 
     /// Whether there are several programs: ranks of one may be loaded in another way than those of another.
     fn has_several_programs(&self) -> bool {
+        let names_others = ["-configfile", "--configfile", "--app", "-app", "--multi-prog"];
         self.launcher.iter().chain(&self.arguments).any(|word| word == ":")
+            || self.launcher.iter().any(|word| names_others.iter().any(|name| word == *name))
     }
 
     /// How many ranks mpiexec is asked for, if its arguments say so in the usual way.
@@ -245,7 +247,10 @@ impl Plan {
             match (self.provider.companion(), &self.no_companion) {
                 (Some(file), _) => file.display().to_string(),
                 (None, Some(why)) => format!("none: {why}"),
-                (None, None) => format!("none: there is no {} beside the provider", Part::Companion.file()),
+                (None, None) => format!(
+                    "none: there is no {} beside the provider, or its path has a space or a colon",
+                    Part::Companion.file()
+                ),
             },
         )
     }
@@ -389,7 +394,7 @@ mod tests {
             no_companion(&args, &Job::parse(&args.rest).unwrap(), None)
         };
         assert_eq!(why("-n 2 ./app a:b"), None);
-        assert!(why("-n 1 -- ./app : -n 1 ./other").is_some());
+        assert!(why("-n 1 -- ./app : -n 1 ./other").is_some() && why("--multi-prog -- ./app").is_some());
         assert_eq!(why("--no-companion -n 2 ./app").as_deref(), Some("--no-companion"));
     }
 
