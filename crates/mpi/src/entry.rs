@@ -59,7 +59,7 @@ fn carry(
 
 /// Once in so many operations of a thread.
 fn is_time() -> bool {
-    const OPERATIONS: u32 = 32;
+    const OPERATIONS: u32 = 128;
     thread_local! {
         static DONE: Cell<u32> = const { Cell::new(0) };
     }
