@@ -324,39 +324,49 @@ macro_rules! collectives {
                 if [$($count),*].into_iter().any(|count: usize| i32::try_from(count as i64).is_err()) {
                     return ERR_COUNT;
                 }
-                // SAFETY: the same call
-                return unsafe { $mpi($($word),*) };
+                // SAFETY: the same call, whose counts are words that fit
+                return unsafe { real!($pmpi: fn($(collectives!(@word $word)),*) -> c_int)($($word),*) };
             }
         });
     )*};
     (@export $mpi:ident $pmpi:ident($($word:ident),*) of $comm:ident |$rank:ident, $size:ident| $given:ident $what:block
         wrong $wrong:expr; |$team:ident| $run:expr; else $first:block) => {
-        /// See the MPI standard.
-        ///
-        /// # Safety
-        /// As of the MPI function.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, reason = "MPI's name")]
-        pub unsafe extern "C-unwind" fn $mpi($($word: usize),*) -> c_int {
-            $first
-            let $given = $what;
-            match carry($comm, |$rank, $size| $wrong, |$team| $run) {
-                Some(code) => code,
-                // SAFETY: the program's own call
-                None => unsafe { real!($pmpi: fn($(collectives!(@word $word)),*) -> c_int)($($word),*) },
+        // a call of one by the other's name would be led to who stands before us
+        const _: () = {
+            unsafe fn call($($word: usize),*) -> c_int {
+                let $given = $what;
+                match carry($comm, |$rank, $size| $wrong, |$team| $run) {
+                    Some(code) => code,
+                    None => {
+                        $first
+                        // SAFETY: the program's own call
+                        unsafe { real!($pmpi: fn($(collectives!(@word $word)),*) -> c_int)($($word),*) }
+                    }
+                }
             }
-        }
 
-        /// See the MPI standard.
-        ///
-        /// # Safety
-        /// As of the MPI function.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, reason = "MPI's name")]
-        pub unsafe extern "C-unwind" fn $pmpi($($word: usize),*) -> c_int {
-            // SAFETY: the same call
-            unsafe { $mpi($($word),*) }
-        }
+            /// See the MPI standard.
+            ///
+            /// # Safety
+            /// As of the MPI function.
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case, reason = "MPI's name")]
+            pub unsafe extern "C-unwind" fn $mpi($($word: usize),*) -> c_int {
+                // SAFETY: the program's own call
+                unsafe { call($($word),*) }
+            }
+
+            /// See the MPI standard.
+            ///
+            /// # Safety
+            /// As of the MPI function.
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case, reason = "MPI's name")]
+            pub unsafe extern "C-unwind" fn $pmpi($($word: usize),*) -> c_int {
+                // SAFETY: the program's own call
+                unsafe { call($($word),*) }
+            }
+        };
     };
     (@word $word:ident) => { usize };
 }
@@ -408,30 +418,37 @@ collectives! {
 /// Functions without counts, and what happens before or after the library's own.
 macro_rules! others {
     ($($mpi:ident $pmpi:ident($($word:ident),*) |$next:ident| $run:expr;)*) => {$(
-        /// See the MPI standard.
-        ///
-        /// # Safety
-        /// As of the MPI function.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, reason = "MPI's name")]
-        pub unsafe extern "C-unwind" fn $mpi($($word: usize),*) -> c_int {
-            let $next = || {
-                // SAFETY: the program's own call
-                unsafe { real!($pmpi: fn($(collectives!(@word $word)),*) -> c_int)($($word),*) }
-            };
-            $run
-        }
+        const _: () = {
+            unsafe fn call($($word: usize),*) -> c_int {
+                let $next = || {
+                    // SAFETY: the program's own call
+                    unsafe { real!($pmpi: fn($(collectives!(@word $word)),*) -> c_int)($($word),*) }
+                };
+                $run
+            }
 
-        /// See the MPI standard.
-        ///
-        /// # Safety
-        /// As of the MPI function.
-        #[unsafe(no_mangle)]
-        #[allow(non_snake_case, reason = "MPI's name")]
-        pub unsafe extern "C-unwind" fn $pmpi($($word: usize),*) -> c_int {
-            // SAFETY: the same call
-            unsafe { $mpi($($word),*) }
-        }
+            /// See the MPI standard.
+            ///
+            /// # Safety
+            /// As of the MPI function.
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case, reason = "MPI's name")]
+            pub unsafe extern "C-unwind" fn $mpi($($word: usize),*) -> c_int {
+                // SAFETY: the program's own call
+                unsafe { call($($word),*) }
+            }
+
+            /// See the MPI standard.
+            ///
+            /// # Safety
+            /// As of the MPI function.
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case, reason = "MPI's name")]
+            pub unsafe extern "C-unwind" fn $pmpi($($word: usize),*) -> c_int {
+                // SAFETY: the program's own call
+                unsafe { call($($word),*) }
+            }
+        };
     )*};
 }
 
