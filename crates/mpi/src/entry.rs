@@ -333,6 +333,7 @@ macro_rules! collectives {
         wrong $wrong:expr; |$team:ident| $run:expr; else $first:block) => {
         // a call of one by the other's name would be led to who stands before us
         const _: () = {
+            #[allow(clippy::too_many_arguments, reason = "they are MPI's")]
             unsafe fn call($($word: usize),*) -> c_int {
                 let $given = $what;
                 match carry($comm, |$rank, $size| $wrong, |$team| $run) {
