@@ -21,7 +21,7 @@
 //!   rank alone was given.
 //! - Contributions are combined in the order of ranks, so that all ranks get the same bits, in each run.
 //! - Who waits keeps the MPI going, and ends with an error when a rank of its host is gone.
-//! - What differs between the ranks' calls is found out where it is cheap (operation, root, length) and is an error, never a wrong result.
+//! - What differs between the calls of a host's ranks (operation, root, length), or in length between hosts, is an error, never a wrong result.
 //! - Whatever is odd is left to the MPI, which reports errors as its users know them.
 #![allow(clippy::missing_safety_doc, reason = "all exported functions are MPI's, with its contracts")]
 
