@@ -78,7 +78,7 @@ fn run(
     let program = program(mpi, name);
     // no test hangs
     let mut command = Command::new("timeout");
-    command.arg("120");
+    command.arg("600");
     let many = ranks.div_ceil(2).to_string();
     let launcher = match (mpi, hosts) {
         ("mpich", Hosts::One) => format!("-n {ranks}"),
@@ -117,7 +117,7 @@ fn run(
 fn random(mpi: &str, ranks: usize, hosts: Hosts) {
     let number =
         |name: &str, usual: u64| std::env::var(name).map_or(usual, |text| text.parse().expect("a number"));
-    let (first, cases) = (number("RANDOM_FIRST", 1), number("RANDOM_CASES", 150).to_string());
+    let (first, cases) = (number("RANDOM_FIRST", 1), number("RANDOM_CASES", 100).to_string());
     let seed = (first + ranks as u64 * 1000).to_string();
     let way = if mpi == "openmpi" && hosts != Hosts::One { "plain" } else { "" };
     let with = run(mpi, ranks, hosts, &[], "random", &[&seed, &cases, way]);
