@@ -149,7 +149,7 @@ static void killed(void) {
     printf("nobody has noticed\n");
 }
 
-// One rank computes, the others wait for long, and use little time for that.
+// One rank computes, and the others wait for long: asleep, and woken by what it writes.
 static void asleep(void) {
     warm(MPI_COMM_WORLD);
     if (rank == 0) sleep(2);
