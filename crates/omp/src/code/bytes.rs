@@ -5,7 +5,8 @@ pub fn may_be_atomic(code: &[u8]) -> bool {
     code.iter().enumerate().any(|(at, byte)| match byte {
         0xf0 => is_locked(&code[at + 1..]),
         0x86 | 0x87 => is_in_memory(code.get(at + 1)),
-        0x0f => code[at..].starts_with(&[0x0f, 0xae, 0xf0]),
+        // mfence: processors overlook the last three bits
+        0x0f => matches!(code[at + 1..], [0xae, 0xf0..=0xf7, ..]),
         _ => false,
     })
 }
@@ -84,8 +85,8 @@ mod tests {
         // mov rax, rsi; ret; ja forward; lock add of a register is none
         let code = [0x48, 0x89, 0xf0, 0xc3, 0x77, 0x02, 0xf0, 0x01, 0xc0];
         assert!(!may_be_atomic(&code) && !may_jump_back(&code));
-        // lock inc dword [rdi]; xchg [rdi], eax; mfence
-        let atomics: [&[u8]; 3] = [&[0xf0, 0xff, 0x07], &[0x87, 0x07], &[0x0f, 0xae, 0xf0]];
+        // lock inc dword [rdi]; xchg [rdi], eax; mfence, and the other ways to write it
+        let atomics: [&[u8]; 4] = [&[0xf0, 0xff, 0x07], &[0x87, 0x07], &[0x0f, 0xae, 0xf0], &[0x0f, 0xae, 0xf1]];
         assert!(atomics.into_iter().all(may_be_atomic));
         // to itself, and to before it
         assert_eq!([&[0xeb, 0xfe], &[0xeb, 0xfd]].map(|jump| may_jump_back(jump)), [true, false]);
