@@ -88,6 +88,20 @@ fn open() -> Option<Host> {
     }
 }
 
+/// `polyrail_look_in` of the provider that libfabric has loaded.
+pub fn look_in(begins: bool) {
+    let name = library().join("libpolyrail_fi.so").into_os_string().into_string().expect("a path in UTF-8");
+    let name = CString::new(name).expect("a path");
+    // SAFETY: C strings; what is loaded stays, and its function of this name has this signature.
+    unsafe {
+        let provider = libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
+        assert!(!provider.is_null(), "the provider is not loaded");
+        let function = libc::dlsym(provider, c"polyrail_look_in".as_ptr());
+        assert!(!function.is_null());
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(function)(begins.into());
+    }
+}
+
 impl Host {
     /// The newest API that both this libfabric and we know.
     pub fn version(&self) -> u32 {

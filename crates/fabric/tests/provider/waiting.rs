@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use polyrail_fi::ffi::*;
 
-use crate::host::host;
+use crate::host::{host, look_in};
 use crate::node::{Node, TIME, Want, context, ok, pair};
 
 /// So long sleeps who is not woken: it cannot be mistaken for a busy machine.
@@ -212,28 +212,68 @@ fn automatic_progress_serves_peers() {
     assert_eq!(b.count(b.written), 3);
 }
 
+/// Whether this is a process whose environment says that readers sleep; if not, the test of this name is carried out in one.
+fn is_sleeping(test: &str) -> bool {
+    const SETTING: &str = "POLYRAIL_SLEEP_AFTER";
+    if std::env::var_os(SETTING).is_some() {
+        return true;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(SETTING, "1")
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if start.elapsed() > 5 * TIME => break None,
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let _ = (child.kill(), child.wait());
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    false
+}
+
+/// How often this thread has left its processor of its own accord.
+fn sleeps() -> i64 {
+    // SAFETY: a place for the answer.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nvcsw
+    }
+}
+
+/// Who waits for something else and only looks in is not put to sleep, as he would be else.
+#[test]
+fn who_looks_in_does_not_sleep() {
+    const ROUNDS: u32 = 2000;
+    let Some(host) = host() else { return };
+    if !is_sleeping("waiting::who_looks_in_does_not_sleep") {
+        return;
+    }
+    let node = Node::new(host, Want::default());
+    let slept = || {
+        let before = sleeps();
+        (0..ROUNDS).for_each(|_| assert_eq!(node.read().err(), Some(FI_EAGAIN)));
+        sleeps() - before
+    };
+    let asleep = slept();
+    look_in(true);
+    let looking_in = slept();
+    look_in(false);
+    assert!(looking_in * 10 < asleep, "{looking_in} and {asleep}");
+}
+
 /// Messages that come just when a reader is about to sleep: in a process of its own, as only its environment says so.
 #[test]
 fn readers_that_sleep_miss_nothing() {
-    const SETTING: &str = "POLYRAIL_SLEEP_AFTER";
     const MESSAGES: u64 = 2000;
     let Some(host) = host() else { return };
-    if std::env::var_os(SETTING).is_none() {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "waiting::readers_that_sleep_miss_nothing", "--nocapture"])
-            .env(SETTING, "1")
-            .spawn()
-            .unwrap();
-        let start = Instant::now();
-        let status = loop {
-            match child.try_wait().unwrap() {
-                Some(status) => break Some(status),
-                None if start.elapsed() > 5 * TIME => break None,
-                None => std::thread::sleep(Duration::from_millis(10)),
-            }
-        };
-        let _ = (child.kill(), child.wait());
-        return assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    if !is_sleeping("waiting::readers_that_sleep_miss_nothing") {
+        return;
     }
     let p = pair(host, Want::default());
     let mut seed = 1u32;

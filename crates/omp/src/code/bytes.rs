@@ -86,7 +86,8 @@ mod tests {
         let code = [0x48, 0x89, 0xf0, 0xc3, 0x77, 0x02, 0xf0, 0x01, 0xc0];
         assert!(!may_be_atomic(&code) && !may_jump_back(&code));
         // lock inc dword [rdi]; xchg [rdi], eax; mfence, and the other ways to write it
-        let atomics: [&[u8]; 4] = [&[0xf0, 0xff, 0x07], &[0x87, 0x07], &[0x0f, 0xae, 0xf0], &[0x0f, 0xae, 0xf1]];
+        let atomics: [&[u8]; 4] =
+            [&[0xf0, 0xff, 0x07], &[0x87, 0x07], &[0x0f, 0xae, 0xf0], &[0x0f, 0xae, 0xf1]];
         assert!(atomics.into_iter().all(may_be_atomic));
         // to itself, and to before it
         assert_eq!([&[0xeb, 0xfe], &[0xeb, 0xfd]].map(|jump| may_jump_back(jump)), [true, false]);

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::{io, ptr};
 
 use polyrail_rails::Rest;
+use polyrail_rails::worker::is_looked_in;
 
 use super::{CqMember, CqObject, poll, settle, workers};
 use crate::error;
@@ -131,7 +132,7 @@ impl CqMember {
     ) -> isize {
         // SAFETY: by the caller's promise.
         let got = unsafe { self.take(&mut state, buf, count, sources) };
-        if got == -(FI_EAGAIN as isize) {
+        if got == -(FI_EAGAIN as isize) && !is_looked_in() {
             let in_bulk = state.idle.naps_in_bulk() && state.in_bulk(self.member.key);
             match if in_bulk { state.idle.nap_in_bulk() } else { state.idle.rest() } {
                 Rest::Spin => {}
