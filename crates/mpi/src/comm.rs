@@ -7,7 +7,7 @@ use std::sync::{Mutex, OnceLock};
 
 use polyrail_pmpi::abi;
 
-use crate::library::{Failed, comm_create_keyval, comm_rank, comm_set_attr, comm_size};
+use crate::library::{Failed, comm_create_keyval, comm_rank, comm_set_attr, comm_size, comm_test_inter};
 use crate::team::Team;
 
 /// Operations of a communicator that the MPI carries out before it gets a team: many are used once or twice only.
@@ -120,12 +120,15 @@ fn find_or_begin(handle: usize) -> Option<&'static Comm> {
                 all.push(new);
                 new
             });
-            let (mut rank, mut size) = (0, 0);
+            let (mut rank, mut size, mut inter) = (0, 0, 0);
             // SAFETY: a handle from the program, to which the MPI says so if it is none, and places for the answers
             unsafe {
                 comm_rank(handle, &mut rank).ok()?;
                 comm_size(handle, &mut size).ok()?;
+                comm_test_inter(handle, &mut inter).ok()?;
             }
+            // what it is called with is as long as the other side's size says; nothing of it is ours
+            let size = if inter == 0 { size } else { 0 };
             comm.rank.store(rank as usize, Ordering::Relaxed);
             comm.size.store(size as usize, Ordering::Relaxed);
             comm.handle.store(handle, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 
 use polyrail_pmpi::abi;
 
@@ -79,6 +80,11 @@ impl Data {
         self.count * self.kind.size
     }
 
+    /// Bytes of data, if they can be.
+    pub fn checked_bytes(&self) -> Option<usize> {
+        self.count.checked_mul(self.kind.size)
+    }
+
     /// The `n`th of several such parts that stand one behind the other.
     pub fn part(&self, n: usize) -> Self {
         Self { at: self.at.wrapping_offset((n * self.count) as isize * self.kind.extent), ..*self }
@@ -98,20 +104,7 @@ impl Data {
             return Ok(self.at);
         }
         room.resize(self.bytes(), 0);
-        let mut position = 0;
-        // SAFETY: the program's own data, and room for them
-        unsafe {
-            let (from, into) = (self.at as *const c_void, room.as_mut_ptr().cast());
-            pack(
-                from,
-                self.count as c_int,
-                self.kind.handle,
-                into,
-                room.len() as c_int,
-                &mut position,
-                comm,
-            )?;
-        }
+        self.pack(room, comm)?;
         Ok(room.as_ptr())
     }
 
@@ -129,22 +122,74 @@ impl Data {
     /// # Errors
     /// What the MPI says.
     pub fn spread(&self, room: &[u8], comm: usize) -> Result<(), Failed> {
-        if self.kind.is_plain() || self.bytes() == 0 {
-            return Ok(());
+        if self.kind.is_plain() { Ok(()) } else { self.unpack(room, comm) }
+    }
+
+    /// Packs the data into as many bytes.
+    ///
+    /// # Errors
+    /// What the MPI says.
+    pub fn pack(&self, room: &mut [u8], comm: usize) -> Result<(), Failed> {
+        for (data, bytes) in self.portions() {
+            let (room, mut position) = (&mut room[bytes], 0);
+            // SAFETY: the program's own data, and room for them
+            unsafe {
+                let (from, into) = (data.at as *const c_void, room.as_mut_ptr().cast());
+                let (count, size) = (data.count as c_int, room.len() as c_int);
+                pack(from, count, data.kind.handle, into, size, &mut position, comm)?;
+            }
         }
-        let mut position = 0;
-        // SAFETY: the program's own place, and as many bytes
-        unsafe {
-            let (from, into) = (room.as_ptr().cast(), self.at.cast());
-            unpack(
-                from,
-                room.len() as c_int,
-                &mut position,
-                into,
-                self.count as c_int,
-                self.kind.handle,
-                comm,
-            )
+        Ok(())
+    }
+
+    /// The opposite of [`pack`](Self::pack).
+    ///
+    /// # Errors
+    /// What the MPI says.
+    pub fn unpack(&self, room: &[u8], comm: usize) -> Result<(), Failed> {
+        for (data, bytes) in self.portions() {
+            let (room, mut position) = (&room[bytes], 0);
+            // SAFETY: the program's own place, and as many bytes
+            unsafe {
+                let (from, into) = (room.as_ptr().cast(), data.at.cast());
+                let (count, size) = (data.count as c_int, room.len() as c_int);
+                unpack(from, size, &mut position, into, count, data.kind.handle, comm)?;
+            }
         }
+        Ok(())
+    }
+
+    /// The data in portions whose bytes an `int` counts, and where each is among all bytes.
+    fn portions(&self) -> impl Iterator<Item = (Self, Range<usize>)> {
+        const MOST: usize = 1 << 30;
+        let (all, size) = (*self, self.kind.size);
+        let step = MOST.checked_div(size).map_or(1, |step| step.max(1));
+        (0..if size == 0 { 0 } else { all.count }).step_by(step).map(move |first| {
+            let at = all.at.wrapping_offset(first as isize * all.kind.extent);
+            let data = Self { at, count: step.min(all.count - first), ..all };
+            (data, first * size..(first + data.count) * size)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portions_cover_all_and_are_short_enough() {
+        let portions = |count, size| {
+            let kind = Kind { handle: 0, size, extent: 2 * size as isize, named: false };
+            let data = Data { at: std::ptr::null_mut(), count, kind };
+            data.portions().map(|(data, bytes)| (data.at as usize, data.count, bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(portions(0, 8), []);
+        assert_eq!(portions(5, 0), []);
+        assert_eq!(portions(3, 8), [(0, 3, 0..24)]);
+        let (most, all) = (1 << 27, (1 << 28) + 1);
+        let long = portions(all, 8);
+        assert_eq!(long.iter().map(|(_, count, _)| count).sum::<usize>(), all);
+        assert_eq!(long[1], (16 * most, most, 8 * most..16 * most));
+        assert_eq!(portions(2, 2 << 30).len(), 2, "an element at least");
     }
 }

@@ -9,32 +9,18 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
-use std::sync::OnceLock;
 
-use polyrail_pmpi::{ERR_COUNT, Flavour, Function, abi, real};
+use polyrail_pmpi::{ERR_COUNT, Function, abi, real};
 
-use crate::area::PAYLOAD;
-use crate::combine::Combine;
 use crate::comm;
-use crate::data::{Data, Kind};
-use crate::library::{Failed, end_progress, progress};
+use crate::given::{
+    Array, Carried, Given, Reduction, Several, Types, is_exchange_wrong, is_exchanged_wrong,
+    is_gathered_wrong, is_rooted_several_wrong, is_rooted_wrong, root_of,
+};
+use crate::library::{Failed, end_progress, entries, progress};
 use crate::room;
 use crate::team::{Team, told};
-use crate::within::{Terms, what};
-
-/// Bytes of each rank up to which an operation is carried out here, where all ranks share a host, and where they do not. What is longer, the MPI's
-/// own algorithms and the provider's single copy do.
-mod most {
-    /// `MPI_Bcast`, and what is reduced.
-    pub const TOGETHER: usize = 64 << 10;
-    /// The same between hosts.
-    pub const BETWEEN: usize = 8 << 10;
-    /// A part of what all exchange with all.
-    pub const PART: usize = 8 << 10;
-}
-
-/// What becomes of a call: nothing if it is the MPI's.
-type Carried = Option<Result<(), Failed>>;
+use crate::within::what;
 
 fn carry(
     handle: usize,
@@ -77,6 +63,17 @@ fn explain(failed: Failed, rank: usize) -> String {
         Failed::Length { expected, came } => {
             format!("an operation is of {expected} bytes at rank {rank}, and of {came} on another host")
         }
+        Failed::Memory { rank: other, why } => {
+            format!("rank {rank} does not reach the memory of rank {other}: {why}")
+        }
+        Failed::GivenUp { rank: other } => {
+            format!(
+                "rank {other} could not do its part of what rank {rank} takes part in, or of an operation before"
+            )
+        }
+        Failed::Longer { rank: other, came, expected } => {
+            format!("rank {rank} wants {expected} bytes of rank {other}, which sends {came}")
+        }
         Failed::Gone => format!("a rank on the host of rank {rank} has ended while others wait for it"),
         Failed::Unequal { sent, received } => {
             format!("rank {rank} sends {sent} bytes to itself and wants to receive {received} from itself")
@@ -95,225 +92,21 @@ fn explain(failed: Failed, rank: usize) -> String {
     }
 }
 
-/// `count` elements of a type at a place of the program's.
-#[derive(Clone, Copy)]
-struct Given {
-    at: usize,
-    count: i64,
-    datatype: usize,
-}
-
-impl Given {
-    /// Nothing that could be: the MPI says what it is.
-    fn is_wrong(&self) -> bool {
-        // an address of 0 is where types with addresses of their own begin
-        let nowhere = || self.at == 0 && self.count > 0 && self.kind().is_some_and(|kind| kind.named);
-        self.count < 0 || abi().handle(self.datatype) == abi().datatype_null || nowhere()
-    }
-
-    fn is_in_place(&self) -> bool {
-        self.at == abi().in_place
-    }
-
-    /// The same somewhere else.
-    fn at(self, at: usize) -> Self {
-        Self { at, ..self }
-    }
-
-    /// Whether it is the `n`th part of what is received, or sent, where it must not be, as MPICH sees it. Open MPI takes that for an operation
-    /// in place.
-    fn is_part(&self, n: usize, of: &Self) -> bool {
-        let is_same = self.count == of.count && abi().handle(self.datatype) == abi().handle(of.datatype);
-        is_same
-            && of.count > 0
-            && refuses_aliases()
-            && of.data().is_some_and(|all| all.part(n).at as usize == self.at)
-    }
-
-    fn kind(&self) -> Option<Kind> {
-        Kind::of(self.datatype)
-    }
-
-    fn data(&self) -> Option<Data> {
-        Some(Data { at: self.at as *mut u8, count: usize::try_from(self.count).ok()?, kind: self.kind()? })
-    }
-}
-
-fn refuses_aliases() -> bool {
-    static REFUSES: OnceLock<bool> = OnceLock::new();
-    *REFUSES.get_or_init(|| {
-        let set = std::env::var("MPIR_CVAR_COLL_ALIAS_CHECK");
-        abi().flavour != Flavour::OpenMpi
-            && !set.is_ok_and(|set| ["0", "no", "false", "off"].contains(&set.trim()))
-    })
-}
-
-/// The rank of a root, if it is one.
-fn root_of(root: usize, size: usize) -> Option<usize> {
-    usize::try_from(root as u32 as i32).ok().filter(|root| *root < size)
-}
-
-/// What is to be reduced, and how.
-#[derive(Clone, Copy)]
-struct Reduction {
-    from: Given,
-    into: usize,
-    operation: usize,
-}
-
-impl Reduction {
-    fn new(from: usize, into: usize, count: i64, datatype: usize, operation: usize) -> Self {
-        Self { from: Given { at: from, count, datatype }, into, operation }
-    }
-
-    fn is_wrong(&self, receives: bool) -> bool {
-        let from = if self.from.is_in_place() && receives { self.from.at(self.into) } else { self.from };
-        let into = self.from.at(self.into);
-        let same = receives && self.from.is_part(0, &into);
-        let nothing = self.from.is_in_place() && !receives;
-        abi().handle(self.operation) == abi().op_null
-            || from.is_wrong()
-            || receives && into.is_wrong()
-            || same
-            || nothing
-    }
-
-    /// Where this rank's contribution is, and where the result goes.
-    fn places(&self) -> (*const u8, *mut u8) {
-        let from = if self.from.is_in_place() { self.into } else { self.from.at };
-        (from as *const u8, self.into as *mut u8)
-    }
-}
-
-impl Team {
-    fn is_together(&self) -> bool {
-        self.between.is_none()
-    }
-
-    /// What is reduced, if it is reduced here: all that decides is equal on all ranks.
-    fn terms(&self, reduction: &Reduction, parts: usize) -> Option<Terms> {
-        let kind = reduction.from.kind().filter(Kind::is_plain)?;
-        let count = usize::try_from(reduction.from.count).ok().filter(|count| *count > 0)?;
-        let most = if self.is_together() { most::TOGETHER } else { most::BETWEEN };
-        (kind.size.checked_mul(count)?.checked_mul(parts)? <= most).then_some(())?;
-        let combine = Combine::new(reduction.operation, kind);
-        (combine.is_commutative().ok()? || self.layout.in_order()).then_some(())?;
-        Some(Terms { count, extent: kind.size, combine })
-    }
-
-    fn try_bcast(&mut self, data: Given, root: usize) -> Carried {
-        let (data, root) = (data.data()?, root_of(root, self.layout.ranks())?);
-        let most = if self.is_together() { most::TOGETHER } else { most::BETWEEN };
-        fits(&data, most).then(|| self.bcast(data, root))
-    }
-
-    fn try_reduce(&mut self, reduction: Reduction, root: usize) -> Carried {
-        let (terms, root) = (self.terms(&reduction, 1)?, root_of(root, self.layout.ranks())?);
-        let (from, into) = reduction.places();
-        Some(self.reduce(from, into, &terms, root))
-    }
-
-    fn try_allreduce(&mut self, reduction: Reduction) -> Carried {
-        let terms = self.terms(&reduction, 1)?;
-        let (from, into) = reduction.places();
-        Some(self.allreduce(from, into, &terms))
-    }
-
-    fn try_reduce_scatter(&mut self, reduction: Reduction) -> Carried {
-        let terms = self.terms(&reduction, self.layout.ranks())?;
-        // one element for each rank in a slot at least
-        (self.layout.ranks() * terms.extent <= PAYLOAD).then_some(())?;
-        let (from, into) = reduction.places();
-        self.is_together().then(|| self.reduce_scatter(from, into, &terms))
-    }
-
-    fn try_scan(&mut self, reduction: Reduction, inclusive: bool) -> Carried {
-        let terms = self.terms(&reduction, 1)?;
-        let (from, into) = reduction.places();
-        self.is_together().then(|| self.scan(from, into, &terms, inclusive))
-    }
-
-    fn try_gather(&mut self, own: Given, into: Given, root: usize) -> Carried {
-        let ranks = self.layout.ranks();
-        let root = root_of(root, ranks)?;
-        let all = if self.rank == root { Some(into.data()?) } else { None };
-        let own = match all {
-            Some(all) if own.is_in_place() => all.part(root),
-            _ => own.data()?,
-        };
-        (self.is_together() && fits(&own, most::PART)).then_some(())?;
-        if let Some(unequal) = all.and_then(|all| unequal(&own, &all)) {
-            return Some(Err(unequal));
-        }
-        Some(self.gather(own, all.map(|all| all.times(ranks)), root))
-    }
-
-    fn try_scatter(&mut self, all: Given, own: Given, root: usize) -> Carried {
-        let ranks = self.layout.ranks();
-        let root = root_of(root, ranks)?;
-        let from = if self.rank == root { Some(all.data()?) } else { None };
-        let in_place = from.is_some() && own.is_in_place();
-        let own = if in_place { None } else { Some(own.data()?) };
-        let one = from.or(own)?;
-        (self.is_together() && fits(&one, most::PART)).then_some(())?;
-        if let Some(unequal) = from.zip(own).and_then(|(from, own)| unequal(&from, &own)) {
-            return Some(Err(unequal));
-        }
-        Some(self.scatter(from.map(|from| from.times(ranks)), own, one.bytes(), root))
-    }
-
-    fn try_allgather(&mut self, own: Given, into: Given) -> Carried {
-        let all = into.data()?;
-        let own = if own.is_in_place() { all.part(self.rank) } else { own.data()? };
-        (self.is_together() && fits(&own, most::PART)).then_some(())?;
-        if let Some(unequal) = unequal(&own, &all) {
-            return Some(Err(unequal));
-        }
-        Some(self.allgather(own, all.times(self.layout.ranks())))
-    }
-
-    fn try_alltoall(&mut self, from: Given, into: Given) -> Carried {
-        let all = into.data()?;
-        let from = if from.is_in_place() { all } else { from.data()? };
-        (self.is_together() && fits(&from, most::PART)).then_some(())?;
-        if let Some(unequal) = unequal(&from, &all) {
-            return Some(Err(unequal));
-        }
-        let ranks = self.layout.ranks();
-        Some(self.alltoall(from.times(ranks), all.times(ranks)))
-    }
-}
-
-/// Whether something is wrong with what goes to one rank from all, or from one to all: `part` is each rank's, `whole` the root's.
-fn is_rooted_wrong(part: &Given, whole: &Given, root: usize, rank: usize, size: usize) -> bool {
-    let Some(root) = root_of(root, size) else { return true };
-    if rank != root {
-        return part.is_in_place() || part.is_wrong();
-    }
-    whole.is_wrong() || !part.is_in_place() && (part.is_wrong() || part.is_part(root, whole))
-}
-
-/// The same where all ranks have a whole.
-fn is_exchange_wrong(own: &Given, whole: &Given, part: usize) -> bool {
-    whole.is_wrong() || !own.is_in_place() && (own.is_wrong() || own.is_part(part, whole))
-}
-
-fn fits(data: &Data, most: usize) -> bool {
-    (1..=most).contains(&data.count.saturating_mul(data.kind.size))
-}
-
-/// What a rank sends to itself is as long as what it receives from itself.
-fn unequal(sent: &Data, received: &Data) -> Option<Failed> {
-    let (sent, received) = (sent.bytes(), received.bytes());
-    (sent != received).then_some(Failed::Unequal { sent, received })
-}
-
 macro_rules! collectives {
-    ($($mpi:ident $pmpi:ident $mpi_c:ident $pmpi_c:ident($($word:ident),*) [$($count:ident),*] of $comm:ident
+    ($($mpi:ident $pmpi:ident $mpi_c:ident $pmpi_c:ident($($word:ident),*) [$($count:ident),*]
+        $(each [$($array:ident),*] if |$at:ident| $significant:expr;)? of $comm:ident
         $given:ident = $what:expr; wrong |$rank:ident, $size:ident| $wrong:expr; |$team:ident| $run:expr;)*) => {$(
-        collectives!(@export $mpi $pmpi($($word),*) of $comm |$rank, $size| $given { $(let $count = i64::from($count as u32 as i32);)* $what }
+        collectives!(@export $mpi $pmpi($($word),*) of $comm |$rank, $size| $given {
+            $(let $count = i64::from($count as u32 as i32);)*
+            $($(let $array = Array { at: $array, wide: false };)*)?
+            $what
+        }
             wrong $wrong; |$team| $run; else {});
-        collectives!(@export $mpi_c $pmpi_c($($word),*) of $comm |$rank, $size| $given { $(let $count = $count as i64;)* $what }
+        collectives!(@export $mpi_c $pmpi_c($($word),*) of $comm |$rank, $size| $given {
+            $(let $count = $count as i64;)*
+            $($(let $array = Array { at: $array, wide: true };)*)?
+            $what
+        }
             wrong $wrong; |$team| $run; else {
             static LARGE: Function = Function::new(
                 // SAFETY: the literal ends with a zero and has no other
@@ -324,6 +117,15 @@ macro_rules! collectives {
                 if [$($count),*].into_iter().any(|count: usize| i32::try_from(count as i64).is_err()) {
                     return ERR_COUNT;
                 }
+                $(
+                    let Some(n) = entries($comm, |$at| $significant) else { return ERR_COUNT };
+                    let narrow = |at| Array { at, wide: true }.narrow(n);
+                    let Some(narrow) = [$($array),*].into_iter().map(narrow).collect::<Option<Vec<_>>>() else {
+                        return ERR_COUNT;
+                    };
+                    let mut narrow_at = narrow.iter().map(|array| array.as_ptr() as usize);
+                    $(let $array = narrow_at.next().unwrap_or($array);)*
+                )?
                 // SAFETY: the same call, whose counts are words that fit
                 return unsafe { real!($pmpi: fn($(collectives!(@word $word)),*) -> c_int)($($word),*) };
             }
@@ -389,7 +191,12 @@ collectives! {
         (from, into, count, datatype, operation, comm) [count] of comm
         given = Reduction::new(from, into, count, datatype, operation);
         wrong |_rank, _size| given.is_wrong(true);
-        |team| team.try_reduce_scatter(given);
+        |team| team.try_reduce_scatter_block(given);
+    MPI_Reduce_scatter PMPI_Reduce_scatter MPI_Reduce_scatter_c PMPI_Reduce_scatter_c(from, into, counts, datatype, operation, comm) []
+        each [counts] if |_rank| true; of comm
+        given = (Reduction::new(from, into, 1, datatype, operation), counts);
+        wrong |_rank, size| given.1.is_wrong(size) || given.0.is_wrong(true);
+        |team| team.try_reduce_scatter(given.0, given.1);
     MPI_Scan PMPI_Scan MPI_Scan_c PMPI_Scan_c(from, into, count, datatype, operation, comm) [count] of comm
         given = Reduction::new(from, into, count, datatype, operation);
         wrong |_rank, _size| given.is_wrong(true);
@@ -414,6 +221,39 @@ collectives! {
         given = (Given { at: from, count, datatype }, Given { at: into, count: room, datatype: kind });
         wrong |_rank, _size| is_exchange_wrong(&given.0, &given.1, 0);
         |team| team.try_alltoall(given.0, given.1);
+    MPI_Gatherv PMPI_Gatherv MPI_Gatherv_c PMPI_Gatherv_c(from, count, datatype, into, counts, places, kind, root, comm) [count]
+        each [counts, places] if |rank| root_of(root, usize::MAX) == Some(rank); of comm
+        given = (Given { at: from, count, datatype }, Several { at: into, counts, places, types: Types::One(kind) });
+        wrong |rank, size| is_rooted_several_wrong(&given.0, &given.1, root, rank, size);
+        |team| team.try_gatherv(given.0, given.1, root);
+    MPI_Scatterv PMPI_Scatterv MPI_Scatterv_c PMPI_Scatterv_c(from, counts, places, datatype, into, room, kind, root, comm) [room]
+        each [counts, places] if |rank| root_of(root, usize::MAX) == Some(rank); of comm
+        given = (Several { at: from, counts, places, types: Types::One(datatype) }, Given { at: into, count: room, datatype: kind });
+        wrong |rank, size| is_rooted_several_wrong(&given.1, &given.0, root, rank, size);
+        |team| team.try_scatterv(given.0, given.1, root);
+    MPI_Allgatherv PMPI_Allgatherv MPI_Allgatherv_c PMPI_Allgatherv_c(from, count, datatype, into, counts, places, kind, comm) [count]
+        each [counts, places] if |_rank| true; of comm
+        given = (Given { at: from, count, datatype }, Several { at: into, counts, places, types: Types::One(kind) });
+        wrong |rank, size| is_gathered_wrong(&given.0, &given.1, rank, size);
+        |team| team.try_allgatherv(given.0, given.1);
+    MPI_Alltoallv PMPI_Alltoallv MPI_Alltoallv_c PMPI_Alltoallv_c
+        (from, counts, places, datatype, into, their_counts, their_places, kind, comm) []
+        each [counts, places, their_counts, their_places] if |_rank| true; of comm
+        given = (
+            Several { at: from, counts, places, types: Types::One(datatype) },
+            Several { at: into, counts: their_counts, places: their_places, types: Types::One(kind) },
+        );
+        wrong |_rank, size| is_exchanged_wrong(&given.0, &given.1, size);
+        |team| team.try_alltoallv(what::ALLTOALLV, given.0, given.1);
+    MPI_Alltoallw PMPI_Alltoallw MPI_Alltoallw_c PMPI_Alltoallw_c
+        (from, counts, places, datatypes, into, their_counts, their_places, kinds, comm) []
+        each [counts, places, their_counts, their_places] if |_rank| true; of comm
+        given = (
+            Several { at: from, counts, places, types: Types::Each(datatypes) },
+            Several { at: into, counts: their_counts, places: their_places, types: Types::Each(kinds) },
+        );
+        wrong |_rank, size| is_exchanged_wrong(&given.0, &given.1, size);
+        |team| team.try_alltoallv(what::ALLTOALLW, given.0, given.1);
 }
 
 /// Functions without counts, and what happens before or after the library's own.

@@ -4,9 +4,11 @@
 //! | module | does |
 //! |---|---|
 //! | `entry` | MPI's functions as programs call them: whether they are carried out here, else the MPI does |
+//! | `given` | what programs give, and which operations on it are carried out here |
 //! | `comm` | what is known of each communicator |
 //! | `team` | a communicator whose operations are carried out here: who has which place, and its numbers |
 //! | `within` | the operations, by the memory of a host |
+//! | `reach` | the same of what is long, or of another length at each rank, by copies from rank to rank |
 //! | `between` | the tables of `core::coll`, carried out by the MPI's own messages |
 //! | `data` | what a count of a type is in memory |
 //! | `combine` | one operation of a reduction on two buffers |
@@ -31,7 +33,9 @@ mod combine;
 mod comm;
 mod data;
 mod entry;
+mod given;
 mod library;
+mod reach;
 mod room;
 mod team;
 mod wait;

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polyrail_pmpi::{abi, in_file, real};
+use polyrail_rails::shm::cma::CmaError;
 
 /// What an MPI function says: 0, or the code of an error, which the communicator's error handler has seen already.
 pub fn check(code: c_int) -> Result<(), Failed> {
@@ -27,6 +28,27 @@ pub enum Failed {
     },
     /// A rank of this host is gone.
     Gone,
+    /// The memory of another rank cannot be read any more, or not be written: its rank in the communicator, and why.
+    Memory {
+        /// The rank.
+        rank: usize,
+        /// Why.
+        why: CmaError,
+    },
+    /// A rank could not do its part: its rank in the communicator.
+    GivenUp {
+        /// The rank.
+        rank: usize,
+    },
+    /// A rank sends more than this one wants of it: bytes.
+    Longer {
+        /// The rank.
+        rank: usize,
+        /// What comes.
+        came: usize,
+        /// What was expected.
+        expected: usize,
+    },
     /// A rank sends something else to itself than it wants to receive: bytes.
     Unequal {
         /// What it sends.
@@ -64,6 +86,7 @@ functions! {
     comm_size PMPI_Comm_size(comm: usize, size: *mut c_int);
     comm_rank PMPI_Comm_rank(comm: usize, rank: *mut c_int);
     comm_test_inter PMPI_Comm_test_inter(comm: usize, flag: *mut c_int);
+    comm_remote_size PMPI_Comm_remote_size(comm: usize, size: *mut c_int);
     comm_group PMPI_Comm_group(comm: usize, group: *mut usize);
     comm_split PMPI_Comm_split(comm: usize, color: c_int, key: c_int, new: *mut usize);
     comm_set_errhandler PMPI_Comm_set_errhandler(comm: usize, handler: usize);
@@ -86,6 +109,24 @@ functions! {
     recv PMPI_Recv(into: *mut c_void, count: c_int, kind: usize, from: c_int, tag: c_int, comm: usize, status: usize);
     sendrecv PMPI_Sendrecv(from: *const c_void, count: c_int, kind: usize, to: c_int, tag: c_int, into: *mut c_void, room: c_int, their_kind: usize, source: c_int, their_tag: c_int, comm: usize, status: usize);
     iprobe PMPI_Iprobe(source: c_int, tag: c_int, comm: usize, flag: *mut c_int, status: usize);
+}
+
+/// How many entries the arrays have that a call gets for the ranks of a communicator, at a rank that may need none.
+pub fn entries(comm: usize, needs: impl Fn(usize) -> bool) -> Option<usize> {
+    let (mut inter, mut size, mut rank): (c_int, c_int, c_int) = (0, 0, 0);
+    // SAFETY: the program's communicator, and places for the answers
+    unsafe {
+        comm_test_inter(comm, &mut inter).ok()?;
+        comm_rank(comm, &mut rank).ok()?;
+        if inter != 0 {
+            // whether this is the root of the other side's ranks, nobody says here
+            needs(usize::MAX).then_some(())?;
+            comm_remote_size(comm, &mut size).ok()?;
+            return Some(size as usize);
+        }
+        comm_size(comm, &mut size).ok()?;
+    }
+    Some(if needs(rank as usize) { size as usize } else { 0 })
 }
 
 /// A communicator of ours with the ranks of another, under this rank's number there: nothing meets the program's messages, and the other's

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use polyrail_core::wire::{Key, PeerId};
 use polyrail_pmpi::{Function, abi};
 use polyrail_rails::host::host_id;
+use polyrail_rails::shm::cma;
 use polyrail_rails::shm::sealed::Sealed;
 use polyrail_rails::sockets::unix;
 
@@ -20,7 +21,7 @@ use crate::library::{Failed, allgather, begin_progress, comm_rank, comm_size};
 
 /// What ranks must agree on besides: how memory looks, and what operations do with it. Another number is another companion, which
 /// does not take part.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 /// What `polyrail run` sets for ranks that are to have the companion: its file.
 const VARIABLE: &str = "POLYRAIL_COMPANION";
 /// Communicators' worth of areas that there are for each rank of a host, and most areas.
@@ -47,6 +48,8 @@ struct Front {
 pub struct Room {
     /// The hosts of the world's ranks, by what they call themselves.
     pub hosts: Vec<u64>,
+    /// The processes of the world's ranks, if this one reaches the memory of all on its host.
+    pub reached: Option<Vec<i32>>,
     memory: Option<Memory>,
     crowded: bool,
 }
@@ -58,6 +61,9 @@ struct Memory {
     place: usize,
     space: u32,
 }
+
+/// What others look for in the memory of this process.
+static SIGN: AtomicU64 = AtomicU64::new(0);
 
 static ROOM: OnceLock<Option<Room>> = OnceLock::new();
 
@@ -175,17 +181,32 @@ fn find() -> Result<Option<Room>, String> {
         let place = mates.iter().position(|mate| *mate == rank).expect("a rank is on its host");
         take(&key, areas).map(|sealed| Some(Memory::new(sealed, areas, place)))
     };
-    let fine = tell([u64::from(made.is_ok()), 0, 0, 0], size).map_err(text)?;
+    let mut sign = [0; 8];
+    let signed = getrandom::fill(&mut sign).is_ok();
+    SIGN.store(u64::from_le_bytes(sign), Ordering::Relaxed);
+    let own = [
+        u64::from(made.is_ok()),
+        u64::from(std::process::id()),
+        SIGN.as_ptr() as u64,
+        u64::from_le_bytes(sign),
+    ];
+    let fine = tell(own, size).map_err(text)?;
     let memory = made?;
     if let Some(other) = fine.iter().position(|told| told[0] == 0) {
         return Err(format!("rank {other} does not reach those of its host"));
     }
+    let reaches = |mate: &usize| {
+        let [_, process, address, sign] = fine[*mate];
+        cma::probe(process as i32, address, sign).is_ok()
+    };
+    let reached = (signed && mates.iter().all(reaches))
+        .then(|| fine.iter().map(|[_, process, ..]| *process as i32).collect());
     let online = std::thread::available_parallelism().map_or(1, usize::from);
     // a rank that is bound to one processor says nothing of how many there are for all
     // SAFETY: a plain call
     let installed = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
     let crowded = mates.len() > if online == 1 { installed } else { online };
-    Ok(Some(Room { hosts: all.iter().map(|told| told[0]).collect(), memory, crowded }))
+    Ok(Some(Room { hosts: all.iter().map(|told| told[0]).collect(), reached, memory, crowded }))
 }
 
 fn text(failed: Failed) -> String {

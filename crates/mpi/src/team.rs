@@ -11,12 +11,15 @@ use crate::library::{
     Failed, allgather, comm_free, comm_group, comm_rank, comm_size, comm_test_inter, group_free,
     group_translate_ranks, private,
 };
-use crate::room::{Room, room};
+use crate::room::room;
 use crate::wait;
 
 /// Communicators of ours for messages between hosts, of which MPIs have a limited number.
 static BETWEEN: AtomicUsize = AtomicUsize::new(0);
 const MOST_BETWEEN: usize = 64;
+
+/// Operations that a rank has read which has given up.
+const GIVEN_UP: u64 = u64::MAX;
 
 /// The ranks of a communicator, its memory on this host, and how far it has come.
 pub struct Team {
@@ -33,6 +36,8 @@ pub struct Team {
     /// Of the ranks of this host. None if there is one only.
     areas: Vec<Area>,
     piece: Option<u32>,
+    /// Their processes, where all ranks reach the memory of those on their host.
+    processes: Option<Vec<i32>>,
     /// A communicator of ours with the same ranks, where there are several hosts.
     pub between: Option<usize>,
     /// Operations begun, all by the same numbers on all ranks of the host.
@@ -43,18 +48,44 @@ pub struct Team {
     pub rooms: [Vec<u8>; 3],
 }
 
-/// A call, as slots name it: what is called, the root, and the bytes that a slot has.
+/// A call, as slots name it: what is called, the root, and the bytes that it is of.
 #[derive(Clone, Copy)]
 pub struct Call {
     /// Which operation; not 0.
-    pub what: u8,
-    /// The rank of the root, or 0.
-    pub root: usize,
+    what: u8,
+    root: usize,
+    bytes: Option<usize>,
 }
 
 impl Call {
-    fn tag(self, bytes: usize) -> u64 {
-        u64::from(self.what) << 56 | (self.root as u64 & 0xff_ffff) << 32 | bytes as u64 & 0xffff_ffff
+    /// By the number of the operation, and the rank of the root, or 0. As long as each slot says.
+    pub fn new(what: u8, root: usize) -> Self {
+        Self { what, root, bytes: None }
+    }
+
+    /// The same of so many bytes, whatever slots have.
+    pub fn of(self, bytes: usize) -> Self {
+        Self { bytes: Some(bytes), ..self }
+    }
+
+    /// The same of as many bytes as each rank likes.
+    pub fn of_any(self) -> Self {
+        self.of(usize::MAX)
+    }
+
+    /// Which operation.
+    pub fn what(&self) -> u8 {
+        self.what
+    }
+
+    /// The rank of the root, or 0.
+    pub fn root(&self) -> usize {
+        self.root
+    }
+
+    fn tag(self, slot: usize) -> u64 {
+        let bytes = self.bytes.unwrap_or(slot).min(u32::MAX as usize);
+        u64::from(self.what) << 56 | (self.root as u64 & 0xff_ffff) << 32 | bytes as u64
     }
 }
 
@@ -89,7 +120,10 @@ impl Team {
             return Ok(None);
         }
         let (size, rank) = (size as usize, rank as usize);
-        let Some(hosts) = hosts(comm, size, room)? else { return Ok(None) };
+        let Some(in_world) = in_world(comm, size)? else { return Ok(None) };
+        let of = |all: &[u64]| in_world.iter().map(|rank| all.get(*rank).copied()).collect();
+        let Some(hosts) = of(&room.hosts) else { return Ok(None) };
+        let hosts: Vec<u64> = hosts;
         let layout = Layout::new(&hosts);
         if layout.most() < 2 {
             return Ok(None);
@@ -99,7 +133,8 @@ impl Team {
         let several = layout.hosts() > 1;
         let own = if place == 0 && mates > 1 { room.piece(mates) } else { None };
         let may = !several || BETWEEN.load(Ordering::Relaxed) < MOST_BETWEEN;
-        let told = tell([own.map_or(u64::MAX, u64::from), u64::from(may)], size, comm)?;
+        let told = [own.map_or(u64::MAX, u64::from), u64::from(may), u64::from(room.reached.is_some())];
+        let told = tell(told, size, comm)?;
         let piece_of = |host: usize| told[layout.members(host)[0] as usize][0];
         let has_piece = |host| layout.members(host).len() < 2 || piece_of(host) != u64::MAX;
         let piece = u32::try_from(piece_of(host)).ok();
@@ -110,10 +145,15 @@ impl Team {
             return Ok(None);
         }
         let areas = piece.map(|piece| (0..mates).filter_map(|place| room.area(piece, place)).collect());
+        let reached = room.reached.as_ref().filter(|_| told.iter().all(|told| told[2] == 1));
+        let processes = reached.map(|all| {
+            let of = |rank: &u32| all[in_world[*rank as usize]];
+            layout.members(host).iter().map(of).collect()
+        });
         let between = if several {
             let made = private(comm, rank);
             // one that has none would leave the others waiting
-            if tell([u64::from(made.is_ok()), 0], size, comm)?.iter().any(|told| told[0] == 0) {
+            if tell([u64::from(made.is_ok()), 0, 0], size, comm)?.iter().any(|told| told[0] == 0) {
                 return Ok(None);
             }
             BETWEEN.fetch_add(1, Ordering::Relaxed);
@@ -129,6 +169,7 @@ impl Team {
             place,
             areas: areas.unwrap_or_default(),
             piece,
+            processes,
             between,
             begun: 0,
             read_by_all: 0,
@@ -202,6 +243,44 @@ impl Team {
         }
     }
 
+    /// The process of one of this host's places, where ranks reach each other's memory.
+    pub fn process(&self, place: usize) -> Option<i32> {
+        self.processes.as_ref()?.get(place).copied()
+    }
+
+    /// Whether the ranks of each host reach each other's memory: the same on all ranks.
+    pub fn reaches(&self) -> bool {
+        self.processes.is_some()
+    }
+
+    /// Waits until another has read what it reads of an operation.
+    ///
+    /// # Errors
+    /// See [`wait::until`].
+    pub fn wait_for(&self, place: usize, number: u64) -> Result<(), Failed> {
+        match wait::until(self.areas[place].done(), |done| done >= number)? {
+            GIVEN_UP => Err(Failed::GivenUp { rank: self.rank_at(place) }),
+            _ => Ok(()),
+        }
+    }
+
+    /// This rank cannot do its part of an operation on which others rely: they are told in this one, and in all that follow.
+    pub fn give_up(&self) {
+        self.over(GIVEN_UP);
+    }
+
+    /// The same of all others.
+    ///
+    /// # Errors
+    /// See [`wait::until`].
+    pub fn wait_for_all(&mut self, number: u64) -> Result<(), Failed> {
+        for place in (0..self.mates()).filter(|place| *place != self.place) {
+            self.wait_for(place, number)?;
+        }
+        self.read_by_all = self.read_by_all.max(number);
+        Ok(())
+    }
+
     /// This rank has read what it reads of an operation.
     pub fn over(&self, number: u64) {
         if let Some(area) = self.areas.get(self.place) {
@@ -236,8 +315,8 @@ impl Turn {
     }
 }
 
-/// The hosts of a communicator's ranks; nothing if one of them is not of the world, whose ranks alone are known to take part.
-fn hosts(comm: usize, size: usize, room: &Room) -> Result<Option<Vec<u64>>, Failed> {
+/// The world's ranks of a communicator's ranks; nothing if one of them is not of the world, whose ranks alone are known to take part.
+fn in_world(comm: usize, size: usize) -> Result<Option<Vec<usize>>, Failed> {
     let (mut ours, mut worlds) = (0, 0);
     let ranks: Vec<c_int> = (0..size as c_int).collect();
     let mut in_world = vec![-1; size];
@@ -249,14 +328,13 @@ fn hosts(comm: usize, size: usize, room: &Room) -> Result<Option<Vec<u64>>, Fail
         group_free(&mut ours)?;
         group_free(&mut worlds)?;
     }
-    let host = |rank: &c_int| usize::try_from(*rank).ok().and_then(|rank| room.hosts.get(rank)).copied();
-    Ok(in_world.iter().map(host).collect())
+    Ok(in_world.iter().map(|rank| usize::try_from(*rank).ok()).collect())
 }
 
-fn tell(own: [u64; 2], size: usize, comm: usize) -> Result<Vec<[u64; 2]>, Failed> {
-    let mut all = vec![[0u64; 2]; size];
+fn tell(own: [u64; 3], size: usize, comm: usize) -> Result<Vec<[u64; 3]>, Failed> {
+    let mut all = vec![[0u64; 3]; size];
     let byte = abi().byte;
-    // SAFETY: sixteen bytes, and room for as many of each rank
-    unsafe { allgather((&raw const own).cast(), 16, byte, all.as_mut_ptr().cast(), 16, byte, comm)? };
+    // SAFETY: three words, and room for as many of each rank
+    unsafe { allgather((&raw const own).cast(), 24, byte, all.as_mut_ptr().cast(), 24, byte, comm)? };
     Ok(all)
 }

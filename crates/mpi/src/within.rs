@@ -35,15 +35,27 @@ pub mod what {
     /// `MPI_Alltoall`.
     pub const ALLTOALL: u8 = 8;
     /// `MPI_Reduce_scatter_block`.
-    pub const REDUCE_SCATTER: u8 = 9;
+    pub const REDUCE_SCATTER_BLOCK: u8 = 9;
     /// `MPI_Scan`.
     pub const SCAN: u8 = 10;
     /// `MPI_Exscan`.
     pub const EXSCAN: u8 = 11;
+    /// `MPI_Gatherv`.
+    pub const GATHERV: u8 = 12;
+    /// `MPI_Scatterv`.
+    pub const SCATTERV: u8 = 13;
+    /// `MPI_Allgatherv`.
+    pub const ALLGATHERV: u8 = 14;
+    /// `MPI_Alltoallv`.
+    pub const ALLTOALLV: u8 = 15;
+    /// `MPI_Alltoallw`.
+    pub const ALLTOALLW: u8 = 16;
+    /// `MPI_Reduce_scatter`.
+    pub const REDUCE_SCATTER: u8 = 17;
 
     /// Their names, for people.
     pub fn name(what: u8) -> &'static str {
-        const NAMES: [&str; 11] = [
+        const NAMES: [&str; 17] = [
             "MPI_Barrier",
             "MPI_Bcast",
             "MPI_Reduce",
@@ -55,6 +67,12 @@ pub mod what {
             "MPI_Reduce_scatter_block",
             "MPI_Scan",
             "MPI_Exscan",
+            "MPI_Gatherv",
+            "MPI_Scatterv",
+            "MPI_Allgatherv",
+            "MPI_Alltoallv",
+            "MPI_Alltoallw",
+            "MPI_Reduce_scatter",
         ];
         usize::from(what).checked_sub(1).and_then(|at| NAMES.get(at)).copied().unwrap_or("something else")
     }
@@ -72,7 +90,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    fn bytes(&self) -> usize {
+    /// Bytes of all.
+    pub fn bytes(&self) -> usize {
         self.count * self.extent
     }
 }
@@ -87,7 +106,7 @@ unsafe fn copy(from: *const u8, into: *mut u8, bytes: usize) {
 }
 
 /// The pieces of so many bytes, each as long as `most` allows: where each begins, and its length.
-fn pieces(bytes: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+pub fn pieces(bytes: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..bytes).step_by(most.max(1)).map(move |at| (at, most.min(bytes - at)))
 }
 
@@ -172,7 +191,7 @@ impl Team {
     /// # Errors
     /// As all operations here: see [`Failed`].
     pub fn barrier(&mut self) -> Result<(), Failed> {
-        let call = Call { what: what::BARRIER, root: 0 };
+        let call = Call::new(what::BARRIER, 0);
         let mates = self.mates();
         if self.between.is_none() && mates <= BY_EACH_OF {
             return self.exchange(call, 0, |_| (), |_, _| Ok(()), 0..mates);
@@ -191,7 +210,7 @@ impl Team {
 
     /// `MPI_Bcast`.
     pub fn bcast(&mut self, data: Data, root: usize) -> Result<(), Failed> {
-        let call = Call { what: what::BCAST, root };
+        let call = Call::new(what::BCAST, root);
         let mut room = std::mem::take(&mut self.rooms[0]);
         let done = self.bcast_plain(call, &data, &mut room);
         self.rooms[0] = room;
@@ -199,14 +218,14 @@ impl Team {
     }
 
     fn bcast_plain(&mut self, call: Call, data: &Data, room: &mut Vec<u8>) -> Result<(), Failed> {
-        let at_root = self.rank == call.root;
+        let at_root = self.rank == call.root();
         let at = if at_root { data.gather(room, self.comm)?.cast_mut() } else { data.place(room) };
         let bytes = data.bytes();
-        let speaker = self.layout.speaker(self.host, Some(call.root));
+        let speaker = self.layout.speaker(self.host, Some(call.root()));
         let speaks = speaker == self.rank;
-        let steps = if speaks { self.broadcast_steps(call.root) } else { Vec::new() };
+        let steps = if speaks { self.broadcast_steps(call.root()) } else { Vec::new() };
         let (receives, sends) = steps.split_at(steps.iter().take_while(|step| step.from.is_some()).count());
-        self.take(receives, call.what, at, bytes, None)?;
+        self.take(receives, call.what(), at, bytes, None)?;
         if !self.is_alone() {
             let from = self.layout.place_of(speaker);
             for (start, length) in pieces(bytes, PAYLOAD) {
@@ -214,7 +233,7 @@ impl Team {
                 self.spread(from, call, unsafe { at.add(start) }, length)?;
             }
         }
-        self.take(sends, call.what, at, bytes, None)?;
+        self.take(sends, call.what(), at, bytes, None)?;
         if at_root { Ok(()) } else { data.spread(room, self.comm) }
     }
 
@@ -258,7 +277,7 @@ impl Team {
         terms: &Terms,
         root: usize,
     ) -> Result<(), Failed> {
-        let call = Call { what: what::REDUCE, root };
+        let call = Call::new(what::REDUCE, root);
         let speaker = self.layout.speaker(self.host, Some(root));
         let at = self.layout.place_of(speaker);
         if speaker != self.rank {
@@ -279,7 +298,7 @@ impl Team {
         terms: &Terms,
         room: &mut [u8],
     ) -> Result<(), Failed> {
-        let is_root = self.rank == call.root;
+        let is_root = self.rank == call.root();
         let last = self.place == self.mates() - 1;
         // what is combined may go where it belongs at once, unless the root's own contribution is there and is not the first to be taken
         let straight = is_root && (last || !ptr::eq(from, into));
@@ -292,8 +311,8 @@ impl Team {
         } else {
             self.reduce_here(self.place, call, from, at, terms)?;
         }
-        let steps = self.reduce_steps(call.root);
-        self.take(&steps, call.what, at, terms.bytes(), Some(terms))?;
+        let steps = self.reduce_steps(call.root());
+        self.take(&steps, call.what(), at, terms.bytes(), Some(terms))?;
         if is_root && !straight {
             // SAFETY: the program's place
             unsafe { copy(at, into, terms.bytes()) };
@@ -303,7 +322,7 @@ impl Team {
 
     /// `MPI_Allreduce`. Where `from` is `into`, this rank's contribution is there.
     pub fn allreduce(&mut self, from: *const u8, into: *mut u8, terms: &Terms) -> Result<(), Failed> {
-        let call = Call { what: what::ALLREDUCE, root: 0 };
+        let call = Call::new(what::ALLREDUCE, 0);
         if self.between.is_none() {
             let by_each = self.mates() <= BY_EACH_OF && terms.bytes() <= BY_EACH;
             let step = PAYLOAD / terms.extent * terms.extent;
@@ -344,7 +363,7 @@ impl Team {
         }
         if self.place == 0 {
             let steps = self.allreduce_steps();
-            self.take(&steps, call.what, at, terms.bytes(), Some(terms))?;
+            self.take(&steps, call.what(), at, terms.bytes(), Some(terms))?;
         }
         if !self.is_alone() {
             for (start, length) in pieces(terms.bytes(), PAYLOAD) {
@@ -431,7 +450,7 @@ impl Team {
 
     /// `MPI_Gather`: `own` of each rank to `into` of the root, by ranks. A root whose own is there already has it in both.
     pub fn gather(&mut self, own: Data, into: Option<Data>, root: usize) -> Result<(), Failed> {
-        let call = Call { what: what::GATHER, root };
+        let call = Call::new(what::GATHER, root);
         let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
         let done = (|| {
             let from = own.gather(&mut sent, self.comm)?;
@@ -467,7 +486,7 @@ impl Team {
         each: usize,
         root: usize,
     ) -> Result<(), Failed> {
-        let call = Call { what: what::SCATTER, root };
+        let call = Call::new(what::SCATTER, root);
         let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
         let done = (|| {
             let from = from.map(|from| from.gather(&mut sent, self.comm)).transpose()?;
@@ -507,7 +526,7 @@ impl Team {
 
     /// `MPI_Allgather`: `own` of each rank to `into` of all, by ranks.
     pub fn allgather(&mut self, own: Data, into: Data) -> Result<(), Failed> {
-        let call = Call { what: what::ALLGATHER, root: 0 };
+        let call = Call::new(what::ALLGATHER, 0);
         let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
         let done = (|| {
             let from = own.gather(&mut sent, self.comm)?;
@@ -534,7 +553,7 @@ impl Team {
 
     /// `MPI_Alltoall`: a part of `from` to each rank, by ranks. Where `from` is `into`, parts are exchanged.
     pub fn alltoall(&mut self, from: Data, into: Data) -> Result<(), Failed> {
-        let call = Call { what: what::ALLTOALL, root: 0 };
+        let call = Call::new(what::ALLTOALL, 0);
         let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
         let done = (|| {
             let from = from.gather(&mut sent, self.comm)?;
@@ -563,7 +582,7 @@ impl Team {
 
     /// `MPI_Reduce_scatter_block`: of `terms` for each rank, all together in `from`, this rank's into `into`, which may be the same.
     pub fn reduce_scatter(&mut self, from: *const u8, into: *mut u8, terms: &Terms) -> Result<(), Failed> {
-        let call = Call { what: what::REDUCE_SCATTER, root: 0 };
+        let call = Call::new(what::REDUCE_SCATTER_BLOCK, 0);
         let (mates, own, bytes) = (self.mates(), self.place, terms.bytes());
         let step = (PAYLOAD / mates / terms.extent).max(1) * terms.extent;
         let mut room = std::mem::take(&mut self.rooms[1]);
@@ -611,7 +630,7 @@ impl Team {
         terms: &Terms,
         inclusive: bool,
     ) -> Result<(), Failed> {
-        let call = Call { what: if inclusive { what::SCAN } else { what::EXSCAN }, root: 0 };
+        let call = Call::new(if inclusive { what::SCAN } else { what::EXSCAN }, 0);
         let step = PAYLOAD / terms.extent * terms.extent;
         let end = self.place + usize::from(inclusive);
         for (start, length) in pieces(terms.bytes(), step) {
@@ -656,7 +675,7 @@ mod tests {
     #[test]
     fn operations_have_names() {
         assert_eq!(what::name(what::BARRIER), "MPI_Barrier");
-        assert_eq!(what::name(what::EXSCAN), "MPI_Exscan");
-        assert_eq!([0, 12, 255].map(what::name), ["something else"; 3]);
+        assert_eq!(what::name(what::REDUCE_SCATTER), "MPI_Reduce_scatter");
+        assert_eq!([0, 18, 255].map(what::name), ["something else"; 3]);
     }
 }

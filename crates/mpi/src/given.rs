@@ -1,0 +1,504 @@
+//! What programs give to MPI's functions, and which operations on it are carried out here.
+
+use std::sync::OnceLock;
+
+use polyrail_pmpi::{Flavour, abi};
+
+use crate::area::PAYLOAD;
+use crate::combine::Combine;
+use crate::data::{Data, Kind};
+use crate::library::Failed;
+use crate::reach::MOST_RANKS;
+use crate::team::{Call, Team};
+use crate::within::{Terms, what};
+
+/// Bytes of each rank up to which an operation goes through slots, where all ranks share a host, and where they do not. What is longer is copied
+/// from rank to rank of a host; between hosts the MPI's own algorithms do it.
+mod most {
+    /// `MPI_Bcast`, and what is reduced.
+    pub const TOGETHER: (usize, usize) = (64 << 10, 8 << 10);
+    /// A part of what all exchange with all.
+    pub const PART: (usize, usize) = (8 << 10, 0);
+}
+
+/// How bytes are moved.
+#[derive(Clone, Copy)]
+enum Way {
+    /// By [`within`](crate::within) and [`between`](crate::between).
+    Slots,
+    /// By [`reach`](crate::reach).
+    Reach,
+}
+
+/// What becomes of a call: nothing if it is the MPI's.
+pub type Carried = Option<Result<(), Failed>>;
+
+/// `count` elements of a type at a place of the program's.
+#[derive(Clone, Copy)]
+pub struct Given {
+    /// Where.
+    pub at: usize,
+    /// How many.
+    pub count: i64,
+    /// Of what.
+    pub datatype: usize,
+}
+
+impl Given {
+    /// Nothing that could be: the MPI says what it is.
+    pub fn is_wrong(&self) -> bool {
+        // an address of 0 is where types with addresses of their own begin
+        let nowhere = || self.at == 0 && self.count > 0 && self.kind().is_some_and(|kind| kind.named);
+        self.count < 0 || abi().handle(self.datatype) == abi().datatype_null || nowhere()
+    }
+
+    /// Whether it is where the result goes.
+    pub fn is_in_place(&self) -> bool {
+        self.at == abi().in_place
+    }
+
+    /// The same somewhere else.
+    fn at(self, at: usize) -> Self {
+        Self { at, ..self }
+    }
+
+    /// Whether it is the `n`th part of what is received, or sent, where it must not be, as MPICH sees it. Open MPI takes that for an operation
+    /// in place.
+    fn is_part(&self, n: usize, of: &Self) -> bool {
+        let is_same = self.count == of.count && abi().handle(self.datatype) == abi().handle(of.datatype);
+        is_same
+            && of.count > 0
+            && refuses_aliases()
+            && of.data().is_some_and(|all| all.part(n).at as usize == self.at)
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Kind::of(self.datatype)
+    }
+
+    fn data(&self) -> Option<Data> {
+        Some(Data { at: self.at as *mut u8, count: usize::try_from(self.count).ok()?, kind: self.kind()? })
+    }
+}
+
+/// Numbers of the program's, one for each rank: of `int`, or of 64 bits in functions for large counts.
+#[derive(Clone, Copy)]
+pub struct Array {
+    /// Where.
+    pub at: usize,
+    /// Whether they have 64 bits.
+    pub wide: bool,
+}
+
+impl Array {
+    fn get(&self, n: usize) -> i64 {
+        // SAFETY: the program says that there is one for each rank
+        unsafe {
+            match self.wide {
+                true => (self.at as *const i64).add(n).read_unaligned(),
+                false => (self.at as *const i32).add(n).read_unaligned().into(),
+            }
+        }
+    }
+
+    /// As lengths, if all are.
+    fn lengths(&self, n: usize) -> Option<Vec<usize>> {
+        (0..n).map(|n| usize::try_from(self.get(n)).ok()).collect()
+    }
+
+    /// None, or one of them that is no length.
+    pub fn is_wrong(&self, n: usize) -> bool {
+        self.at == 0 || (0..n).any(|n| self.get(n) < 0)
+    }
+
+    /// As many of `int`, if all fit.
+    pub fn narrow(&self, n: usize) -> Option<Vec<i32>> {
+        (0..n).map(|n| i32::try_from(self.get(n)).ok()).collect()
+    }
+}
+
+/// The types of what goes to all ranks, or comes from all.
+#[derive(Clone, Copy)]
+pub enum Types {
+    /// One for all; displacements count its extents.
+    One(usize),
+    /// An array; displacements are bytes.
+    Each(usize),
+}
+
+/// A part of the program's for each rank, of lengths of their own.
+#[derive(Clone, Copy)]
+pub struct Several {
+    /// Where displacements begin.
+    pub at: usize,
+    /// Elements of each part.
+    pub counts: Array,
+    /// Where each part is.
+    pub places: Array,
+    /// Of what.
+    pub types: Types,
+}
+
+impl Several {
+    fn is_in_place(&self) -> bool {
+        self.at == abi().in_place
+    }
+
+    fn datatype(&self, n: usize) -> usize {
+        match self.types {
+            Types::One(datatype) => datatype,
+            // SAFETY: the program says that there is one for each rank; MPICH's are of 32 bits
+            Types::Each(all) => unsafe {
+                match abi().flavour {
+                    Flavour::Mpich => (all as *const u32).add(n).read() as usize,
+                    _ => (all as *const usize).add(n).read(),
+                }
+            },
+        }
+    }
+
+    /// A part, unless its type is odd. What is none may be of no type.
+    fn part(&self, n: usize) -> Option<Data> {
+        let count = usize::try_from(self.counts.get(n)).ok()?;
+        let is_none = || Kind { handle: 0, size: 0, extent: 0, named: false };
+        let datatype = abi().handle(self.datatype(n));
+        let kind =
+            if count == 0 && datatype == abi().datatype_null { is_none() } else { Kind::of(datatype)? };
+        kind.size.checked_mul(count)?;
+        let step = if matches!(self.types, Types::One(_)) { kind.extent } else { 1 };
+        let at = (self.at as *mut u8).wrapping_offset(self.places.get(n) as isize * step);
+        Some(Data { at, count, kind })
+    }
+
+    fn parts(&self, n: usize) -> Option<Vec<Data>> {
+        (0..n).map(|n| self.part(n)).collect()
+    }
+
+    /// Nothing that could be: the MPI says what it is.
+    pub fn is_wrong(&self, n: usize) -> bool {
+        let wrong = |n: usize| {
+            let (none, datatype) = (self.counts.get(n) == 0, abi().handle(self.datatype(n)));
+            let untyped = datatype == abi().datatype_null && !(none && matches!(self.types, Types::Each(_)));
+            let nowhere = || self.at == 0 && !none && Kind::of(datatype).is_some_and(|kind| kind.named);
+            untyped || nowhere()
+        };
+        let types = !matches!(self.types, Types::Each(0));
+        self.counts.is_wrong(n) || self.places.at == 0 || !types || (0..n).any(wrong)
+    }
+
+    /// Whether the `n`th part is what is given, where it must not be.
+    fn has(&self, n: usize, given: &Given) -> bool {
+        let part = || self.part(n).is_some_and(|part| part.count > 0 && part.at as usize == given.at);
+        refuses_aliases() && given.count > 0 && part()
+    }
+}
+
+fn refuses_aliases() -> bool {
+    static REFUSES: OnceLock<bool> = OnceLock::new();
+    *REFUSES.get_or_init(|| {
+        let set = std::env::var("MPIR_CVAR_COLL_ALIAS_CHECK");
+        abi().flavour != Flavour::OpenMpi
+            && !set.is_ok_and(|set| ["0", "no", "false", "off"].contains(&set.trim()))
+    })
+}
+
+/// The rank of a root, if it is one.
+pub fn root_of(root: usize, size: usize) -> Option<usize> {
+    usize::try_from(root as u32 as i32).ok().filter(|root| *root < size)
+}
+
+/// What is to be reduced, and how.
+#[derive(Clone, Copy)]
+pub struct Reduction {
+    /// What is combined.
+    pub from: Given,
+    into: usize,
+    operation: usize,
+}
+
+impl Reduction {
+    /// So many elements, by an operation.
+    pub fn new(from: usize, into: usize, count: i64, datatype: usize, operation: usize) -> Self {
+        Self { from: Given { at: from, count, datatype }, into, operation }
+    }
+
+    /// Nothing that could be, at a rank that gets the result or does not.
+    pub fn is_wrong(&self, receives: bool) -> bool {
+        let from = if self.from.is_in_place() && receives { self.from.at(self.into) } else { self.from };
+        let into = self.from.at(self.into);
+        let same = receives && self.from.is_part(0, &into);
+        let nothing = self.from.is_in_place() && !receives;
+        abi().handle(self.operation) == abi().op_null
+            || from.is_wrong()
+            || receives && into.is_wrong()
+            || same
+            || nothing
+    }
+
+    /// Where this rank's contribution is, and where the result goes.
+    fn places(&self) -> (*const u8, *mut u8) {
+        let from = if self.from.is_in_place() { self.into } else { self.from.at };
+        (from as *const u8, self.into as *mut u8)
+    }
+}
+
+impl Team {
+    fn is_together(&self) -> bool {
+        self.between.is_none()
+    }
+
+    /// How so many bytes are moved here, which are equal on all ranks: `most` go through slots where all ranks share a host, or where they do not.
+    fn way(&self, bytes: Option<usize>, most: (usize, usize)) -> Option<Way> {
+        let bytes = bytes.filter(|bytes| *bytes > 0)?;
+        let most = if self.is_together() { most.0 } else { most.1 };
+        if bytes <= most { Some(Way::Slots) } else { self.reaching().map(|()| Way::Reach) }
+    }
+
+    /// Nothing where ranks cannot all copy from each other.
+    fn reaching(&self) -> Option<()> {
+        (self.is_together() && self.reaches() && self.layout.ranks() <= MOST_RANKS).then_some(())
+    }
+
+    /// What is reduced, if it is reduced here: all that decides is equal on all ranks.
+    fn terms(&self, reduction: &Reduction) -> Option<Terms> {
+        let kind = reduction.from.kind().filter(Kind::is_plain)?;
+        let count = usize::try_from(reduction.from.count).ok()?;
+        kind.size.checked_mul(count)?;
+        let combine = Combine::new(reduction.operation, kind);
+        (combine.is_commutative().ok()? || self.layout.in_order()).then_some(())?;
+        Some(Terms { count, extent: kind.size, combine })
+    }
+
+    /// `MPI_Bcast`, or nothing, as all of these.
+    pub fn try_bcast(&mut self, data: Given, root: usize) -> Carried {
+        let (data, root) = (data.data()?, root_of(root, self.layout.ranks())?);
+        Some(match self.way(data.checked_bytes(), most::TOGETHER)? {
+            Way::Slots => self.bcast(data, root),
+            Way::Reach => self.bcast_long(Call::new(what::BCAST, root), data),
+        })
+    }
+
+    /// `MPI_Reduce`.
+    pub fn try_reduce(&mut self, reduction: Reduction, root: usize) -> Carried {
+        let (terms, root) = (self.terms(&reduction)?, root_of(root, self.layout.ranks())?);
+        let (from, into) = reduction.places();
+        Some(match self.way(Some(terms.bytes()), most::TOGETHER)? {
+            Way::Slots => self.reduce(from, into, &terms, root),
+            Way::Reach => self.reduce_long(Call::new(what::REDUCE, root), from, into, &terms),
+        })
+    }
+
+    /// `MPI_Allreduce`.
+    pub fn try_allreduce(&mut self, reduction: Reduction) -> Carried {
+        let terms = self.terms(&reduction)?;
+        let (from, into) = reduction.places();
+        Some(match self.way(Some(terms.bytes()), most::TOGETHER)? {
+            Way::Slots => self.allreduce(from, into, &terms),
+            Way::Reach => self.allreduce_long(Call::new(what::ALLREDUCE, 0), from, into, &terms),
+        })
+    }
+
+    /// `MPI_Reduce_scatter_block`.
+    pub fn try_reduce_scatter_block(&mut self, reduction: Reduction) -> Carried {
+        let (part, ranks) = (self.terms(&reduction)?, self.layout.ranks());
+        let (from, into) = reduction.places();
+        let way = self.way(part.bytes().checked_mul(ranks), (most::TOGETHER.0, 0))?;
+        // one element for each rank in a slot at least
+        if matches!(way, Way::Slots) && ranks * part.extent <= PAYLOAD {
+            return Some(self.reduce_scatter(from, into, &part));
+        }
+        self.reaching()?;
+        let all = Terms { count: part.count * ranks, ..part };
+        let call = Call::new(what::REDUCE_SCATTER_BLOCK, 0);
+        Some(self.reduce_scatter_long(call, from, into, &all, |_| part.count))
+    }
+
+    /// `MPI_Reduce_scatter`.
+    pub fn try_reduce_scatter(&mut self, reduction: Reduction, counts: Array) -> Carried {
+        self.reaching()?;
+        let counts = counts.lengths(self.layout.ranks())?;
+        let count =
+            counts.iter().try_fold(0usize, |all, count| all.checked_add(*count)).filter(|all| *all > 0)?;
+        let mut all = reduction;
+        all.from.count = i64::try_from(count).ok()?;
+        let terms = self.terms(&all)?;
+        let (from, into) = reduction.places();
+        let call = Call::new(what::REDUCE_SCATTER, 0);
+        Some(self.reduce_scatter_long(call, from, into, &terms, |place| counts[place]))
+    }
+
+    /// `MPI_Scan` and `MPI_Exscan`.
+    pub fn try_scan(&mut self, reduction: Reduction, inclusive: bool) -> Carried {
+        let terms = self.terms(&reduction)?;
+        let (from, into) = reduction.places();
+        match self.way(Some(terms.bytes()), (most::TOGETHER.0, 0))? {
+            Way::Slots => Some(self.scan(from, into, &terms, inclusive)),
+            Way::Reach => None,
+        }
+    }
+
+    /// `MPI_Gather`.
+    pub fn try_gather(&mut self, own: Given, into: Given, root: usize) -> Carried {
+        let ranks = self.layout.ranks();
+        let root = root_of(root, ranks)?;
+        let all = if self.rank == root { Some(into.data()?) } else { None };
+        let in_place = all.is_some() && own.is_in_place();
+        let own = match all {
+            Some(all) if in_place => all.part(root),
+            _ => own.data()?,
+        };
+        let way = self.way(own.checked_bytes(), most::PART)?;
+        if let Some(unequal) = all.and_then(|all| unequal(&own, &all)) {
+            return Some(Err(unequal));
+        }
+        Some(match way {
+            Way::Slots => self.gather(own, all.map(|all| all.times(ranks)), root),
+            Way::Reach => {
+                let call = Call::new(what::GATHER, root).of(own.bytes());
+                let all = all.map(|all| parts(all, ranks));
+                self.gather_each(call, (!in_place).then_some(own), all.as_deref())
+            }
+        })
+    }
+
+    /// `MPI_Gatherv`.
+    pub fn try_gatherv(&mut self, own: Given, into: Several, root: usize) -> Carried {
+        self.reaching()?;
+        let root = root_of(root, self.layout.ranks())?;
+        let all = if self.rank == root { Some(into.parts(self.layout.ranks())?) } else { None };
+        let in_place = all.is_some() && own.is_in_place();
+        let own = if in_place { None } else { Some(own.data()?) };
+        Some(self.gather_each(Call::new(what::GATHERV, root).of_any(), own, all.as_deref()))
+    }
+
+    /// `MPI_Scatter`.
+    pub fn try_scatter(&mut self, all: Given, own: Given, root: usize) -> Carried {
+        let ranks = self.layout.ranks();
+        let root = root_of(root, ranks)?;
+        let from = if self.rank == root { Some(all.data()?) } else { None };
+        let in_place = from.is_some() && own.is_in_place();
+        let own = if in_place { None } else { Some(own.data()?) };
+        let one = from.or(own)?;
+        let way = self.way(one.checked_bytes(), most::PART)?;
+        if let Some(unequal) = from.zip(own).and_then(|(from, own)| unequal(&from, &own)) {
+            return Some(Err(unequal));
+        }
+        Some(match way {
+            Way::Slots => self.scatter(from.map(|from| from.times(ranks)), own, one.bytes(), root),
+            Way::Reach => {
+                let call = Call::new(what::SCATTER, root).of(one.bytes());
+                self.scatter_each(call, from.map(|from| parts(from, ranks)).as_deref(), own)
+            }
+        })
+    }
+
+    /// `MPI_Scatterv`.
+    pub fn try_scatterv(&mut self, all: Several, own: Given, root: usize) -> Carried {
+        self.reaching()?;
+        let root = root_of(root, self.layout.ranks())?;
+        let from = if self.rank == root { Some(all.parts(self.layout.ranks())?) } else { None };
+        let in_place = from.is_some() && own.is_in_place();
+        let own = if in_place { None } else { Some(own.data()?) };
+        Some(self.scatter_each(Call::new(what::SCATTERV, root).of_any(), from.as_deref(), own))
+    }
+
+    /// `MPI_Allgather`.
+    pub fn try_allgather(&mut self, own: Given, into: Given) -> Carried {
+        let all = into.data()?;
+        let own = if own.is_in_place() { all.part(self.rank) } else { own.data()? };
+        let way = self.way(own.checked_bytes(), most::PART)?;
+        if let Some(unequal) = unequal(&own, &all) {
+            return Some(Err(unequal));
+        }
+        let ranks = self.layout.ranks();
+        Some(match way {
+            Way::Slots => self.allgather(own, all.times(ranks)),
+            Way::Reach => {
+                let call = Call::new(what::ALLGATHER, 0).of(own.bytes());
+                self.allgather_each(call, own, &parts(all, ranks))
+            }
+        })
+    }
+
+    /// `MPI_Allgatherv`.
+    pub fn try_allgatherv(&mut self, own: Given, into: Several) -> Carried {
+        self.reaching()?;
+        let all = into.parts(self.layout.ranks())?;
+        let own = if own.is_in_place() { all[self.rank] } else { own.data()? };
+        Some(self.allgather_each(Call::new(what::ALLGATHERV, 0).of_any(), own, &all))
+    }
+
+    /// `MPI_Alltoall`.
+    pub fn try_alltoall(&mut self, from: Given, into: Given) -> Carried {
+        let all = into.data()?;
+        let in_place = from.is_in_place();
+        let from = if in_place { all } else { from.data()? };
+        let way = self.way(from.checked_bytes(), most::PART)?;
+        if let Some(unequal) = unequal(&from, &all) {
+            return Some(Err(unequal));
+        }
+        let ranks = self.layout.ranks();
+        Some(match way {
+            Way::Slots => self.alltoall(from.times(ranks), all.times(ranks)),
+            Way::Reach => {
+                let call = Call::new(what::ALLTOALL, 0).of(from.bytes());
+                self.alltoall_each(call, &parts(from, ranks), &parts(all, ranks), in_place)
+            }
+        })
+    }
+
+    /// `MPI_Alltoallv` and `MPI_Alltoallw`.
+    pub fn try_alltoallv(&mut self, operation: u8, from: Several, into: Several) -> Carried {
+        self.reaching()?;
+        let ranks = self.layout.ranks();
+        let all = into.parts(ranks)?;
+        let in_place = from.is_in_place();
+        let from = if in_place { all.clone() } else { from.parts(ranks)? };
+        Some(self.alltoall_each(Call::new(operation, 0).of_any(), &from, &all, in_place))
+    }
+}
+
+/// `n` such parts, one behind the other.
+fn parts(one: Data, n: usize) -> Vec<Data> {
+    (0..n).map(|n| one.part(n)).collect()
+}
+
+/// Whether something is wrong with what goes to one rank from all, or from one to all: `part` is each rank's, `whole` the root's.
+pub fn is_rooted_wrong(part: &Given, whole: &Given, root: usize, rank: usize, size: usize) -> bool {
+    let Some(root) = root_of(root, size) else { return true };
+    if rank != root {
+        return part.is_in_place() || part.is_wrong();
+    }
+    whole.is_wrong() || !part.is_in_place() && (part.is_wrong() || part.is_part(root, whole))
+}
+
+/// The same where all ranks have a whole.
+pub fn is_exchange_wrong(own: &Given, whole: &Given, part: usize) -> bool {
+    whole.is_wrong() || !own.is_in_place() && (own.is_wrong() || own.is_part(part, whole))
+}
+
+/// The same where parts have lengths of their own.
+pub fn is_rooted_several_wrong(part: &Given, whole: &Several, root: usize, rank: usize, size: usize) -> bool {
+    let Some(root) = root_of(root, size) else { return true };
+    if rank != root {
+        return part.is_in_place() || part.is_wrong();
+    }
+    whole.is_wrong(size) || !part.is_in_place() && (part.is_wrong() || whole.has(root, part))
+}
+
+/// The same where all ranks have a whole, and one part is theirs.
+pub fn is_gathered_wrong(own: &Given, whole: &Several, rank: usize, size: usize) -> bool {
+    whole.is_wrong(size) || !own.is_in_place() && (own.is_wrong() || whole.has(rank, own))
+}
+
+/// The same where all exchange with all.
+pub fn is_exchanged_wrong(from: &Several, into: &Several, size: usize) -> bool {
+    into.is_wrong(size)
+        || !from.is_in_place() && (from.is_wrong(size) || from.at == into.at && refuses_aliases())
+}
+
+/// What a rank sends to itself is as long as what it receives from itself.
+fn unequal(sent: &Data, received: &Data) -> Option<Failed> {
+    let (sent, received) = (sent.bytes(), received.bytes());
+    (sent != received).then_some(Failed::Unequal { sent, received })
+}
