@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes that a slot takes.
-pub const PAYLOAD: usize = 8192;
+pub const PAYLOAD: usize = 65536;
 /// Slots of an area, and those for what is short.
-const SLOTS: (u64, u64) = (8, 64);
+const SLOTS: (u64, u64) = (4, 64);
 /// Bytes between slots: a line with number and tag in front, on which a short contribution travels along.
 const STRIDE: usize = PAYLOAD + 64;
 const HEAD: usize = 16;

@@ -66,11 +66,6 @@ fn explain(failed: Failed, rank: usize) -> String {
         Failed::Memory { rank: other, why } => {
             format!("rank {rank} does not reach the memory of rank {other}: {why}")
         }
-        Failed::GivenUp { rank: other } => {
-            format!(
-                "rank {other} could not do its part of what rank {rank} takes part in, or of an operation before"
-            )
-        }
         Failed::Longer { rank: other, came, expected } => {
             format!("rank {rank} wants {expected} bytes of rank {other}, which sends {came}")
         }

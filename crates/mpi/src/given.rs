@@ -12,23 +12,10 @@ use crate::reach::MOST_RANKS;
 use crate::team::{Call, Team};
 use crate::within::{Terms, what};
 
-/// Bytes of each rank up to which an operation goes through slots, where all ranks share a host, and where they do not. What is longer is copied
-/// from rank to rank of a host; between hosts the MPI's own algorithms do it.
-mod most {
-    /// `MPI_Bcast`, and what is reduced.
-    pub const TOGETHER: (usize, usize) = (64 << 10, 8 << 10);
-    /// A part of what all exchange with all.
-    pub const PART: (usize, usize) = (8 << 10, 0);
-}
-
-/// How bytes are moved.
-#[derive(Clone, Copy)]
-enum Way {
-    /// By [`within`](crate::within) and [`between`](crate::between).
-    Slots,
-    /// By [`reach`](crate::reach).
-    Reach,
-}
+/// Bytes up to which an operation is carried out here where ranks do not all share a host. What is longer, the MPI's own algorithms do.
+const BETWEEN: usize = 8 << 10;
+/// Bytes of a part up to which what all exchange with all goes through slots, where each can copy from each.
+const PART: usize = 128 << 10;
 
 /// What becomes of a call: nothing if it is the MPI's.
 pub type Carried = Option<Result<(), Failed>>;
@@ -247,11 +234,10 @@ impl Team {
         self.between.is_none()
     }
 
-    /// How so many bytes are moved here, which are equal on all ranks: `most` go through slots where all ranks share a host, or where they do not.
-    fn way(&self, bytes: Option<usize>, most: (usize, usize)) -> Option<Way> {
-        let bytes = bytes.filter(|bytes| *bytes > 0)?;
-        let most = if self.is_together() { most.0 } else { most.1 };
-        if bytes <= most { Some(Way::Slots) } else { self.reaching().map(|()| Way::Reach) }
+    /// Whether so many bytes, which are equal on all ranks, are moved here.
+    fn fits(&self, bytes: Option<usize>, between: usize) -> Option<()> {
+        let most = if self.is_together() { usize::MAX } else { between };
+        bytes.is_some_and(|bytes| bytes > 0 && bytes <= most).then_some(())
     }
 
     /// Nothing where ranks cannot all copy from each other.
@@ -272,69 +258,56 @@ impl Team {
     /// `MPI_Bcast`, or nothing, as all of these.
     pub fn try_bcast(&mut self, data: Given, root: usize) -> Carried {
         let (data, root) = (data.data()?, root_of(root, self.layout.ranks())?);
-        Some(match self.way(data.checked_bytes(), most::TOGETHER)? {
-            Way::Slots => self.bcast(data, root),
-            Way::Reach => self.bcast_long(Call::new(what::BCAST, root), data),
-        })
+        self.fits(data.checked_bytes(), BETWEEN)?;
+        Some(self.bcast(data, root))
     }
 
     /// `MPI_Reduce`.
     pub fn try_reduce(&mut self, reduction: Reduction, root: usize) -> Carried {
         let (terms, root) = (self.terms(&reduction)?, root_of(root, self.layout.ranks())?);
+        self.fits(Some(terms.bytes()), BETWEEN)?;
         let (from, into) = reduction.places();
-        Some(match self.way(Some(terms.bytes()), most::TOGETHER)? {
-            Way::Slots => self.reduce(from, into, &terms, root),
-            Way::Reach => self.reduce_long(Call::new(what::REDUCE, root), from, into, &terms),
-        })
+        Some(self.reduce(from, into, &terms, root))
     }
 
     /// `MPI_Allreduce`.
     pub fn try_allreduce(&mut self, reduction: Reduction) -> Carried {
         let terms = self.terms(&reduction)?;
+        self.fits(Some(terms.bytes()), BETWEEN)?;
         let (from, into) = reduction.places();
-        Some(match self.way(Some(terms.bytes()), most::TOGETHER)? {
-            Way::Slots => self.allreduce(from, into, &terms),
-            Way::Reach => self.allreduce_long(Call::new(what::ALLREDUCE, 0), from, into, &terms),
-        })
+        Some(self.allreduce(from, into, &terms))
     }
 
     /// `MPI_Reduce_scatter_block`.
     pub fn try_reduce_scatter_block(&mut self, reduction: Reduction) -> Carried {
-        let (part, ranks) = (self.terms(&reduction)?, self.layout.ranks());
-        let (from, into) = reduction.places();
-        let way = self.way(part.bytes().checked_mul(ranks), (most::TOGETHER.0, 0))?;
-        // one element for each rank in a slot at least
-        if matches!(way, Way::Slots) && ranks * part.extent <= PAYLOAD {
-            return Some(self.reduce_scatter(from, into, &part));
-        }
-        self.reaching()?;
-        let all = Terms { count: part.count * ranks, ..part };
-        let call = Call::new(what::REDUCE_SCATTER_BLOCK, 0);
-        Some(self.reduce_scatter_long(call, from, into, &all, |_| part.count))
+        let counts = vec![usize::try_from(reduction.from.count).ok()?; self.layout.ranks()];
+        self.scatter_reduced(what::REDUCE_SCATTER_BLOCK, reduction, &counts)
     }
 
     /// `MPI_Reduce_scatter`.
     pub fn try_reduce_scatter(&mut self, reduction: Reduction, counts: Array) -> Carried {
-        self.reaching()?;
         let counts = counts.lengths(self.layout.ranks())?;
-        let count =
-            counts.iter().try_fold(0usize, |all, count| all.checked_add(*count)).filter(|all| *all > 0)?;
+        self.scatter_reduced(what::REDUCE_SCATTER, reduction, &counts)
+    }
+
+    fn scatter_reduced(&mut self, operation: u8, reduction: Reduction, counts: &[usize]) -> Carried {
+        let count = counts.iter().try_fold(0usize, |all, count| all.checked_add(*count))?;
         let mut all = reduction;
         all.from.count = i64::try_from(count).ok()?;
         let terms = self.terms(&all)?;
+        self.fits(Some(terms.bytes()), 0)?;
+        // one element for each rank in a slot at least
+        (self.layout.ranks() * terms.extent <= PAYLOAD).then_some(())?;
         let (from, into) = reduction.places();
-        let call = Call::new(what::REDUCE_SCATTER, 0);
-        Some(self.reduce_scatter_long(call, from, into, &terms, |place| counts[place]))
+        Some(self.reduce_scatter(Call::new(operation, 0), from, into, &terms, counts))
     }
 
     /// `MPI_Scan` and `MPI_Exscan`.
     pub fn try_scan(&mut self, reduction: Reduction, inclusive: bool) -> Carried {
         let terms = self.terms(&reduction)?;
+        self.fits(Some(terms.bytes()), 0)?;
         let (from, into) = reduction.places();
-        match self.way(Some(terms.bytes()), (most::TOGETHER.0, 0))? {
-            Way::Slots => Some(self.scan(from, into, &terms, inclusive)),
-            Way::Reach => None,
-        }
+        Some(self.scan(from, into, &terms, inclusive))
     }
 
     /// `MPI_Gather`.
@@ -342,23 +315,15 @@ impl Team {
         let ranks = self.layout.ranks();
         let root = root_of(root, ranks)?;
         let all = if self.rank == root { Some(into.data()?) } else { None };
-        let in_place = all.is_some() && own.is_in_place();
         let own = match all {
-            Some(all) if in_place => all.part(root),
+            Some(all) if own.is_in_place() => all.part(root),
             _ => own.data()?,
         };
-        let way = self.way(own.checked_bytes(), most::PART)?;
+        self.fits(own.checked_bytes(), 0)?;
         if let Some(unequal) = all.and_then(|all| unequal(&own, &all)) {
             return Some(Err(unequal));
         }
-        Some(match way {
-            Way::Slots => self.gather(own, all.map(|all| all.times(ranks)), root),
-            Way::Reach => {
-                let call = Call::new(what::GATHER, root).of(own.bytes());
-                let all = all.map(|all| parts(all, ranks));
-                self.gather_each(call, (!in_place).then_some(own), all.as_deref())
-            }
-        })
+        Some(self.gather(own, all.map(|all| all.times(ranks)), root))
     }
 
     /// `MPI_Gatherv`.
@@ -368,7 +333,7 @@ impl Team {
         let all = if self.rank == root { Some(into.parts(self.layout.ranks())?) } else { None };
         let in_place = all.is_some() && own.is_in_place();
         let own = if in_place { None } else { Some(own.data()?) };
-        Some(self.gather_each(Call::new(what::GATHERV, root).of_any(), own, all.as_deref()))
+        Some(self.gatherv(Call::new(what::GATHERV, root).of_any(), own, all.as_deref()))
     }
 
     /// `MPI_Scatter`.
@@ -379,17 +344,11 @@ impl Team {
         let in_place = from.is_some() && own.is_in_place();
         let own = if in_place { None } else { Some(own.data()?) };
         let one = from.or(own)?;
-        let way = self.way(one.checked_bytes(), most::PART)?;
+        self.fits(one.checked_bytes(), 0)?;
         if let Some(unequal) = from.zip(own).and_then(|(from, own)| unequal(&from, &own)) {
             return Some(Err(unequal));
         }
-        Some(match way {
-            Way::Slots => self.scatter(from.map(|from| from.times(ranks)), own, one.bytes(), root),
-            Way::Reach => {
-                let call = Call::new(what::SCATTER, root).of(one.bytes());
-                self.scatter_each(call, from.map(|from| parts(from, ranks)).as_deref(), own)
-            }
-        })
+        Some(self.scatter(from.map(|from| from.times(ranks)), own, one.bytes(), root))
     }
 
     /// `MPI_Scatterv`.
@@ -399,33 +358,29 @@ impl Team {
         let from = if self.rank == root { Some(all.parts(self.layout.ranks())?) } else { None };
         let in_place = from.is_some() && own.is_in_place();
         let own = if in_place { None } else { Some(own.data()?) };
-        Some(self.scatter_each(Call::new(what::SCATTERV, root).of_any(), from.as_deref(), own))
+        Some(self.scatterv(Call::new(what::SCATTERV, root).of_any(), from.as_deref(), own))
     }
 
     /// `MPI_Allgather`.
     pub fn try_allgather(&mut self, own: Given, into: Given) -> Carried {
         let all = into.data()?;
         let own = if own.is_in_place() { all.part(self.rank) } else { own.data()? };
-        let way = self.way(own.checked_bytes(), most::PART)?;
+        self.fits(own.checked_bytes(), 0)?;
         if let Some(unequal) = unequal(&own, &all) {
             return Some(Err(unequal));
         }
-        let ranks = self.layout.ranks();
-        Some(match way {
-            Way::Slots => self.allgather(own, all.times(ranks)),
-            Way::Reach => {
-                let call = Call::new(what::ALLGATHER, 0).of(own.bytes());
-                self.allgather_each(call, own, &parts(all, ranks))
-            }
-        })
+        Some(self.allgather(own, all.times(self.layout.ranks())))
     }
 
     /// `MPI_Allgatherv`.
     pub fn try_allgatherv(&mut self, own: Given, into: Several) -> Carried {
-        self.reaching()?;
         let all = into.parts(self.layout.ranks())?;
         let own = if own.is_in_place() { all[self.rank] } else { own.data()? };
-        Some(self.allgather_each(Call::new(what::ALLGATHERV, 0).of_any(), own, &all))
+        self.fits(all.iter().try_fold(0usize, |sum, one| sum.checked_add(one.bytes())), 0)?;
+        if let Some(unequal) = unequal(&own, &all[self.rank]) {
+            return Some(Err(unequal));
+        }
+        Some(self.allgatherv(own, &all))
     }
 
     /// `MPI_Alltoall`.
@@ -433,18 +388,17 @@ impl Team {
         let all = into.data()?;
         let in_place = from.is_in_place();
         let from = if in_place { all } else { from.data()? };
-        let way = self.way(from.checked_bytes(), most::PART)?;
+        self.fits(from.checked_bytes(), 0)?;
         if let Some(unequal) = unequal(&from, &all) {
             return Some(Err(unequal));
         }
         let ranks = self.layout.ranks();
-        Some(match way {
-            Way::Slots => self.alltoall(from.times(ranks), all.times(ranks)),
-            Way::Reach => {
-                let call = Call::new(what::ALLTOALL, 0).of(from.bytes());
-                self.alltoall_each(call, &parts(from, ranks), &parts(all, ranks), in_place)
-            }
-        })
+        if from.bytes() <= PART || self.reaching().is_none() {
+            return Some(self.alltoall(from.times(ranks), all.times(ranks)));
+        }
+        let call = Call::new(what::ALLTOALL, 0).of(from.bytes());
+        let parts = |one: Data| (0..ranks).map(|n| one.part(n)).collect::<Vec<_>>();
+        Some(self.alltoallv(call, &parts(from), &parts(all), in_place))
     }
 
     /// `MPI_Alltoallv` and `MPI_Alltoallw`.
@@ -454,13 +408,8 @@ impl Team {
         let all = into.parts(ranks)?;
         let in_place = from.is_in_place();
         let from = if in_place { all.clone() } else { from.parts(ranks)? };
-        Some(self.alltoall_each(Call::new(operation, 0).of_any(), &from, &all, in_place))
+        Some(self.alltoallv(Call::new(operation, 0).of_any(), &from, &all, in_place))
     }
-}
-
-/// `n` such parts, one behind the other.
-fn parts(one: Data, n: usize) -> Vec<Data> {
-    (0..n).map(|n| one.part(n)).collect()
 }
 
 /// Whether something is wrong with what goes to one rank from all, or from one to all: `part` is each rank's, `whole` the root's.

@@ -35,11 +35,6 @@ pub enum Failed {
         /// Why.
         why: CmaError,
     },
-    /// A rank could not do its part: its rank in the communicator.
-    GivenUp {
-        /// The rank.
-        rank: usize,
-    },
     /// A rank sends more than this one wants of it: bytes.
     Longer {
         /// The rank.

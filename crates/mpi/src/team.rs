@@ -18,9 +18,6 @@ use crate::wait;
 static BETWEEN: AtomicUsize = AtomicUsize::new(0);
 const MOST_BETWEEN: usize = 64;
 
-/// Operations that a rank has read which has given up.
-const GIVEN_UP: u64 = u64::MAX;
-
 /// The ranks of a communicator, its memory on this host, and how far it has come.
 pub struct Team {
     /// The program's communicator.
@@ -44,7 +41,7 @@ pub struct Team {
     begun: u64,
     /// All ranks of the host have read what they read of operations up to this one.
     read_by_all: u64,
-    /// Room for data that are packed, for what is combined, and for what comes from another host.
+    /// Room for data that are packed, for what is combined or still to be unpacked, and for what comes from another host.
     pub rooms: [Vec<u8>; 3],
 }
 
@@ -258,15 +255,7 @@ impl Team {
     /// # Errors
     /// See [`wait::until`].
     pub fn wait_for(&self, place: usize, number: u64) -> Result<(), Failed> {
-        match wait::until(self.areas[place].done(), |done| done >= number)? {
-            GIVEN_UP => Err(Failed::GivenUp { rank: self.rank_at(place) }),
-            _ => Ok(()),
-        }
-    }
-
-    /// This rank cannot do its part of an operation on which others rely: they are told in this one, and in all that follow.
-    pub fn give_up(&self) {
-        self.over(GIVEN_UP);
+        wait::until(self.areas[place].done(), |done| done >= number).map(drop)
     }
 
     /// The same of all others.
@@ -291,6 +280,19 @@ impl Team {
     /// The same where it has heard of all others: each has begun this operation, and read what it reads of those before.
     pub fn over_for_all(&mut self, number: u64) {
         self.read_by_all = self.read_by_all.max(number - 1);
+    }
+
+    /// Carries something out with the first two rooms, of which little is kept for the next time.
+    pub fn with_rooms<T>(&mut self, run: impl FnOnce(&mut Self, &mut Vec<u8>, &mut Vec<u8>) -> T) -> T {
+        const KEPT: usize = 1 << 20;
+        let [mut first, mut second] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
+        let done = run(self, &mut first, &mut second);
+        for (kept, used) in self.rooms.iter_mut().zip([first, second]) {
+            if used.capacity() <= KEPT {
+                *kept = used;
+            }
+        }
+        done
     }
 
     /// The communicator ends.

@@ -9,12 +9,15 @@ use crate::area::PAYLOAD;
 use crate::combine::Combine;
 use crate::data::Data;
 use crate::library::Failed;
+use crate::reach::{places, spread};
 use crate::team::{Call, Team};
 
 /// Bytes up to which each rank combines all contributions by itself; longer ones are combined in parts, each by one.
 const BY_EACH: usize = 1024;
 /// The same for the ranks of a host.
 const BY_EACH_OF: usize = 8;
+/// Bytes up to which the root of a reduction combines all contributions.
+const BY_ONE: usize = 64 << 10;
 
 /// The numbers of operations in slots' tags.
 pub mod what {
@@ -108,6 +111,12 @@ unsafe fn copy(from: *const u8, into: *mut u8, bytes: usize) {
 /// The pieces of so many bytes, each as long as `most` allows: where each begins, and its length.
 pub fn pieces(bytes: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..bytes).step_by(most.max(1)).map(move |at| (at, most.min(bytes - at)))
+}
+
+/// One of `parts` parts of so many elements: at which byte it begins, and its bytes.
+fn part_of(count: usize, extent: usize, part: usize, parts: usize) -> (usize, usize) {
+    let (first, end) = (count * part / parts, count * (part + 1) / parts);
+    (first * extent, (end - first) * extent)
 }
 
 impl Team {
@@ -211,10 +220,7 @@ impl Team {
     /// `MPI_Bcast`.
     pub fn bcast(&mut self, data: Data, root: usize) -> Result<(), Failed> {
         let call = Call::new(what::BCAST, root);
-        let mut room = std::mem::take(&mut self.rooms[0]);
-        let done = self.bcast_plain(call, &data, &mut room);
-        self.rooms[0] = room;
-        done
+        self.with_rooms(|team, room, _| team.bcast_plain(call, &data, room))
     }
 
     fn bcast_plain(&mut self, call: Call, data: &Data, room: &mut Vec<u8>) -> Result<(), Failed> {
@@ -280,14 +286,83 @@ impl Team {
         let call = Call::new(what::REDUCE, root);
         let speaker = self.layout.speaker(self.host, Some(root));
         let at = self.layout.place_of(speaker);
+        if self.between.is_none() && self.mates() > 2 && terms.bytes() > BY_ONE {
+            return self.with_rooms(|team, _, room| team.reduce_in_parts(at, call, from, into, terms, room));
+        }
         if speaker != self.rank {
             return self.reduce_here(at, call, from, ptr::null_mut(), terms);
         }
-        let mut room = std::mem::take(&mut self.rooms[1]);
-        room.resize(terms.bytes(), 0);
-        let done = self.reduce_speaking(call, from, into, terms, &mut room);
-        self.rooms[1] = room;
-        done
+        self.with_rooms(|team, _, room| {
+            room.resize(terms.bytes(), 0);
+            team.reduce_speaking(call, from, into, terms, room)
+        })
+    }
+
+    /// Each rank combines a part of all contributions, and one gets all parts.
+    fn reduce_in_parts(
+        &mut self,
+        at: usize,
+        call: Call,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+        room: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
+        let (mates, extent) = (self.mates(), terms.extent);
+        room.resize(PAYLOAD, 0);
+        let combined = room.as_mut_ptr();
+        for (start, length) in pieces(terms.bytes(), PAYLOAD / extent * extent) {
+            let part = |place: usize| part_of(length / extent, extent, place, mates);
+            // SAFETY: within the contribution
+            let own = unsafe { from.add(start) };
+            self.combine_part(call, own, combined, length, part(self.place), terms)?;
+            let turn = self.turn(part(self.place).1)?;
+            if self.place != at {
+                // SAFETY: this rank's part, which is not longer than the slot
+                unsafe { copy(combined, turn.payload, part(self.place).1) };
+            }
+            self.fill(&turn, call);
+            for place in (0..mates).filter(|_| self.place == at) {
+                let (first, bytes) = part(place);
+                let theirs = match place == at {
+                    true => combined.cast_const(),
+                    false => self.read(place, turn.number(), call, bytes)?,
+                };
+                // SAFETY: a part, and where it belongs
+                unsafe { copy(theirs, into.add(start + first), bytes) };
+            }
+            self.over(turn.number());
+        }
+        Ok(())
+    }
+
+    /// Gets from all contributions of `length` bytes, of which this rank's is at `from`, the combination of a part: where it begins, and its bytes.
+    fn combine_part(
+        &mut self,
+        call: Call,
+        from: *const u8,
+        into: *mut u8,
+        length: usize,
+        (start, bytes): (usize, usize),
+        terms: &Terms,
+    ) -> Result<(), Failed> {
+        let mates = self.mates();
+        let put = |slot: *mut u8| {
+            // SAFETY: the program's data, no more than a slot takes
+            unsafe { copy(from, slot, length) };
+        };
+        let each = |place, theirs: *const u8| {
+            // SAFETY: this rank's part of a contribution, and its place, which the own contribution left when its slot was filled
+            unsafe {
+                let theirs = theirs.add(start);
+                if place == mates - 1 {
+                    copy(theirs, into, bytes);
+                    return Ok(());
+                }
+                terms.combine.apply(theirs, into, bytes / terms.extent)
+            }
+        };
+        self.exchange(call, length, put, each, (0..mates).rev())
     }
 
     fn reduce_speaking(
@@ -339,11 +414,10 @@ impl Team {
             return Ok(());
         }
         // one rank of each host speaks for it; only it has use for more room
-        let mut room = std::mem::take(&mut self.rooms[1]);
-        room.resize(terms.bytes(), 0);
-        let done = self.allreduce_by_hosts(call, from, into, terms, &mut room);
-        self.rooms[1] = room;
-        done
+        self.with_rooms(|team, _, room| {
+            room.resize(terms.bytes(), 0);
+            team.allreduce_by_hosts(call, from, into, terms, room)
+        })
     }
 
     fn allreduce_by_hosts(
@@ -409,30 +483,12 @@ impl Team {
         into: *mut u8,
         terms: &Terms,
     ) -> Result<(), Failed> {
-        let (mates, own, extent) = (self.mates(), self.place, terms.extent);
-        let part = |place: usize| {
-            let (first, end) = (terms.count * place / mates, terms.count * (place + 1) / mates);
-            (first * extent, (end - first) * extent)
-        };
+        let (mates, own) = (self.mates(), self.place);
+        let part = |place: usize| part_of(terms.count, terms.extent, place, mates);
         let (start, length) = part(own);
-        // SAFETY: within the program's place, whose own contribution is in its slot when a part of it is written
+        // SAFETY: within the program's place
         let ours = unsafe { into.add(start) };
-        let put = |slot: *mut u8| {
-            // SAFETY: the program's data, no more than a slot takes
-            unsafe { copy(from, slot, terms.bytes()) };
-        };
-        let each = |place, theirs: *const u8| {
-            // SAFETY: this rank's part of a contribution
-            unsafe {
-                let theirs = theirs.add(start);
-                if place == mates - 1 {
-                    copy(theirs, ours, length);
-                    return Ok(());
-                }
-                terms.combine.apply(theirs, ours, length / extent)
-            }
-        };
-        self.exchange(call, terms.bytes(), put, each, (0..mates).rev())?;
+        self.combine_part(call, from, ours, terms.bytes(), (start, length), terms)?;
         let put = |slot: *mut u8| {
             // SAFETY: this rank's part
             unsafe { copy(ours, slot, length) };
@@ -451,10 +507,9 @@ impl Team {
     /// `MPI_Gather`: `own` of each rank to `into` of the root, by ranks. A root whose own is there already has it in both.
     pub fn gather(&mut self, own: Data, into: Option<Data>, root: usize) -> Result<(), Failed> {
         let call = Call::new(what::GATHER, root);
-        let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
-        let done = (|| {
-            let from = own.gather(&mut sent, self.comm)?;
-            let at = into.map(|into| into.place(&mut received)).unwrap_or(ptr::null_mut());
+        self.with_rooms(|team, sent, received| {
+            let from = own.gather(sent, team.comm)?;
+            let at = into.map(|into| into.place(received)).unwrap_or(ptr::null_mut());
             let bytes = own.bytes();
             for (start, length) in pieces(bytes, PAYLOAD) {
                 let each = |place, theirs: *const u8| {
@@ -467,15 +522,13 @@ impl Team {
                     }
                     Ok(())
                 };
-                let mates = self.mates();
+                let mates = team.mates();
                 // SAFETY: within the contribution
                 let piece = unsafe { from.add(start) };
-                self.collect(root, call, piece, length, each, 0..mates)?;
+                team.collect(root, call, piece, length, each, 0..mates)?;
             }
-            into.map_or(Ok(()), |into| into.spread(&received, self.comm))
-        })();
-        [self.rooms[0], self.rooms[1]] = [sent, received];
-        done
+            into.map_or(Ok(()), |into| into.spread(received, team.comm))
+        })
     }
 
     /// `MPI_Scatter`: to each rank its part of `from` of the root, by ranks, into `own`, unless it is there already.
@@ -487,50 +540,46 @@ impl Team {
         root: usize,
     ) -> Result<(), Failed> {
         let call = Call::new(what::SCATTER, root);
-        let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
-        let done = (|| {
-            let from = from.map(|from| from.gather(&mut sent, self.comm)).transpose()?;
-            let into = own.map(|own| own.place(&mut received));
-            let (mates, place) = (self.mates(), self.place);
+        self.with_rooms(|team, sent, received| {
+            let from = from.map(|from| from.gather(sent, team.comm)).transpose()?;
+            let into = own.map(|own| own.place(received));
+            let (mates, place) = (team.mates(), team.place);
             // as many bytes of each rank's part as a slot takes of all
             for (start, length) in pieces(each, PAYLOAD / mates) {
                 if let Some(from) = from {
-                    let turn = self.turn(mates * length)?;
+                    let turn = team.turn(mates * length)?;
                     for other in (0..mates).filter(|other| *other != place) {
                         // SAFETY: within the root's data, and the slot
                         unsafe {
                             copy(from.add(other * each + start), turn.payload.add(other * length), length)
                         };
                     }
-                    self.fill(&turn, call);
+                    team.fill(&turn, call);
                     if let Some(into) = into {
                         // SAFETY: within the root's data, and its place, which Open MPI takes where it is the same, too
                         unsafe { ptr::copy(from.add(place * each + start), into.add(start), length) };
                     }
-                    self.over(turn.number());
+                    team.over(turn.number());
                 } else {
-                    let number = self.next();
-                    let theirs = self.read(root, number, call, mates * length)?;
+                    let number = team.next();
+                    let theirs = team.read(root, number, call, mates * length)?;
                     if let Some(into) = into {
                         // SAFETY: this rank's piece, and its place
                         unsafe { copy(theirs.add(place * length), into.add(start), length) };
                     }
-                    self.over(number);
+                    team.over(number);
                 }
             }
-            own.map_or(Ok(()), |own| own.spread(&received, self.comm))
-        })();
-        [self.rooms[0], self.rooms[1]] = [sent, received];
-        done
+            own.map_or(Ok(()), |own| own.spread(received, team.comm))
+        })
     }
 
     /// `MPI_Allgather`: `own` of each rank to `into` of all, by ranks.
     pub fn allgather(&mut self, own: Data, into: Data) -> Result<(), Failed> {
         let call = Call::new(what::ALLGATHER, 0);
-        let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
-        let done = (|| {
-            let from = own.gather(&mut sent, self.comm)?;
-            let at = into.place(&mut received);
+        self.with_rooms(|team, sent, received| {
+            let from = own.gather(sent, team.comm)?;
+            let at = into.place(received);
             let bytes = own.bytes();
             for (start, length) in pieces(bytes, PAYLOAD) {
                 let put = |slot: *mut u8| {
@@ -542,23 +591,20 @@ impl Team {
                     unsafe { copy(theirs, at.add(place * bytes + start), length) };
                     Ok(())
                 };
-                let mates = self.mates();
-                self.exchange(call, length, put, each, 0..mates)?;
+                let mates = team.mates();
+                team.exchange(call, length, put, each, 0..mates)?;
             }
-            into.spread(&received, self.comm)
-        })();
-        [self.rooms[0], self.rooms[1]] = [sent, received];
-        done
+            into.spread(received, team.comm)
+        })
     }
 
     /// `MPI_Alltoall`: a part of `from` to each rank, by ranks. Where `from` is `into`, parts are exchanged.
     pub fn alltoall(&mut self, from: Data, into: Data) -> Result<(), Failed> {
         let call = Call::new(what::ALLTOALL, 0);
-        let [mut sent, mut received] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
-        let done = (|| {
-            let from = from.gather(&mut sent, self.comm)?;
-            let at = into.place(&mut received);
-            let (mates, own) = (self.mates(), self.place);
+        self.with_rooms(|team, sent, received| {
+            let from = from.gather(sent, team.comm)?;
+            let at = into.place(received);
+            let (mates, own) = (team.mates(), team.place);
             let bytes = into.bytes() / mates;
             for (start, length) in pieces(bytes, PAYLOAD / mates) {
                 let put = |slot: *mut u8| {
@@ -572,53 +618,94 @@ impl Team {
                     unsafe { copy(theirs.add(own * length), at.add(place * bytes + start), length) };
                     Ok(())
                 };
-                self.exchange(call, mates * length, put, each, 0..mates)?;
+                team.exchange(call, mates * length, put, each, 0..mates)?;
             }
-            into.spread(&received, self.comm)
-        })();
-        [self.rooms[0], self.rooms[1]] = [sent, received];
-        done
+            into.spread(received, team.comm)
+        })
     }
 
-    /// `MPI_Reduce_scatter_block`: of `terms` for each rank, all together in `from`, this rank's into `into`, which may be the same.
-    pub fn reduce_scatter(&mut self, from: *const u8, into: *mut u8, terms: &Terms) -> Result<(), Failed> {
-        let call = Call::new(what::REDUCE_SCATTER_BLOCK, 0);
-        let (mates, own, bytes) = (self.mates(), self.place, terms.bytes());
-        let step = (PAYLOAD / mates / terms.extent).max(1) * terms.extent;
-        let mut room = std::mem::take(&mut self.rooms[1]);
-        // in place the result is put over contributions that are still to be sent
-        room.resize(bytes, 0);
-        let at = room.as_mut_ptr();
-        let mut done = Ok(());
-        for (start, length) in pieces(bytes, step) {
-            let put = |slot: *mut u8| {
-                for other in 0..mates {
-                    // SAFETY: a piece of each part, and its place in the slot
-                    unsafe { copy(from.add(other * bytes + start), slot.add(other * length), length) };
-                }
-            };
-            let each = |place, theirs: *const u8| {
-                // SAFETY: what is for this rank, and room for it
-                unsafe {
-                    let (theirs, into) = (theirs.add(own * length), at.add(start));
-                    if place == mates - 1 {
-                        copy(theirs, into, length);
-                        return Ok(());
+    /// `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block`: of `terms`, all parts together in `from`, so many elements for each rank; this rank's
+    /// into `into`, which may be the same.
+    pub fn reduce_scatter(
+        &mut self,
+        call: Call,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+        counts: &[usize],
+    ) -> Result<(), Failed> {
+        let (mates, own, extent) = (self.mates(), self.place, terms.extent);
+        let begin = |next: &mut usize, count: &usize| {
+            let begin = *next;
+            *next += count * extent;
+            Some(begin)
+        };
+        let first: Vec<usize> = counts.iter().scan(0, begin).collect();
+        let longest = counts.iter().max().map_or(0, |count| count * extent);
+        let step = (PAYLOAD / mates / extent).max(1) * extent;
+        self.with_rooms(|team, _, room| {
+            // in place the result is put over contributions that are still to be sent
+            room.resize(counts[own] * extent, 0);
+            let at = room.as_mut_ptr();
+            for (start, _) in pieces(longest, step) {
+                let piece = |place: usize| (counts[place] * extent).saturating_sub(start).min(step);
+                let all = (0..mates).map(piece).sum();
+                let before: usize = (0..own).map(piece).sum();
+                let put = |slot: *mut u8| {
+                    let mut filled = 0;
+                    for other in 0..mates {
+                        // SAFETY: a piece of each part, and its place in the slot
+                        unsafe {
+                            copy(from.wrapping_add(first[other] + start), slot.add(filled), piece(other))
+                        };
+                        filled += piece(other);
                     }
-                    terms.combine.apply(theirs, into, length / terms.extent)
-                }
-            };
-            done = self.exchange(call, mates * length, put, each, (0..mates).rev());
-            if done.is_err() {
-                break;
+                };
+                let each = |place, theirs: *const u8| {
+                    // SAFETY: what is for this rank, and room for it
+                    unsafe {
+                        let (theirs, into) = (theirs.add(before), at.wrapping_add(start));
+                        if place == mates - 1 {
+                            copy(theirs, into, piece(own));
+                            return Ok(());
+                        }
+                        terms.combine.apply(theirs, into, piece(own) / extent)
+                    }
+                };
+                team.exchange(call, all, put, each, (0..mates).rev())?;
             }
-        }
-        if done.is_ok() {
             // SAFETY: the program's place
-            unsafe { copy(at, into, bytes) };
-        }
-        self.rooms[1] = room;
-        done
+            unsafe { copy(at, into, counts[own] * extent) };
+            Ok(())
+        })
+    }
+
+    /// `MPI_Allgatherv`: `own` of each rank to its place in `into` of all, by ranks. All know how long each is.
+    pub fn allgatherv(&mut self, own: Data, into: &[Data]) -> Result<(), Failed> {
+        let call = Call::new(what::ALLGATHERV, 0).of(into.iter().map(Data::bytes).sum());
+        let longest = into.iter().map(Data::bytes).max().unwrap_or(0);
+        self.with_rooms(|team, sent, received| {
+            let from = own.gather(sent, team.comm)?;
+            let at = places(into, received);
+            for (start, _) in pieces(longest, PAYLOAD) {
+                let piece = |place: usize| at[place].bytes.saturating_sub(start).min(PAYLOAD);
+                let turn = team.turn(piece(team.place))?;
+                // SAFETY: a piece of this rank's contribution
+                unsafe { copy(from.wrapping_add(start), turn.payload, piece(team.place)) };
+                team.fill(&turn, call);
+                for (place, into) in at.iter().enumerate() {
+                    let theirs = match place == team.place {
+                        true => turn.payload.cast_const(),
+                        false => team.read(place, turn.number(), call, piece(place))?,
+                    };
+                    // SAFETY: a piece of a rank's contribution, and where it belongs
+                    unsafe { copy(theirs, into.at.wrapping_add(start), piece(place)) };
+                }
+                team.over_for_all(turn.number());
+            }
+            let came: Vec<usize> = into.iter().map(Data::bytes).collect();
+            spread(into, &at, &came, team.comm)
+        })
     }
 
     /// `MPI_Scan` and `MPI_Exscan`: of the contributions of ranks up to this one, or before it, into `into`. Where `from` is `into`, this

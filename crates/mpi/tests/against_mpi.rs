@@ -119,7 +119,11 @@ fn random(mpi: &str, ranks: usize, hosts: Hosts) {
         |name: &str, usual: u64| std::env::var(name).map_or(usual, |text| text.parse().expect("a number"));
     let (first, cases) = (number("RANDOM_FIRST", 1), number("RANDOM_CASES", 100).to_string());
     let seed = (first + ranks as u64 * 1000).to_string();
-    let way = if mpi == "openmpi" && hosts != Hosts::One { "plain" } else { "" };
+    let way = match (mpi, hosts) {
+        (_, Hosts::One) => "",
+        ("mpich", _) => "hosts",
+        _ => "plain",
+    };
     let with = run(mpi, ranks, hosts, &[], "random", &[&seed, &cases, way]);
     let without = run(mpi, ranks, hosts, &["--no-companion"], "random", &[&seed, &cases, way]);
     let result = |(status, said): &(Option<i32>, String)| {

@@ -1,8 +1,10 @@
 // Random collective operations: what all ranks get, as one number. With the companion and without it is the same.
 //
-//   random SEED CASES [verbose|plain]
+//   random SEED CASES [verbose|hosts|plain]
 //
-// `plain`: what ranks gather and scatter lies one behind the other. Between hosts, Open MPI 5.0 mixes up (coll/han) what a rank lays out in another way.
+// `hosts`: MPICH 5.0 gives up where a reduce_scatter in place moves bytes to where they are, or nearly so.
+// `plain`: in addition, what goes from rank to rank lies one behind the other. Between hosts, Open MPI 5.0 mixes up (coll/han) what a rank lays out in
+// another way, or waits for ever.
 //
 // All numbers are whole and small enough for every order of a sum to give the same. What is not is compared between ranks.
 #include <mpi.h>
@@ -11,11 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMS = 5, ROOM = 1 << 20, GUARD = 64 };
-enum { BARRIER, BCAST, REDUCE, ALLREDUCE, GATHER, SCATTER, ALLGATHER, ALLTOALL, REDUCE_SCATTER, SCAN, EXSCAN, SAME_BITS, OPERATIONS };
+enum { COMMS = 5, ROOM = 1 << 22, GUARD = 64, MOST = 16 };
+enum { BARRIER, BCAST, REDUCE, ALLREDUCE, GATHER, SCATTER, ALLGATHER, ALLTOALL, REDUCE_SCATTER, SCAN, EXSCAN, SAME_BITS, GATHERV, SCATTERV,
+       ALLGATHERV, ALLTOALLV, ALLTOALLW, REDUCE_SCATTERV, OPERATIONS };
 
 static const char *const NAMES[] = {"barrier", "bcast", "reduce", "allreduce", "gather", "scatter", "allgather", "alltoall",
-                                    "reduce_scatter_block", "scan", "exscan", "same bits"};
+                                    "reduce_scatter_block", "scan", "exscan", "same bits", "gatherv", "scatterv",
+                                    "allgatherv", "alltoallv", "alltoallw", "reduce_scatter"};
 static uint64_t state, digest = 1469598103934665603u;
 static unsigned char *sent, *received;
 static MPI_Comm comms[COMMS];
@@ -46,6 +50,24 @@ static void composed(void *in, void *into, int *count, MPI_Datatype *type) {
     for (int i = 0; i < *count; i++) {
         const uint32_t a = (uint32_t)(f[i] >> 32), b = (uint32_t)f[i], c = (uint32_t)(g[i] >> 32), d = (uint32_t)g[i];
         g[i] = (uint64_t)(a * c) << 32 | (uint32_t)(a * d + b);
+    }
+}
+
+// lengths of one rank's parts, and where they are: one element apart. What goes from one rank to another is as long as what goes back
+struct parts {
+    int counts[MOST], places[MOST], bytes[MOST];
+    MPI_Datatype types[MOST];
+};
+
+static void part(struct parts *parts, uint64_t values, int rank, int size, int most, MPI_Datatype type, size_t apart) {
+    for (int other = 0, place = 1; other < size; other++) {
+        const int low = rank < other ? rank : other, high = rank < other ? other : rank;
+        const uint64_t drawn = mix(values, (uint64_t)(low * MOST + high + 7));
+        parts->counts[other] = drawn % 5 ? (int)(drawn / 5 % (uint64_t)(most + 1)) : 0;
+        parts->places[other] = place;
+        parts->bytes[other] = (int)((size_t)place * apart);
+        parts->types[other] = type;
+        place += parts->counts[other] + 1;
     }
 }
 
@@ -89,7 +111,7 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     const uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     const int cases = argc > 2 ? atoi(argv[2]) : 100, verbose = argc > 3 && strcmp(argv[3], "verbose") == 0;
-    const int plain = argc > 3 && !verbose;
+    const int plain = argc > 3 && strcmp(argv[3], "plain") == 0, hosts = argc > 3 && !verbose;
     state = mix(seed, 77);
     sent = calloc(1, ROOM);
     received = calloc(1, ROOM);
@@ -98,7 +120,7 @@ int main(int argc, char **argv) {
     const struct kind kinds[] = {{MPI_INT, 4, 1},           {MPI_LONG, 8, 1},   {MPI_DOUBLE, 8, 0},
                                  {MPI_FLOAT, 4, 0},         {MPI_SHORT, 2, 1},  {MPI_UNSIGNED_CHAR, 1, 1},
                                  {MPI_UNSIGNED_LONG, 8, 1}, {MPI_DOUBLE_INT, 16, 2}};
-    const int counts[] = {0, 1, 2, 3, 7, 16, 50, 127, 128, 129, 500, 1024, 1025, 2047, 3000, 4100, 9000};
+    const int counts[] = {0, 1, 2, 3, 7, 16, 50, 127, 128, 129, 500, 1024, 1025, 2047, 3000, 4100, 9000, 20000, 70000};
 
     for (int one = 0; one < cases; one++) {
         if (one % 60 == 59) {
@@ -108,22 +130,20 @@ int main(int argc, char **argv) {
         const unsigned which = draw(COMMS);
         const MPI_Comm comm = comms[which];
         const unsigned operation = draw(OPERATIONS), of = draw(8), many = draw(sizeof counts / sizeof *counts), how = draw(6);
-        const unsigned in_place = draw(3) == 0, laid_out = draw(3), root_drawn = draw(1000);
+        const unsigned in_place_drawn = draw(3) == 0, laid_out = draw(3), root_drawn = draw(1000);
+        const unsigned in_place = in_place_drawn && !(hosts && operation == REDUCE_SCATTERV);
         const uint64_t values = mix(seed, (uint64_t)one + 1000);
         if (comm == MPI_COMM_NULL) continue;
         int rank, size;
         MPI_Comm_rank(comm, &rank);
         MPI_Comm_size(comm, &size);
         const int root = (int)root_drawn % size;
-        struct kind kind = kinds[of];
+        struct kind kind = how == 5 ? kinds[6] : kinds[of];
         int count = counts[many];
         while ((size_t)count * kind.size * (size_t)size * 2 > ROOM - 2 * GUARD) count /= 2;
         MPI_Op op = (MPI_Op[]){MPI_SUM, MPI_MAX, MPI_MIN, MPI_SUM, MPI_BXOR, MPI_SUM}[how];
         if (how == 4 && kind.whole != 1) op = MPI_MAX;
-        if (how == 5) {
-            op = compose;
-            kind = kinds[6];
-        }
+        if (how == 5) op = compose;
         if (kind.whole == 2) op = how % 2 ? MPI_MAXLOC : MPI_MINLOC;
         const size_t bytes = (size_t)count * kind.size;
         memset(sent, 0xa5, GUARD + 2 * bytes * (size_t)size + GUARD);
@@ -135,7 +155,7 @@ int main(int argc, char **argv) {
         MPI_Datatype spread = MPI_DATATYPE_NULL;
         MPI_Datatype kinds_sent = kind.type, kinds_received = kind.type;
         int sends = count, receives = count;
-        const int moves = operation == BCAST || (operation >= GATHER && operation <= ALLTOALL && !plain);
+        const int moves = (operation == BCAST || (operation >= GATHER && operation <= ALLTOALL)) && !plain;
         if (moves && laid_out && count > 0) {
             MPI_Datatype vector;
             MPI_Type_vector(count, 1, 2, kind.type, &vector);
@@ -146,6 +166,28 @@ int main(int argc, char **argv) {
             if (laid_out == 2 || rank % 2) kinds_received = spread, receives = 1;
             fill(from, &kind, 2 * (size_t)count * (size_t)size, values, rank);
         }
+        // the same for parts of other lengths: an element and a gap
+        MPI_Datatype wide = MPI_DATATYPE_NULL;
+        size_t sent_apart = kind.size, received_apart = kind.size;
+        struct parts sending, receiving;
+        if (operation >= GATHERV && operation <= ALLTOALLW) {
+            if (laid_out && !plain) {
+                MPI_Type_create_resized(kind.type, 0, (MPI_Aint)(2 * kind.size), &wide);
+                MPI_Type_commit(&wide);
+                // MPICH's own rings cut what is long into pieces by extents, which are to be the same on all ranks
+                const int mixed = operation != ALLGATHERV && rank % 2;
+                if (laid_out == 1 || mixed) kinds_sent = wide, sent_apart *= 2;
+                if (laid_out == 2 || mixed) kinds_received = wide, received_apart *= 2;
+                fill(from, &kind, 2 * (size_t)count * (size_t)size, values, rank);
+            }
+            const int all_to_all = operation == ALLTOALLV || operation == ALLTOALLW;
+            const int most = count > 2 ? count - 2 : 0;
+            if (all_to_all && in_place) kinds_sent = kinds_received, sent_apart = received_apart;
+            part(&sending, values, all_to_all ? rank : 0, size, most, kinds_sent, sent_apart);
+            part(&receiving, values, all_to_all ? rank : 0, size, most, kinds_received, received_apart);
+            if (size * 2 > count) memset(sending.counts, 0, sizeof sending.counts), memset(receiving.counts, 0, sizeof receiving.counts);
+        }
+        if (operation == REDUCE_SCATTERV) part(&sending, values, 0, size, count, kind.type, kind.size);
         void *place = in_place ? MPI_IN_PLACE : (void *)from;
         const size_t all = GUARD + 2 * bytes * (size_t)size + GUARD;
         switch (operation) {
@@ -197,6 +239,34 @@ int main(int argc, char **argv) {
             MPI_Exscan(place, into, count, kind.type, op, comm);
             if (rank == 0) memset(into, 0, bytes);
             break;
+        case GATHERV:
+            if (in_place && rank == root) memcpy(into + receiving.bytes[root], from, (size_t)receiving.counts[root] * received_apart);
+            MPI_Gatherv(rank == root ? place : from, sending.counts[rank], kinds_sent, rank == root ? into : NULL, receiving.counts,
+                        receiving.places, kinds_received, root, comm);
+            break;
+        case SCATTERV:
+            MPI_Scatterv(rank == root ? from : NULL, sending.counts, sending.places, kinds_sent,
+                         rank == root && in_place ? MPI_IN_PLACE : (void *)into, receiving.counts[rank], kinds_received, root, comm);
+            break;
+        case ALLGATHERV:
+            if (in_place) memcpy(into + receiving.bytes[rank], from, (size_t)receiving.counts[rank] * received_apart);
+            MPI_Allgatherv(place, sending.counts[rank], kinds_sent, into, receiving.counts, receiving.places, kinds_received, comm);
+            break;
+        case ALLTOALLV:
+            if (in_place) memcpy(into, from, 2 * bytes * (size_t)size);
+            MPI_Alltoallv(place, sending.counts, sending.places, kinds_sent, into, receiving.counts, receiving.places, kinds_received, comm);
+            break;
+        case ALLTOALLW:
+            if (in_place) memcpy(into, from, 2 * bytes * (size_t)size);
+            MPI_Alltoallw(place, sending.counts, sending.bytes, sending.types, into, receiving.counts, receiving.bytes, receiving.types, comm);
+            break;
+        case REDUCE_SCATTERV: {
+            const size_t own = (size_t)sending.counts[rank] * kind.size;
+            if (in_place) memcpy(into, from, bytes * (size_t)size);
+            MPI_Reduce_scatter(place, into, sending.counts, kind.type, op, comm);
+            if (in_place) memset(into + own, 0, bytes * (size_t)size - own);
+            break;
+        }
         case SAME_BITS: {
             const int numbers = count < 8000 ? count : 8000;
             double *mine = (double *)from, *sums = (double *)into;
@@ -224,6 +294,7 @@ int main(int argc, char **argv) {
                    size, rank, root, count, kind.size, how, in_place, moves ? laid_out : 0, (unsigned long long)digest);
         digest = mix(before, digest);
         if (spread != MPI_DATATYPE_NULL) MPI_Type_free(&spread);
+        if (wide != MPI_DATATYPE_NULL) MPI_Type_free(&wide);
     }
     if (world_rank > 0) MPI_Send(&digest, 1, MPI_UINT64_T, 0, 9, MPI_COMM_WORLD);
     for (int other = 1; world_rank == 0 && other < world_size; other++) {
