@@ -120,6 +120,24 @@ static void lengths(void) {
     printf("nobody has noticed\n");
 }
 
+// Rank 0 sends one more number to each than rank 1 wants; to those that are short, and to those that are not.
+static void longer(int numbers) {
+    warm(MPI_COMM_WORLD);
+    int *sent = calloc((size_t)(size * (numbers + 1)), sizeof *sent), *received = calloc((size_t)(size * (numbers + 1)), sizeof *received);
+    int sends[size], receives[size], places[size];
+    for (int other = 0; other < size; other++) {
+        sends[other] = rank == 0 ? numbers + 1 : numbers;
+        receives[other] = other == 0 && rank != 1 ? numbers + 1 : numbers;
+        places[other] = other * (numbers + 1);
+    }
+    MPI_Alltoallv(sent, sends, places, MPI_INT, received, receives, places, MPI_INT, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    printf("nobody has noticed\n");
+}
+
+static void longer_short(void) { longer(1); }
+static void longer_long(void) { longer(40000); }
+
 // Errors come as codes to who wants them so.
 static void codes(void) {
     warm(MPI_COMM_WORLD);
@@ -174,7 +192,8 @@ int main(int argc, char **argv) {
         const char *name;
         void (*run)(void);
     } all[] = {{"progress", progress}, {"threads", threads}, {"communicators", communicators}, {"differ", differ}, {"lengths", lengths},
-               {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed}};
+               {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed},   {"longer_short", longer_short},
+               {"longer_long", longer_long}};
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
