@@ -190,7 +190,7 @@ collectives! {
     MPI_Reduce_scatter PMPI_Reduce_scatter MPI_Reduce_scatter_c PMPI_Reduce_scatter_c(from, into, counts, datatype, operation, comm) []
         each [counts] if |_rank| true; of comm
         given = (Reduction::new(from, into, 1, datatype, operation), counts);
-        wrong |_rank, size| given.1.is_wrong(size) || given.0.is_wrong(true);
+        wrong |rank, size| given.0.is_scattered_wrong(&given.1, rank, size);
         |team| team.try_reduce_scatter(given.0, given.1);
     MPI_Scan PMPI_Scan MPI_Scan_c PMPI_Scan_c(from, into, count, datatype, operation, comm) [count] of comm
         given = Reduction::new(from, into, count, datatype, operation);

@@ -222,6 +222,19 @@ impl Reduction {
             || nothing
     }
 
+    /// The same where each rank gets a part of the result, which may be none and nowhere.
+    pub fn is_scattered_wrong(&self, counts: &Array, rank: usize, size: usize) -> bool {
+        if counts.is_wrong(size) || abi().handle(self.operation) == abi().op_null {
+            return true;
+        }
+        let in_place = self.from.is_in_place();
+        let of = |at: usize, count: i64| Given { at, count, ..self.from };
+        let all = (0..size).map(|n| counts.get(n)).fold(0, i64::saturating_add);
+        let from = of(if in_place { self.into } else { self.from.at }, all);
+        let same = !in_place && all > 0 && self.from.at == self.into && refuses_aliases();
+        from.is_wrong() || of(self.into, counts.get(rank)).is_wrong() || same
+    }
+
     /// Where this rank's contribution is, and where the result goes.
     fn places(&self) -> (*const u8, *mut u8) {
         let from = if self.from.is_in_place() { self.into } else { self.from.at };

@@ -653,11 +653,9 @@ impl Team {
                 let before: usize = (0..own).map(piece).sum();
                 let put = |slot: *mut u8| {
                     let mut filled = 0;
-                    for other in 0..mates {
+                    for (other, first) in first.iter().enumerate() {
                         // SAFETY: a piece of each part, and its place in the slot
-                        unsafe {
-                            copy(from.wrapping_add(first[other] + start), slot.add(filled), piece(other))
-                        };
+                        unsafe { copy(from.wrapping_add(first + start), slot.add(filled), piece(other)) };
                         filled += piece(other);
                     }
                 };

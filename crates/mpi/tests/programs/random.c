@@ -263,7 +263,7 @@ int main(int argc, char **argv) {
         case REDUCE_SCATTERV: {
             const size_t own = (size_t)sending.counts[rank] * kind.size;
             if (in_place) memcpy(into, from, bytes * (size_t)size);
-            MPI_Reduce_scatter(place, into, sending.counts, kind.type, op, comm);
+            MPI_Reduce_scatter(place, in_place || own > 0 ? into : NULL, sending.counts, kind.type, op, comm);
             if (in_place) memset(into + own, 0, bytes * (size_t)size - own);
             break;
         }
