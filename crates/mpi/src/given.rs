@@ -431,7 +431,7 @@ pub fn is_rooted_wrong(part: &Given, whole: &Given, root: usize, rank: usize, si
     if rank != root {
         return part.is_in_place() || part.is_wrong();
     }
-    whole.is_wrong() || !part.is_in_place() && (part.is_wrong() || part.is_part(root, whole))
+    is_exchange_wrong(part, whole, root)
 }
 
 /// The same where all ranks have a whole.
@@ -445,7 +445,7 @@ pub fn is_rooted_several_wrong(part: &Given, whole: &Several, root: usize, rank:
     if rank != root {
         return part.is_in_place() || part.is_wrong();
     }
-    whole.is_wrong(size) || !part.is_in_place() && (part.is_wrong() || whole.has(root, part))
+    is_gathered_wrong(part, whole, root, size)
 }
 
 /// The same where all ranks have a whole, and one part is theirs.

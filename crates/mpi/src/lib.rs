@@ -8,7 +8,7 @@
 //! | `comm` | what is known of each communicator |
 //! | `team` | a communicator whose operations are carried out here: who has which place, and its numbers |
 //! | `within` | the operations, by the memory of a host |
-//! | `reach` | the same of what is long, or of another length at each rank, by copies from rank to rank |
+//! | `reach` | those whose parts have lengths that not all ranks know, and long alltoalls, by copies from rank to rank |
 //! | `between` | the tables of `core::coll`, carried out by the MPI's own messages |
 //! | `data` | what a count of a type is in memory |
 //! | `combine` | one operation of a reduction on two buffers |

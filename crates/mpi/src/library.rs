@@ -28,7 +28,7 @@ pub enum Failed {
     },
     /// A rank of this host is gone.
     Gone,
-    /// The memory of another rank cannot be read any more, or not be written: its rank in the communicator, and why.
+    /// The memory of another rank cannot be read any more: its rank in the communicator, and why.
     Memory {
         /// The rank.
         rank: usize,

@@ -118,9 +118,8 @@ impl Team {
         }
         let (size, rank) = (size as usize, rank as usize);
         let Some(in_world) = in_world(comm, size)? else { return Ok(None) };
-        let of = |all: &[u64]| in_world.iter().map(|rank| all.get(*rank).copied()).collect();
-        let Some(hosts) = of(&room.hosts) else { return Ok(None) };
-        let hosts: Vec<u64> = hosts;
+        let hosts: Option<Vec<u64>> = in_world.iter().map(|rank| room.hosts.get(*rank).copied()).collect();
+        let Some(hosts) = hosts else { return Ok(None) };
         let layout = Layout::new(&hosts);
         if layout.most() < 2 {
             return Ok(None);

@@ -1,6 +1,6 @@
 //! The operations, by the memory of a host; what goes between hosts, [`between`](crate::between) does.
 //!
-//! What is longer than a slot goes piece by piece. Where only one rank writes or only one reads, the others are up to eight pieces, or operations,
+//! What is longer than a slot goes piece by piece. Where only one rank writes or only one reads, the others are up to four pieces, or operations,
 //! ahead; where all read of all, nobody is more than one ahead.
 
 use std::ptr;
