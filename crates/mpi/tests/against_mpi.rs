@@ -228,20 +228,35 @@ fn a_rank_without_the_companion_is_told() {
     let _alone = alone();
     let mpiexec = root().join(".venv/mpich/bin/mpiexec");
     let program = program("mpich", "cases");
-    let mut command = Command::new("timeout");
-    command
-        .arg("60")
-        .arg(mpiexec)
-        .args(["-genv", "FI_PROVIDER", "polyrail", "-genv", "FI_PROVIDER_PATH"])
-        .arg(built());
-    command.args(["-genv", "MPIR_CVAR_NOLOCAL", "1", "-genv", "MPIR_CVAR_CH4_NETMOD", "ofi"]);
     let file = format!("{}/libpolyrail_mpi.so", built().display());
     let companion = format!("LD_PRELOAD={file}");
-    command.args(["-genv", "POLYRAIL_COMPANION", &file]);
-    command.args(["-n", "1", "env", &companion]).arg(&program).args(["mixed", ":"]);
-    command.args(["-n", "1", "env", "LD_PRELOAD=/nowhere/libpolyrail_mpi.so"]).arg(&program).arg("mixed");
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && output.status.code() != Some(124), "{said}");
-    assert!(said.contains(&format!("{file} was not loaded")), "{said}");
+    // MPICH's Hydra loses the abort of a rank whose initialisation fails about once in 30 times, with any provider,
+    // and then waits for ever: the rank must say what is wrong every time, and the job end in one of three.
+    let ended = (0..3).any(|_| {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(&mpiexec).args([
+            "-genv",
+            "FI_PROVIDER",
+            "polyrail",
+            "-genv",
+            "FI_PROVIDER_PATH",
+        ]);
+        command.arg(built()).args([
+            "-genv",
+            "MPIR_CVAR_NOLOCAL",
+            "1",
+            "-genv",
+            "MPIR_CVAR_CH4_NETMOD",
+            "ofi",
+        ]);
+        command.args(["-genv", "POLYRAIL_COMPANION", &file]);
+        command.args(["-n", "1", "env", &companion]).arg(&program).args(["mixed", ":"]);
+        command.args(["-n", "1", "env", "LD_PRELOAD=/nowhere/libpolyrail_mpi.so"]).arg(&program).arg("mixed");
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains(&format!("{file} was not loaded")), "{said}");
+        output.status.code() != Some(124)
+    });
+    assert!(ended, "the job went on three times");
 }
