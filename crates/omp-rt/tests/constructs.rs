@@ -12,18 +12,21 @@
 //! - `elsewhere: one thread`: what it says does not depend on how many there are, and with the compiler's own runtime it has one;
 //! - `each: one`, perhaps `with gcc`: over several ranks, each has one thread only.
 //!
-//! `CONSTRUCTS=name,name` runs these programs only.
+//! Each is run in a fifth of the ways, another one each time; `CONSTRUCTS=name,name` runs these programs only, and in all ways;
+//! `CONSTRUCTS=all` all programs.
 
 mod kept;
 mod large;
 mod serial;
 mod ways;
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ways::{
     COMPILERS, Compiler, by_messages, directory, header, installed, mpiexec, over, over_all, plain, prepare,
@@ -86,13 +89,14 @@ struct Program {
     reason: Option<String>,
 }
 
-/// Those whose names begin with one of `wanted`, a list with commas; all if there is none.
+/// Those whose names begin with one of `wanted`, a list with commas; all if there is none, or `all` is wanted.
 fn programs(wanted: Option<String>) -> Vec<Program> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")).unwrap() {
         let source = entry.unwrap().path();
         let name = source.file_name().unwrap().to_str().unwrap().to_owned();
-        if wanted.as_ref().is_some_and(|list| !list.split(',').any(|w| name.starts_with(w))) {
+        if wanted.as_ref().is_some_and(|list| list != "all" && !list.split(',').any(|w| name.starts_with(w)))
+        {
             continue;
         }
         let text = std::fs::read_to_string(&source).unwrap();
@@ -174,17 +178,30 @@ fn with(mut command: Command, program: &Program) -> Command {
 fn constructs_do_what_they_do_elsewhere() {
     prepare();
     let header = header();
-    let work: Mutex<Vec<(Program, &Compiler)>> = Mutex::new(
-        programs(std::env::var("CONSTRUCTS").ok())
+    let wanted = std::env::var("CONSTRUCTS").ok();
+    // one of how many ways, and which, as the clock has it
+    let (share, turn): (usize, usize) = if wanted.is_some() {
+        (1, 0)
+    } else {
+        (5, SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as usize)
+    };
+    let work: Mutex<Vec<(usize, Program, &Compiler)>> = Mutex::new(
+        programs(wanted)
             .into_iter()
-            .flat_map(|p| COMPILERS.iter().map(move |c| (p.clone(), c)))
+            .enumerate()
+            .flat_map(|(p, program)| {
+                COMPILERS
+                    .iter()
+                    .enumerate()
+                    .map(move |(c, compiler)| (turn + p + c, program.clone(), compiler))
+            })
             .rev()
             .collect(),
     );
     let (failures, built) = (Mutex::new(String::new()), Mutex::new(BTreeSet::new()));
     let worker = || {
         loop {
-            let Some((program, compiler)) = work.lock().unwrap().pop() else { return };
+            let Some((mut turn, program, compiler)) = work.lock().unwrap().pop() else { return };
             let label = format!("{} by {}", program.name, compiler.name);
             let path = match program.build(compiler, header.as_deref()) {
                 None => continue,
@@ -195,14 +212,19 @@ fn constructs_do_what_they_do_elsewhere() {
                 }
             };
             built.lock().unwrap().insert(compiler.name);
-            for threads in 1..=4 {
+            for threads in 1..=4usize {
                 let natively = |threads| {
                     let threads = if program.alone { 1 } else { threads };
                     run(with(plain(&path, threads), &program))
                 };
-                let all = natively(threads);
+                let all = OnceCell::new();
                 let possible = |way: &&Way| way.ranks == 1 || mpiexec(way.ranks).exists();
                 for way in WAYS.iter().filter(|way| threads.is_multiple_of(way.ranks)).filter(possible) {
+                    turn += 1;
+                    if !turn.is_multiple_of(share) {
+                        continue;
+                    }
+                    let all = all.get_or_init(|| natively(threads));
                     let said = run(with((way.command)(&path, compiler, threads), &program));
                     let fewer = way.ranks > 1 && threads > way.ranks && is_for(&program.each, compiler);
                     let expected = if fewer { natively(way.ranks) } else { all.clone() };
