@@ -2,12 +2,16 @@
 
 use std::ffi::c_int;
 
-use polyrail_core::coll::between::{self, Step, Then};
+use polyrail_core::coll::between::{self, Link, Step, Then};
 use polyrail_pmpi::abi;
 
 use crate::library::{Failed, get_count, recv, send, sendrecv};
+use crate::messages::{Messages, of_ours};
 use crate::team::Team;
 use crate::within::{Terms, what};
+
+/// Bytes up to which data go whole from host to host; longer ones go in pieces.
+pub const SHORT: usize = 8 << 10;
 
 impl Team {
     fn speaker_of(&self, host: usize, root: Option<usize>) -> c_int {
@@ -29,6 +33,32 @@ impl Team {
     /// The same of an allreduce.
     pub fn allreduce_steps(&self) -> Vec<Step> {
         self.by_ranks(between::allreduce(self.layout.hosts(), self.host), None)
+    }
+
+    /// This rank's link of a line of hosts along which a broadcast goes, with ranks in place of hosts.
+    pub fn broadcast_link(&self, root: usize) -> Link {
+        let link = between::broadcast_line(self.layout.hosts(), self.host, self.layout.host_of(root));
+        self.link_by_ranks(link, root)
+    }
+
+    /// The same of a reduction.
+    pub fn reduce_link(&self, root: usize) -> Link {
+        let link = between::reduce_line(self.layout.hosts(), self.host, self.layout.host_of(root));
+        self.link_by_ranks(link, root)
+    }
+
+    fn link_by_ranks(&self, link: Link, root: usize) -> Link {
+        let rank = |host| self.layout.speaker(host, Some(root));
+        Link {
+            from: link.from.into_iter().map(|(host, then)| (rank(host), then)).collect(),
+            to: link.to.map(rank),
+            result: link.result.map(rank),
+        }
+    }
+
+    /// Messages of one operation, where there are several hosts.
+    pub fn messages(&self, what: u8) -> Option<Messages> {
+        Some(Messages::new(self.between?, c_int::from(what)))
     }
 
     fn by_ranks(&self, steps: Vec<Step>, root: Option<usize>) -> Vec<Step> {
@@ -60,21 +90,10 @@ impl Team {
     ) -> Result<(), Failed> {
         let (Some(comm), false) = (self.between, steps.is_empty()) else { return Ok(()) };
         let combines = steps.iter().any(|step| step.from.is_some_and(|(_, then)| then != Then::Replace));
-        let mut room = std::mem::take(&mut self.rooms[2]);
-        room.resize(if combines { bytes } else { 0 }, 0);
         let line = Line { comm, tag: c_int::from(what), bytes };
-        let mut done = Ok(());
-        for step in steps {
-            done = line.take(step, at, room.as_mut_ptr(), terms);
-            if done.is_err() {
-                break;
-            }
-        }
-        self.rooms[2] = room;
-        done.map_err(|failed| match failed {
-            // its error handler is ours, and only returned
-            Failed::Mpi(code) => Failed::Message(code),
-            other => other,
+        self.with_room(|_, room| {
+            room.resize(if combines { bytes } else { 0 }, 0);
+            of_ours(steps.iter().try_for_each(|step| line.take(step, at, room.as_mut_ptr(), terms)))
         })
     }
 }

@@ -12,8 +12,11 @@ use crate::reach::MOST_RANKS;
 use crate::team::{Call, Team};
 use crate::within::{Terms, what};
 
-/// Bytes up to which an operation is carried out here where ranks do not all share a host. What is longer, the MPI's own algorithms do.
-const BETWEEN: usize = 8 << 10;
+/// Bytes of all ranks up to which what is gathered or scattered is carried out here where ranks do not all share a host: they are once more in
+/// rooms of ours.
+const BLOCKS: usize = 64 << 20;
+/// The same of what each sends to all: what is longer goes from rank to rank as well.
+const EXCHANGED: usize = 64 << 10;
 /// Bytes of a part up to which what all exchange with all goes through slots, where each can copy from each.
 const PART: usize = 128 << 10;
 
@@ -253,6 +256,11 @@ impl Team {
         bytes.is_some_and(|bytes| bytes > 0 && bytes <= most).then_some(())
     }
 
+    /// The same of so many bytes for each rank.
+    fn fits_each(&self, bytes: Option<usize>, between: usize) -> Option<()> {
+        self.fits(bytes, between / self.layout.ranks())
+    }
+
     /// Nothing where ranks cannot all copy from each other.
     fn reaching(&self) -> Option<()> {
         (self.is_together() && self.reaches() && self.layout.ranks() <= MOST_RANKS).then_some(())
@@ -271,14 +279,14 @@ impl Team {
     /// `MPI_Bcast`, or nothing, as all of these.
     pub fn try_bcast(&mut self, data: Given, root: usize) -> Carried {
         let (data, root) = (data.data()?, root_of(root, self.layout.ranks())?);
-        self.fits(data.checked_bytes(), BETWEEN)?;
+        self.fits(data.checked_bytes(), usize::MAX)?;
         Some(self.bcast(data, root))
     }
 
     /// `MPI_Reduce`.
     pub fn try_reduce(&mut self, reduction: Reduction, root: usize) -> Carried {
         let (terms, root) = (self.terms(&reduction)?, root_of(root, self.layout.ranks())?);
-        self.fits(Some(terms.bytes()), BETWEEN)?;
+        self.fits(Some(terms.bytes()), usize::MAX)?;
         let (from, into) = reduction.places();
         Some(self.reduce(from, into, &terms, root))
     }
@@ -286,7 +294,7 @@ impl Team {
     /// `MPI_Allreduce`.
     pub fn try_allreduce(&mut self, reduction: Reduction) -> Carried {
         let terms = self.terms(&reduction)?;
-        self.fits(Some(terms.bytes()), BETWEEN)?;
+        self.fits(Some(terms.bytes()), usize::MAX)?;
         let (from, into) = reduction.places();
         Some(self.allreduce(from, into, &terms))
     }
@@ -332,7 +340,7 @@ impl Team {
             Some(all) if own.is_in_place() => all.part(root),
             _ => own.data()?,
         };
-        self.fits(own.checked_bytes(), 0)?;
+        self.fits_each(own.checked_bytes(), BLOCKS)?;
         if let Some(unequal) = all.and_then(|all| unequal(&own, &all)) {
             return Some(Err(unequal));
         }
@@ -357,7 +365,7 @@ impl Team {
         let in_place = from.is_some() && own.is_in_place();
         let own = if in_place { None } else { Some(own.data()?) };
         let one = from.or(own)?;
-        self.fits(one.checked_bytes(), 0)?;
+        self.fits_each(one.checked_bytes(), BLOCKS)?;
         if let Some(unequal) = from.zip(own).and_then(|(from, own)| unequal(&from, &own)) {
             return Some(Err(unequal));
         }
@@ -378,7 +386,7 @@ impl Team {
     pub fn try_allgather(&mut self, own: Given, into: Given) -> Carried {
         let all = into.data()?;
         let own = if own.is_in_place() { all.part(self.rank) } else { own.data()? };
-        self.fits(own.checked_bytes(), 0)?;
+        self.fits_each(own.checked_bytes(), BLOCKS)?;
         if let Some(unequal) = unequal(&own, &all) {
             return Some(Err(unequal));
         }
@@ -389,7 +397,7 @@ impl Team {
     pub fn try_allgatherv(&mut self, own: Given, into: Several) -> Carried {
         let all = into.parts(self.layout.ranks())?;
         let own = if own.is_in_place() { all[self.rank] } else { own.data()? };
-        self.fits(all.iter().try_fold(0usize, |sum, one| sum.checked_add(one.bytes())), 0)?;
+        self.fits(all.iter().try_fold(0usize, |sum, one| sum.checked_add(one.bytes())), BLOCKS)?;
         if let Some(unequal) = unequal(&own, &all[self.rank]) {
             return Some(Err(unequal));
         }
@@ -401,7 +409,7 @@ impl Team {
         let all = into.data()?;
         let in_place = from.is_in_place();
         let from = if in_place { all } else { from.data()? };
-        self.fits(from.checked_bytes(), 0)?;
+        self.fits_each(from.checked_bytes(), EXCHANGED)?;
         if let Some(unequal) = unequal(&from, &all) {
             return Some(Err(unequal));
         }

@@ -8,8 +8,12 @@
 //! | `comm` | what is known of each communicator |
 //! | `team` | a communicator whose operations are carried out here: who has which place, and its numbers |
 //! | `within` | the operations, by the memory of a host |
+//! | `here` | how bytes come from some ranks of a host to others |
 //! | `reach` | those whose parts have lengths that not all ranks know, and long alltoalls, by copies from rank to rank |
-//! | `between` | the tables of `core::coll`, carried out by the MPI's own messages |
+//! | `blocks` | gather and scatter; between hosts, allgather and alltoall, whose parts travel together |
+//! | `between` | what is short between hosts: the tables of `core::coll`, carried out by the MPI's own messages |
+//! | `long` | what is long between hosts, in pieces |
+//! | `messages` | messages between hosts that are under way |
 //! | `data` | what a count of a type is in memory |
 //! | `combine` | one operation of a reduction on two buffers |
 //! | `room` | the memory that the ranks of a host share, found once as MPI starts |
@@ -29,12 +33,16 @@
 
 mod area;
 mod between;
+mod blocks;
 mod combine;
 mod comm;
 mod data;
 mod entry;
 mod given;
+mod here;
 mod library;
+mod long;
+mod messages;
 mod reach;
 mod room;
 mod team;

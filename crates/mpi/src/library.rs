@@ -103,6 +103,9 @@ functions! {
     send PMPI_Send(from: *const c_void, count: c_int, kind: usize, to: c_int, tag: c_int, comm: usize);
     recv PMPI_Recv(into: *mut c_void, count: c_int, kind: usize, from: c_int, tag: c_int, comm: usize, status: usize);
     sendrecv PMPI_Sendrecv(from: *const c_void, count: c_int, kind: usize, to: c_int, tag: c_int, into: *mut c_void, room: c_int, their_kind: usize, source: c_int, their_tag: c_int, comm: usize, status: usize);
+    isend PMPI_Isend(from: *const c_void, count: c_int, kind: usize, to: c_int, tag: c_int, comm: usize, request: *mut usize);
+    irecv PMPI_Irecv(into: *mut c_void, count: c_int, kind: usize, from: c_int, tag: c_int, comm: usize, request: *mut usize);
+    wait PMPI_Wait(request: *mut usize, status: usize);
     iprobe PMPI_Iprobe(source: c_int, tag: c_int, comm: usize, flag: *mut c_int, status: usize);
 }
 

@@ -281,17 +281,43 @@ impl Team {
         self.read_by_all = self.read_by_all.max(number - 1);
     }
 
-    /// Carries something out with the first two rooms, of which little is kept for the next time.
-    pub fn with_rooms<T>(&mut self, run: impl FnOnce(&mut Self, &mut Vec<u8>, &mut Vec<u8>) -> T) -> T {
-        const KEPT: usize = 1 << 20;
+    /// Carries something out with the first two rooms, of which little is kept for the next time. What failed may have left messages under way,
+    /// which the MPI still takes out of them, or puts there: then they are never given back.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn with_rooms(
+        &mut self,
+        run: impl FnOnce(&mut Self, &mut Vec<u8>, &mut Vec<u8>) -> Result<(), Failed>,
+    ) -> Result<(), Failed> {
         let [mut first, mut second] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
         let done = run(self, &mut first, &mut second);
-        for (kept, used) in self.rooms.iter_mut().zip([first, second]) {
-            if used.capacity() <= KEPT {
-                *kept = used;
-            }
-        }
+        self.keep(0, first, &done);
+        self.keep(1, second, &done);
         done
+    }
+
+    /// The same with the third.
+    ///
+    /// # Errors
+    /// See [`with_rooms`](Self::with_rooms).
+    pub fn with_room(
+        &mut self,
+        run: impl FnOnce(&mut Self, &mut Vec<u8>) -> Result<(), Failed>,
+    ) -> Result<(), Failed> {
+        let mut room = std::mem::take(&mut self.rooms[2]);
+        let done = run(self, &mut room);
+        self.keep(2, room, &done);
+        done
+    }
+
+    fn keep(&mut self, which: usize, room: Vec<u8>, done: &Result<(), Failed>) {
+        const KEPT: usize = 4 << 20;
+        if done.is_err() {
+            std::mem::forget(room);
+        } else if room.capacity() <= KEPT {
+            self.rooms[which] = room;
+        }
     }
 
     /// The communicator ends.

@@ -1,13 +1,14 @@
 //! The operations, by the memory of a host; what goes between hosts, [`between`](crate::between) does.
 //!
-//! What is longer than a slot goes piece by piece. Where only one rank writes or only one reads, the others are up to four pieces, or operations,
-//! ahead; where all read of all, nobody is more than one ahead.
+//! What is longer than a slot goes piece by piece: see [`here`](crate::here).
 
 use std::ptr;
 
 use crate::area::PAYLOAD;
+use crate::between::SHORT;
 use crate::combine::Combine;
 use crate::data::Data;
+use crate::here::{begins, copy, longest, pieces};
 use crate::library::Failed;
 use crate::reach::{places, spread};
 use crate::team::{Call, Team};
@@ -18,6 +19,9 @@ const BY_EACH: usize = 1024;
 const BY_EACH_OF: usize = 8;
 /// Bytes up to which the root of a reduction combines all contributions.
 const BY_ONE: usize = 64 << 10;
+
+/// Bytes up to which hosts exchange all that is to be reduced, in place of a part each.
+const DOUBLED: usize = 32 << 10;
 
 /// The numbers of operations in slots' tags.
 pub mod what {
@@ -97,104 +101,20 @@ impl Terms {
     pub fn bytes(&self) -> usize {
         self.count * self.extent
     }
-}
 
-/// Copies between memory of the program's or ours and slots; they never overlap.
-///
-/// # Safety
-/// As of `copy_nonoverlapping`.
-unsafe fn copy(from: *const u8, into: *mut u8, bytes: usize) {
-    // SAFETY: as the caller says
-    unsafe { ptr::copy_nonoverlapping(from, into, bytes) }
-}
-
-/// The pieces of so many bytes, each as long as `most` allows: where each begins, and its length.
-pub fn pieces(bytes: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..bytes).step_by(most.max(1)).map(move |at| (at, most.min(bytes - at)))
+    /// As many of them as so many bytes are.
+    pub fn of(&self, bytes: usize) -> Self {
+        Self { count: bytes / self.extent, ..*self }
+    }
 }
 
 /// One of `parts` parts of so many elements: at which byte it begins, and its bytes.
-fn part_of(count: usize, extent: usize, part: usize, parts: usize) -> (usize, usize) {
+pub fn part_of(count: usize, extent: usize, part: usize, parts: usize) -> (usize, usize) {
     let (first, end) = (count * part / parts, count * (part + 1) / parts);
     (first * extent, (end - first) * extent)
 }
 
 impl Team {
-    fn is_alone(&self) -> bool {
-        self.mates() == 1
-    }
-
-    /// All contribute `bytes` from `own`, and `at` reads all of them: by place, in order. Where that is not this rank, it only contributes.
-    fn collect(
-        &mut self,
-        at: usize,
-        call: Call,
-        own: *const u8,
-        bytes: usize,
-        mut each: impl FnMut(usize, *const u8) -> Result<(), Failed>,
-        order: impl Iterator<Item = usize>,
-    ) -> Result<(), Failed> {
-        let number = if self.place == at {
-            let number = self.next();
-            for place in order {
-                let from = if place == at { own } else { self.read(place, number, call, bytes)? };
-                each(place, from)?;
-            }
-            number
-        } else {
-            let turn = self.turn(bytes)?;
-            // SAFETY: the caller's bytes, no more than a slot takes
-            unsafe { copy(own, turn.payload, bytes) };
-            self.fill(&turn, call);
-            turn.number()
-        };
-        self.over(number);
-        Ok(())
-    }
-
-    /// `at` contributes `bytes` from `data`, and all others get them there.
-    fn spread(&mut self, at: usize, call: Call, data: *mut u8, bytes: usize) -> Result<(), Failed> {
-        let number = if self.place == at {
-            let turn = self.turn(bytes)?;
-            // SAFETY: the caller's bytes, no more than a slot takes
-            unsafe { copy(data, turn.payload, bytes) };
-            self.fill(&turn, call);
-            turn.number()
-        } else {
-            let number = self.next();
-            let from = self.read(at, number, call, bytes)?;
-            // SAFETY: the caller's place for as many bytes
-            unsafe { copy(from, data, bytes) };
-            number
-        };
-        self.over(number);
-        Ok(())
-    }
-
-    /// All contribute what `put` writes, of `bytes`, and all read of all.
-    fn exchange(
-        &mut self,
-        call: Call,
-        bytes: usize,
-        put: impl FnOnce(*mut u8),
-        mut each: impl FnMut(usize, *const u8) -> Result<(), Failed>,
-        order: impl Iterator<Item = usize>,
-    ) -> Result<(), Failed> {
-        let turn = self.turn(bytes)?;
-        put(turn.payload);
-        self.fill(&turn, call);
-        for place in order {
-            let from = if place == self.place {
-                turn.payload.cast_const()
-            } else {
-                self.read(place, turn.number(), call, bytes)?
-            };
-            each(place, from)?;
-        }
-        self.over_for_all(turn.number());
-        Ok(())
-    }
-
     /// `MPI_Barrier`.
     ///
     /// # Errors
@@ -206,14 +126,29 @@ impl Team {
             return self.exchange(call, 0, |_| (), |_, _| Ok(()), 0..mates);
         }
         if !self.is_alone() {
-            self.collect(0, call, ptr::null(), 0, |_, _| Ok(()), 0..mates)?;
+            self.collect(0, call, ptr::null(), |_| 0, |_, _| Ok(()), 0..mates)?;
         }
         if self.place == 0 {
             self.meet()?;
         }
         if !self.is_alone() {
-            self.spread(0, call, ptr::null_mut(), 0)?;
+            self.release(call)?;
         }
+        Ok(())
+    }
+
+    /// The first place tells the others to go on.
+    fn release(&mut self, call: Call) -> Result<(), Failed> {
+        let number = if self.place == 0 {
+            let turn = self.turn(0)?;
+            self.fill(&turn, call);
+            turn.number()
+        } else {
+            let number = self.next();
+            self.read(0, number, call, 0)?;
+            number
+        };
+        self.over(number);
         Ok(())
     }
 
@@ -226,24 +161,44 @@ impl Team {
     fn bcast_plain(&mut self, call: Call, data: &Data, room: &mut Vec<u8>) -> Result<(), Failed> {
         let at_root = self.rank == call.root();
         let at = if at_root { data.gather(room, self.comm)?.cast_mut() } else { data.place(room) };
-        let bytes = data.bytes();
-        let speaker = self.layout.speaker(self.host, Some(call.root()));
-        let speaks = speaker == self.rank;
-        let steps = if speaks { self.broadcast_steps(call.root()) } else { Vec::new() };
-        let (receives, sends) = steps.split_at(steps.iter().take_while(|step| step.from.is_some()).count());
-        self.take(receives, call.what(), at, bytes, None)?;
-        if !self.is_alone() {
-            let from = self.layout.place_of(speaker);
-            for (start, length) in pieces(bytes, PAYLOAD) {
-                // SAFETY: within the data
-                self.spread(from, call, unsafe { at.add(start) }, length)?;
-            }
-        }
-        self.take(sends, call.what(), at, bytes, None)?;
+        self.bcast_bytes(call, at, data.bytes())?;
         if at_root { Ok(()) } else { data.spread(room, self.comm) }
     }
 
-    /// Combines all contributions of this host at one place into `into`, in the order of places.
+    fn bcast_bytes(&mut self, call: Call, at: *mut u8, bytes: usize) -> Result<(), Failed> {
+        if bytes > SHORT && self.between.is_some() {
+            return self.bcast_in_line(call, at, bytes);
+        }
+        let speaker = self.layout.speaker(self.host, Some(call.root()));
+        let steps = if speaker == self.rank { self.broadcast_steps(call.root()) } else { Vec::new() };
+        let (receives, sends) = steps.split_at(steps.iter().take_while(|step| step.from.is_some()).count());
+        self.take(receives, call.what(), at, bytes, None)?;
+        self.spread(self.layout.place_of(speaker), call, at, bytes)?;
+        self.take(sends, call.what(), at, bytes, None)
+    }
+
+    /// Combines all contributions of this host at one place into `into`.
+    pub fn combine_here(
+        &mut self,
+        at: usize,
+        call: Call,
+        from: *const u8,
+        into: *mut u8,
+        terms: &Terms,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
+        if self.is_alone() {
+            // SAFETY: the caller's places for as many bytes
+            unsafe { ptr::copy(from, into, terms.bytes()) };
+            Ok(())
+        } else if self.mates() > 2 && terms.bytes() > BY_ONE {
+            self.reduce_in_parts(at, call, from, into, terms, scratch)
+        } else {
+            self.reduce_here(at, call, from, into, terms)
+        }
+    }
+
+    /// The same by that place alone, in the order of places.
     fn reduce_here(
         &mut self,
         at: usize,
@@ -270,7 +225,7 @@ impl Team {
             };
             // SAFETY: within the contribution
             let own = unsafe { from.add(start) };
-            self.collect(at, call, own, length, each, (0..=last).rev())?;
+            self.collect(at, call, own, |_| length, each, (0..=last).rev())?;
         }
         Ok(())
     }
@@ -286,6 +241,9 @@ impl Team {
         let call = Call::new(what::REDUCE, root);
         let speaker = self.layout.speaker(self.host, Some(root));
         let at = self.layout.place_of(speaker);
+        if self.between.is_some() && terms.bytes() > SHORT {
+            return self.reduce_in_line(at, call, from, into, terms);
+        }
         if self.between.is_none() && self.mates() > 2 && terms.bytes() > BY_ONE {
             return self.with_rooms(|team, _, room| team.reduce_in_parts(at, call, from, into, terms, room));
         }
@@ -413,6 +371,9 @@ impl Team {
             }
             return Ok(());
         }
+        if terms.bytes() > DOUBLED {
+            return self.allreduce_by_parts(call, from, into, terms);
+        }
         // one rank of each host speaks for it; only it has use for more room
         self.with_rooms(|team, _, room| {
             room.resize(terms.bytes(), 0);
@@ -439,12 +400,7 @@ impl Team {
             let steps = self.allreduce_steps();
             self.take(&steps, call.what(), at, terms.bytes(), Some(terms))?;
         }
-        if !self.is_alone() {
-            for (start, length) in pieces(terms.bytes(), PAYLOAD) {
-                // SAFETY: within the room
-                self.spread(0, call, unsafe { at.add(start) }, length)?;
-            }
-        }
+        self.spread(0, call, at, terms.bytes())?;
         // SAFETY: the program's place
         unsafe { copy(at, into, terms.bytes()) };
         Ok(())
@@ -504,79 +460,15 @@ impl Team {
         self.exchange(call, terms.bytes(), put, each, 0..mates)
     }
 
-    /// `MPI_Gather`: `own` of each rank to `into` of the root, by ranks. A root whose own is there already has it in both.
-    pub fn gather(&mut self, own: Data, into: Option<Data>, root: usize) -> Result<(), Failed> {
-        let call = Call::new(what::GATHER, root);
-        self.with_rooms(|team, sent, received| {
-            let from = own.gather(sent, team.comm)?;
-            let at = into.map(|into| into.place(received)).unwrap_or(ptr::null_mut());
-            let bytes = own.bytes();
-            for (start, length) in pieces(bytes, PAYLOAD) {
-                let each = |place, theirs: *const u8| {
-                    // SAFETY: a piece of a rank's contribution, and where it belongs
-                    unsafe {
-                        let into = at.add(place * bytes + start);
-                        if !ptr::eq(theirs, into) {
-                            copy(theirs, into, length);
-                        }
-                    }
-                    Ok(())
-                };
-                let mates = team.mates();
-                // SAFETY: within the contribution
-                let piece = unsafe { from.add(start) };
-                team.collect(root, call, piece, length, each, 0..mates)?;
-            }
-            into.map_or(Ok(()), |into| into.spread(received, team.comm))
-        })
-    }
-
-    /// `MPI_Scatter`: to each rank its part of `from` of the root, by ranks, into `own`, unless it is there already.
-    pub fn scatter(
-        &mut self,
-        from: Option<Data>,
-        own: Option<Data>,
-        each: usize,
-        root: usize,
-    ) -> Result<(), Failed> {
-        let call = Call::new(what::SCATTER, root);
-        self.with_rooms(|team, sent, received| {
-            let from = from.map(|from| from.gather(sent, team.comm)).transpose()?;
-            let into = own.map(|own| own.place(received));
-            let (mates, place) = (team.mates(), team.place);
-            // as many bytes of each rank's part as a slot takes of all
-            for (start, length) in pieces(each, PAYLOAD / mates) {
-                if let Some(from) = from {
-                    let turn = team.turn(mates * length)?;
-                    for other in (0..mates).filter(|other| *other != place) {
-                        // SAFETY: within the root's data, and the slot
-                        unsafe {
-                            copy(from.add(other * each + start), turn.payload.add(other * length), length)
-                        };
-                    }
-                    team.fill(&turn, call);
-                    if let Some(into) = into {
-                        // SAFETY: within the root's data, and its place, which Open MPI takes where it is the same, too
-                        unsafe { ptr::copy(from.add(place * each + start), into.add(start), length) };
-                    }
-                    team.over(turn.number());
-                } else {
-                    let number = team.next();
-                    let theirs = team.read(root, number, call, mates * length)?;
-                    if let Some(into) = into {
-                        // SAFETY: this rank's piece, and its place
-                        unsafe { copy(theirs.add(place * length), into.add(start), length) };
-                    }
-                    team.over(number);
-                }
-            }
-            own.map_or(Ok(()), |own| own.spread(received, team.comm))
-        })
-    }
-
-    /// `MPI_Allgather`: `own` of each rank to `into` of all, by ranks.
+    /// `MPI_Allgather`: `own` of each rank to `into` of all, by ranks, where all share a host.
     pub fn allgather(&mut self, own: Data, into: Data) -> Result<(), Failed> {
         let call = Call::new(what::ALLGATHER, 0);
+        if self.between.is_some() {
+            let ranks = self.layout.ranks();
+            let first = Data { count: into.count / ranks, ..into };
+            let parts: Vec<Data> = (0..ranks).map(|rank| first.part(rank)).collect();
+            return self.allgather_by_hosts(call, own, &parts);
+        }
         self.with_rooms(|team, sent, received| {
             let from = own.gather(sent, team.comm)?;
             let at = into.place(received);
@@ -601,6 +493,9 @@ impl Team {
     /// `MPI_Alltoall`: a part of `from` to each rank, by ranks. Where `from` is `into`, parts are exchanged.
     pub fn alltoall(&mut self, from: Data, into: Data) -> Result<(), Failed> {
         let call = Call::new(what::ALLTOALL, 0);
+        if self.between.is_some() {
+            return self.alltoall_by_hosts(call, from, into);
+        }
         self.with_rooms(|team, sent, received| {
             let from = from.gather(sent, team.comm)?;
             let at = into.place(received);
@@ -635,20 +530,15 @@ impl Team {
         counts: &[usize],
     ) -> Result<(), Failed> {
         let (mates, own, extent) = (self.mates(), self.place, terms.extent);
-        let begin = |next: &mut usize, count: &usize| {
-            let begin = *next;
-            *next += count * extent;
-            Some(begin)
-        };
-        let first: Vec<usize> = counts.iter().scan(0, begin).collect();
-        let longest = counts.iter().max().map_or(0, |count| count * extent);
+        let lengths: Vec<usize> = counts.iter().map(|count| count * extent).collect();
+        let (first, longest) = (begins(&lengths), longest(&lengths));
         let step = (PAYLOAD / mates / extent).max(1) * extent;
         self.with_rooms(|team, _, room| {
             // in place the result is put over contributions that are still to be sent
-            room.resize(counts[own] * extent, 0);
+            room.resize(lengths[own], 0);
             let at = room.as_mut_ptr();
             for (start, _) in pieces(longest, step) {
-                let piece = |place: usize| (counts[place] * extent).saturating_sub(start).min(step);
+                let piece = |place: usize| lengths[place].saturating_sub(start).min(step);
                 let all = (0..mates).map(piece).sum();
                 let before: usize = (0..own).map(piece).sum();
                 let put = |slot: *mut u8| {
@@ -673,7 +563,7 @@ impl Team {
                 team.exchange(call, all, put, each, (0..mates).rev())?;
             }
             // SAFETY: the program's place
-            unsafe { copy(at, into, counts[own] * extent) };
+            unsafe { copy(at, into, lengths[own]) };
             Ok(())
         })
     }
@@ -681,6 +571,9 @@ impl Team {
     /// `MPI_Allgatherv`: `own` of each rank to its place in `into` of all, by ranks. All know how long each is.
     pub fn allgatherv(&mut self, own: Data, into: &[Data]) -> Result<(), Failed> {
         let call = Call::new(what::ALLGATHERV, 0).of(into.iter().map(Data::bytes).sum());
+        if self.between.is_some() {
+            return self.allgather_by_hosts(call, own, into);
+        }
         let longest = into.iter().map(Data::bytes).max().unwrap_or(0);
         self.with_rooms(|team, sent, received| {
             let from = own.gather(sent, team.comm)?;
@@ -748,14 +641,6 @@ impl Team {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pieces_cover_all() {
-        let of = |bytes, most| pieces(bytes, most).collect::<Vec<_>>();
-        assert_eq!(of(0, 8), []);
-        assert_eq!(of(8, 8), [(0, 8)]);
-        assert_eq!(of(17, 8), [(0, 8), (8, 8), (16, 1)]);
-    }
 
     #[test]
     fn operations_have_names() {

@@ -3,7 +3,9 @@
 //! Allreduce: recursive doubling, after the hosts beyond a power of two have handed theirs to a neighbour (Rabenseifner and Träff, "More
 //! efficient reduction algorithms for non-power-of-two number of processors", EuroPVM/MPI 2004). Broadcast: a binomial tree.
 //! Reduce: a binary tree over the hosts in order, whose inner nodes are computed where the root is, if it is below them. Barrier: dissemination
-//! (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988).
+//! (Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", 1988). What is long goes along a line of hosts, piece by piece.
+//! Allgather: each passes on all that it has (Bruck and others, "Efficient algorithms for all-to-all communications in multiport
+//! message-passing systems", IEEE TPDS 1997).
 
 use alloc::vec::Vec;
 
@@ -108,6 +110,66 @@ pub fn reduce(n: usize, me: usize, root: usize) -> Vec<Step> {
             }
         }
         size *= 2;
+    }
+    steps
+}
+
+/// What one host does with each piece of what is long.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Who it comes from, or what is combined with the own, in this order.
+    pub from: Vec<(usize, Then)>,
+    /// Whom it goes to then.
+    pub to: Option<usize>,
+    /// Who the result comes from, at a root that does not compute it.
+    pub result: Option<usize>,
+}
+
+/// All get what `root` has, one from the other.
+pub fn broadcast_line(n: usize, me: usize, root: usize) -> Link {
+    let number = (me + n - root) % n;
+    let from = if number > 0 { Vec::from([((me + n - 1) % n, Then::Replace)]) } else { Vec::new() };
+    Link { from, to: (number + 1 < n).then_some((me + 1) % n), result: None }
+}
+
+/// `root` gets what all have, combined in the order of hosts, from the last to the first, and the same way whoever is the root.
+pub fn reduce_line(n: usize, me: usize, root: usize) -> Link {
+    let behind = (me + 1 < n).then_some((me + 1, Then::OursFirst));
+    let mut link = Link { from: behind.into_iter().collect(), to: me.checked_sub(1), result: None };
+    match (me, root) {
+        // the second host can take what the first has as well as the other way round
+        (0, 1) => link = Link { from: Vec::new(), to: Some(1), result: None },
+        (1, 1) => {
+            link.from.push((0, Then::TheirsFirst));
+            link.to = None;
+        }
+        (0, 1..) => link.to = Some(root),
+        _ if me == root && me > 0 => link.result = Some(0),
+        _ => {}
+    }
+    link
+}
+
+/// A step in which blocks of hosts are passed on. Each has its own at first, and puts what it gets behind that: they stand in the order of
+/// hosts, from itself on, counted round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passing {
+    /// Whom the first blocks go to.
+    pub to: usize,
+    /// Who as many come from.
+    pub from: usize,
+    /// How many.
+    pub count: usize,
+}
+
+/// All get the blocks of all.
+pub fn allgather(n: usize, me: usize) -> Vec<Passing> {
+    let mut steps = Vec::new();
+    let mut have = 1;
+    while have < n {
+        let count = have.min(n - have);
+        steps.push(Passing { to: (me + n - have) % n, from: (me + have) % n, count });
+        have += count;
     }
     steps
 }
@@ -240,6 +302,52 @@ mod tests {
             }
         }
         assert_eq!(shape(5, 3), "(((0 1) (2 3)) 4)");
+    }
+
+    /// A link as steps for one piece: what comes is combined, then passed on; then the result comes.
+    fn steps(link: Link) -> Vec<Step> {
+        let mut steps: Vec<Step> = link.from.iter().map(|(from, then)| Step::receive(*from, *then)).collect();
+        steps.extend(link.to.map(Step::send));
+        steps.extend(link.result.map(|from| Step::receive(from, Then::Replace)));
+        steps
+    }
+
+    #[test]
+    fn lines_reach_all_and_combine_in_order() {
+        for n in 1..=MOST {
+            let all: Vec<_> = (0..n).collect();
+            for root in 0..n {
+                let links = |of: fn(usize, usize, usize) -> Link| {
+                    (0..n).map(|me| steps(of(n, me, root))).collect::<Vec<_>>()
+                };
+                let has = run(&links(broadcast_line), own(n), root as u64);
+                assert!(has.iter().all(|has| *has == [root]), "{n} hosts from {root}");
+                assert_eq!(run(&links(reduce_line), own(n), root as u64)[root], all, "{n} hosts to {root}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_allgather_gives_all_blocks_to_all_in_order() {
+        for n in 1..=MOST {
+            let mut has: Vec<Vec<usize>> = own(n);
+            let tables: Vec<_> = (0..n).map(|me| allgather(n, me)).collect();
+            let rounds = tables[0].len();
+            assert!(tables.iter().all(|table| table.len() == rounds));
+            assert_eq!(rounds as u32, n.next_power_of_two().ilog2());
+            (0..rounds).for_each(|round| {
+                let before = has.clone();
+                for (me, table) in tables.iter().enumerate() {
+                    let Passing { from, count, .. } = table[round];
+                    let theirs = tables[from][round];
+                    assert_eq!((theirs.to, theirs.count), (me, count));
+                    has[me].extend(&before[from][..count]);
+                }
+            });
+            for (me, has) in has.iter().enumerate() {
+                assert_eq!(*has, (0..n).map(|step| (me + step) % n).collect::<Vec<_>>());
+            }
+        }
     }
 
     #[test]

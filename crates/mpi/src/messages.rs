@@ -1,0 +1,103 @@
+//! Messages between hosts that are under way.
+
+use std::collections::VecDeque;
+use std::ffi::c_int;
+
+use polyrail_pmpi::abi;
+
+use crate::library::{Failed, get_count, irecv, isend, wait};
+
+/// Messages of one operation, which are waited for in the order in which they were begun.
+pub struct Messages {
+    comm: usize,
+    tag: c_int,
+    under_way: VecDeque<Message>,
+}
+
+struct Message {
+    request: usize,
+    /// Bytes that must come.
+    expected: Option<usize>,
+}
+
+/// The error handler of our communicators only returns.
+pub fn of_ours(done: Result<(), Failed>) -> Result<(), Failed> {
+    done.map_err(|failed| match failed {
+        Failed::Mpi(code) => Failed::Message(code),
+        other => other,
+    })
+}
+
+impl Messages {
+    /// None yet, of a communicator of ours.
+    pub fn new(comm: usize, tag: c_int) -> Self {
+        Self { comm, tag, under_way: VecDeque::new() }
+    }
+
+    /// Begins to send what stays where it is until [`wait_to`](Self::wait_to) has seen the end of it. Nothing is no message.
+    ///
+    /// # Errors
+    /// What the MPI says, here and below.
+    pub fn send(&mut self, to: usize, from: *const u8, bytes: usize) -> Result<(), Failed> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut request = 0;
+        // SAFETY: the caller's bytes, and a place for the answer
+        of_ours(unsafe {
+            isend(from.cast(), length(bytes), abi().byte, to as c_int, self.tag, self.comm, &mut request)
+        })?;
+        self.under_way.push_back(Message { request, expected: None });
+        Ok(())
+    }
+
+    /// Begins to receive as many bytes.
+    pub fn receive(&mut self, from: usize, into: *mut u8, bytes: usize) -> Result<(), Failed> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let mut request = 0;
+        // SAFETY: the caller's place, and one for the answer
+        of_ours(unsafe {
+            irecv(into.cast(), length(bytes), abi().byte, from as c_int, self.tag, self.comm, &mut request)
+        })?;
+        self.under_way.push_back(Message { request, expected: Some(bytes) });
+        Ok(())
+    }
+
+    /// Waits for the first ones, until no more than so many are under way.
+    pub fn wait_to(&mut self, left: usize) -> Result<(), Failed> {
+        while self.under_way.len() > left {
+            let Some(mut message) = self.under_way.pop_front() else { break };
+            // no ABI's is larger
+            let mut status = [0u64; 8];
+            let told = status.as_mut_ptr() as usize;
+            // SAFETY: a request of ours, and room for a status
+            of_ours(unsafe { wait(&mut message.request, told) })?;
+            let Some(expected) = message.expected else { continue };
+            let mut came: c_int = 0;
+            // SAFETY: as the MPI filled it
+            of_ours(unsafe { get_count(told, abi().byte, &mut came) })?;
+            if came != length(expected) {
+                return Err(Failed::Length { expected, came: came.max(0) as usize });
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the first one.
+    pub fn wait_for_one(&mut self) -> Result<(), Failed> {
+        self.wait_to(self.under_way.len().saturating_sub(1))
+    }
+
+    /// Waits for all.
+    pub fn wait_for_all(&mut self) -> Result<(), Failed> {
+        self.wait_to(0)
+    }
+}
+
+/// Operations send less than 2 GiB at once.
+fn length(bytes: usize) -> c_int {
+    debug_assert!(c_int::try_from(bytes).is_ok());
+    bytes as c_int
+}
