@@ -47,6 +47,20 @@ unsafe extern "C" fn cleanup() {
     registry::stop_all();
 }
 
+/// The companion tells by `tell` which way collective operations went: it writes what [`polyrail_rails::top::Collective`] reads, if there is room,
+/// and says how long that is.
+#[unsafe(no_mangle)]
+pub extern "C" fn polyrail_collectives(tell: unsafe extern "C" fn(*mut u8, usize) -> usize) {
+    const LONGEST: usize = 64 << 10;
+    polyrail_rails::top::tell_collectives(move || {
+        let mut text = vec![0u8; LONGEST];
+        // SAFETY: the companion's function, which stays loaded, and room as it is told
+        let written = unsafe { tell(text.as_mut_ptr(), text.len()) };
+        text.truncate(if written <= LONGEST { written } else { 0 });
+        text
+    });
+}
+
 /// The companion (`crates/mpi`) waits for something else than messages, and only looks in here: from a call with another number than 0 on until
 /// one with 0, calls of this process that find nothing return at once. Counted.
 #[unsafe(no_mangle)]

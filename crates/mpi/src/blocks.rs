@@ -8,6 +8,7 @@ use crate::here::copy;
 use crate::library::Failed;
 use crate::reach::{Part, places, spread};
 use crate::team::{Call, Team};
+use crate::ways::Way;
 use crate::within::what;
 use polyrail_core::coll::between;
 
@@ -19,6 +20,11 @@ struct Block {
 }
 
 impl Team {
+    /// The way of what has parts.
+    pub fn by_blocks(&self) -> Way {
+        if self.between.is_some() { Way::Blocks } else { Way::Slots }
+    }
+
     /// The blocks of all hosts, one behind the other, from a host on, counted round, each as long as its ranks' parts.
     fn blocks(&self, first: usize, length: impl Fn(usize) -> usize) -> Vec<Block> {
         let hosts = self.layout.hosts();
@@ -45,6 +51,7 @@ impl Team {
     /// # Errors
     /// As all operations here: see [`Failed`].
     pub fn gather(&mut self, own: Data, into: Option<Data>, root: usize) -> Result<(), Failed> {
+        self.goes(self.by_blocks());
         let call = Call::new(what::GATHER, root);
         let (ranks, bytes) = (self.layout.ranks(), own.bytes());
         self.with_rooms(|team, sent, received| {
@@ -110,6 +117,7 @@ impl Team {
         each: usize,
         root: usize,
     ) -> Result<(), Failed> {
+        self.goes(self.by_blocks());
         let call = Call::new(what::SCATTER, root);
         let ranks = self.layout.ranks();
         self.with_rooms(|team, sent, received| {

@@ -9,6 +9,7 @@ use polyrail_pmpi::abi;
 
 use crate::library::{Failed, comm_create_keyval, comm_rank, comm_set_attr, comm_size, comm_test_inter};
 use crate::team::Team;
+use crate::ways::Way;
 
 /// Operations of a communicator that the MPI carries out before it gets a team: many are used once or twice only.
 const BEFORE: u32 = 4;
@@ -49,19 +50,19 @@ fn place(handle: usize) -> &'static AtomicPtr<Comm> {
     &TABLE[(handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 58]
 }
 
-/// Runs an operation by the communicator's team, if it has one or gets one now; nothing otherwise. What is wrong as this rank and so many others
+/// Runs an operation by the communicator's team, if it has one or gets one now; otherwise why it has none, where the call is right. What is wrong as this rank and so many others
 /// call it is no operation: it is not counted, as the others may not call it at all.
 pub fn with_team<T>(
     handle: usize,
     is_wrong: impl FnOnce(usize, usize) -> bool,
     run: impl FnOnce(&mut Team) -> T,
-) -> Option<T> {
-    let comm = find(abi().handle(handle))?;
+) -> Result<T, Option<Way>> {
+    let comm = find(abi().handle(handle)).ok_or(None)?;
     if is_wrong(comm.rank.load(Ordering::Relaxed), comm.size.load(Ordering::Relaxed)) {
-        return None;
+        return Err(None);
     }
     if comm.busy.swap(true, Ordering::Acquire) {
-        return None;
+        return Err(None);
     }
     // an operation of the program's own may leave by an exception
     let _busy = Busy(comm);
@@ -77,8 +78,9 @@ pub fn with_team<T>(
         }
     }
     match state {
-        State::Team(team) => Some(run(team)),
-        _ => None,
+        State::Team(team) => Ok(run(team)),
+        State::New(_) => Err(Some(Way::First)),
+        State::Passing => Err(Some(Way::Passing)),
     }
 }
 

@@ -20,9 +20,11 @@ use crate::given::{
 use crate::library::{Failed, end_progress, entries, progress};
 use crate::room;
 use crate::team::{Team, told};
+use crate::ways;
 use crate::within::what;
 
 fn carry(
+    operation: u8,
     handle: usize,
     is_wrong: impl FnOnce(usize, usize) -> bool,
     run: impl FnOnce(&mut Team) -> Carried,
@@ -30,16 +32,28 @@ fn carry(
     if room::room().is_none() || comm::is_over() || abi().handle(handle) == abi().comm_null {
         return None;
     }
-    let done = comm::with_team(handle, is_wrong, |team| (run(team), team.rank))?;
+    let (mut moved, mut way, mut rank) = (0, None, 0);
+    let carried = comm::with_team(handle, is_wrong, |team| {
+        team.began();
+        let carried = run(team);
+        (way, moved, rank) = (Some(team.way()), team.moved(), team.rank);
+        carried
+    });
+    let carried = carried.unwrap_or_else(|none| {
+        way = none;
+        None
+    });
+    if let Some(way) = way {
+        ways::count(operation, way, moved);
+    }
     // who never waits for long calls the MPI now and then all the same: others may wait for what it has to do
-    let done = match (done, is_time()) {
-        ((Some(Ok(())), rank), true) => (Some(progress()), rank),
-        (done, _) => done,
+    let carried = match carried {
+        Some(Ok(())) if is_time() => Some(progress()),
+        carried => carried,
     };
-    match done {
-        (None, _) => None,
-        (Some(Ok(())), _) => Some(0),
-        (Some(Err(failed)), rank) => Some(comm::raise(handle, failed, || explain(failed, rank))),
+    match carried? {
+        Ok(()) => Some(0),
+        Err(failed) => Some(comm::raise(handle, failed, || explain(failed, rank))),
     }
 }
 
@@ -91,13 +105,13 @@ macro_rules! collectives {
     ($($mpi:ident $pmpi:ident $mpi_c:ident $pmpi_c:ident($($word:ident),*) [$($count:ident),*]
         $(each [$($array:ident),*] if |$at:ident| $significant:expr;)? of $comm:ident
         $given:ident = $what:expr; wrong |$rank:ident, $size:ident| $wrong:expr; |$team:ident| $run:expr;)*) => {$(
-        collectives!(@export $mpi $pmpi($($word),*) of $comm |$rank, $size| $given {
+        collectives!(@export $mpi as $mpi $pmpi($($word),*) of $comm |$rank, $size| $given {
             $(let $count = i64::from($count as u32 as i32);)*
             $($(let $array = Array { at: $array, wide: false };)*)?
             $what
         }
             wrong $wrong; |$team| $run; else {});
-        collectives!(@export $mpi_c $pmpi_c($($word),*) of $comm |$rank, $size| $given {
+        collectives!(@export $mpi as $mpi_c $pmpi_c($($word),*) of $comm |$rank, $size| $given {
             $(let $count = $count as i64;)*
             $($(let $array = Array { at: $array, wide: true };)*)?
             $what
@@ -126,14 +140,15 @@ macro_rules! collectives {
             }
         });
     )*};
-    (@export $mpi:ident $pmpi:ident($($word:ident),*) of $comm:ident |$rank:ident, $size:ident| $given:ident $what:block
+    (@export $name:ident as $mpi:ident $pmpi:ident($($word:ident),*) of $comm:ident |$rank:ident, $size:ident| $given:ident $what:block
         wrong $wrong:expr; |$team:ident| $run:expr; else $first:block) => {
         // a call of one by the other's name would be led to who stands before us
         const _: () = {
             #[allow(clippy::too_many_arguments, reason = "they are MPI's")]
             unsafe fn call($($word: usize),*) -> c_int {
+                const OPERATION: u8 = what::of(stringify!($name));
                 let $given = $what;
-                match carry($comm, |$rank, $size| $wrong, |$team| $run) {
+                match carry(OPERATION, $comm, |$rank, $size| $wrong, |$team| $run) {
                     Some(code) => code,
                     None => {
                         $first
@@ -289,7 +304,7 @@ macro_rules! others {
 }
 
 others! {
-    MPI_Barrier PMPI_Barrier(comm) |next| carry(comm, |_, _| false, |team| Some(team.barrier())).unwrap_or_else(next);
+    MPI_Barrier PMPI_Barrier(comm) |next| carry(what::BARRIER, comm, |_, _| false, |team| Some(team.barrier())).unwrap_or_else(next);
     MPI_Init PMPI_Init(count, arguments) |next| begun(next());
     MPI_Init_thread PMPI_Init_thread(count, arguments, required, provided) |next| begun(next());
     MPI_Finalize PMPI_Finalize() |next| {

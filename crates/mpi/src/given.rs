@@ -10,6 +10,7 @@ use crate::data::{Data, Kind};
 use crate::library::Failed;
 use crate::reach::MOST_RANKS;
 use crate::team::{Call, Team};
+use crate::ways::Way;
 use crate::within::{Terms, what};
 
 /// Bytes of all ranks up to which what is gathered or scattered is carried out here where ranks do not all share a host: they are once more in
@@ -253,6 +254,8 @@ impl Team {
     /// Whether so many bytes, which are equal on all ranks, are moved here.
     fn fits(&self, bytes: Option<usize>, between: usize) -> Option<()> {
         let most = if self.is_together() { usize::MAX } else { between };
+        self.moves(bytes.unwrap_or(0));
+        self.goes(if between == 0 && !self.is_together() { Way::Between } else { Way::Length });
         bytes.is_some_and(|bytes| bytes > 0 && bytes <= most).then_some(())
     }
 
@@ -263,6 +266,7 @@ impl Team {
 
     /// Nothing where ranks cannot all copy from each other.
     fn reaching(&self) -> Option<()> {
+        self.goes(if self.is_together() { Way::Passing } else { Way::Lengths });
         (self.is_together() && self.reaches() && self.layout.ranks() <= MOST_RANKS).then_some(())
     }
 

@@ -18,6 +18,7 @@
 //! | `combine` | one operation of a reduction on two buffers |
 //! | `room` | the memory that the ranks of a host share, found once as MPI starts |
 //! | `area` | how that memory looks |
+//! | `ways` | which way operations went, for `polyrail top` |
 //! | `wait` | waiting for another rank, and keeping MPI going meanwhile |
 //! | `library` | the MPI's functions behind ours |
 //!
@@ -47,4 +48,5 @@ mod reach;
 mod room;
 mod team;
 mod wait;
+mod ways;
 mod within;

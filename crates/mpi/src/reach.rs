@@ -12,6 +12,7 @@ use crate::area::PAYLOAD;
 use crate::data::Data;
 use crate::library::Failed;
 use crate::team::{Call, Team};
+use crate::ways::Way;
 
 /// Ranks of a host up to which a slot has a line for each.
 pub const MOST_RANKS: usize = PAYLOAD / size_of::<Entry>();
@@ -69,6 +70,7 @@ impl Team {
 
     /// Says where this rank's parts are, or, if they are short enough, what they are.
     fn offer(&mut self, call: Call, parts: &[Part]) -> Result<Offer, Failed> {
+        self.moves(parts.iter().fold(0, |all, part| all.saturating_add(part.bytes)));
         let turn = self.turn(PAYLOAD)?;
         let table = parts.len() * size_of::<Entry>();
         let all = parts.iter().fold(0usize, |all, part| all.saturating_add(part.bytes));
@@ -215,6 +217,7 @@ impl Team {
             let parts = from.map(|from| packed(from, false, sent, team.comm)).transpose()?;
             let own = own.as_slice();
             let into = places(own, received);
+            team.goes(Way::Copies);
             let came = team.spread_parts(call, parts.as_deref(), into.first().copied())?;
             spread(own, &into, &[came], team.comm)
         })
@@ -228,6 +231,7 @@ impl Team {
         self.with_rooms(|team, sent, received| {
             let own = packed(own.as_slice(), false, sent, team.comm)?.first().copied();
             let all = into.map(|into| places(into, received));
+            team.goes(Way::Copies);
             let came = team.collect_parts(call, own, all.as_deref())?;
             into.zip(all).map_or(Ok(()), |(into, all)| spread(into, &all, &came, team.comm))
         })
@@ -247,6 +251,7 @@ impl Team {
         self.with_rooms(|team, sent, received| {
             let parts = packed(from, in_place, sent, team.comm)?;
             let places = places(into, received);
+            team.goes(Way::Copies);
             let came = team.exchange_parts(call, &parts, &places)?;
             spread(into, &places, &came, team.comm)
         })

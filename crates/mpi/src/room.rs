@@ -18,10 +18,11 @@ use polyrail_rails::sockets::unix;
 
 use crate::area::{AREA, Area};
 use crate::library::{Failed, allgather, begin_progress, comm_rank, comm_size};
+use crate::ways;
 
 /// What ranks must agree on besides: how memory looks, and what operations do with it. Another number is another companion, which
 /// does not take part.
-const LAYOUT: u64 = 2;
+const LAYOUT: u64 = 3;
 /// What `polyrail run` sets for ranks that are to have the companion: its file.
 const VARIABLE: &str = "POLYRAIL_COMPANION";
 /// Communicators' worth of areas that there are for each rank of a host, and most areas.
@@ -92,6 +93,9 @@ pub fn open() {
             None
         })
     });
+    if room().is_some() {
+        ways::offer();
+    }
 }
 
 /// This process leaves in good order.

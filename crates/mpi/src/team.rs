@@ -1,5 +1,6 @@
 //! A communicator whose operations are carried out here.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,6 +14,7 @@ use crate::library::{
 };
 use crate::room::room;
 use crate::wait;
+use crate::ways::Way;
 
 /// Communicators of ours for messages between hosts, of which MPIs have a limited number.
 static BETWEEN: AtomicUsize = AtomicUsize::new(0);
@@ -43,6 +45,9 @@ pub struct Team {
     read_by_all: u64,
     /// Room for data that are packed, for what is combined or still to be unpacked, and for what comes from another host.
     pub rooms: [Vec<u8>; 3],
+    /// Which way the operation goes, and how many bytes of this rank it is of.
+    way: Cell<Way>,
+    moved: Cell<usize>,
 }
 
 /// A call, as slots name it: what is called, the root, and the bytes that it is of.
@@ -170,7 +175,35 @@ impl Team {
             begun: 0,
             read_by_all: 0,
             rooms: [const { Vec::new() }; 3],
+            way: Cell::new(Way::Kind),
+            moved: Cell::new(0),
         }))
+    }
+
+    /// An operation begins: if nobody says more, it is the MPI's for what it is of.
+    pub fn began(&self) {
+        self.way.set(Way::Kind);
+        self.moved.set(0);
+    }
+
+    /// It goes this way.
+    pub fn goes(&self, way: Way) {
+        self.way.set(way);
+    }
+
+    /// It is of so many bytes of this rank.
+    pub fn moves(&self, bytes: usize) {
+        self.moved.set(bytes);
+    }
+
+    /// Which way it went.
+    pub fn way(&self) -> Way {
+        self.way.get()
+    }
+
+    /// The bytes.
+    pub fn moved(&self) -> usize {
+        self.moved.get()
     }
 
     /// Ranks of this host.

@@ -12,6 +12,7 @@ use crate::here::{begins, copy, longest, pieces};
 use crate::library::Failed;
 use crate::reach::{places, spread};
 use crate::team::{Call, Team};
+use crate::ways::Way;
 
 /// Bytes up to which each rank combines all contributions by itself; longer ones are combined in parts, each by one.
 const BY_EACH: usize = 1024;
@@ -60,28 +61,46 @@ pub mod what {
     /// `MPI_Reduce_scatter`.
     pub const REDUCE_SCATTER: u8 = 17;
 
+    const NAMES: [&str; 17] = [
+        "MPI_Barrier",
+        "MPI_Bcast",
+        "MPI_Reduce",
+        "MPI_Allreduce",
+        "MPI_Gather",
+        "MPI_Scatter",
+        "MPI_Allgather",
+        "MPI_Alltoall",
+        "MPI_Reduce_scatter_block",
+        "MPI_Scan",
+        "MPI_Exscan",
+        "MPI_Gatherv",
+        "MPI_Scatterv",
+        "MPI_Allgatherv",
+        "MPI_Alltoallv",
+        "MPI_Alltoallw",
+        "MPI_Reduce_scatter",
+    ];
+
     /// Their names, for people.
     pub fn name(what: u8) -> &'static str {
-        const NAMES: [&str; 17] = [
-            "MPI_Barrier",
-            "MPI_Bcast",
-            "MPI_Reduce",
-            "MPI_Allreduce",
-            "MPI_Gather",
-            "MPI_Scatter",
-            "MPI_Allgather",
-            "MPI_Alltoall",
-            "MPI_Reduce_scatter_block",
-            "MPI_Scan",
-            "MPI_Exscan",
-            "MPI_Gatherv",
-            "MPI_Scatterv",
-            "MPI_Allgatherv",
-            "MPI_Alltoallv",
-            "MPI_Alltoallw",
-            "MPI_Reduce_scatter",
-        ];
         usize::from(what).checked_sub(1).and_then(|at| NAMES.get(at)).copied().unwrap_or("something else")
+    }
+
+    /// The number of a name that there is, as the program is built.
+    pub const fn of(name: &str) -> u8 {
+        let mut at = 0;
+        while !is(NAMES[at].as_bytes(), name.as_bytes()) {
+            at += 1;
+        }
+        at as u8 + 1
+    }
+
+    const fn is(one: &[u8], other: &[u8]) -> bool {
+        let mut at = 0;
+        while at < one.len() && at < other.len() && one[at] == other[at] {
+            at += 1;
+        }
+        at == one.len() && at == other.len()
     }
 }
 
@@ -122,6 +141,7 @@ impl Team {
     pub fn barrier(&mut self) -> Result<(), Failed> {
         let call = Call::new(what::BARRIER, 0);
         let mates = self.mates();
+        self.goes(if self.between.is_none() { Way::Slots } else { Way::Rounds });
         if self.between.is_none() && mates <= BY_EACH_OF {
             return self.exchange(call, 0, |_| (), |_, _| Ok(()), 0..mates);
         }
@@ -166,7 +186,9 @@ impl Team {
     }
 
     fn bcast_bytes(&mut self, call: Call, at: *mut u8, bytes: usize) -> Result<(), Failed> {
+        self.goes(if self.between.is_some() { Way::Tree } else { Way::Slots });
         if bytes > SHORT && self.between.is_some() {
+            self.goes(Way::Line);
             return self.bcast_in_line(call, at, bytes);
         }
         let speaker = self.layout.speaker(self.host, Some(call.root()));
@@ -241,10 +263,13 @@ impl Team {
         let call = Call::new(what::REDUCE, root);
         let speaker = self.layout.speaker(self.host, Some(root));
         let at = self.layout.place_of(speaker);
+        self.goes(if self.between.is_some() { Way::Tree } else { Way::Slots });
         if self.between.is_some() && terms.bytes() > SHORT {
+            self.goes(Way::Line);
             return self.reduce_in_line(at, call, from, into, terms);
         }
         if self.between.is_none() && self.mates() > 2 && terms.bytes() > BY_ONE {
+            self.goes(Way::Parts);
             return self.with_rooms(|team, _, room| team.reduce_in_parts(at, call, from, into, terms, room));
         }
         if speaker != self.rank {
@@ -358,6 +383,7 @@ impl Team {
         let call = Call::new(what::ALLREDUCE, 0);
         if self.between.is_none() {
             let by_each = self.mates() <= BY_EACH_OF && terms.bytes() <= BY_EACH;
+            self.goes(if by_each { Way::Slots } else { Way::Parts });
             let step = PAYLOAD / terms.extent * terms.extent;
             for (start, length) in pieces(terms.bytes(), step) {
                 let piece = Terms { count: length / terms.extent, ..*terms };
@@ -371,6 +397,7 @@ impl Team {
             }
             return Ok(());
         }
+        self.goes(if terms.bytes() > DOUBLED { Way::HostParts } else { Way::Doubling });
         if terms.bytes() > DOUBLED {
             return self.allreduce_by_parts(call, from, into, terms);
         }
@@ -463,6 +490,7 @@ impl Team {
     /// `MPI_Allgather`: `own` of each rank to `into` of all, by ranks, where all share a host.
     pub fn allgather(&mut self, own: Data, into: Data) -> Result<(), Failed> {
         let call = Call::new(what::ALLGATHER, 0);
+        self.goes(self.by_blocks());
         if self.between.is_some() {
             let ranks = self.layout.ranks();
             let first = Data { count: into.count / ranks, ..into };
@@ -493,6 +521,7 @@ impl Team {
     /// `MPI_Alltoall`: a part of `from` to each rank, by ranks. Where `from` is `into`, parts are exchanged.
     pub fn alltoall(&mut self, from: Data, into: Data) -> Result<(), Failed> {
         let call = Call::new(what::ALLTOALL, 0);
+        self.goes(self.by_blocks());
         if self.between.is_some() {
             return self.alltoall_by_hosts(call, from, into);
         }
@@ -529,6 +558,7 @@ impl Team {
         terms: &Terms,
         counts: &[usize],
     ) -> Result<(), Failed> {
+        self.goes(Way::Slots);
         let (mates, own, extent) = (self.mates(), self.place, terms.extent);
         let lengths: Vec<usize> = counts.iter().map(|count| count * extent).collect();
         let (first, longest) = (begins(&lengths), longest(&lengths));
@@ -571,6 +601,7 @@ impl Team {
     /// `MPI_Allgatherv`: `own` of each rank to its place in `into` of all, by ranks. All know how long each is.
     pub fn allgatherv(&mut self, own: Data, into: &[Data]) -> Result<(), Failed> {
         let call = Call::new(what::ALLGATHERV, 0).of(into.iter().map(Data::bytes).sum());
+        self.goes(self.by_blocks());
         if self.between.is_some() {
             return self.allgather_by_hosts(call, own, into);
         }
@@ -608,6 +639,7 @@ impl Team {
         terms: &Terms,
         inclusive: bool,
     ) -> Result<(), Failed> {
+        self.goes(Way::Slots);
         let call = Call::new(if inclusive { what::SCAN } else { what::EXSCAN }, 0);
         let step = PAYLOAD / terms.extent * terms.extent;
         let end = self.place + usize::from(inclusive);
@@ -644,6 +676,11 @@ mod tests {
 
     #[test]
     fn operations_have_names() {
+        assert_eq!(
+            (what::of("MPI_Barrier"), what::of("MPI_Reduce_scatter")),
+            (what::BARRIER, what::REDUCE_SCATTER)
+        );
+        assert_eq!(what::of("MPI_Alltoall"), what::ALLTOALL);
         assert_eq!(what::name(what::BARRIER), "MPI_Barrier");
         assert_eq!(what::name(what::REDUCE_SCATTER), "MPI_Reduce_scatter");
         assert_eq!([0, 18, 255].map(what::name), ["something else"; 3]);

@@ -177,6 +177,16 @@ fn programs_are_well() {
 }
 
 #[test]
+fn polyrail_top_says_which_way_operations_go() {
+    let _alone = alone();
+    let polyrail = built().join("polyrail");
+    for mpi in MPIS {
+        let ended = run(mpi, 2, Hosts::One, &[], "cases", &["told", polyrail.to_str().unwrap()]);
+        assert_eq!(ended, (Some(0), "told is well\n".into()), "{mpi}");
+    }
+}
+
+#[test]
 fn errors_are_those_of_the_mpi() {
     let _alone = alone();
     for mpi in MPIS {

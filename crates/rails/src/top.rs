@@ -11,6 +11,7 @@ use crate::sockets::unix;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// What the names of the sockets begin with.
@@ -24,6 +25,7 @@ const ALL_MAX: usize = 64 << 20;
 const PEERS_MAX: usize = 256;
 const LANES_MAX: usize = 64;
 const EVENTS_MAX: usize = 64;
+const COLLECTIVES_MAX: usize = 256;
 /// Most endpoints that are asked.
 const ENDPOINTS_MAX: usize = 1024;
 /// How long a document that has begun to come may take.
@@ -121,6 +123,43 @@ pub struct Peer {
     pub closed: Vec<Closed>,
 }
 
+/// Collective operations that went one way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Collective {
+    /// MPI's name of it.
+    pub operation: String,
+    /// How it was carried out.
+    pub algorithm: String,
+    /// Why that way.
+    pub why: String,
+    /// How often.
+    pub calls: u64,
+    /// Of how many bytes of this rank, all together.
+    pub bytes: u64,
+}
+
+impl Collective {
+    /// Reads what the companion of an MPI program says of all.
+    pub fn parse(document: &[u8]) -> Vec<Self> {
+        serde_json::from_slice(document).unwrap_or_default()
+    }
+}
+
+/// Who knows of collective operations in this process.
+static COLLECTIVES: OnceLock<Box<dyn Fn() -> Vec<u8> + Send + Sync>> = OnceLock::new();
+
+/// From now on snapshots have what this says, which [`Collective::parse`] reads. It is asked once for each, on whichever thread.
+pub fn tell_collectives(tell: impl Fn() -> Vec<u8> + Send + Sync + 'static) {
+    // a process has one companion
+    let _ = COLLECTIVES.set(Box::new(tell));
+}
+
+/// What is known of them.
+pub(crate) fn collectives() -> Vec<Collective> {
+    COLLECTIVES.get().map(|tell| Collective::parse(&tell())).unwrap_or_default()
+}
+
 /// An endpoint at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -144,6 +183,9 @@ pub struct Snapshot {
     pub peers: Vec<Peer>,
     /// How many more there are, which are left out.
     pub peers_left_out: u64,
+    /// Which way the process's collective operations went: the same at each of its endpoints.
+    #[serde(deserialize_with = "bounded::<_, _, COLLECTIVES_MAX>", skip_serializing_if = "Vec::is_empty")]
+    pub collectives: Vec<Collective>,
     /// The last events, oldest first.
     #[serde(deserialize_with = "bounded::<_, _, EVENTS_MAX>")]
     pub events: Vec<Record>,
@@ -218,6 +260,9 @@ impl Snapshot {
                 [&mut closed.near, &mut closed.far].into_iter().for_each(side);
                 clean(&mut closed.why);
             }
+        }
+        for one in &mut self.collectives {
+            [&mut one.operation, &mut one.algorithm, &mut one.why].into_iter().for_each(clean);
         }
         for event in &mut self.events {
             let Record { time, host, endpoint, peer, why, peer_addresses, rail, .. } = event;

@@ -1,9 +1,10 @@
 //! What endpoints said, as rows for people: rates come from what they said before.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use polyrail_rails::events::{Protocol, Record, Side};
-use polyrail_rails::top::{Answer, Closed, Lane, Peer, Said, Snapshot};
+use polyrail_rails::top::{Answer, Closed, Collective, Lane, Peer, Said, Snapshot};
 
 use crate::bench::written;
 
@@ -17,6 +18,8 @@ pub const NUMBERS: std::ops::RangeInclusive<usize> = 7..=13;
 /// The last two.
 const CONTROL: usize = 14;
 const MESSAGES: usize = 15;
+/// What the columns of collective operations are.
+pub const OPERATIONS: [&str; 5] = ["OPERATION", "CALLS", "BYTES EACH", "ALGORITHM", "WHY"];
 /// Most events that are shown.
 const EVENTS: usize = 16;
 
@@ -25,6 +28,8 @@ const EVENTS: usize = 16;
 pub struct View {
     /// Each as long as [`HEADING`].
     pub rows: Vec<Vec<String>>,
+    /// Collective operations of all processes together, each as long as [`OPERATIONS`].
+    pub collectives: Vec<Vec<String>>,
     /// The last events of all, oldest first.
     pub events: Vec<String>,
     /// Bytes per second that all lanes together sent and received.
@@ -46,6 +51,7 @@ impl View {
         let mut view = Self { endpoints: now.len(), ..Self::default() };
         let mut now: Vec<&Answer> = now.iter().collect();
         now.sort_by(|a, b| (a.pid, &a.endpoint).cmp(&(b.pid, &b.endpoint)));
+        view.collectives = collectives(&now);
         let mut events: Vec<&Record> = Vec::new();
         for answer in now {
             let earlier =
@@ -146,6 +152,30 @@ impl View {
             self.row(&[who, &cells].concat());
         }
     }
+}
+
+/// By operations and ways, the commonest first; a process with several endpoints says the same at each.
+fn collectives(answers: &[&Answer]) -> Vec<Vec<String>> {
+    let mut all: BTreeMap<(&str, &str, &str), (u64, u64)> = BTreeMap::new();
+    let mut told: Vec<u32> = Vec::new();
+    for answer in answers {
+        let Some(snapshot) = snapshot_of(answer) else { continue };
+        if answer.pid != 0 && told.contains(&answer.pid) {
+            continue;
+        }
+        told.push(answer.pid);
+        for Collective { operation, algorithm, why, calls, bytes } in &snapshot.collectives {
+            let sum = all.entry((operation, algorithm, why)).or_default();
+            *sum = (sum.0.saturating_add(*calls), sum.1.saturating_add(*bytes));
+        }
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_by_key(|(_, (calls, _))| std::cmp::Reverse(*calls));
+    let row = |((operation, algorithm, why), (calls, bytes)): ((&str, &str, &str), (u64, u64))| {
+        let each = rounded(bytes / calls.max(1));
+        [operation, &calls.to_string(), &each, algorithm, why].map(str::to_owned).to_vec()
+    };
+    all.into_iter().map(row).collect()
 }
 
 fn snapshot_of(answer: &Answer) -> Option<&Snapshot> {
@@ -324,6 +354,35 @@ mod tests {
         assert_eq!(cells(2, &[4, 14, 15]), ["none", "", "no route"]);
         assert_eq!(view.total, (120e6, 60e6));
         assert_eq!(view.events, ["18:00:00.000 7 4e5f6071 lane_up lane 1: because"]);
+    }
+
+    #[test]
+    fn collective_operations_are_of_all_processes_together() {
+        let of = |pid: u32, calls: u64| {
+            let one = |operation: &str, calls: u64| Collective {
+                operation: operation.into(),
+                algorithm: "slots".into(),
+                why: "one host".into(),
+                calls,
+                bytes: calls * 100,
+            };
+            let collectives = vec![one("MPI_Bcast", calls), one("MPI_Reduce", 3)];
+            Answer {
+                endpoint: format!("{pid:08x}"),
+                pid,
+                program: "app".into(),
+                said: Said::All(Box::new(Snapshot { pid, collectives, ..Snapshot::default() })),
+            }
+        };
+        // the second endpoint of a process counts no more
+        let view = View::new(&[], &[of(7, 5), of(7, 5), of(8, 6)]);
+        assert_eq!(
+            view.collectives,
+            [
+                ["MPI_Bcast", "11", "100", "slots", "one host"],
+                ["MPI_Reduce", "6", "100", "slots", "one host"]
+            ]
+        );
     }
 
     #[test]

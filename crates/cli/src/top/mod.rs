@@ -85,6 +85,11 @@ fn print_table(args: &Args) -> io::Result<()> {
     }
     let heading = figures::HEADING.map(str::to_owned).to_vec();
     out.write_all(table::aligned([heading].into_iter().chain(view.rows)).as_bytes())?;
+    if !view.collectives.is_empty() {
+        let heading = figures::OPERATIONS.map(str::to_owned).to_vec();
+        writeln!(out)?;
+        out.write_all(table::aligned([heading].into_iter().chain(view.collectives)).as_bytes())?;
+    }
     if !view.events.is_empty() {
         writeln!(out, "\n  Last events")?;
     }

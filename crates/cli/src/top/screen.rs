@@ -16,8 +16,9 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::figures::{HEADING, NUMBERS, View};
+use super::figures::{HEADING, NUMBERS, OPERATIONS, View};
 use super::{Args, PERIOD, ask, nobody};
+use crate::table;
 
 /// How soon a signal to end is heard.
 const LOOK: Duration = Duration::from_millis(100);
@@ -113,11 +114,15 @@ impl State {
     }
 
     fn draw(&mut self, frame: &mut Frame<'_>) {
-        let View { rows, events, total, endpoints } = &self.view;
+        let View { rows, collectives, events, total, endpoints } = &self.view;
         let height = frame.area().height;
         let news = (events.len() as u16 + 1).min(height / 3);
-        let areas = Layout::vertical([Constraint::Length(1), Constraint::Min(2), Constraint::Length(news)])
-            .split(frame.area());
+        let operations =
+            if collectives.is_empty() { 0 } else { (collectives.len() as u16 + 1).min(height / 3) };
+        let parts = [Constraint::Length(1), Constraint::Min(2)]
+            .into_iter()
+            .chain([operations, news].map(Constraint::Length));
+        let areas = Layout::vertical(parts).split(frame.area());
         let title = match rows.is_empty() {
             true if self.asked => self.nobody.to_owned(),
             true => "polyrail top".into(),
@@ -150,7 +155,10 @@ impl State {
         let last = &events[events.len().saturating_sub(usize::from(news.saturating_sub(1)))..];
         let last: Vec<Line<'_>> = last.iter().map(|event| Line::raw(event.as_str())).collect();
         let frame_of_events = Block::new().borders(Borders::TOP).title("last events");
-        frame.render_widget(Paragraph::new(last).block(frame_of_events), areas[2]);
+        frame.render_widget(Paragraph::new(last).block(frame_of_events), areas[3]);
+        let heading = OPERATIONS.map(str::to_owned).to_vec();
+        let text = table::aligned([heading].into_iter().chain(collectives.iter().cloned()));
+        frame.render_widget(Paragraph::new(text), areas[2]);
     }
 }
 
@@ -175,6 +183,7 @@ mod tests {
         };
         let view = View {
             rows: (0..50).map(row).collect(),
+            collectives: vec![vec!["MPI_Bcast".into(); 5]; 30],
             events: (0..16).map(|n| format!("event {n}")).collect(),
             total: (120e6, 0.0),
             endpoints: 2,
@@ -184,6 +193,7 @@ mod tests {
         assert!(shown.contains("2 endpoints   out 120.0 MB/s") && shown.contains("OUT MB/s"), "{shown}");
         assert!(shown.contains("<0>") && !shown.contains("<20>"), "{shown}");
         assert!(shown.contains("event 15") && !shown.contains("event 1 "), "{shown}");
+        assert!(shown.contains("ALGORITHM") && shown.contains("MPI_Bcast"), "{shown}");
         state.top = 1000;
         let shown = picture(&mut state, 200, 24);
         assert!(shown.contains("<49>") && !shown.contains("<0>"), "{shown}");

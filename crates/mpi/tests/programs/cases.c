@@ -187,17 +187,42 @@ static void mixed(void) {
     }
 }
 
+static const char *polyrail;
+
+// While the ranks go on, `polyrail top` is asked how they do it.
+static void told(void) {
+    static char command[1000], line[100000], file[100];
+    snprintf(file, sizeof file, "/tmp/polyrail-told-%d", (int)getpid());
+    snprintf(command, sizeof command, "(%s top --once --json --pid %d > %s.part; mv %s.part %s) &", polyrail, (int)getpid(), file, file, file);
+    warm(MPI_COMM_WORLD);
+    if (rank == 0) must(system(command) == 0, "no command runs");
+    for (int over = 0; !over;) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0) over = access(file, R_OK) == 0;
+        MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    if (rank > 0) return;
+    FILE *answer = fopen(file, "r");
+    must(answer && fread(line, 1, sizeof line - 1, answer) > 0, "there is no answer");
+    fclose(answer);
+    unlink(file);
+    must(strstr(line, "{\"algorithm\":\"slots\"") != NULL, line);
+    must(strstr(line, "\"algorithm\":\"the MPI's\",\"bytes\":0,\"calls\":4,\"operation\":\"MPI_Barrier\"") != NULL, line);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(void);
     } all[] = {{"progress", progress}, {"threads", threads}, {"communicators", communicators}, {"differ", differ}, {"lengths", lengths},
                {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed},   {"longer_short", longer_short},
-               {"longer_long", longer_long}};
+               {"longer_long", longer_long},
+               {"told", told}};
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    polyrail = argc > 2 ? argv[2] : "polyrail";
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (argc > 1 && strcmp(argv[1], all[i].name) == 0) {
             all[i].run();

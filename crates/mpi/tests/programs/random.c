@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COMMS = 5, ROOM = 1 << 22, GUARD = 64, MOST = 16 };
+enum { COMMS = 5, ROOM = 1 << 26, GUARD = 64, MOST = 16 };
 enum { BARRIER, BCAST, REDUCE, ALLREDUCE, GATHER, SCATTER, ALLGATHER, ALLTOALL, REDUCE_SCATTER, SCAN, EXSCAN, SAME_BITS, GATHERV, SCATTERV,
        ALLGATHERV, ALLTOALLV, ALLTOALLW, REDUCE_SCATTERV, OPERATIONS };
 
@@ -120,7 +120,8 @@ int main(int argc, char **argv) {
     const struct kind kinds[] = {{MPI_INT, 4, 1},           {MPI_LONG, 8, 1},   {MPI_DOUBLE, 8, 0},
                                  {MPI_FLOAT, 4, 0},         {MPI_SHORT, 2, 1},  {MPI_UNSIGNED_CHAR, 1, 1},
                                  {MPI_UNSIGNED_LONG, 8, 1}, {MPI_DOUBLE_INT, 16, 2}};
-    const int counts[] = {0, 1, 2, 3, 7, 16, 50, 127, 128, 129, 500, 1024, 1025, 2047, 3000, 4100, 9000, 20000, 70000};
+    const int counts[] = {0,    1,    2,    3,    7,    16,   50,    127,   128,   129,
+                          500,  1024, 1025, 2047, 3000, 4100, 9000,  20000, 70000, 400000};
 
     for (int one = 0; one < cases; one++) {
         if (one % 60 == 59) {

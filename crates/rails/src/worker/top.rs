@@ -5,7 +5,7 @@ use super::{PeerInfo, Worker};
 use crate::events::{host_name, rfc3339};
 use crate::rail::control::Control;
 use crate::sockets::unix;
-use crate::top::{Lane, PREFIX, Peer, Snapshot, VERSION, program_of};
+use crate::top::{Lane, PREFIX, Peer, Snapshot, VERSION, collectives, program_of};
 use crate::wireup::{Interest, TOKEN_OTHERS};
 use polyrail_core::proto::PeerIdx;
 use polyrail_core::wire::PeerId;
@@ -150,6 +150,7 @@ impl Worker {
             endpoint: short(self.wireup.id),
             peers,
             peers_left_out: told.count() as u64,
+            collectives: collectives(),
             events: self.events(),
         }
     }

@@ -1,0 +1,117 @@
+//! Which way operations went, counted, and told to `polyrail top` through the provider.
+
+use std::ffi::c_void;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use polyrail_pmpi::in_file;
+
+use crate::within::what;
+
+macro_rules! ways {
+    ($($way:ident $algorithm:literal $why:literal;)*) => {
+        /// How an operation is carried out, and why so.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Way {
+            $(#[doc = concat!($algorithm, ": ", $why)] $way),*
+        }
+
+        /// Names and reasons, for people.
+        const TEXTS: &[(&str, &str)] = &[$(($algorithm, $why)),*];
+    };
+}
+
+ways! {
+    Slots "slots" "all ranks share a host";
+    Parts "slots, of which each rank combines a part" "all ranks share a host, and it is long";
+    Copies "copies from rank to rank" "all ranks share a host, and parts are long, or of lengths of their own";
+    Rounds "rounds of hosts" "ranks of several hosts, of which some share one";
+    Tree "a tree of hosts" "short, of several hosts";
+    Doubling "hosts exchange all they have" "short, of several hosts";
+    Line "a line of hosts, in pieces" "long, of several hosts";
+    HostParts "hosts combine a part each" "long, of several hosts";
+    Blocks "a block from host to host" "parts of a host's ranks travel together";
+    First "the MPI's" "a communicator's first operations";
+    Passing "the MPI's" "a communicator without ranks that share a host, of several groups, or that found no memory";
+    Kind "the MPI's" "its type, its operation, or that operation's order";
+    Length "the MPI's" "without bytes, or longer than what is carried out here between hosts";
+    Lengths "the MPI's" "parts of lengths of their own, and several hosts";
+    Between "the MPI's" "several hosts";
+}
+
+const OPERATIONS: usize = what::REDUCE_SCATTER as usize + 1;
+/// How often each operation went each way, and of how many bytes of a rank.
+static COUNTS: [[[AtomicU64; 2]; TEXTS.len()]; OPERATIONS] =
+    [const { [const { [const { AtomicU64::new(0) }; 2] }; TEXTS.len()] }; OPERATIONS];
+
+/// An operation has gone this way.
+#[inline]
+pub fn count(what: u8, way: Way, bytes: usize) {
+    let [calls, all] = &COUNTS[usize::from(what)][way as usize];
+    calls.fetch_add(1, Ordering::Relaxed);
+    all.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
+/// All that was counted, as `polyrail_rails::top::Collective` reads it.
+fn document() -> String {
+    let mut text = String::from("[");
+    for (operation, ways) in COUNTS.iter().enumerate() {
+        for ([calls, bytes], (algorithm, why)) in ways.iter().zip(TEXTS) {
+            let (calls, bytes) = (calls.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
+            if calls > 0 {
+                let comma = if text.len() > 1 { "," } else { "" };
+                let operation = what::name(operation as u8);
+                // names and reasons have nothing that JSON would have to hide
+                let _ = write!(
+                    text,
+                    r#"{comma}{{"operation":"{operation}","algorithm":"{algorithm}","why":"{why}","calls":{calls},"bytes":{bytes}}}"#
+                );
+            }
+        }
+    }
+    text.push(']');
+    text
+}
+
+/// Writes it, if there is room; its bytes.
+unsafe extern "C" fn tell(into: *mut u8, room: usize) -> usize {
+    let text = document();
+    if text.len() <= room {
+        // SAFETY: the caller's room
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), into, text.len()) };
+    }
+    text.len()
+}
+
+/// From now on the provider may ask. As MPI has started, which has loaded it.
+pub fn offer() {
+    type Tell = unsafe extern "C" fn(*mut u8, usize) -> usize;
+    let found = in_file(&[b"libpolyrail_fi"], c"polyrail_collectives");
+    // SAFETY: null, which is none, or the provider's function of this name
+    let found = unsafe { std::mem::transmute::<*mut c_void, Option<extern "C" fn(Tell)>>(found) };
+    if let Some(asks) = found {
+        asks(tell);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use polyrail_rails::top::Collective;
+
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_told() {
+        assert!(TEXTS.iter().all(|(algorithm, why)| !format!("{algorithm}{why}").contains(['"', '\\'])));
+        count(what::SCAN, Way::Slots, 100);
+        count(what::SCAN, Way::Slots, 28);
+        count(what::SCAN, Way::Length, 0);
+        let told = Collective::parse(document().as_bytes());
+        let scans: Vec<_> = told.iter().filter(|one| one.operation == "MPI_Scan").collect();
+        assert_eq!(scans.len(), 2);
+        assert_eq!((scans[0].algorithm.as_str(), scans[0].calls, scans[0].bytes), ("slots", 2, 128));
+        assert_eq!(scans[1].why, TEXTS[Way::Length as usize].1);
+        // SAFETY: room for nothing
+        assert_eq!(unsafe { tell(std::ptr::null_mut(), 0) }, document().len());
+    }
+}
