@@ -1,7 +1,8 @@
 // What collective operations take: barrier, and by bytes of each rank bcast, allreduce, reduce, allgather and alltoall.
 //
-//   collectives MILLISECONDS
+//   collectives MILLISECONDS [BYTES]
 //
+// With BYTES, of that size only, and only bcast, reduce and allreduce.
 // Rank 0 prints "operation bytes us" for each. Buffers change in each round. A broadcast is followed by one of another root, a reduction too:
 // nobody is further ahead than a program that uses the results would be.
 #include <mpi.h>
@@ -33,17 +34,19 @@ static int by_size(const void *a, const void *b) {
 }
 
 int main(int argc, char **argv) {
-    const int sizes[] = {8, 1024, 8192, 65536, 1 << 20};
+    const int only = argc > 2 ? atoi(argv[2]) : 0, most = only > 1 << 20 ? only : 1 << 20;
+    const int usual[] = {8, 1024, 8192, 65536, 1 << 20}, *sizes = only ? &only : usual;
+    const size_t lengths = only ? 1 : sizeof usual / sizeof *usual;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     const double time = (argc > 1 ? atof(argv[1]) : 50) / 1000;
-    from = calloc((size_t)ranks, 1 << 20);
-    into = calloc((size_t)ranks, 1 << 20);
-    for (int operation = 0; operation < OPERATIONS; operation++)
-        for (size_t size = 0; size < (operation == BARRIER ? 1 : sizeof sizes / sizeof *sizes); size++) {
+    from = calloc((size_t)ranks, (size_t)most);
+    into = calloc((size_t)ranks, (size_t)most);
+    for (int operation = only ? BCAST : BARRIER; operation < (only ? ALLGATHER : OPERATIONS); operation++)
+        for (size_t size = 0; size < (operation == BARRIER ? 1 : lengths); size++) {
             double times[BATCHES];
-            int count = 4, round = 0;
+            int count = only ? 1 : 4, round = 0;
             // as many that a batch takes its time; all ranks take rank 0's word for it
             for (double took = 0; count < 1 << 20;) {
                 MPI_Barrier(MPI_COMM_WORLD);
