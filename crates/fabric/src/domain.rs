@@ -5,17 +5,18 @@
 //! several threads at full speed open a domain for each.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use polyrail_rails::{Config, Idle, Worker};
 
 use crate::address::Format;
 use crate::lock::{Guard, Lock, Private};
+use crate::log::log;
 use crate::state::State;
 use crate::state::eq::Eq;
 use crate::state::slab::Key;
-use crate::threads::auto::{Auto, Moving};
+use crate::threads::auto::{Auto, Moving, Need};
 use crate::threads::pusher::{Holding, Pusher};
 
 /// Rounds in which something moves before others get the lock.
@@ -33,8 +34,19 @@ pub struct Wanted {
     pub by_address: bool,
     /// We choose the keys of regions.
     pub own_keys: bool,
-    /// Progress is made without the application.
-    pub automatic: bool,
+    /// Who makes progress.
+    pub progress: Progress,
+}
+
+/// When a thread of ours makes progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// Never: the application does.
+    Application,
+    /// While the application computes and something is to go on: see [`State::is_owed_progress`].
+    Owed,
+    /// Always, when the application does not.
+    Automatic,
 }
 
 /// One open domain.
@@ -42,7 +54,9 @@ pub struct Domain {
     /// What was asked for.
     pub is: Wanted,
     state: Lock<State>,
-    auto: Option<Auto>,
+    auto: OnceLock<Auto>,
+    /// There is no thread to be had.
+    alone: AtomicBool,
     pusher: Pusher,
     eq: OnceLock<(Arc<Eq>, bool)>,
     /// Rounds of progress that applications have asked for.
@@ -66,23 +80,60 @@ impl Domain {
     pub unsafe fn open(wanted: Wanted, serialised: bool) -> io::Result<Arc<Self>> {
         let state =
             State { idle: Idle::new(wanted.config.yielding, wanted.config.sleep_after), ..State::default() };
-        let state = match serialised && !wanted.automatic {
+        let automatic = wanted.progress == Progress::Automatic;
+        let state = match serialised && !automatic {
             // SAFETY: by the caller's promise, and a thread of ours has the lock shared before it begins.
             true => unsafe { Lock::private(state) },
             false => Lock::new(state),
         };
         let new = Arc::new(Self {
-            auto: wanted.automatic.then(Auto::new).transpose()?,
+            auto: OnceLock::new(),
+            alone: AtomicBool::new(false),
             is: wanted,
             state,
             pusher: Pusher::default(),
             eq: OnceLock::new(),
             polls: AtomicU64::new(0),
         });
-        if let Some(auto) = &new.auto {
-            auto.start(&new)?;
+        if automatic {
+            new.start(&mut new.lock())?;
         }
         Ok(new)
+    }
+
+    /// Starts the thread that makes progress, under the lock.
+    fn start(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
+        let auto = Auto::new()?;
+        for worker in state.endpoints.values_mut().filter_map(|endpoint| endpoint.wait_fd()) {
+            auto.attach(worker)?;
+        }
+        if self.auto.set(auto).is_ok()
+            && let Some(auto) = self.auto.get()
+        {
+            auto.start(self)?;
+        }
+        Ok(())
+    }
+
+    /// Something begins that is to go on while the application computes.
+    #[inline]
+    pub fn note_owed(self: &Arc<Self>, state: &mut Guard<'_, State>) {
+        match self.auto.get() {
+            Some(auto) => auto.rouse(),
+            None => self.start_once(state),
+        }
+    }
+
+    #[cold]
+    fn start_once(self: &Arc<Self>, state: &mut Guard<'_, State>) {
+        if self.is.progress == Progress::Application || self.alone.load(Ordering::Relaxed) {
+            return;
+        }
+        state.share();
+        if let Err(why) = self.start(state) {
+            self.alone.store(true, Ordering::Relaxed);
+            log!(FI_LOG_INFO, FI_LOG_DOMAIN, "what is long waits for the application: {why}");
+        }
     }
 
     /// All that is in it.
@@ -105,7 +156,7 @@ impl Domain {
     /// An application asks for progress: it needs no help at the moment. Called under the lock.
     #[inline]
     pub fn polled(&self) {
-        if let Some(auto) = &self.auto {
+        if let Some(auto) = self.auto.get() {
             self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             auto.relieve();
         }
@@ -113,7 +164,7 @@ impl Domain {
 
     /// The thread that makes progress by itself, if there is one.
     pub fn auto(&self) -> Option<&Auto> {
-        self.auto.as_ref()
+        self.auto.get()
     }
 
     /// Something is held back in this domain, whose lock is held.
@@ -125,7 +176,7 @@ impl Domain {
     /// Ends both threads.
     pub fn stop(&self) {
         self.pusher.stop();
-        if let Some(auto) = &self.auto {
+        if let Some(auto) = self.auto.get() {
             auto.stop();
         }
     }
@@ -143,21 +194,34 @@ impl Domain {
 
 impl Moving for Domain {
     fn auto(&self) -> Option<&Auto> {
-        self.auto.as_ref()
+        self.auto.get()
     }
 
     fn polls(&self) -> u64 {
         self.polls.load(Ordering::Relaxed)
     }
 
-    fn settle(&self, settled: &mut dyn FnMut()) -> bool {
+    fn settle(&self, settled: &mut dyn FnMut(Need)) -> bool {
         let mut state = self.lock();
+        if self.is.progress == Progress::Owed {
+            let need = match (state.is_owed_progress(), state.awaited.any()) {
+                (false, _) => Some(Need::Rest),
+                (true, true) => Some(Need::Nothing),
+                (true, false) => None,
+            };
+            if let Some(need) = need {
+                settled(need);
+                return true;
+            }
+        }
         let all: Vec<_> = state.endpoints.keys().collect();
         for _ in 0..ROUNDS {
             let moved = all.iter().fold(false, |moved, &endpoint| state.progress(endpoint) | moved);
             if !moved {
                 let armed = all.iter().all(|&endpoint| state.endpoints[endpoint].arm());
-                armed.then(settled);
+                if armed {
+                    settled(Need::Progress);
+                }
                 return armed;
             }
         }

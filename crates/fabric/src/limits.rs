@@ -19,3 +19,5 @@ pub const ERR_DATA_MAX: usize = 256;
 pub const MSG_MAX: usize = usize::MAX >> 1;
 /// Operations that may be posted without ever being told to come again; more may.
 pub const QUEUE: usize = 1024;
+/// Bytes beyond which an operation is long: a thread goes on with it while the application computes.
+pub const LONG: usize = 64 << 10;

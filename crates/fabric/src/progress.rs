@@ -115,7 +115,7 @@ struct Reader<'a> {
 impl Listener for Reader<'_> {
     #[inline(always)]
     fn received(&mut self, user: User, from: PeerIdx, tag: u64, data: Option<u64>, len: u64) -> bool {
-        if user.flags & mark::EXTRA != 0 {
+        if user.flags & (mark::EXTRA | mark::LONG) != 0 {
             return false;
         }
         if let Some(cntr) = &mut self.cntr {
@@ -216,6 +216,9 @@ impl Endpoint {
     /// An event of the worker.
     fn handle(&mut self, number: usize, event: Event, sinks: &mut Sinks<'_>) {
         let flags = event.user.flags;
+        if flags & mark::LONG != 0 {
+            self.long -= 1;
+        }
         match event.kind {
             EventKind::Recv => self.received(number, event, sinks),
             EventKind::RemoteWrite | EventKind::RemoteRead => self.accessed(number, &event, sinks),

@@ -97,6 +97,8 @@ pub struct Config {
     /// Sleep after polling in vain for so long, until a message comes (a millisecond at most); none: never. Only for programs
     /// all of whose messages come this way.
     pub sleep_after: Option<Duration>,
+    /// Providers go on with what is long, and with what peers do to this process's memory, while the application computes, by a thread.
+    pub background: bool,
     /// Where events are logged; none: nowhere.
     pub log: Option<LogTo>,
     /// Faults that rails pretend, for tests; none: none.
@@ -132,6 +134,7 @@ impl Default for Config {
             composition: None,
             yielding: true,
             sleep_after: None,
+            background: true,
             log: None,
             faults: None,
         }
@@ -198,6 +201,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
     (
         "SLEEP_AFTER",
         "microseconds of polling in vain after which to sleep until a message comes, or at once while the rest of a long one comes by a network (default: never)",
+    ),
+    (
+        "BACKGROUND",
+        "a thread goes on with messages above 64 KiB, and with what peers do to this process's memory, while the program computes: 1 or 0 (default 1)",
     ),
     (
         "LOG",
@@ -292,6 +299,7 @@ impl Config {
         number(&lookup, "LANES", "POLYRAIL_LANES", 1, 16, |n| c.lanes = n)?;
         number(&lookup, "CONNECTIONS", "POLYRAIL_CONNECTIONS", 1, 16, |n| c.connections = n)?;
         number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;
+        number(&lookup, "BACKGROUND", "POLYRAIL_BACKGROUND", 0, 1, |n| c.background = n == 1)?;
         if let Some(encrypt) = lookup("ENCRYPT") {
             c.encrypt = match encrypt.trim() {
                 "yes" | "1" => true,
@@ -380,6 +388,7 @@ mod tests {
             ("WINDOW", "1"),
             ("ANNOUNCED", "1023"),
             ("YIELD", "2"),
+            ("BACKGROUND", "yes"),
             ("ENCRYPT", "maybe"),
             ("LOG", "x:loud"),
             ("FAULTS", "7:cold"),

@@ -9,7 +9,7 @@ use polyrail_rails::atomic;
 use super::fabric::Fabric;
 use super::{Object, av, cntr, cq, endpoint, eq, head, mr};
 use crate::address::Format;
-use crate::domain::{Domain, Wanted};
+use crate::domain::{Domain, Progress, Wanted};
 use crate::ffi::*;
 use crate::info::hints::Hints;
 use crate::limits::ATOMIC_MAX;
@@ -58,13 +58,19 @@ pub unsafe fn open(
             return -why.errno();
         }
     };
+    let progress = match [info.domain.data_progress, info.domain.control_progress].contains(&FI_PROGRESS_AUTO)
+    {
+        true => Progress::Automatic,
+        false if config.background => Progress::Owed,
+        false => Progress::Application,
+    };
     let wanted = Wanted {
         api_version: fabric.api_version,
         format,
         config,
         by_address: basic || mode & FI_MR_VIRT_ADDR != 0,
         own_keys: basic || mode & FI_MR_PROV_KEY != 0,
-        automatic: [info.domain.data_progress, info.domain.control_progress].contains(&FI_PROGRESS_AUTO),
+        progress,
     };
     // SAFETY: that is what the application promises by this threading.
     let domain = match unsafe { Domain::open(wanted, info.domain.threading == FI_THREAD_DOMAIN) } {

@@ -82,6 +82,9 @@ impl Wanted {
             offer(worker, key, &region);
         }
         state.regions.insert(key, region);
+        if state.regions.are_reached() {
+            domain.note_owed(&mut state);
+        }
         drop(state);
         let head = fid_mr {
             fid: head(FI_CLASS_MR, self.context, &FID_OPS),

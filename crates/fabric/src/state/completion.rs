@@ -17,6 +17,8 @@ pub mod mark {
     pub const WANTED: u64 = FI_COMPLETION;
     /// `User::context` is the number of an [`Extra`](crate::state::endpoint::Extra).
     pub const EXTRA: u64 = 1 << 25;
+    /// The operation is [`LONG`](crate::limits::LONG): it is counted until it is over.
+    pub const LONG: u64 = 1 << 26;
 }
 
 /// The kinds of completion that counters tell apart.

@@ -10,7 +10,7 @@ use polyrail_rails::{INJECT_MAX, Worker};
 
 use crate::address::{Format, Source};
 use crate::ffi::*;
-use crate::limits::{MSG_MAX, QUEUE};
+use crate::limits::{LONG, MSG_MAX, QUEUE};
 use crate::state::Sinks;
 use crate::state::av::Av;
 use crate::state::cntr::Cntr;
@@ -84,6 +84,9 @@ pub struct Endpoint {
     /// By [`crate::state::completion::Class`].
     pub counter: [Option<Key<Cntr>>; 6],
     pub extras: Slab<Extra>,
+    /// Operations under way that are long, and whether one has just begun.
+    pub long: usize,
+    pub began_long: bool,
     /// Peers by `fi_addr_t`, as far as they have been used.
     pub peers: Vec<u32>,
     /// `fi_addr_t` by peer, as far as they have been asked for.
@@ -122,6 +125,8 @@ impl Endpoint {
             rx_always: 0,
             counter: [None; 6],
             extras: Slab::default(),
+            long: 0,
+            began_long: false,
             peers: Vec::new(),
             numbers: Vec::new(),
             told: Told::default(),
@@ -163,6 +168,15 @@ impl Endpoint {
     }
 
     /// The descriptor of its worker.
+    /// An operation of so many bytes is under way.
+    #[inline(always)]
+    pub fn begins(&mut self, bytes: usize) {
+        if bytes > LONG {
+            self.long += 1;
+            self.began_long = true;
+        }
+    }
+
     pub fn wait_fd(&self) -> Option<RawFd> {
         self.worker.as_ref().map(Worker::wait_fd)
     }

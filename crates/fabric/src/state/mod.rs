@@ -71,6 +71,11 @@ impl State {
         self.endpoints.is_empty() && bound == [true; 4]
     }
 
+    /// Whether something is to go on while the application computes: it is long, or peers reach this process's memory.
+    pub fn is_owed_progress(&mut self) -> bool {
+        self.regions.are_reached() || self.endpoints.values_mut().any(|endpoint| endpoint.long > 0)
+    }
+
     /// An endpoint, and where its completions go.
     #[inline]
     pub fn split(&mut self, endpoint: Key<Endpoint>) -> (&mut Endpoint, Sinks<'_>) {

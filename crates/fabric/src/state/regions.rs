@@ -19,10 +19,18 @@ pub struct Region {
     pub counters: [Option<Key<Cntr>>; 2],
 }
 
+impl Region {
+    fn is_reached(&self) -> bool {
+        self.access.read || self.access.write
+    }
+}
+
 /// The regions of a domain by key.
 #[derive(Debug, Default)]
 pub struct Regions {
     by_key: HashMap<u64, Region>,
+    /// How many of them peers may read or write.
+    reached: usize,
     /// Whether any region has ever had a counter.
     pub counted: bool,
 }
@@ -44,12 +52,21 @@ impl Regions {
         self.by_key.get_mut(&key)
     }
 
+    /// Whether peers may read or write any.
+    pub fn are_reached(&self) -> bool {
+        self.reached > 0
+    }
+
     pub fn insert(&mut self, key: u64, region: Region) {
-        self.by_key.insert(key, region);
+        self.reached += usize::from(region.is_reached());
+        let before = self.by_key.insert(key, region);
+        debug_assert!(before.is_none(), "a key that is in use");
     }
 
     pub fn remove(&mut self, key: u64) -> Option<Region> {
-        self.by_key.remove(&key)
+        let region = self.by_key.remove(&key)?;
+        self.reached -= usize::from(region.is_reached());
+        Some(region)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Region)> {

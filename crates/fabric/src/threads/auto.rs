@@ -1,7 +1,8 @@
-//! Automatic progress: a thread for each domain whose application asked for it.
+//! Progress without the application: a thread for each domain whose application asked for it, or that has something long under way.
 //!
 //! It sleeps until a rail has something, and keeps out of the way of an application that polls: as long as the application makes
-//! progress itself, the thread looks now and then whether it still does.
+//! progress itself, the thread looks now and then whether it still does. Where nobody asked for it, it rests while there is nothing that it
+//! is for, and is roused by what begins.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use super::Process;
 use super::nap::{Bell, Nap};
 use crate::ffi::FI_WAIT_FD;
-use crate::primitive::{AtomicBool, Builder, JoinHandle, Mutex, Ordering, pause};
+use crate::primitive::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering, pause};
 use crate::wait::{Awaited, Deadline, Wait, sleep_on};
 
 /// How long the thread stays away from a polling application: first, at most.
@@ -25,9 +26,20 @@ pub trait Moving: Send + Sync + 'static {
     /// How often the application has asked for progress.
     fn polls(&self) -> u64;
 
-    /// Makes progress until nothing moves, has what comes next wake the thread, and calls `settled` before anybody else can
+    /// Makes progress until nothing moves, has what comes next wake the thread if it is needed, and calls `settled` before anybody else can
     /// make progress. False, without that call, if there is still something to do.
-    fn settle(&self, settled: &mut dyn FnMut()) -> bool;
+    fn settle(&self, settled: &mut dyn FnMut(Need)) -> bool;
+}
+
+/// What the thread is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// What comes next wakes it.
+    Progress,
+    /// The application sleeps until something comes, and makes progress then.
+    Nothing,
+    /// Nothing, until it is roused.
+    Rest,
 }
 
 /// The thread's handle.
@@ -35,8 +47,11 @@ pub struct Auto {
     process: Process,
     /// The thread's sleep, with all workers armed.
     nap: Nap<Wait>,
+    /// Nothing needs the thread. It becomes so under the lock of what it makes progress on.
+    resting: AtomicBool,
     stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    roused: Condvar,
 }
 
 impl Bell for Wait {
@@ -58,8 +73,10 @@ impl Auto {
         Ok(Self {
             process: Process::this(),
             nap: Nap::new(wait),
+            resting: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             thread: Mutex::new(None),
+            roused: Condvar::new(),
         })
     }
 
@@ -79,9 +96,13 @@ impl Auto {
         if !self.process.is_this() {
             return;
         }
-        self.stopping.store(true, Ordering::Relaxed);
+        let thread = {
+            let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            self.stopping.store(true, Ordering::Relaxed);
+            self.roused.notify_one();
+            thread.take()
+        };
         self.nap.with_bell(Wait::raise);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }
@@ -113,6 +134,29 @@ impl Auto {
         self.nap.kick();
     }
 
+    /// Something begins that the thread is for: under the lock of what it makes progress on.
+    #[inline]
+    pub fn rouse(&self) {
+        if self.resting.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let _thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        self.resting.store(false, Ordering::Relaxed);
+        self.roused.notify_one();
+    }
+
+    /// Until it is roused, or the end has come.
+    fn rest(&self) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.resting.load(Ordering::Relaxed) && !self.stopping.load(Ordering::Relaxed) {
+            thread = self.roused.wait(thread).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// The application makes progress, which disarms the workers: the thread must not rely on them any more.
     #[inline]
     pub fn relieve(&self) {
@@ -133,19 +177,34 @@ fn run(on: &impl Moving) {
             away = (away * 2).min(AWAY.1);
             continue;
         }
+        let (mut fd, mut needed) = (None, Need::Progress);
+        let settled = on.settle(&mut |need| {
+            needed = need;
+            match need {
+                Need::Progress => fd = auto.nap.begin(|wait| wait.fd([])).ok(),
+                Need::Nothing => {}
+                Need::Rest => auto.resting.store(true, Ordering::Relaxed),
+            }
+        });
+        match needed {
+            Need::Nothing => {
+                pause(away);
+                away = (away * 2).min(AWAY.1);
+                continue;
+            }
+            Need::Rest => auto.rest(),
+            Need::Progress if !settled => {}
+            Need::Progress => {
+                if let Some(fd) = fd
+                    && !auto.stopping.load(Ordering::Relaxed)
+                {
+                    // A signal, or nothing to sleep on: look again.
+                    let _ = sleep_on(fd, Deadline::after(-1).or_in(Deadline::LONGEST));
+                }
+                auto.nap.end();
+            }
+        }
         away = AWAY.0;
-        let mut fd = None;
-        let settled = on.settle(&mut || fd = auto.nap.begin(|wait| wait.fd([])).ok());
-        if !settled {
-            continue;
-        }
-        if let Some(fd) = fd
-            && !auto.stopping.load(Ordering::Relaxed)
-        {
-            // A signal, or nothing to sleep on: look again.
-            let _ = sleep_on(fd, Deadline::after(-1).or_in(Deadline::LONGEST));
-        }
-        auto.nap.end();
     }
 }
 

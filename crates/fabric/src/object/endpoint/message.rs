@@ -11,7 +11,7 @@ use polyrail_rails::{AT_ONCE_MAX, Issued, Refused, User, Worker};
 use super::{EpMember, is_busy};
 use crate::error;
 use crate::ffi::*;
-use crate::limits::IOV_LIMIT;
+use crate::limits::{IOV_LIMIT, LONG};
 use crate::log::log;
 use crate::state::Sinks;
 use crate::state::completion::{Class, Entry, Fault, mark};
@@ -99,6 +99,12 @@ fn delivery(flags: u64) -> Delivery {
     }
 }
 
+/// The mark of an operation of so many bytes.
+#[inline(always)]
+pub(super) fn long(bytes: usize) -> u64 {
+    if bytes > LONG { mark::LONG } else { 0 }
+}
+
 /// An entry with what is known of a message that has not been received.
 fn described(mut entry: Entry, ep: usize, envelope: &Envelope) -> Entry {
     entry.len = envelope.len;
@@ -156,14 +162,15 @@ impl Endpoint {
             // SAFETY: by the caller's promise.
             return unsafe { self.inject(peer, s, marks, sinks) };
         }
-        if total(s.iov) > most {
+        let bytes = total(s.iov);
+        if bytes > most {
             return Err(-FI_EMSGSIZE);
         }
-        let user = User { context: number(s.context), flags: marks };
+        let user = User { context: number(s.context), flags: marks | long(bytes) };
         // SAFETY: by the caller's promise.
         match unsafe { self.at_work().send(peer, s.matching, s.data, delivery, s.iov, user) } {
             Ok(Issued::Done) => self.done(Class::Send, user.context, marks, sinks),
-            Ok(Issued::Pending(_)) => {}
+            Ok(Issued::Pending(_)) => self.begins(bytes),
             Err(why) => return Err(self.refused(why, peer)),
         }
         Ok(())
@@ -266,6 +273,9 @@ impl Endpoint {
             unsafe { self.at_work().recv_multi(source, *buffer, least, user) }
         } else {
             let filter = Filter { source, matching: r.matching, ignore: r.ignore };
+            let bytes = total(r.iov);
+            user.flags |= long(bytes);
+            self.begins(bytes);
             // SAFETY: by the caller's promise.
             unsafe { self.at_work().recv(filter, r.iov, user) }
         }
@@ -322,9 +332,11 @@ impl Endpoint {
             self.push(Class::Recv, described(entry, ep, &envelope), sinks);
             return Ok(());
         }
-        let user = User { context, flags: FI_RECV | kind | r.flags & mark::WANTED };
+        let bytes = total(r.iov);
+        let user = User { context, flags: FI_RECV | kind | r.flags & mark::WANTED | long(bytes) };
         // SAFETY: by the caller's promise.
         unsafe { self.worker()?.recv_claimed(message, r.iov, user) };
+        self.begins(bytes);
         Ok(())
     }
 }
@@ -529,7 +541,7 @@ impl EpMember {
     ) -> bool {
         let Some(mut state) = self.member.domain.at_once() else { return false };
         let Ok((endpoint, _)) = self.enter(&mut state) else { return false };
-        if endpoint.rx_cq.is_none() {
+        if endpoint.rx_cq.is_none() || piece.len > LONG {
             return false;
         }
         let mut source = None;

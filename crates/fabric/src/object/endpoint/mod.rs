@@ -110,11 +110,15 @@ impl EpMember {
         let (endpoint, mut sinks) = state.split(self.member.key);
         endpoint.after_call(&mut sinks);
         let holds_back = endpoint.holds_back();
+        let began_long = std::mem::take(&mut endpoint.began_long);
         if let Some(auto) = domain.auto()
             && auto.is_asleep()
             && !endpoint.arm()
         {
             auto.kick();
+        }
+        if began_long {
+            domain.note_owed(&mut state);
         }
         if holds_back {
             domain.note_held(&mut state);
@@ -132,10 +136,10 @@ impl EpMember {
     }
 }
 
-/// Whether a call has to be followed up: somebody sleeps, or something is held back.
+/// Whether a call has to be followed up: somebody sleeps, something is held back, or is to go on while the application computes.
 #[inline(always)]
 fn is_busy(endpoint: &mut Endpoint, sinks: &Sinks<'_>) -> bool {
-    sinks.awaited.any() || endpoint.at_work().holds_back()
+    sinks.awaited.any() || endpoint.began_long || endpoint.at_work().holds_back()
 }
 
 /// C's form of an error. Apart: it is not what is to be expected.

@@ -4,11 +4,11 @@ use std::ffi::{c_int, c_void};
 
 use libc::iovec;
 use polyrail_core::frame::RemoteAddr;
-use polyrail_core::proto::PartSpec;
-use polyrail_rails::User;
+use polyrail_core::proto::{PartSpec, PeerIdx};
 use polyrail_rails::rail::RawIov;
+use polyrail_rails::{Issued, Refused, User};
 
-use super::message::{check, number, piece, pieces, total};
+use super::message::{check, long, number, piece, pieces, total};
 use super::{EpMember, EpObject};
 use crate::ffi::*;
 use crate::limits::RMA_IOV_LIMIT;
@@ -52,11 +52,12 @@ impl Endpoint {
         if total(r.iov) > if inject { self.limits.inject_rma } else { self.limits.rma } {
             return Err(-FI_EMSGSIZE);
         }
-        let flags = FI_RMA | FI_WRITE | r.flags & mark::WANTED;
+        let bytes = total(r.iov);
+        let flags = FI_RMA | FI_WRITE | r.flags & mark::WANTED | long(bytes);
         let user = User { context: number(r.context), flags };
         // SAFETY: by the caller's promise.
         let issued = unsafe { self.worker()?.put(peer, r.iov, r.at, r.data, inject, user) };
-        issued.map(|_| ()).map_err(|why| self.refused(why, peer))
+        self.issued(bytes, issued, peer)
     }
 
     /// # Safety
@@ -66,10 +67,19 @@ impl Endpoint {
         if total(r.iov) > self.limits.rma {
             return Err(-FI_EMSGSIZE);
         }
-        let user = User { context: number(r.context), flags: FI_RMA | FI_READ | r.flags & mark::WANTED };
+        let bytes = total(r.iov);
+        let flags = FI_RMA | FI_READ | r.flags & mark::WANTED | long(bytes);
+        let user = User { context: number(r.context), flags };
         // SAFETY: by the caller's promise.
         let issued = unsafe { self.worker()?.get(peer, r.iov, r.at, user) };
-        issued.map(|_| ()).map_err(|why| self.refused(why, peer))
+        self.issued(bytes, issued, peer)
+    }
+
+    /// An event follows each that is issued.
+    fn issued(&mut self, bytes: usize, issued: Result<Issued, Refused>, peer: PeerIdx) -> Result<(), c_int> {
+        issued.map_err(|why| self.refused(why, peer))?;
+        self.begins(bytes);
+        Ok(())
     }
 }
 
