@@ -57,6 +57,8 @@ pub struct Domain {
     auto: OnceLock<Auto>,
     /// There is no thread to be had.
     alone: AtomicBool,
+    /// The application has one thread at a time in its calls.
+    serialised: bool,
     pusher: Pusher,
     eq: OnceLock<(Arc<Eq>, bool)>,
     /// Rounds of progress that applications have asked for.
@@ -89,6 +91,7 @@ impl Domain {
         let new = Arc::new(Self {
             auto: OnceLock::new(),
             alone: AtomicBool::new(false),
+            serialised: serialised && !automatic,
             is: wanted,
             state,
             pusher: Pusher::default(),
@@ -119,7 +122,11 @@ impl Domain {
     #[inline]
     pub fn note_owed(self: &Arc<Self>, state: &mut Guard<'_, State>) {
         match self.auto.get() {
-            Some(auto) => auto.rouse(),
+            Some(auto) if auto.is_resting() => {
+                state.share();
+                auto.rouse();
+            }
+            Some(_) => {}
             None => self.start_once(state),
         }
     }
@@ -201,27 +208,30 @@ impl Moving for Domain {
         self.polls.load(Ordering::Relaxed)
     }
 
-    fn settle(&self, settled: &mut dyn FnMut(Need)) -> bool {
-        let mut state = self.lock();
-        if self.is.progress == Progress::Owed {
-            let need = match (state.is_owed_progress(), state.awaited.any()) {
-                (false, _) => Some(Need::Rest),
-                (true, true) => Some(Need::Nothing),
-                (true, false) => None,
-            };
-            if let Some(need) = need {
-                settled(need);
-                return true;
-            }
+    fn need(&self, rests: &mut dyn FnMut()) -> Need {
+        if self.is.progress != Progress::Owed {
+            return Need::Progress;
         }
+        let mut state = self.lock();
+        if state.is_owed_progress() {
+            return if state.awaited.any() { Need::Nothing } else { Need::Progress };
+        }
+        rests();
+        if self.serialised && !self.pusher.is_started() {
+            // SAFETY: the application's calls are serialised, the other thread is not there, and this one takes it when it is roused: the lock is shared then.
+            unsafe { state.unshare() };
+        }
+        Need::Rest
+    }
+
+    fn settle(&self, settled: &mut dyn FnMut()) -> bool {
+        let mut state = self.lock();
         let all: Vec<_> = state.endpoints.keys().collect();
         for _ in 0..ROUNDS {
             let moved = all.iter().fold(false, |moved, &endpoint| state.progress(endpoint) | moved);
             if !moved {
                 let armed = all.iter().all(|&endpoint| state.endpoints[endpoint].arm());
-                if armed {
-                    settled(Need::Progress);
-                }
+                armed.then(settled);
                 return armed;
             }
         }

@@ -1,8 +1,8 @@
 //! The lock of a domain: one word, taken once by each call.
 //!
 //! An application that promises to serialise its calls (`FI_THREAD_DOMAIN`) needs none, and pays for none: an atomic exchange
-//! waits for all stores before it, which is a good part of what a small message costs. Such a lock is *private* until a thread
-//! of our own comes to share it ([`Guard::share`]), which never ends.
+//! waits for all stores before it, which is a good part of what a small message costs. Such a lock is *private* while no thread
+//! of our own shares it: from [`Guard::share`] on, until one that is the only one gives it back ([`Guard::unshare`]).
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -13,14 +13,17 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and somebody sleeps.
 const WANTED: u32 = 2;
+/// Private: who takes it says nothing.
+const PRIVATE: u32 = 3;
 
 /// Looks before sleeping: calls are short.
 const SPIN: u32 = if cfg!(loom) { 0 } else { 100 };
 
 #[derive(Debug)]
 pub struct Lock<T> {
-    shared: AtomicBool,
     word: Futex,
+    /// While it is private, where that is checked: somebody has it.
+    taken: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -66,27 +69,35 @@ impl<T> Drop for Private<'_, T> {
 impl<T> Lock<T> {
     /// For several threads.
     pub fn new(value: T) -> Self {
-        Self { shared: AtomicBool::new(true), word: Futex::new(FREE), value: UnsafeCell::new(value) }
+        Self { word: Futex::new(FREE), taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
     /// For threads that see to it themselves that only one of them is at it.
     ///
     /// # Safety
-    /// [`Lock::lock`] is never called as long as another thread has a guard, until [`Guard::share`] has been called.
+    /// [`Lock::lock`] is never called as long as another thread has a guard, but between [`Guard::share`] and [`Guard::unshare`].
     pub unsafe fn private(value: T) -> Self {
-        Self { shared: AtomicBool::new(false), ..Self::new(value) }
+        Self { word: Futex::new(PRIVATE), ..Self::new(value) }
+    }
+
+    #[inline(always)]
+    fn is_private(&self) -> bool {
+        self.word.word().load(Ordering::Acquire) == PRIVATE
+    }
+
+    #[inline(always)]
+    fn begin_private(&self) {
+        if cfg!(debug_assertions) {
+            assert!(!self.taken.swap(true, Ordering::Relaxed), "calls are not serialised");
+        }
     }
 
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        if self.shared.load(Ordering::Relaxed) {
-            self.take();
+        if self.is_private() {
+            self.begin_private();
         } else {
-            debug_assert_eq!(
-                self.word.word().swap(HELD, Ordering::Relaxed),
-                FREE,
-                "calls are not serialised"
-            );
+            self.take();
         }
         Guard { lock: self }
     }
@@ -94,19 +105,16 @@ impl<T> Lock<T> {
     /// The value, where the lock is private: there is nothing to give back. None where it is shared.
     #[inline(always)]
     pub fn at_once(&self) -> Option<Private<'_, T>> {
-        if self.shared.load(Ordering::Relaxed) {
+        if !self.is_private() {
             return None;
         }
-        if cfg!(debug_assertions) {
-            let before = self.word.word().swap(HELD, Ordering::Relaxed);
-            assert_eq!(before, FREE, "calls are not serialised");
-        }
+        self.begin_private();
         Some(Private { lock: self })
     }
 
     /// The value, if nobody else is at it; none if that cannot be known.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        (self.shared.load(Ordering::Relaxed) && self.try_take()).then(|| Guard { lock: self })
+        self.try_take().then(|| Guard { lock: self })
     }
 
     #[inline]
@@ -129,15 +137,23 @@ impl<T> Lock<T> {
             }
             std::hint::spin_loop();
         }
-        while self.word.word().swap(WANTED, Ordering::Acquire) != FREE {
-            self.word.wait(WANTED);
+        loop {
+            match self.word.word().swap(WANTED, Ordering::Acquire) {
+                FREE => return,
+                // the other gave it back: it is this thread's alone, as none is left that could look
+                PRIVATE => {
+                    self.word.word().store(PRIVATE, Ordering::Relaxed);
+                    return self.begin_private();
+                }
+                _ => self.word.wait(WANTED),
+            }
         }
     }
 
     #[inline(always)]
     fn end_private(&self) {
         if cfg!(debug_assertions) {
-            self.word.word().store(FREE, Ordering::Relaxed);
+            self.taken.store(false, Ordering::Relaxed);
         }
     }
 
@@ -153,8 +169,7 @@ impl<'a, T> Guard<'a, T> {
     /// Ends a guard of a lock that is not shared; one that is comes back. For who would ask more than once whether it is.
     #[inline(always)]
     pub fn end_unless_shared(self) -> Option<Self> {
-        let shared = self.lock.shared.load(Ordering::Relaxed);
-        if !shared {
+        if self.lock.is_private() {
             self.lock.end_private();
             std::mem::forget(self);
             return None;
@@ -164,10 +179,21 @@ impl<'a, T> Guard<'a, T> {
 
     /// From now on the lock is one for several threads, beginning with this guard.
     pub fn share(&mut self) {
-        if !self.lock.shared.load(Ordering::Relaxed) {
+        if self.lock.is_private() {
+            self.lock.end_private();
             self.lock.word.word().store(HELD, Ordering::Relaxed);
-            self.lock.shared.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Ends this guard, and from now on the lock is private.
+    ///
+    /// # Safety
+    /// It began as such, and no other thread takes it as long as another has a guard: but for one that waits for this guard.
+    pub unsafe fn unshare(self) {
+        if self.lock.word.word().swap(PRIVATE, Ordering::Release) == WANTED {
+            self.lock.word.wake();
+        }
+        std::mem::forget(self);
     }
 }
 
@@ -192,10 +218,10 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.lock.shared.load(Ordering::Relaxed) {
-            self.lock.release();
-        } else {
+        if self.lock.is_private() {
             self.lock.end_private();
+        } else {
+            self.lock.release();
         }
     }
 }
@@ -263,6 +289,38 @@ mod loom_tests {
             add(&lock.lock());
             other.join().expect("no panic");
             assert_eq!(add(&lock.lock()), 6);
+        });
+    }
+
+    #[test]
+    fn loom_what_is_given_back_is_private_again() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            // SAFETY: only this thread takes it, but for the time when it is shared.
+            let lock = Arc::new(unsafe { Lock::private(UnsafeCell::new(0)) });
+            let mut guard = lock.lock();
+            guard.share();
+            let other = {
+                let lock = lock.clone();
+                thread::spawn(move || {
+                    let guard = lock.lock();
+                    add(&guard);
+                    // SAFETY: this thread takes it no more.
+                    unsafe { guard.unshare() };
+                })
+            };
+            add(&guard);
+            drop(guard);
+            add(&lock.lock());
+            lock.at_once().map(|value| add(&value));
+            other.join().expect("no panic");
+            assert!(lock.at_once().is_some() && lock.try_lock().is_none());
+            // and shared once more
+            let mut guard = lock.lock();
+            guard.share();
+            drop(guard);
+            assert!(lock.try_lock().is_some() && lock.at_once().is_none());
         });
     }
 }

@@ -26,9 +26,13 @@ pub trait Moving: Send + Sync + 'static {
     /// How often the application has asked for progress.
     fn polls(&self) -> u64;
 
-    /// Makes progress until nothing moves, has what comes next wake the thread if it is needed, and calls `settled` before anybody else can
+    /// What the thread is there for at the moment. Where that is [`Need::Rest`], `rests` is called before anything can begin that the thread is
+    /// for, and the thread has nothing to do with it any more until it is roused.
+    fn need(&self, rests: &mut dyn FnMut()) -> Need;
+
+    /// Makes progress until nothing moves, has what comes next wake the thread, and calls `settled` before anybody else can
     /// make progress. False, without that call, if there is still something to do.
-    fn settle(&self, settled: &mut dyn FnMut(Need)) -> bool;
+    fn settle(&self, settled: &mut dyn FnMut()) -> bool;
 }
 
 /// What the thread is there for.
@@ -134,16 +138,15 @@ impl Auto {
         self.nap.kick();
     }
 
-    /// Something begins that the thread is for: under the lock of what it makes progress on.
+    /// Whether the thread rests, under the lock of what it makes progress on.
     #[inline]
-    pub fn rouse(&self) {
-        if self.resting.load(Ordering::Relaxed) {
-            self.wake();
-        }
+    pub fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Relaxed)
     }
 
+    /// Something begins that the thread is for: under the same lock.
     #[cold]
-    fn wake(&self) {
+    pub fn rouse(&self) {
         let _thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         self.resting.store(false, Ordering::Relaxed);
         self.roused.notify_one();
@@ -170,41 +173,32 @@ fn run(on: &impl Moving) {
     let Some(auto) = on.auto() else { return };
     let (mut seen, mut away) = (on.polls(), AWAY.0);
     while !auto.stopping.load(Ordering::Relaxed) {
+        let need = on.need(&mut || auto.resting.store(true, Ordering::Relaxed));
+        if need == Need::Rest {
+            auto.rest();
+            away = AWAY.0;
+            continue;
+        }
         let polls = on.polls();
-        if polls != seen {
+        if polls != seen || need == Need::Nothing {
             seen = polls;
             pause(away);
             away = (away * 2).min(AWAY.1);
             continue;
         }
-        let (mut fd, mut needed) = (None, Need::Progress);
-        let settled = on.settle(&mut |need| {
-            needed = need;
-            match need {
-                Need::Progress => fd = auto.nap.begin(|wait| wait.fd([])).ok(),
-                Need::Nothing => {}
-                Need::Rest => auto.resting.store(true, Ordering::Relaxed),
-            }
-        });
-        match needed {
-            Need::Nothing => {
-                pause(away);
-                away = (away * 2).min(AWAY.1);
-                continue;
-            }
-            Need::Rest => auto.rest(),
-            Need::Progress if !settled => {}
-            Need::Progress => {
-                if let Some(fd) = fd
-                    && !auto.stopping.load(Ordering::Relaxed)
-                {
-                    // A signal, or nothing to sleep on: look again.
-                    let _ = sleep_on(fd, Deadline::after(-1).or_in(Deadline::LONGEST));
-                }
-                auto.nap.end();
-            }
-        }
         away = AWAY.0;
+        let mut fd = None;
+        let settled = on.settle(&mut || fd = auto.nap.begin(|wait| wait.fd([])).ok());
+        if !settled {
+            continue;
+        }
+        if let Some(fd) = fd
+            && !auto.stopping.load(Ordering::Relaxed)
+        {
+            // A signal, or nothing to sleep on: look again.
+            let _ = sleep_on(fd, Deadline::after(-1).or_in(Deadline::LONGEST));
+        }
+        auto.nap.end();
     }
 }
 

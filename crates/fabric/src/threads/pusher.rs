@@ -43,6 +43,8 @@ pub struct Pusher {
     /// The thread looks, or is about to.
     awake: AtomicBool,
     stopping: AtomicBool,
+    /// There is a thread: it is set under the lock of what it sends from.
+    started: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
     bell: Condvar,
 }
@@ -53,6 +55,7 @@ impl Default for Pusher {
             process: Process::this(),
             awake: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            started: AtomicBool::new(false),
             thread: Mutex::new(None),
             bell: Condvar::new(),
         }
@@ -68,9 +71,15 @@ impl Pusher {
         }
     }
 
+    /// Whether there is a thread, under the lock of what it sends from.
+    pub fn is_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed)
+    }
+
     #[cold]
     fn wake<T>(&self, of: &Arc<impl Holding>, guard: &mut Guard<'_, T>) {
         guard.share();
+        self.started.store(true, Ordering::Relaxed);
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         self.awake.store(true, Ordering::Relaxed);
         if thread.is_none() {

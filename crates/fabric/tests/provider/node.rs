@@ -323,3 +323,12 @@ pub fn piece(bytes: &mut [u8]) -> iovec {
 pub fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + seed + (i >> 8)) as u8).collect()
 }
+
+/// What stands somewhere that is written meanwhile.
+///
+/// # Safety
+/// It is readable.
+pub unsafe fn as_it_is(bytes: &[u8]) -> Vec<u8> {
+    // SAFETY: by the caller's promise.
+    bytes.iter().map(|byte| unsafe { std::ptr::read_volatile(byte) }).collect()
+}

@@ -175,16 +175,31 @@ fn counters_are_waited_for() {
     }
 }
 
-/// The target never calls into libfabric while it is written to.
 #[test]
 fn automatic_progress_serves_peers() {
-    let Some(host) = host() else { return };
-    let hints: fn(&mut fi_info) = |h| {
+    serves_peers(|h| {
         // SAFETY: the host's hints.
         unsafe { (*h.domain_attr).data_progress = FI_PROGRESS_AUTO };
-    };
+    });
+}
+
+/// Nobody asked for it.
+#[test]
+fn memory_that_peers_reach_is_served() {
+    serves_peers(|_| ());
+    serves_peers(serialised);
+}
+
+fn serialised(h: &mut fi_info) {
+    // SAFETY: the host's hints.
+    unsafe { (*h.domain_attr).threading = FI_THREAD_DOMAIN };
+}
+
+/// The target never calls into libfabric while it is written to.
+fn serves_peers(hints: fn(&mut fi_info)) {
+    let Some(host) = host() else { return };
     let mut memory = vec![0u8; 1 << 20];
-    let mut b = Node::new(host, Want { hints, ..Want::default() });
+    let mut b = Node::new(host, Want { hints, wait: FI_WAIT_NONE, ..Want::default() });
     b.register(&mut memory, 1).unwrap();
     let a = Node::new(host, Want::default());
     let to_b = a.insert(&b.name());
@@ -210,6 +225,38 @@ fn automatic_progress_serves_peers() {
     }
     assert!(memory == bytes);
     assert_eq!(b.count(b.written), 3);
+}
+
+/// Neither side calls into libfabric while a long message goes from one to the other; between, short ones do as ever.
+#[test]
+fn what_is_long_goes_on_while_applications_compute() {
+    let Some(host) = host() else { return };
+    for hints in [serialised, |_: &mut fi_info| ()] {
+        let p = pair(host, Want { hints, wait: FI_WAIT_NONE, ..Want::default() });
+        for round in 0..4 {
+            for tag in 0..200 {
+                let mut got = [0; 3];
+                p.b.trecv(&mut got, FI_ADDR_UNSPEC, tag, 0, 1);
+                p.a.tinject(&[&p.b], b"hey", p.to_b, tag);
+                p.b.complete(&[&p.a]);
+                assert_eq!(&got, b"hey");
+            }
+            let bytes = crate::node::pattern(4 << 20, round);
+            let mut got = vec![0; bytes.len()];
+            p.b.trecv(&mut got, FI_ADDR_UNSPEC, 1000, 0, 1);
+            p.a.tsend(&[], &bytes, p.to_b, 1000, 2);
+            let start = Instant::now();
+            // SAFETY: within the buffer, which is written meanwhile.
+            while bytes != unsafe { crate::node::as_it_is(&got) } {
+                assert!(start.elapsed() < TIME, "it waits for the applications");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            p.a.complete(&[&p.b]);
+            p.b.complete(&[&p.a]);
+            // long enough for the threads to rest
+            std::thread::sleep(Duration::from_millis(30 * (round as u64 % 2)));
+        }
+    }
 }
 
 /// Whether this is a process whose environment says that readers sleep; if not, the test of this name is carried out in one.
