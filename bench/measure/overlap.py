@@ -6,8 +6,7 @@ from . import mpi
 from .figures import Column, Failed, Figure, Parts, Sample, Table, alternate
 from .programs import POLYRAIL, ROOT, alone, provider_missing
 
-SIZES = (256 << 10, 1 << 20, 16 << 20)
-ALONE = Figure("alone", "us", True)
+SIZES = (256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
 HIDDEN = Figure("hidden behind computing", "of it", False)
 
 
@@ -23,7 +22,6 @@ def parts(family: str, background: str | None, hosts: str) -> Parts:
         for line in alone([*before, *words], env).text.splitlines():
             words = line.split()
             if len(words) == 4 and words[0].isdigit():
-                sample[ALONE, int(words[0])] = float(words[1])
                 sample[HIDDEN, int(words[0])] = float(words[3])
         if not sample:
             raise Failed("it said nothing")

@@ -126,7 +126,7 @@ impl Domain {
                 state.share();
                 auto.rouse();
             }
-            Some(_) => {}
+            Some(auto) => auto.call(),
             None => self.start_once(state),
         }
     }

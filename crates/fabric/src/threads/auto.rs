@@ -7,16 +7,19 @@
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Process;
 use super::nap::{Bell, Nap};
 use crate::ffi::FI_WAIT_FD;
-use crate::primitive::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering, pause};
+use crate::primitive::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering};
 use crate::wait::{Awaited, Deadline, Wait, sleep_on};
 
-/// How long the thread stays away from a polling application: first, at most.
+/// How long the thread stays away from a polling application: as something begins that it is for, first, at most.
+const BEGINS: Duration = Duration::from_micros(100);
 const AWAY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(8));
+/// How often it is called for what begins.
+const CALLED: Duration = Duration::from_millis(1);
 
 /// What the thread makes progress on.
 pub trait Moving: Send + Sync + 'static {
@@ -55,6 +58,10 @@ pub struct Auto {
     resting: AtomicBool,
     stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Something has begun, while the thread stays away.
+    called: AtomicBool,
+    /// When that was said the last time.
+    since: Mutex<Option<Instant>>,
     roused: Condvar,
 }
 
@@ -80,6 +87,8 @@ impl Auto {
             resting: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             thread: Mutex::new(None),
+            called: AtomicBool::new(false),
+            since: Mutex::new(None),
             roused: Condvar::new(),
         })
     }
@@ -152,6 +161,38 @@ impl Auto {
         self.roused.notify_one();
     }
 
+    /// The same where the thread does not rest, but stays away from an application that polled: it soon looks whether it still does. Called for
+    /// each that begins, it is not told of all.
+    #[cold]
+    pub fn call(&self) {
+        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if since.is_some_and(|since| since.elapsed() < CALLED) {
+            return;
+        }
+        *since = Some(Instant::now());
+        drop(since);
+        let _thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        self.called.store(true, Ordering::Relaxed);
+        self.roused.notify_one();
+    }
+
+    /// Stays away for so long, or until it is called; how long it stays away the next time.
+    fn stay_away(&self, away: Duration) -> Duration {
+        let end = Instant::now() + away;
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.stopping.load(Ordering::Relaxed) {
+            if self.called.swap(false, Ordering::Relaxed) {
+                return BEGINS;
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            thread = self.roused.wait_timeout(thread, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (away * 2).min(AWAY.1)
+    }
+
     /// Until it is roused, or the end has come.
     fn rest(&self) {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -176,14 +217,13 @@ fn run(on: &impl Moving) {
         let need = on.need(&mut || auto.resting.store(true, Ordering::Relaxed));
         if need == Need::Rest {
             auto.rest();
-            away = AWAY.0;
+            away = BEGINS;
             continue;
         }
         let polls = on.polls();
         if polls != seen || need == Need::Nothing {
             seen = polls;
-            pause(away);
-            away = (away * 2).min(AWAY.1);
+            away = auto.stay_away(away);
             continue;
         }
         away = AWAY.0;
