@@ -212,7 +212,8 @@ impl Moving for Domain {
         if self.is.progress != Progress::Owed {
             return Need::Progress;
         }
-        let mut state = self.lock();
+        // who has it is at it
+        let Some(mut state) = self.try_lock() else { return Need::Nothing };
         if state.is_owed_progress() {
             return if state.awaited.any() { Need::Nothing } else { Need::Progress };
         }

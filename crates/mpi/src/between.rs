@@ -5,13 +5,11 @@ use std::ffi::c_int;
 use polyrail_core::coll::between::{self, Link, Step, Then};
 use polyrail_pmpi::abi;
 
+use crate::combine::Terms;
 use crate::library::{Failed, get_count, recv, send, sendrecv};
 use crate::messages::{Messages, of_ours};
 use crate::team::Team;
-use crate::within::{Terms, what};
-
-/// Bytes up to which data go whole from host to host; longer ones go in pieces.
-pub const SHORT: usize = 8 << 10;
+use crate::what;
 
 impl Team {
     fn speaker_of(&self, host: usize, root: Option<usize>) -> c_int {

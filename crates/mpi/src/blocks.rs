@@ -9,7 +9,7 @@ use crate::library::Failed;
 use crate::reach::{Part, places, spread};
 use crate::team::{Call, Team};
 use crate::ways::Way;
-use crate::within::what;
+use crate::what;
 use polyrail_core::coll::between;
 
 /// A block of ranks' parts in a room: of which host, and where it begins and ends.

@@ -89,6 +89,29 @@ fn handles() -> &'static Handles {
     })
 }
 
+/// Elements of a reduction, one behind the other, with nothing between.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    /// How many.
+    pub count: usize,
+    /// Bytes from one to the next.
+    pub extent: usize,
+    /// What is done with them.
+    pub combine: Combine,
+}
+
+impl Terms {
+    /// Bytes of all.
+    pub fn bytes(&self) -> usize {
+        self.count * self.extent
+    }
+
+    /// As many of them as so many bytes are.
+    pub fn of(&self, bytes: usize) -> Self {
+        Self { count: bytes / self.extent, ..*self }
+    }
+}
+
 impl Combine {
     /// The operation of a handle on a type.
     pub fn new(operation: usize, kind: Kind) -> Self {

@@ -21,7 +21,7 @@ use crate::library::{Failed, end_progress, entries, progress};
 use crate::room;
 use crate::team::{Team, told};
 use crate::ways;
-use crate::within::what;
+use crate::what;
 
 fn carry(
     operation: u8,

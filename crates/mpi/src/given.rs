@@ -5,13 +5,13 @@ use std::sync::OnceLock;
 use polyrail_pmpi::{Flavour, abi};
 
 use crate::area::PAYLOAD;
-use crate::combine::Combine;
+use crate::combine::{Combine, Terms};
 use crate::data::{Data, Kind};
 use crate::library::Failed;
 use crate::reach::MOST_RANKS;
 use crate::team::{Call, Team};
 use crate::ways::Way;
-use crate::within::{Terms, what};
+use crate::what;
 
 /// Bytes of all ranks up to which what is gathered or scattered is carried out here where ranks do not all share a host: they are once more in
 /// rooms of ours.

@@ -39,6 +39,12 @@ pub fn longest(lengths: &[usize]) -> usize {
     lengths.iter().copied().max().unwrap_or(0)
 }
 
+/// One of `parts` parts of so many elements: at which byte it begins, and its bytes.
+pub fn part_of(count: usize, extent: usize, part: usize, parts: usize) -> (usize, usize) {
+    let (first, end) = (count * part / parts, count * (part + 1) / parts);
+    (first * extent, (end - first) * extent)
+}
+
 impl Team {
     /// Whether no other rank is on this host.
     pub fn is_alone(&self) -> bool {

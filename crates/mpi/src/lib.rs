@@ -15,7 +15,8 @@
 //! | `long` | what is long between hosts, in pieces |
 //! | `messages` | messages between hosts that are under way |
 //! | `data` | what a count of a type is in memory |
-//! | `combine` | one operation of a reduction on two buffers |
+//! | `what` | the operations, as numbers |
+//! | `combine` | what is to be reduced, and one operation of a reduction on two buffers |
 //! | `room` | the memory that the ranks of a host share, found once as MPI starts |
 //! | `area` | how that memory looks |
 //! | `ways` | which way operations went, for `polyrail top` |
@@ -49,4 +50,5 @@ mod room;
 mod team;
 mod wait;
 mod ways;
+mod what;
 mod within;

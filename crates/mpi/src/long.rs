@@ -4,11 +4,11 @@ use std::ptr;
 
 use polyrail_core::coll::between::Then;
 
-use crate::here::{copy, pieces};
+use crate::combine::Terms;
+use crate::here::{copy, part_of, pieces};
 use crate::library::Failed;
 use crate::messages::Messages;
 use crate::team::{Call, Team};
-use crate::within::{Terms, part_of};
 
 /// Bytes of a piece that goes along a line of hosts: whole slots, and long enough for several rails.
 const PIECE: usize = 256 << 10;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use polyrail_pmpi::in_file;
 
-use crate::within::what;
+use crate::what;
 
 macro_rules! ways {
     ($($way:ident $algorithm:literal $why:literal;)*) => {

@@ -5,14 +5,14 @@
 use std::ptr;
 
 use crate::area::PAYLOAD;
-use crate::between::SHORT;
-use crate::combine::Combine;
+use crate::combine::Terms;
 use crate::data::Data;
-use crate::here::{begins, copy, longest, pieces};
+use crate::here::{begins, copy, longest, part_of, pieces};
 use crate::library::Failed;
 use crate::reach::{places, spread};
 use crate::team::{Call, Team};
 use crate::ways::Way;
+use crate::what;
 
 /// Bytes up to which each rank combines all contributions by itself; longer ones are combined in parts, each by one.
 const BY_EACH: usize = 1024;
@@ -21,117 +21,10 @@ const BY_EACH_OF: usize = 8;
 /// Bytes up to which the root of a reduction combines all contributions.
 const BY_ONE: usize = 64 << 10;
 
+/// Bytes up to which data go whole from host to host; longer ones go in pieces.
+const SHORT: usize = 8 << 10;
 /// Bytes up to which hosts exchange all that is to be reduced, in place of a part each.
 const DOUBLED: usize = 32 << 10;
-
-/// The numbers of operations in slots' tags.
-pub mod what {
-    /// `MPI_Barrier`.
-    pub const BARRIER: u8 = 1;
-    /// `MPI_Bcast`.
-    pub const BCAST: u8 = 2;
-    /// `MPI_Reduce`.
-    pub const REDUCE: u8 = 3;
-    /// `MPI_Allreduce`.
-    pub const ALLREDUCE: u8 = 4;
-    /// `MPI_Gather`.
-    pub const GATHER: u8 = 5;
-    /// `MPI_Scatter`.
-    pub const SCATTER: u8 = 6;
-    /// `MPI_Allgather`.
-    pub const ALLGATHER: u8 = 7;
-    /// `MPI_Alltoall`.
-    pub const ALLTOALL: u8 = 8;
-    /// `MPI_Reduce_scatter_block`.
-    pub const REDUCE_SCATTER_BLOCK: u8 = 9;
-    /// `MPI_Scan`.
-    pub const SCAN: u8 = 10;
-    /// `MPI_Exscan`.
-    pub const EXSCAN: u8 = 11;
-    /// `MPI_Gatherv`.
-    pub const GATHERV: u8 = 12;
-    /// `MPI_Scatterv`.
-    pub const SCATTERV: u8 = 13;
-    /// `MPI_Allgatherv`.
-    pub const ALLGATHERV: u8 = 14;
-    /// `MPI_Alltoallv`.
-    pub const ALLTOALLV: u8 = 15;
-    /// `MPI_Alltoallw`.
-    pub const ALLTOALLW: u8 = 16;
-    /// `MPI_Reduce_scatter`.
-    pub const REDUCE_SCATTER: u8 = 17;
-
-    const NAMES: [&str; 17] = [
-        "MPI_Barrier",
-        "MPI_Bcast",
-        "MPI_Reduce",
-        "MPI_Allreduce",
-        "MPI_Gather",
-        "MPI_Scatter",
-        "MPI_Allgather",
-        "MPI_Alltoall",
-        "MPI_Reduce_scatter_block",
-        "MPI_Scan",
-        "MPI_Exscan",
-        "MPI_Gatherv",
-        "MPI_Scatterv",
-        "MPI_Allgatherv",
-        "MPI_Alltoallv",
-        "MPI_Alltoallw",
-        "MPI_Reduce_scatter",
-    ];
-
-    /// Their names, for people.
-    pub fn name(what: u8) -> &'static str {
-        usize::from(what).checked_sub(1).and_then(|at| NAMES.get(at)).copied().unwrap_or("something else")
-    }
-
-    /// The number of a name that there is, as the program is built.
-    pub const fn of(name: &str) -> u8 {
-        let mut at = 0;
-        while !is(NAMES[at].as_bytes(), name.as_bytes()) {
-            at += 1;
-        }
-        at as u8 + 1
-    }
-
-    const fn is(one: &[u8], other: &[u8]) -> bool {
-        let mut at = 0;
-        while at < one.len() && at < other.len() && one[at] == other[at] {
-            at += 1;
-        }
-        at == one.len() && at == other.len()
-    }
-}
-
-/// Elements of a reduction, one behind the other, with nothing between.
-#[derive(Clone, Copy)]
-pub struct Terms {
-    /// How many.
-    pub count: usize,
-    /// Bytes from one to the next.
-    pub extent: usize,
-    /// What is done with them.
-    pub combine: Combine,
-}
-
-impl Terms {
-    /// Bytes of all.
-    pub fn bytes(&self) -> usize {
-        self.count * self.extent
-    }
-
-    /// As many of them as so many bytes are.
-    pub fn of(&self, bytes: usize) -> Self {
-        Self { count: bytes / self.extent, ..*self }
-    }
-}
-
-/// One of `parts` parts of so many elements: at which byte it begins, and its bytes.
-pub fn part_of(count: usize, extent: usize, part: usize, parts: usize) -> (usize, usize) {
-    let (first, end) = (count * part / parts, count * (part + 1) / parts);
-    (first * extent, (end - first) * extent)
-}
 
 impl Team {
     /// `MPI_Barrier`.
@@ -667,22 +560,5 @@ impl Team {
             self.over(turn.number());
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn operations_have_names() {
-        assert_eq!(
-            (what::of("MPI_Barrier"), what::of("MPI_Reduce_scatter")),
-            (what::BARRIER, what::REDUCE_SCATTER)
-        );
-        assert_eq!(what::of("MPI_Alltoall"), what::ALLTOALL);
-        assert_eq!(what::name(what::BARRIER), "MPI_Barrier");
-        assert_eq!(what::name(what::REDUCE_SCATTER), "MPI_Reduce_scatter");
-        assert_eq!([0, 18, 255].map(what::name), ["something else"; 3]);
     }
 }

@@ -16,10 +16,10 @@ use crate::primitive::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering
 use crate::wait::{Awaited, Deadline, Wait, sleep_on};
 
 /// How long the thread stays away from a polling application: as something begins that it is for, first, at most.
-const BEGINS: Duration = Duration::from_micros(100);
+const BEGINS: Duration = Duration::from_micros(200);
 const AWAY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(8));
 /// How often it is called for what begins.
-const CALLED: Duration = Duration::from_millis(1);
+const CALLED: Duration = Duration::from_millis(10);
 
 /// What the thread makes progress on.
 pub trait Moving: Send + Sync + 'static {
