@@ -16,7 +16,7 @@ use crate::log::log;
 use crate::state::State;
 use crate::state::eq::Eq;
 use crate::state::slab::Key;
-use crate::threads::auto::{Auto, Moving, Need};
+use crate::threads::auto::{Auto, Moving, Need, Settled};
 use crate::threads::pusher::{Holding, Pusher};
 
 /// Rounds in which something moves before others get the lock.
@@ -215,7 +215,12 @@ impl Moving for Domain {
         // who has it is at it
         let Some(mut state) = self.try_lock() else { return Need::Nothing };
         if state.is_owed_progress() {
-            return if state.awaited.any() { Need::Nothing } else { Need::Progress };
+            if !state.awaited.any() {
+                return Need::Progress;
+            }
+            // it may have armed a descriptor, and compute
+            state.progress_everywhere();
+            return Need::Nothing;
         }
         rests();
         if self.serialised && !self.pusher.is_started() {
@@ -225,18 +230,22 @@ impl Moving for Domain {
         Need::Rest
     }
 
-    fn settle(&self, settled: &mut dyn FnMut()) -> bool {
+    fn settle(&self, settled: &mut dyn FnMut()) -> Settled {
         let mut state = self.lock();
-        let all: Vec<_> = state.endpoints.keys().collect();
         for _ in 0..ROUNDS {
-            let moved = all.iter().fold(false, |moved, &endpoint| state.progress(endpoint) | moved);
-            if !moved {
-                let armed = all.iter().all(|&endpoint| state.endpoints[endpoint].arm());
-                armed.then(settled);
-                return armed;
+            if !state.progress_everywhere() {
+                if !state.endpoints.values_mut().all(|endpoint| endpoint.arm()) {
+                    return Settled::No;
+                }
+                settled();
+                return Settled::Yes;
+            }
+            // a round may have copied much
+            if state.is_wanted() {
+                return Settled::Wanted;
             }
         }
-        false
+        Settled::No
     }
 }
 
@@ -274,10 +283,7 @@ impl Holding for Domain {
 
     fn answer(&self) {
         let Some(mut state) = self.try_lock() else { return };
-        let all: Vec<_> = state.endpoints.keys().collect();
-        for endpoint in all {
-            state.progress(endpoint);
-        }
+        state.progress_everywhere();
     }
 }
 

@@ -177,6 +177,11 @@ impl<'a, T> Guard<'a, T> {
         Some(self)
     }
 
+    /// Whether another thread sleeps until this guard ends.
+    pub fn is_wanted(&self) -> bool {
+        self.lock.word.word().load(Ordering::Relaxed) == WANTED
+    }
+
     /// From now on the lock is one for several threads, beginning with this guard.
     pub fn share(&mut self) {
         if self.lock.is_private() {

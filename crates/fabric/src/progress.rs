@@ -69,6 +69,12 @@ impl State {
         endpoint.rearm(&mut sinks);
     }
 
+    /// The same on all endpoints.
+    pub fn progress_everywhere(&mut self) -> bool {
+        let all: Vec<_> = self.endpoints.keys().collect();
+        all.into_iter().fold(false, |moved, endpoint| self.progress(endpoint) | moved)
+    }
+
     /// The same on all endpoints of a list in a queue or counter, which is found by `list`.
     #[inline]
     pub fn progress_all(&mut self, list: impl Fn(&Self) -> &[Key<Endpoint>]) -> bool {

@@ -266,7 +266,7 @@ impl Team {
 
     /// Nothing where ranks cannot all copy from each other.
     fn reaching(&self) -> Option<()> {
-        self.goes(if self.is_together() { Way::Passing } else { Way::Lengths });
+        self.goes(if self.is_together() { Way::Unreached } else { Way::Lengths });
         (self.is_together() && self.reaches() && self.layout.ranks() <= MOST_RANKS).then_some(())
     }
 

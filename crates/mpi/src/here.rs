@@ -1,7 +1,7 @@
 //! How bytes come from some ranks of a host to others: by slots, in pieces.
 //!
-//! What is longer than a slot goes piece by piece. Where only one rank writes or only one reads, the others are up to four pieces, or operations,
-//! ahead; where all read of all, nobody is more than one ahead.
+//! What is longer than a slot goes piece by piece. Where only one rank writes or only one reads, the others are up to four pieces
+//! ahead, or 64 short operations; where all read of all, nobody is more than one ahead.
 
 use std::ptr;
 

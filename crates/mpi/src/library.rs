@@ -106,6 +106,7 @@ functions! {
     isend PMPI_Isend(from: *const c_void, count: c_int, kind: usize, to: c_int, tag: c_int, comm: usize, request: *mut usize);
     irecv PMPI_Irecv(into: *mut c_void, count: c_int, kind: usize, from: c_int, tag: c_int, comm: usize, request: *mut usize);
     wait PMPI_Wait(request: *mut usize, status: usize);
+    cancel PMPI_Cancel(request: *mut usize);
     iprobe PMPI_Iprobe(source: c_int, tag: c_int, comm: usize, flag: *mut c_int, status: usize);
 }
 

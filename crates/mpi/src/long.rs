@@ -12,9 +12,9 @@ use crate::team::{Call, Team};
 
 /// Bytes of a piece that goes along a line of hosts: whole slots, and long enough for several rails.
 const PIECE: usize = 256 << 10;
-/// Pieces that may come before they are waited for, and that may still be under way to the next host.
+/// Pieces that may come before they are waited for, and that may still be under way to the next host before another goes.
 const AHEAD: usize = 4;
-/// Pieces that there is room for, where they are combined, and how many of those may come before they are waited for.
+/// Pieces that there is room for, where they are combined: one of them, one that is under way to the next host, and others that come.
 const RING: usize = 4;
 /// Bytes that all hosts combine together, each a part.
 const TOGETHER: usize = 1 << 20;
@@ -52,7 +52,14 @@ impl Team {
             (Some((from, _)), Some((start, length))) => comes.receive(*from, at.wrapping_add(start), length),
             _ => Ok(()),
         };
+        if let Some((from, _)) = link.from.first() {
+            comes.hear_length(*from, bytes)?;
+        }
+        if let Some(next) = link.to {
+            goes.tell_length(next, bytes)?;
+        }
         (0..AHEAD).try_for_each(|_| receive(&mut comes))?;
+        comes.wait_for_one()?;
         for (start, length) in pieces(bytes, PIECE) {
             comes.wait_for_one()?;
             receive(&mut comes)?;
@@ -114,6 +121,15 @@ impl Team {
             let mut lanes = comes.iter_mut().zip(&link.from).enumerate();
             lanes.try_for_each(|(lane, (comes, (from, _)))| comes.receive(*from, place(n, 1 + lane), length))
         };
+        for (comes, (from, _)) in comes.iter_mut().zip(&link.from) {
+            comes.hear_length(*from, terms.bytes())?;
+        }
+        if let Some(next) = link.to {
+            goes.tell_length(next, terms.bytes())?;
+        }
+        if let Some(from) = link.result {
+            result.hear_length(from, terms.bytes())?;
+        }
         // two pieces may come while one is combined, and one that has been is under way
         (0..RING - 2).try_for_each(|_| receive(&mut comes))?;
         for (n, (start, length)) in pieces(terms.bytes(), piece).enumerate() {
@@ -126,6 +142,10 @@ impl Team {
                 result.receive(from, into.wrapping_add(start), length)?;
             }
             for (lane, (_, then)) in link.from.iter().enumerate() {
+                if n == 0 {
+                    // the length
+                    comes[lane].wait_for_one()?;
+                }
                 comes[lane].wait_for_one()?;
                 let theirs = place(n, 1 + lane);
                 // SAFETY: as many elements at both places
@@ -224,6 +244,10 @@ impl Team {
             let rank = self.layout.speaker(host, None);
             let (begin, bytes) = self.part(terms, length, host);
             let own = self.part(terms, length, self.host).1;
+            if start == 0 {
+                stage.contributions.hear_length(rank, terms.bytes())?;
+                stage.sent.tell_length(rank, terms.bytes())?;
+            }
             stage.contributions.receive(rank, theirs.wrapping_add(host * part), own)?;
             stage.sent.send(rank, ours.wrapping_add(begin), bytes)?;
         }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use polyrail_core::coll::layout::Layout;
@@ -323,10 +324,13 @@ impl Team {
         &mut self,
         run: impl FnOnce(&mut Self, &mut Vec<u8>, &mut Vec<u8>) -> Result<(), Failed>,
     ) -> Result<(), Failed> {
-        let [mut first, mut second] = [0, 1].map(|room| std::mem::take(&mut self.rooms[room]));
-        let done = run(self, &mut first, &mut second);
-        self.keep(0, first, &done);
-        self.keep(1, second, &done);
+        // an operation of the program's own may leave by an exception
+        let mut rooms = [0, 1].map(|room| ManuallyDrop::new(std::mem::take(&mut self.rooms[room])));
+        let [first, second] = &mut rooms;
+        let done = run(self, first, second);
+        for (which, room) in rooms.into_iter().enumerate() {
+            self.keep(which, room, &done);
+        }
         done
     }
 
@@ -338,17 +342,20 @@ impl Team {
         &mut self,
         run: impl FnOnce(&mut Self, &mut Vec<u8>) -> Result<(), Failed>,
     ) -> Result<(), Failed> {
-        let mut room = std::mem::take(&mut self.rooms[2]);
+        let mut room = ManuallyDrop::new(std::mem::take(&mut self.rooms[2]));
         let done = run(self, &mut room);
         self.keep(2, room, &done);
         done
     }
 
-    fn keep(&mut self, which: usize, room: Vec<u8>, done: &Result<(), Failed>) {
-        const KEPT: usize = 4 << 20;
+    fn keep(&mut self, which: usize, room: ManuallyDrop<Vec<u8>>, done: &Result<(), Failed>) {
+        // what a long allreduce takes
+        const KEPT: usize = 8 << 20;
         if done.is_err() {
-            std::mem::forget(room);
-        } else if room.capacity() <= KEPT {
+            return;
+        }
+        let room = ManuallyDrop::into_inner(room);
+        if room.capacity() <= KEPT {
             self.rooms[which] = room;
         }
     }

@@ -380,7 +380,7 @@ impl Team {
         self.exchange(call, terms.bytes(), put, each, 0..mates)
     }
 
-    /// `MPI_Allgather`: `own` of each rank to `into` of all, by ranks, where all share a host.
+    /// `MPI_Allgather`: `own` of each rank to `into` of all, by ranks.
     pub fn allgather(&mut self, own: Data, into: Data) -> Result<(), Failed> {
         let call = Call::new(what::ALLGATHER, 0);
         self.goes(self.by_blocks());

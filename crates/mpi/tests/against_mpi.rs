@@ -158,6 +158,9 @@ fn so_they_do_between_hosts() {
         return polyrail_skip::lacking("network namespaces (scripts/lab)");
     }
     for mpi in MPIS {
+        let (status, said) = run(mpi, 4, Hosts::Two, &[], "cases", &["pieces"]);
+        let told = "an operation is of 262144 bytes at rank 2, and of 524288 on another host";
+        assert!(status != Some(0) && status != Some(124) && said.contains(told), "{mpi}: {status:?} {said}");
         random(mpi, 4, Hosts::Two);
         random(mpi, 5, Hosts::InTurn);
     }

@@ -167,7 +167,6 @@ impl Endpoint {
         all
     }
 
-    /// The descriptor of its worker.
     /// An operation of so many bytes is under way.
     #[inline(always)]
     pub fn begins(&mut self, bytes: usize) {
@@ -177,6 +176,7 @@ impl Endpoint {
         }
     }
 
+    /// The descriptor of its worker.
     pub fn wait_fd(&self) -> Option<RawFd> {
         self.worker.as_ref().map(Worker::wait_fd)
     }

@@ -9,10 +9,10 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Process;
 use super::nap::{Bell, Nap};
+use super::{Process, spawn};
 use crate::ffi::FI_WAIT_FD;
-use crate::primitive::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering};
+use crate::primitive::{AtomicBool, Condvar, JoinHandle, Mutex, Ordering};
 use crate::wait::{Awaited, Deadline, Wait, sleep_on};
 
 /// How long the thread stays away from a polling application: as something begins that it is for, first, at most.
@@ -34,8 +34,19 @@ pub trait Moving: Send + Sync + 'static {
     fn need(&self, rests: &mut dyn FnMut()) -> Need;
 
     /// Makes progress until nothing moves, has what comes next wake the thread, and calls `settled` before anybody else can
-    /// make progress. False, without that call, if there is still something to do.
-    fn settle(&self, settled: &mut dyn FnMut()) -> bool;
+    /// make progress.
+    fn settle(&self, settled: &mut dyn FnMut()) -> Settled;
+}
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settled {
+    /// What comes next wakes the thread.
+    Yes,
+    /// There is still something to do.
+    No,
+    /// The same, and the application waits to do something.
+    Wanted,
 }
 
 /// What the thread is there for.
@@ -43,7 +54,7 @@ pub trait Moving: Send + Sync + 'static {
 pub enum Need {
     /// What comes next wakes it.
     Progress,
-    /// The application sleeps until something comes, and makes progress then.
+    /// The application is at it, or sleeps until something comes. In case it only could, some progress was made.
     Nothing,
     /// Nothing, until it is roused.
     Rest,
@@ -99,7 +110,7 @@ impl Auto {
     /// When there is no thread to be had.
     pub fn start(&self, on: &Arc<impl Moving>) -> io::Result<()> {
         let on = on.clone();
-        let thread = Builder::new().name("polyrail".into()).spawn(move || run(&*on))?;
+        let thread = spawn("polyrail", move || run(&*on))?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(())
     }
@@ -212,7 +223,7 @@ impl Auto {
 
 fn run(on: &impl Moving) {
     let Some(auto) = on.auto() else { return };
-    let (mut seen, mut away) = (on.polls(), AWAY.0);
+    let (mut seen, mut away) = (on.polls(), BEGINS);
     while !auto.stopping.load(Ordering::Relaxed) {
         let need = on.need(&mut || auto.resting.store(true, Ordering::Relaxed));
         if need == Need::Rest {
@@ -229,8 +240,14 @@ fn run(on: &impl Moving) {
         away = AWAY.0;
         let mut fd = None;
         let settled = on.settle(&mut || fd = auto.nap.begin(|wait| wait.fd([])).ok());
-        if !settled {
-            continue;
+        match settled {
+            Settled::Yes => {}
+            Settled::No => continue,
+            // who is woken needs longer than a thread that is awake
+            Settled::Wanted => {
+                away = auto.stay_away(BEGINS);
+                continue;
+            }
         }
         if let Some(fd) = fd
             && !auto.stopping.load(Ordering::Relaxed)

@@ -5,6 +5,43 @@ pub mod auto;
 mod nap;
 pub mod pusher;
 
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::primitive::{Builder, JoinHandle};
+
+/// Threads of ours in this process.
+static OURS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many there are, or were in the process that this one was forked by.
+pub fn ours() -> usize {
+    OURS.load(Ordering::Relaxed)
+}
+
+/// Starts a thread that no signal comes to: they are for the application's, which may wait for them.
+///
+/// # Errors
+/// There is none to be had.
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let counted = move || {
+        OURS.fetch_add(1, Ordering::Relaxed);
+        run();
+        OURS.fetch_sub(1, Ordering::Relaxed);
+    };
+    // SAFETY: sets of signals, and places for them
+    let before = unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    };
+    let thread = Builder::new().name(name.into()).spawn(counted);
+    // SAFETY: as above
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    thread
+}
+
 /// A process that has threads. One that it forks has copies of their handles, of what they had locked, and none of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process(u32);

@@ -8,9 +8,9 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::Process;
+use super::{Process, spawn};
 use crate::lock::Guard;
-use crate::primitive::{AtomicBool, Builder, Condvar, JoinHandle, Mutex, Ordering, pause};
+use crate::primitive::{AtomicBool, Condvar, JoinHandle, Mutex, Ordering, pause};
 
 /// How long a message may be held back, about.
 const PERIOD: Duration = Duration::from_micros(200);
@@ -84,9 +84,8 @@ impl Pusher {
         self.awake.store(true, Ordering::Relaxed);
         if thread.is_none() {
             let of = of.clone();
-            let name = Builder::new().name("polyrail-push".into());
             // without a thread, what is held back leaves with the application's next call
-            *thread = name.spawn(move || run(&*of)).ok();
+            *thread = spawn("polyrail-push", move || run(&*of)).ok();
         }
         self.bell.notify_one();
     }

@@ -135,6 +135,15 @@ static void longer(int numbers) {
     printf("nobody has noticed\n");
 }
 
+// Ranks of two hosts call for other numbers of whole pieces: none of them is short of anything.
+static void pieces(void) {
+    static char data[1 << 19];
+    warm(MPI_COMM_WORLD);
+    MPI_Bcast(data, rank < size / 2 ? 1 << 19 : 1 << 18, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Barrier(MPI_COMM_WORLD);
+    printf("nobody has noticed\n");
+}
+
 static void longer_short(void) { longer(1); }
 static void longer_long(void) { longer(40000); }
 
@@ -217,7 +226,7 @@ int main(int argc, char **argv) {
     } all[] = {{"progress", progress}, {"threads", threads}, {"communicators", communicators}, {"differ", differ}, {"lengths", lengths},
                {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed},   {"longer_short", longer_short},
                {"longer_long", longer_long},
-               {"told", told}};
+               {"told", told},         {"pieces", pieces}};
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

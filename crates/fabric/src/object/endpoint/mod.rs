@@ -40,6 +40,7 @@ use crate::state::completion::Class;
 use crate::state::endpoint::Endpoint;
 use crate::state::slab::Key;
 use crate::state::{Sinks, State};
+use crate::threads;
 
 /// An endpoint, or an alias of one, as C has it.
 pub struct EpMember {
@@ -307,9 +308,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     FI_SUCCESS
 }
 
-/// Whether no other thread of this process could be at anything.
+/// Whether no other thread of this process could be at anything, but ours, which take locks that they share.
 fn is_only_thread() -> bool {
-    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() <= 1 + threads::ours())
 }
 
 /// Closes a worker once all that it sent has arrived, or the time is over. The peers that must answer may live in this very
@@ -323,8 +324,7 @@ fn part(mut worker: Worker, own: &Arc<Domain>) {
         for domain in registry::open_domains() {
             let ours = alone || Arc::ptr_eq(&domain, own);
             if let Some(mut state) = domain.try_lock().or_else(|| ours.then(|| domain.lock())) {
-                let all: Vec<_> = state.endpoints.keys().collect();
-                moved |= all.into_iter().fold(false, |moved, endpoint| state.progress(endpoint) | moved);
+                moved |= state.progress_everywhere();
             }
         }
         if !moved {
