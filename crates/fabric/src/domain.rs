@@ -83,7 +83,8 @@ impl Domain {
         let state =
             State { idle: Idle::new(wanted.config.yielding, wanted.config.sleep_after), ..State::default() };
         let automatic = wanted.progress == Progress::Automatic;
-        let state = match serialised && !automatic {
+        let serialised = serialised && !automatic;
+        let state = match serialised {
             // SAFETY: by the caller's promise, and a thread of ours has the lock shared before it begins.
             true => unsafe { Lock::private(state) },
             false => Lock::new(state),
@@ -91,7 +92,7 @@ impl Domain {
         let new = Arc::new(Self {
             auto: OnceLock::new(),
             alone: AtomicBool::new(false),
-            serialised: serialised && !automatic,
+            serialised,
             is: wanted,
             state,
             pusher: Pusher::default(),

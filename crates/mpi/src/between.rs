@@ -12,10 +12,6 @@ use crate::team::Team;
 use crate::what;
 
 impl Team {
-    fn speaker_of(&self, host: usize, root: Option<usize>) -> c_int {
-        self.layout.speaker(host, root) as c_int
-    }
-
     /// The steps of a broadcast from a root's host, with ranks in place of hosts.
     pub fn broadcast_steps(&self, root: usize) -> Vec<Step> {
         let steps = between::broadcast(self.layout.hosts(), self.host, self.layout.host_of(root));
@@ -60,7 +56,7 @@ impl Team {
     }
 
     fn by_ranks(&self, steps: Vec<Step>, root: Option<usize>) -> Vec<Step> {
-        let rank = |host| self.speaker_of(host, root) as usize;
+        let rank = |host| self.layout.speaker(host, root);
         let by_rank = |step: Step| Step {
             to: step.to.map(rank),
             from: step.from.map(|(from, then)| (rank(from), then)),

@@ -3,6 +3,8 @@
 
 use std::ptr;
 
+use polyrail_core::coll::between;
+
 use crate::data::Data;
 use crate::here::copy;
 use crate::library::Failed;
@@ -10,7 +12,6 @@ use crate::reach::{Part, places, spread};
 use crate::team::{Call, Team};
 use crate::ways::Way;
 use crate::what;
-use polyrail_core::coll::between;
 
 /// A block of ranks' parts in a room: of which host, and where it begins and ends.
 struct Block {

@@ -50,8 +50,8 @@ fn place(handle: usize) -> &'static AtomicPtr<Comm> {
     &TABLE[(handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 58]
 }
 
-/// Runs an operation by the communicator's team, if it has one or gets one now; otherwise why it has none, where the call is right. What is wrong as this rank and so many others
-/// call it is no operation: it is not counted, as the others may not call it at all.
+/// Runs an operation by the communicator's team, if it has one or gets one now; otherwise why it has none, where the call is right. What is wrong as this
+/// rank and so many others call it is no operation: it is not counted, as the others may not call it at all.
 pub fn with_team<T>(
     handle: usize,
     is_wrong: impl FnOnce(usize, usize) -> bool,

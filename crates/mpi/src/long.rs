@@ -135,8 +135,7 @@ impl Team {
         for (n, (start, length)) in pieces(terms.bytes(), piece).enumerate() {
             let terms = terms.of(length);
             let mut all = place(n, 0);
-            let speaks = self.place;
-            self.combine_here(speaks, call, from.wrapping_add(start), all, &terms, scratch)?;
+            self.combine_here(self.place, call, from.wrapping_add(start), all, &terms, scratch)?;
             if let Some(from) = link.result {
                 result.wait_to(AHEAD)?;
                 result.receive(from, into.wrapping_add(start), length)?;
@@ -193,18 +192,19 @@ impl Team {
         self.with_rooms(|team, scratch, room| {
             room.resize(if team.place == 0 { STAGES.min(all.len()) * stage } else { 0 }, 0);
             let room = room.as_mut_ptr();
-            let place = |n: usize| room.wrapping_add(n % STAGES * stage);
+            let rooms = |n: usize| {
+                let ours = room.wrapping_add(n % STAGES * stage);
+                [ours, ours.wrapping_add(length)]
+            };
             let mut stages: Vec<Option<Stage>> = Vec::new();
             for n in 0..all.len() + STAGES - 1 {
                 if let Some((start, length)) = all.get(n).copied() {
                     let own = from.wrapping_add(start);
-                    team.combine_here(0, call, own, place(n), &terms.of(length), scratch)?;
-                    let theirs = place(n).wrapping_add(all[0].1);
-                    stages.push(team.give_parts(call, terms, start, length, [place(n), theirs], part)?);
+                    team.combine_here(0, call, own, rooms(n)[0], &terms.of(length), scratch)?;
+                    stages.push(team.give_parts(call, terms, start, length, rooms(n), part)?);
                 }
                 if let Some(Some(stage)) = n.checked_sub(1).and_then(|n| stages.get_mut(n)) {
-                    let theirs = place(n - 1).wrapping_add(all[0].1);
-                    team.combine_own_part(terms, stage, [place(n - 1), theirs], part, into)?;
+                    team.combine_own_part(terms, stage, rooms(n - 1), part, into)?;
                 }
                 let Some((start, length)) = n.checked_sub(2).and_then(|n| all.get(n)).copied() else {
                     continue;

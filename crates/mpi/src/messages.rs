@@ -94,8 +94,9 @@ impl Messages {
 
     /// Waits for the first ones, until no more than so many are under way.
     pub fn wait_to(&mut self, left: usize) -> Result<(), Failed> {
-        while self.under_way.len() > left {
-            let Some(mut message) = self.under_way.pop_front() else { break };
+        while self.under_way.len() > left
+            && let Some(mut message) = self.under_way.pop_front()
+        {
             // no ABI's is larger
             let mut status = [0u64; 8];
             let told = status.as_mut_ptr() as usize;
