@@ -15,6 +15,7 @@
 //! | [`session`] | one peer's lanes as a state machine: health, choice, retiring, sending again, opening again |
 //! | [`control`] | how a link's data channel is changed while it is in use, by both sides |
 //! | [`coll`] | collective operations: where ranks stand, and who exchanges what with whom |
+//! | [`ticket`] | a lock in one word of another process's memory |
 //! | [`values`] | the latest value of each tag: what is kept of it at either end |
 //! | [`state`], [`slab`], [`ranges`] | state machines as data; operations by slot and generation; sets of numbers |
 //! | [`trace`] | how recorded calls look as bytes (`docs/trace-format.md`) |
@@ -44,6 +45,7 @@ pub mod session;
 pub mod sim;
 pub mod slab;
 pub mod state;
+pub mod ticket;
 pub mod trace;
 pub mod values;
 pub mod wire;

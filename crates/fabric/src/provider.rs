@@ -67,3 +67,14 @@ pub extern "C" fn polyrail_collectives(tell: unsafe extern "C" fn(*mut u8, usize
 pub extern "C" fn polyrail_look_in(begins: std::ffi::c_int) {
     if begins != 0 { polyrail_rails::worker::look_in() } else { polyrail_rails::worker::look_in_no_more() }
 }
+
+/// The companion sleeps between its looks, from a call with another number than 0 on until one with 0: the domains' threads go on with what comes, where they
+/// do not rest. Counted.
+#[unsafe(no_mangle)]
+pub extern "C" fn polyrail_sleep_between(begins: std::ffi::c_int) {
+    if begins == 0 {
+        return polyrail_rails::worker::sleep_no_more();
+    }
+    polyrail_rails::worker::sleep_between();
+    registry::falls_asleep();
+}

@@ -99,3 +99,15 @@ pub fn stop_all() {
         domain.stop();
     }
 }
+
+/// The application sleeps, and what comes does not wake it: threads that stay away look at once whether it is for them.
+pub fn falls_asleep() {
+    if OPENED_BY.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
+    for domain in open_domains() {
+        if let Some(auto) = domain.auto() {
+            auto.look();
+        }
+    }
+}

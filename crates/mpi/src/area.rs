@@ -4,6 +4,8 @@
 //! the `n`th slot, counted round, whose number becomes `n` when all of it is there. It stays until all who read it have said so, or until a
 //! later operation shows that they have. Short contributions have small slots, and many: who broadcasts them is far ahead of who
 //! gets them where ranks share a processor, and the fewer times it changes hands.
+//!
+//! An area may also be one of locks, which all write.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -45,9 +47,27 @@ struct Head {
     tag: AtomicU64,
 }
 
+/// A lock, for areas that are used for these alone. Zeros are one that nobody has.
+#[repr(C, align(64))]
+pub struct Lock {
+    /// Its word: see [`polyrail_core::ticket`].
+    word: AtomicU64,
+    /// How often that has changed in a way that others may wait for.
+    changes: AtomicU64,
+    sleepers: AtomicU32,
+}
+
+/// Locks in an area.
+pub const LOCKS: usize = (AREA - CONTROL) / size_of::<Lock>();
+
 /// A rank's area.
 #[derive(Clone, Copy)]
 pub struct Area(NonNull<u8>);
+
+// SAFETY: the memory belongs to no thread; what is given of it are atomics, and addresses
+unsafe impl Send for Area {}
+// SAFETY: the same
+unsafe impl Sync for Area {}
 
 /// One slot of it.
 #[derive(Clone, Copy)]
@@ -79,6 +99,13 @@ impl Area {
     fn control(&self) -> &Control {
         // SAFETY: `at`'s promise; atomics only
         unsafe { self.0.cast::<Control>().as_ref() }
+    }
+
+    /// One of [`LOCKS`] locks. Until all have been told that the area has some, it may be something else.
+    pub fn lock(&self, n: usize) -> &Lock {
+        assert!(n < LOCKS, "no such lock");
+        // SAFETY: within the area, and aligned, as the control is; atomics only
+        unsafe { self.0.add(CONTROL).cast::<Lock>().add(n).as_ref() }
     }
 
     /// The owner's count of operations that it has read.
@@ -141,11 +168,44 @@ impl<'a> Slot<'a> {
     }
 }
 
+impl Lock {
+    /// One that nobody has.
+    pub fn clear(&self) {
+        self.word.store(0, Ordering::Relaxed);
+    }
+
+    /// Adds to its word; what was there before.
+    pub fn add(&self, adds: u64) -> u64 {
+        self.word.fetch_add(adds, Ordering::AcqRel)
+    }
+
+    /// [`add`](Self::add)s what others may wait for, and wakes them.
+    pub fn tell(&self, adds: u64) {
+        self.add(adds);
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        self.waited().wake_sleepers();
+    }
+
+    /// Its word.
+    pub fn word(&self) -> u64 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// What changes when the word does.
+    pub fn waited(&self) -> Word<'_> {
+        Word { number: &self.changes, sleepers: &self.sleepers }
+    }
+}
+
 impl Word<'_> {
     /// Says something, and wakes who sleeps for it.
     pub fn write(&self, number: u64) {
         // with the look at sleepers behind it in one order for all: either a sleeper is seen here, or it sees the number
         self.number.store(number, Ordering::SeqCst);
+        self.wake_sleepers();
+    }
+
+    fn wake_sleepers(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.wake();
         }

@@ -7,7 +7,7 @@ use polyrail_pmpi::abi;
 
 use crate::combine::Terms;
 use crate::library::{Failed, get_count, recv, send, sendrecv};
-use crate::messages::{Messages, of_ours};
+use crate::messages::Messages;
 use crate::team::Team;
 use crate::what;
 
@@ -87,7 +87,10 @@ impl Team {
         let line = Line { comm, tag: c_int::from(what), bytes };
         self.with_room(|_, room| {
             room.resize(if combines { bytes } else { 0 }, 0);
-            of_ours(steps.iter().try_for_each(|step| line.take(step, at, room.as_mut_ptr(), terms)))
+            steps
+                .iter()
+                .try_for_each(|step| line.take(step, at, room.as_mut_ptr(), terms))
+                .map_err(Failed::of_ours)
         })
     }
 }

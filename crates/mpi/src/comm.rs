@@ -198,6 +198,18 @@ pub fn is_over() -> bool {
 
 /// Tells the communicator's error handler why an operation failed, unless it knows.
 pub fn raise(handle: usize, failed: Failed, explain: impl FnOnce() -> String) -> c_int {
+    // SAFETY: the program's communicator, and one of MPI's own error classes
+    raise_by(failed, explain, |code| unsafe {
+        crate::library::comm_call_errhandler(abi().handle(handle), code)
+    })
+}
+
+/// The same of any error handler.
+pub fn raise_by(
+    failed: Failed,
+    explain: impl FnOnce() -> String,
+    call_handler: impl FnOnce(c_int) -> Result<(), Failed>,
+) -> c_int {
     if let Failed::Mpi(code) = failed {
         return code;
     }
@@ -205,8 +217,7 @@ pub fn raise(handle: usize, failed: Failed, explain: impl FnOnce() -> String) ->
     // in one piece: other ranks say something, too
     let line = format!("polyrail: {}\n", explain());
     let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
-    // SAFETY: the program's communicator, and one of MPI's own error classes
-    match unsafe { crate::library::comm_call_errhandler(abi().handle(handle), code) } {
+    match call_handler(code) {
         Err(Failed::Mpi(other)) => other,
         _ => code,
     }

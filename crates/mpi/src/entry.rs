@@ -22,6 +22,7 @@ use crate::room;
 use crate::team::{Team, told};
 use crate::ways;
 use crate::what;
+use crate::window;
 
 fn carry(
     operation: u8,
@@ -123,7 +124,7 @@ macro_rules! collectives {
             );
             // some programs (mpi4py) call these where they exist, and they exist because we are here
             if LARGE.address().is_null() {
-                if [$($count),*].into_iter().any(|count: usize| i32::try_from(count as i64).is_err()) {
+                if ![$($count),*].into_iter().all(is_int) {
                     return ERR_COUNT;
                 }
                 $(
@@ -305,6 +306,52 @@ macro_rules! others {
 
 others! {
     MPI_Barrier PMPI_Barrier(comm) |next| carry(what::BARRIER, comm, |_, _| false, |team| Some(team.barrier())).unwrap_or_else(next);
+    MPI_Win_create PMPI_Win_create(base, size, unit, info, comm, win) |next| {
+        // SAFETY: the program's own call
+        unsafe { window::made(next(), info, comm, win as *const usize) }
+    };
+    MPI_Win_allocate PMPI_Win_allocate(size, unit, info, comm, base, win) |next| {
+        // SAFETY: the program's own call
+        unsafe { window::made(next(), info, comm, win as *const usize) }
+    };
+    MPI_Win_create_c PMPI_Win_create_c(base, size, unit, info, comm, win) |next| {
+        static LARGE: Function = Function::new(c"PMPI_Win_create_c");
+        let code = if !LARGE.address().is_null() {
+            next()
+        } else if is_int(unit) {
+            // SAFETY: the same call, whose unit is a word that fits
+            unsafe { real!(PMPI_Win_create: fn(usize, usize, usize, usize, usize, usize) -> c_int)(base, size, unit, info, comm, win) }
+        } else {
+            ERR_COUNT
+        };
+        // SAFETY: where the MPI has put the handle
+        unsafe { window::made(code, info, comm, win as *const usize) }
+    };
+    MPI_Win_allocate_c PMPI_Win_allocate_c(size, unit, info, comm, base, win) |next| {
+        static LARGE: Function = Function::new(c"PMPI_Win_allocate_c");
+        let code = if !LARGE.address().is_null() {
+            next()
+        } else if is_int(unit) {
+            // SAFETY: the same call, whose unit is a word that fits
+            unsafe { real!(PMPI_Win_allocate: fn(usize, usize, usize, usize, usize, usize) -> c_int)(size, unit, info, comm, base, win) }
+        } else {
+            ERR_COUNT
+        };
+        // SAFETY: where the MPI has put the handle
+        unsafe { window::made(code, info, comm, win as *const usize) }
+    };
+    MPI_Win_create_dynamic PMPI_Win_create_dynamic(info, comm, win) |next| {
+        // SAFETY: the program's own call
+        unsafe { window::made(next(), info, comm, win as *const usize) }
+    };
+    MPI_Win_free PMPI_Win_free(win) |_next| {
+        // SAFETY: the program's own call
+        unsafe { window::free(win as *mut usize) }
+    };
+    MPI_Win_lock PMPI_Win_lock(kind, rank, assert, win) |_next| window::lock(int(kind), int(rank), int(assert), win);
+    MPI_Win_unlock PMPI_Win_unlock(rank, win) |_next| window::unlock(int(rank), win);
+    MPI_Win_lock_all PMPI_Win_lock_all(assert, win) |_next| window::lock_all(int(assert), win);
+    MPI_Win_unlock_all PMPI_Win_unlock_all(win) |_next| window::unlock_all(win);
     MPI_Init PMPI_Init(count, arguments) |next| begun(next());
     MPI_Init_thread PMPI_Init_thread(count, arguments, required, provided) |next| begun(next());
     MPI_Finalize PMPI_Finalize() |next| {
@@ -313,6 +360,14 @@ others! {
         room::leave();
         next()
     };
+}
+
+fn int(word: usize) -> c_int {
+    word as u32 as c_int
+}
+
+fn is_int(word: usize) -> bool {
+    i32::try_from(word as i64).is_ok()
 }
 
 /// By this the provider sees that the process has the companion.

@@ -19,6 +19,9 @@
 //! | `combine` | what is to be reduced, and one operation of a reduction on two buffers |
 //! | `room` | the memory that the ranks of a host share, found once as MPI starts |
 //! | `area` | how that memory looks |
+//! | `window` | windows, and who has the lock of a target |
+//! | `locks` | locks of a window's ranks, for which these have nothing to do |
+//! | `far` | those between hosts |
 //! | `ways` | which way operations went, for `polyrail top` |
 //! | `wait` | waiting for another rank, and keeping MPI going meanwhile |
 //! | `library` | the MPI's functions behind ours |
@@ -40,9 +43,11 @@ mod combine;
 mod comm;
 mod data;
 mod entry;
+mod far;
 mod given;
 mod here;
 mod library;
+mod locks;
 mod long;
 mod messages;
 mod reach;
@@ -51,4 +56,5 @@ mod team;
 mod wait;
 mod ways;
 mod what;
+mod window;
 mod within;

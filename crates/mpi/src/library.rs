@@ -1,6 +1,6 @@
 //! The MPI's functions behind ours, with arguments as words.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -62,6 +62,13 @@ pub enum Failed {
     },
 }
 
+impl Failed {
+    /// Of a communicator or a window of ours, whose error handlers only return: nobody has heard of it.
+    pub fn of_ours(self) -> Self {
+        if let Self::Mpi(code) = self { Self::Message(code) } else { self }
+    }
+}
+
 /// Functions of the library by names, arguments and results.
 macro_rules! functions {
     ($($name:ident $real:ident($($argument:ident: $type:ty),*);)*) => {$(
@@ -107,6 +114,24 @@ functions! {
     irecv PMPI_Irecv(into: *mut c_void, count: c_int, kind: usize, from: c_int, tag: c_int, comm: usize, request: *mut usize);
     wait PMPI_Wait(request: *mut usize, status: usize);
     cancel PMPI_Cancel(request: *mut usize);
+    barrier PMPI_Barrier(comm: usize);
+    info_create PMPI_Info_create(info: *mut usize);
+    info_set PMPI_Info_set(info: usize, key: *const c_char, value: *const c_char);
+    info_get PMPI_Info_get(info: usize, key: *const c_char, room: c_int, value: *mut c_char, flag: *mut c_int);
+    info_free PMPI_Info_free(info: *mut usize);
+    win_allocate PMPI_Win_allocate(bytes: isize, unit: c_int, info: usize, comm: usize, at: *mut *mut c_void, win: *mut usize);
+    win_free PMPI_Win_free(win: *mut usize);
+    win_set_errhandler PMPI_Win_set_errhandler(win: usize, handler: usize);
+    win_call_errhandler PMPI_Win_call_errhandler(win: usize, code: c_int);
+    win_lock PMPI_Win_lock(kind: c_int, rank: c_int, assert: c_int, win: usize);
+    win_unlock PMPI_Win_unlock(rank: c_int, win: usize);
+    win_lock_all PMPI_Win_lock_all(assert: c_int, win: usize);
+    win_unlock_all PMPI_Win_unlock_all(win: usize);
+    win_flush PMPI_Win_flush(rank: c_int, win: usize);
+    win_flush_all PMPI_Win_flush_all(win: usize);
+    win_flush_local_all PMPI_Win_flush_local_all(win: usize);
+    fetch_and_op PMPI_Fetch_and_op(from: *const c_void, into: *mut c_void, kind: usize, rank: c_int, at: isize, op: usize, win: usize);
+    accumulate PMPI_Accumulate(from: *const c_void, count: c_int, kind: usize, rank: c_int, at: isize, room: c_int, their_kind: usize, op: usize, win: usize);
     iprobe PMPI_Iprobe(source: c_int, tag: c_int, comm: usize, flag: *mut c_int, status: usize);
 }
 
@@ -180,21 +205,46 @@ pub fn progress() -> Result<(), Failed> {
     // SAFETY: a communicator of ours, and a place for the answer
     let done = unsafe { iprobe(abi.any, abi.any_tag, quiet, &mut flag, abi.status_ignore) };
     look_in(0);
-    match done {
-        Err(Failed::Mpi(code)) => Err(Failed::Message(code)),
-        done => done,
-    }
+    done.map_err(Failed::of_ours)
 }
+
+type Tell = extern "C" fn(c_int);
 
 /// Tells the provider that it is not to put to sleep who looks in only.
 fn look_in(begins: c_int) {
-    static FOUND: OnceLock<Option<extern "C" fn(c_int)>> = OnceLock::new();
-    let found = FOUND.get_or_init(|| {
-        let found = in_file(&[b"libpolyrail_fi"], c"polyrail_look_in");
-        // SAFETY: null, which is none, or the provider's function of this name
-        unsafe { std::mem::transmute::<*mut c_void, Option<extern "C" fn(c_int)>>(found) }
+    static FOUND: OnceLock<Option<Tell>> = OnceLock::new();
+    tell(&FOUND, c"polyrail_look_in", begins);
+}
+
+/// This thread sleeps between its looks, until this is dropped: the provider's goes on with what comes.
+pub struct Asleep(());
+
+impl Asleep {
+    /// It begins.
+    pub fn begin() -> Self {
+        Self::tell(1);
+        Self(())
+    }
+
+    fn tell(begins: c_int) {
+        static FOUND: OnceLock<Option<Tell>> = OnceLock::new();
+        tell(&FOUND, c"polyrail_sleep_between", begins);
+    }
+}
+
+impl Drop for Asleep {
+    fn drop(&mut self) {
+        Self::tell(0);
+    }
+}
+
+fn tell(found: &OnceLock<Option<Tell>>, name: &CStr, begins: c_int) {
+    let found = found.get_or_init(|| {
+        let found = in_file(&[b"libpolyrail_fi"], name);
+        // SAFETY: null, which is none, or the provider's function of this name, both of which take a number
+        unsafe { std::mem::transmute::<*mut c_void, Option<Tell>>(found) }
     });
-    if let Some(look_in) = found {
-        look_in(begins);
+    if let Some(tell) = found {
+        tell(begins);
     }
 }

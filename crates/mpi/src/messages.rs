@@ -24,14 +24,6 @@ struct Message {
     length: Option<Box<u64>>,
 }
 
-/// The error handler of our communicators only returns.
-pub fn of_ours(done: Result<(), Failed>) -> Result<(), Failed> {
-    done.map_err(|failed| match failed {
-        Failed::Mpi(code) => Failed::Message(code),
-        other => other,
-    })
-}
-
 impl Messages {
     /// None yet, of a communicator of ours.
     pub fn new(comm: usize, tag: c_int) -> Self {
@@ -48,9 +40,10 @@ impl Messages {
         }
         let mut request = 0;
         // SAFETY: the caller's bytes, and a place for the answer
-        of_ours(unsafe {
+        unsafe {
             isend(from.cast(), length(bytes), abi().byte, to as c_int, self.tag, self.comm, &mut request)
-        })?;
+        }
+        .map_err(Failed::of_ours)?;
         self.under_way.push_back(Message { request, expected: None, length: None });
         Ok(())
     }
@@ -85,9 +78,10 @@ impl Messages {
         }
         let mut request = 0;
         // SAFETY: the caller's place, and one for the answer
-        of_ours(unsafe {
+        unsafe {
             irecv(into.cast(), length(bytes), abi().byte, from as c_int, self.tag, self.comm, &mut request)
-        })?;
+        }
+        .map_err(Failed::of_ours)?;
         self.under_way.push_back(Message { request, expected: Some(bytes), length: None });
         Ok(())
     }
@@ -101,11 +95,11 @@ impl Messages {
             let mut status = [0u64; 8];
             let told = status.as_mut_ptr() as usize;
             // SAFETY: a request of ours, and room for a status
-            of_ours(unsafe { wait(&mut message.request, told) })?;
+            unsafe { wait(&mut message.request, told) }.map_err(Failed::of_ours)?;
             let Some(expected) = message.expected else { continue };
             let mut came: c_int = 0;
             // SAFETY: as the MPI filled it
-            of_ours(unsafe { get_count(told, abi().byte, &mut came) })?;
+            unsafe { get_count(told, abi().byte, &mut came) }.map_err(Failed::of_ours)?;
             if came != length(expected) {
                 return Err(Failed::Length { expected, came: came.max(0) as usize });
             }

@@ -22,7 +22,7 @@ use crate::ways;
 
 /// What ranks must agree on besides: how memory looks, and what operations do with it. Another number is another companion, which
 /// does not take part.
-const LAYOUT: u64 = 3;
+const LAYOUT: u64 = 4;
 /// What `polyrail run` sets for ranks that are to have the companion: its file.
 const VARIABLE: &str = "POLYRAIL_COMPANION";
 /// Communicators' worth of areas that there are for each rank of a host, and most areas.
@@ -166,11 +166,12 @@ fn find() -> Result<Option<Room>, String> {
         });
     }
     let mates: Vec<usize> = (0..size).filter(|other| all[*other][0] == own[0]).collect();
-    let most = (0..size).map(|one| all.iter().filter(|told| told[0] == all[one][0]).count()).max();
-    if most < Some(2) {
-        return Ok(None);
-    }
     begin_progress(rank).map_err(text)?;
+    let hosts: Vec<u64> = all.iter().map(|told| told[0]).collect();
+    let most = hosts.iter().map(|one| hosts.iter().filter(|other| *other == one).count()).max();
+    if most < Some(2) {
+        return Ok(Some(Room { hosts, reached: None, memory: None, crowded: false }));
+    }
     let areas = (mates.len() * COMMUNICATORS).min(MOST);
     let made = if mates.len() < 2 {
         drop(door);
@@ -210,7 +211,7 @@ fn find() -> Result<Option<Room>, String> {
     // SAFETY: a plain call
     let installed = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
     let crowded = mates.len() > if online == 1 { installed } else { online };
-    Ok(Some(Room { hosts: all.iter().map(|told| told[0]).collect(), reached, memory, crowded }))
+    Ok(Some(Room { hosts, reached, memory, crowded }))
 }
 
 fn text(failed: Failed) -> String {
@@ -299,7 +300,7 @@ fn ready(descriptor: BorrowedFd<'_>, events: i16, deadline: Instant) -> io::Resu
 }
 
 impl Room {
-    /// Room for `n` ranks of this host; where the first of them is.
+    /// Areas for `n` ranks of this host; where the first of them is.
     pub fn piece(&self, n: usize) -> Option<u32> {
         self.memory.as_ref()?.piece(n)
     }

@@ -383,7 +383,10 @@ impl Turn {
 }
 
 /// The world's ranks of a communicator's ranks; nothing if one of them is not of the world, whose ranks alone are known to take part.
-fn in_world(comm: usize, size: usize) -> Result<Option<Vec<usize>>, Failed> {
+///
+/// # Errors
+/// What the MPI says.
+pub fn in_world(comm: usize, size: usize) -> Result<Option<Vec<usize>>, Failed> {
     let (mut ours, mut worlds) = (0, 0);
     let ranks: Vec<c_int> = (0..size as c_int).collect();
     let mut in_world = vec![-1; size];
@@ -398,7 +401,11 @@ fn in_world(comm: usize, size: usize) -> Result<Option<Vec<usize>>, Failed> {
     Ok(in_world.iter().map(|rank| usize::try_from(*rank).ok()).collect())
 }
 
-fn tell(own: [u64; 3], size: usize, comm: usize) -> Result<Vec<[u64; 3]>, Failed> {
+/// What each rank of a communicator says to all.
+///
+/// # Errors
+/// What the MPI says.
+pub fn tell(own: [u64; 3], size: usize, comm: usize) -> Result<Vec<[u64; 3]>, Failed> {
     let mut all = vec![[0u64; 3]; size];
     let byte = abi().byte;
     // SAFETY: three words, and room for as many of each rank

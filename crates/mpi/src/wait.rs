@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use polyrail_rails::{Idle, Rest};
 
 use crate::area::Word;
-use crate::library::{Failed, progress};
+use crate::library::{Asleep, Failed, progress};
 use crate::room;
 
 /// For how long the processor is given away before it is left.
@@ -38,7 +38,7 @@ fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> 
     let look = || word.number.load(Ordering::Acquire);
     IDLE.with_borrow_mut(|idle| {
         idle.busy();
-        let (mut yields, mut looked) = (0, None);
+        let (mut yields, mut looked, mut asleep) = (0, None, None);
         loop {
             let number = look();
             if is(number) {
@@ -57,6 +57,7 @@ fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> 
                     }
                 }
                 Rest::Sleep(most) => {
+                    asleep.get_or_insert_with(Asleep::begin);
                     word.sleep(number, most.min(NAP));
                     idle.resumed();
                     if is(look()) {

@@ -112,6 +112,11 @@ fn run(
     (output.status.code(), text(&output.stdout) + &text(&output.stderr))
 }
 
+fn is_there_a_lab() -> bool {
+    let mut lab = Command::new(root().join("scripts/lab"));
+    lab.args(["run", "--", "true"]).current_dir(root()).output().unwrap().status.success()
+}
+
 /// The whole results of random operations, which `RANDOM_CASES` and `RANDOM_FIRST` may make more.
 #[track_caller]
 fn random(mpi: &str, ranks: usize, hosts: Hosts) {
@@ -149,12 +154,7 @@ fn random_operations_give_what_the_mpi_gives() {
 #[test]
 fn so_they_do_between_hosts() {
     let _alone = alone();
-    let lab = Command::new(root().join("scripts/lab"))
-        .args(["run", "--", "true"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    if !lab.status.success() {
+    if !is_there_a_lab() {
         return polyrail_skip::lacking("network namespaces (scripts/lab)");
     }
     for mpi in MPIS {
@@ -177,6 +177,43 @@ fn programs_are_well() {
             }
         }
     }
+}
+
+/// Where ranks are on several hosts, so are their locks.
+fn windows(hosts: Hosts, ranks: usize) {
+    for mpi in MPIS {
+        for case in ["alone", "passive", "asserted"] {
+            let ended = run(mpi, ranks, hosts, &[], "windows", &[case]);
+            assert_eq!(ended, (Some(0), format!("{case} is well\n")), "{mpi} {ranks} {hosts:?}");
+        }
+        let with = run(mpi, ranks, hosts, &[], "windows", &["codes"]);
+        assert_eq!(
+            with,
+            run(mpi, ranks, hosts, &["--no-companion"], "windows", &["codes"]),
+            "{mpi} {hosts:?}"
+        );
+        assert!(with.0 == Some(0) && with.1.ends_with("codes is well\n"), "{mpi} {hosts:?}: {with:?}");
+        let (status, said) = run(mpi, ranks, hosts, &[], "windows", &["killed"]);
+        assert!(status != Some(0) && status != Some(124), "{mpi} {hosts:?}: {status:?} {said}");
+        assert!(!said.contains("nobody has noticed"), "{mpi} {hosts:?}: {said}");
+    }
+}
+
+#[test]
+fn windows_are_locked() {
+    let _alone = alone();
+    windows(Hosts::One, 2);
+    windows(Hosts::One, 4);
+}
+
+#[test]
+fn so_they_are_between_hosts() {
+    let _alone = alone();
+    if !is_there_a_lab() {
+        return polyrail_skip::lacking("network namespaces (scripts/lab)");
+    }
+    windows(Hosts::Two, 2);
+    windows(Hosts::InTurn, 4);
 }
 
 #[test]

@@ -62,6 +62,22 @@ pub struct Abi {
     pub named: c_int,
     /// `MPI_ERR_OTHER`.
     pub other_error: c_int,
+    /// `MPI_INFO_NULL`.
+    pub info_null: usize,
+    /// `MPI_UINT64_T`.
+    pub uint64: usize,
+    /// `MPI_SUM`.
+    pub sum: usize,
+    /// `MPI_REPLACE`.
+    pub replace: usize,
+    /// `MPI_NO_OP`.
+    pub no_op: usize,
+    /// `MPI_LOCK_SHARED`.
+    pub lock_shared: c_int,
+    /// `MPI_LOCK_EXCLUSIVE`.
+    pub lock_exclusive: c_int,
+    /// `MPI_MODE_NOCHECK`.
+    pub no_check: c_int,
     /// Where `MPI_SOURCE` is in a status.
     pub source_at: usize,
     /// Where `MPI_TAG` is.
@@ -72,6 +88,15 @@ impl Abi {
     /// A handle without what does not belong to it.
     pub fn handle(&self, word: usize) -> usize {
         if self.ints { word as u32 as usize } else { word }
+    }
+
+    /// The handle that a program has somewhere.
+    ///
+    /// # Safety
+    /// It has one there.
+    pub unsafe fn handle_at(&self, at: *const usize) -> usize {
+        // SAFETY: as the caller says; it is as long as this MPI's are
+        unsafe { if self.ints { at.cast::<u32>().read() as usize } else { at.read() } }
     }
 }
 
@@ -110,6 +135,14 @@ fn find() -> Abi {
             errors_return: 0x143,
             status_ignore: 0,
             in_place: 1,
+            info_null: 0x130,
+            uint64: 0x259,
+            sum: 0x21,
+            replace: 0x3c,
+            no_op: 0x3d,
+            lock_shared: 302,
+            lock_exclusive: 301,
+            no_check: 1024,
             source_at: 0,
             tag_at: 4,
         };
@@ -132,6 +165,14 @@ fn find() -> Abi {
             errors_return: object(c"ompi_mpi_errors_return"),
             status_ignore: 0,
             in_place: 1,
+            info_null: object(c"ompi_mpi_info_null"),
+            uint64: object(c"ompi_mpi_uint64_t"),
+            sum: object(c"ompi_mpi_op_sum"),
+            replace: object(c"ompi_mpi_op_replace"),
+            no_op: object(c"ompi_mpi_op_no_op"),
+            lock_shared: 2,
+            lock_exclusive: 1,
+            no_check: 1,
             source_at: 0,
             tag_at: 4,
         };
@@ -152,6 +193,14 @@ fn find() -> Abi {
         errors_return: 0x5400_0001,
         status_ignore: 1,
         in_place: usize::MAX,
+        info_null: 0x1c00_0000,
+        uint64: 0x4c00_083e,
+        sum: 0x5800_0003,
+        replace: 0x5800_000d,
+        no_op: 0x5800_000e,
+        lock_shared: 235,
+        lock_exclusive: 234,
+        no_check: 1024,
         source_at: 8,
         tag_at: 12,
     }

@@ -9,6 +9,8 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use polyrail_rails::worker::is_asleep_elsewhere;
+
 use super::nap::{Bell, Nap};
 use super::{Process, spawn};
 use crate::ffi::FI_WAIT_FD;
@@ -182,6 +184,11 @@ impl Auto {
         }
         *since = Some(Instant::now());
         drop(since);
+        self.look();
+    }
+
+    /// Who stays away comes and looks.
+    pub fn look(&self) {
         let _thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         self.called.store(true, Ordering::Relaxed);
         self.roused.notify_one();
@@ -232,7 +239,8 @@ fn run(on: &impl Moving) {
             continue;
         }
         let polls = on.polls();
-        if polls != seen || need == Need::Nothing {
+        let is_at_it = polls != seen && !is_asleep_elsewhere();
+        if is_at_it || need == Need::Nothing {
             seen = polls;
             away = auto.stay_away(away);
             continue;

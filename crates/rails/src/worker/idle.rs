@@ -41,6 +41,9 @@ const GIVES_WAY_FOR: u32 = 100;
 /// How many wait for something else than messages, and only look in here.
 static LOOKING_IN: AtomicU32 = AtomicU32::new(0);
 
+/// How many of these sleep between their looks.
+static ASLEEP: AtomicU32 = AtomicU32::new(0);
+
 /// Whoever calls this process's workers until [`look_in_no_more`] waits for something else, and rests by himself: rounds in vain return at
 /// once. Counted, for threads that do so at the same time.
 pub fn look_in() {
@@ -56,6 +59,21 @@ pub fn look_in_no_more() {
 #[inline]
 pub fn is_looked_in() -> bool {
     LOOKING_IN.load(Ordering::Relaxed) > 0
+}
+
+/// Whoever looks in here until [`sleep_no_more`] sleeps meanwhile until something else wakes him: he does not see soon what comes. Counted as well.
+pub fn sleep_between() {
+    ASLEEP.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The end of [`sleep_between`].
+pub fn sleep_no_more() {
+    ASLEEP.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Whether somebody sleeps elsewhere, so that others had better go on with what comes.
+pub fn is_asleep_elsewhere() -> bool {
+    ASLEEP.load(Ordering::Relaxed) > 0
 }
 
 /// Who polls in vain, and for how long. Nothing happens here but counting; the caller does as [`Idle::rest`] says.

@@ -1,0 +1,86 @@
+//! Locks of a window's ranks, one for each: in memory that all ranks share, or each in its rank's own. Either way the rank whose
+//! lock it is has nothing to do for it.
+
+use std::ffi::c_int;
+
+use polyrail_core::ticket::{Kind, TAKE, Ticket};
+
+use crate::area::{Area, Lock};
+use crate::far::Far;
+use crate::library::Failed;
+use crate::wait;
+
+/// The locks of a window's ranks.
+pub enum Locks {
+    /// Of one host.
+    Here {
+        /// Where they are.
+        area: Area,
+        /// Where that is in the host's memory.
+        piece: u32,
+        /// How many.
+        ranks: usize,
+    },
+    /// Of several.
+    There(Far),
+}
+
+impl Locks {
+    /// Waits for a rank's lock.
+    ///
+    /// # Errors
+    /// The MPI does not reach it, or a rank of this host is gone.
+    pub fn take(&self, rank: c_int, kind: Kind) -> Result<Ticket, Failed> {
+        match self {
+            Self::Here { area, .. } => {
+                let lock = area.lock(rank as usize);
+                let word = lock.add(TAKE);
+                have(lock, Ticket::new(word, kind), word)
+            }
+            Self::There(far) => far.take(rank, kind),
+        }
+    }
+
+    /// The same of all ranks, as a reader.
+    ///
+    /// # Errors
+    /// See [`take`](Self::take).
+    pub fn take_all(&self) -> Result<Vec<Ticket>, Failed> {
+        match self {
+            Self::Here { area, ranks, .. } => {
+                // as if at once
+                let words: Vec<u64> = (0..*ranks).map(|rank| area.lock(rank).add(TAKE)).collect();
+                let have = |(word, rank)| have(area.lock(rank), Ticket::new(word, Kind::Reader), word);
+                words.into_iter().zip(0..).map(have).collect()
+            }
+            Self::There(far) => far.take_all(),
+        }
+    }
+
+    /// Gives a rank's lock back. What this rank has done under it has come to its end.
+    ///
+    /// # Errors
+    /// The MPI does not reach it.
+    pub fn leave(&self, rank: c_int, ticket: Ticket) -> Result<(), Failed> {
+        match self {
+            Self::Here { area, .. } => {
+                area.lock(rank as usize).tell(*ticket.left());
+                Ok(())
+            }
+            Self::There(far) => far.leave(rank, ticket),
+        }
+    }
+}
+
+fn have(lock: &Lock, ticket: Ticket, word: u64) -> Result<Ticket, Failed> {
+    if let Some(adds) = ticket.taken() {
+        lock.add(*adds);
+    }
+    if ticket.ahead(word) > 0 {
+        wait::until(lock.waited(), |_| ticket.ahead(lock.word()) == 0)?;
+    }
+    if let Some(adds) = ticket.entered() {
+        lock.tell(*adds);
+    }
+    Ok(ticket)
+}

@@ -1,0 +1,259 @@
+//! Windows, and epochs of passive targets: locks are taken here, without the target's help, and the MPI is told that nobody else has them
+//! (`MPI_MODE_NOCHECK`). MPICH's own locks are messages that the target's calls answer; Open MPI's between hosts are atomic operations like
+//! these, and stay.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use polyrail_core::ticket::{Kind, Ticket};
+use polyrail_pmpi::{Flavour, abi};
+
+use crate::area::LOCKS;
+use crate::comm;
+use crate::far::Far;
+use crate::library::{
+    Failed, comm_rank, comm_size, comm_test_inter, info_get, win_call_errhandler, win_free, win_lock,
+    win_lock_all, win_unlock, win_unlock_all,
+};
+use crate::locks::Locks;
+use crate::room::room;
+use crate::team::{in_world, tell};
+
+/// Windows between hosts that may have locks of ours: each is a window more, of which MPIs have a limited number.
+const MOST_THERE: usize = 64;
+static THERE: AtomicUsize = AtomicUsize::new(0);
+
+static WINDOWS: RwLock<BTreeMap<usize, Arc<Window>>> = RwLock::new(BTreeMap::new());
+
+/// A window of the program's whose locks are ours.
+struct Window {
+    ranks: usize,
+    /// Of this process.
+    rank: usize,
+    locks: Locks,
+    held: Mutex<Held>,
+}
+
+/// What this process has.
+#[derive(Default)]
+struct Held {
+    one: BTreeMap<c_int, Ticket>,
+    all: Option<Vec<Ticket>>,
+}
+
+impl Window {
+    /// Locks for a new window. Called by all ranks of its communicator; all get some, or none.
+    fn new(info: usize, comm: usize) -> Result<Option<Self>, Failed> {
+        let Some(room) = room() else { return Ok(None) };
+        if abi().flavour == Flavour::OpenMpi {
+            return Ok(None);
+        }
+        let (mut inter, mut ranks, mut rank): (c_int, c_int, c_int) = (0, 0, 0);
+        // SAFETY: the program's communicator, and places for the answers
+        unsafe {
+            comm_test_inter(comm, &mut inter)?;
+            comm_size(comm, &mut ranks)?;
+            comm_rank(comm, &mut rank)?;
+        }
+        if inter != 0 || ranks < 2 {
+            return Ok(None);
+        }
+        let (ranks, rank) = (ranks as usize, rank as usize);
+        let Some(in_world) = in_world(comm, ranks)? else { return Ok(None) };
+        let Some(hosts) = in_world.iter().map(|rank| room.hosts.get(*rank)).collect::<Option<Vec<_>>>()
+        else {
+            return Ok(None);
+        };
+        let is_one = hosts.iter().all(|host| *host == hosts[0]) && ranks <= LOCKS;
+        let own = if is_one && rank == 0 { room.piece(1) } else { None };
+        if let Some(area) = own.and_then(|piece| room.area(piece, 0)) {
+            (0..ranks).for_each(|rank| area.lock(rank).clear());
+        }
+        let may = !has_no_locks(info)? && THERE.load(Ordering::Relaxed) < MOST_THERE;
+        let told = tell([own.map_or(u64::MAX, u64::from), u64::from(may), 0], ranks, comm)?;
+        let piece = u32::try_from(told[0][0]).ok();
+        let wanted = told.iter().all(|told| told[1] == 1);
+        if let (Some(piece), true, Some(area)) = (piece, wanted, piece.and_then(|piece| room.area(piece, 0)))
+        {
+            return Ok(Some(Self {
+                ranks,
+                rank,
+                locks: Locks::Here { area, piece, ranks },
+                held: Mutex::default(),
+            }));
+        }
+        if let Some(piece) = own {
+            room.give_back(piece, 1);
+        }
+        if !wanted {
+            return Ok(None);
+        }
+        let locks = Locks::There(Far::new(comm, rank, ranks)?);
+        THERE.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Self { ranks, rank, locks, held: Mutex::default() }))
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Called by all ranks, after their last epoch.
+    fn end(&self) -> Result<(), Failed> {
+        match &self.locks {
+            Locks::Here { piece, .. } => {
+                if let (Some(room), 0) = (room(), self.rank) {
+                    room.give_back(*piece, 1);
+                }
+                Ok(())
+            }
+            Locks::There(far) => {
+                THERE.fetch_sub(1, Ordering::Relaxed);
+                far.end()
+            }
+        }
+    }
+
+    fn leave_all(&self, tickets: Vec<Ticket>) -> Result<(), Failed> {
+        tickets.into_iter().zip(0..).try_for_each(|(ticket, rank)| self.locks.leave(rank, ticket))
+    }
+}
+
+/// Whether the program promises to lock nothing.
+fn has_no_locks(info: usize) -> Result<bool, Failed> {
+    let (mut value, mut flag) = ([0 as c_char; 8], 0);
+    if abi().handle(info) == abi().info_null {
+        return Ok(false);
+    }
+    // SAFETY: the program's, a string, and room for seven characters and a zero
+    unsafe { info_get(info, c"no_locks".as_ptr(), 7, value.as_mut_ptr(), &mut flag)? };
+    Ok(flag != 0 && value.starts_with(&b"true\0".map(|byte| byte as c_char)))
+}
+
+fn find(win: usize) -> Option<Arc<Window>> {
+    let windows = WINDOWS.read().unwrap_or_else(PoisonError::into_inner);
+    windows.get(&abi().handle(win)).cloned()
+}
+
+fn code(done: Result<(), Failed>, win: usize) -> c_int {
+    match done {
+        Ok(()) => 0,
+        // SAFETY: the program's window, and one of MPI's own error classes
+        Err(failed) => comm::raise_by(
+            failed,
+            || explain(failed),
+            |code| unsafe { win_call_errhandler(abi().handle(win), code) },
+        ),
+    }
+}
+
+fn explain(failed: Failed) -> String {
+    match failed {
+        Failed::Message(code) => format!("a window's lock cannot be reached: MPI's code {code}"),
+        _ => "a rank of this host has ended while others wait for its lock of a window".into(),
+    }
+}
+
+/// After a window was made, where its handle is.
+///
+/// # Safety
+/// `win` is where the MPI has put it.
+pub unsafe fn made(code: c_int, info: usize, comm: usize, win: *const usize) -> c_int {
+    if code != 0 || comm::is_over() {
+        return code;
+    }
+    // SAFETY: as the caller says
+    let win = unsafe { abi().handle_at(win) };
+    match Window::new(info, abi().handle(comm)) {
+        Ok(Some(window)) => {
+            WINDOWS.write().unwrap_or_else(PoisonError::into_inner).insert(win, Arc::new(window));
+            0
+        }
+        Ok(None) => 0,
+        Err(failed) => self::code(Err(failed), win),
+    }
+}
+
+/// `MPI_Win_free`.
+///
+/// # Safety
+/// As of the MPI function.
+pub unsafe fn free(win: *mut usize) -> c_int {
+    // SAFETY: as the caller says
+    let handle = unsafe { abi().handle_at(win) };
+    // SAFETY: the program's own call
+    if let Err(failed) = unsafe { win_free(win) } {
+        return code(Err(failed), handle);
+    }
+    let window = WINDOWS.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
+    match window.map_or(Ok(()), |window| window.end()) {
+        Ok(()) => 0,
+        // the window whose handler would be called is no more
+        Err(Failed::Mpi(code) | Failed::Message(code)) => code,
+        Err(_) => abi().other_error,
+    }
+}
+
+/// `MPI_Win_lock`.
+pub fn lock(kind: c_int, rank: c_int, assert: c_int, win: usize) -> c_int {
+    let abi = abi();
+    let kinds = [(abi.lock_shared, Kind::Reader), (abi.lock_exclusive, Kind::Writer)];
+    let ours = (assert & abi.no_check == 0).then(|| find(win)).flatten();
+    let ours = ours.zip(kinds.iter().find(|(number, _)| *number == kind));
+    let ours = ours.filter(|(window, _)| usize::try_from(rank).is_ok_and(|rank| rank < window.ranks));
+    let Some((window, (_, way))) = ours else {
+        // SAFETY: the program's own call
+        return mpi_code(unsafe { win_lock(kind, rank, assert, win) });
+    };
+    // what is wrong with the call, the MPI says before anything is waited for
+    // SAFETY: the program's own call
+    if let Err(failed) = unsafe { win_lock(kind, rank, assert | abi.no_check, win) } {
+        return mpi_code(Err(failed));
+    }
+    let taken = window.locks.take(rank, *way).map(|ticket| _ = window.held().one.insert(rank, ticket));
+    code(taken, win)
+}
+
+/// `MPI_Win_unlock`.
+pub fn unlock(rank: c_int, win: usize) -> c_int {
+    // SAFETY: the program's own call
+    let done = unsafe { win_unlock(rank, win) };
+    let window = find(win);
+    let held = window.as_ref().and_then(|window| window.held().one.remove(&rank));
+    let left = window.zip(held).map_or(Ok(()), |(window, ticket)| window.locks.leave(rank, ticket));
+    if done.is_ok() { code(left, win) } else { mpi_code(done) }
+}
+
+/// `MPI_Win_lock_all`.
+pub fn lock_all(assert: c_int, win: usize) -> c_int {
+    let ours = (assert & abi().no_check == 0).then(|| find(win)).flatten();
+    let Some(window) = ours else {
+        // SAFETY: the program's own call
+        return mpi_code(unsafe { win_lock_all(assert, win) });
+    };
+    // SAFETY: the program's own call
+    if let Err(failed) = unsafe { win_lock_all(assert | abi().no_check, win) } {
+        return mpi_code(Err(failed));
+    }
+    code(window.locks.take_all().map(|tickets| window.held().all = Some(tickets)), win)
+}
+
+/// `MPI_Win_unlock_all`.
+pub fn unlock_all(win: usize) -> c_int {
+    // SAFETY: the program's own call
+    let done = unsafe { win_unlock_all(win) };
+    let window = find(win);
+    let held = window.as_ref().and_then(|window| window.held().all.take());
+    let left = window.zip(held).map_or(Ok(()), |(window, tickets)| window.leave_all(tickets));
+    if done.is_ok() { code(left, win) } else { mpi_code(done) }
+}
+
+/// The code of what the MPI's own call found, of which its error handler has heard.
+fn mpi_code(done: Result<(), Failed>) -> c_int {
+    match done {
+        Ok(()) => 0,
+        Err(Failed::Mpi(code)) => code,
+        Err(_) => abi().other_error,
+    }
+}
