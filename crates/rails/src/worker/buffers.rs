@@ -242,7 +242,13 @@ impl<T> Table<T> {
     #[inline]
     pub fn put(&mut self, op: OpId, buf: T) {
         match self.slots.get_mut(op.slot as usize) {
-            Some(slot) => *slot = (op.generation, Some(buf)),
+            Some(slot) => {
+                debug_assert!(
+                    slot.1.is_none(),
+                    "the end of an operation was not told before its place was given away"
+                );
+                *slot = (op.generation, Some(buf));
+            }
             None => self.grow(op, buf),
         }
     }

@@ -403,7 +403,12 @@ impl Worker {
         const SELDOM: usize = 64;
         let engine = &self.core.engine;
         let looks = engine.queued(to).is_multiple_of(SELDOM) && engine.lacks_credit(to, len);
-        looks && self.look_in_memory(&mut Nobody) > 0
+        let came = looks && self.look_in_memory(&mut Nobody) > 0;
+        if came {
+            // an operation that has ended is still named by its memory: the next one might get its place
+            self.settle();
+        }
+        came
     }
 
     fn room_for(&mut self, to: PeerIdx) -> Result<(), Refused> {

@@ -3,7 +3,7 @@
 use crate::over;
 use crate::pair::{Pair, SIZES, TIME, any_tag, iov, pattern, user};
 use polyrail_core::frame::Matching;
-use polyrail_core::proto::{Delivery, Failure};
+use polyrail_core::proto::{Delivery, Failure, Filter};
 use polyrail_rails::list::{RailSet, Reach};
 use polyrail_rails::{Config, EventKind, Issued, Refused, Worker};
 use std::time::Instant;
@@ -179,6 +179,37 @@ fn who_only_sends_hears_of_credit() {
         }
         assert!(p.a.is_quiet(), "message {n} took the long way");
     }
+}
+
+/// Who looks for credit as it begins to send may hear of the end of an earlier send, and find no credit: the earlier one has its event all the same.
+#[test]
+fn a_send_whose_end_is_heard_as_another_begins_has_its_event() {
+    let config = Config { rails: RailSet::ALL.without(Reach::Network), ..Config::default() };
+    let mut p = Pair::new(Config { window: 1 << 16, ..config });
+    let (mut sent, mut got) = (pattern(8192, 1), vec![0; 8192]);
+    let tagged = |tag| Filter { source: None, matching: Matching::Tag(tag), ignore: 0 };
+    // SAFETY: both buffers outlive the events.
+    let mut send = |a: &mut Worker, to, tag, n| unsafe {
+        a.send(to, Matching::Tag(tag), None, Delivery::Sent, &[iov(&mut sent)], user(n)).unwrap()
+    };
+    // the first makes the connection; the others use up all credit: nobody receives them
+    assert!(matches!(send(&mut p.a, p.to_b, 1, 0), Issued::Pending(_)));
+    p.events(1, 0);
+    while send(&mut p.a, p.to_b, 1, 1) == Issued::Done {}
+    for n in 2..100 {
+        assert!(matches!(send(&mut p.a, p.to_b, 2, n), Issued::Pending(_)), "there is credit");
+        // SAFETY: the buffer outlives the event.
+        unsafe { p.b.recv(tagged(2), &[iov(&mut got)], user(n)) };
+        // it asks for the message, and says that it has it; the sender makes no progress but what sending needs
+        let start = Instant::now();
+        while p.b.next_event().is_none() {
+            p.b.progress();
+            assert!(start.elapsed() < TIME, "message {n} waits for the sender");
+        }
+    }
+    let (ended, _) = p.events(98, 0);
+    let ended: Vec<u64> = ended.iter().map(|event| event.user.context).collect();
+    assert_eq!(ended, (2..100).collect::<Vec<_>>());
 }
 
 #[test]
