@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use polyrail_rails::worker::{is_asleep_elsewhere, wake_sleepers};
 use polyrail_rails::{Config, Idle, Worker};
 
 use crate::address::Format;
@@ -233,14 +234,19 @@ impl Moving for Domain {
 
     fn settle(&self, settled: &mut dyn FnMut()) -> Settled {
         let mut state = self.lock();
+        let mut moved = false;
         for _ in 0..ROUNDS {
             if !state.progress_everywhere() {
+                if moved && is_asleep_elsewhere() {
+                    wake_sleepers(state.cqs.values_mut().any(|cq| !cq.is_empty()));
+                }
                 if !state.endpoints.values_mut().all(|endpoint| endpoint.arm()) {
                     return Settled::No;
                 }
                 settled();
                 return Settled::Yes;
             }
+            moved = true;
             // a round may have copied much
             if state.is_wanted() {
                 return Settled::Wanted;

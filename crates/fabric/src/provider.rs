@@ -1,6 +1,7 @@
 //! What libfabric finds when it loads this library.
 
 use std::cell::UnsafeCell;
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
@@ -64,17 +65,21 @@ pub extern "C" fn polyrail_collectives(tell: unsafe extern "C" fn(*mut u8, usize
 /// The companion (`crates/mpi`) waits for something else than messages, and only looks in here: from a call with another number than 0 on until
 /// one with 0, calls of this process that find nothing return at once. Counted.
 #[unsafe(no_mangle)]
-pub extern "C" fn polyrail_look_in(begins: std::ffi::c_int) {
+pub extern "C" fn polyrail_look_in(begins: c_int) {
     if begins != 0 { polyrail_rails::worker::look_in() } else { polyrail_rails::worker::look_in_no_more() }
 }
 
-/// The companion sleeps between its looks, from a call with another number than 0 on until one with 0: the domains' threads go on with what comes, where they
-/// do not rest. Counted.
+/// The companion sleeps between its looks, on a word (futex(2)): the domains' threads go on with what comes, where they do not rest, and wake it when the
+/// application has to be told of something; with another number than 0, when anything came. Its place, for [`polyrail_sleep_no_more`].
 #[unsafe(no_mangle)]
-pub extern "C" fn polyrail_sleep_between(begins: std::ffi::c_int) {
-    if begins == 0 {
-        return polyrail_rails::worker::sleep_no_more();
-    }
-    polyrail_rails::worker::sleep_between();
+pub extern "C" fn polyrail_sleep_between(word: *mut u32, any: c_int) -> c_int {
+    let place = polyrail_rails::worker::sleep_between(word, any != 0);
     registry::falls_asleep();
+    place as c_int
+}
+
+/// The end of [`polyrail_sleep_between`].
+#[unsafe(no_mangle)]
+pub extern "C" fn polyrail_sleep_no_more(place: c_int) {
+    polyrail_rails::worker::sleep_no_more(place as usize);
 }

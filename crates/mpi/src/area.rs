@@ -217,22 +217,16 @@ impl Word<'_> {
         unsafe { libc::syscall(libc::SYS_futex, self.number.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }
 
-    /// Sleeps until the number is no longer `seen`, or for so long.
-    pub fn sleep(&self, seen: u64, most: std::time::Duration) {
+    /// Sleeps until the number is no longer `seen`, or for so long; whether somebody woke it.
+    pub fn sleep(&self, seen: u64, most: std::time::Duration) -> bool {
         let time = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        if self.number.load(Ordering::SeqCst) == seen {
+        let woken = self.number.load(Ordering::SeqCst) == seen && {
+            let (at, op) = (self.number.as_ptr(), libc::FUTEX_WAIT);
             // SAFETY: a word of ours, of which the kernel compares the lower half (this is for little-endian machines), and a time
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    self.number.as_ptr(),
-                    libc::FUTEX_WAIT,
-                    seen as u32,
-                    &raw const time,
-                )
-            };
-        }
+            unsafe { libc::syscall(libc::SYS_futex, at, op, seen as u32, &raw const time) == 0 }
+        };
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        woken
     }
 }

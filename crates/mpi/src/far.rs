@@ -3,13 +3,14 @@
 
 use std::ffi::c_int;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use polyrail_core::ticket::{self, Home, Kind, TAKE, Ticket};
 use polyrail_pmpi::abi;
 
+use crate::area::Word;
 use crate::library::{
     Asleep, Failed, accumulate, barrier, fetch_and_op, info_create, info_free, info_set, progress,
     win_allocate, win_flush, win_flush_all, win_flush_local_all, win_free, win_lock_all, win_set_errhandler,
@@ -19,11 +20,11 @@ use crate::library::{
 /// How long is waited for a word until the lock is looked at: at first, as many times as long as a look takes for each that is before, and at most.
 const LOOKS: u32 = 4;
 const LONGEST: Duration = Duration::from_millis(20);
-/// How long who waits sleeps at a time, while the provider's thread goes on with what comes, and how often the MPI is kept going.
-const NAP: Duration = Duration::from_micros(50);
-/// For how long who is next stays awake before that.
+/// For how long who is next stays awake, and how long it sleeps at a time if the provider's thread does not wake it.
 const AWAKE: Duration = Duration::from_micros(200);
-const ASKS: Duration = Duration::from_millis(1);
+const NAP: Duration = Duration::from_millis(1);
+/// Who writes such a word looks for no sleepers.
+static NOBODY: AtomicU32 = AtomicU32::new(0);
 /// Words to others that may be under way.
 const WORDS: usize = 256;
 
@@ -236,26 +237,24 @@ impl Home for Way<'_> {
         self.pace = (self.pace * 2).max(self.took.saturating_mul(LOOKS.saturating_mul(ahead))).min(LONGEST);
         // SAFETY: of this rank's part of the window
         let word = unsafe { &*self.far.own.add(1 + self.far.ranks + self.home as usize) };
-        let start = Instant::now();
-        let (mut asked, mut asleep) = (start, None);
-        while word.load(Ordering::Acquire) != told {
-            let now = Instant::now();
-            if now - start > self.pace {
+        let (start, mut asleep) = (Instant::now(), None);
+        loop {
+            let seen = word.load(Ordering::Acquire);
+            if seen == told {
+                return Ok(None);
+            }
+            let waited = start.elapsed();
+            if waited > self.pace {
                 return self.fetched(0, &TAKE, abi().no_op).map(Some);
             }
-            let awake = now - start < AWAKE && ahead == 1;
-            if awake || now - asked > ASKS {
-                progress()?;
-                asked = Instant::now();
-            }
-            if awake {
+            if waited < AWAKE && ahead == 1 {
                 std::thread::yield_now();
             } else {
-                asleep.get_or_insert_with(Asleep::begin);
-                std::thread::sleep(NAP);
+                asleep.get_or_insert_with(|| Asleep::begin(word, true));
+                Word { number: word, sleepers: &NOBODY }.sleep(seen, NAP);
             }
+            progress()?;
         }
-        Ok(None)
     }
 
     fn tell(&mut self, rank: u32, what: u64) -> Result<(), Failed> {

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use polyrail_pmpi::{abi, in_file, real};
 use polyrail_rails::shm::cma::CmaError;
@@ -208,43 +208,55 @@ pub fn progress() -> Result<(), Failed> {
     done.map_err(Failed::of_ours)
 }
 
-type Tell = extern "C" fn(c_int);
-
 /// Tells the provider that it is not to put to sleep who looks in only.
 fn look_in(begins: c_int) {
-    static FOUND: OnceLock<Option<Tell>> = OnceLock::new();
-    tell(&FOUND, c"polyrail_look_in", begins);
+    static FOUND: OfProvider = OfProvider::new(c"polyrail_look_in");
+    if let Some(found) = FOUND.address() {
+        // SAFETY: the provider's function of this name takes a number
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(found)(begins) };
+    }
 }
 
-/// This thread sleeps between its looks, until this is dropped: the provider's goes on with what comes.
-pub struct Asleep(());
+/// This thread sleeps between its looks, until this is dropped: the provider's goes on with what comes, and wakes it.
+pub struct Asleep(c_int);
 
 impl Asleep {
-    /// It begins.
-    pub fn begin() -> Self {
-        Self::tell(1);
-        Self(())
-    }
-
-    fn tell(begins: c_int) {
-        static FOUND: OnceLock<Option<Tell>> = OnceLock::new();
-        tell(&FOUND, c"polyrail_sleep_between", begins);
+    /// It begins, on a word. `any`: it is woken whenever something came, else when the MPI has something to do.
+    pub fn begin(word: &AtomicU64, any: bool) -> Self {
+        static FOUND: OfProvider = OfProvider::new(c"polyrail_sleep_between");
+        let place = FOUND.address().map_or(-1, |found| {
+            // SAFETY: the provider's function of this name takes an address and a number
+            let begin =
+                unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut u64, c_int) -> c_int>(found) };
+            begin(word.as_ptr(), any.into())
+        });
+        Self(place)
     }
 }
 
 impl Drop for Asleep {
     fn drop(&mut self) {
-        Self::tell(0);
+        static FOUND: OfProvider = OfProvider::new(c"polyrail_sleep_no_more");
+        if let Some(found) = FOUND.address() {
+            // SAFETY: the provider's function of this name takes a number
+            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(found)(self.0) };
+        }
     }
 }
 
-fn tell(found: &OnceLock<Option<Tell>>, name: &CStr, begins: c_int) {
-    let found = found.get_or_init(|| {
-        let found = in_file(&[b"libpolyrail_fi"], name);
-        // SAFETY: null, which is none, or the provider's function of this name, both of which take a number
-        unsafe { std::mem::transmute::<*mut c_void, Option<Tell>>(found) }
-    });
-    if let Some(tell) = found {
-        tell(begins);
+/// A function of the provider's, if that is loaded; looked up when it is first needed.
+struct OfProvider {
+    name: &'static CStr,
+    found: OnceLock<usize>,
+}
+
+impl OfProvider {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, found: OnceLock::new() }
+    }
+
+    fn address(&self) -> Option<*mut c_void> {
+        let found = *self.found.get_or_init(|| in_file(&[b"libpolyrail_fi"], self.name) as usize);
+        (found != 0).then_some(found as *mut c_void)
     }
 }

@@ -15,6 +15,8 @@ use crate::room;
 const SLEEP_AFTER: Duration = Duration::from_millis(1);
 /// Times that the processor is given away between two calls of the MPI.
 const YIELDS: u32 = 16;
+/// Times that the MPI is called, after it had something to do while this rank slept, until that sleeps again.
+const ATTENTIVE: u32 = 1000;
 /// Longest sleep: then the MPI may have something to do, for which nobody wakes this rank.
 const NAP: Duration = Duration::from_millis(2);
 /// How often it is looked whether the others live.
@@ -38,11 +40,17 @@ fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> 
     let look = || word.number.load(Ordering::Acquire);
     IDLE.with_borrow_mut(|idle| {
         idle.busy();
-        let (mut yields, mut looked, mut asleep) = (0, None, None);
+        let (mut yields, mut attentive, mut looked, mut asleep) = (0, 0, None, None);
         loop {
             let number = look();
             if is(number) {
                 return Ok(number);
+            }
+            if attentive > 0 {
+                attentive -= 1;
+                std::thread::yield_now();
+                progress()?;
+                continue;
             }
             match idle.rest() {
                 // who is waited for may need this processor
@@ -57,13 +65,18 @@ fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> 
                     }
                 }
                 Rest::Sleep(most) => {
-                    asleep.get_or_insert_with(Asleep::begin);
-                    word.sleep(number, most.min(NAP));
+                    asleep.get_or_insert_with(|| Asleep::begin(word.number, false));
+                    let woken = word.sleep(number, most.min(NAP));
                     idle.resumed();
                     if is(look()) {
                         continue;
                     }
                     progress()?;
+                    if woken {
+                        // the MPI had something to do, and may have more: nobody does it better than who is awake
+                        asleep = None;
+                        attentive = ATTENTIVE;
+                    }
                     if looked.get_or_insert_with(Instant::now).elapsed() > ALIVE {
                         if !room::all_live() {
                             return Err(Failed::Gone);

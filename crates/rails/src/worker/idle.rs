@@ -8,7 +8,8 @@
 //! Sleeping ends with the first message, and after some milliseconds at the latest. It is asked for (`POLYRAIL_SLEEP_AFTER`)
 //! where all of a program's messages come this way, as `polyrail run` arranges it: nobody else could wake the sleeper.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clock::{Clock, Delay, Machine};
@@ -41,8 +42,17 @@ const GIVES_WAY_FOR: u32 = 100;
 /// How many wait for something else than messages, and only look in here.
 static LOOKING_IN: AtomicU32 = AtomicU32::new(0);
 
-/// How many of these sleep between their looks.
+/// How many of these sleep between their looks, and on which words some of them do.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
+static SLEEPERS: [Sleeper; 8] =
+    [const { Sleeper { word: AtomicPtr::new(ptr::null_mut()), any: AtomicBool::new(false) } }; 8];
+
+/// Somebody who sleeps on a word (futex(2)), which may be shared.
+struct Sleeper {
+    word: AtomicPtr<u32>,
+    /// Whatever comes may be what he waits for, not only what the application is told of.
+    any: AtomicBool,
+}
 
 /// Whoever calls this process's workers until [`look_in_no_more`] waits for something else, and rests by himself: rounds in vain return at
 /// once. Counted, for threads that do so at the same time.
@@ -61,14 +71,38 @@ pub fn is_looked_in() -> bool {
     LOOKING_IN.load(Ordering::Relaxed) > 0
 }
 
-/// Whoever looks in here until [`sleep_no_more`] sleeps meanwhile until something else wakes him: he does not see soon what comes. Counted as well.
-pub fn sleep_between() {
-    ASLEEP.fetch_add(1, Ordering::Relaxed);
+/// Whoever looks in here until [`sleep_no_more`] sleeps meanwhile, on a word: he does not see soon what comes, so that others go on with it, and
+/// [wake](wake_sleepers) him if it is for him. `any`: whatever comes is. His place, of which there are a few; others are not woken.
+pub fn sleep_between(word: *mut u32, any: bool) -> usize {
+    ASLEEP.fetch_add(1, Ordering::SeqCst);
+    let takes = |sleeper: &Sleeper| {
+        let free = ptr::null_mut();
+        let taken = sleeper.word.compare_exchange(free, word, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        if taken {
+            sleeper.any.store(any, Ordering::Relaxed);
+        }
+        taken
+    };
+    SLEEPERS.iter().position(takes).unwrap_or(SLEEPERS.len())
 }
 
 /// The end of [`sleep_between`].
-pub fn sleep_no_more() {
-    ASLEEP.fetch_sub(1, Ordering::Relaxed);
+pub fn sleep_no_more(place: usize) {
+    if let Some(sleeper) = SLEEPERS.get(place) {
+        sleeper.word.store(ptr::null_mut(), Ordering::SeqCst);
+    }
+    ASLEEP.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Something came, and perhaps the application has to be told of it.
+pub fn wake_sleepers(is_told: bool) {
+    for sleeper in &SLEEPERS {
+        let word = sleeper.word.load(Ordering::SeqCst);
+        if !word.is_null() && (is_told || sleeper.any.load(Ordering::Relaxed)) {
+            // SAFETY: an address of which nothing is read; that of one who has just gone is nobody's, or wakes somebody too early
+            unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) };
+        }
+    }
 }
 
 /// Whether somebody sleeps elsewhere, so that others had better go on with what comes.
