@@ -183,6 +183,10 @@ impl Way<'_> {
         let asked = self.far.fetch(self.home, at, with, op, &mut before);
         let done = asked.and_then(|()| self.far.flush(self.home));
         self.took = start.elapsed();
+        if done.is_ok() {
+            // all that was on its way to this home has arrived, where this rank waits as well
+            *self.far.asked(self.home) = None;
+        }
         settled(before, done).map(|before| *before)
     }
 }
@@ -201,16 +205,16 @@ impl Home for Way<'_> {
 
     fn register(&mut self, slot: usize, waiting: u64) -> Result<(), Failed> {
         let mut asked = self.far.asked(self.home);
+        // what a failure has left may still be on its way
         std::mem::forget(asked.take());
         let waiting = asked.insert(Box::new(waiting));
-        // SAFETY: it stays until this rank asks the home for something else, and what is asked next is flushed before
+        // SAFETY: it stays until what this rank asks next has come, or for ever if that fails
         unsafe { self.far.change(self.home, 1 + slot, &raw const **waiting, abi().replace) }
     }
 
     fn ask(&mut self, slot: usize) -> Result<(), Failed> {
         let mut asked = self.far.asked(self.home);
-        // where an answer never came, one still may
-        std::mem::forget(asked.take());
+        debug_assert!(asked.is_none(), "it was said where this rank waits, and looked since");
         self.far.fetch(self.home, 1 + slot, &TAKE, abi().no_op, asked.insert(Box::new(0)))
     }
 

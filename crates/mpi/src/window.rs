@@ -182,11 +182,16 @@ pub unsafe fn made(code: c_int, info: usize, comm: usize, win: *const usize) -> 
 pub unsafe fn free(win: *mut usize) -> c_int {
     // SAFETY: as the caller says
     let handle = unsafe { abi().handle_at(win) };
+    let all = || WINDOWS.write().unwrap_or_else(PoisonError::into_inner);
+    // before another window can have the handle
+    let window = all().remove(&handle);
     // SAFETY: the program's own call
     if let Err(failed) = unsafe { win_free(win) } {
-        return code(Err(failed), handle);
+        if let Some(window) = window {
+            all().insert(handle, window);
+        }
+        return mpi_code(Err(failed));
     }
-    let window = WINDOWS.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
     match window.map_or(Ok(()), |window| window.end()) {
         Ok(()) => 0,
         // the window whose handler would be called is no more
