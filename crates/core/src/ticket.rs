@@ -19,6 +19,9 @@
 //! anybody's looking, while one that is not costs one question and one addition. Where nobody is told (whoever has had it did not wait, or readers were before
 //! a writer), looking finds it.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 const BITS: u32 = 21;
 const MASK: u64 = (1 << BITS) - 1;
 const ENTERED_AT: u32 = BITS + 1;
@@ -108,7 +111,7 @@ pub trait Home {
     /// See [`fetch`](Self::fetch).
     fn add(&mut self, adds: &'static u64) -> Result<(), Self::Error>;
 
-    /// Writes a slot, before anything that this rank asks of the home later.
+    /// Writes a slot, before anything that this rank asks of the home later. What it was told of this home before is forgotten: numbers come again.
     ///
     /// # Errors
     /// See [`fetch`](Self::fetch).
@@ -126,7 +129,7 @@ pub trait Home {
     /// See [`fetch`](Self::fetch).
     fn answer(&mut self) -> Result<u64, Self::Error>;
 
-    /// What is in a slot; and adds to the word, if there is something to add.
+    /// What is in a slot; and adds to the word, if there is something to add. Behind all that this rank has asked of it before.
     ///
     /// # Errors
     /// See [`fetch`](Self::fetch).
@@ -156,37 +159,90 @@ const RANK_AT: u32 = ENTERED_AT;
 /// # Errors
 /// What [`Home`] says.
 pub fn take<H: Home>(home: &mut H, rank: u32, ranks: usize, kind: Kind) -> Result<Ticket, H::Error> {
-    let word = home.fetch(&TAKE)?;
-    have(home, Ticket::new(word, kind), word, rank, ranks)
+    let mut word = home.fetch(&TAKE)?;
+    let mut ticket = Ticket::new(word, kind);
+    begin(home, &mut ticket, &mut word, rank, ranks)?;
+    while ticket.ahead(word) > 0 {
+        match home.wait(told(ticket.number), ticket.ahead(word))? {
+            Some(now) => word = now,
+            None => break,
+        }
+    }
+    enter(home, ticket, ranks)?;
+    Ok(ticket)
 }
 
-/// The same, of who has taken a ticket, by the word before that.
+/// The same of all ranks' locks at once, as a reader, by the words before [`TAKE`] was added to each. Whichever is free is entered, whatever others are waited
+/// for: who has one of those may want this one.
 ///
 /// # Errors
-/// What [`Home`] says.
-pub fn have<H: Home>(
+/// What [`Home`] says; what was entered is given back.
+pub fn have_all<H: Home>(homes: &mut [H], words: Vec<u64>, rank: u32) -> Result<Vec<Ticket>, H::Error> {
+    let (ranks, mut inside) = (homes.len(), vec![false; homes.len()]);
+    let mut tickets: Vec<Ticket> = words.iter().map(|word| Ticket::new(*word, Kind::Reader)).collect();
+    let entered = enter_all(homes, &mut tickets, words, &mut inside, rank);
+    if let Err(why) = entered {
+        let all = homes.iter_mut().zip(tickets).zip(inside);
+        for ((home, ticket), _) in all.filter(|(_, inside)| *inside) {
+            // one that cannot be reached keeps no other from being given back
+            let _ = leave(home, ticket, ranks);
+        }
+        return Err(why);
+    }
+    Ok(tickets)
+}
+
+fn enter_all<H: Home>(
+    homes: &mut [H],
+    tickets: &mut [Ticket],
+    mut words: Vec<u64>,
+    inside: &mut [bool],
+    rank: u32,
+) -> Result<(), H::Error> {
+    let ranks = homes.len();
+    for (n, home) in homes.iter_mut().enumerate() {
+        begin(home, &mut tickets[n], &mut words[n], rank, ranks)?;
+        if tickets[n].ahead(words[n]) == 0 {
+            enter(home, tickets[n], ranks)?;
+            inside[n] = true;
+        }
+    }
+    while inside.contains(&false) {
+        for (n, home) in homes.iter_mut().enumerate().filter(|(n, _)| !inside[*n]).collect::<Vec<_>>() {
+            let now = home.wait(told(tickets[n].number), tickets[n].ahead(words[n]))?;
+            words[n] = now.unwrap_or(words[n]);
+            if now.is_none() || tickets[n].ahead(words[n]) == 0 {
+                enter(home, tickets[n], ranks)?;
+                inside[n] = true;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// After a ticket was taken: says where this rank waits, if it does, and looks again.
+fn begin<H: Home>(
     home: &mut H,
-    mut ticket: Ticket,
-    mut word: u64,
+    ticket: &mut Ticket,
+    word: &mut u64,
     rank: u32,
     ranks: usize,
-) -> Result<Ticket, H::Error> {
+) -> Result<(), H::Error> {
     if let Some(adds) = ticket.taken() {
         home.add(adds)?;
     }
-    if ticket.ahead(word) > 0 {
+    if ticket.ahead(*word) > 0 {
         ticket.waited = true;
         let reader = if ticket.kind == Kind::Reader { READER } else { 0 };
         let waiting = WAITING | u64::from(rank) << RANK_AT | reader | ticket.number;
         home.register(ticket.number as usize % ranks, waiting)?;
-        word = home.fetch(&NOTHING)?;
-        while ticket.ahead(word) > 0 {
-            match home.wait(told(ticket.number), ticket.ahead(word))? {
-                Some(now) => word = now,
-                None => break,
-            }
-        }
+        *word = home.fetch(&NOTHING)?;
     }
+    Ok(())
+}
+
+/// This rank has the lock.
+fn enter<H: Home>(home: &mut H, ticket: Ticket, ranks: usize) -> Result<(), H::Error> {
     let slot = behind(ticket) as usize % ranks;
     if let Some(adds) = ticket.entered() {
         home.add(adds)?;
@@ -197,7 +253,7 @@ pub fn have<H: Home>(
     } else if ticket.waited {
         home.ask(slot)?;
     }
-    Ok(ticket)
+    Ok(())
 }
 
 /// Gives the lock back.
@@ -219,7 +275,8 @@ pub fn leave<H: Home>(home: &mut H, ticket: Ticket, ranks: usize) -> Result<(), 
     tell_behind(home, ticket, waiting, false)
 }
 
-static NOTHING: u64 = 0;
+/// What a look adds.
+pub static NOTHING: u64 = 0;
 
 fn behind(ticket: Ticket) -> u64 {
     ticket.number.wrapping_add(1) & MASK

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use polyrail_core::ticket::{Home, Kind, leave, take};
+use polyrail_core::ticket::{Home, Kind, TAKE, have_all, leave, take};
 
 /// What a rank has asked for and has not arrived.
 enum Asked {
@@ -46,6 +46,8 @@ struct Rank {
     random: u64,
     /// Nobody is told: looking alone has to do.
     deaf: bool,
+    /// It looks when it was not told for some time.
+    looks: bool,
     asked: Option<u64>,
 }
 
@@ -75,6 +77,7 @@ impl Home for Rank {
     }
 
     fn register(&mut self, slot: usize, waiting: u64) -> Result<(), String> {
+        self.shared.told[self.rank].store(0, Ordering::SeqCst);
         self.shared.under_way[self.rank].lock().unwrap().push_back(Asked::Register(slot, waiting));
         Ok(())
     }
@@ -100,10 +103,12 @@ impl Home for Rank {
     fn wait(&mut self, told: u64, _ahead: u64) -> Result<Option<u64>, String> {
         let start = Instant::now();
         let patience = Duration::from_micros(self.random(200));
-        while start.elapsed() < patience {
+        while start.elapsed() < patience || !self.looks && start.elapsed() < PATIENCE {
             if self.shared.told[self.rank].load(Ordering::SeqCst) == told {
                 return Ok(None);
             }
+            let any = self.random(self.shared.told.len() as u64);
+            self.shared.arrive(any as usize);
             std::thread::yield_now();
         }
         if self.shared.over.load(Ordering::SeqCst) || self.shared.begun.elapsed() > PATIENCE {
@@ -141,7 +146,8 @@ fn run(ranks: usize, rounds: u64, after: u64, writes: u64, deaf: bool, seed: u64
         begun: Instant::now(),
         word: AtomicU64::new(counts | counts << 22 | counts << 43),
         slots: zeros(),
-        told: zeros(),
+        // what was told when numbers were the same the last time
+        told: (0..ranks).map(|_| AtomicU64::new(counts + 2)).collect(),
         under_way: (0..ranks).map(|_| Mutex::default()).collect(),
         looks: AtomicU64::new(0),
         over: AtomicBool::new(false),
@@ -154,7 +160,8 @@ fn run(ranks: usize, rounds: u64, after: u64, writes: u64, deaf: bool, seed: u64
             let (shared, inside, left) = (shared.clone(), &inside, &left);
             scope.spawn(move || {
                 let _ends = Ends(left, shared.clone());
-                let mut rank = Rank { rank, shared, random: seed * 1000 + rank as u64, deaf, asked: None };
+                let mut rank =
+                    Rank { rank, shared, random: seed * 1000 + rank as u64, deaf, looks: true, asked: None };
                 for _ in 0..rounds {
                     let kind = if rank.random(100) < writes { Kind::Writer } else { Kind::Reader };
                     let own = rank.rank as u32;
@@ -208,6 +215,95 @@ fn a_writer_is_alone_and_nobody_waits_for_ever() {
             }
         }
     }
+}
+
+/// Who waits behind one who had to wait needs no look.
+#[test]
+fn the_lock_goes_from_one_who_waited_to_the_next() {
+    let zeros = || (0..3).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+    let shared = Arc::new(Shared {
+        begun: Instant::now(),
+        word: AtomicU64::new(0),
+        slots: zeros(),
+        told: zeros(),
+        under_way: (0..3).map(|_| Mutex::default()).collect(),
+        looks: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+    });
+    let rank =
+        |rank, looks| Rank { rank, shared: shared.clone(), random: 1, deaf: false, looks, asked: None };
+    let (mut first, mut second, mut third) = (rank(0, true), rank(1, true), rank(2, false));
+    let is_in_slot = |slot: usize| shared.slots[slot].load(Ordering::SeqCst) != 0;
+    let wait_for = |slot| {
+        while !is_in_slot(slot) {
+            assert!(shared.begun.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+    };
+    let held = take(&mut first, 0, 3, Kind::Writer).unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(move || {
+            let held = take(&mut second, 1, 3, Kind::Writer).unwrap();
+            (second, held)
+        });
+        wait_for(1);
+        let third = scope.spawn(move || take(&mut third, 2, 3, Kind::Reader).map(drop));
+        wait_for(2);
+        leave(&mut first, held, 3).unwrap();
+        first.settle();
+        let (mut second, held) = second.join().unwrap();
+        leave(&mut second, held, 3).unwrap();
+        second.settle();
+        third.join().unwrap().unwrap();
+    });
+}
+
+/// Who wants all and waits for one is inside the others: who has that one may want these.
+#[test]
+fn what_is_free_is_entered_while_another_is_waited_for() {
+    let shared = |word| {
+        Arc::new(Shared {
+            begun: Instant::now(),
+            word: AtomicU64::new(word),
+            slots: (0..2).map(|_| AtomicU64::new(0)).collect(),
+            told: (0..2).map(|_| AtomicU64::new(0)).collect(),
+            under_way: (0..2).map(|_| Mutex::default()).collect(),
+            looks: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        })
+    };
+    let homes = [shared(0), shared(0)];
+    let rank = |home: usize, rank| Rank {
+        rank,
+        shared: homes[home].clone(),
+        random: 1,
+        deaf: false,
+        looks: true,
+        asked: None,
+    };
+    let held = take(&mut rank(0, 0), 0, 2, Kind::Writer).unwrap();
+    std::thread::scope(|scope| {
+        let all = scope.spawn(|| {
+            let mut ways = [rank(0, 1), rank(1, 1)];
+            let words = ways.iter_mut().map(|way| way.fetch(&TAKE).unwrap()).collect();
+            let tickets = have_all(&mut ways, words, 1).unwrap();
+            for (way, ticket) in ways.iter_mut().zip(tickets) {
+                leave(way, ticket, 2).unwrap();
+                way.settle();
+            }
+        });
+        while homes[0].slots[1].load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        let mut other = rank(1, 0);
+        let shared = take(&mut other, 0, 2, Kind::Reader).unwrap();
+        leave(&mut other, shared, 2).unwrap();
+        other.settle();
+        let mut way = rank(0, 0);
+        leave(&mut way, held, 2).unwrap();
+        way.settle();
+        all.join().unwrap();
+    });
 }
 
 #[test]

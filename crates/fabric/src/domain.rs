@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use polyrail_rails::worker::{is_asleep_elsewhere, wake_sleepers};
+use polyrail_rails::worker::{is_asleep_elsewhere, is_looked_in};
 use polyrail_rails::{Config, Idle, Worker};
 
 use crate::address::Format;
@@ -166,7 +166,10 @@ impl Domain {
     #[inline]
     pub fn polled(&self) {
         if let Some(auto) = self.auto.get() {
-            self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            // who only looks in between two sleeps does not see soon what comes
+            if !(is_asleep_elsewhere() && is_looked_in()) {
+                self.polls.store(self.polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            }
             auto.relieve();
         }
     }
@@ -221,7 +224,7 @@ impl Moving for Domain {
                 return Need::Progress;
             }
             // it may have armed a descriptor, and compute
-            state.progress_everywhere();
+            state.move_for_sleepers();
             return Need::Nothing;
         }
         rests();
@@ -234,19 +237,14 @@ impl Moving for Domain {
 
     fn settle(&self, settled: &mut dyn FnMut()) -> Settled {
         let mut state = self.lock();
-        let mut moved = false;
         for _ in 0..ROUNDS {
-            if !state.progress_everywhere() {
-                if moved && is_asleep_elsewhere() {
-                    wake_sleepers(state.cqs.values_mut().any(|cq| !cq.is_empty()));
-                }
+            if !state.move_for_sleepers() {
                 if !state.endpoints.values_mut().all(|endpoint| endpoint.arm()) {
                     return Settled::No;
                 }
                 settled();
                 return Settled::Yes;
             }
-            moved = true;
             // a round may have copied much
             if state.is_wanted() {
                 return Settled::Wanted;
@@ -290,7 +288,7 @@ impl Holding for Domain {
 
     fn answer(&self) {
         let Some(mut state) = self.try_lock() else { return };
-        state.progress_everywhere();
+        state.move_for_sleepers();
     }
 }
 

@@ -3,6 +3,7 @@
 use polyrail_core::frame::Matching;
 use polyrail_core::proto::{Failure, PeerIdx};
 use polyrail_core::wire::Address;
+use polyrail_rails::worker::{is_asleep_elsewhere, wake_sleepers};
 use polyrail_rails::{Event, EventKind, Listener, Nobody, User, Worker};
 
 use crate::error;
@@ -73,6 +74,15 @@ impl State {
     pub fn progress_everywhere(&mut self) -> bool {
         let all: Vec<_> = self.endpoints.keys().collect();
         all.into_iter().fold(false, |moved, endpoint| self.progress(endpoint) | moved)
+    }
+
+    /// The same by a thread of ours, which wakes whoever sleeps elsewhere and may have waited for it.
+    pub fn move_for_sleepers(&mut self) -> bool {
+        let moved = self.progress_everywhere();
+        if moved && is_asleep_elsewhere() {
+            wake_sleepers(self.cqs.values_mut().any(|cq| !cq.is_empty()));
+        }
+        moved
     }
 
     /// The same on all endpoints of a list in a queue or counter, which is found by `list`.

@@ -78,8 +78,8 @@ pub extern "C" fn polyrail_sleep_between(word: *mut u32, any: c_int) -> c_int {
     place as c_int
 }
 
-/// The end of [`polyrail_sleep_between`].
+/// The end of [`polyrail_sleep_between`]; another number than 0 if a thread of ours woke it.
 #[unsafe(no_mangle)]
-pub extern "C" fn polyrail_sleep_no_more(place: c_int) {
-    polyrail_rails::worker::sleep_no_more(place as usize);
+pub extern "C" fn polyrail_sleep_no_more(place: c_int) -> c_int {
+    polyrail_rails::worker::sleep_no_more(place as usize).into()
 }

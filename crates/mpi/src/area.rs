@@ -172,6 +172,8 @@ impl Lock {
     /// One that nobody has.
     pub fn clear(&self) {
         self.word.store(0, Ordering::Relaxed);
+        self.changes.store(0, Ordering::Relaxed);
+        self.sleepers.store(0, Ordering::Relaxed);
     }
 
     /// Adds to its word; what was there before.

@@ -1,21 +1,22 @@
 //! Locks of a window whose ranks are on several hosts: each is in its rank's own memory, which others reach by one-sided operations.
 //! Nothing is asked of that rank.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrail_core::ticket::{self, Home, Kind, TAKE, Ticket};
+use polyrail_core::ticket::{self, Home, Kind, NOTHING, TAKE, Ticket};
 use polyrail_pmpi::abi;
 
 use crate::area::Word;
 use crate::library::{
-    Asleep, Failed, accumulate, barrier, fetch_and_op, info_create, info_free, info_set, progress,
-    win_allocate, win_flush, win_flush_all, win_flush_local_all, win_free, win_lock_all, win_set_errhandler,
+    Asleep, Failed, accumulate, fetch_and_op, info_create, info_free, info_set, progress, win_allocate,
+    win_flush, win_flush_all, win_flush_local_all, win_free, win_lock_all, win_set_errhandler,
     win_unlock_all,
 };
+use crate::team::tell;
 
 /// How long is waited for a word until the lock is looked at: at first, as many times as long as a look takes for each that is before, and at most.
 const LOOKS: u32 = 4;
@@ -49,37 +50,20 @@ unsafe impl Send for Far {}
 unsafe impl Sync for Far {}
 
 impl Far {
-    /// Called by all ranks of a communicator at once.
+    /// Called by all ranks of a communicator at once; all get some, or none.
     ///
     /// # Errors
-    /// The MPI has no window for us.
-    pub fn new(comm: usize, rank: usize, ranks: usize) -> Result<Self, Failed> {
-        let abi = abi();
-        let (mut info, mut window, mut at) = (abi.info_null, 0, ptr::null_mut());
-        let words = 1 + 2 * ranks;
-        // so MPICH carries out what follows by the provider's atomic operations, in place of asking the target
-        let keys = [(c"disable_shm_accumulate", c"true"), (c"accumulate_ops", c"same_op")];
-        // SAFETY: strings, a communicator of the program's, and places for the answers; the memory is the window's
-        unsafe {
-            info_create(&mut info)?;
-            let set = |(key, value): &(&std::ffi::CStr, &std::ffi::CStr)| {
-                info_set(info, key.as_ptr(), value.as_ptr())
-            };
-            let made = keys
-                .iter()
-                .try_for_each(set)
-                .and_then(|()| win_allocate(words as isize * 8, 8, info, comm, &mut at, &mut window));
-            info_free(&mut info)?;
-            made?;
-            at.cast::<u64>().write_bytes(0, words);
-            let window = abi.handle(window);
-            win_set_errhandler(window, abi.errors_return)?;
-            win_lock_all(abi.no_check, window)?;
-            barrier(comm)?;
-            let asked = (0..ranks).map(|_| Mutex::new(None)).collect();
-            let words = Mutex::new((Box::new([0; WORDS]), 0));
-            Ok(Self { window, rank: rank as u32, ranks, own: at.cast(), words, asked })
+    /// What the MPI says of its messages.
+    pub fn new(comm: usize, rank: usize, ranks: usize) -> Result<Option<Self>, Failed> {
+        let made = window(comm, 1 + 2 * ranks);
+        // after this all words are zero
+        if tell([made.is_ok().into(), 0, 0], ranks, comm)?.iter().any(|told| told[0] == 0) {
+            return Ok(None);
         }
+        let (window, own) = made?;
+        let asked = (0..ranks).map(|_| Mutex::new(None)).collect();
+        let words = Mutex::new((Box::new([0; WORDS]), 0));
+        Ok(Some(Self { window, rank: rank as u32, ranks, own, words, asked }))
     }
 
     /// The end of these: by all ranks at once, and nobody has one.
@@ -112,11 +96,8 @@ impl Far {
         let asked = words.iter_mut().zip(0..).try_for_each(ask);
         // SAFETY: a window of ours
         let done = asked.and(unsafe { win_flush_all(self.window) }.map_err(Failed::of_ours));
-        let have = |(word, rank)| {
-            let ticket = Ticket::new(word, Kind::Reader);
-            ticket::have(&mut self.way(rank), ticket, word, self.rank, self.ranks)
-        };
-        settled(words, done)?.into_iter().zip(0..).map(have).collect()
+        let mut ways: Vec<_> = (0..self.ranks).map(|rank| self.way(rank as c_int)).collect();
+        ticket::have_all(&mut ways, settled(words, done)?, self.rank)
     }
 
     /// Gives a rank's lock back. What this rank has done under it has come to its end.
@@ -129,6 +110,12 @@ impl Far {
 
     fn asked(&self, home: c_int) -> MutexGuard<'_, Option<Box<u64>>> {
         self.asked[home as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this rank was told of a home.
+    fn told(&self, home: c_int) -> &AtomicU64 {
+        // SAFETY: of this rank's part of the window
+        unsafe { &*self.own.add(1 + self.ranks + home as usize) }
     }
 
     fn way(&self, home: c_int) -> Way<'_> {
@@ -164,6 +151,31 @@ impl Far {
     fn flush(&self, rank: c_int) -> Result<(), Failed> {
         // SAFETY: a window of ours
         unsafe { win_flush(rank, self.window) }.map_err(Failed::of_ours)
+    }
+}
+
+/// A window of ours with so many words of each rank, all zero; and where this rank's are.
+fn window(comm: usize, words: usize) -> Result<(usize, *const AtomicU64), Failed> {
+    let abi = abi();
+    let (mut info, mut window, mut at) = (abi.info_null, 0, ptr::null_mut());
+    // So MPICH carries out what follows by the provider's atomic operations, in place of asking the target. It decides that for each operation by itself: the
+    // provider has all that are used here, so they see each other although they are not the same.
+    let keys = [(c"disable_shm_accumulate", c"true"), (c"accumulate_ops", c"same_op")];
+    // SAFETY: strings, a communicator of the program's, and places for the answers; the memory is the window's
+    unsafe {
+        info_create(&mut info)?;
+        let set = |(key, value): &(&CStr, &CStr)| info_set(info, key.as_ptr(), value.as_ptr());
+        let made = keys
+            .iter()
+            .try_for_each(set)
+            .and_then(|()| win_allocate(words as isize * 8, 8, info, comm, &mut at, &mut window));
+        info_free(&mut info)?;
+        made?;
+        at.cast::<u64>().write_bytes(0, words);
+        let window = abi.handle(window);
+        win_set_errhandler(window, abi.errors_return)?;
+        win_lock_all(abi.no_check, window)?;
+        Ok((window, at.cast()))
     }
 }
 
@@ -204,6 +216,7 @@ impl Home for Way<'_> {
     }
 
     fn register(&mut self, slot: usize, waiting: u64) -> Result<(), Failed> {
+        self.far.told(self.home).store(0, Ordering::Release);
         let mut asked = self.far.asked(self.home);
         // what a failure has left may still be on its way
         std::mem::forget(asked.take());
@@ -215,7 +228,7 @@ impl Home for Way<'_> {
     fn ask(&mut self, slot: usize) -> Result<(), Failed> {
         let mut asked = self.far.asked(self.home);
         debug_assert!(asked.is_none(), "it was said where this rank waits, and looked since");
-        self.far.fetch(self.home, 1 + slot, &TAKE, abi().no_op, asked.insert(Box::new(0)))
+        self.far.fetch(self.home, 1 + slot, &NOTHING, abi().no_op, asked.insert(Box::new(0)))
     }
 
     fn answer(&mut self) -> Result<u64, Failed> {
@@ -231,16 +244,16 @@ impl Home for Way<'_> {
         let mut waiting = Box::new(0);
         let asked = adds
             .map_or(Ok(()), |adds| self.add(adds))
-            .and_then(|()| self.far.fetch(self.home, 1 + slot, &TAKE, abi().no_op, &mut waiting));
+            .and_then(|()| self.far.fetch(self.home, 1 + slot, &NOTHING, abi().no_op, &mut waiting));
         let done = asked.and_then(|()| self.far.flush(self.home));
         settled(waiting, done).map(|waiting| *waiting)
     }
 
     fn wait(&mut self, told: u64, ahead: u64) -> Result<Option<u64>, Failed> {
+        let (far, home) = (self.far, self.home);
+        let word = far.told(home);
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
         self.pace = (self.pace * 2).max(self.took.saturating_mul(LOOKS.saturating_mul(ahead))).min(LONGEST);
-        // SAFETY: of this rank's part of the window
-        let word = unsafe { &*self.far.own.add(1 + self.far.ranks + self.home as usize) };
         let (start, mut asleep) = (Instant::now(), None);
         loop {
             let seen = word.load(Ordering::Acquire);
@@ -249,7 +262,7 @@ impl Home for Way<'_> {
             }
             let waited = start.elapsed();
             if waited > self.pace {
-                return self.fetched(0, &TAKE, abi().no_op).map(Some);
+                return self.fetched(0, &NOTHING, abi().sum).map(Some);
             }
             if waited < AWAKE && ahead == 1 {
                 std::thread::yield_now();

@@ -114,7 +114,6 @@ functions! {
     irecv PMPI_Irecv(into: *mut c_void, count: c_int, kind: usize, from: c_int, tag: c_int, comm: usize, request: *mut usize);
     wait PMPI_Wait(request: *mut usize, status: usize);
     cancel PMPI_Cancel(request: *mut usize);
-    barrier PMPI_Barrier(comm: usize);
     info_create PMPI_Info_create(info: *mut usize);
     info_set PMPI_Info_set(info: usize, key: *const c_char, value: *const c_char);
     info_get PMPI_Info_get(info: usize, key: *const c_char, room: c_int, value: *mut c_char, flag: *mut c_int);
@@ -234,13 +233,26 @@ impl Asleep {
     }
 }
 
+impl Asleep {
+    /// It ends; whether the provider woke it.
+    pub fn end(self) -> bool {
+        let woken = self.over();
+        std::mem::forget(self);
+        woken
+    }
+
+    fn over(&self) -> bool {
+        static FOUND: OfProvider = OfProvider::new(c"polyrail_sleep_no_more");
+        FOUND.address().is_some_and(|found| {
+            // SAFETY: the provider's function of this name takes a number, and says yes or no
+            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int) -> c_int>(found)(self.0) != 0 }
+        })
+    }
+}
+
 impl Drop for Asleep {
     fn drop(&mut self) {
-        static FOUND: OfProvider = OfProvider::new(c"polyrail_sleep_no_more");
-        if let Some(found) = FOUND.address() {
-            // SAFETY: the provider's function of this name takes a number
-            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(found)(self.0) };
-        }
+        self.over();
     }
 }
 

@@ -41,17 +41,27 @@ impl Locks {
         }
     }
 
-    /// The same of all ranks, as a reader.
+    /// The same of all ranks, as a reader. Whichever is free this rank has at once, whatever others it waits for.
     ///
     /// # Errors
     /// See [`take`](Self::take).
     pub fn take_all(&self) -> Result<Vec<Ticket>, Failed> {
         match self {
             Self::Here { area, ranks, .. } => {
-                // as if at once
                 let words: Vec<u64> = (0..*ranks).map(|rank| area.lock(rank).add(TAKE)).collect();
-                let have = |(word, rank)| have(area.lock(rank), Ticket::new(word, Kind::Reader), word);
-                words.into_iter().zip(0..).map(have).collect()
+                let tickets: Vec<_> = words.iter().map(|word| Ticket::new(*word, Kind::Reader)).collect();
+                let mut left: Vec<usize> = (0..*ranks).collect();
+                for (rank, adds) in tickets.iter().enumerate().filter_map(|(n, one)| Some((n, one.taken()?)))
+                {
+                    area.lock(rank).add(*adds);
+                }
+                let waited = enter_all(*area, &tickets, &mut left);
+                if let Err(why) = waited {
+                    let inside = (0..*ranks).filter(|rank| !left.contains(rank));
+                    inside.for_each(|rank| area.lock(rank).tell(*tickets[rank].left()));
+                    return Err(why);
+                }
+                Ok(tickets)
             }
             Self::There(far) => far.take_all(),
         }
@@ -83,4 +93,20 @@ fn have(lock: &Lock, ticket: Ticket, word: u64) -> Result<Ticket, Failed> {
         lock.tell(*adds);
     }
     Ok(ticket)
+}
+
+/// Enters those that are `left`, each as soon as it is its turn.
+fn enter_all(area: Area, tickets: &[Ticket], left: &mut Vec<usize>) -> Result<(), Failed> {
+    let is_free = |rank: usize| tickets[rank].ahead(area.lock(rank).word()) == 0;
+    loop {
+        left.retain(|rank| {
+            let free = is_free(*rank);
+            if let (true, Some(adds)) = (free, tickets[*rank].entered()) {
+                area.lock(*rank).tell(*adds);
+            }
+            !free
+        });
+        let Some(first) = left.first() else { return Ok(()) };
+        wait::until(area.lock(*first).waited(), |_| left.iter().any(|rank| is_free(*rank)))?;
+    }
 }

@@ -72,9 +72,9 @@ fn long(word: Word<'_>, mut is: impl FnMut(u64) -> bool) -> Result<u64, Failed> 
                         continue;
                     }
                     progress()?;
-                    if woken {
+                    // others may have woken it in vain: the word is that of several who wait
+                    if woken && look() == number && asleep.take().is_some_and(Asleep::end) {
                         // the MPI had something to do, and may have more: nobody does it better than who is awake
-                        asleep = None;
                         attentive = ATTENTIVE;
                     }
                     if looked.get_or_insert_with(Instant::now).elapsed() > ALIVE {

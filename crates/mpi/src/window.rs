@@ -23,6 +23,9 @@ use crate::team::{in_world, tell};
 
 /// Windows between hosts that may have locks of ours: each is a window more, of which MPIs have a limited number.
 const MOST_THERE: usize = 64;
+/// Windows of this host that this rank has got memory for: it is the communicators' as well.
+const MOST_HERE: usize = 8;
+static HERE: AtomicUsize = AtomicUsize::new(0);
 static THERE: AtomicUsize = AtomicUsize::new(0);
 
 static WINDOWS: RwLock<BTreeMap<usize, Arc<Window>>> = RwLock::new(BTreeMap::new());
@@ -67,7 +70,8 @@ impl Window {
             return Ok(None);
         };
         let is_one = hosts.iter().all(|host| *host == hosts[0]) && ranks <= LOCKS;
-        let own = if is_one && rank == 0 { room.piece(1) } else { None };
+        let is_maker = is_one && rank == 0 && HERE.load(Ordering::Relaxed) < MOST_HERE;
+        let own = if is_maker { room.piece(1) } else { None };
         if let Some(area) = own.and_then(|piece| room.area(piece, 0)) {
             (0..ranks).for_each(|rank| area.lock(rank).clear());
         }
@@ -77,6 +81,7 @@ impl Window {
         let wanted = told.iter().all(|told| told[1] == 1);
         if let (Some(piece), true, Some(area)) = (piece, wanted, piece.and_then(|piece| room.area(piece, 0)))
         {
+            HERE.fetch_add(usize::from(own.is_some()), Ordering::Relaxed);
             return Ok(Some(Self {
                 ranks,
                 rank,
@@ -90,7 +95,8 @@ impl Window {
         if !wanted {
             return Ok(None);
         }
-        let locks = Locks::There(Far::new(comm, rank, ranks)?);
+        let Some(far) = Far::new(comm, rank, ranks)? else { return Ok(None) };
+        let locks = Locks::There(far);
         THERE.fetch_add(1, Ordering::Relaxed);
         Ok(Some(Self { ranks, rank, locks, held: Mutex::default() }))
     }
@@ -105,6 +111,7 @@ impl Window {
             Locks::Here { piece, .. } => {
                 if let (Some(room), 0) = (room(), self.rank) {
                     room.give_back(*piece, 1);
+                    HERE.fetch_sub(1, Ordering::Relaxed);
                 }
                 Ok(())
             }
@@ -116,7 +123,9 @@ impl Window {
     }
 
     fn leave_all(&self, tickets: Vec<Ticket>) -> Result<(), Failed> {
-        tickets.into_iter().zip(0..).try_for_each(|(ticket, rank)| self.locks.leave(rank, ticket))
+        // one that cannot be reached keeps no other from being given back
+        let leave = |done: Result<(), Failed>, (ticket, rank)| done.and(self.locks.leave(rank, ticket));
+        tickets.into_iter().zip(0..).fold(Ok(()), leave)
     }
 }
 
@@ -216,8 +225,17 @@ pub fn lock(kind: c_int, rank: c_int, assert: c_int, win: usize) -> c_int {
     if let Err(failed) = unsafe { win_lock(kind, rank, assert | abi.no_check, win) } {
         return mpi_code(Err(failed));
     }
-    let taken = window.locks.take(rank, *way).map(|ticket| _ = window.held().one.insert(rank, ticket));
-    code(taken, win)
+    match window.locks.take(rank, *way) {
+        Ok(ticket) => {
+            window.held().one.insert(rank, ticket);
+            0
+        }
+        Err(why) => {
+            // SAFETY: the program's window, whose epoch has just begun
+            let _ = unsafe { win_unlock(rank, win) };
+            code(Err(why), win)
+        }
+    }
 }
 
 /// `MPI_Win_unlock`.
@@ -241,7 +259,17 @@ pub fn lock_all(assert: c_int, win: usize) -> c_int {
     if let Err(failed) = unsafe { win_lock_all(assert | abi().no_check, win) } {
         return mpi_code(Err(failed));
     }
-    code(window.locks.take_all().map(|tickets| window.held().all = Some(tickets)), win)
+    match window.locks.take_all() {
+        Ok(tickets) => {
+            window.held().all = Some(tickets);
+            0
+        }
+        Err(why) => {
+            // SAFETY: the program's window, whose epoch has just begun
+            let _ = unsafe { win_unlock_all(win) };
+            code(Err(why), win)
+        }
+    }
 }
 
 /// `MPI_Win_unlock_all`.

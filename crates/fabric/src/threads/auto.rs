@@ -9,8 +9,6 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use polyrail_rails::worker::is_asleep_elsewhere;
-
 use super::nap::{Bell, Nap};
 use super::{Process, spawn};
 use crate::ffi::FI_WAIT_FD;
@@ -239,8 +237,7 @@ fn run(on: &impl Moving) {
             continue;
         }
         let polls = on.polls();
-        let is_at_it = polls != seen && !is_asleep_elsewhere();
-        if is_at_it || need == Need::Nothing {
+        if polls != seen || need == Need::Nothing {
             seen = polls;
             away = auto.stay_away(away);
             continue;

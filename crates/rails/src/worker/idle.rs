@@ -44,14 +44,27 @@ static LOOKING_IN: AtomicU32 = AtomicU32::new(0);
 
 /// How many of these sleep between their looks, and on which words some of them do.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
-static SLEEPERS: [Sleeper; 8] =
-    [const { Sleeper { word: AtomicPtr::new(ptr::null_mut()), any: AtomicBool::new(false) } }; 8];
+static SLEEPERS: [Sleeper; 8] = [const { Sleeper::new() }; 8];
 
 /// Somebody who sleeps on a word (futex(2)), which may be shared.
 struct Sleeper {
+    taken: AtomicBool,
+    /// Null before and after.
     word: AtomicPtr<u32>,
     /// Whatever comes may be what he waits for, not only what the application is told of.
     any: AtomicBool,
+    woken: AtomicBool,
+}
+
+impl Sleeper {
+    const fn new() -> Self {
+        Self {
+            taken: AtomicBool::new(false),
+            word: AtomicPtr::new(ptr::null_mut()),
+            any: AtomicBool::new(false),
+            woken: AtomicBool::new(false),
+        }
+    }
 }
 
 /// Whoever calls this process's workers until [`look_in_no_more`] waits for something else, and rests by himself: rounds in vain return at
@@ -75,23 +88,25 @@ pub fn is_looked_in() -> bool {
 /// [wake](wake_sleepers) him if it is for him. `any`: whatever comes is. His place, of which there are a few; others are not woken.
 pub fn sleep_between(word: *mut u32, any: bool) -> usize {
     ASLEEP.fetch_add(1, Ordering::SeqCst);
-    let takes = |sleeper: &Sleeper| {
-        let free = ptr::null_mut();
-        let taken = sleeper.word.compare_exchange(free, word, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-        if taken {
-            sleeper.any.store(any, Ordering::Relaxed);
-        }
-        taken
+    let Some(place) = SLEEPERS.iter().position(|sleeper| !sleeper.taken.swap(true, Ordering::SeqCst)) else {
+        return SLEEPERS.len();
     };
-    SLEEPERS.iter().position(takes).unwrap_or(SLEEPERS.len())
+    let sleeper = &SLEEPERS[place];
+    sleeper.any.store(any, Ordering::Relaxed);
+    sleeper.woken.store(false, Ordering::Relaxed);
+    sleeper.word.store(word, Ordering::SeqCst);
+    place
 }
 
-/// The end of [`sleep_between`].
-pub fn sleep_no_more(place: usize) {
-    if let Some(sleeper) = SLEEPERS.get(place) {
-        sleeper.word.store(ptr::null_mut(), Ordering::SeqCst);
-    }
+/// The end of [`sleep_between`]; whether somebody woke him.
+pub fn sleep_no_more(place: usize) -> bool {
     ASLEEP.fetch_sub(1, Ordering::SeqCst);
+    SLEEPERS.get(place).is_some_and(|sleeper| {
+        sleeper.word.store(ptr::null_mut(), Ordering::SeqCst);
+        let woken = sleeper.woken.load(Ordering::Relaxed);
+        sleeper.taken.store(false, Ordering::SeqCst);
+        woken
+    })
 }
 
 /// Something came, and perhaps the application has to be told of it.
@@ -99,6 +114,7 @@ pub fn wake_sleepers(is_told: bool) {
     for sleeper in &SLEEPERS {
         let word = sleeper.word.load(Ordering::SeqCst);
         if !word.is_null() && (is_told || sleeper.any.load(Ordering::Relaxed)) {
+            sleeper.woken.store(true, Ordering::Relaxed);
             // SAFETY: an address of which nothing is read; that of one who has just gone is nobody's, or wakes somebody too early
             unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, i32::MAX) };
         }
