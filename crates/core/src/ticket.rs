@@ -308,8 +308,6 @@ fn is_behind(ticket: Ticket, waiting: u64) -> bool {
 mod tests {
     use super::*;
     use alloc::collections::VecDeque;
-    use alloc::vec;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     /// A word whose counts are all `n`, as after so many that came and went.

@@ -23,11 +23,32 @@ struct Shared {
     /// What each was told.
     told: Vec<AtomicU64>,
     under_way: Vec<Mutex<VecDeque<Asked>>>,
-    looks: AtomicU64,
     over: AtomicBool,
 }
 
 impl Shared {
+    /// Of so many ranks, after so many tickets that came and went; all were told this before.
+    fn new(ranks: usize, after: u64, told: u64) -> Arc<Self> {
+        let counts = after & ((1 << 21) - 1);
+        let all = |of| (0..ranks).map(|_| AtomicU64::new(of)).collect();
+        Arc::new(Self {
+            begun: Instant::now(),
+            word: AtomicU64::new(counts | counts << 22 | counts << 43),
+            slots: all(0),
+            told: all(told),
+            under_way: (0..ranks).map(|_| Mutex::default()).collect(),
+            over: AtomicBool::new(false),
+        })
+    }
+
+    /// Until somebody waits in a slot.
+    fn wait_for(&self, slot: usize) {
+        while self.slots[slot].load(Ordering::SeqCst) == 0 {
+            assert!(self.begun.elapsed() < PATIENCE, "nobody waits");
+            std::thread::yield_now();
+        }
+    }
+
     fn arrive(&self, rank: usize) -> bool {
         // one at a time, under the lock: in order
         let mut under_way = self.under_way[rank].lock().unwrap();
@@ -114,7 +135,6 @@ impl Home for Rank {
         if self.shared.over.load(Ordering::SeqCst) || self.shared.begun.elapsed() > PATIENCE {
             return Err("another has failed, or the lock is lost".into());
         }
-        self.shared.looks.fetch_add(1, Ordering::Relaxed);
         self.fetch(&0).map(Some)
     }
 
@@ -139,19 +159,9 @@ impl Drop for Ends<'_> {
 }
 
 /// Many take it and give it back; `after` so many that came and went before.
-fn run(ranks: usize, rounds: u64, after: u64, writes: u64, deaf: bool, seed: u64) -> u64 {
-    let counts = after & ((1 << 21) - 1);
-    let zeros = || (0..ranks).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-    let shared = Arc::new(Shared {
-        begun: Instant::now(),
-        word: AtomicU64::new(counts | counts << 22 | counts << 43),
-        slots: zeros(),
-        // what was told when numbers were the same the last time
-        told: (0..ranks).map(|_| AtomicU64::new(counts + 2)).collect(),
-        under_way: (0..ranks).map(|_| Mutex::default()).collect(),
-        looks: AtomicU64::new(0),
-        over: AtomicBool::new(false),
-    });
+fn run(ranks: usize, rounds: u64, after: u64, writes: u64, deaf: bool, seed: u64) {
+    // what was told when numbers were the same the last time
+    let shared = Shared::new(ranks, after, (after & ((1 << 21) - 1)) + 2);
     // -1: a writer is inside; else so many readers
     let inside = AtomicI64::new(0);
     let left = AtomicU64::new(ranks as u64);
@@ -202,7 +212,6 @@ fn run(ranks: usize, rounds: u64, after: u64, writes: u64, deaf: bool, seed: u64
         counts | counts << 22 | counts << 43,
         "all of it has arrived"
     );
-    shared.looks.load(Ordering::Relaxed)
 }
 
 #[test]
@@ -220,35 +229,19 @@ fn a_writer_is_alone_and_nobody_waits_for_ever() {
 /// Who waits behind one who had to wait needs no look.
 #[test]
 fn the_lock_goes_from_one_who_waited_to_the_next() {
-    let zeros = || (0..3).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-    let shared = Arc::new(Shared {
-        begun: Instant::now(),
-        word: AtomicU64::new(0),
-        slots: zeros(),
-        told: zeros(),
-        under_way: (0..3).map(|_| Mutex::default()).collect(),
-        looks: AtomicU64::new(0),
-        over: AtomicBool::new(false),
-    });
+    let shared = Shared::new(3, 0, 0);
     let rank =
         |rank, looks| Rank { rank, shared: shared.clone(), random: 1, deaf: false, looks, asked: None };
     let (mut first, mut second, mut third) = (rank(0, true), rank(1, true), rank(2, false));
-    let is_in_slot = |slot: usize| shared.slots[slot].load(Ordering::SeqCst) != 0;
-    let wait_for = |slot| {
-        while !is_in_slot(slot) {
-            assert!(shared.begun.elapsed() < PATIENCE);
-            std::thread::yield_now();
-        }
-    };
     let held = take(&mut first, 0, 3, Kind::Writer).unwrap();
     std::thread::scope(|scope| {
         let second = scope.spawn(move || {
             let held = take(&mut second, 1, 3, Kind::Writer).unwrap();
             (second, held)
         });
-        wait_for(1);
+        shared.wait_for(1);
         let third = scope.spawn(move || take(&mut third, 2, 3, Kind::Reader).map(drop));
-        wait_for(2);
+        shared.wait_for(2);
         leave(&mut first, held, 3).unwrap();
         first.settle();
         let (mut second, held) = second.join().unwrap();
@@ -261,18 +254,7 @@ fn the_lock_goes_from_one_who_waited_to_the_next() {
 /// Who wants all and waits for one is inside the others: who has that one may want these.
 #[test]
 fn what_is_free_is_entered_while_another_is_waited_for() {
-    let shared = |word| {
-        Arc::new(Shared {
-            begun: Instant::now(),
-            word: AtomicU64::new(word),
-            slots: (0..2).map(|_| AtomicU64::new(0)).collect(),
-            told: (0..2).map(|_| AtomicU64::new(0)).collect(),
-            under_way: (0..2).map(|_| Mutex::default()).collect(),
-            looks: AtomicU64::new(0),
-            over: AtomicBool::new(false),
-        })
-    };
-    let homes = [shared(0), shared(0)];
+    let homes = [Shared::new(2, 0, 0), Shared::new(2, 0, 0)];
     let rank = |home: usize, rank| Rank {
         rank,
         shared: homes[home].clone(),
@@ -292,9 +274,7 @@ fn what_is_free_is_entered_while_another_is_waited_for() {
                 way.settle();
             }
         });
-        while homes[0].slots[1].load(Ordering::SeqCst) == 0 {
-            std::thread::yield_now();
-        }
+        homes[0].wait_for(1);
         let mut other = rank(1, 0);
         let shared = take(&mut other, 0, 2, Kind::Reader).unwrap();
         leave(&mut other, shared, 2).unwrap();

@@ -304,6 +304,24 @@ macro_rules! others {
     )*};
 }
 
+/// The function with large counts, or, where the MPI has none, the other one, for numbers that fit.
+macro_rules! narrow {
+    ($next:ident, $large:ident else $small:ident($($word:ident),*) if $fits:expr) => {{
+        static LARGE: Function = Function::new(
+            // SAFETY: the literal ends with a zero and has no other
+            unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($large), "\0").as_bytes()) }
+        );
+        if !LARGE.address().is_null() {
+            $next()
+        } else if $fits {
+            // SAFETY: the same call, of numbers that fit
+            unsafe { real!($small: fn($(collectives!(@word $word)),*) -> c_int)($($word),*) }
+        } else {
+            ERR_COUNT
+        }
+    }};
+}
+
 others! {
     MPI_Barrier PMPI_Barrier(comm) |next| carry(what::BARRIER, comm, |_, _| false, |team| Some(team.barrier())).unwrap_or_else(next);
     MPI_Win_create PMPI_Win_create(base, size, unit, info, comm, win) |next| {
@@ -315,28 +333,12 @@ others! {
         unsafe { window::made(next(), info, comm, win as *const usize) }
     };
     MPI_Win_create_c PMPI_Win_create_c(base, size, unit, info, comm, win) |next| {
-        static LARGE: Function = Function::new(c"PMPI_Win_create_c");
-        let code = if !LARGE.address().is_null() {
-            next()
-        } else if is_int(unit) {
-            // SAFETY: the same call, whose unit is a word that fits
-            unsafe { real!(PMPI_Win_create: fn(usize, usize, usize, usize, usize, usize) -> c_int)(base, size, unit, info, comm, win) }
-        } else {
-            ERR_COUNT
-        };
+        let code = narrow!(next, PMPI_Win_create_c else PMPI_Win_create(base, size, unit, info, comm, win) if is_int(unit));
         // SAFETY: where the MPI has put the handle
         unsafe { window::made(code, info, comm, win as *const usize) }
     };
     MPI_Win_allocate_c PMPI_Win_allocate_c(size, unit, info, comm, base, win) |next| {
-        static LARGE: Function = Function::new(c"PMPI_Win_allocate_c");
-        let code = if !LARGE.address().is_null() {
-            next()
-        } else if is_int(unit) {
-            // SAFETY: the same call, whose unit is a word that fits
-            unsafe { real!(PMPI_Win_allocate: fn(usize, usize, usize, usize, usize, usize) -> c_int)(size, unit, info, comm, base, win) }
-        } else {
-            ERR_COUNT
-        };
+        let code = narrow!(next, PMPI_Win_allocate_c else PMPI_Win_allocate(size, unit, info, comm, base, win) if is_int(unit));
         // SAFETY: where the MPI has put the handle
         unsafe { window::made(code, info, comm, win as *const usize) }
     };

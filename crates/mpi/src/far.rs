@@ -241,12 +241,8 @@ impl Home for Way<'_> {
     }
 
     fn peek(&mut self, slot: usize, adds: Option<&'static u64>) -> Result<u64, Failed> {
-        let mut waiting = Box::new(0);
-        let asked = adds
-            .map_or(Ok(()), |adds| self.add(adds))
-            .and_then(|()| self.far.fetch(self.home, 1 + slot, &NOTHING, abi().no_op, &mut waiting));
-        let done = asked.and_then(|()| self.far.flush(self.home));
-        settled(waiting, done).map(|waiting| *waiting)
+        adds.map_or(Ok(()), |adds| self.add(adds))?;
+        self.fetched(1 + slot, &NOTHING, abi().no_op)
     }
 
     fn wait(&mut self, told: u64, ahead: u64) -> Result<Option<u64>, Failed> {

@@ -18,8 +18,6 @@ pub enum Locks {
         area: Area,
         /// Where that is in the host's memory.
         piece: u32,
-        /// How many.
-        ranks: usize,
     },
     /// Of several.
     There(Far),
@@ -41,23 +39,23 @@ impl Locks {
         }
     }
 
-    /// The same of all ranks, as a reader. Whichever is free this rank has at once, whatever others it waits for.
+    /// The same of all so many ranks, as a reader. Whichever is free this rank has at once, whatever others it waits for.
     ///
     /// # Errors
     /// See [`take`](Self::take).
-    pub fn take_all(&self) -> Result<Vec<Ticket>, Failed> {
+    pub fn take_all(&self, ranks: usize) -> Result<Vec<Ticket>, Failed> {
         match self {
-            Self::Here { area, ranks, .. } => {
-                let words: Vec<u64> = (0..*ranks).map(|rank| area.lock(rank).add(TAKE)).collect();
+            Self::Here { area, .. } => {
+                let words: Vec<u64> = (0..ranks).map(|rank| area.lock(rank).add(TAKE)).collect();
                 let tickets: Vec<_> = words.iter().map(|word| Ticket::new(*word, Kind::Reader)).collect();
-                let mut left: Vec<usize> = (0..*ranks).collect();
+                let mut left: Vec<usize> = (0..ranks).collect();
                 for (rank, adds) in tickets.iter().enumerate().filter_map(|(n, one)| Some((n, one.taken()?)))
                 {
                     area.lock(rank).add(*adds);
                 }
                 let waited = enter_all(*area, &tickets, &mut left);
                 if let Err(why) = waited {
-                    let inside = (0..*ranks).filter(|rank| !left.contains(rank));
+                    let inside = (0..ranks).filter(|rank| !left.contains(rank));
                     inside.for_each(|rank| area.lock(rank).tell(*tickets[rank].left()));
                     return Err(why);
                 }

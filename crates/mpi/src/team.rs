@@ -13,7 +13,7 @@ use crate::library::{
     Failed, allgather, comm_free, comm_group, comm_rank, comm_size, comm_test_inter, group_free,
     group_translate_ranks, private,
 };
-use crate::room::room;
+use crate::room::{Room, room};
 use crate::wait;
 use crate::ways::Way;
 
@@ -112,20 +112,7 @@ impl Team {
     /// The MPI's own messages fail.
     pub fn new(comm: usize) -> Result<Option<Self>, Failed> {
         let Some(room) = room() else { return Ok(None) };
-        let (mut inter, mut size, mut rank): (c_int, c_int, c_int) = (0, 0, 0);
-        // SAFETY: the program's communicator, and places for the answers
-        unsafe {
-            comm_test_inter(comm, &mut inter)?;
-            comm_size(comm, &mut size)?;
-            comm_rank(comm, &mut rank)?;
-        }
-        if inter != 0 || size < 2 {
-            return Ok(None);
-        }
-        let (size, rank) = (size as usize, rank as usize);
-        let Some(in_world) = in_world(comm, size)? else { return Ok(None) };
-        let hosts: Option<Vec<u64>> = in_world.iter().map(|rank| room.hosts.get(*rank).copied()).collect();
-        let Some(hosts) = hosts else { return Ok(None) };
+        let Some(Members { rank, size, in_world, hosts }) = members(comm, room)? else { return Ok(None) };
         let layout = Layout::new(&hosts);
         if layout.most() < 2 {
             return Ok(None);
@@ -382,11 +369,41 @@ impl Turn {
     }
 }
 
-/// The world's ranks of a communicator's ranks; nothing if one of them is not of the world, whose ranks alone are known to take part.
+/// The ranks of a communicator that may have something of ours.
+pub struct Members {
+    /// This process's rank.
+    pub rank: usize,
+    /// How many there are: at least two.
+    pub size: usize,
+    /// Which ranks of the world they are.
+    pub in_world: Vec<usize>,
+    /// Their hosts.
+    pub hosts: Vec<u64>,
+}
+
+/// Who they are; nobody if there are two groups, one rank, or one that is not of the world.
 ///
 /// # Errors
 /// What the MPI says.
-pub fn in_world(comm: usize, size: usize) -> Result<Option<Vec<usize>>, Failed> {
+pub fn members(comm: usize, room: &Room) -> Result<Option<Members>, Failed> {
+    let (mut inter, mut size, mut rank): (c_int, c_int, c_int) = (0, 0, 0);
+    // SAFETY: the program's communicator, and places for the answers
+    unsafe {
+        comm_test_inter(comm, &mut inter)?;
+        comm_size(comm, &mut size)?;
+        comm_rank(comm, &mut rank)?;
+    }
+    if inter != 0 || size < 2 {
+        return Ok(None);
+    }
+    let (size, rank) = (size as usize, rank as usize);
+    let Some(in_world) = in_world(comm, size)? else { return Ok(None) };
+    let hosts: Option<Vec<u64>> = in_world.iter().map(|rank| room.hosts.get(*rank).copied()).collect();
+    Ok(hosts.map(|hosts| Members { rank, size, in_world, hosts }))
+}
+
+/// The world's ranks of a communicator's ranks; nothing if one of them is not of the world, whose ranks alone are known to take part.
+fn in_world(comm: usize, size: usize) -> Result<Option<Vec<usize>>, Failed> {
     let (mut ours, mut worlds) = (0, 0);
     let ranks: Vec<c_int> = (0..size as c_int).collect();
     let mut in_world = vec![-1; size];

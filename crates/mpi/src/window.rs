@@ -14,12 +14,11 @@ use crate::area::LOCKS;
 use crate::comm;
 use crate::far::Far;
 use crate::library::{
-    Failed, comm_rank, comm_size, comm_test_inter, info_get, win_call_errhandler, win_free, win_lock,
-    win_lock_all, win_unlock, win_unlock_all,
+    Failed, info_get, win_call_errhandler, win_free, win_lock, win_lock_all, win_unlock, win_unlock_all,
 };
 use crate::locks::Locks;
 use crate::room::room;
-use crate::team::{in_world, tell};
+use crate::team::{Members, members, tell};
 
 /// Windows between hosts that may have locks of ours: each is a window more, of which MPIs have a limited number.
 const MOST_THERE: usize = 64;
@@ -53,22 +52,7 @@ impl Window {
         if abi().flavour == Flavour::OpenMpi {
             return Ok(None);
         }
-        let (mut inter, mut ranks, mut rank): (c_int, c_int, c_int) = (0, 0, 0);
-        // SAFETY: the program's communicator, and places for the answers
-        unsafe {
-            comm_test_inter(comm, &mut inter)?;
-            comm_size(comm, &mut ranks)?;
-            comm_rank(comm, &mut rank)?;
-        }
-        if inter != 0 || ranks < 2 {
-            return Ok(None);
-        }
-        let (ranks, rank) = (ranks as usize, rank as usize);
-        let Some(in_world) = in_world(comm, ranks)? else { return Ok(None) };
-        let Some(hosts) = in_world.iter().map(|rank| room.hosts.get(*rank)).collect::<Option<Vec<_>>>()
-        else {
-            return Ok(None);
-        };
+        let Some(Members { rank, size: ranks, hosts, .. }) = members(comm, room)? else { return Ok(None) };
         let is_one = hosts.iter().all(|host| *host == hosts[0]) && ranks <= LOCKS;
         let is_maker = is_one && rank == 0 && HERE.load(Ordering::Relaxed) < MOST_HERE;
         let own = if is_maker { room.piece(1) } else { None };
@@ -85,7 +69,7 @@ impl Window {
             return Ok(Some(Self {
                 ranks,
                 rank,
-                locks: Locks::Here { area, piece, ranks },
+                locks: Locks::Here { area, piece },
                 held: Mutex::default(),
             }));
         }
@@ -259,7 +243,7 @@ pub fn lock_all(assert: c_int, win: usize) -> c_int {
     if let Err(failed) = unsafe { win_lock_all(assert | abi().no_check, win) } {
         return mpi_code(Err(failed));
     }
-    match window.locks.take_all() {
+    match window.locks.take_all(window.ranks) {
         Ok(tickets) => {
             window.held().all = Some(tickets);
             0

@@ -1,21 +1,8 @@
 // What the companion has to hold to, one case a run: cases NAME
-#define _DEFAULT_SOURCE
-#include <mpi.h>
+#include "case.h"
+
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static int rank, size;
-
-static void must(int holds, const char *what) {
-    if (!holds) {
-        fprintf(stderr, "rank %d: %s\n", rank, what);
-        MPI_Abort(MPI_COMM_WORLD, 3);
-    }
-}
 
 static void warm(MPI_Comm comm) {
     for (int i = 0; i < 8; i++) MPI_Barrier(comm);
@@ -220,23 +207,10 @@ static void told(void) {
 }
 
 int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } all[] = {{"progress", progress}, {"threads", threads}, {"communicators", communicators}, {"differ", differ}, {"lengths", lengths},
+    static const struct run all[] = {{"progress", progress}, {"threads", threads}, {"communicators", communicators}, {"differ", differ}, {"lengths", lengths},
                {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed},   {"longer_short", longer_short},
                {"longer_long", longer_long},
                {"told", told},         {"pieces", pieces}};
-    int provided;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
     polyrail = argc > 2 ? argv[2] : "polyrail";
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (argc > 1 && strcmp(argv[1], all[i].name) == 0) {
-            all[i].run();
-            if (rank == 0) printf("%s is well\n", argv[1]);
-        }
-    MPI_Finalize();
-    return 0;
+    return run_case(argc, argv, all, sizeof all / sizeof *all);
 }

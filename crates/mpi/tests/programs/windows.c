@@ -1,20 +1,7 @@
 // What windows have to hold to, one case a run: windows NAME
-#define _DEFAULT_SOURCE
-#include <mpi.h>
+#include "case.h"
+
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static int rank, size;
-
-static void must(int holds, const char *what) {
-    if (!holds) {
-        fprintf(stderr, "rank %d: %s\n", rank, what);
-        MPI_Abort(MPI_COMM_WORLD, 3);
-    }
-}
 
 static unsigned next(void) {
     static unsigned state;
@@ -207,19 +194,6 @@ static void killed(void) {
 }
 
 int main(int argc, char **argv) {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } all[] = {{"alone", alone}, {"passive", passive}, {"asserted", asserted}, {"codes", codes}, {"killed", killed}};
-    int provided;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (argc > 1 && strcmp(argv[1], all[i].name) == 0) {
-            all[i].run();
-            if (rank == 0) printf("%s is well\n", argv[1]);
-        }
-    MPI_Finalize();
-    return 0;
+    static const struct run all[] = {{"alone", alone}, {"passive", passive}, {"asserted", asserted}, {"codes", codes}, {"killed", killed}};
+    return run_case(argc, argv, all, sizeof all / sizeof *all);
 }
