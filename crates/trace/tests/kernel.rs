@@ -174,18 +174,17 @@ fn what_is_not_read_in_time_is_counted() {
         ping(&mut ends, 20_000);
         made += 20_000;
     }
-    let lost = kernel.lost();
     let mut records = Vec::new();
     drain_for(&mut kernel, Duration::from_millis(30), &mut records);
     let probe = |record: &&KernelRecord| matches!(record.what, What::Probe { .. });
     let kept = records.iter().filter(probe).count() as u64;
     assert!(kept > 0 && kept < 2 * made, "{kept} of {made}");
-    // What is left is the newest, and what comes now is not lost.
+    // What is left is the newest, and what comes now is not lost: none of ours. Those of others, which are counted
+    // too, are the machine's, and its programs' connections may be as busy at any time.
     records.clear();
     ping(&mut ends, 100);
     drain_for(&mut kernel, Duration::from_millis(30), &mut records);
     assert!(records.iter().filter(probe).count() >= 100);
-    assert_eq!(kernel.lost(), lost);
 }
 
 // Other programs of the machine, such as other tests, may be as busy, and take the filter's places at any time.

@@ -211,15 +211,15 @@ fn any_frames_from_who_knows_the_key_do_no_harm() {
         }
         node.add(peer, 1);
         let mut frames = Frames::new(seed);
-        let survived = beside(node, || {
-            let open = (0..40).all(|_| offer_bytes(&mut hostile.stream, &frames.next()));
+        beside(node, || {
+            let _ = (0..40).all(|_| offer_bytes(&mut hostile.stream, &frames.next()));
             drop(hostile);
-            open
         });
-        cut += u32::from(!survived);
-        node.lost(peer, &node.worker.address_of(peer).expect("told before"));
+        // By its own word: all of them may have been written before the worker looks at the first.
+        let why = node.lost(peer, &node.worker.address_of(peer).expect("told before"));
+        cut += u32::from(!why.contains("no rail to it is left"));
     }
-    assert!(cut > 20, "only {cut} were cut off: these frames are too tame");
+    assert!(cut > 60, "only {cut} were cut off: these frames are too tame");
     victim.node.converse(victim.to_good);
 }
 
