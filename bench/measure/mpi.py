@@ -39,18 +39,16 @@ def osu_directory(variable: str) -> Path | None:
 
 
 def launch(family: str, ranks: int, hosts: str) -> list[str]:
-    """mpiexec's own arguments. There are as many ranks as two hosts of one machine can bear: none is bound to a core."""
-    match family, hosts:
-        case "mpich", "one":
-            return ["-n", str(ranks)]
-        case "mpich", _:
-            ssh = os.environ["POLYRAIL_LAB_SSH"]
-            return ["-n", str(ranks), "-hosts", "a,b", "-ppn", str(ranks // 2), "-iface", "ctl", "-launcher", "ssh", "-launcher-exec", ssh]
-        case _, "one":
-            return ["-n", str(ranks), "--bind-to", "none", "--map-by", ":oversubscribe"]
-    ssh, slots = os.environ["POLYRAIL_LAB_SSH"], ranks // 2
+    """mpiexec's own arguments, on one host or on those of the lab. There are as many ranks as one machine can bear: none is bound to a core."""
+    if hosts == "one":
+        return ["-n", str(ranks)] if family == "mpich" else ["-n", str(ranks), "--bind-to", "none", "--map-by", ":oversubscribe"]
+    ssh, names = os.environ["POLYRAIL_LAB_SSH"], os.environ["POLYRAIL_LAB_HOSTS"].split()
+    each = ranks // len(names)
+    if family == "mpich":
+        return ["-n", str(ranks), "-hosts", ",".join(names), "-ppn", str(each), "-iface", "ctl", "-launcher", "ssh", "-launcher-exec", ssh]
     prte = ["--prtemca", "prte_if_include", "ctl", "--prtemca", "plm_ssh_agent", ssh]
-    return ["-n", str(ranks), "--bind-to", "none", "--host", f"a:{slots},b:{slots}", "--map-by", "node", *prte]
+    slots = ",".join(f"{name}:{each}" for name in names)
+    return ["-n", str(ranks), "--bind-to", "none", "--host", slots, "--map-by", "node", *prte]
 
 
 def mpiexec(program: Path) -> str:

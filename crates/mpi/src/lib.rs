@@ -13,6 +13,8 @@
 //! | `blocks` | gather and scatter; between hosts, allgather and alltoall, whose parts travel together |
 //! | `between` | what is short between hosts: the tables of `core::coll`, carried out by the MPI's own messages |
 //! | `long` | what is long between hosts, in pieces |
+//! | `cast` | what is long and sent to all hosts at once, by multicast; `group` is who hears it, `agree` how hosts agree on that, `choice` whether it is worth it |
+//! | `letters` | messages whose lengths their senders alone know |
 //! | `messages` | messages between hosts that are under way |
 //! | `data` | what a count of a type is in memory |
 //! | `what` | the operations, as numbers |
@@ -36,16 +38,21 @@
 //! - Whatever is odd is left to the MPI, which reports errors as its users know them.
 #![allow(clippy::missing_safety_doc, reason = "all exported functions are MPI's, with its contracts")]
 
+mod agree;
 mod area;
 mod between;
 mod blocks;
+mod cast;
+mod choice;
 mod combine;
 mod comm;
 mod data;
 mod entry;
 mod far;
 mod given;
+mod group;
 mod here;
+mod letters;
 mod library;
 mod locks;
 mod long;

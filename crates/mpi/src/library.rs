@@ -113,6 +113,7 @@ functions! {
     isend PMPI_Isend(from: *const c_void, count: c_int, kind: usize, to: c_int, tag: c_int, comm: usize, request: *mut usize);
     irecv PMPI_Irecv(into: *mut c_void, count: c_int, kind: usize, from: c_int, tag: c_int, comm: usize, request: *mut usize);
     wait PMPI_Wait(request: *mut usize, status: usize);
+    test PMPI_Test(request: *mut usize, flag: *mut c_int, status: usize);
     cancel PMPI_Cancel(request: *mut usize);
     info_create PMPI_Info_create(info: *mut usize);
     info_set PMPI_Info_set(info: usize, key: *const c_char, value: *const c_char);
@@ -200,14 +201,28 @@ pub fn progress() -> Result<(), Failed> {
     if quiet == 0 {
         return Ok(());
     }
-    look_in(1);
+    let _looking = LookIn::begin();
     // SAFETY: a communicator of ours, and a place for the answer
-    let done = unsafe { iprobe(abi.any, abi.any_tag, quiet, &mut flag, abi.status_ignore) };
-    look_in(0);
-    done.map_err(Failed::of_ours)
+    unsafe { iprobe(abi.any, abi.any_tag, quiet, &mut flag, abi.status_ignore) }.map_err(Failed::of_ours)
 }
 
-/// Tells the provider that it is not to put to sleep who looks in only.
+/// Until this is dropped, the provider does not put to sleep who looks in only.
+pub struct LookIn(());
+
+impl LookIn {
+    /// From now on.
+    pub fn begin() -> Self {
+        look_in(1);
+        Self(())
+    }
+}
+
+impl Drop for LookIn {
+    fn drop(&mut self) {
+        look_in(0);
+    }
+}
+
 fn look_in(begins: c_int) {
     static FOUND: OfProvider = OfProvider::new(c"polyrail_look_in");
     if let Some(found) = FOUND.address() {

@@ -11,7 +11,7 @@ use crate::messages::Messages;
 use crate::team::{Call, Team};
 
 /// Bytes of a piece that goes along a line of hosts: whole slots, and long enough for several rails.
-const PIECE: usize = 256 << 10;
+pub const PIECE: usize = 256 << 10;
 /// Pieces that may come before they are waited for, and that may still be under way to the next host before another goes.
 const AHEAD: usize = 4;
 /// Pieces that there is room for, where they are combined: one of them, one that is under way to the next host, and others that come.

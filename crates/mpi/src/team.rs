@@ -9,6 +9,7 @@ use polyrail_core::coll::layout::Layout;
 use polyrail_pmpi::abi;
 
 use crate::area::{self, Area};
+use crate::group::Casts;
 use crate::library::{
     Failed, allgather, comm_free, comm_group, comm_rank, comm_size, comm_test_inter, group_free,
     group_translate_ranks, private,
@@ -40,6 +41,8 @@ pub struct Team {
     processes: Option<Vec<i32>>,
     /// A communicator of ours with the same ranks, where there are several hosts.
     pub between: Option<usize>,
+    /// Its hosts as a group that hears what is sent once.
+    pub casts: Casts,
     /// Operations begun, all by the same numbers on all ranks of the host.
     begun: u64,
     /// All ranks of the host have read what they read of operations up to this one.
@@ -160,6 +163,7 @@ impl Team {
             piece,
             processes,
             between,
+            casts: Casts::Unasked,
             begun: 0,
             read_by_all: 0,
             rooms: [const { Vec::new() }; 3],

@@ -29,6 +29,13 @@ ways! {
     Tree "a tree of hosts" "short, of several hosts";
     Doubling "hosts exchange all they have" "short, of several hosts";
     Line "a line of hosts, in pieces" "long, of several hosts";
+    Cast "multicast" "long, of several hosts";
+    Faster "a line of hosts, in pieces" "long; as fast as multicast, or tried beside it";
+    Lossy "a line of hosts, in pieces" "long; multicast loses too much, or does not reach all hosts";
+    Mended "multicast" "long, of several hosts; what was lost came again to its host alone";
+    Unable "a line of hosts, in pieces" "long; too long for multicast, or this rank cannot send so";
+    Alone "a line of hosts, in pieces" "long; no network of IPv4 carries multicast to all hosts, or none may";
+    Behind "slots" "long, of several hosts: another rank gets it from there";
     HostParts "hosts combine a part each" "long, of several hosts";
     Blocks "a block from host to host" "parts of a host's ranks travel together";
     First "the MPI's" "a communicator's first operations";

@@ -2,7 +2,7 @@
 //! (`MPI_MODE_NOCHECK`). MPICH's own locks are messages that the target's calls answer; Open MPI's between hosts are atomic operations like
 //! these, and stay.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -14,7 +14,8 @@ use crate::area::LOCKS;
 use crate::comm;
 use crate::far::Far;
 use crate::library::{
-    Failed, info_get, win_call_errhandler, win_free, win_lock, win_lock_all, win_unlock, win_unlock_all,
+    Failed, LookIn, info_get, win_call_errhandler, win_free, win_lock, win_lock_all, win_unlock,
+    win_unlock_all,
 };
 use crate::locks::Locks;
 use crate::room::room;
@@ -28,6 +29,9 @@ static HERE: AtomicUsize = AtomicUsize::new(0);
 static THERE: AtomicUsize = AtomicUsize::new(0);
 
 static WINDOWS: RwLock<BTreeMap<usize, Arc<Window>>> = RwLock::new(BTreeMap::new());
+
+/// Those of Open MPI's whose ranks share a host: their locks are its own, in that host's memory.
+static NEAR: RwLock<BTreeSet<usize>> = RwLock::new(BTreeSet::new());
 
 /// A window of the program's whose locks are ours.
 struct Window {
@@ -49,9 +53,6 @@ impl Window {
     /// Locks for a new window. Called by all ranks of its communicator; all get some, or none.
     fn new(info: usize, comm: usize) -> Result<Option<Self>, Failed> {
         let Some(room) = room() else { return Ok(None) };
-        if abi().flavour == Flavour::OpenMpi {
-            return Ok(None);
-        }
         let Some(Members { rank, size: ranks, hosts, .. }) = members(comm, room)? else { return Ok(None) };
         let is_one = hosts.iter().all(|host| *host == hosts[0]) && ranks <= LOCKS;
         let is_maker = is_one && rank == 0 && HERE.load(Ordering::Relaxed) < MOST_HERE;
@@ -158,7 +159,15 @@ pub unsafe fn made(code: c_int, info: usize, comm: usize, win: *const usize) -> 
     }
     // SAFETY: as the caller says
     let win = unsafe { abi().handle_at(win) };
-    match Window::new(info, abi().handle(comm)) {
+    let comm = abi().handle(comm);
+    if abi().flavour == Flavour::OpenMpi {
+        let members = room().map_or(Ok(None), |room| members(comm, room)).unwrap_or(None);
+        if members.is_some_and(|members| members.hosts.iter().all(|host| *host == members.hosts[0])) {
+            NEAR.write().unwrap_or_else(PoisonError::into_inner).insert(win);
+        }
+        return 0;
+    }
+    match Window::new(info, comm) {
         Ok(Some(window)) => {
             WINDOWS.write().unwrap_or_else(PoisonError::into_inner).insert(win, Arc::new(window));
             0
@@ -178,6 +187,7 @@ pub unsafe fn free(win: *mut usize) -> c_int {
     let all = || WINDOWS.write().unwrap_or_else(PoisonError::into_inner);
     // before another window can have the handle
     let window = all().remove(&handle);
+    NEAR.write().unwrap_or_else(PoisonError::into_inner).remove(&handle);
     // SAFETY: the program's own call
     if let Err(failed) = unsafe { win_free(win) } {
         if let Some(window) = window {
@@ -202,7 +212,7 @@ pub fn lock(kind: c_int, rank: c_int, assert: c_int, win: usize) -> c_int {
     let ours = ours.filter(|(window, _)| usize::try_from(rank).is_ok_and(|rank| rank < window.ranks));
     let Some((window, (_, way))) = ours else {
         // SAFETY: the program's own call
-        return mpi_code(unsafe { win_lock(kind, rank, assert, win) });
+        return by_the_mpi(win, || unsafe { win_lock(kind, rank, assert, win) });
     };
     // what is wrong with the call, the MPI says before anything is waited for
     // SAFETY: the program's own call
@@ -237,7 +247,7 @@ pub fn lock_all(assert: c_int, win: usize) -> c_int {
     let ours = (assert & abi().no_check == 0).then(|| find(win)).flatten();
     let Some(window) = ours else {
         // SAFETY: the program's own call
-        return mpi_code(unsafe { win_lock_all(assert, win) });
+        return by_the_mpi(win, || unsafe { win_lock_all(assert, win) });
     };
     // SAFETY: the program's own call
     if let Err(failed) = unsafe { win_lock_all(assert | abi().no_check, win) } {
@@ -264,6 +274,15 @@ pub fn unlock_all(win: usize) -> c_int {
     let held = window.as_ref().and_then(|window| window.held().all.take());
     let left = window.zip(held).map_or(Ok(()), |(window, tickets)| window.leave_all(tickets));
     if done.is_ok() { code(left, win) } else { mpi_code(done) }
+}
+
+/// Takes a lock of the MPI's own. Open MPI's, among ranks of a host, waits for a word in their memory, and only looks in at the provider, which would
+/// put it to sleep for want of messages: none ends that wait.
+fn by_the_mpi(win: usize, take: impl FnOnce() -> Result<(), Failed>) -> c_int {
+    let near = abi().flavour == Flavour::OpenMpi
+        && NEAR.read().unwrap_or_else(PoisonError::into_inner).contains(&abi().handle(win));
+    let _looking = near.then(LookIn::begin);
+    mpi_code(take())
 }
 
 /// The code of what the MPI's own call found, of which its error handler has heard.

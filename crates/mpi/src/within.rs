@@ -22,7 +22,7 @@ const BY_EACH_OF: usize = 8;
 const BY_ONE: usize = 64 << 10;
 
 /// Bytes up to which data go whole from host to host; longer ones go in pieces.
-const SHORT: usize = 8 << 10;
+pub const SHORT: usize = 8 << 10;
 /// Bytes up to which hosts exchange all that is to be reduced, in place of a part each.
 const DOUBLED: usize = 32 << 10;
 
@@ -81,8 +81,7 @@ impl Team {
     fn bcast_bytes(&mut self, call: Call, at: *mut u8, bytes: usize) -> Result<(), Failed> {
         self.goes(if self.between.is_some() { Way::Tree } else { Way::Slots });
         if bytes > SHORT && self.between.is_some() {
-            self.goes(Way::Line);
-            return self.bcast_in_line(call, at, bytes);
+            return self.bcast_long(call, at, bytes);
         }
         let speaker = self.layout.speaker(self.host, Some(call.root()));
         let steps = if speaker == self.rank { self.broadcast_steps(call.root()) } else { Vec::new() };

@@ -64,6 +64,8 @@ enum Hosts {
     /// Two hosts, each with consecutive ranks; or in turn.
     Two,
     InTurn,
+    /// Four, with two ranks each, which pretend such faults (`POLYRAIL_FAULTS`).
+    Four(&'static str),
 }
 
 /// Runs a program, with more options of `polyrail run`; its status, and all that was said.
@@ -88,23 +90,34 @@ fn run(
         ("mpich", Hosts::InTurn) => {
             format!("-n {ranks} -hosts a,b -ppn 1 -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH")
         }
+        ("mpich", Hosts::Four(_)) => format!(
+            "-n {ranks} -hosts a,b,c,d -ppn 2 -iface ctl -launcher ssh -launcher-exec $POLYRAIL_LAB_SSH"
+        ),
         (_, Hosts::One) => format!("-n {ranks} --bind-to none --map-by :oversubscribe"),
         (_, two) => {
             let by = if two == Hosts::InTurn { "--map-by node" } else { "" };
+            let hosts = match two {
+                Hosts::Four(_) => "a:2,b:2,c:2,d:2".into(),
+                _ => format!("a:{many},b:{many}"),
+            };
             format!(
-                "-n {ranks} --bind-to none --host a:{many},b:{many} {by} --prtemca prte_if_include ctl --prtemca plm_ssh_agent $POLYRAIL_LAB_SSH"
+                "-n {ranks} --bind-to none --host {hosts} {by} --prtemca prte_if_include ctl --prtemca plm_ssh_agent $POLYRAIL_LAB_SSH"
             )
         }
     };
+    let (faults, switch): (_, &[_]) = match hosts {
+        Hosts::Four(faults) => (faults, &["--hosts", "4", "--rails", "1000 300"]),
+        _ => ("", &[]),
+    };
     let line = format!(
-        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; exec '{}' run {} {launcher} -- '{}' {}",
+        "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 POLYRAIL_FAULTS={faults}; exec '{}' run {} {launcher} -- '{}' {}",
         built().join("polyrail").display(),
         options.join(" "),
         program.display(),
         words.join(" ")
     );
     if hosts != Hosts::One {
-        command.arg(root().join("scripts/lab")).args(["run", "--"]);
+        command.arg(root().join("scripts/lab")).arg("run").args(switch).arg("--");
     }
     let output =
         command.args(["bash", "-c", &line]).current_dir(root()).stdin(Stdio::null()).output().unwrap();
@@ -167,6 +180,39 @@ fn so_they_do_between_hosts() {
         assert!(status != Some(0) && status != Some(124) && said.contains(told), "{mpi}: {status:?} {said}");
         random(mpi, 4, Hosts::Two);
         random(mpi, 5, Hosts::InTurn);
+    }
+}
+
+#[test]
+fn broadcasts_to_many_hosts_are_sent_once() {
+    let _alone = alone();
+    if !is_there_a_lab() {
+        return polyrail_skip::lacking("network namespaces (scripts/lab)");
+    }
+    let polyrail = built().join("polyrail");
+    for mpi in MPIS {
+        for (faults, way) in [
+            ("", r#""algorithm":"multicast""#),
+            ("5:lose", "what was lost came again to its host alone"),
+            ("5:lapse", "multicast loses too much"),
+            ("5:deaf", "no network of IPv4 carries multicast to all hosts"),
+        ] {
+            let words = ["cast", polyrail.to_str().unwrap(), &format!("'{way}'")];
+            let ended = run(mpi, 8, Hosts::Four(faults), &[], "cases", &words);
+            assert_eq!(ended, (Some(0), "cast is well\n".into()), "{mpi} {faults}");
+        }
+        for (case, told) in [
+            ("pieces", "an operation is of 262144 bytes at rank"),
+            ("more", "an operation is of 524288 bytes at rank"),
+            ("short", "cannot send to other hosts, or receive"),
+        ] {
+            let (status, said) = run(mpi, 8, Hosts::Four(""), &[], "cases", &[case]);
+            let ended = status != Some(0) && status != Some(124);
+            assert!(
+                ended && said.contains(told) && !said.contains("nobody"),
+                "{mpi} {case}: {status:?} {said}"
+            );
+        }
     }
 }
 

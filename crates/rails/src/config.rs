@@ -99,6 +99,8 @@ pub struct Config {
     pub sleep_after: Option<Duration>,
     /// Providers go on with what is long, and with what peers do to this process's memory, while the application computes, by a thread.
     pub background: bool,
+    /// What is long and for many hosts may go by multicast.
+    pub multicast: bool,
     /// Where events are logged; none: nowhere.
     pub log: Option<LogTo>,
     /// Faults that rails pretend, for tests; none: none.
@@ -135,6 +137,7 @@ impl Default for Config {
             yielding: true,
             sleep_after: None,
             background: true,
+            multicast: true,
             log: None,
             faults: None,
         }
@@ -207,6 +210,10 @@ pub const SETTINGS: &[(&str, &str)] = &[
         "a thread goes on with messages above 64 KiB, and with what peers do to this process's memory, while the program computes: 1 or 0 (default 1)",
     ),
     (
+        "MULTICAST",
+        "long broadcasts of MPI to three hosts or more may be sent once, to a group of all of them on networks of IPv4: 1 or 0 (default 1)",
+    ),
+    (
         "LOG",
         "append what happens to peers and lanes, one JSON object per line: a file (%p is the process, %h the host) or stderr, then :debug for choices and estimates too (default: nothing)",
     ),
@@ -216,7 +223,7 @@ pub const SETTINGS: &[(&str, &str)] = &[
     ),
     (
         "FAULTS",
-        "for tests: what rails pretend to go wrong, by a seed: 7 or 7:full,delay,parts,lane,end,change,renew; only end loses peers (default: nothing)",
+        "for tests: what rails pretend to go wrong, by a seed: 7 or 7:full,delay,parts,lane,end,change,renew,lose,deaf,lapse; only end loses peers (default: nothing)",
     ),
 ];
 
@@ -300,6 +307,7 @@ impl Config {
         number(&lookup, "CONNECTIONS", "POLYRAIL_CONNECTIONS", 1, 16, |n| c.connections = n)?;
         number(&lookup, "YIELD", "POLYRAIL_YIELD", 0, 1, |n| c.yielding = n == 1)?;
         number(&lookup, "BACKGROUND", "POLYRAIL_BACKGROUND", 0, 1, |n| c.background = n == 1)?;
+        number(&lookup, "MULTICAST", "POLYRAIL_MULTICAST", 0, 1, |n| c.multicast = n == 1)?;
         if let Some(encrypt) = lookup("ENCRYPT") {
             c.encrypt = match encrypt.trim() {
                 "yes" | "1" => true,
@@ -389,6 +397,7 @@ mod tests {
             ("ANNOUNCED", "1023"),
             ("YIELD", "2"),
             ("BACKGROUND", "yes"),
+            ("MULTICAST", "2"),
             ("ENCRYPT", "maybe"),
             ("LOG", "x:loud"),
             ("FAULTS", "7:cold"),

@@ -83,7 +83,12 @@ impl Chain {
 
     /// The next one.
     pub(crate) fn next(&self) -> Option<Self> {
-        expand(&self.prk(), b"next").map(Self)
+        self.branch(b"next")
+    }
+
+    /// One for something of its own.
+    pub(crate) fn branch(&self, label: &[u8]) -> Option<Self> {
+        expand(&self.prk(), label).map(Self)
     }
 
     fn prk(&self) -> hkdf::Prk {

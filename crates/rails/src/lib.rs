@@ -12,6 +12,7 @@
 //! | [`rail`] | what a rail is to its worker, and to wire-up |
 //! | [`shm`], [`tcp`], [`udp`], [`loopback`] | the rails |
 //! | [`list`], [`set`] | which rails there are; one of each |
+//! | [`multicast`] | sockets that send to a group of hosts, and that hear one |
 //! | [`sockets`] | Unix and IP sockets, for the rails whose connections begin with one |
 //! | [`atomic`] | atomic operations on this process's memory, as peers ask for them |
 //! | [`discover`] | the devices that rails use, and what keeps others from being used |
@@ -43,6 +44,7 @@ pub mod keys;
 pub mod list;
 pub mod loopback;
 pub mod mailbox;
+pub mod multicast;
 pub mod named;
 mod primitive;
 pub mod rail;

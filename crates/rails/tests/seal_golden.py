@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Computes the examples of docs/wire.md, *Sealed connections*, and of docs/wire-datagrams.md, *Tags and keys*, from those pages alone, not
-from the crate that they test."""
+"""Computes the examples of docs/wire.md, *Sealed connections*, of docs/wire-datagrams.md, *Tags and keys*, and of docs/wire-multicast.md,
+from those pages alone, not from the crate that they test."""
 import hashlib
 import hmac
 import struct
@@ -165,3 +165,10 @@ for name, data in {
     "sealed by the server's chain, number 0x04030201 after one change, STREAM": datagram(server, sealed, 0x04030201, (1, 2), hello, True),
 }.items():
     print(f"{name}: {data.hex()}")
+
+# docs/wire-multicast.md
+chain = expand(bytes(range(32)), b"polyrail multicast" + struct.pack("<I", 7))
+key, mask = expand(chain, b"key"), expand(chain, b"iv")[:12]
+header = struct.pack("<B3xIII", 1, 7, 0x203, 5)
+nonce = bytes(x ^ y for x, y in zip(mask, header[4:]))
+print(f"chunk 515 of broadcast 7 from rank 5, hello: {(header + gcm(key, nonce, b'hello', header)).hex()}")

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`layout`] | which ranks of a communicator share a host, and who speaks for it |
 //! | [`between`] | the exchanges between hosts, as tables |
+//! | [`cast`] | a broadcast that is sent once, and what of it is sent again |
 //!
 //! Invariants:
 //! - Each rank computes the same from what all ranks know: nothing that one rank alone knows, and no time, goes in.
@@ -11,4 +12,5 @@
 //!   the root. So each rank gets the same bits, and each run.
 
 pub mod between;
+pub mod cast;
 pub mod layout;

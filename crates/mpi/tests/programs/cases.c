@@ -123,13 +123,17 @@ static void longer(int numbers) {
 }
 
 // Ranks of two hosts call for other numbers of whole pieces: none of them is short of anything.
-static void pieces(void) {
+static void unequal(int first, int others) {
     static char data[1 << 19];
     warm(MPI_COMM_WORLD);
-    MPI_Bcast(data, rank < size / 2 ? 1 << 19 : 1 << 18, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Bcast(data, rank < size / 2 ? first : others, MPI_BYTE, 0, MPI_COMM_WORLD);
     MPI_Barrier(MPI_COMM_WORLD);
     printf("nobody has noticed\n");
 }
+
+static void pieces(void) { unequal(1 << 19, 1 << 18); }
+static void more(void) { unequal(1 << 18, 1 << 19); }
+static void shorter(void) { unequal(1 << 18, 100); }
 
 static void longer_short(void) { longer(1); }
 static void longer_long(void) { longer(40000); }
@@ -183,34 +187,90 @@ static void mixed(void) {
     }
 }
 
-static const char *polyrail;
+static const char *polyrail, *way;
 
-// While the ranks go on, `polyrail top` is asked how they do it.
-static void told(void) {
+// What `polyrail top` says of the first rank, there, while the ranks go on.
+static const char *asked(void) {
     static char command[1000], line[100000], file[100];
     snprintf(file, sizeof file, "/tmp/polyrail-told-%d", (int)getpid());
     snprintf(command, sizeof command, "(%s top --once --json --pid %d > %s.part; mv %s.part %s) &", polyrail, (int)getpid(), file, file, file);
-    warm(MPI_COMM_WORLD);
     if (rank == 0) must(system(command) == 0, "no command runs");
     for (int over = 0; !over;) {
         MPI_Barrier(MPI_COMM_WORLD);
         if (rank == 0) over = access(file, R_OK) == 0;
         MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
-    if (rank > 0) return;
+    if (rank > 0) return NULL;
     FILE *answer = fopen(file, "r");
     must(answer && fread(line, 1, sizeof line - 1, answer) > 0, "there is no answer");
     fclose(answer);
     unlink(file);
+    return line;
+}
+
+static void told(void) {
+    warm(MPI_COMM_WORLD);
+    const char *line = asked();
+    if (rank > 0) return;
     must(strstr(line, "{\"algorithm\":\"slots\"") != NULL, line);
     must(strstr(line, "\"algorithm\":\"the MPI's\",\"bytes\":0,\"calls\":4,\"operation\":\"MPI_Barrier\"") != NULL, line);
+}
+
+static char pattern(long at, int seed) { return (char)((at * 131 + (at >> 9) + seed * 17) % 251); }
+
+static void broadcast(MPI_Comm comm, int root, long bytes, int seed) {
+    static char all[3000100];
+    int here;
+    MPI_Comm_rank(comm, &here);
+    memset(all, 0x5a, (size_t)bytes + 64);
+    char *data = all + 32;
+    if (here == root)
+        for (long i = 0; i < bytes; i++) data[i] = pattern(i, seed);
+    MPI_Bcast(data, (int)bytes, MPI_BYTE, root, comm);
+    for (long i = 0; i < bytes; i++) must(data[i] == pattern(i, seed), "a byte is wrong");
+    for (int i = 0; i < 32; i++) must(all[i] == 0x5a && data[bytes + i] == 0x5a, "it goes beyond its place");
+}
+
+// Long broadcasts from all ranks, one after the other without a pause, of all and of some; and which way they went.
+static void cast(void) {
+    static const long lengths[] = {8193, 100001, 1 << 20, 3000001};
+    MPI_Comm some, other;
+    warm(MPI_COMM_WORLD);
+    for (int round = 0; round < 2; round++)
+        for (int which = 0; which < 4; which++)
+            for (int root = 0; root < size; root++) broadcast(MPI_COMM_WORLD, (root * 3 + round) % size, lengths[which], round + which + root);
+    // without the first rank, and the other way round
+    MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 0, -rank, &some);
+    MPI_Comm_dup(MPI_COMM_WORLD, &other);
+    if (rank > 0) {
+        warm(some);
+        for (int round = 0; round < 10; round++) broadcast(some, round % (size - 1), 200000 + round, round);
+        MPI_Comm_free(&some);
+    }
+    // two at once
+    warm(other);
+    for (int round = 0; round < 10; round++) broadcast(round % 2 ? other : MPI_COMM_WORLD, round % size, 50000, round);
+    MPI_Comm_free(&other);
+    // a type with gaps
+    MPI_Datatype gaps;
+    static int table[40000];
+    MPI_Type_vector(20000, 1, 2, MPI_INT, &gaps);
+    MPI_Type_commit(&gaps);
+    for (int i = 0; i < 40000; i++) table[i] = rank == 1 ? i : -1;
+    MPI_Bcast(table, 1, gaps, 1, MPI_COMM_WORLD);
+    for (int i = 0; i < 40000; i++) must(table[i] == (i % 2 && rank != 1 ? -1 : i), "an element is wrong");
+    MPI_Type_free(&gaps);
+    const char *line = asked();
+    if (rank == 0 && strstr(line, way) == NULL) fprintf(stderr, "not %s: %s\n", way, line), must(0, "it went another way");
 }
 
 int main(int argc, char **argv) {
     static const struct run all[] = {{"progress", progress}, {"threads", threads}, {"communicators", communicators}, {"differ", differ}, {"lengths", lengths},
                {"codes", codes},       {"killed", killed},   {"asleep", asleep},               {"mixed", mixed},   {"longer_short", longer_short},
                {"longer_long", longer_long},
-               {"told", told},         {"pieces", pieces}};
+               {"told", told},         {"cast", cast},         {"pieces", pieces},     {"more", more},
+               {"short", shorter}};
     polyrail = argc > 2 ? argv[2] : "polyrail";
+    way = argc > 3 ? argv[3] : "";
     return run_case(argc, argv, all, sizeof all / sizeof *all);
 }

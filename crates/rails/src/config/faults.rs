@@ -19,6 +19,12 @@ pub struct Faults {
     pub change: bool,
     /// They begin that anew as often.
     pub renew: bool,
+    /// One of 32 datagrams to a group is lost, at each host another.
+    pub lose: bool,
+    /// All of them are.
+    pub deaf: bool,
+    /// The same but for those by which a group is tried.
+    pub lapse: bool,
 }
 
 impl Faults {
@@ -32,6 +38,9 @@ impl Faults {
         lane: false,
         change: false,
         renew: false,
+        lose: false,
+        deaf: false,
+        lapse: false,
     };
 
     /// All that loses nothing.
@@ -39,7 +48,7 @@ impl Faults {
         Self { seed, full: true, delay: true, parts: true, change: true, ..Self::NONE }
     }
 
-    /// From `seed` or `seed:full,delay,parts,lane,end,change,renew`.
+    /// From `seed` or `seed:full,delay,parts,lane,end,change,renew,lose,deaf,lapse`.
     ///
     /// # Errors
     /// What is wrong with the text.
@@ -56,9 +65,12 @@ impl Faults {
                 "lane" => faults.lane = true,
                 "change" => faults.change = true,
                 "renew" => faults.renew = true,
+                "lose" => faults.lose = true,
+                "deaf" => faults.deaf = true,
+                "lapse" => faults.lapse = true,
                 other => {
                     return Err(format!(
-                        "no fault is called {other:?}; there are full, delay, parts, lane, end, change and renew"
+                        "no fault is called {other:?}; there are full, delay, parts, lane, end, change, renew, lose, deaf and lapse"
                     ));
                 }
             }

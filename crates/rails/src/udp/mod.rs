@@ -34,7 +34,7 @@ mod lull;
 mod moves;
 mod pipe;
 mod receive;
-mod socket;
+pub(crate) mod socket;
 mod transmit;
 
 use self::adapt::Choice;

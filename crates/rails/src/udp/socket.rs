@@ -2,7 +2,7 @@
 
 use crate::sockets::ip::{check, local_address, raw, to_address};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Bytes that the kernel is asked to keep of what comes: a program that computes for some milliseconds must not lose that.
@@ -10,9 +10,9 @@ const RECEIVE: libc::c_int = 8 << 20;
 /// Bytes that it is to take of what leaves: few, so that a slow device holds the sender back rather than drop whole trains.
 const SEND: libc::c_int = 208 << 10;
 /// Bytes of one train, as many as a datagram may have.
-pub(super) const TRAIN: usize = 65_507;
+pub(crate) const TRAIN: usize = 65_507;
 /// Datagrams of one train (`UDP_MAX_SEGMENTS` of older kernels).
-pub(super) const TRAIN_MAX: usize = 64;
+pub(crate) const TRAIN_MAX: usize = 64;
 /// Trains that one call receives.
 const TRAINS: usize = 4;
 /// ECN-capable transport (RFC 3168): routers may mark datagrams rather than drop them.
@@ -21,10 +21,10 @@ const ECT: libc::c_int = 2;
 const CE: u8 = 3;
 
 /// A number of the system's error.
-pub(super) type Errno = i32;
+pub(crate) type Errno = i32;
 
 /// The socket.
-pub(super) struct Socket {
+pub(crate) struct Socket {
     fd: OwnedFd,
     at: SocketAddr,
 }
@@ -40,7 +40,7 @@ fn set(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) 
 
 impl Socket {
     /// One that is bound to this address; port 0: one that is free.
-    pub(super) fn open(at: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn open(at: SocketAddr) -> io::Result<Self> {
         let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         // SAFETY: a plain call; the descriptor is new and ours.
         let fd = unsafe {
@@ -74,16 +74,62 @@ impl Socket {
         Ok(Self { fd, at })
     }
 
-    pub(super) fn at(&self) -> SocketAddr {
+    pub(crate) fn at(&self) -> SocketAddr {
         self.at
     }
 
-    pub(super) fn fd(&self) -> RawFd {
+    pub(crate) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
+    /// Hears a group on an interface (ip(7)), and no other by what others of this host joined.
+    pub(crate) fn join(&self, group: Ipv4Addr, index: u32) -> io::Result<()> {
+        set(&self.fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0)?;
+        self.set_interface(libc::IP_ADD_MEMBERSHIP, group, index)
+    }
+
+    /// Sends to groups by an interface, and to the other hosts there only.
+    pub(crate) fn casts_on(&self, index: u32) -> io::Result<()> {
+        set(&self.fd, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, 1)?;
+        set(&self.fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, 0)?;
+        self.set_interface(libc::IP_MULTICAST_IF, Ipv4Addr::UNSPECIFIED, index)
+    }
+
+    fn set_interface(&self, name: libc::c_int, group: Ipv4Addr, index: u32) -> io::Result<()> {
+        let request = libc::ip_mreqn {
+            imr_multiaddr: libc::in_addr { s_addr: u32::from(group).to_be() },
+            imr_address: libc::in_addr { s_addr: 0 },
+            imr_ifindex: index as libc::c_int,
+        };
+        let len = size_of_val(&request) as libc::socklen_t;
+        // SAFETY: the option's value is this struct.
+        let done =
+            unsafe { libc::setsockopt(self.fd(), libc::IPPROTO_IP, name, (&raw const request).cast(), len) };
+        check(done).map(|_| ())
+    }
+
+    /// Bytes that the kernel keeps of what comes, with what it takes to keep them.
+    pub(crate) fn room(&self) -> usize {
+        let mut room: libc::c_int = 0;
+        let mut len = size_of_val(&room) as libc::socklen_t;
+        // SAFETY: room for the answer, one int.
+        let found = unsafe {
+            let at = (&raw mut room).cast();
+            libc::getsockopt(self.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, at, &mut len)
+        };
+        if found == 0 { room.max(0) as usize } else { 0 }
+    }
+
+    /// Bytes that a device has not sent yet (udp(7)).
+    pub(crate) fn unsent(&self) -> usize {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: room for the answer, one int.
+        let found = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if found == 0 { bytes.max(0) as usize } else { 0 }
+    }
+
     /// Sends bytes as datagrams of `each` bytes, of which the last may be shorter.
-    pub(super) fn send(&self, to: SocketAddr, bytes: &[u8], each: usize) -> Result<(), Errno> {
+    pub(crate) fn send(&self, to: SocketAddr, bytes: &[u8], each: usize) -> Result<(), Errno> {
         let (address, len) = raw(to);
         let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let mut control = Control::default();
@@ -102,7 +148,7 @@ impl Socket {
     }
 
     /// Takes the next error that the network reported: whose it was.
-    pub(super) fn take_error(&self) -> Option<(SocketAddr, Errno)> {
+    pub(crate) fn take_error(&self) -> Option<(SocketAddr, Errno)> {
         let mut control = Control::default();
         // SAFETY: all zeros is an address of no family.
         let mut from: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -178,30 +224,30 @@ fn messages(message: &libc::msghdr) -> impl Iterator<Item = (i32, i32, &[u8])> {
 
 /// A train that came: datagrams of the same length, of which the last may be shorter.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Train {
-    pub(super) from: SocketAddr,
-    pub(super) len: usize,
-    pub(super) each: usize,
+pub(crate) struct Train {
+    pub(crate) from: SocketAddr,
+    pub(crate) len: usize,
+    pub(crate) each: usize,
     /// A router marked it.
-    pub(super) marked: bool,
+    pub(crate) marked: bool,
 }
 
 /// Room for what one call receives.
 #[derive(Default)]
-pub(super) struct Inbox {
+pub(crate) struct Inbox {
     rooms: Vec<Box<[u8]>>,
-    pub(super) trains: Vec<Train>,
+    pub(crate) trains: Vec<Train>,
 }
 
 impl Inbox {
     /// The bytes of a train, writable: they are opened in place.
-    pub(super) fn bytes(&mut self, at: usize) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self, at: usize) -> &mut [u8] {
         let len = self.trains[at].len;
         &mut self.rooms[at][..len]
     }
 
     /// Receives what there is, at most as much as there is room for. True: all rooms are taken, there may be more.
-    pub(super) fn receive(&mut self, socket: &Socket) -> Result<bool, Errno> {
+    pub(crate) fn receive(&mut self, socket: &Socket) -> Result<bool, Errno> {
         self.trains.clear();
         if self.rooms.is_empty() {
             self.rooms = (0..TRAINS).map(|_| vec![0; 1 << 16].into()).collect();
