@@ -1,12 +1,25 @@
 //! How the ranks that speak for a communicator's hosts agree on a [group](crate::group).
 
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
 use polyrail_core::coll::cast::Window;
 use polyrail_rails::Config;
 use polyrail_rails::multicast::{Ear, networks};
 
-use crate::group::{AGREED, Group, WINDOW, agree, facts, join, told};
-use crate::library::Failed;
+use crate::group::{AGREED, Group, TRIES, WINDOW, agree, facts, join, told};
+use crate::letters::{Letters, Outbox};
+use crate::library::{Failed, LookIn};
 use crate::team::{Call, Team};
+
+/// The tag of what hosts have heard: no operation has it.
+const HEARD: c_int = 66;
+/// How often the first host looks for that.
+const LOOK: Duration = Duration::from_micros(200);
+/// Communicators that this process has tried to make a group of, where no network carried it; and how many are enough.
+static MUTE: AtomicU32 = AtomicU32::new(0);
+const PATIENCE: u32 = 2;
 
 impl Team {
     /// The group, agreed by all ranks at once; all get one, or none.
@@ -24,12 +37,14 @@ impl Team {
         if self.place == 0 {
             let all = self.tell_first(call, &facts(&own))?;
             if self.host == 0 {
-                agreed = agree(&all, &own).unwrap_or(agreed);
+                let seldom = MUTE.load(Ordering::Relaxed) >= PATIENCE;
+                agreed = agree(&all, &own).filter(|_| !seldom).unwrap_or(agreed);
             }
             self.tell_all(call, &mut agreed)?;
             let all_there = |group: &Group| group.networks.len() == told(&agreed[41..]).count();
             group = join(&agreed, &own).filter(all_there).and_then(|mut group| {
-                group.ear = Some(Ear::open(group.address, &group.networks, &config).ok()?);
+                let networks: Vec<_> = group.networks.iter().map(|(_, network)| *network).collect();
+                group.ear = Some(Ear::open(group.address, &networks, &config).ok()?);
                 Some(group)
             });
             let room = group.as_ref().and_then(|group| Some(group.ear.as_ref()?.room() / group.chunk));
@@ -38,21 +53,12 @@ impl Team {
             let most = (WINDOW / group.as_ref().map_or(1, |group| group.chunk)) as u32;
             let least = all.into_iter().map(u32::from_le_bytes).min().unwrap_or(u32::MAX);
             let mut window = least.min(u32::from_le_bytes(room)).min(most).to_le_bytes();
-            // all have joined: now it is tried
-            if let (0, Some(group)) = (self.host, &mut group) {
-                group.try_all();
-            }
             self.tell_all(call, &mut window)?;
-            let heard = match &mut group {
-                Some(group) if self.host > 0 && window != [0; 4] => group.heard(),
-                _ => 0,
+            // all have joined: now it is tried
+            let mut heard = match &mut group {
+                Some(group) if window != [0; 4] => self.try_out(group)?.to_le_bytes(),
+                _ => [0; 2],
             };
-            let all = self.tell_first(call, &heard.to_le_bytes())?;
-            let mut heard = all.into_iter().map(u16::from_le_bytes).fold(u16::MAX, |all, one| all & one);
-            if group.is_none() {
-                heard = 0;
-            }
-            let mut heard = heard.to_le_bytes();
             self.tell_all(call, &mut heard)?;
             found[..4].copy_from_slice(&window);
             found[4..].copy_from_slice(&heard);
@@ -66,6 +72,7 @@ impl Team {
         let [w0, w1, w2, w3, h0, h1] = found;
         let (window, heard) = (u32::from_le_bytes([w0, w1, w2, w3]), u16::from_le_bytes([h0, h1]));
         if window == 0 || heard == 0 {
+            MUTE.fetch_add(u32::from(window > 0), Ordering::Relaxed);
             return Ok(None);
         }
         let group = group.or_else(|| if self.place == 0 { None } else { join(&agreed, &own) });
@@ -74,6 +81,40 @@ impl Team {
             group.keep(heard);
             Box::new(group)
         }))
+    }
+
+    /// The networks on which all hear the first host's rank, as bits, at that; what the others hear, at them.
+    fn try_out(&mut self, group: &mut Group) -> Result<u16, Failed> {
+        let Some(comm) = self.between else { return Ok(0) };
+        let _looking = LookIn::begin();
+        if self.host > 0 {
+            let heard = group.heard();
+            let mut outbox = Outbox::new(comm, HEARD);
+            outbox.send(self.layout.speaker(0, None), heard.to_le_bytes().to_vec())?;
+            while outbox.left()? > 0 {
+                std::thread::yield_now();
+            }
+            return Ok(heard);
+        }
+        let others = (1..self.layout.hosts()).map(|host| self.layout.speaker(host, None));
+        let mut letters: Vec<_> = others.map(|other| Letters::new(comm, HEARD, other, 2)).collect();
+        letters.iter_mut().try_for_each(Letters::expect)?;
+        let (mut all, mut came, begin, mut tries) =
+            (u16::MAX, 0, Instant::now(), (0..).zip(TRIES).peekable());
+        // they answer when they have heard it on each network, or waited for long enough
+        while came < letters.len() {
+            if let Some((again, _)) = tries.next_if(|(_, at)| begin.elapsed() >= Duration::from_millis(*at)) {
+                group.try_all(again);
+            }
+            for one in &mut letters {
+                if let Some(heard) = one.take()? {
+                    all &= u16::from_le_bytes(heard.try_into().unwrap_or_default());
+                    came += 1;
+                }
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(all)
     }
 
     /// The first host's rank hears what each other's has to say.

@@ -1,6 +1,8 @@
 //! A long broadcast that is sent once, to a group of hosts: the machines of [`core::coll::cast`](polyrail_core::coll::cast), and their drivers.
 
+use std::collections::VecDeque;
 use std::ffi::c_int;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use polyrail_core::coll::cast::{
@@ -24,14 +26,18 @@ const HOSTS: usize = 3;
 /// Tags of words and of answers: no operation has these.
 const WORDS: c_int = 64;
 const ANSWERS: c_int = 65;
-/// Bytes of chunks that an answer has at most.
+/// Bytes of chunks that an answer has at most, and answers that are under way to a host.
 const AGAIN: usize = 64 << 10;
+const REPAIRS: usize = 4;
 /// For how long the root waits for words before it says what it has sent.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// For how long a device takes nothing, until what it is to send counts as lost.
 const STUCK: Duration = Duration::from_millis(200);
-/// Bytes of datagrams of later broadcasts that are kept.
+/// Bytes of datagrams of later broadcasts that are kept, and how many later.
 const EARLY: usize = 1 << 20;
+const LATER: u32 = 4;
+/// Times that a host takes datagrams, each time some, until it has taken all that its kernel may have had.
+const CROWDED: u32 = 256;
 /// Looks for what the kernel wakes for, and for messages, until this rank sleeps; and for how long.
 const LOOKS: u32 = 4;
 const YIELDS: u32 = 200;
@@ -87,7 +93,10 @@ impl Rest {
     /// For datagrams, or a device: the kernel wakes this rank. Others need the processor to send them, or to take them.
     fn by_kernel(&mut self, sleep: impl FnOnce(Duration)) {
         self.0 += 1;
-        if self.0 < LOOKS { std::thread::yield_now() } else { sleep(NAP) }
+        std::thread::yield_now();
+        if self.0 >= LOOKS {
+            sleep(NAP);
+        }
     }
 
     /// For messages: nobody does.
@@ -132,7 +141,7 @@ impl Team {
         at: *mut u8,
         bytes: usize,
     ) -> Result<(), Failed> {
-        group.operation = group.operation.saturating_add(1);
+        group.next();
         let speaker = self.layout.speaker(self.host, Some(call.root()));
         if self.rank != speaker {
             self.goes(Way::Behind);
@@ -210,55 +219,33 @@ impl Team {
         let mut sender = Sender::new(chunks.count(), group.window, others.len());
         let mut words: Vec<_> = others.iter().map(|other| Letters::new(comm, WORDS, *other, WORD)).collect();
         words.iter_mut().try_for_each(Letters::expect)?;
-        let mut answers = Outbox::new(comm, ANSWERS);
+        let mut repairs: Vec<_> = others.iter().map(|other| Repairs::new(comm, *other, operation)).collect();
         let mut here = pieces(chunks.bytes, PIECE).peekable();
         let mouths = group.mouths();
-        // each with what its device takes no more of now: it is sent as it is, as no other may have its numbers
-        let mut trains: Vec<(Mouth, Vec<u8>)> = mouths.drain(..).map(|mouth| (mouth, Vec::new())).collect();
+        let mut trains: Vec<Train> = mouths.drain(..).map(Train::new).collect();
         let each = HEAD + chunks.each + TAG;
         let (mut told, mut refused, mut rest, mut heard) = (0, None, Rest::default(), Instant::now());
         loop {
             let mut moved = false;
-            trains.retain_mut(|(mouth, train)| {
-                if train.is_empty() {
+            trains.retain_mut(|train| {
+                if train.bytes.is_empty() {
                     let may = sender.may_send();
                     let count = may.len().min(Mouth::train(each)) as u32;
                     for chunk in may.start..may.start + count {
-                        let begin = train.len();
-                        train.extend(Head { operation, chunk, rank }.to_bytes());
-                        train.extend(chunks.get(chunk, chunk + 1));
-                        train.extend([0; TAG]);
-                        key.seal(&mut train[begin..]);
+                        let begin = train.bytes.len();
+                        train.bytes.extend(Head { operation, chunk, rank }.to_bytes());
+                        train.bytes.extend(chunks.get(chunk, chunk + 1));
+                        train.bytes.extend([0; TAG]);
+                        key.seal(&mut train.bytes[begin..]);
                     }
                     sender.sent(count);
                 }
-                if train.is_empty() {
-                    return true;
-                }
-                match mouth.send(train, each) {
-                    Ok(true) => {
-                        train.clear();
-                        (moved, heard) = (true, Instant::now());
-                        true
-                    }
-                    // what a network does not take at all, or not for long, comes to each host alone; it is used no more
-                    Ok(false) => heard.elapsed() < STUCK,
-                    Err(_) => false,
-                }
+                let leaves = train.leaves(each);
+                moved |= leaves == Some(true);
+                leaves.is_some()
             });
             if trains.is_empty() || sender.is_deaf() {
                 sender.give_up();
-            }
-            let full = trains.iter().position(|(_, train)| !train.is_empty());
-            let sent = sender.may_send().start;
-            // what is said by messages overtakes what a device has not sent yet
-            let left = || trains.iter().all(|(mouth, _)| mouth.is_empty()) || heard.elapsed() >= STUCK;
-            let waits = || sender.may_send().is_empty() && heard.elapsed() >= PATIENCE;
-            if full.is_none() && told < sent && (sender.is_all_sent() && left() || waits()) {
-                told = sent;
-                for other in &others {
-                    answers.send(*other, Answer::Sent(sent).to_bytes(operation).to_vec())?;
-                }
             }
             for (host, letters) in words.iter_mut().enumerate() {
                 while let Some(bytes) = letters.take()? {
@@ -268,28 +255,41 @@ impl Team {
                     if let Word::Refuses(expected) = word {
                         refused = Some(Failed::Length { expected: chunks.bytes, came: expected as usize });
                     }
-                    let again = sender.heard(host, &word);
-                    if let Some(again) = again {
-                        answer(&mut answers, others[host], operation, &chunks, &again)?;
+                    if let Some(again) = sender.heard(host, &word) {
+                        repairs[host].owes(again);
                     }
                     if !sender.is_over_at(host) {
                         letters.expect()?;
                     }
                 }
             }
-            let sent = chunks.range(0, sender.may_send().start).1;
-            while let Some((start, length)) = here.next_if(|(start, length)| start + length <= sent) {
+            let full = trains.iter().position(|train| !train.bytes.is_empty());
+            let (sent, now) = (sender.may_send().start, Instant::now());
+            heard = if moved { now } else { heard };
+            // what is said by messages overtakes what a device has not sent yet
+            let left = || trains.iter().all(|train| train.mouth.is_empty()) || now - heard >= STUCK;
+            let waits = || sender.may_send().is_empty() && now - heard >= PATIENCE;
+            if full.is_none() && told < sent && (sender.is_all_sent() || waits()) && left() {
+                told = sent;
+                repairs.iter_mut().try_for_each(|host| host.say(Answer::Sent(sent), &[]))?;
+            }
+            let reached = chunks.range(0, sent).1;
+            while let Some((start, length)) = here.next_if(|(start, length)| start + length <= reached) {
                 self.spread(self.place, call, chunks.at.wrapping_add(start), length)?;
                 moved = true;
             }
-            if answers.is_empty()? && told == chunks.count() && sender.is_over() && here.peek().is_none() {
+            let mut mended = true;
+            for host in &mut repairs {
+                mended &= host.go_on(&chunks)?;
+            }
+            if mended && told == chunks.count() && sender.is_over() && here.peek().is_none() {
                 group.window = sender.window();
-                group.mouths().extend(trains.into_iter().map(|(mouth, _)| mouth));
+                group.mouths().extend(trains.into_iter().map(|train| (train.place, train.mouth)));
                 return refused.map_or(Ok(sender.lost()), Err);
             }
             match full {
                 _ if moved => rest.moved(),
-                Some(full) => rest.by_kernel(|most| trains[full].0.wait(most)),
+                Some(full) => rest.by_kernel(|most| trains[full].mouth.wait(most)),
                 None => rest.by_mpi(),
             }
         }
@@ -315,13 +315,14 @@ impl Team {
         // who expects another length takes nothing, but hears the root to its end
         let bytes = usize::try_from(told.bytes).unwrap_or(usize::MAX);
         let mut receiver = Receiver::new(Chunks { bytes, ..chunks }.count(), told.each, slack);
-        let (mut refuses, mut rest) = (differs, Rest::default());
+        let (mut refuses, mut rest, mut crowded) = (differs, Rest::default(), 0_u32);
         // datagrams that came before
         let early = std::mem::take(&mut group.early);
         let take = |receiver: &mut Receiver, datagram: &mut [u8], early: &mut Vec<Vec<u8>>| {
             let Some(head) = Head::parse(datagram) else { return false };
             if head.operation != operation {
-                let ahead = head.operation.wrapping_sub(operation) < u32::MAX / 2;
+                // nobody is further ahead, and what is not what it says goes with the broadcast that it names
+                let ahead = (1..=LATER).contains(&head.operation.wrapping_sub(operation));
                 let most = HEAD + chunks.each + TAG;
                 if ahead && datagram.len() <= most && early.len() * most < EARLY {
                     early.push(datagram.to_vec());
@@ -344,7 +345,9 @@ impl Team {
             let early = &mut group.early;
             // what the kernel says of its socket is not worth an error: what does not come is asked for
             let more = ear.receive(|datagram| moved |= take(&mut receiver, datagram, early)).unwrap_or(false);
-            let mut drained = !more;
+            // strangers may send more than is taken: then what came before has been taken all the same
+            crowded = if more { crowded + 1 } else { 0 };
+            let mut drained = crowded % CROWDED == 0;
             if receiver.expects() {
                 answers.expect()?;
             }
@@ -358,7 +361,7 @@ impl Team {
                     Answer::Sent(sent) => {
                         receiver.sent(sent);
                         // what was sent before may have come since
-                        drained = false;
+                        (drained, crowded) = (false, 1);
                     }
                     Answer::Chunks(range, last) => {
                         if !differs && !range.is_empty() && chunks.put(range.start, range.end, content) {
@@ -386,7 +389,7 @@ impl Team {
                 self.spread(self.place, call, chunks.at.wrapping_add(start), length)?;
                 moved = true;
             }
-            let gone = words.is_empty()?;
+            let gone = words.left()? == 0;
             if gone && differs && !receiver.expects() {
                 return Err(Failed::Length { expected: chunks.bytes, came: told.bytes as usize });
             }
@@ -402,22 +405,78 @@ impl Team {
     }
 }
 
-/// Sends a host what it has asked for.
-fn answer(
-    answers: &mut Outbox,
+/// A network, and the datagrams that are next to leave by it: as they are, as no others may have their numbers.
+struct Train {
+    place: u32,
+    mouth: Mouth,
+    bytes: Vec<u8>,
+    /// Since when its device has taken none.
+    stuck: Option<Instant>,
+}
+
+impl Train {
+    fn new((place, mouth): (u32, Mouth)) -> Self {
+        Self { place, mouth, bytes: Vec::new(), stuck: None }
+    }
+
+    /// Whether they have left now, if there are any. None: the network does not take them at all, or not for long. What it was to carry comes to each host
+    /// alone, and it is used no more.
+    fn leaves(&mut self, each: usize) -> Option<bool> {
+        if self.bytes.is_empty() {
+            return Some(false);
+        }
+        if self.mouth.send(&self.bytes, each).ok()? {
+            self.bytes.clear();
+            self.stuck = None;
+            return Some(true);
+        }
+        (self.stuck.get_or_insert_with(Instant::now).elapsed() < STUCK).then_some(false)
+    }
+}
+
+/// What a host gets alone: a few messages at a time, however much it has asked for.
+struct Repairs {
     to: usize,
     operation: u32,
-    chunks: &Chunks,
-    again: &[std::ops::Range<u32>],
-) -> Result<(), Failed> {
-    let most = (AGAIN / chunks.each).max(1) as u32;
-    for range in again {
-        for start in range.clone().step_by(most as usize) {
-            let end = range.end.min(start + most);
-            let mut bytes = Answer::Chunks(start..end, false).to_bytes(operation).to_vec();
-            bytes.extend(chunks.get(start, end));
-            answers.send(to, bytes)?;
-        }
+    outbox: Outbox,
+    owed: VecDeque<Range<u32>>,
+    asked: bool,
+}
+
+impl Repairs {
+    fn new(comm: usize, to: usize, operation: u32) -> Self {
+        Self { to, operation, outbox: Outbox::new(comm, ANSWERS), owed: VecDeque::new(), asked: false }
     }
-    answers.send(to, Answer::Chunks(0..0, true).to_bytes(operation).to_vec())
+
+    fn owes(&mut self, again: Vec<Range<u32>>) {
+        self.asked = true;
+        self.owed.extend(again);
+    }
+
+    fn say(&mut self, answer: Answer, content: &[u8]) -> Result<(), Failed> {
+        let mut bytes = answer.to_bytes(self.operation).to_vec();
+        bytes.extend(content);
+        self.outbox.send(self.to, bytes)
+    }
+
+    /// Sends more of it; whether nothing is owed, or under way.
+    fn go_on(&mut self, chunks: &Chunks) -> Result<bool, Failed> {
+        let most = (AGAIN / chunks.each).max(1) as u32;
+        let mut left = self.outbox.left()?;
+        while self.asked && left < REPAIRS {
+            let Some(range) = self.owed.front_mut() else {
+                self.asked = false;
+                self.say(Answer::Chunks(0..0, true), &[])?;
+                return Ok(false);
+            };
+            let some = range.start..range.end.min(range.start + most);
+            range.start = some.end;
+            if range.start >= range.end {
+                self.owed.pop_front();
+            }
+            self.say(Answer::Chunks(some.clone(), false), chunks.get(some.start, some.end))?;
+            left += 1;
+        }
+        Ok(left == 0 && !self.asked)
+    }
 }

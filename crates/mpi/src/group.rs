@@ -19,9 +19,12 @@ const LEAST: u16 = 256;
 /// Bytes that the root may be ahead: more are of no use.
 pub const WINDOW: usize = 1 << 20;
 
-/// Datagrams by which each network is tried, and for how long a host waits for one of each.
-const TRIES: u32 = 4;
-const HEARING: Duration = Duration::from_millis(20);
+/// When each network is tried after all have joined, in milliseconds, and for how long a host waits for one try of each: kernels tell switches of a group
+/// some 10 ms after they joined it, and once more.
+pub const TRIES: [u64; 6] = [0, 5, 15, 40, 80, 150];
+const HEARING: Duration = Duration::from_millis(200);
+/// Broadcasts after which networks that failed are looked for again.
+const REOPENED: u32 = 256;
 
 /// The group of a communicator's hosts.
 pub enum Casts {
@@ -51,9 +54,9 @@ pub struct Group {
     pub early: Vec<Vec<u8>>,
     /// Where it is.
     pub address: SocketAddrV4,
-    /// On which networks.
-    pub networks: Vec<Network>,
-    mouths: Option<Vec<Mouth>>,
+    /// On which networks, each with its place in what was agreed.
+    pub networks: Vec<(u32, Network)>,
+    mouths: Option<Vec<(u32, Mouth)>>,
 }
 
 impl Group {
@@ -62,32 +65,39 @@ impl Group {
         if self.networks.len() > 1 { self.window.most() } else { 0 }
     }
 
-    /// What sends to it, on each network that still is there; none: this rank cannot send to all. What is taken out stays out.
-    pub fn mouths(&mut self) -> &mut Vec<Mouth> {
+    /// The next broadcast begins. Networks that failed are looked for again now and then.
+    pub fn next(&mut self) {
+        self.operation = self.operation.saturating_add(1);
+        if self.operation.is_multiple_of(REOPENED) {
+            self.mouths = None;
+        }
+    }
+
+    /// What sends to it, on each network that still is there; none: this rank cannot send to all. What is taken out stays out for some hundred
+    /// broadcasts.
+    pub fn mouths(&mut self) -> &mut Vec<(u32, Mouth)> {
         self.mouths.get_or_insert_with(|| {
-            let open = |network| Mouth::open(self.address, network).ok();
+            let open = |(place, network): &(u32, _)| Some((*place, Mouth::open(self.address, network).ok()?));
             self.networks.iter().filter_map(open).collect()
         })
     }
 
-    /// Sends a few datagrams on each network, by which others find out whether they hear them.
-    pub fn try_all(&mut self) {
+    /// Sends a datagram on each network, by which others find out whether they hear it: the `again`th one.
+    pub fn try_all(&mut self, again: u32) {
         let Some(key) = Key::of(&self.key, 0) else { return };
-        for (network, mouth) in (0..).zip(self.mouths()) {
-            for again in 0..TRIES {
-                let mut bytes = [0; HEAD + TAG];
-                bytes[..HEAD].copy_from_slice(&Head { operation: 0, chunk: network, rank: again }.to_bytes());
-                key.seal(&mut bytes);
-                // one that is not sent is not heard
-                let _ = mouth.send(&bytes, bytes.len());
-            }
+        for (place, mouth) in self.mouths() {
+            let mut bytes = [0; HEAD + TAG];
+            bytes[..HEAD].copy_from_slice(&Head { operation: 0, chunk: *place, rank: again }.to_bytes());
+            key.seal(&mut bytes);
+            // one that is not sent is not heard
+            let _ = mouth.send(&bytes, bytes.len());
         }
     }
 
     /// Which of the networks somebody's tries are heard on, one bit each.
     pub fn heard(&mut self) -> u16 {
         let (Some(key), Some(ear)) = (Key::of(&self.key, 0), &mut self.ear) else { return 0 };
-        let (all, mut heard, begin) = ((1 << self.networks.len()) - 1, 0, Instant::now());
+        let (all, mut heard, begin) = ((1_u16 << self.networks.len()) - 1, 0, Instant::now());
         while heard != all && begin.elapsed() < HEARING {
             // what cannot be heard is not
             let _ = ear.receive(|datagram| {
@@ -102,8 +112,7 @@ impl Group {
 
     /// Keeps the networks that all hear.
     pub fn keep(&mut self, heard: u16) {
-        let mut bit = 0..;
-        self.networks.retain(|_| bit.next().is_some_and(|bit| heard >> bit & 1 == 1));
+        self.networks.retain(|(place, _)| heard.checked_shr(*place).is_some_and(|bits| bits & 1 == 1));
         self.mouths = None;
     }
 }
@@ -163,8 +172,9 @@ pub fn join(agreed: &[u8; AGREED], own: &[Network]) -> Option<Group> {
     // 239.192.0.0/14 is for what stays within an organization (RFC 2365); a port that no program is given by itself, mostly
     let address = Ipv4Addr::new(239, 192 | a & 3, b, c.wrapping_add(d));
     let port = 20_000 + u16::from_le_bytes([low, high]) % 12_000;
-    let chosen = told(&agreed[41..]).filter_map(|(number, prefix, _)| {
-        own.iter().find(|own| (own.number(), own.prefix) == (number, prefix)).copied()
+    let chosen = (0..).zip(told(&agreed[41..])).filter_map(|(place, (number, prefix, _))| {
+        let its = own.iter().find(|own| (own.number(), own.prefix) == (number, prefix));
+        Some((place, *its?))
     });
     Some(Group {
         key: *agreed[7..].first_chunk()?,
@@ -204,7 +214,7 @@ mod tests {
         let agreed = agree(&[facts(&second), facts(&third)], &first).unwrap();
         for (own, host) in [(&first[..], 1), (&second[..], 2), (&third[..], 3)] {
             let group = join(&agreed, own).unwrap();
-            let at: Vec<_> = group.networks.iter().map(|network| network.at.octets()).collect();
+            let at: Vec<_> = group.networks.iter().map(|(_, network)| network.at.octets()).collect();
             assert_eq!(at, [[10, 0, 1, host], [10, 0, 3, host]]);
             assert_eq!(group.chunk, 1400 - HEAD - TAG);
             let [a, b, ..] = group.address.ip().octets();
@@ -214,7 +224,14 @@ mod tests {
         assert_ne!(agree(&[facts(&second)], &first).unwrap()[1..39], agreed[1..39], "a key of its own");
         let mut group = join(&agreed, &first).unwrap();
         group.keep(0b10);
-        assert_eq!(group.networks[0].at.octets(), [10, 0, 3, 1]);
+        assert_eq!(
+            group.networks.iter().map(|(_, one)| one.at.octets()).collect::<Vec<_>>(),
+            [[10, 0, 3, 1]]
+        );
+        // a rank that has fewer keeps the same
+        let mut group = join(&agreed, &third[1..]).unwrap();
+        group.keep(0b10);
+        assert_eq!(group.networks[0].1.at.octets(), [10, 0, 3, 3]);
     }
 
     #[test]

@@ -95,18 +95,18 @@ impl Outbox {
         Ok(())
     }
 
-    /// Forgets what is gone; whether all is.
-    pub fn is_empty(&mut self) -> Result<bool, Failed> {
+    /// Forgets what is gone; how many are left.
+    pub fn left(&mut self) -> Result<usize, Failed> {
         while let Some((request, _)) = self.under_way.front_mut() {
             let mut done = 0;
             // SAFETY: a request of ours, and a place for the answer
             unsafe { test(request, &mut done, abi().status_ignore) }.map_err(Failed::of_ours)?;
             if done == 0 {
-                return Ok(false);
+                break;
             }
             self.under_way.pop_front();
         }
-        Ok(true)
+        Ok(self.under_way.len())
     }
 }
 

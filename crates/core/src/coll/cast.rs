@@ -246,7 +246,6 @@ pub struct Sender {
     hosts: Vec<Host>,
     /// Chunks that hosts have heard since the window grew last.
     newly: u32,
-    again: u64,
 }
 
 /// What is known of a host.
@@ -254,6 +253,8 @@ pub struct Sender {
 struct Host {
     high: u32,
     over: bool,
+    /// It has asked for all that was sent: nobody waits for its words.
+    deaf: bool,
     /// What was sent to it alone.
     again: Ranges,
 }
@@ -263,7 +264,7 @@ impl Sender {
     pub fn new(chunks: u32, window: Window, hosts: usize) -> Self {
         let hosts = (0..hosts).map(|_| Host::default()).collect();
         let least = (window.now / 2).max(AHEAD).min(window.now);
-        Self { chunks, window, least, shrank: 0, next: 0, hosts, newly: 0, again: 0 }
+        Self { chunks, window, least, shrank: 0, next: 0, hosts, newly: 0 }
     }
 
     /// The window as it is now, for the next broadcast.
@@ -273,7 +274,7 @@ impl Sender {
 
     /// The chunks that may be sent now, to all.
     pub fn may_send(&self) -> Range<u32> {
-        let least = self.hosts.iter().filter(|host| !host.over).map(|host| host.high).min();
+        let least = self.hosts.iter().filter(|host| !host.over && !host.deaf).map(|host| host.high).min();
         let most = least.map_or(self.chunks, |least| least.saturating_add(self.window.now).min(self.chunks));
         self.next..most.max(self.next)
     }
@@ -283,9 +284,9 @@ impl Sender {
         self.next = self.next.saturating_add(chunks).min(self.chunks);
     }
 
-    /// Nobody hears it: hosts have asked for all that was sent so far, and lack more than one train.
+    /// Nobody hears it: all hosts have asked for all that was sent, which is more than a train.
     pub fn is_deaf(&self) -> bool {
-        self.next >= AHEAD && self.again >= u64::from(self.next) * self.hosts.len() as u64
+        self.hosts.iter().all(|host| host.deaf)
     }
 
     /// No more is sent to all: what was not is to be asked for by each.
@@ -345,13 +346,14 @@ impl Sender {
             self.window.now = (self.window.now / 2).max(self.least);
             self.shrank = self.next;
         }
-        self.again += again.iter().map(|range| u64::from(range.end - range.start)).sum::<u64>();
+        host.deaf = self.next >= AHEAD && host.again.count() >= u64::from(self.next);
         Some(again)
     }
 
-    /// How much of all that hosts got was sent to them alone: from 0 to 1.
+    /// How much of all was sent to one host alone, of all hosts to that which lacked most: from 0 to 1.
     pub fn lost(&self) -> f64 {
-        self.again as f64 / (u64::from(self.chunks.max(1)) * self.hosts.len().max(1) as u64) as f64
+        let most = self.hosts.iter().map(|host| host.again.count()).max().unwrap_or(0);
+        most as f64 / f64::from(self.chunks.max(1))
     }
 }
 
