@@ -206,7 +206,7 @@ impl Team {
         self.take(&self.broadcast_steps(call.root()), call.what(), bytes.as_mut_ptr(), bytes.len(), None)
     }
 
-    /// The root's side; how much of what hosts got was sent to them alone.
+    /// The root's side; how much was sent to the host alone that lacked most, of all.
     fn cast_out(&mut self, group: &mut Group, call: Call, chunks: Chunks) -> Result<f64, Failed> {
         let (Some(comm), Some(key)) = (self.between, Key::of(&group.key, group.operation)) else {
             return Err(Failed::Message(abi().other_error));

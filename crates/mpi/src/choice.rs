@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What is lost, of all that all hosts get, from which on multicast is not worth it; and how often in a row.
+/// What is lost at the host that lacks most, of all that it gets, from which on multicast is not worth it; and how often in a row.
 const LOSSY: f64 = 0.25;
 const PATIENCE: u32 = 3;
 /// The same that says that it does not reach others at all: that is to be seen twice.

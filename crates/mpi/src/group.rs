@@ -168,6 +168,8 @@ pub fn agree(all: &[[u8; FACTS]], networks: &[Network]) -> Option<[u8; AGREED]> 
 /// A group of what was agreed, at one rank, with those of the networks that it knows; its ear is none yet.
 pub fn join(agreed: &[u8; AGREED], own: &[Network]) -> Option<Group> {
     (agreed[0] == 1).then_some(())?;
+    let chunk = u16::from_le_bytes([agreed[39], agreed[40]]);
+    (chunk >= LEAST).then_some(())?;
     let [a, b, c, d, low, high] = *agreed[1..].first_chunk()?;
     // 239.192.0.0/14 is for what stays within an organization (RFC 2365); a port that no program is given by itself, mostly
     let address = Ipv4Addr::new(239, 192 | a & 3, b, c.wrapping_add(d));
@@ -178,7 +180,7 @@ pub fn join(agreed: &[u8; AGREED], own: &[Network]) -> Option<Group> {
     });
     Some(Group {
         key: *agreed[7..].first_chunk()?,
-        chunk: usize::from(u16::from_le_bytes([agreed[39], agreed[40]])),
+        chunk: usize::from(chunk),
         window: Window::new(1),
         operation: 0,
         choice: Choice::default(),
@@ -242,6 +244,9 @@ mod tests {
         let narrow = [network([10, 0, 1, 2], 24, 200)];
         assert!(agree(&[facts(&narrow)], &own).is_none(), "its packets carry too little");
         assert!(join(&[0; AGREED], &own).is_none());
+        let mut agreed = [0; AGREED];
+        agreed[0] = 1;
+        assert!(join(&agreed, &own).is_none(), "chunks of nothing");
     }
 
     #[test]
