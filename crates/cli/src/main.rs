@@ -11,6 +11,8 @@
 //! | `trace` | records what any program says on the network, and what TCP does to it |
 //! | `report` | makes a recording something to look at |
 //! | `top` | what running programs send by which rail, live |
+//! | `gateway` | carries connections between two sites |
+//! | `wrap` | runs any program so that its connections to another site go through a gateway |
 //! | `manual` | completions for shells; manual pages, for who installs |
 //!
 //! Invariants:
@@ -24,6 +26,7 @@
 
 mod bench;
 mod doctor;
+mod gateway;
 mod info;
 mod launch;
 mod manual;
@@ -38,6 +41,7 @@ mod table;
 mod top;
 mod trace;
 mod units;
+mod wrap;
 
 use std::process::ExitCode;
 
@@ -73,6 +77,8 @@ enum Task {
     Top(top::Args),
     Trace(trace::Args),
     Report(report::Args),
+    Gateway(gateway::Args),
+    Wrap(wrap::Args),
     Completions(manual::Completions),
     #[command(hide = true)]
     Manual(manual::Pages),
@@ -91,6 +97,8 @@ fn main() -> ExitCode {
         Task::Top(args) => top::main(&args),
         Task::Trace(args) => trace::main(&args),
         Task::Report(args) => report::main(&args),
+        Task::Gateway(args) => gateway::main(&args),
+        Task::Wrap(args) => wrap::main(&args),
         Task::Completions(args) => manual::completions(&args),
         Task::Manual(args) => manual::pages(&args),
     }

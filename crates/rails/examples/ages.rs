@@ -116,7 +116,7 @@ fn put(to: &str, size: usize, interval: Duration, seconds: u64) -> Result<(), St
                     println!("put values {iteration} grown {grown}");
                     return Ok(());
                 }
-                Done::Sent { outcome: Ok(()) } => {}
+                Done::Sent { outcome: Ok(()), .. } => {}
                 failed => return Err(format!("{failed:?}: {:?}", mailbox.worker().why(peer))),
             }
         }

@@ -150,7 +150,7 @@ fn await_received(mailbox: &mut Mailbox, count: usize) -> Vec<Vec<u8>> {
         while let Some(done) = mailbox.next_done() {
             match done {
                 Done::Received { buffer, outcome: Ok(_), .. } => buffers.push(buffer),
-                Done::Sent { outcome: Ok(()) } => {}
+                Done::Sent { outcome: Ok(()), .. } => {}
                 failed => panic!("{failed:?}"),
             }
         }

@@ -6,7 +6,7 @@ mod pins;
 
 pub use faults::Faults;
 pub use file::File;
-pub(crate) use file::users_directory;
+pub use file::users_directory;
 pub use pins::{Caps, Names};
 
 use crate::error::Error;

@@ -43,6 +43,16 @@ impl KeyPair {
         self.public
     }
 
+    /// What this pair and the other side's have in common, which nobody else can know: of pairs that are kept, and whose public halves each
+    /// side learned in a way it trusts. `label` says what for. None if that is no key. Both sides get the same.
+    pub fn in_common(&self, theirs: &[u8; SEAL_LEN], label: &[u8]) -> Option<[u8; 32]> {
+        let (low, high) = if self.public < *theirs { (&self.public, theirs) } else { (theirs, &self.public) };
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, &[label, low, high].concat());
+        let theirs = UnparsedPublicKey::new(&X25519, theirs);
+        let root = agreement::agree(&self.private, theirs, (), |shared| Ok(salt.extract(shared)));
+        expand(&root.ok()?, b"in common")
+    }
+
     /// The connection's keys, from what the other side told; none if that is no key.
     pub fn keys(&self, theirs: &[u8; SEAL_LEN], secret: Secret, opened: bool) -> Option<LinkKeys> {
         let theirs = UnparsedPublicKey::new(&X25519, theirs);

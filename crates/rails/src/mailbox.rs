@@ -11,6 +11,7 @@ pub use crate::worker::{PutError, Scheme, Taken};
 use polyrail_core::frame::{Matching, OpId};
 use polyrail_core::proto::{Delivery, Failure, Filter, PeerIdx};
 use polyrail_core::slab::Slab;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use std::time::Duration;
 pub enum Done {
     /// A send that had not left at once.
     Sent {
+        /// What was sent.
+        bytes: Arc<[u8]>,
         /// Whether it did in the end.
         outcome: Result<(), Failure>,
     },
@@ -36,7 +39,7 @@ pub enum Done {
 enum Buffer {
     /// Of an operation that is about to begin.
     None,
-    Sent(#[expect(dead_code, reason = "kept alive, not looked at")] Arc<[u8]>),
+    Sent(Arc<[u8]>),
     Received(Vec<u8>),
 }
 
@@ -74,7 +77,25 @@ impl Mailbox {
     /// # Errors
     /// As [`Worker::send`].
     pub fn send(&mut self, to: PeerIdx, tag: u64, bytes: &Arc<[u8]>) -> Result<Issued, Refused> {
-        let iov = RawIov { base: bytes.as_ptr().cast_mut(), len: bytes.len() };
+        self.send_part(to, tag, bytes, bytes.len())
+    }
+
+    /// Sends the first `len` bytes of these as a message; else as [`Mailbox::send`].
+    ///
+    /// # Errors
+    /// As [`Worker::send`].
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn send_part(
+        &mut self,
+        to: PeerIdx,
+        tag: u64,
+        bytes: &Arc<[u8]>,
+        len: usize,
+    ) -> Result<Issued, Refused> {
+        assert!(len <= bytes.len(), "{len} of {} bytes", bytes.len());
+        let iov = RawIov { base: bytes.as_ptr().cast_mut(), len };
         let name = self.buffers.insert(Buffer::None);
         // SAFETY: the bytes are shared, so nobody changes them, and when the operation is pending a share of them is kept
         // until its event.
@@ -167,8 +188,31 @@ impl Mailbox {
                 };
                 Done::Received { from: event.peer, buffer, outcome }
             }
-            _ => Done::Sent { outcome: event.error.map_or(Ok(()), Err) },
+            (_, Buffer::Sent(bytes)) => Done::Sent { bytes, outcome: event.error.map_or(Ok(()), Err) },
+            // a send that has left at once has no event
+            _ => return None,
         })
+    }
+
+    /// As [`Worker::wait_fd`].
+    pub fn wait_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the worker has it open as long as it lives, and it lives as long as what is borrowed here
+        unsafe { BorrowedFd::borrow_raw(self.worker.wait_fd()) }
+    }
+
+    /// As [`Worker::arm`], for who sleeps on more than a mailbox: on [`Mailbox::wait_fd`], too.
+    pub fn arm(&mut self) -> bool {
+        self.worker.arm()
+    }
+
+    /// As [`Worker::release`].
+    pub fn release(&mut self, peer: PeerIdx) {
+        self.worker.release(peer);
+    }
+
+    /// As [`Worker::close`].
+    pub fn close(&mut self, linger: Duration) {
+        self.worker.close(linger);
     }
 
     /// Sleeps until there may be something to do, at most so long. Progress and ends come by [`Mailbox::progress`] and
@@ -224,7 +268,7 @@ mod tests {
             assert!(buffer == *bytes && got == (len, false));
             if issued != Issued::Done {
                 let done = until(&mut [&mut a, &mut b], |boxes| boxes[0].next_done());
-                assert!(matches!(done, Done::Sent { outcome: Ok(()) }));
+                assert!(matches!(done, Done::Sent { outcome: Ok(()), .. }));
             }
             assert_eq!(Arc::strong_count(&bytes), 1, "nothing is kept of a message that has left");
         }

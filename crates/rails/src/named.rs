@@ -36,6 +36,19 @@ pub fn named_address(at: SocketAddr) -> Result<Address, Error> {
         .map_err(|why| Error::Address(why.to_string()))
 }
 
+/// The address of an endpoint with this key that listens at one port of these, but on no Unix socket.
+///
+/// # Errors
+/// Nobody can connect to any of them.
+pub fn address_of_key(key: &Key, port: u16, at: &[SocketAddr]) -> Result<Address, Error> {
+    let ips = at.iter().filter_map(|at| {
+        let scope = if let SocketAddr::V6(v6) = at { v6.scope_id() } else { 0 };
+        Ip::new(at.ip(), scope)
+    });
+    let host = if at.iter().any(|at| is_ours(*at)) { crate::host::host_id()? } else { HostId(0) };
+    Address::new(key, host, false, port, ips).map_err(|why| Error::Address(why.to_string()))
+}
+
 fn is_ours(at: SocketAddr) -> bool {
     at.ip().is_loopback()
         || if_addrs::get_if_addrs().is_ok_and(|all| all.iter().any(|interface| interface.ip() == at.ip()))

@@ -239,12 +239,12 @@ impl<'a> Side<'a> {
         let moved = self.mailbox.progress();
         while let Some(done) = self.mailbox.next_done() {
             match done {
-                Done::Sent { outcome: Ok(()) } => self.sent += 1,
+                Done::Sent { outcome: Ok(()), .. } => self.sent += 1,
                 Done::Received { buffer, outcome: Ok(_), .. } => {
                     self.received += 1;
                     self.pool.push(buffer);
                 }
-                Done::Sent { outcome: Err(_) } | Done::Received { outcome: Err(_), .. } => {
+                Done::Sent { outcome: Err(_), .. } | Done::Received { outcome: Err(_), .. } => {
                     return Err(Error::lost(self.mailbox, self.peer));
                 }
             }

@@ -22,7 +22,7 @@ pub struct File {
 
 /// Where a user's files of settings are: what `XDG_CONFIG_HOME` says, else `~/.config`; none if there is neither. A path that does not begin
 /// at the root is none, as the XDG Base Directory Specification has it: it would be another one in each directory.
-pub(crate) fn users_directory() -> Option<PathBuf> {
+pub fn users_directory() -> Option<PathBuf> {
     users_directory_by(|name| std::env::var_os(name))
 }
 

@@ -1,0 +1,116 @@
+//! `polyrail wrap`: any program, so that its connections to other sites' addresses go through this site's gateway.
+//!
+//! The kernel stops the program where it connects a socket (`polyrail_native::seccomp`); `supervisor` looks whether the address is another
+//! site's, and then connects the program's own socket with the gateway, and asks that to connect the other half. What the program sends and receives
+//! afterwards nobody looks at. `ways` knows which addresses those are, `process` what can be seen and done of another process, `doctor` says what
+//! will be seen of a program.
+
+mod doctor;
+mod process;
+mod supervisor;
+mod ways;
+
+use std::ffi::OsString;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode};
+
+use polyrail_gateway::config::Config;
+use polyrail_native::seccomp;
+
+use crate::output::tell;
+use crate::{gateway, signals};
+
+/// Where programs call the gateway, where no option says so.
+const GATEWAY: &str = "POLYRAIL_GATEWAY";
+/// Nothing was started.
+const NOT_STARTED: u8 = 125;
+
+/// Runs any program so that its connections to other sites go through this site's gateway.
+#[derive(Clone, clap::Args)]
+pub struct Args {
+    /// Where the gateway is called [default: $POLYRAIL_GATEWAY, else what ~/.config/polyrail/site.toml says]
+    #[arg(long, value_name = "HOST:PORT")]
+    gateway: Option<String>,
+    /// Say what will be seen of the program, and why; start nothing
+    #[arg(long)]
+    doctor: bool,
+    /// Let programs use io_uring, by which they can connect unseen (else they are told that this kernel has none, and use other ways)
+    #[arg(long)]
+    io_uring: bool,
+    /// Say each connection that goes through the gateway
+    #[arg(short, long)]
+    verbose: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Runs the subcommand; the exit status is the program's own.
+pub fn main(args: &Args) -> ExitCode {
+    let at = match gateway_address(args.gateway.as_deref()) {
+        Ok(at) => at,
+        Err(why) => {
+            tell!("polyrail wrap: {why}");
+            return ExitCode::from(NOT_STARTED);
+        }
+    };
+    if args.doctor {
+        return doctor::main(&args.program, at);
+    }
+    match run(args, at) {
+        Ok(status) => status,
+        Err(why) => {
+            tell!("polyrail wrap: {why}");
+            ExitCode::from(NOT_STARTED)
+        }
+    }
+}
+
+/// Where the gateway is called.
+fn gateway_address(said: Option<&str>) -> Result<SocketAddr, String> {
+    let from_environment = std::env::var(GATEWAY).ok().filter(|text| !text.is_empty());
+    if let Some(text) = said.map(str::to_owned).or(from_environment) {
+        let found = text
+            .to_socket_addrs()
+            .map_err(|why| format!("{text:?}, where the gateway is said to be: {why}"))?;
+        let mut found: Vec<SocketAddr> = found.collect();
+        // sockets of either family can be connected with an IPv4 address
+        found.sort_by_key(SocketAddr::is_ipv6);
+        return found.first().copied().ok_or_else(|| format!("{text:?} has no address"));
+    }
+    let path = gateway::usual_path().filter(|path| path.exists()).ok_or_else(|| {
+        format!("no gateway is known: say --gateway HOST:PORT, or set {GATEWAY}, or run polyrail gateway init on this host")
+    })?;
+    let config = Config::read(&path).map_err(|why| why.to_string())?;
+    config.file.listen.first().copied().ok_or_else(|| format!("{} has no listen", path.display()))
+}
+
+fn run(args: &Args, at: SocketAddr) -> Result<ExitCode, String> {
+    let ways = ways::Ways::find(at).map_err(|why| format!("no gateway answers at {at}: {why}"))?;
+    if ways.is_empty() {
+        tell!(
+            "polyrail wrap: the gateway at {at} leads nowhere yet; it is asked again while the program runs"
+        );
+    }
+    let mut command = Command::new(&args.program[0]);
+    command.args(&args.program[1..]).env(GATEWAY, at.to_string());
+    // from here on, so that none is lost
+    let held = signals::hold().map_err(|why| why.to_string())?;
+    let rules = supervisor::rules(args.io_uring);
+    let (mut child, listener) = seccomp::spawn(&mut command, &rules).map_err(|why| {
+        let name = args.program[0].to_string_lossy();
+        match why.raw_os_error() {
+            Some(nix::libc::EBUSY) => format!("{name}: who started this process answers its system calls already (a container's runtime, or another polyrail wrap)"),
+            Some(nix::libc::ENOSYS | nix::libc::EINVAL) => {
+                format!("{name}: this kernel cannot show one process another's system calls, which needs Linux 5.19: {why}")
+            }
+            _ => format!("{name}: {why}"),
+        }
+    })?;
+    held.forward_to(child.id(), None);
+    supervisor::begin(listener, ways, args.verbose);
+    let status = child.wait().map_err(|why| format!("waiting for the program: {why}"))?;
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    Ok(ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}

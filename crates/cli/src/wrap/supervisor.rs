@@ -1,0 +1,365 @@
+//! Answers a program's calls of `connect(2)` and `getpeername(2)`.
+//!
+//! What does not concern another site is carried out by the kernel as ever. What does is done here, on a duplicate of the program's descriptor, which
+//! is the same socket: whatever the program does to its memory or descriptors meanwhile, what was looked at is what is connected. The call ends when the other site's half
+//! is connected, or with the error that this gave, also of sockets that do not block: those wait for [`HELD`] at most.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use polyrail_gateway::call;
+use polyrail_gateway::config::WhenDown;
+use polyrail_native::seccomp::{Listener, Notice, Rule, Verdict};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, sockopt};
+
+use super::process;
+use super::ways::Ways;
+use crate::output::tell;
+
+/// How long a socket that does not block is held while it is connected.
+const HELD: Duration = Duration::from_secs(5);
+/// How long others are: longer than the kernel tries to reach a host.
+const PATIENCE: Duration = Duration::from_secs(180);
+/// How often it is looked whether the program still waits.
+const LOOK: Duration = Duration::from_millis(500);
+/// Connections that are made at once; more wait for one of them.
+const AT_ONCE: usize = 512;
+/// Sockets of which is known whom they were connected with.
+const KNOWN: usize = 65_536;
+
+/// `MSG_FASTOPEN`, by which data is sent with the connection: who is told that it is not supported connects first.
+const FAST_OPEN: u32 = libc::MSG_FASTOPEN as u32;
+
+/// Which calls are answered, and which fail.
+pub fn rules(io_uring: bool) -> Vec<Rule> {
+    let fast = |call, argument| Rule::Fail { call, argument, bits: FAST_OPEN, error: libc::EOPNOTSUPP };
+    let mut rules = vec![
+        Rule::Tell(libc::SYS_connect),
+        Rule::Tell(libc::SYS_getpeername),
+        fast(libc::SYS_sendto, 3),
+        fast(libc::SYS_sendmsg, 2),
+    ];
+    if !io_uring {
+        rules.push(Rule::Tell(libc::SYS_io_uring_setup));
+    }
+    rules
+}
+
+/// What was said once is not said again.
+#[derive(Default)]
+struct Said {
+    unseen: AtomicBool,
+    io_uring: AtomicBool,
+    datagrams: AtomicBool,
+}
+
+fn once(said: &AtomicBool, what: &str) {
+    if !said.swap(true, Ordering::Relaxed) {
+        tell!("polyrail wrap: {what}");
+    }
+}
+
+/// Whom sockets were connected with, by the kernel's cookie of each, the oldest first.
+#[derive(Default)]
+struct Known {
+    with: HashMap<u64, SocketAddr>,
+    order: VecDeque<u64>,
+}
+
+struct Supervisor {
+    listener: Listener,
+    ways: Ways,
+    verbose: bool,
+    said: Said,
+    known: Mutex<Known>,
+    running: AtomicUsize,
+}
+
+/// Answers, for as long as somebody asks, on threads of its own.
+pub fn begin(listener: Listener, ways: Ways, verbose: bool) {
+    let supervisor = Arc::new(Supervisor {
+        listener,
+        ways,
+        verbose,
+        said: Said::default(),
+        known: Mutex::default(),
+        running: AtomicUsize::new(0),
+    });
+    let begun = thread::Builder::new().name("supervisor".into()).spawn(move || {
+        loop {
+            match supervisor.listener.next() {
+                Ok(Some(notice)) => Supervisor::answer(&supervisor, notice),
+                Ok(None) => return,
+                Err(why) => {
+                    tell!("polyrail wrap: the kernel does not say any more what the program calls: {why}");
+                    return;
+                }
+            }
+        }
+    });
+    if let Err(why) = begun {
+        tell!("polyrail wrap: {why}");
+    }
+}
+
+/// What becomes of a connection.
+enum Plan {
+    /// The kernel's to make.
+    Plain,
+    /// Ours, with this socket.
+    Through { socket: OwnedFd, to: SocketAddr, site: String, when_down: WhenDown },
+}
+
+impl Supervisor {
+    fn answer(this: &Arc<Self>, notice: Notice) {
+        let verdict = match notice.call {
+            libc::SYS_connect => match this.plan(&notice) {
+                Plan::Plain => Verdict::Continue,
+                Plan::Through { socket, to, site, when_down } => {
+                    // who waits for one of many to end waits no longer than that one
+                    while this.running.load(Ordering::Acquire) >= AT_ONCE {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    this.running.fetch_add(1, Ordering::AcqRel);
+                    let ours = this.clone();
+                    let connect = move || {
+                        let verdict = ours.connect(&notice, &socket, to, &site, when_down);
+                        ours.listener.answer(&notice, verdict);
+                        ours.running.fetch_sub(1, Ordering::AcqRel);
+                    };
+                    match thread::Builder::new().name("connect".into()).stack_size(256 << 10).spawn(connect) {
+                        Ok(_) => return,
+                        Err(_) => {
+                            this.running.fetch_sub(1, Ordering::AcqRel);
+                            Verdict::Error(libc::EAGAIN)
+                        }
+                    }
+                }
+            },
+            libc::SYS_getpeername => this.peer_name(&notice),
+            libc::SYS_io_uring_setup => {
+                once(
+                    &this.said.io_uring,
+                    "a program asked for io_uring and was told that there is none, because it could connect unseen by it; --io-uring lets it",
+                );
+                Verdict::Error(libc::ENOSYS)
+            }
+            _ => Verdict::Continue,
+        };
+        this.listener.answer(&notice, verdict);
+    }
+
+    fn plan(&self, notice: &Notice) -> Plan {
+        let [fd, at, len, ..] = notice.arguments;
+        let to = match process::address(notice.thread, at, len & 0xffff_ffff) {
+            Ok(Some(to)) => to,
+            Ok(None) => return Plan::Plain,
+            // an address that is not there is the kernel's to refuse; one that may not be looked at is worth telling
+            Err(why) => {
+                if why.kind() == io::ErrorKind::PermissionDenied {
+                    once(
+                        &self.said.unseen,
+                        "a program may not be looked into (it runs as another user, or has ended its ties): its connections go as ever",
+                    );
+                }
+                return Plan::Plain;
+            }
+        };
+        let Some((site, when_down)) = self.ways.of(to.ip()).filter(|_| !process::is_unspecified(to)) else {
+            return Plan::Plain;
+        };
+        let Ok(socket) = process::descriptor(notice.thread, fd as u32 as i32) else { return Plan::Plain };
+        match (sockopt::socket_type(&socket), sockopt::socket_domain(&socket)) {
+            (Ok(SocketType::STREAM), Ok(AddressFamily::INET | AddressFamily::INET6)) => {
+                Plan::Through { socket, to, site, when_down }
+            }
+            (Ok(SocketType::DGRAM), _) => {
+                once(
+                    &self.said.datagrams,
+                    &format!(
+                        "a program sends datagrams to {to}, at site {site}: those do not go through gateways"
+                    ),
+                );
+                Plan::Plain
+            }
+            _ => Plan::Plain,
+        }
+    }
+
+    fn connect(
+        &self,
+        notice: &Notice,
+        socket: &OwnedFd,
+        to: SocketAddr,
+        site: &str,
+        when_down: WhenDown,
+    ) -> Verdict {
+        let outcome = self.through(notice, socket, to);
+        let direct = matches!(outcome, Err(Failed::Away)) && when_down == WhenDown::Direct;
+        if self.verbose {
+            let what = match &outcome {
+                Ok(()) => "through the gateway".to_owned(),
+                Err(_) if direct => "directly, as the gateway does not lead there now".to_owned(),
+                Err(why) => format!("not connected: {}", io::Error::from_raw_os_error(why.errno())),
+            };
+            tell!("polyrail wrap: {to} at site {site}: {what}");
+        }
+        match outcome {
+            Ok(()) => {
+                if let (Ok(cookie), Ok(mut known)) = (sockopt::socket_cookie(socket), self.known.lock()) {
+                    known.with.insert(cookie, to);
+                    known.order.push_back(cookie);
+                    if known.order.len() > KNOWN {
+                        known.order.pop_front().and_then(|oldest| known.with.remove(&oldest));
+                    }
+                }
+                Verdict::Result(0)
+            }
+            Err(why) => {
+                if !matches!(why, Failed::Before(_)) {
+                    // as it was, so that it can be connected again; one for which that fails is closed by its program
+                    let _ = rustix::net::connect_unspec(socket);
+                }
+                if direct { Verdict::Continue } else { Verdict::Error(why.errno()) }
+            }
+        }
+    }
+
+    /// Connects the program's socket with the gateway, and has that connect it further.
+    fn through(&self, notice: &Notice, socket: &OwnedFd, to: SocketAddr) -> Result<(), Failed> {
+        let blocks = rustix::fs::fcntl_getfl(socket)
+            .map(|flags| !flags.contains(rustix::fs::OFlags::NONBLOCK))
+            .map_err(Failed::Before)?;
+        let until = Instant::now() + if blocks { PATIENCE } else { HELD };
+        let family = sockopt::socket_domain(socket).map_err(Failed::Before)?;
+        let gateway = match (family, self.ways.gateway) {
+            (AddressFamily::INET6, at) => process::as_v6(at),
+            (_, at) => at,
+        };
+        // what fails before the gateway was tried is what the program did: the socket is connected, is listening, is bound elsewhere
+        match rustix::net::connect(socket, &gateway) {
+            Ok(()) => {}
+            Err(Errno::INPROGRESS) => {
+                self.wait(notice, socket, PollFlags::OUT, until)?;
+                sockopt::socket_error(socket).map_err(Failed::Before)?.map_err(|_| Failed::Away)?;
+            }
+            Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH | Errno::TIMEDOUT) => {
+                return Err(Failed::Away);
+            }
+            Err(why) => return Err(Failed::Before(why)),
+        }
+        let ask = call::ask(to);
+        let sent = rustix::net::send(socket, &ask, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        if sent != Ok(ask.len()) {
+            return Err(Failed::Away);
+        }
+        let mut head = [0; call::ANSWER_HEAD];
+        self.receive(notice, socket, &mut head, until)?;
+        let Some((rest, code)) = call::answer(&head) else { return Err(Failed::Away) };
+        let mut room = [0; 18];
+        self.receive(notice, socket, &mut room[..rest], until)?;
+        match code {
+            0 => Ok(()),
+            3 => Err(Failed::Away),
+            2 => Err(Failed::Site(libc::EACCES)),
+            4 => Err(Failed::Site(libc::EHOSTUNREACH)),
+            5 => Err(Failed::Site(libc::ECONNREFUSED)),
+            6 => Err(Failed::Site(libc::ETIMEDOUT)),
+            _ => Err(Failed::Site(libc::ECONNABORTED)),
+        }
+    }
+
+    fn receive(
+        &self,
+        notice: &Notice,
+        socket: &OwnedFd,
+        room: &mut [u8],
+        until: Instant,
+    ) -> Result<(), Failed> {
+        let mut at = 0;
+        while at < room.len() {
+            match rustix::net::recv(socket, &mut room[at..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(Failed::Away),
+                Ok((got, _)) => at += got,
+                Err(Errno::AGAIN) => self.wait(notice, socket, PollFlags::IN, until)?,
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(Failed::Away),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a socket, for as long as its program waits for the call.
+    fn wait(&self, notice: &Notice, socket: &OwnedFd, what: PollFlags, until: Instant) -> Result<(), Failed> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).min(LOOK);
+            if left.is_zero() {
+                return Err(Failed::Site(libc::ETIMEDOUT));
+            }
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(socket, what)], Some(&timeout)) {
+                Ok(1..) => return Ok(()),
+                Ok(0) if !self.listener.waits(notice) => return Err(Failed::Site(libc::EINTR)),
+                Ok(0) | Err(Errno::INTR) => {}
+                Err(why) => return Err(Failed::Before(why)),
+            }
+        }
+    }
+
+    /// Whom a socket is connected with, as its program knows it.
+    fn peer_name(&self, notice: &Notice) -> Verdict {
+        let [fd, at, length_at, ..] = notice.arguments;
+        let is_none = self.known.lock().is_ok_and(|known| known.with.is_empty());
+        if is_none {
+            return Verdict::Continue;
+        }
+        let found = || {
+            let socket = process::descriptor(notice.thread, fd as u32 as i32).ok()?;
+            let cookie = sockopt::socket_cookie(&socket).ok()?;
+            let to = *self.known.lock().ok()?.with.get(&cookie)?;
+            // one that is not connected any more has no peer
+            rustix::net::getpeername(&socket).ok()?;
+            let is_v6 = sockopt::socket_domain(&socket).ok()? == AddressFamily::INET6;
+            Some(if is_v6 { process::as_v6(to) } else { to })
+        };
+        match found() {
+            Some(to) if self.listener.waits(notice) => {
+                match process::write_address(notice.thread, at, length_at, to) {
+                    Ok(()) => Verdict::Result(0),
+                    Err(_) => Verdict::Error(libc::EFAULT),
+                }
+            }
+            _ => Verdict::Continue,
+        }
+    }
+}
+
+/// Why a connection was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failed {
+    /// The socket was none that can be connected: the program's own doing.
+    Before(Errno),
+    /// There is no gateway, or it does not lead there now.
+    Away,
+    /// The other site says so.
+    Site(i32),
+}
+
+impl Failed {
+    fn errno(self) -> i32 {
+        match self {
+            Self::Before(why) => why.raw_os_error(),
+            Self::Away => libc::ENETUNREACH,
+            Self::Site(number) => number,
+        }
+    }
+}

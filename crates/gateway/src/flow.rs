@@ -1,0 +1,275 @@
+//! The two directions of a stream, as each end of the trunk sees them: how much may be sent, what has come, in order. No I/O.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Bytes that may be under way of a stream at first: what a round trip of 20 ms carries at 1.6 Gb/s.
+pub const ROOM: u64 = 4 << 20;
+/// Most that may be under way of one.
+pub const ROOM_MAX: u64 = 64 << 20;
+/// Of a stream that begins while the gateway holds much already.
+pub const ROOM_SCARCE: u64 = 64 << 10;
+
+/// What the other gateway said of a stream that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Broken(pub &'static str);
+
+/// What is sent to the other gateway.
+#[derive(Debug)]
+pub struct Outgoing {
+    sent: u64,
+    upto: u64,
+    ended: bool,
+}
+
+impl Outgoing {
+    /// Nothing yet, and so much may be.
+    pub fn new(room: u64) -> Self {
+        Self { sent: 0, upto: room, ended: false }
+    }
+
+    /// How much more may be sent now, in bytes.
+    pub fn room(&self) -> u64 {
+        if self.ended { 0 } else { self.upto - self.sent }
+    }
+
+    /// So much is sent, of what there is room for; where it begins.
+    pub fn send(&mut self, len: usize) -> u64 {
+        let offset = self.sent;
+        self.sent = (self.sent + len as u64).min(self.upto);
+        offset
+    }
+
+    /// The other gateway takes more. Messages overtake each other: one that says less than what is known comes late.
+    pub fn raise(&mut self, upto: u64) {
+        self.upto = self.upto.max(upto);
+    }
+
+    /// That was all; how much.
+    pub fn end(&mut self) -> u64 {
+        self.ended = true;
+        self.sent
+    }
+
+    /// Whether that was all.
+    pub fn is_over(&self) -> bool {
+        self.ended
+    }
+
+    /// Bytes sent so far.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+}
+
+/// Bytes that came.
+pub trait Piece {
+    /// How many.
+    fn len(&self) -> usize;
+
+    /// Whether there are none: never of a stream's.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What comes from the other gateway.
+#[derive(Debug)]
+pub struct Incoming<P> {
+    /// In order so far.
+    arrived: u64,
+    /// Given on to the program.
+    taken: u64,
+    upto: u64,
+    window: u64,
+    /// What came before what stands before it.
+    early: BTreeMap<u64, P>,
+    early_bytes: u64,
+    ready: VecDeque<P>,
+    total: Option<u64>,
+}
+
+impl<P: Piece> Incoming<P> {
+    /// Nothing yet, and so much is taken.
+    pub fn new(room: u64) -> Self {
+        Self {
+            arrived: 0,
+            taken: 0,
+            upto: room,
+            window: room,
+            early: BTreeMap::new(),
+            early_bytes: 0,
+            ready: VecDeque::new(),
+            total: None,
+        }
+    }
+
+    /// A piece came, that begins there.
+    ///
+    /// # Errors
+    /// It has been there, is more than may be sent, or lies beyond the end.
+    pub fn arrive(&mut self, offset: u64, piece: P) -> Result<(), Broken> {
+        let end = offset.checked_add(piece.len() as u64).ok_or(Broken("bytes beyond all numbers"))?;
+        if piece.is_empty() {
+            return Err(Broken("a piece of no bytes"));
+        }
+        if end > self.upto {
+            return Err(Broken("more bytes of a stream than there is room for"));
+        }
+        if self.total.is_some_and(|total| end > total) {
+            return Err(Broken("bytes of a stream beyond its end"));
+        }
+        let before = self.early.range(..=offset).next_back();
+        let overlaps = offset < self.arrived
+            || before.is_some_and(|(at, piece)| at + piece.len() as u64 > offset)
+            || self.early.range(offset..).next().is_some_and(|(at, _)| *at < end);
+        if overlaps {
+            return Err(Broken("bytes of a stream that have come already"));
+        }
+        if offset > self.arrived {
+            self.early_bytes += piece.len() as u64;
+            self.early.insert(offset, piece);
+            return Ok(());
+        }
+        self.arrived = end;
+        self.ready.push_back(piece);
+        while let Some(piece) = self.early.remove(&self.arrived) {
+            self.early_bytes -= piece.len() as u64;
+            self.arrived += piece.len() as u64;
+            self.ready.push_back(piece);
+        }
+        Ok(())
+    }
+
+    /// So much is all of it.
+    ///
+    /// # Errors
+    /// More has come, or another end was told.
+    pub fn finish(&mut self, total: u64) -> Result<(), Broken> {
+        let most = self.early.last_key_value().map_or(self.arrived, |(at, piece)| at + piece.len() as u64);
+        if total < most || self.total.is_some_and(|known| known != total) {
+            return Err(Broken("an end of a stream before what has come"));
+        }
+        self.total = Some(total);
+        Ok(())
+    }
+
+    /// What is to be given to the program, in order.
+    pub fn ready(&mut self) -> &mut VecDeque<P> {
+        &mut self.ready
+    }
+
+    /// So many bytes of it were. What the other gateway is to be told of new room, if anything: as much as there may be altogether.
+    pub fn take(&mut self, len: usize) -> Option<u64> {
+        self.taken += len as u64;
+        // who took all of it soon, while the other side had used up most, has a longer way than this room is good for
+        let held = self.arrived - self.taken + self.early_bytes;
+        let upto = self.taken + self.window;
+        if upto - self.upto < self.window / 4 {
+            return None;
+        }
+        if held < self.window / 4 && self.upto - self.arrived < self.window / 2 && self.window < ROOM_MAX {
+            self.window = (self.window * 2).min(ROOM_MAX);
+        }
+        self.upto = self.taken + self.window;
+        Some(self.upto)
+    }
+
+    /// Whether all has come and was given on.
+    pub fn is_over(&self) -> bool {
+        self.total == Some(self.taken)
+    }
+
+    /// Bytes that have come and were not given on, in order or not.
+    pub fn held(&self) -> u64 {
+        self.arrived - self.taken + self.early_bytes
+    }
+
+    /// Bytes given on so far.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    impl Piece for Vec<u8> {
+        fn len(&self) -> usize {
+            Vec::len(self)
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let mut incoming = Incoming::new(100);
+        assert_eq!(
+            incoming.arrive(50, vec![0; 51]),
+            Err(Broken("more bytes of a stream than there is room for"))
+        );
+        incoming.arrive(10, vec![0; 10]).unwrap();
+        for (offset, len) in [(10, 10), (15, 2), (5, 6), (19, 5), (0, 20)] {
+            assert_eq!(
+                incoming.arrive(offset, vec![0; len]),
+                Err(Broken("bytes of a stream that have come already")),
+                "{offset} {len}"
+            );
+        }
+        assert!(incoming.arrive(30, vec![]).is_err() && incoming.arrive(u64::MAX, vec![0; 2]).is_err());
+        assert!(incoming.finish(19).is_err());
+        incoming.finish(20).unwrap();
+        incoming.finish(20).unwrap();
+        assert!(incoming.finish(21).is_err() && incoming.arrive(20, vec![0]).is_err());
+        incoming.arrive(0, vec![0; 10]).unwrap();
+        assert!(!incoming.is_over());
+        incoming.take(20);
+        assert!(incoming.is_over());
+    }
+
+    proptest! {
+        /// Two ends, messages of which overtake each other: all bytes come in order, never more than there is room for.
+        #[test]
+        fn streams_are_whole_whatever_overtakes(seed in any::<u64>(), room in 1u64..5000, total in 0usize..60_000) {
+            let mut x = seed | 1;
+            let mut random = move |below: usize| {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                (x % below.max(1) as u64) as usize
+            };
+            let (mut out, mut incoming) = (Outgoing::new(room), Incoming::new(room));
+            let (mut data, mut rooms, mut got, mut end) = (Vec::new(), Vec::new(), 0_usize, None);
+            let mut steps = 0;
+            while !incoming.is_over() {
+                steps += 1;
+                prop_assert!(steps < 2_000_000, "it does not end");
+                match random(4) {
+                    0 if !out.is_over() && out.sent() as usize == total => end = Some(out.end()),
+                    0 if out.room() > 0 && !out.is_over() => {
+                        let len = (1 + random(700)).min(out.room() as usize).min(total - out.sent() as usize);
+                        let offset = out.send(len);
+                        data.push((offset, (offset..offset + len as u64).map(|at| at as u8).collect::<Vec<_>>()));
+                    }
+                    1 if !data.is_empty() => {
+                        let (offset, piece) = data.swap_remove(random(data.len()));
+                        incoming.arrive(offset, piece).unwrap();
+                    }
+                    1 => if let Some(total) = end { incoming.finish(total).unwrap() },
+                    2 => if let Some(piece) = incoming.ready().pop_front() {
+                        for byte in &piece {
+                            prop_assert_eq!(*byte, got as u8);
+                            got += 1;
+                        }
+                        rooms.extend(incoming.take(piece.len()));
+                    },
+                    _ if !rooms.is_empty() => out.raise(rooms.swap_remove(random(rooms.len()))),
+                    _ => {}
+                }
+                prop_assert!(incoming.held() <= ROOM_MAX);
+            }
+            prop_assert_eq!(got, total);
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! A gateway's process: one thread that waits for all of its sockets and sessions at once.
+//!
+//! | module | is about |
+//! |---|---|
+//! | `poll` | which descriptors are waited for |
+//! | `lookup` | names of hosts, found out beside it |
+//! | `stream` | one connection of a program |
+//! | `trunk` | the session to one site, and its streams |
+//! | `shown` | what is shown of it: status, networks, metrics |
+
+mod lookup;
+mod poll;
+pub mod shown;
+mod stream;
+mod trunk;
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::call::{self, Call, Step};
+use crate::config::{self, Config, File, WhenDown};
+use crate::error::Error;
+use crate::net::Target;
+use crate::site::{self, Identity};
+use crate::wire::{Hello, Reason, Wish};
+use lookup::Lookup;
+use poll::{Poll, Ready, Token};
+use trunk::{End, Trunk};
+
+/// How long who calls may take to say what it wants.
+const CALL: Duration = Duration::from_secs(10);
+/// Most that have not said it yet; of more, the oldest go.
+const CALLERS: usize = 512;
+/// Descriptors that are left for other things than streams.
+const DESCRIPTORS: u64 = 128;
+/// How long nobody is let in after there was no room.
+const NO_ROOM: Duration = Duration::from_millis(200);
+/// Sites that a gateway can trust.
+const TRUNKS: usize = 1024;
+
+/// Who asked for a name.
+enum Asker {
+    /// A session that is to be dialled.
+    Trunk(usize),
+    /// A stream of one.
+    Stream(usize, u64),
+}
+
+/// What a trunk needs of the gateway around it.
+struct Around<'a> {
+    poll: &'a Poll,
+    lookup: &'a Lookup<Asker>,
+    file: &'a File,
+    hello: &'a Hello,
+    now: Instant,
+    has_room: bool,
+    say: &'a dyn Fn(&str),
+}
+
+impl Around<'_> {
+    fn say(&self, what: &str) {
+        (self.say)(what);
+    }
+}
+
+/// A connection of which is not known yet what it wants.
+struct Caller {
+    socket: OwnedFd,
+    from: SocketAddr,
+    since: Instant,
+    said: Vec<u8>,
+    greeted: bool,
+}
+
+/// A gateway.
+pub struct Gateway {
+    file: File,
+    hello: Hello,
+    poll: Poll,
+    lookup: Lookup<Asker>,
+    doors: Vec<TcpListener>,
+    closed_until: Option<Instant>,
+    callers: HashMap<u64, Caller>,
+    next_caller: u64,
+    trunks: Vec<Trunk>,
+    most: usize,
+    began: Instant,
+    say: Box<dyn Fn(&str)>,
+}
+
+/// Which of two sites dials: who can, and of two that can the one whose key is lower.
+fn end_of(file: &File, ours: &site::Token, other: &site::Token, port: u16) -> Result<End, Error> {
+    let dials = !other.dial.is_empty() && (ours.dial.is_empty() || ours.key < other.key);
+    if dials {
+        let places = other.dial.iter().filter_map(|place| site::check_place(place).ok());
+        return Ok(End::Dials(places.map(|(host, port)| (host.to_owned(), port)).collect()));
+    }
+    if file.port.is_none() && file.other(&other.site).port.is_none() {
+        return Err(Error::Rule(format!(
+            "neither this site nor {} can be dialled: one of them needs port and reached_at in its file, and the other its token anew",
+            other.site
+        )));
+    }
+    Ok(End::Waits(port))
+}
+
+impl Gateway {
+    /// Opens a gateway: its ports, its sessions' endpoints. `say` is told what operators want to know, a sentence each.
+    ///
+    /// # Errors
+    /// What its files say cannot be, or a port is not to be had.
+    pub fn open(config: &Config, stop: OwnedFd, say: Box<dyn Fn(&str)>) -> Result<Self, Error> {
+        let identity = Identity::read(&config::key_path(&config.path))?;
+        let file = config.file.clone();
+        let trusted = site::trusted(&config::trusted_path(&config.path))?;
+        if trusted.is_empty() {
+            say(
+                "no site is trusted yet: polyrail gateway trust TOKEN, with the other site's token, and start this anew",
+            );
+        }
+        if trusted.len() > TRUNKS {
+            return Err(Error::Rule(format!("{} sites are trusted; at most {TRUNKS}", trusted.len())));
+        }
+        let poll = Poll::new().map_err(|why| Error::system("waiting for sockets", why))?;
+        let waker = poll.waker().map_err(|why| Error::system("waiting for sockets", why))?;
+        poll.set(stop.as_fd(), Token::Stop, None, Some((true, false)))
+            .map_err(|why| Error::system("waiting for signals", why))?;
+        // it is waited for as long as the process runs
+        std::mem::forget(stop);
+        let ours =
+            site::Token { site: file.site.clone(), key: identity.public(), dial: file.reached_at.clone() };
+        let mut trunks = Vec::new();
+        let mut free = 0;
+        for other in trusted {
+            if other.site == file.site {
+                return Err(Error::Rule(format!(
+                    "a site {} is trusted, but that is what this site is called",
+                    other.site
+                )));
+            }
+            let own = file.other(&other.site).port;
+            let port = own.or(file.port.and_then(|port| port.checked_add(free))).unwrap_or(0);
+            let end = end_of(&file, &ours, &other, port)?;
+            let listener = if let End::Waits(_) = end { ours.key } else { other.key };
+            free += u16::from(matches!(end, End::Waits(_)) && own.is_none());
+            let key = identity.key_with(&other, &listener)?;
+            trunks.push(Trunk::new(trunks.len(), other, key, end));
+        }
+        let mut gateway = Self {
+            hello: Hello { site: file.site.clone(), networks: file.networks.clone() },
+            lookup: Lookup::new(waker),
+            doors: Vec::new(),
+            closed_until: None,
+            callers: HashMap::new(),
+            next_caller: 0,
+            trunks,
+            most: descriptors().saturating_sub(DESCRIPTORS).max(16) as usize,
+            began: Instant::now(),
+            file,
+            poll,
+            say,
+        };
+        gateway.open_doors()?;
+        gateway.each_trunk(|trunk, around| trunk.begin(around))?;
+        Ok(gateway)
+    }
+
+    fn open_doors(&mut self) -> Result<(), Error> {
+        for at in &self.file.listen {
+            let failed =
+                |why| Error::system(format!("listening on {at}, which the file says under listen"), why);
+            let door = TcpListener::bind(at).map_err(failed)?;
+            door.set_nonblocking(true).map_err(failed)?;
+            self.doors.push(door);
+        }
+        self.watch_doors(false, true);
+        Ok(())
+    }
+
+    fn watch_doors(&self, before: bool, now: bool) {
+        let state = |on: bool| on.then_some((true, false));
+        for (number, door) in self.doors.iter().enumerate() {
+            // what is not waited for is looked at when a caller goes
+            let _ = self.poll.set(door.as_fd(), Token::Door(number), state(before), state(now));
+        }
+    }
+
+    /// Where programs call it.
+    pub fn places(&self) -> Vec<SocketAddr> {
+        self.doors.iter().filter_map(|door| door.local_addr().ok()).collect()
+    }
+
+    fn each_trunk<T>(&mut self, mut what: impl FnMut(&mut Trunk, &Around<'_>) -> T) -> T
+    where
+        T: Fold,
+    {
+        let streams: usize = self.trunks.iter().map(Trunk::streams).sum();
+        let around = Around {
+            poll: &self.poll,
+            lookup: &self.lookup,
+            file: &self.file,
+            hello: &self.hello,
+            now: Instant::now(),
+            has_room: streams + self.callers.len() < self.most,
+            say: &*self.say,
+        };
+        self.trunks.iter_mut().fold(T::none(), |before, trunk| before.and(what(trunk, &around)))
+    }
+
+    fn one_trunk<T>(&mut self, number: usize, what: impl FnOnce(&mut Trunk, &Around<'_>) -> T) -> Option<T> {
+        let mut what = Some(what);
+        let mut found = None;
+        self.each_trunk(|trunk, around| {
+            if trunk.number() == number
+                && let Some(what) = what.take()
+            {
+                found = Some(what(trunk, around));
+            }
+        });
+        found
+    }
+
+    /// Runs until told to stop, by the descriptor that was given; then ends in good order.
+    ///
+    /// # Errors
+    /// The system does not let it wait.
+    pub fn run(mut self) -> Result<(), Error> {
+        let mut ready = Vec::new();
+        loop {
+            self.each_trunk(|trunk, around| {
+                trunk.tick(around);
+                _ = trunk.work(around);
+            });
+            let due = self.due();
+            let most = due.map(|due| due.saturating_duration_since(Instant::now()));
+            self.poll.wait(most, &mut ready).map_err(|why| Error::system("waiting for sockets", why))?;
+            for (token, what) in ready.drain(..) {
+                match token {
+                    Token::Door(door) => self.come_in(door),
+                    Token::Caller(caller) => self.hear(caller, what),
+                    Token::Stream(trunk, stream) => {
+                        self.one_trunk(trunk, |trunk, around| trunk.ready(stream, what, around));
+                    }
+                    Token::Stop => {
+                        (self.say)("it ends, as it was told");
+                        self.trunks.iter_mut().for_each(|trunk| trunk.end("it was told to end"));
+                        return Ok(());
+                    }
+                    // the work is done above
+                    Token::Trunk(_) | Token::Wake => {}
+                }
+            }
+            while let Some(found) = self.lookup.next() {
+                match found.who {
+                    Asker::Trunk(trunk) => {
+                        self.one_trunk(trunk, |trunk, around| trunk.found_places(&found.at, around))
+                    }
+                    Asker::Stream(trunk, id) => {
+                        self.one_trunk(trunk, |trunk, around| trunk.found(id, &found, around))
+                    }
+                };
+            }
+            self.throw_out();
+        }
+    }
+
+    /// When something is due.
+    fn due(&mut self) -> Option<Instant> {
+        let trunks = self.trunks.iter_mut().filter_map(Trunk::arm).min();
+        let oldest = self.callers.values().map(|caller| caller.since + CALL).min();
+        [trunks, oldest, self.closed_until].into_iter().flatten().min()
+    }
+
+    /// Callers that took too long go, and the doors open again.
+    fn throw_out(&mut self) {
+        let now = Instant::now();
+        if self.closed_until.is_some_and(|until| until <= now) {
+            self.closed_until = None;
+            self.watch_doors(false, true);
+        }
+        if self.callers.is_empty() {
+            return;
+        }
+        self.callers.retain(|_, caller| now < caller.since + CALL);
+        while self.callers.len() > CALLERS {
+            let oldest = self.callers.iter().min_by_key(|(_, caller)| caller.since).map(|(id, _)| *id);
+            oldest.and_then(|id| self.callers.remove(&id));
+        }
+    }
+
+    fn come_in(&mut self, door: usize) {
+        for _ in 0..64 {
+            let Some(door) = self.doors.get(door) else { return };
+            match door.accept() {
+                Ok((socket, from)) => {
+                    let streams: usize = self.trunks.iter().map(Trunk::streams).sum();
+                    // who may not call is closed without a word, and who has no room as well: it will see a reset
+                    if !self.file.lets_call(from.ip()) || streams + self.callers.len() >= self.most {
+                        continue;
+                    }
+                    let id = self.next_caller;
+                    self.next_caller += 1;
+                    let socket = OwnedFd::from(socket);
+                    if self.poll.set(socket.as_fd(), Token::Caller(id), None, Some((true, false))).is_ok() {
+                        let caller =
+                            Caller { socket, from, since: Instant::now(), said: Vec::new(), greeted: false };
+                        self.callers.insert(id, caller);
+                    }
+                }
+                Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(why)
+                    if matches!(
+                        Errno::from_io_error(&why),
+                        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+                    ) =>
+                {
+                    self.watch_doors(true, false);
+                    self.closed_until = Some(Instant::now() + NO_ROOM);
+                    return;
+                }
+                // of one that has gone again
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// A caller said more.
+    fn hear(&mut self, id: u64, ready: Ready) {
+        let Some(mut caller) = self.callers.remove(&id) else { return };
+        let mut room = [0; call::CALL_MAX];
+        // no more than the call: what follows is read by the stream
+        let left = call::CALL_MAX - caller.said.len();
+        match rustix::net::recv(&caller.socket, &mut room[..left], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+            Ok((0, _)) => return,
+            Ok((got, _)) => {
+                let before = caller.said.len();
+                caller.said.extend_from_slice(&room[..got]);
+                self.understand(id, caller, before);
+            }
+            Err(Errno::AGAIN | Errno::INTR) if !ready.over => _ = self.callers.insert(id, caller),
+            Err(_) => {}
+        }
+    }
+
+    /// What a caller said so far, of which the last bytes are still in its socket.
+    fn understand(&mut self, id: u64, mut caller: Caller, taken: usize) {
+        let mut at = 0;
+        let take = |caller: &Caller, upto: usize| {
+            // they are there: they have been looked at
+            let mut left = upto.saturating_sub(taken);
+            let mut sink = [0; call::CALL_MAX];
+            while left > 0 {
+                match rustix::net::recv(&caller.socket, &mut sink[..left], RecvFlags::DONTWAIT) {
+                    Ok((got @ 1.., _)) => left -= got,
+                    _ => break,
+                }
+            }
+        };
+        let tell = |caller: &Caller, bytes: &[u8]| {
+            // a few bytes into a socket that was never written; a page may be cut short where the reader is slow
+            let _ = rustix::net::send(&caller.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        };
+        loop {
+            match call::read(&caller.said[at..], caller.greeted) {
+                Step::More => {
+                    take(&caller, caller.said.len());
+                    caller.said.drain(..at);
+                    self.callers.insert(id, caller);
+                    return;
+                }
+                Step::Answer(bytes, used) => {
+                    tell(&caller, bytes);
+                    caller.greeted = true;
+                    at += used;
+                }
+                Step::Bad(bytes, _) => {
+                    take(&caller, caller.said.len());
+                    return tell(&caller, bytes);
+                }
+                Step::Wants(Call::Show(path), _) => {
+                    take(&caller, caller.said.len());
+                    return tell(&caller, &shown::page(self, &path));
+                }
+                Step::Wants(Call::Connect(to), used) => {
+                    take(&caller, at + used);
+                    return self.connect(caller, to);
+                }
+            }
+        }
+    }
+
+    /// A caller is to be connected.
+    fn connect(&mut self, caller: Caller, to: Target) {
+        let unwatched = self.poll.set(caller.socket.as_fd(), Token::Caller(0), Some((true, false)), None);
+        let refuse = |socket: &OwnedFd, reason| {
+            let _ = rustix::net::send(
+                socket,
+                &call::reply(Err(reason)),
+                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+            );
+        };
+        let Some((number, to)) = self.way(&to).filter(|_| unwatched.is_ok()) else {
+            return refuse(&caller.socket, Reason::NotAllowed);
+        };
+        let wish = Wish { to, from: Some(caller.from) };
+        let Caller { socket, .. } = caller;
+        if let Some(Err(socket)) = self.one_trunk(number, |trunk, _| trunk.call(socket, wish)) {
+            refuse(&socket, Reason::Down);
+        }
+    }
+
+    /// Which site a target is at, and what that calls it.
+    fn way(&self, to: &Target) -> Option<(usize, Target)> {
+        match to {
+            Target::At(at) => {
+                let ways =
+                    self.trunks.iter().flat_map(|trunk| trunk.ways.iter().map(move |way| (trunk, way)));
+                let found = ways.filter_map(|(trunk, way)| {
+                    Some((trunk, way.seen.prefix(), way.seen.mapped(at.ip(), &way.real)?))
+                });
+                let (trunk, _, ip) = found.max_by_key(|(_, prefix, _)| *prefix)?;
+                Some((trunk.number(), Target::At((ip, at.port()).into())))
+            }
+            Target::Named(name, port) => {
+                // node5.west is what west calls node5
+                let (name, site) = name.rsplit_once('.')?;
+                let trunk = self.trunks.iter().find(|trunk| trunk.other.site == site)?;
+                Some((trunk.number(), Target::named(name, *port).ok()?))
+            }
+        }
+    }
+
+    /// What becomes of connections to a site that is away.
+    fn when_down(&self, site: &str) -> WhenDown {
+        self.file.other(site).when_down
+    }
+}
+
+/// How outcomes of all trunks become one.
+trait Fold {
+    fn none() -> Self;
+    fn and(self, next: Self) -> Self;
+}
+
+impl Fold for () {
+    fn none() -> Self {}
+    fn and(self, (): Self) -> Self {}
+}
+
+impl Fold for Result<(), Error> {
+    fn none() -> Self {
+        Ok(())
+    }
+
+    fn and(self, next: Self) -> Self {
+        Result::and(self, next)
+    }
+}
+
+/// Descriptors that this process may have: as many as it may ask for.
+fn descriptors() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: maximum, maximum };
+    match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => maximum,
+        Err(_) => current,
+    }
+    .unwrap_or(1 << 20)
+}

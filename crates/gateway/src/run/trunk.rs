@@ -1,0 +1,827 @@
+//! The session to one other site, and the streams on it.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use polyrail_core::proto::PeerIdx;
+use polyrail_core::wire::Key;
+use polyrail_rails::list::Reach;
+use polyrail_rails::mailbox::{Done, Mailbox};
+use polyrail_rails::{Issued, Refused, named};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::Around;
+use super::lookup::Found;
+use super::poll::{Ready, Token};
+use super::stream::{Got, Phase, Received, Stream, reason};
+use crate::config::{self, Way};
+use crate::error::Error;
+use crate::flow::{self, Broken};
+use crate::site;
+use crate::wire::{self, HEAD, Hello, MESSAGE_MAX, Message, Reason, TAG, VERSION, Wish};
+use crate::{call, net};
+
+/// Messages for which there is room before they come.
+const RECEIVES: usize = 64;
+/// Bytes that wait to leave, above which only streams that send little are read; and twice of which none.
+const FULL: usize = 1 << 20;
+/// A read of less makes a stream one that sends little.
+const LITTLE: usize = 4096;
+/// Reads of those in a row, while others wait.
+const LITTLE_TURNS: u32 = 16;
+/// Buffers kept for later.
+const SPARE: usize = 128;
+/// Bytes held for programs above which new streams get little room.
+const HELD_MUCH: u64 = 256 << 20;
+/// How often the other gateway hears that this one is there, where it hears nothing else.
+const HERE: Duration = Duration::from_secs(10);
+/// How long a gateway that was dialled may take to say who it is.
+const GREETING: Duration = Duration::from_secs(20);
+/// Between attempts to dial: at first, and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(15));
+/// Eager bytes of the session that may be under way: what a second carries at 256 Mb/s, or 20 ms at 12 Gb/s.
+const WINDOW: usize = 32 << 20;
+
+/// Which of the two dials.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// This one, at these places.
+    Dials(Vec<(String, u16)>),
+    /// The other; this one waits at this port.
+    Waits(u16),
+}
+
+/// What happened, in numbers.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct Counts {
+    /// Connections wanted by programs here.
+    pub asked: u64,
+    /// Connections made here for the other site.
+    pub joined: u64,
+    /// Wanted, here or there, and not made.
+    pub refused: u64,
+    /// Ended by a reset.
+    pub reset: u64,
+    /// Bytes of streams sent to the other site.
+    pub sent: u64,
+    /// Bytes of streams that came from there and were given to programs.
+    pub received: u64,
+    /// Times that the session was lost.
+    pub losses: u64,
+}
+
+/// One.
+pub struct Trunk {
+    number: usize,
+    /// The other site.
+    pub other: site::Token,
+    key: Key,
+    /// Who dials.
+    pub end: End,
+    mailbox: Option<Mailbox>,
+    watched: bool,
+    /// The other gateway, once it has said who it is.
+    peer: Option<PeerIdx>,
+    /// It, while it is dialled.
+    dialled: Option<PeerIdx>,
+    deadline: Option<Instant>,
+    retry: Duration,
+    retry_at: Option<Instant>,
+    turn: usize,
+    /// Since when the session stands.
+    pub since: Option<Instant>,
+    /// Why it does not.
+    pub why: String,
+    /// Ways to its networks, also while it is away.
+    pub ways: Vec<Way>,
+    streams: HashMap<u64, Stream>,
+    /// Whose target's name is being found out.
+    looked_up: HashMap<u64, u64>,
+    next: u64,
+    outbox: VecDeque<Arc<[u8]>>,
+    under_way: usize,
+    spare: Vec<Arc<[u8]>>,
+    little: VecDeque<u64>,
+    bulk: VecDeque<u64>,
+    turns: u32,
+    touched: Vec<u64>,
+    held: u64,
+    said_here: Instant,
+    /// What happened.
+    pub counts: Counts,
+}
+
+/// The session is to end, for this reason.
+struct Over(String);
+
+impl From<Broken> for Over {
+    fn from(why: Broken) -> Self {
+        Self(format!("it said what cannot be: {why}"))
+    }
+}
+
+impl Trunk {
+    /// The one to a site, whose key with it this is.
+    pub fn new(number: usize, other: site::Token, key: Key, end: End) -> Self {
+        let next = u64::from(matches!(end, End::Waits(_)));
+        Self {
+            number,
+            other,
+            key,
+            end,
+            mailbox: None,
+            watched: false,
+            peer: None,
+            dialled: None,
+            deadline: None,
+            retry: RETRY.0,
+            retry_at: None,
+            turn: 0,
+            since: None,
+            why: "it has not come yet".into(),
+            ways: Vec::new(),
+            streams: HashMap::new(),
+            looked_up: HashMap::new(),
+            next,
+            outbox: VecDeque::new(),
+            under_way: 0,
+            spare: Vec::new(),
+            little: VecDeque::new(),
+            bulk: VecDeque::new(),
+            turns: 0,
+            touched: Vec::new(),
+            held: 0,
+            said_here: Instant::now(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Waits for the other gateway, or begins to dial it.
+    ///
+    /// # Errors
+    /// The endpoint does not open.
+    pub fn begin(&mut self, around: &Around) -> Result<(), Error> {
+        match self.end {
+            End::Waits(port) => self.open(Some(self.key), port, around),
+            End::Dials(_) => {
+                self.retry_at = Some(around.now);
+                Ok(())
+            }
+        }
+    }
+
+    fn open(&mut self, key: Option<Key>, port: u16, around: &Around) -> Result<(), Error> {
+        let mut mailbox = Mailbox::open(session(key, port)?)?;
+        for _ in 0..RECEIVES {
+            mailbox.recv(None, TAG, vec![0; MESSAGE_MAX]);
+        }
+        self.mailbox = Some(mailbox);
+        self.watch(around, true)
+    }
+
+    /// Has the loop hear of the endpoint, or hear of it no more.
+    fn watch(&mut self, around: &Around, wanted: bool) -> Result<(), Error> {
+        let Some(mailbox) = &self.mailbox else { return Ok(()) };
+        if wanted == self.watched {
+            return Ok(());
+        }
+        let state = |on: bool| on.then_some((true, false));
+        around
+            .poll
+            .set(mailbox.wait_fd(), Token::Trunk(self.number), state(self.watched), state(wanted))
+            .map_err(|why| Error::system("watching an endpoint", why))?;
+        self.watched = wanted;
+        Ok(())
+    }
+
+    /// Which of the gateway's it is.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Streams that there are.
+    pub fn streams(&self) -> usize {
+        self.streams.len() + self.looked_up.len()
+    }
+
+    /// Bytes that wait here, for the other gateway and for programs.
+    pub fn waiting(&self) -> (usize, u64) {
+        (self.under_way + self.outbox.iter().map(|bytes| bytes.len()).sum::<usize>(), self.held)
+    }
+
+    /// Whether the session stands.
+    pub fn is_up(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    /// The endpoint and the peer, for who wants to show them.
+    pub fn session(&self) -> Option<(&Mailbox, PeerIdx)> {
+        Some((self.mailbox.as_ref()?, self.peer?))
+    }
+
+    /// The names of places to dial have been found out.
+    pub fn found_places(&mut self, at: &[SocketAddr], around: &Around) {
+        if self.mailbox.is_some() {
+            return;
+        }
+        let dialled = self.dial(at, around);
+        if let Err(why) = dialled {
+            self.lose(&why.to_string(), around);
+        }
+    }
+
+    fn dial(&mut self, at: &[SocketAddr], around: &Around) -> Result<(), Error> {
+        let ports: Vec<u16> = at.iter().map(SocketAddr::port).collect();
+        // an address has one port: those that have others are tried in turn
+        let Some(&port) = ports.get(self.turn % ports.len().max(1)) else {
+            return Err(Error::Rule("none of its names has an address".into()));
+        };
+        self.turn += 1;
+        let at: Vec<SocketAddr> = at.iter().filter(|at| at.port() == port).copied().collect();
+        let address = named::address_of_key(&self.key, port, &at)?;
+        self.open(None, 0, around)?;
+        let Some(mailbox) = &mut self.mailbox else { return Ok(()) };
+        self.dialled = Some(mailbox.peer(&address.to_bytes())?);
+        self.deadline = Some(around.now + GREETING);
+        self.send_message(&Message::Hello { version: VERSION, hello: around.hello.clone() });
+        Ok(())
+    }
+
+    /// Whom messages go to.
+    fn peer(&self) -> Option<PeerIdx> {
+        self.peer.or(self.dialled)
+    }
+
+    /// Moves what can be moved. Whether there was anything.
+    pub fn work(&mut self, around: &Around) -> bool {
+        let Some(mailbox) = &mut self.mailbox else { return false };
+        let mut worked = mailbox.progress() > 0;
+        let mut over = None;
+        while over.is_none()
+            && let Some(done) = self.mailbox.as_mut().and_then(Mailbox::next_done)
+        {
+            worked = true;
+            over = self.done(done, around).err();
+        }
+        let over = over.or_else(|| self.pump(around).err());
+        if let Some(Over(why)) = over {
+            self.lose(&why, around);
+        }
+        self.settle(around);
+        worked
+    }
+
+    fn done(&mut self, done: Done, around: &Around) -> Result<(), Over> {
+        match done {
+            Done::Sent { bytes, outcome } => {
+                self.under_way = self.under_way.saturating_sub(bytes.len());
+                self.keep(bytes);
+                if outcome.is_err() && !self.is_reached() {
+                    return Err(self.gone());
+                }
+            }
+            Done::Received { buffer, .. } if buffer.is_empty() => {
+                // what was waited for in vain, of one whose session has ended
+                if !self.is_reached() {
+                    return Err(self.gone());
+                }
+            }
+            Done::Received { from: Some(from), buffer, outcome: Ok((len, cut)) } => {
+                if cut {
+                    return Err(Over("it sent a longer message than there are".into()));
+                }
+                return self.received(from, buffer, len, around);
+            }
+            Done::Received { buffer, .. } => self.again(buffer),
+        }
+        Ok(())
+    }
+
+    /// Whether the other gateway is still there, as far as is known.
+    fn is_reached(&self) -> bool {
+        match (&self.mailbox, self.peer) {
+            (Some(mailbox), Some(peer)) => mailbox.worker().is_connected(peer),
+            (Some(mailbox), None) => {
+                self.dialled.is_some_and(|peer| mailbox.worker().why(peer).is_none())
+                    || self.dialled.is_none()
+            }
+            (None, _) => false,
+        }
+    }
+
+    fn gone(&self) -> Over {
+        let why = self.peer().and_then(|peer| self.mailbox.as_ref()?.worker().why(peer));
+        Over(why.unwrap_or("its session has ended").to_owned())
+    }
+
+    fn again(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() < MESSAGE_MAX {
+            buffer = Vec::with_capacity(MESSAGE_MAX);
+        }
+        buffer.resize(MESSAGE_MAX, 0);
+        if let Some(mailbox) = &mut self.mailbox {
+            mailbox.recv(None, TAG, buffer);
+        }
+    }
+
+    fn received(&mut self, from: PeerIdx, buffer: Vec<u8>, len: usize, around: &Around) -> Result<(), Over> {
+        let message = Message::parse(buffer.get(..len).unwrap_or_default());
+        let is_ours = self.peer == Some(from);
+        let end = match message {
+            Ok(Message::Data { stream, offset, .. }) if is_ours => {
+                let (piece, rest) = Received::of(buffer, len);
+                // a fresh one where this one is kept
+                self.again(rest.unwrap_or_default());
+                return self.data(stream, offset, piece, around);
+            }
+            Ok(Message::Hello { version, hello }) => self.greeted(from, version, &hello, around),
+            // of one that is not (any more) the one that this session is with: late, or early
+            _ if !is_ours => Ok(()),
+            Ok(message) => self.told(&message, around),
+            Err(why) => Err(Over(format!("it sent {why}"))),
+        };
+        self.again(buffer);
+        end
+    }
+
+    /// The other gateway says who it is: the session stands.
+    fn greeted(&mut self, from: PeerIdx, version: u64, hello: &Hello, around: &Around) -> Result<(), Over> {
+        let waits = matches!(self.end, End::Waits(_));
+        if !waits && self.dialled != Some(from) {
+            return Ok(());
+        }
+        let refused = if version != VERSION {
+            Some(format!("it speaks version {version} of the gateways' protocol, this one version {VERSION}"))
+        } else if hello.site != self.other.site {
+            Some(format!("it calls itself {}, and is trusted as {}", hello.site, self.other.site))
+        } else {
+            None
+        };
+        if waits {
+            if self.peer.is_some_and(|old| old != from) {
+                self.lose("it began anew", around);
+            }
+            self.peer = Some(from);
+            let ours = around.hello.clone();
+            self.send_message(&Message::Hello { version: VERSION, hello: ours });
+        }
+        if let Some(why) = refused {
+            return Err(Over(why));
+        }
+        if self.since.is_some() && self.peer == Some(from) {
+            return Err(Over("it greeted twice".into()));
+        }
+        (self.peer, self.deadline) = (Some(from), None);
+        (self.since, self.retry) = (Some(around.now), RETRY.0);
+        if let Some(mailbox) = &mut self.mailbox {
+            // nothing comes by it but the end
+            mailbox.recv(Some(from), TAG + 1, Vec::new());
+        }
+        let (ways, none) = config::ways(around.file, &self.other.site, &hello.networks);
+        let names: Vec<String> = ways.iter().map(|way| way.seen.to_string()).collect();
+        around.say(&format!(
+            "site {} is there, with {}",
+            self.other.site,
+            match names.is_empty() {
+                true => "no networks".to_owned(),
+                false => names.join(", "),
+            }
+        ));
+        none.iter().for_each(|why| around.say(why));
+        self.ways = ways;
+        Ok(())
+    }
+
+    fn told(&mut self, message: &Message<'_>, around: &Around) -> Result<(), Over> {
+        match message {
+            Message::Open { stream, room, wish } => self.wished(*stream, *room, wish, around)?,
+            Message::Opened { stream: id, room } => {
+                let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.phase == Phase::Asked)
+                else {
+                    // its program has given up
+                    self.send_message(&Message::Closed { stream: *id, reason: Reason::Reset });
+                    return Ok(());
+                };
+                stream.phase = Phase::Open;
+                stream.out.raise(*room);
+                let near = stream.near().unwrap_or(([0, 0, 0, 0], 0).into());
+                stream.tell(call::reply(Ok(near)));
+                self.write(*id, around);
+            }
+            Message::Closed { stream: id, reason } => match self.streams.get(id).map(|stream| stream.phase) {
+                Some(Phase::Asked) => self.refuse(*id, *reason, around),
+                Some(_) => self.drop_stream(*id, true, around),
+                None => _ = self.looked_up.remove(id),
+            },
+            Message::Room { stream, upto } => {
+                if let Some(stream) = self.streams.get_mut(stream) {
+                    stream.out.raise(*upto);
+                }
+                self.touched.push(*stream);
+            }
+            Message::End { stream, total } => {
+                if let Some(one) = self.streams.get_mut(stream) {
+                    one.incoming.finish(*total)?;
+                    self.write(*stream, around);
+                }
+            }
+            Message::Bye { why } => return Err(Over(format!("it says: {why}"))),
+            Message::Here | Message::Hello { .. } | Message::Data { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The other site wants to be connected with something here.
+    fn wished(&mut self, id: u64, room: u64, wish: &Wish, around: &Around) -> Result<(), Over> {
+        let theirs = u64::from(matches!(self.end, End::Dials(_)));
+        if id & 1 != theirs || self.streams.contains_key(&id) || self.looked_up.contains_key(&id) {
+            return Err(Over("it named a stream as it may not".into()));
+        }
+        let outcome = match &wish.to {
+            net::Target::At(at) => self.join(id, room, &[*at], around),
+            net::Target::Named(name, port) => {
+                let begun =
+                    around.lookup.begin(super::Asker::Stream(self.number, id), vec![(name.clone(), *port)]);
+                if begun {
+                    self.looked_up.insert(id, room);
+                }
+                begun.then_some(()).ok_or(Reason::Full)
+            }
+        };
+        if let Err(reason) = outcome {
+            self.not_joined(id, reason);
+        }
+        Ok(())
+    }
+
+    fn not_joined(&mut self, id: u64, reason: Reason) {
+        self.counts.refused += 1;
+        self.send_message(&Message::Closed { stream: id, reason });
+    }
+
+    /// The name of a stream's target has been found out.
+    pub fn found(&mut self, id: u64, found: &Found<super::Asker>, around: &Around) {
+        let Some(room) = self.looked_up.remove(&id) else { return };
+        let outcome = match found.at.is_empty() {
+            true => Err(Reason::NoName),
+            false => self.join(id, room, &found.at, around),
+        };
+        if let Err(reason) = outcome {
+            self.not_joined(id, reason);
+        }
+        self.settle(around);
+    }
+
+    /// Connects a stream with the first of these addresses that is this site's.
+    fn join(&mut self, id: u64, room: u64, at: &[SocketAddr], around: &Around) -> Result<(), Reason> {
+        let ours = |at: &&SocketAddr| around.file.networks.iter().any(|network| network.has(at.ip()));
+        let at = *at.iter().find(ours).ok_or(Reason::NotAllowed)?;
+        if !around.has_room {
+            return Err(Reason::Full);
+        }
+        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None).map_err(reason)?;
+        match rustix::net::connect(&socket, &at) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(why) => return Err(reason(why)),
+        }
+        self.add(id, socket, Phase::Joining, room);
+        Ok(())
+    }
+
+    fn add(&mut self, id: u64, socket: OwnedFd, phase: Phase, out: u64) {
+        let room = if self.held > HELD_MUCH { flow::ROOM_SCARCE } else { flow::ROOM };
+        let stream = Stream::new(socket, Token::Stream(self.number, id), phase, (out, room));
+        self.streams.insert(id, stream);
+        self.touched.push(id);
+    }
+
+    /// A program here wants to be connected with something there. Its socket is given back where that cannot be.
+    pub fn call(&mut self, socket: OwnedFd, wish: Wish) -> Result<(), OwnedFd> {
+        self.counts.asked += 1;
+        if !self.is_up() {
+            self.counts.refused += 1;
+            return Err(socket);
+        }
+        let id = self.next;
+        self.next += 2;
+        self.add(id, socket, Phase::Asked, 0);
+        let room = if self.held > HELD_MUCH { flow::ROOM_SCARCE } else { flow::ROOM };
+        self.send_message(&Message::Open { stream: id, room, wish });
+        Ok(())
+    }
+
+    fn data(&mut self, id: u64, offset: u64, piece: Received, around: &Around) -> Result<(), Over> {
+        // of one that was reset here: the other side will hear of that
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let held = stream.incoming.held();
+        stream.incoming.arrive(offset, piece)?;
+        self.held += stream.incoming.held() - held;
+        if stream.phase == Phase::Open && !stream.is_stuck() {
+            self.write(id, around);
+        }
+        Ok(())
+    }
+
+    /// Gives a program what there is for it.
+    fn write(&mut self, id: u64, around: &Around) {
+        let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.phase != Phase::Joining) else {
+            return;
+        };
+        match stream.write(drop) {
+            Ok(written) => {
+                self.counts.received += written as u64;
+                self.held = self.held.saturating_sub(written as u64);
+                let upto = if written > 0 { stream.incoming.take(written) } else { None };
+                stream.end_if_over();
+                let is_over = stream.is_over();
+                self.touched.push(id);
+                if let Some(upto) = upto.filter(|_| !is_over) {
+                    self.send_message(&Message::Room { stream: id, upto });
+                }
+                if is_over {
+                    self.drop_stream(id, false, around);
+                }
+            }
+            Err(_) => self.reset(id, around),
+        }
+    }
+
+    /// A program is lost: the other side is told.
+    fn reset(&mut self, id: u64, around: &Around) {
+        self.send_message(&Message::Closed { stream: id, reason: Reason::Reset });
+        self.drop_stream(id, true, around);
+    }
+
+    /// What a program wanted cannot be.
+    fn refuse(&mut self, id: u64, reason: Reason, around: &Around) {
+        self.counts.refused += 1;
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.tell(call::reply(Err(reason)));
+            // a few bytes, for which a socket that was only read has room; if not, it is closed all the same
+            let _ = stream.write(drop);
+        }
+        self.drop_stream(id, false, around);
+    }
+
+    fn drop_stream(&mut self, id: u64, reset: bool, around: &Around) {
+        let Some(mut stream) = self.streams.remove(&id) else { return };
+        self.held = self.held.saturating_sub(stream.incoming.held());
+        if reset {
+            self.counts.reset += 1;
+            stream.reset();
+        }
+        stream.forget(around.poll);
+    }
+
+    /// Something happened to a stream's socket.
+    pub fn ready(&mut self, id: u64, ready: Ready, around: &Around) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        self.touched.push(id);
+        match stream.phase {
+            Phase::Asked if ready.over => self.reset(id, around),
+            Phase::Asked => {}
+            Phase::Joining => match stream.joined() {
+                Ok(()) => {
+                    stream.phase = Phase::Open;
+                    self.counts.joined += 1;
+                    let room = if self.held > HELD_MUCH { flow::ROOM_SCARCE } else { flow::ROOM };
+                    self.send_message(&Message::Opened { stream: id, room });
+                    self.write(id, around);
+                }
+                Err(reason) => {
+                    self.drop_stream(id, false, around);
+                    self.not_joined(id, reason);
+                }
+            },
+            Phase::Open => {
+                let (reads, writes) = (stream.can_be_read(), stream.is_stuck());
+                if (ready.readable || ready.over) && reads && !stream.queued {
+                    stream.queued = true;
+                    self.little.push_back(id);
+                }
+                if (ready.writable || ready.over) && writes {
+                    self.write(id, around);
+                } else if ready.over && !reads {
+                    self.reset(id, around);
+                }
+            }
+        }
+    }
+
+    /// Sends what waits, and what streams have to send, as long as there is room.
+    fn pump(&mut self, around: &Around) -> Result<(), Over> {
+        while let Some(bytes) = self.outbox.pop_front() {
+            let len = bytes.len();
+            if let Some(bytes) = self.give(bytes, len)? {
+                self.outbox.push_front(bytes);
+                return Ok(());
+            }
+        }
+        while self.is_up() && self.outbox.is_empty() {
+            let bulk_first = self.turns >= LITTLE_TURNS && self.under_way < FULL;
+            let id = match (bulk_first, self.under_way) {
+                (true, _) => self.bulk.pop_front().or_else(|| self.little.pop_front()),
+                (false, ..FULL) => self.little.pop_front().or_else(|| self.bulk.pop_front()),
+                (false, waits) if waits < 2 * FULL => self.little.pop_front(),
+                _ => None,
+            };
+            let Some(id) = id else { break };
+            self.turns = if bulk_first { 0 } else { self.turns + 1 };
+            self.read(id, around)?;
+        }
+        Ok(())
+    }
+
+    /// Reads a stream's socket once, and sends what it had.
+    fn read(&mut self, id: u64, around: &Around) -> Result<(), Over> {
+        let mut bytes = self.spare.pop().unwrap_or_else(|| vec![0; MESSAGE_MAX].into());
+        let Some(stream) = self.streams.get_mut(&id) else {
+            self.keep(bytes);
+            return Ok(());
+        };
+        stream.queued = false;
+        self.touched.push(id);
+        if !stream.can_be_read() {
+            self.keep(bytes);
+            return Ok(());
+        }
+        let Some((head, room)) =
+            Arc::get_mut(&mut bytes).and_then(|bytes| bytes.split_first_chunk_mut::<HEAD>())
+        else {
+            return Ok(());
+        };
+        match stream.read(room) {
+            Got::Bytes(got) => {
+                wire::data_head(head, id, stream.out.send(got));
+                self.counts.sent += got as u64;
+                if stream.can_be_read() && got == room.len() {
+                    // there is probably more
+                    stream.queued = true;
+                    self.bulk.push_back(id);
+                } else if stream.can_be_read() && got > LITTLE {
+                    stream.queued = true;
+                    self.little.push_back(id);
+                }
+                if let Some(bytes) = self.give(bytes, HEAD + got)? {
+                    // not its whole length: as a message of its own length
+                    self.outbox.push_back(Arc::from(&bytes[..HEAD + got]));
+                    self.keep(bytes);
+                }
+            }
+            Got::Nothing => self.keep(bytes),
+            Got::End => {
+                let total = stream.out.end();
+                let is_over = stream.is_over();
+                self.keep(bytes);
+                self.send_message(&Message::End { stream: id, total });
+                if is_over {
+                    self.drop_stream(id, false, around);
+                }
+            }
+            Got::Lost => {
+                self.keep(bytes);
+                self.reset(id, around);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, mut bytes: Arc<[u8]>) {
+        if bytes.len() == MESSAGE_MAX && self.spare.len() < SPARE && Arc::get_mut(&mut bytes).is_some() {
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Gives a message to the session; it comes back if that has no room.
+    fn give(&mut self, bytes: Arc<[u8]>, len: usize) -> Result<Option<Arc<[u8]>>, Over> {
+        let (Some(peer), Some(mailbox)) = (self.peer(), &mut self.mailbox) else { return Ok(None) };
+        match mailbox.send_part(peer, TAG, &bytes, len) {
+            Ok(Issued::Done) => self.keep(bytes),
+            Ok(Issued::Pending(_)) => self.under_way += bytes.len(),
+            Err(Refused::Again) => return Ok(Some(bytes)),
+            Err(Refused::Gone) => return Err(self.gone()),
+        }
+        Ok(None)
+    }
+
+    /// Sends a short message, in its turn. (That the session has ended is seen where all sends are.)
+    fn send_message(&mut self, message: &Message<'_>) {
+        self.outbox.push_back(message.to_bytes().into());
+    }
+
+    /// Has the loop wait for what streams need now.
+    fn settle(&mut self, around: &Around) {
+        for id in std::mem::take(&mut self.touched) {
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.watch(around.poll);
+            }
+        }
+    }
+
+    /// When it wants to be looked at again; at once: there is something to do.
+    pub fn arm(&mut self) -> Option<Instant> {
+        let here = self.is_up().then_some(self.said_here + HERE);
+        let due = [here, self.deadline, self.retry_at].into_iter().flatten().min();
+        let sleeps = self.mailbox.as_mut().is_none_or(Mailbox::arm);
+        if sleeps { due } else { Some(Instant::now()) }
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, around: &Around) {
+        if self.deadline.is_some_and(|deadline| deadline <= around.now) {
+            let waited = GREETING.as_secs();
+            self.lose(&format!("it did not answer within {waited} seconds"), around);
+        }
+        if self.is_up() && self.said_here + HERE <= around.now {
+            self.said_here = around.now;
+            self.send_message(&Message::Here);
+        }
+        if let (Some(at), End::Dials(places)) = (self.retry_at, &self.end)
+            && at <= around.now
+        {
+            let begun = around.lookup.begin(super::Asker::Trunk(self.number), places.clone());
+            self.retry_at = if begun { None } else { Some(around.now + RETRY.0) };
+        }
+    }
+
+    /// The session is over: so are its streams. If this side dials, it will again.
+    fn lose(&mut self, why: &str, around: &Around) {
+        let was_up = self.since.take().is_some();
+        if was_up || self.why != why {
+            let what = if was_up { "is lost" } else { "is not reached" };
+            around.say(&format!("site {} {what}: {why}", self.other.site));
+        }
+        self.why = why.to_owned();
+        self.counts.losses += u64::from(was_up);
+        let ids: Vec<u64> = self.streams.keys().copied().collect();
+        for id in ids {
+            match self.streams.get(&id).map(|stream| stream.phase) {
+                Some(Phase::Asked) => self.refuse(id, Reason::Down, around),
+                _ => self.drop_stream(id, true, around),
+            }
+        }
+        self.looked_up.clear();
+        self.little.clear();
+        self.bulk.clear();
+        self.outbox.clear();
+        self.under_way = 0;
+        let peer = self.peer.take();
+        self.deadline = None;
+        if let End::Dials(_) = self.end {
+            self.dialled = None;
+            // its descriptor is of no use any more, whether or not that could be said
+            let _ = self.watch(around, false);
+            self.watched = false;
+            if let Some(mut mailbox) = self.mailbox.take() {
+                mailbox.close(Duration::ZERO);
+            }
+            self.retry_at = Some(around.now + self.retry);
+            self.retry = (self.retry * 2).min(RETRY.1);
+        } else if let (Some(peer), Some(mailbox)) = (peer, &mut self.mailbox) {
+            mailbox.release(peer);
+        }
+    }
+
+    /// Ends in good order: the other gateway is told, and may take what it was sent.
+    pub fn end(&mut self, why: &str) {
+        if self.is_up() {
+            self.send_message(&Message::Bye { why });
+            while let Some(bytes) = self.outbox.pop_front() {
+                let len = bytes.len();
+                if !matches!(self.give(bytes, len), Ok(None)) {
+                    break;
+                }
+            }
+        }
+        if let Some(mut mailbox) = self.mailbox.take() {
+            mailbox.close(Duration::from_secs(2));
+        }
+    }
+}
+
+/// Settings of the session's endpoint: those of the environment, but always encrypted, with this key, over networks alone.
+fn session(key: Option<Key>, port: u16) -> Result<polyrail_rails::Config, Error> {
+    let mut config = polyrail_rails::Config::from_env()?;
+    config.rails = config.rails.without(Reach::Host);
+    config.encrypt = true;
+    config.secret = polyrail_rails::config::SecretFile::None;
+    (config.key, config.port, config.named) = (key, port, None);
+    config.window = config.window.max(WINDOW);
+    config.sleep_after = None;
+    config.congestion = config.congestion.or_else(far_congestion);
+    Ok(config)
+}
+
+/// The congestion control that suits long ways best, if this user may choose it: one that losses do not stop, nor rest.
+fn far_congestion() -> Option<String> {
+    const BEST: &str = "bbr";
+    let list = if rustix::process::geteuid().is_root() { "available" } else { "allowed" };
+    let known = std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{list}_congestion_control")).ok()?;
+    known.split_whitespace().any(|name| name == BEST).then(|| BEST.to_owned())
+}

@@ -1,0 +1,321 @@
+//! System calls of a program that its supervisor answers in its stead: `seccomp(2)`'s user notification. Those that are of interest stop in
+//! the kernel until the supervisor says what came of them, or that they are to be carried out as they are; all others go by a filter of a
+//! few instructions. The program needs no privilege, and whatever it starts is under the same filter.
+//!
+//! All unsafe code of it stands in this file.
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+
+/// What becomes of a system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The supervisor is told.
+    Tell(i64),
+    /// It fails with this error where this argument has one of these bits.
+    Fail {
+        /// Its number.
+        call: i64,
+        /// Which argument, from 0.
+        argument: u32,
+        /// Bits of its lower half.
+        bits: u32,
+        /// The error's number.
+        error: i32,
+    },
+}
+
+/// A call that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Notice {
+    /// Its name among those that wait.
+    pub id: u64,
+    /// The thread that makes it.
+    pub thread: u32,
+    /// Its number.
+    pub call: i64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// What a call that waits is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The kernel carries it out as if nobody had asked.
+    Continue,
+    /// This came of it.
+    Result(i64),
+    /// It fails with this error.
+    Error(i32),
+}
+
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: u32 = 62 | 0xc000_0000;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: u32 = 183 | 0xc000_0000;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const ARCHITECTURE: u32 = 0;
+
+/// Where the kernel shows filters a call's number, its architecture, and its arguments: `struct seccomp_data`.
+const AT_CALL: u32 = 0;
+const AT_ARCHITECTURE: u32 = 4;
+const AT_ARGUMENTS: u32 = 16;
+
+const fn op(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
+}
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+/// The filter of these rules. Calls of another architecture (32-bit programs) are carried out as they are.
+fn filter(rules: &[Rule]) -> Vec<libc::sock_filter> {
+    let allow = op(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0);
+    let mut all =
+        vec![op(LOAD, AT_ARCHITECTURE, 0, 0), op(EQUAL, ARCHITECTURE, 1, 0), allow, op(LOAD, AT_CALL, 0, 0)];
+    for rule in rules {
+        match *rule {
+            Rule::Tell(call) => {
+                all.push(op(EQUAL, call as u32, 0, 1));
+                all.push(op(RETURN, libc::SECCOMP_RET_USER_NOTIF, 0, 0));
+            }
+            Rule::Fail { call, argument, bits, error } => {
+                all.push(op(EQUAL, call as u32, 0, 4));
+                // the lower half of a little-endian argument
+                all.push(op(LOAD, AT_ARGUMENTS + 8 * argument, 0, 0));
+                all.push(op(ANY_BIT, bits, 0, 1));
+                all.push(op(RETURN, libc::SECCOMP_RET_ERRNO | error as u32, 0, 0));
+                all.push(allow);
+            }
+        }
+    }
+    all.push(allow);
+    all
+}
+
+/// Puts this thread, and all that comes of it, under a filter; the descriptor by which its calls are answered. Makes system calls alone, so that it can
+/// run between fork and exec.
+fn install(filter: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let set = || {
+        let what = libc::SECCOMP_SET_MODE_FILTER;
+        // SAFETY: the program and its instructions live through the call, which reads them
+        let got = unsafe { libc::syscall(libc::SYS_seccomp, what, flags, &raw const program) };
+        match RawFd::try_from(got) {
+            // SAFETY: the kernel has just opened it for this process
+            Ok(fd @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    match set() {
+        Err(why) if why.raw_os_error() == Some(libc::EACCES) => {
+            // who may not filter what others would run with more rights gives up those
+            // SAFETY: takes numbers alone
+            if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            set()
+        }
+        other => other,
+    }
+}
+
+/// The descriptor by which calls are answered.
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+/// One control message with one descriptor.
+const CONTROL: usize = 64;
+
+fn pass(socket: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut byte = 0_u8;
+    let mut iov = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let mut control = [0_u64; CONTROL / 8];
+    // SAFETY: zeros are a message header without anything
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = &raw mut iov;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    let size = size_of::<RawFd>() as u32;
+    // SAFETY: computes a number
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(size) } as _;
+    // SAFETY: the control buffer is long enough for a header and a descriptor, and aligned
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(size) as _;
+        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd.as_raw_fd());
+    }
+    // SAFETY: all that the header points to lives through the call
+    match unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn taken(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut byte = 0_u8;
+    let mut iov = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let mut control = [0_u64; CONTROL / 8];
+    // SAFETY: zeros are a message header without anything
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = &raw mut iov;
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL as _;
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+    // SAFETY: all that the header points to lives through the call, and is this function's to be written
+    if unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: looks at what the kernel wrote, within the length that it said
+    let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    // SAFETY: it is none, or lies in the control buffer
+    let is_ours = |header: *mut libc::cmsghdr| unsafe {
+        (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS
+    };
+    if header.is_null() || !is_ours(header) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    // SAFETY: a message of that kind has a descriptor, which is this process's from now on
+    Ok(unsafe { OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned()) })
+}
+
+/// Starts a program under these rules.
+///
+/// # Errors
+/// It cannot be started, or the kernel lets nobody be filtered so: `ENOSYS` and `EINVAL` before Linux 5.19, `EBUSY` where somebody answers its calls
+/// already.
+pub fn spawn(command: &mut Command, rules: &[Rule]) -> io::Result<(Child, Listener)> {
+    let filter = filter(rules);
+    let (ours, theirs) = UnixDatagram::pair()?;
+    let begin = move || {
+        let listener = install(&filter)?;
+        pass(theirs.as_fd(), listener.as_fd())
+    };
+    // SAFETY: what runs between fork and exec makes system calls alone; it closes a descriptor, and allocates nothing
+    unsafe { command.pre_exec(begin) };
+    let child = command.spawn()?;
+    Ok((child, Listener(taken(ours.as_fd())?)))
+}
+
+fn ioctl<T>(fd: &OwnedFd, request: libc::Ioctl, room: &mut T) -> io::Result<()> {
+    // SAFETY: each request here is made with the structure that its number says the size of
+    match unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(room)) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+const RECEIVE: libc::Ioctl = libc::_IOWR::<libc::seccomp_notif>(b'!' as u32, 0);
+const SEND: libc::Ioctl = libc::_IOWR::<libc::seccomp_notif_resp>(b'!' as u32, 1);
+const IS_VALID: libc::Ioctl = libc::_IOW::<u64>(b'!' as u32, 2);
+
+impl Listener {
+    /// The next call that waits; waits for one. None: nobody is under the filter any more.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn next(&self) -> io::Result<Option<Notice>> {
+        loop {
+            let mut wait = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one structure, which lives through the call
+            if unsafe { libc::poll(&raw mut wait, 1, -1) } < 0 {
+                match io::Error::last_os_error() {
+                    why if why.kind() == io::ErrorKind::Interrupted => continue,
+                    why => return Err(why),
+                }
+            }
+            if wait.revents & libc::POLLIN == 0 {
+                return Ok(None);
+            }
+            // SAFETY: zeros are what the kernel wants there
+            let mut notice: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
+            match ioctl(&self.0, RECEIVE, &mut notice) {
+                Ok(()) => {
+                    return Ok(Some(Notice {
+                        id: notice.id,
+                        thread: notice.pid,
+                        call: notice.data.nr.into(),
+                        arguments: notice.data.args,
+                    }));
+                }
+                // who made it was killed meanwhile
+                Err(why) if matches!(why.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    /// Whether a call still waits. While it does its thread's number is nobody else's: what was found by that before this was asked was its.
+    pub fn waits(&self, notice: &Notice) -> bool {
+        let mut id = notice.id;
+        ioctl(&self.0, IS_VALID, &mut id).is_ok()
+    }
+
+    /// Tells a call what came of it. False: it does not wait any more.
+    pub fn answer(&self, notice: &Notice, verdict: Verdict) -> bool {
+        let (val, error, flags) = match verdict {
+            Verdict::Continue => (0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+            Verdict::Result(value) => (value, 0, 0),
+            Verdict::Error(number) => (0, -number, 0),
+        };
+        let mut response = libc::seccomp_notif_resp { id: notice.id, val, error, flags };
+        ioctl(&self.0, SEND, &mut response).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_answered_carried_out_and_refused() {
+        let rules = [
+            Rule::Tell(libc::SYS_getppid),
+            Rule::Tell(libc::SYS_umask),
+            Rule::Fail { call: libc::SYS_access, argument: 1, bits: 4, error: libc::EPROTO },
+        ];
+        let mut command = Command::new("python3");
+        let script = "import os\nassert os.getppid() == 4711\nassert os.umask(0o22) == os.umask(0o22) == 0o22\n\
+                      import ctypes\nc = ctypes.CDLL(None, use_errno=True)\n\
+                      assert c.syscall(int(os.environ['ACCESS']), b'/', 0) == 0\n\
+                      assert c.syscall(int(os.environ['ACCESS']), b'/', 4) == -1 and ctypes.get_errno() == 71\n";
+        command.args(["-c", script]).env("ACCESS", libc::SYS_access.to_string());
+        // SAFETY: one system call that cannot fail
+        unsafe {
+            command.pre_exec(|| {
+                libc::umask(0o22);
+                Ok(())
+            });
+        }
+        let (mut child, listener) = spawn(&mut command, &rules).unwrap();
+        let mut told = Vec::new();
+        while let Some(notice) = listener.next().unwrap() {
+            assert!(listener.waits(&notice));
+            let verdict =
+                if notice.call == libc::SYS_getppid { Verdict::Result(4711) } else { Verdict::Continue };
+            assert!(listener.answer(&notice, verdict));
+            assert!(!listener.waits(&notice));
+            told.push(notice.call);
+            assert!(told.len() < 10_000);
+        }
+        assert!(child.wait().unwrap().success());
+        let times = |call| told.iter().filter(|told| **told == call).count();
+        assert!(times(libc::SYS_getppid) > 0 && times(libc::SYS_umask) == 2, "{told:?}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told() {
+        let why = spawn(&mut Command::new("/there/is/none"), &[]).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::NotFound);
+    }
+}
