@@ -337,7 +337,7 @@ impl Gateway {
         // no more than the call: what follows is read by the stream
         let left = call::CALL_MAX - caller.said.len();
         match rustix::net::recv(&caller.socket, &mut room[..left], RecvFlags::DONTWAIT | RecvFlags::PEEK) {
-            Ok((0, _)) => return,
+            Ok((0, _)) => {}
             Ok((got, _)) => {
                 let before = caller.said.len();
                 caller.said.extend_from_slice(&room[..got]);

@@ -1,0 +1,522 @@
+//! Two gateways on this host, whose sites have networks of loopback addresses: what programs say through them, and what becomes of it when
+//! something fails. No rights are needed.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use polyrail_gateway::call;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const POLYRAIL: &str = env!("CARGO_BIN_EXE_polyrail");
+/// Longer than anything here takes, on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A gateway's process, its files, and where programs call it.
+struct Gateway {
+    directory: PathBuf,
+    at: SocketAddr,
+    process: Option<Child>,
+}
+
+/// Two sites. Each test has networks of its own.
+struct Sites {
+    east: Gateway,
+    west: Gateway,
+    /// The third number of addresses of the west's network, which is 127.77.x.0/24; the east's is 127.66.x.0/24.
+    net: u8,
+    _files: TempDir,
+}
+
+static NETS: AtomicU8 = AtomicU8::new(1);
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn output(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+impl Gateway {
+    fn new(directory: PathBuf) -> Self {
+        Self { directory, at: ([127, 0, 0, 1], free_port()).into(), process: None }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(POLYRAIL);
+        command.args(["gateway", "--config"]).arg(self.directory.join("site.toml")).args(args);
+        command
+    }
+
+    fn ask(&self, args: &[&str]) -> String {
+        let got = output(&mut self.command(args));
+        assert!(got.status.success(), "{args:?}: {}", text(&got.stderr));
+        text(&got.stdout).trim().to_owned()
+    }
+
+    fn start(&mut self) {
+        let mut child = self.command(&[]).stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut lines = Vec::new();
+        while !lines.iter().any(|line: &String| line.contains("programs call it at")) {
+            match said.next() {
+                Some(line) => lines.push(line.unwrap()),
+                None => panic!("the gateway does not start: {lines:?}"),
+            }
+        }
+        // what it says further is shown where a test fails
+        thread::spawn(move || said.map_while(Result::ok).for_each(|line| println!("{line}")));
+        self.process = Some(child);
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.ask(&["status", "--json"])).unwrap()
+    }
+
+    fn is_up(&self) -> bool {
+        self.status()["sites"][0]["up"] == true
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+impl Sites {
+    /// Made and trusting each other, but not started.
+    fn made() -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let net = NETS.fetch_add(1, Ordering::Relaxed);
+        let east = Gateway::new(files.path().join("east"));
+        let west = Gateway::new(files.path().join("west"));
+        let trunk = format!("127.0.0.1:{}", free_port());
+        let begin = |gateway: &Gateway, site: &str, first: u8, more: &[&str]| {
+            let (network, at) = (format!("127.{first}.{net}.0/24"), gateway.at.to_string());
+            let args = ["init", "--site", site, "--network", &network, "--listen", &at];
+            gateway.ask(&[&args[..], more].concat())
+        };
+        let (east_token, west_token) =
+            (begin(&east, "east", 66, &[]), begin(&west, "west", 77, &["--reached-at", &trunk]));
+        east.ask(&["trust", &west_token]);
+        west.ask(&["trust", &east_token]);
+        Self { east, west, net, _files: files }
+    }
+
+    fn started() -> Self {
+        let mut sites = Self::made();
+        sites.west.start();
+        sites.east.start();
+        until("the session stands", || sites.east.is_up() && sites.west.is_up());
+        sites
+    }
+
+    /// A listener at the west, where only its gateway (and this test) connects.
+    fn listener(&self) -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind(SocketAddr::from(([127, 77, self.net, 5], 0))).unwrap();
+        let at = listener.local_addr().unwrap();
+        (listener, at)
+    }
+
+    /// A connection from the east to an address of the west; or the code of SOCKS that says why not.
+    fn dial(&self, to: SocketAddr) -> Result<TcpStream, u8> {
+        let mut socket = TcpStream::connect(self.east.at).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.write_all(&call::ask(to)).unwrap();
+        let mut head = [0; call::ANSWER_HEAD];
+        socket.read_exact(&mut head).unwrap();
+        let (rest, code) = call::answer(&head).unwrap();
+        socket.read_exact(&mut vec![0; rest]).unwrap();
+        if code == 0 { Ok(socket) } else { Err(code) }
+    }
+
+    fn wrap(&self, program: &[&str]) -> Output {
+        let at = self.east.at.to_string();
+        output(Command::new(POLYRAIL).args(["wrap", "--gateway", &at, "--"]).args(program))
+    }
+}
+
+/// Bytes that look random, and are the same for the same seed.
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+#[test]
+fn streams_of_all_lengths_are_whole_both_ways_at_once() {
+    let sites = Sites::started();
+    let (listener, at) = sites.listener();
+    const STREAMS: u64 = 120;
+    let length = |stream: u64, way: u64| match (stream + way) % 5 {
+        0 => 0,
+        1 => 1,
+        2 => 65_512 + way as usize,
+        3 => 300_000 + 7919 * stream as usize,
+        _ => 100 * stream as usize,
+    };
+    let both = |mut socket: TcpStream, ours: u64, stream: Option<u64>| {
+        // who connects says first which stream it is
+        if let Some(stream) = stream {
+            socket.write_all(&stream.to_le_bytes()).unwrap();
+        }
+        let stream = stream.unwrap_or_else(|| {
+            let mut room = [0; 8];
+            socket.read_exact(&mut room).unwrap();
+            u64::from_le_bytes(room)
+        });
+        let mut reader = socket.try_clone().unwrap();
+        let read = thread::spawn(move || {
+            let mut got = Vec::new();
+            // one of them reads slowly
+            if stream == 7 {
+                thread::sleep(Duration::from_millis(500));
+            }
+            reader.read_to_end(&mut got).unwrap();
+            got
+        });
+        socket.write_all(&bytes(2 * stream + ours, length(stream, ours))).unwrap();
+        socket.shutdown(Shutdown::Write).unwrap();
+        let theirs = 1 - ours;
+        let wanted = bytes(2 * stream + theirs, length(stream, theirs));
+        assert!(read.join().unwrap() == wanted, "stream {stream}, way {theirs}");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::scope(|each| {
+                for _ in 0..STREAMS {
+                    let (socket, _) = listener.accept().unwrap();
+                    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+                    each.spawn(|| both(socket, 1, None));
+                }
+            });
+        });
+        for stream in 0..STREAMS {
+            let socket = sites.dial(at).unwrap();
+            scope.spawn(move || both(socket, 0, Some(stream)));
+        }
+    });
+    until("no stream is left", || {
+        [&sites.east, &sites.west].iter().all(|gateway| gateway.status()["sites"][0]["streams"] == 0)
+    });
+    let site = &sites.east.status()["sites"][0];
+    let sent: u64 = (0..STREAMS).map(|stream| 8 + length(stream, 0) as u64).sum();
+    assert_eq!((site["asked"].as_u64(), site["sent"].as_u64()), (Some(STREAMS), Some(sent)), "{site}");
+    assert_eq!((site["reset"].as_u64(), site["refused"].as_u64()), (Some(0), Some(0)), "{site}");
+}
+
+#[test]
+fn what_is_not_to_be_had_is_refused_with_the_reason() {
+    let mut sites = Sites::made();
+    sites.east.start();
+    let (listener, at) = sites.listener();
+    // nobody knows yet where the west is
+    assert_eq!(sites.dial(at).err(), Some(2));
+    sites.west.start();
+    until("the session stands", || sites.east.is_up());
+    drop(sites.dial(at).unwrap());
+    drop(listener);
+    assert_eq!(sites.dial(at).err(), Some(5), "nobody listens there");
+    assert_eq!(sites.dial("127.1.2.3:80".parse().unwrap()).err(), Some(2), "it is at no site");
+    sites.west.kill();
+    until("the session is lost", || !sites.east.is_up());
+    assert_eq!(sites.dial(at).err(), Some(3), "there is no way at the moment");
+    let status = text(&output(&mut sites.east.command(&["status"])).stdout);
+    assert!(status.contains("west is away: "), "{status}");
+}
+
+#[test]
+fn a_reset_is_a_reset_and_half_an_end_is_half() {
+    let sites = Sites::started();
+    let (listener, at) = sites.listener();
+    let mut near = sites.dial(at).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    near.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(far.read(&mut [0; 1]).unwrap(), 0);
+    far.write_all(b"still there").unwrap();
+    let mut room = [0; 11];
+    near.read_exact(&mut room).unwrap();
+    assert_eq!(&room, b"still there");
+    drop(far);
+    assert_eq!(near.read(&mut room).unwrap(), 0);
+
+    let mut near = sites.dial(at).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    far.write_all(b"x").unwrap();
+    near.read_exact(&mut room[..1]).unwrap();
+    near.write_all(b"unread").unwrap();
+    thread::sleep(Duration::from_millis(200));
+    // a socket that is closed with something unread resets its connection
+    drop(far);
+    assert_eq!(near.read(&mut room).unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    until("no stream is left", || sites.west.status()["sites"][0]["streams"] == 0);
+}
+
+#[test]
+fn a_gateway_that_dies_resets_its_streams_and_the_next_carries_others() {
+    let mut sites = Sites::started();
+    let (listener, at) = sites.listener();
+    for killed in ["west", "east"] {
+        let mut near = sites.dial(at).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(b"x").unwrap();
+        far.read_exact(&mut [0; 1]).unwrap();
+        far.set_read_timeout(Some(PATIENCE)).unwrap();
+        match killed {
+            "west" => sites.west.kill(),
+            _ => sites.east.kill(),
+        }
+        for end in [&mut near, &mut far] {
+            // who talks to the gateway that died sees an end, or a reset; who talks to the other a reset
+            let got = end.read(&mut [0; 1]);
+            assert!(
+                matches!(&got, Ok(0))
+                    || got.as_ref().is_err_and(|why| why.kind() == io::ErrorKind::ConnectionReset),
+                "{got:?}"
+            );
+        }
+        match killed {
+            "west" => sites.west.start(),
+            _ => sites.east.start(),
+        }
+        until("the session stands again", || sites.east.is_up() && sites.west.is_up());
+        let mut near = sites.dial(at).unwrap();
+        near.write_all(b"again").unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let mut room = [0; 5];
+        far.read_exact(&mut room).unwrap();
+        assert_eq!(&room, b"again");
+    }
+}
+
+#[test]
+fn who_does_not_read_holds_up_nobody_else_and_costs_little() {
+    let sites = Sites::started();
+    let (listener, at) = sites.listener();
+    let mut stuck = sites.dial(at).unwrap();
+    let (held, _) = listener.accept().unwrap();
+    stuck.set_nonblocking(true).unwrap();
+    let (mut sent, chunk, begun) = (0_u64, vec![7; 1 << 16], Instant::now());
+    let mut last = Instant::now();
+    // until nothing more is taken for a while
+    while last.elapsed() < Duration::from_secs(1) && begun.elapsed() < PATIENCE {
+        match stuck.write(&chunk) {
+            Ok(some) => (sent, last) = (sent + some as u64, Instant::now()),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => thread::sleep(Duration::from_millis(10)),
+            Err(why) => panic!("{why}"),
+        }
+    }
+    assert!(sent > 0 && sent < 64 << 20, "{sent} bytes are under way to who does not read");
+    let mut near = sites.dial(at).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    near.write_all(b"past it").unwrap();
+    let mut room = [0; 7];
+    far.read_exact(&mut room).unwrap();
+    assert_eq!(&room, b"past it");
+    let mut held = held;
+    stuck.shutdown(Shutdown::Write).unwrap();
+    let mut all = Vec::new();
+    held.set_read_timeout(Some(PATIENCE)).unwrap();
+    held.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len() as u64, sent);
+}
+
+#[test]
+fn strangers_get_nowhere() {
+    let sites = Sites::started();
+    let (listener, at) = sites.listener();
+    // a third site that trusts the west, and is not trusted
+    let third = Sites::made();
+    third.east.ask(&["trust", "--replace", &sites.west.ask(&["token"])]);
+    let mut third = third;
+    third.east.start();
+    until("it was turned away", || {
+        let why = third.east.status()["sites"][0]["why"].to_string();
+        why.contains("denied") || why.contains("refused") || why.contains("key")
+    });
+    assert!(!third.east.is_up());
+    // what is no call at all; and more of those who say nothing than are kept
+    for said in [
+        &b"\x16\x03\x01\x02\x00"[..],
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x04\x01\x00\x50\x7f\x00\x00\x01\x00",
+        &[5; 4096],
+    ] {
+        let mut socket = TcpStream::connect(sites.east.at).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.write_all(said).unwrap();
+        let mut answer = Vec::new();
+        let end = socket.read_to_end(&mut answer);
+        assert!(end.is_ok() || answer.is_empty(), "{answer:?}");
+    }
+    let silent: Vec<TcpStream> = (0..600).map(|_| TcpStream::connect(sites.east.at).unwrap()).collect();
+    let mut near = sites.dial(at).unwrap();
+    near.write_all(b"x").unwrap();
+    listener.accept().unwrap().0.read_exact(&mut [0; 1]).unwrap();
+    drop(silent);
+}
+
+/// A program that connects in the ways that programs do, and says what it sees.
+const PROGRAM: &str = r#"
+import errno, select, socket, sys, threading
+ip, port, refused = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def echo(s, what):
+    s.sendall(what); got = b''
+    while len(got) < len(what):
+        got += s.recv(100)
+    assert got == what, got
+s = socket.create_connection((ip, port)); assert s.getpeername() == (ip, port); echo(s, b'blocking')
+t = socket.socket(); t.setblocking(False)
+try: t.connect((ip, port))
+except BlockingIOError: select.select([], [t], [])
+assert t.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0 and t.getpeername() == (ip, port)
+t.setblocking(True); echo(t, b'not blocking')
+v = socket.socket(socket.AF_INET6); v.connect(('::ffff:' + ip, port)); echo(v, b'by IPv6')
+assert v.getpeername()[:2] == ('::ffff:' + ip, port), v.getpeername()
+r = socket.socket()
+assert r.connect_ex((ip, refused)) == errno.ECONNREFUSED
+r.connect((ip, port)); echo(r, b'the same socket, connected after it was refused')
+assert r.connect_ex((ip, port)) == errno.EISCONN
+own = socket.create_server(('127.0.0.1', 0)); near = socket.create_connection(own.getsockname()); far, at = own.accept()
+assert near.getpeername() == own.getsockname() and at == near.getsockname()
+def many(n):
+    s = socket.create_connection((ip, port)); echo(s, b'thread %d' % n)
+threads = [threading.Thread(target=many, args=(n,)) for n in range(20)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print('all right'); sys.exit(7)
+"#;
+
+/// Sends back what comes, until there is nobody any more.
+fn echo(listener: TcpListener) {
+    thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            thread::spawn(move || io::copy(&mut socket.try_clone().unwrap(), &mut socket));
+        }
+    });
+}
+
+#[test]
+fn any_program_connects_as_ever() {
+    let sites = Sites::started();
+    let (listener, at) = sites.listener();
+    echo(listener);
+    let refused = TcpListener::bind((at.ip(), 0)).unwrap().local_addr().unwrap().port().to_string();
+    let (ip, port) = (at.ip().to_string(), at.port().to_string());
+    let got = sites.wrap(&["python3", "-c", PROGRAM, &ip, &port, &refused]);
+    assert_eq!(text(&got.stdout), "all right\n", "{}", text(&got.stderr));
+    assert_eq!(got.status.code(), Some(7), "its own status");
+    // all of them came through the gateway
+    let site = &sites.east.status()["sites"][0];
+    assert_eq!(site["asked"], 4 + 1 + 20 + 1 - 1, "{site}");
+}
+
+#[test]
+fn a_static_program_is_seen_too() {
+    let sites = Sites::started();
+    let (listener, at) = sites.listener();
+    echo(listener);
+    let files = tempfile::tempdir().unwrap();
+    let (source, program) = (files.path().join("p.c"), files.path().join("p"));
+    let code = r#"
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(int n, char **a) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(a[2]))};
+    char room[3] = "";
+    inet_pton(AF_INET, a[1], &to.sin_addr);
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(s, (struct sockaddr *)&to, sizeof to)) return perror("connect"), 1;
+    if (write(s, "ok", 2) != 2 || read(s, room, 2) < 1) return 2;
+    puts(room);
+    return 0;
+}
+"#;
+    std::fs::write(&source, code).unwrap();
+    let built = output(Command::new("cc").args(["-static", "-o"]).args([&program, &source]));
+    assert!(built.status.success(), "{}", text(&built.stderr));
+    let got = sites.wrap(&[program.to_str().unwrap(), &at.ip().to_string(), &at.port().to_string()]);
+    assert_eq!(text(&got.stdout), "ok\n", "{}", text(&got.stderr));
+    assert_eq!(sites.east.status()["sites"][0]["asked"], 1);
+}
+
+#[test]
+fn what_cannot_be_wrapped_says_why() {
+    let none = free_port();
+    let got = output(Command::new(POLYRAIL).args([
+        "wrap",
+        "--gateway",
+        &format!("127.0.0.1:{none}"),
+        "--",
+        "true",
+    ]));
+    assert_eq!(got.status.code(), Some(125));
+    assert!(text(&got.stderr).contains("no gateway answers"), "{}", text(&got.stderr));
+    let sites = Sites::started();
+    let got = sites.wrap(&["/there/is/none"]);
+    assert_eq!(got.status.code(), Some(125));
+    assert!(text(&got.stderr).contains("/there/is/none: No such file"), "{}", text(&got.stderr));
+    let got = sites.wrap(&["sh", "-c", "kill -TERM $$"]);
+    assert_eq!(got.status.code(), Some(128 + 15));
+    let at = sites.east.at.to_string();
+    let got = output(Command::new(POLYRAIL).args(["wrap", "--gateway", &at, "--doctor", "--", "sh"]));
+    let said = text(&got.stdout);
+    assert!(got.status.success() && said.contains("seccomp user notification"), "{said}");
+    assert!(said.contains(&format!("127.77.{}.0/24 is at site west", sites.net)), "{said}");
+}
+
+#[test]
+fn what_operators_write_wrong_is_told() {
+    let sites = Sites::made();
+    let said = |gateway: &Gateway, args: &[&str]| {
+        let got = output(&mut gateway.command(args));
+        assert!(!got.status.success(), "{args:?}");
+        text(&got.stderr)
+    };
+    let own = sites.east.ask(&["token"]);
+    assert!(said(&sites.east, &["trust", &own]).contains("own token"));
+    assert!(said(&sites.east, &["trust", "nonsense"]).contains("no token of a site"));
+    assert!(said(&sites.east, &["trust", &own[..own.len() - 3]]).contains("damaged"));
+    assert!(said(&sites.east, &["init", "--site", "east"]).contains("File exists"));
+    assert!(said(&sites.east, &["status"]).contains("no gateway answers"));
+    let other = Sites::made();
+    assert!(said(&sites.east, &["trust", &other.west.ask(&["token"])]).contains("--replace"));
+    let file = sites.east.directory.join("site.toml");
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap().replace("listen", "lissen")).unwrap();
+    assert!(said(&sites.east, &[]).contains("unknown field `lissen`"));
+}
